@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const BESIDES = "optimizer.";
+static const char *const BESIDES = TALC_OPTIMIZER_NAMES;
 
 enum { TEXT = 512 };
 
@@ -280,7 +280,7 @@ static const char **metadata_new(const talc_optimizer *optimizer, const run_stat
     char *text = (char *)metadata + list;
     metadata[0] = "format";
     metadata[1] = "pt";
-    metadata[2] = "talc.run";
+    metadata[2] = TALC_RUN_KEY;
     metadata[3] = text;
     write_record(run_fields, run, text);
     text += 64 + TEXT;
@@ -315,13 +315,15 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
     const char *around = talc_within(who);
     talc_scope *scope = talc_scope_enter();
     talc_names names = { .list = talc_memory_new(room * sizeof *names.list, who) };
-    const char **metadata = metadata_new(optimizer, &run);
+    const char **own = metadata_new(optimizer, &run);
+    const char **metadata = own == NULL ? NULL : talc_info_metadata(module, own);
     bool ok = names.list != NULL && metadata != NULL && talc_names_add_module(&names, module);
     for (int i = 0; i < optimizer->count && ok; i++)
         ok = add_optimized(&names, optimizer, &optimizer->list[i]);
     ok = ok && talc_safetensors_save(path, names.list, names.count, metadata);
     talc_names_free(&names);
     talc_memory_free(metadata);
+    talc_memory_free(own);
     talc_scope_leave(scope);
     talc_within(around);
     return ok;
@@ -485,11 +487,11 @@ static bool load_all(loading *load, talc_module *module, talc_optimizer *optimiz
 {
     run_state run = { 0 };
     talc_schedule schedule = { 0 };
-    if (!read_record(load->path, load->file, "talc.run", run_fields, &run) ||
+    if (!read_record(load->path, load->file, TALC_RUN_KEY, run_fields, &run) ||
         !run_fits("checkpoint_load", &run) ||
         !read_record(load->path, load->file, "talc.schedule", schedule_fields, &schedule))
         return false;
-    talc_replacement *replacements = talc_state_read(load->file, load->path, module, true, BESIDES);
+    talc_replacement *replacements = talc_state_read(load->file, load->path, module, NULL, NULL);
     talc_optimizer_options *groups = replacements == NULL ? NULL : read_groups(load, &run);
     loaded_state *states =
         groups == NULL
@@ -501,7 +503,10 @@ static bool load_all(loading *load, talc_module *module, talc_optimizer *optimiz
     /* Checked as a program's own would be, by an optimizer that is not there yet. */
     talc_optimizer checked = { 0 };
     ok = ok && nothing_besides(load) && talc_optimizer_schedule(&checked, &schedule);
+    talc_model_info *info = ok ? talc_info_read("checkpoint_load", load->path, load->file) : NULL;
+    ok = ok && info != NULL;
     if (ok) {
+        talc_module_take_read(module, info);
         talc_module_replace(replacements, talc_module_tensor_count(module));
         talc_module_forget_folds(module);
         commit(optimizer, states);

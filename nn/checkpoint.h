@@ -1,7 +1,7 @@
 /// Checkpoints: all that a training run needs to go on as if it had not stopped, in one safetensors file.
 ///
 /// The file holds the module's parameters and buffers under their paths, as talc_module_save writes them, so that
-/// talc_module_load with strict = false, and PyTorch, read the model alone; the optimizer's state of each parameter as
+/// talc_module_load, and PyTorch, read the model alone; the optimizer's state of each parameter as
 /// optimizer.PATH.exp_avg and so on, with its steps and group in optimizer.PATH.step; and, as strings, its options and schedule,
 /// the generator of the calling thread and how far the run has come.
 #ifndef TALC_NN_CHECKPOINT_H

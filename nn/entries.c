@@ -93,5 +93,6 @@ void talc_module_entries_free(struct talc_module_entries *entries)
     }
     talc_memory_free(entries->list);
     talc_memory_free(entries->places);
+    talc_memory_free(entries->info);
     talc_memory_free(entries);
 }

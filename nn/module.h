@@ -180,9 +180,37 @@ TALC_API void talc_module_explanation_free(talc_module_explanation *explanation)
 /// Writes all parameters and buffers as safetensors under their paths.
 TALC_API bool talc_module_save(talc_module *module, const char *path);
 
-/// Reads them. Everything is checked and read before anything changes. `strict`: missing and extra names are errors;
-/// otherwise names that both have are loaded. Shapes and types must be equal in any case.
+/// talc_module_load_with of all names, `strict`, or of those that both have.
 TALC_API bool talc_module_load(talc_module *module, const char *path, bool strict);
+
+typedef struct talc_load_options {
+    bool partial; ///< names that only the file or only the module has are no errors
+    /// Names that this pattern fits (fnmatch) are left alone, whatever their shapes: "fc.*" keeps a
+    /// module's own last layer. NULL: none.
+    const char *except;
+} talc_load_options;
+
+typedef struct talc_names_list {
+    int64_t count;
+    char **list; ///< NUL-terminated each
+} talc_names_list;
+
+/// Names of a load, in the order of the module, and of the file for `extra`.
+typedef struct talc_load_report {
+    talc_names_list loaded;  ///< all that both have; none where the load failed
+    talc_names_list missing; ///< that the module has and the file lacks
+    talc_names_list extra;   ///< that the file has and the module lacks
+} talc_load_report;
+
+/// Reads parameters and buffers by their names. Everything is checked and read before anything changes. The
+/// optimizer's state in a checkpoint (checkpoint.h) is nothing extra. What the file says of the
+/// model (info.h) becomes the module's unless the load is partial. NULL for options: all defaults. A
+/// report is filled in on failure too, as far as the names were read, and is the caller's to free by
+/// talc_load_report_free. Errors: NULL, missing or extra names, unless partial; no name that both have, in any case; another shape or
+/// type of a name that both have; a pattern that fits no name; those of talc_safetensors_open.
+TALC_API bool talc_module_load_with(talc_module *module, const char *path,
+                                    const talc_load_options *options, talc_load_report *report);
+TALC_API void talc_load_report_free(talc_load_report *report); ///< NULL passes
 
 /// Prints a line for each name that the file lacks, that the module has not, or whose type or shape differs: all that a strict load
 /// would refuse. Returns how many there are; -1, with a failure, where the file cannot be read.

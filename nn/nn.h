@@ -7,6 +7,7 @@
 #include "finite.h"
 #include "fuse.h"
 #include "graph.h"
+#include "info.h"
 #include "layers.h"
 #include "module.h"
 #include "optimizer.h"

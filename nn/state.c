@@ -7,6 +7,7 @@
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -44,13 +45,16 @@ bool talc_module_save(talc_module *module, const char *path)
         talc_operand_missing("module_save", "path", path))
         return false;
     /* PyTorch's readers look for this entry. */
-    static const char *const metadata[] = { "format", "pt", NULL };
+    static const char *const format[] = { "format", "pt", NULL };
+    const char **metadata = talc_info_metadata(module, format);
     talc_names named = { NULL, 0 };
     named.list =
         talc_memory_new((size_t)talc_module_tensor_count(module) * sizeof *named.list, "save");
-    const bool saved = named.list != NULL && talc_names_add_module(&named, module) &&
+    const bool saved = named.list != NULL && metadata != NULL &&
+                       talc_names_add_module(&named, module) &&
                        talc_safetensors_save(path, named.list, named.count, metadata);
     talc_names_free(&named);
+    talc_memory_free(metadata);
     return saved;
 }
 
@@ -59,24 +63,48 @@ bool talc_module_save(talc_module *module, const char *path)
 typedef struct loading {
     const talc_safetensors *file;
     const char *path;
+    const talc_load_options *options;
     talc_replacement *next; /* of the module's next tensor */
-    const char *besides;    /* how names begin that are not the module's; NULL: none do */
-    int64_t missing, matched;
-    char first_missing[TALC_SHOWN_TEXT]; /* as it is shown */
+    int64_t missing, extra, matched, excepted;
+    char first_missing[TALC_SHOWN_TEXT], first_extra[TALC_SHOWN_TEXT]; /* as they are shown */
+    talc_load_report *report;                                          /* NULL: none */
 } loading;
+
+/* Adds to a list with room for it; NULL: there is no report. */
+static bool report_name(talc_names_list *names, const char *name)
+{
+    if (names == NULL)
+        return true;
+    names->list[names->count] = talc_memory_string(name);
+    return names->list[names->count] != NULL && ++names->count > 0;
+}
+
+/* Notes a name that the pattern fits. */
+static bool is_excepted(loading *load, const char *name)
+{
+    const char *pattern = load->options->except;
+    const bool is = pattern != NULL && fnmatch(pattern, name, 0) == 0;
+    load->excepted += is;
+    return is;
+}
 
 /* First walk: every tensor of the module that the file has must be of its type and shape. */
 static bool check(const char *name, talc_tensor *tensor, bool is_buffer, void *context)
 {
     (void)is_buffer;
     loading *load = context;
+    talc_load_report *report = load->report;
     int64_t index = talc_safetensors_find(load->file, name);
+    if (is_excepted(load, name))
+        return true;
     if (index < 0) {
         if (load->missing++ == 0)
             talc_shown(name, SIZE_MAX, load->first_missing, sizeof load->first_missing);
-        return true;
+        return report_name(report == NULL ? NULL : &report->missing, name);
     }
     load->matched++;
+    if (!report_name(report == NULL ? NULL : &report->loaded, name))
+        return false;
     char in_file[TALC_DIMS_TEXT], in_module[TALC_DIMS_TEXT];
     talc_dims dims = talc_safetensors_dims(load->file, index);
     if (talc_safetensors_dtype(load->file, index) != tensor->dtype)
@@ -96,7 +124,7 @@ static bool read_fresh(const char *name, talc_tensor *tensor, bool is_buffer, vo
     (void)is_buffer;
     loading *load = context;
     talc_replacement *replacement = load->next++;
-    int64_t index = talc_safetensors_find(load->file, name);
+    int64_t index = is_excepted(load, name) ? -1 : talc_safetensors_find(load->file, name);
     if (index >= 0)
         replacement->fresh = talc_safetensors_read(load->file, index, tensor->device);
     return index < 0 || replacement->fresh != NULL;
@@ -111,35 +139,87 @@ static const char *and_more(int64_t count, char text[48])
     return text;
 }
 
-static bool is_besides(const loading *load, talc_module *module, const char *name)
+/* Whether a file's name is a checkpoint's own, and no model's. */
+static bool is_besides(const talc_safetensors *file, const char *name)
 {
-    return load->besides != NULL && strncmp(name, load->besides, strlen(load->besides)) == 0 &&
-           talc_module_find(module, name) == NULL;
+    return talc_safetensors_metadata(file, TALC_RUN_KEY) != NULL &&
+           strncmp(name, TALC_OPTIMIZER_NAMES, strlen(TALC_OPTIMIZER_NAMES)) == 0;
 }
 
-/* The file and the module must have the same names. A file holds each name once, so that what the module did not find
- * in it are the extra ones. */
-static bool check_names(const loading *load, talc_module *module)
+/* Looks for the file's names in the module. */
+static bool find_extra(loading *load, talc_module *module)
 {
-    char more[48];
-    if (load->missing > 0) {
-        talc_fail(TALC_NOT_FOUND, "module_load: '%s' lacks '%s'%s", TALC_SHOWN(load->path),
-                  load->first_missing, and_more(load->missing, more));
-        return false;
-    }
-    int64_t total = talc_safetensors_count(load->file), count = total;
-    for (int64_t i = 0; i < total; i++)
-        count -= is_besides(load, module, talc_safetensors_name(load->file, i));
-    for (int64_t i = 0; i < total; i++) {
+    const int64_t count = talc_safetensors_count(load->file);
+    for (int64_t i = 0; i < count; i++) {
         const char *name = talc_safetensors_name(load->file, i);
-        if (!is_besides(load, module, name) && talc_module_find(module, name) == NULL) {
-            talc_fail(TALC_NOT_FOUND, "module_load: '%s' has '%s'%s, %s has not",
-                      TALC_SHOWN(load->path), TALC_SHOWN(name),
-                      and_more(count - load->matched, more), TALC_SHOWN(module->kind->name));
+        if (talc_module_find(module, name) != NULL || is_excepted(load, name) ||
+            is_besides(load->file, name))
+            continue;
+        if (load->extra++ == 0)
+            talc_shown(name, SIZE_MAX, load->first_extra, sizeof load->first_extra);
+        if (!report_name(load->report == NULL ? NULL : &load->report->extra, name))
             return false;
-        }
     }
     return true;
+}
+
+/* The names have to be the same, or to have one in common at least. */
+static bool check_names(const loading *load, const talc_module *module)
+{
+    char more[48], most[48];
+    const char *path = load->path, *name = module->kind->name, *pattern = load->options->except;
+    and_more(load->missing, more);
+    and_more(load->extra, most);
+    if (pattern != NULL && load->excepted == 0)
+        talc_fail(TALC_NOT_FOUND, "module_load: no name of '%s' or %s fits '%s'", TALC_SHOWN(path),
+                  TALC_SHOWN(name), TALC_SHOWN(pattern));
+    else if (load->matched == 0 && load->missing == 0 && load->excepted > 0)
+        talc_fail(TALC_NOT_FOUND,
+                  "module_load: every name of %s fits '%s', so that nothing is left of '%s'",
+                  TALC_SHOWN(name), TALC_SHOWN(pattern), TALC_SHOWN(path));
+    else if (load->matched == 0 && load->missing > 0 && load->extra > 0)
+        talc_fail(
+            TALC_NOT_FOUND, "module_load: '%s' has nothing of %s: it lacks '%s'%s, and has '%s'%s",
+            TALC_SHOWN(path), TALC_SHOWN(name), load->first_missing, more, load->first_extra, most);
+    else if (load->missing > 0 && (load->matched == 0 || !load->options->partial))
+        talc_fail(TALC_NOT_FOUND, "module_load: '%s' lacks '%s'%s", TALC_SHOWN(path),
+                  load->first_missing, more);
+    else if (load->extra > 0 && !load->options->partial)
+        talc_fail(TALC_NOT_FOUND, "module_load: '%s' has '%s'%s, %s has not", TALC_SHOWN(path),
+                  load->first_extra, most, TALC_SHOWN(name));
+    return !talc_failed();
+}
+
+/* Lists with room for all names. */
+static bool report_begin(const loading *load, talc_module *module)
+{
+    talc_load_report *report = load->report;
+    const size_t own = (size_t)talc_module_tensor_count(module),
+                 there = (size_t)talc_safetensors_count(load->file);
+    return report == NULL ||
+           ((report->loaded.list = talc_memory_new((own + 1) * sizeof(char *), "module_load")) !=
+                NULL &&
+            (report->missing.list = talc_memory_new((own + 1) * sizeof(char *), "module_load")) !=
+                NULL &&
+            (report->extra.list = talc_memory_new((there + 1) * sizeof(char *), "module_load")) !=
+                NULL);
+}
+
+static void names_free(talc_names_list *names)
+{
+    for (int64_t i = 0; i < names->count; i++)
+        talc_memory_free(names->list[i]);
+    talc_memory_free(names->list);
+    *names = (talc_names_list){ 0 };
+}
+
+void talc_load_report_free(talc_load_report *report)
+{
+    if (report == NULL)
+        return;
+    names_free(&report->loaded);
+    names_free(&report->missing);
+    names_free(&report->extra);
 }
 
 // ---- All that differs ---------------------------------------------------------------------------------------
@@ -183,7 +263,7 @@ int64_t talc_module_differences(FILE *out, talc_module *module, const char *path
     for (int64_t i = 0; compared && i < talc_safetensors_count(file); i++) {
         char dims[TALC_DIMS_TEXT];
         const char *name = talc_safetensors_name(file, i);
-        if (talc_module_find(module, name) != NULL)
+        if (talc_module_find(module, name) != NULL || is_besides(file, name))
             continue;
         fprintf(out, "unexpected  %s %s\n", TALC_SHOWN(name),
                 talc_dims_text(talc_safetensors_dims(file, i), dims));
@@ -194,10 +274,15 @@ int64_t talc_module_differences(FILE *out, talc_module *module, const char *path
 }
 
 talc_replacement *talc_state_read(const talc_safetensors *file, const char *path,
-                                  talc_module *module, bool strict, const char *besides)
+                                  talc_module *module, const talc_load_options *options,
+                                  talc_load_report *report)
 {
-    loading load = { .path = path, .file = file, .besides = besides };
-    if (!talc_module_visit(module, check, &load) || (strict && !check_names(&load, module)))
+    static const talc_load_options strict;
+    loading load = {
+        .path = path, .file = file, .options = options == NULL ? &strict : options, .report = report
+    };
+    if (!report_begin(&load, module) || !talc_module_visit(module, check, &load) ||
+        !find_extra(&load, module) || !check_names(&load, module))
         return NULL;
     talc_replacement *replacements = talc_module_replacements(module);
     load.next = replacements;
@@ -207,8 +292,11 @@ talc_replacement *talc_state_read(const talc_safetensors *file, const char *path
     return NULL;
 }
 
-bool talc_module_load(talc_module *module, const char *path, bool strict)
+bool talc_module_load_with(talc_module *module, const char *path, const talc_load_options *options,
+                           talc_load_report *report)
 {
+    if (report != NULL)
+        *report = (talc_load_report){ 0 };
     if (talc_operand_missing("module_load", "module", module) ||
         talc_operand_missing("module_load", "path", path))
         return false;
@@ -217,13 +305,28 @@ bool talc_module_load(talc_module *module, const char *path, bool strict)
         return false;
     talc_scope *scope = talc_scope_enter();
     talc_replacement *replacements =
-        scope == NULL ? NULL : talc_state_read(file, path, module, strict, NULL);
+        scope == NULL ? NULL : talc_state_read(file, path, module, options, report);
+    const bool whole = replacements != NULL && (options == NULL || !options->partial);
+    talc_model_info *info = whole ? talc_info_read("module_load", path, file) : NULL;
+    if (talc_failed()) {
+        talc_memory_free(replacements);
+        replacements = NULL;
+    }
+    if (info != NULL)
+        talc_module_take_read(module, info);
     if (replacements != NULL) {
         talc_module_replace(replacements, talc_module_tensor_count(module));
         talc_module_forget_folds(module);
+    } else if (report != NULL) {
+        names_free(&report->loaded);
     }
     talc_memory_free(replacements);
     talc_scope_leave(scope);
     talc_safetensors_close(file);
     return replacements != NULL;
+}
+
+bool talc_module_load(talc_module *module, const char *path, bool strict)
+{
+    return talc_module_load_with(module, path, &(talc_load_options){ .partial = !strict }, NULL);
 }

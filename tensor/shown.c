@@ -76,3 +76,12 @@ const char *talc_shown(const char *text, size_t length, char *shown, size_t room
     shown[used] = '\0';
     return shown;
 }
+
+bool talc_is_utf8(const char *text)
+{
+    uint32_t c;
+    size_t length = 1, left = strlen(text);
+    for (; left > 0 && length > 0; text += length, left -= length)
+        length = decode((const unsigned char *)text, left, &c);
+    return length > 0;
+}

@@ -29,6 +29,9 @@ TALC_API const char *talc_shown(const char *text, size_t length, char *shown, si
     talc_shown(text, length, (char[TALC_SHOWN_TEXT]){ 0 }, TALC_SHOWN_TEXT)
 #define TALC_SHOWN(text) TALC_SHOWN_PART(text, SIZE_MAX)
 
+/// Whether a text, not NULL, is UTF-8, as the names in safetensors files are.
+TALC_API bool talc_is_utf8(const char *text);
+
 TALC_END_DECLARATIONS
 
 #endif

@@ -14,6 +14,7 @@
 #define TALC_NN_DATA_DATA_H
 
 #include "../../tensor/device.h"
+#include "../info.h"
 
 TALC_BEGIN_DECLARATIONS
 
@@ -83,6 +84,13 @@ TALC_API int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
 /// more than four channels.
 TALC_API bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4],
                                       double deviation[4]);
+
+struct talc_loader_options;
+
+/// What a model of these samples has to be described by (nn/info.h), but for its name: the size of the images, the mean and deviation
+/// of the options, none for NULL, and the classes, whose names are borrowed. All zero for NULL.
+TALC_API talc_model_info talc_dataset_info(const talc_dataset *dataset,
+                                           const struct talc_loader_options *options);
 
 // ---- One image -------------------------------------------------------------------------------------------------
 

@@ -218,6 +218,25 @@ bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4], double
     return true;
 }
 
+talc_model_info talc_dataset_info(const talc_dataset *dataset,
+                                  const struct talc_loader_options *options)
+{
+    talc_model_info info = { 0 };
+    if (dataset == NULL)
+        return info;
+    const talc_dims dims = talc_dataset_dims(dataset);
+    info.channels = dims.dim[0];
+    info.height = dims.dim[1];
+    info.width = dims.dim[2];
+    if (options != NULL) {
+        memcpy(info.mean, options->mean, sizeof info.mean);
+        memcpy(info.deviation, options->deviation, sizeof info.deviation);
+    }
+    info.classes = talc_dataset_classes(dataset);
+    info.class_names = (const char *const *)dataset->samples->names;
+    return info;
+}
+
 // ---- From tensors -------------------------------------------------------------------------------------------
 
 static const char *const TENSORS = "dataset_tensors";

@@ -369,6 +369,38 @@ static void unchanged(talc_module *net, const fault_run *before, fault_run *afte
     talc_fail(status, "%s", message);
 }
 
+static const talc_model_info described = { .network = "small",
+                                           .channels = 3,
+                                           .mean = { 0.5 },
+                                           .classes = 2,
+                                           .class_names = (const char *const[]){ "a", "b" } };
+
+static void keep_names(fault_run *run, const talc_names_list *names)
+{
+    for (int64_t i = 0; i < names->count; i++)
+        fault_keep_bytes(run, names->list[i], strlen(names->list[i]));
+}
+
+/* Described, saved, and read again with a report. */
+static void run_described(fault_run *run)
+{
+    talc_module *net = small_net(11), *again = net == NULL ? NULL : small_net(6);
+    talc_load_report report = { 0 };
+    if (again != NULL && talc_module_describe(net, &described) &&
+        talc_module_save(net, file_path("other")) &&
+        talc_module_load_with(again, file_path("other"), NULL, &report))
+        fault_keep_bytes(run, talc_module_info(again)->network, 5);
+    talc_model_info *info = talc_failed() ? NULL : talc_model_info_read(file_path("other"));
+    if (info != NULL)
+        fault_keep_bytes(run, info->class_names[1], 1);
+    if (!talc_failed())
+        keep_names(run, &report.loaded);
+    talc_model_info_free(info);
+    talc_load_report_free(&report);
+    talc_module_free(net);
+    talc_module_free(again);
+}
+
 /* Into a net with other parameters: it takes all of them or none. */
 static void run_load_module(fault_run *run)
 {
@@ -411,6 +443,7 @@ static void save_nets(void)
                                                   .width = 3,
                                                   .rows = { row, row } });
     talc_module *net = small_net(11);
+    talc_module_describe(net, &described);
     cr_assert(talc_module_save(net, file_path("net")), "%s", talc_error_message());
     cr_assert(talc_npy_save(file_path("x.npy"), op_numbers(cpu_device(), TALC_DIMS(4, 3), 2)));
     talc_module_free(net);
@@ -422,6 +455,7 @@ Test(allocation_failure_nn, loading)
     const fault_scenario tensors = { "safetensors load", NULL, run_load_safetensors, NULL, NULL };
     const fault_scenario module = { "module load", NULL, run_load_module, NULL, NULL };
     const fault_scenario image = { "image load", NULL, run_load_image, NULL, NULL };
+    const fault_scenario describing = { "describing", NULL, run_described, NULL, NULL };
     const fault_scenario differences = { "differences", NULL, run_differences, NULL, NULL };
     save_nets();
     for (int fake = 0; fake < 2; fake++) {
@@ -431,5 +465,6 @@ Test(allocation_failure_nn, loading)
         cr_assert(assert_survives_allocation_failures(&module, device) > 60);
         cr_assert(assert_survives_allocation_failures(&image, device) > 4);
         cr_assert(assert_survives_allocation_failures(&differences, device) > 4);
+        cr_assert(assert_survives_allocation_failures(&describing, device) > 60);
     }
 }

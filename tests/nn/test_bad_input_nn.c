@@ -252,6 +252,20 @@ Test(bad_input_nn, files)
     REFUSED_LIKE(TALC_IO_ERROR, "safetensors_save: ", talc_module_save(net, "/no/such/directory/net"));
     REFUSED(TALC_NULL_ARGUMENT, "module_load: module is NULL", talc_module_load(NULL, good, true));
     REFUSED(TALC_NULL_ARGUMENT, "module_load: path is NULL", talc_module_load(net, NULL, true));
+    REFUSED(TALC_NULL_ARGUMENT, "module_load: module is NULL", talc_module_load_with(NULL, good, NULL, NULL));
+    REFUSED_LIKE(TALC_NOT_FOUND, "module_load: no name of ", talc_module_load_with(net, good, &(talc_load_options){ .except = "none" }, NULL));
+#define DESCRIBE(...) talc_module_describe(net, &(talc_model_info){ __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "module_describe: module is NULL", talc_module_describe(NULL, &(talc_model_info){ 0 }));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: network 'a\\xff' is not UTF-8", DESCRIBE(.network = "a\xff"));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: the name of a class '\\xc3' is not UTF-8", DESCRIBE(.classes = 1, .class_names = (const char *const[]){ "\xc3" }));
+    REFUSED(TALC_NULL_ARGUMENT, "module_describe: the name of a class is NULL", DESCRIBE(.classes = 1, .class_names = (const char *const[]){ NULL }));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: names of classes without their number", DESCRIBE(.class_names = (const char *const[]){ "a" }));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: the number of classes is outside 0..65536", DESCRIBE(.classes = 65537));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: an image has no channels", DESCRIBE(.height = 8));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: an extent of the image is outside 0..1048576", DESCRIBE(.channels = -1));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: a mean or deviation is of a channel that the image has not", DESCRIBE(.channels = 1, .mean = { 0, 1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "module_describe: mean and deviation must be finite, the deviation not negative", DESCRIBE(.channels = 1, .mean = { NAN }));
+    REFUSED(TALC_NULL_ARGUMENT, "model_info_read: path is NULL", talc_model_info_read(NULL));
     REFUSED_LIKE(TALC_IO_ERROR, "safetensors_open: cannot open ", talc_module_load(net, missing, true));
     REFUSED_LIKE(TALC_BAD_SHAPE, "module_load: ", talc_module_load(other, good, true));
     REFUSED_LIKE(TALC_BAD_SHAPE, "module_load: ", talc_module_load(other, good, false));

@@ -1,6 +1,7 @@
 #include "tests/support/hooks.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,350 @@ Test(state, shapes_and_types_must_be_equal)
     talc_module_free(net);
     talc_module_free(wide);
     talc_module_free(exact);
+    remove(path);
+}
+
+// ---- Reports ------------------------------------------------------------------------------------------------
+
+/* "a b": what a list holds. */
+static const char *listed(const talc_names_list *names, char text[512])
+{
+    text[0] = '\0';
+    for (int64_t i = 0; i < names->count; i++)
+        snprintf(text + strlen(text), 512 - strlen(text), "%s%s", i > 0 ? " " : "", names->list[i]);
+    return text;
+}
+
+#define NORM   "1.weight 1.bias 1.running_mean 1.running_var 1.num_batches_tracked"
+#define EXTRAS "0 0.weight.x 2.weight"
+
+static const struct {
+    int skipped, extra; /* of what the file has */
+    talc_load_options options;
+    const char *message; /* NULL: it is loaded */
+    const char *loaded, *missing, *extras;
+} report_cases[] = {
+    { 0, 0, { 0 }, NULL, "0.weight 0.bias " NORM, "", "" },
+    { 0, 3, { 0 }, "module_load: '%s' has '0' (and 2 more), Sequential has not", "", "", EXTRAS },
+    { 2,
+      1,
+      { 0 },
+      "module_load: '%s' lacks '0.weight' (and 1 more)",
+      "",
+      "0.weight 0.bias",
+      "2.weight" },
+    { 1, 3, { .partial = true }, NULL, "0.bias " NORM, "0.weight", EXTRAS },
+    { 7,
+      3,
+      { .partial = true },
+      "module_load: '%s' has nothing of Sequential: it lacks '0.weight' (and 6 more), and has '0' "
+      "(and 2 more)",
+      "",
+      "0.weight 0.bias " NORM,
+      EXTRAS },
+    { 7,
+      3,
+      { 0 },
+      "module_load: '%s' has nothing of Sequential: it lacks '0.weight' (and 6 more), and has '0' "
+      "(and 2 more)",
+      "",
+      "0.weight 0.bias " NORM,
+      EXTRAS },
+    { 7,
+      0,
+      { .partial = true },
+      "module_load: '%s' lacks '0.weight' (and 6 more)",
+      "",
+      "0.weight 0.bias " NORM,
+      "" },
+    /* What a pattern fits is left alone, on both sides. */
+    { 2, 1, { .except = "[02].*" }, NULL, NORM, "", "" },
+    { 0,
+      1,
+      { .except = "1.*" },
+      "module_load: '%s' has '2.weight', Sequential has not",
+      "",
+      "",
+      "2.weight" },
+    { 0,
+      0,
+      { .except = "*" },
+      "module_load: every name of Sequential fits '*', so that nothing is left of '%s'",
+      "",
+      "",
+      "" },
+    { 0,
+      0,
+      { .except = "fc.*" },
+      "module_load: no name of '%s' or Sequential fits 'fc.*'",
+      "",
+      "",
+      "" },
+};
+
+Test(state, a_load_says_what_was_loaded_missing_and_extra)
+{
+    make_path();
+    talc_module *net = net_new(4, TALC_F32);
+    talc_fill(talc_module_find(net, "1.bias"), 7);
+    for (size_t i = 0; i < sizeof report_cases / sizeof *report_cases; i++) {
+        char text[512];
+        talc_load_report report;
+        talc_module *other = net_new(4, TALC_F32);
+        write_changed(net, report_cases[i].skipped, report_cases[i].extra);
+        const state before = state_of(other);
+        cr_assert(talc_module_load_with(other, path, &report_cases[i].options, &report) ==
+                      (report_cases[i].message == NULL),
+                  "case %zu: %s", i, talc_error_message());
+        if (report_cases[i].message != NULL)
+            assert_failure_about_file(TALC_NOT_FOUND, report_cases[i].message);
+        const state after = state_of(other);
+        cr_assert(same_state(&before, &after) == (report_cases[i].message != NULL), "case %zu", i);
+        cr_assert_str_eq(listed(&report.missing, text), report_cases[i].missing);
+        cr_assert_str_eq(listed(&report.extra, text), report_cases[i].extras);
+        if (report_cases[i].message == NULL || report_cases[i].loaded[0] == '\0')
+            cr_assert_str_eq(listed(&report.loaded, text), report_cases[i].loaded);
+        talc_load_report_free(&report);
+        talc_module_free(other);
+    }
+    talc_load_report_free(NULL);
+    talc_module_free(net);
+    remove(path);
+}
+
+/* A head of another size: its own stays. */
+Test(state, an_excepted_name_may_have_another_shape)
+{
+    make_path();
+    talc_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32);
+    talc_named_tensor scale[2] = { { "0.weight", talc_module_find(net, "0.weight") },
+                                   { "1.num_batches_tracked",
+                                     talc_full(cpu_device(), TALC_I64, TALC_SCALAR, 9) } };
+    cr_assert(talc_safetensors_save(path, scale, 2, NULL));
+    const state before = state_of(wide);
+    cr_assert(talc_module_load_with(wide, path,
+                                    &(talc_load_options){ .partial = true, .except = "0.*" }, NULL),
+              "%s", talc_error_message());
+    const state after = state_of(wide);
+    cr_assert(after.data[0] == before.data[0] && after.values[0] == before.values[0]);
+    cr_assert(talc_item_i64(talc_module_find(wide, "1.num_batches_tracked")) == 9);
+    talc_module_free(net);
+    talc_module_free(wide);
+    remove(path);
+}
+
+Test(state, the_optimizers_state_is_nothing_extra)
+{
+    make_path();
+    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    talc_optimizer *optimizer =
+        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    talc_fill(talc_module_find(net, "0.bias"), 7);
+    cr_assert(talc_checkpoint_save(path, net, optimizer, &(talc_progress){ 0 }), "%s",
+              talc_error_message());
+    talc_load_report report;
+    cr_assert(talc_module_load_with(other, path, NULL, &report), "%s", talc_error_message());
+    cr_assert(report.loaded.count == 7 && report.extra.count == 0 && report.missing.count == 0);
+    cr_assert(talc_item(talc_select(talc_module_find(other, "0.bias"), 0, 3)) == 7);
+    FILE *file = tmpfile();
+    cr_assert(talc_module_differences(file, other, path) == 0 && ftell(file) == 0);
+    fclose(file);
+    talc_load_report_free(&report);
+    /* In a file that is no checkpoint such a name is one like all others. */
+    talc_named_tensor list[8];
+    int count = 0;
+    static const char *const names[] = { "0.weight",
+                                         "0.bias",
+                                         "1.weight",
+                                         "1.bias",
+                                         "1.running_mean",
+                                         "1.running_var",
+                                         "1.num_batches_tracked" };
+    for (; count < 7; count++)
+        list[count] = (talc_named_tensor){ names[count], talc_module_find(net, names[count]) };
+    list[count++] = (talc_named_tensor){ "optimizer.x", talc_module_find(net, "0.bias") };
+    cr_assert(talc_safetensors_save(path, list, count, NULL));
+    cr_assert(!talc_module_load(other, path, true));
+    assert_failure_about_file(TALC_NOT_FOUND,
+                              "module_load: '%s' has 'optimizer.x', Sequential has not");
+    talc_optimizer_free(optimizer);
+    talc_module_free(net);
+    talc_module_free(other);
+    remove(path);
+}
+
+// ---- What a file says of its model --------------------------------------------------------------------------
+
+static const char *const class_names[] = { "cat", "", "a\nb", "c\\n\\", "\xc3\xa9\x1b[2J" };
+
+static const talc_model_info full_info = { .network = "my \"net\"\n",
+                                           .channels = 3,
+                                           .height = 224,
+                                           .width = 32,
+                                           .mean = { 0.485, 0.456, 1 / 3.0 },
+                                           .deviation = { 0.229, 1e-300, 0 },
+                                           .classes = 5,
+                                           .class_names = class_names };
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static void check_info(const talc_model_info *is, const talc_model_info *due)
+{
+    assert_no_failure();
+    cr_assert(is != NULL && same_text(is->network, due->network));
+    cr_assert(is->channels == due->channels && is->height == due->height &&
+              is->width == due->width);
+    cr_assert(memcmp(is->mean, due->mean, sizeof is->mean) == 0);
+    cr_assert(memcmp(is->deviation, due->deviation, sizeof is->deviation) == 0);
+    cr_assert(is->classes == due->classes &&
+              (is->class_names == NULL) == (due->class_names == NULL));
+    for (int64_t i = 0; due->class_names != NULL && i < due->classes; i++)
+        cr_assert(same_text(is->class_names[i], due->class_names[i]), "class %d", (int)i);
+}
+
+Test(state, a_saved_model_carries_what_describes_it)
+{
+    make_path();
+    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    cr_assert(talc_module_info(net) == NULL && talc_module_info(NULL) == NULL);
+    static const talc_model_info infos[] = { { .network = "n" },
+                                             { .channels = 1 },
+                                             { .channels = 9, .mean = { 0, -2, 3, 1e22 } },
+                                             { .classes = 7 } };
+    for (int i = 0; i < 5; i++) {
+        const talc_model_info *due = i < 4 ? &infos[i] : &full_info;
+        cr_assert(talc_module_describe(net, due), "%s", talc_error_message());
+        check_info(talc_module_info(net), due);
+        cr_assert(talc_module_save(net, path), "%s", talc_error_message());
+        talc_model_info *read = talc_model_info_read(path);
+        check_info(read, due);
+        talc_model_info_free(read);
+        cr_assert(talc_module_load(other, path, true), "%s", talc_error_message());
+        check_info(talc_module_info(other), due);
+    }
+    /* As other programs read it. */
+    talc_safetensors *file = talc_safetensors_open(path);
+    cr_assert_str_eq(talc_safetensors_metadata(file, "format"), "pt");
+    cr_assert_str_eq(talc_safetensors_metadata(file, "talc.image"), "3x224x32");
+    cr_assert_str_eq(talc_safetensors_metadata(file, "talc.mean"),
+                     "0.485 0.456 0.3333333333333333");
+    cr_assert_str_eq(talc_safetensors_metadata(file, "talc.deviation"), "0.229 1e-300 0");
+    cr_assert_str_eq(talc_safetensors_metadata(file, "talc.classes"), "5");
+    cr_assert_str_eq(talc_safetensors_metadata(file, "talc.class_names"),
+                     "cat\n\na\\nb\nc\\\\n\\\\\n\xc3\xa9\x1b[2J");
+    talc_safetensors_close(file);
+    /* A partial load is of weights alone, and so is a file that says nothing; a checkpoint says all. */
+    talc_module_describe(other, &infos[0]);
+    cr_assert(talc_module_load(other, path, false));
+    check_info(talc_module_info(other), &infos[0]);
+    talc_optimizer *optimizer = talc_optimizer_new(net, &(talc_optimizer_options){ .lr = 1 }),
+                   *another = talc_optimizer_new(other, &(talc_optimizer_options){ .lr = 1 });
+    talc_progress progress = { 0 };
+    cr_assert(talc_checkpoint_save(path, net, optimizer, &progress) &&
+                  talc_checkpoint_load(path, other, another, &progress),
+              "%s", talc_error_message());
+    check_info(talc_module_info(other), &full_info);
+    cr_assert(talc_module_describe(net, NULL) && talc_module_info(net) == NULL);
+    cr_assert(talc_module_save(net, path) && talc_module_load(other, path, true));
+    check_info(talc_module_info(other), &full_info);
+    talc_model_info *nothing = talc_model_info_read(path);
+    check_info(nothing, &(talc_model_info){ 0 });
+    talc_model_info_free(nothing);
+    talc_model_info_free(NULL);
+    talc_optimizer_free(optimizer);
+    talc_optimizer_free(another);
+    talc_module_free(net);
+    talc_module_free(other);
+    remove(path);
+}
+
+Test(state, a_locale_with_a_comma_writes_and_reads_points)
+{
+    if (setlocale(LC_ALL, "de_DE.UTF-8") == NULL && setlocale(LC_ALL, "C") != NULL)
+        cr_skip_test("there is no such locale");
+    make_path();
+    talc_module *net = net_new(4, TALC_F32);
+    cr_assert(talc_module_describe(net, &full_info) && talc_module_save(net, path));
+    talc_safetensors *file = talc_safetensors_open(path);
+    cr_assert_str_eq(talc_safetensors_metadata(file, "talc.deviation"), "0.229 1e-300 0");
+    talc_safetensors_close(file);
+    talc_model_info *read = talc_model_info_read(path);
+    check_info(read, &full_info);
+    talc_model_info_free(read);
+    talc_module_free(net);
+    remove(path);
+}
+
+Test(state, hostile_descriptions_are_refused)
+{
+    static const char *const cases[][6] = {
+        { "talc.image", "" },
+        { "talc.image", "3x224" },
+        { "talc.image", "3x224x224x1" },
+        { "talc.image", "3x-1x1" },
+        { "talc.image", "0x8x8" },
+        { "talc.image", "3x99999999999999999999x1" },
+        { "talc.image", "3x1048577x1" },
+        { "talc.mean", "0.5" }, /* of no image */
+        { "talc.mean", "0.5", "talc.image", "3x8x8" },
+        { "talc.mean", "0.5 0.5 0.5 0.5", "talc.image", "3x8x8" },
+        { "talc.mean", "nan", "talc.image", "1x8x8" },
+        { "talc.mean", "0x1p3", "talc.image", "1x8x8" },
+        { "talc.mean", "1e999", "talc.image", "1x8x8" },
+        { "talc.mean", "0.5 ", "talc.image", "1x8x8" },
+        { "talc.mean", " 0.5", "talc.image", "1x8x8" },
+        { "talc.mean", "0..5", "talc.image", "1x8x8" },
+        { "talc.deviation", "-1", "talc.image", "1x8x8" },
+        { "talc.deviation", "inf", "talc.image", "1x8x8" },
+        { "talc.classes", "0" },
+        { "talc.classes", "-1" },
+        { "talc.classes", "65537" },
+        { "talc.classes", "3 " },
+        { "talc.class_names", "a" }, /* of how many? */
+        { "talc.class_names", "a\nb", "talc.classes", "3" },
+        { "talc.class_names", "a\nb\nc\nd", "talc.classes", "3" },
+        { "talc.class_names", "a\nb\n\\x", "talc.classes", "3" },
+        { "talc.class_names", "a\nb\nc\\", "talc.classes", "3" },
+    };
+    make_path();
+    talc_module *net = net_new(4, TALC_F32);
+    static char longest[100000];
+    memset(longest, '1', sizeof longest - 1);
+    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
+        const char *const too_long[] = { "talc.mean", longest, "talc.image", "1x8x8", NULL };
+        const char *const *metadata = i < sizeof cases / sizeof *cases ? cases[i] : too_long;
+        static const char *const names[] = { "0.weight",
+                                             "0.bias",
+                                             "1.weight",
+                                             "1.bias",
+                                             "1.running_mean",
+                                             "1.running_var",
+                                             "1.num_batches_tracked" };
+        talc_named_tensor list[7];
+        for (int k = 0; k < 7; k++)
+            list[k] =
+                (talc_named_tensor){ names[k], talc_zeros_like(talc_module_find(net, names[k])) };
+        cr_assert(talc_safetensors_save(path, list, 7, metadata), "%s", talc_error_message());
+        const state before = state_of(net);
+        char due[512];
+        snprintf(due, sizeof due,
+                 "model_info_read: '%s': the metadata '%s' is not what talc writes: '%s'", path,
+                 metadata[0], TALC_SHOWN(metadata[1]));
+        cr_assert(talc_model_info_read(path) == NULL, "%s: %s", metadata[0], metadata[1]);
+        assert_failure(TALC_BAD_FORMAT, due);
+        cr_assert(!talc_module_load(net, path, true));
+        cr_assert(talc_error_status() == TALC_BAD_FORMAT, "%s", talc_error_message());
+        talc_error_clear();
+        const state after = state_of(net);
+        cr_assert(same_state(&before, &after) && talc_module_info(net) == NULL);
+        /* Weights alone take no notice. */
+        cr_assert(talc_module_load(net, path, false) && talc_module_info(net) == NULL);
+        talc_fill(talc_module_find(net, "0.bias"), 3);
+    }
+    talc_module_free(net);
     remove(path);
 }
 
