@@ -51,16 +51,37 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* What a strict load refused, name by name; a file that cannot be read has no names. */
-static void list_differences(talc_module *model, const char *weights)
+/* What the file of weights says of its model; NULL, without a failure, where it cannot be read, which loading it will tell. */
+static talc_model_info *info_of(const model_arguments *self)
 {
+    talc_model_info *info = self->weights == NULL ? NULL : talc_model_info_read(self->weights);
+    talc_error_clear();
+    return info;
+}
+
+const network *model_find_by_weights(const model_arguments *self)
+{
+    talc_model_info *info = info_of(self);
+    const network *found = info == NULL || info->network == NULL ? NULL : model_find(info->network);
+    talc_model_info_free(info);
+    return found;
+}
+
+/* What a strict load refused, name by name; a file that cannot be read has no names. */
+static void list_differences(talc_module *model, const model_arguments *self,
+                             const talc_model_info *info)
+{
+    const char *weights = self->weights;
+    const bool other =
+        info != NULL && info->network != NULL && strcmp(info->network, self->network->name) != 0;
     const talc_status status = talc_error_status();
     char message[1024];
     snprintf(message, sizeof message, "%s", talc_error_message());
     talc_error_clear();
     talc_module_differences(stderr, model, weights);
     talc_error_clear();
-    talc_fail(status, "%s%s", message,
+    talc_fail(status, "%s%s%s%s", message, other ? "; it says that it is of " : "",
+              other ? TALC_SHOWN(info->network) : "",
               (ends_with(weights, ".pt") || ends_with(weights, ".pth")) &&
                       strstr(message, "pt2safetensors") == NULL
                   ? "; tools/pt2safetensors.py makes such a file of a checkpoint"
@@ -69,13 +90,16 @@ static void list_differences(talc_module *model, const char *weights)
 
 talc_module *model_new(const model_arguments *self)
 {
-    talc_module *model =
-        network_new(self->network->name, &(network_options){ .classes = self->classes });
-    if (model == NULL || self->weights == NULL || talc_module_load(model, self->weights, true))
-        return model;
-    list_differences(model, self->weights);
-    talc_module_free(model);
-    return NULL;
+    talc_model_info *info = info_of(self);
+    const int64_t classes = self->classes == 0 && info != NULL ? info->classes : self->classes;
+    talc_module *model = network_new(self->network->name, &(network_options){ .classes = classes });
+    if (model != NULL && self->weights != NULL && !talc_module_load(model, self->weights, true)) {
+        list_differences(model, self, info);
+        talc_module_free(model);
+        model = NULL;
+    }
+    talc_model_info_free(info);
+    return model;
 }
 
 // ---- Input --------------------------------------------------------------------------------------------------
@@ -98,9 +122,10 @@ static bool read_shape(const char *text, talc_dims *dims)
     return dims->rank > 1;
 }
 
-/* Numbers for the channels: those that were given, else ImageNet's where there are 3. False with a failure. */
+/* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has none, else ImageNet's where there
+ * are 3. False with a failure. */
 static bool pixel_numbers(const network *self, const char *option, int given, const double own[3],
-                          const double imagenet[3], double numbers[3])
+                          const double *of_file, const double imagenet[3], double numbers[3])
 {
     const int64_t channels = self->image.channels;
     if (given > 1 && given != channels) {
@@ -108,25 +133,36 @@ static bool pixel_numbers(const network *self, const char *option, int given, co
                   given, self->name, channels, channels == 1 ? "" : "s");
         return false;
     }
-    if (given > 0 || channels == 3)
-        memcpy(numbers, given > 0 ? own : imagenet, 3 * sizeof *numbers);
+    if (given > 0 || of_file != NULL || channels == 3)
+        memcpy(numbers,
+               given > 0         ? own
+               : of_file != NULL ? of_file
+                                 : imagenet,
+               3 * sizeof *numbers);
     return true;
 }
 
-static talc_tensor *read_image(const network *self, const char *path, const model_pixels *pixels)
+static talc_tensor *read_image(const network *self, const char *path, const model_pixels *pixels,
+                               const talc_model_info *info)
 {
     static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
     talc_image_options options = { .channels = self->image.channels,
                                    .height = self->image.height,
                                    .width = self->image.width };
-    return pixel_numbers(self, "--mean", pixels->mean_count, pixels->mean, means, options.mean) &&
+    const bool known = info != NULL && info->channels > 0;
+    if (known && (info->height > 0 || info->width > 0)) {
+        options.height = info->height;
+        options.width = info->width;
+    }
+    return pixel_numbers(self, "--mean", pixels->mean_count, pixels->mean,
+                         known ? info->mean : NULL, means, options.mean) &&
                    pixel_numbers(self, "--std", pixels->deviation_count, pixels->deviation,
-                                 deviations, options.deviation)
+                                 known ? info->deviation : NULL, deviations, options.deviation)
                ? talc_image_load(path, &options)
                : NULL;
 }
 
-talc_tensor *model_input(const model_arguments *self)
+talc_tensor *model_input(const model_arguments *self, const talc_module *model)
 {
     const network *of = self->network;
     const char *text = self->input;
@@ -141,7 +177,7 @@ talc_tensor *model_input(const model_arguments *self)
         return model_images(of, self->batch);
     talc_device *cpu = talc_device_get("cpu");
     talc_tensor *x = is_shape ? talc_randn(cpu, TALC_F32, dims)
-                     : is_png ? read_image(of, text, &self->pixels)
+                     : is_png ? read_image(of, text, &self->pixels, talc_module_info(model))
                               : talc_npy_load(cpu, text);
     char shape[TALC_DIMS_TEXT];
     if (x == NULL)
@@ -163,7 +199,7 @@ bool model_open(const model_arguments *self, talc_module **model, talc_tensor **
     talc_device *device = tool_open(&self->tool);
     talc_manual_seed((uint64_t)self->seed);
     *model = device == NULL ? NULL : model_new(self);
-    *x = *model == NULL ? NULL : model_input(self);
+    *x = *model == NULL ? NULL : model_input(self, *model);
     return *x != NULL && talc_module_to(*model, device) &&
            (*x = talc_to(*x, device, TALC_F32)) != NULL;
 }

@@ -191,7 +191,7 @@ int command_check_model(int argc, char **argv)
     talc_device *device = tool_open(&self.model.tool);
     talc_manual_seed((uint64_t)self.model.seed);
     talc_module *model = device == NULL ? NULL : make(&self);
-    talc_tensor *x = model == NULL || talc_failed() ? NULL : model_input(&self.model);
+    talc_tensor *x = model == NULL || talc_failed() ? NULL : model_input(&self.model, model);
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
     if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {

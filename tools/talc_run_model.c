@@ -91,6 +91,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
                            TALC_SHOWN(argument));
         return 0;
     case ARGP_KEY_NO_ARGS:
+        self->model.network = model_find_by_weights(&self->model);
+        if (self->model.network != NULL)
+            return 0;
         argp_error(state, "which network? `talc summary` lists them; and there is model-new");
         return 0;
     default:
@@ -138,12 +141,14 @@ static char **read_labels(const char *path, char **text, int64_t *count)
 /* What is known of each image's classes. */
 typedef struct ranking {
     int64_t images, classes, top;
-    float *probabilities; ///< [images, classes]
-    char **labels;        ///< NULL: numbers
-    char *text;           ///< that the labels stand in
+    float *probabilities;     ///< [images, classes]
+    char **labels;            ///< of a file
+    char *text;               ///< that they stand in
+    const char *const *names; ///< the labels, or those of the weights' file; NULL: numbers
 } ranking;
 
-static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r)
+static bool rank_classes(const arguments *self, const talc_model_info *info, const talc_tensor *y,
+                         ranking *r)
 {
     char shape[TALC_DIMS_TEXT];
     if (y->rank != 2) {
@@ -161,6 +166,9 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
     if (!talc_failed() && count != r->classes)
         talc_fail(TALC_BAD_ARGUMENT, "'%s' has %" PRId64 " labels, %s has %" PRId64 " classes",
                   TALC_SHOWN(self->labels), count, self->model.network->name, r->classes);
+    r->names = (const char *const *)r->labels;
+    if (self->labels == NULL && info != NULL && info->classes == r->classes)
+        r->names = info->class_names;
     const size_t bytes = (size_t)talc_nbytes(y);
     r->probabilities = talc_failed() ? NULL : malloc(bytes + 1);
     if (r->probabilities == NULL)
@@ -190,7 +198,7 @@ static void print_classes(const ranking *r)
             double probability;
             const int64_t best = next_class(r, image, &probability);
             printf("    %7.3f %%  %4" PRId64 "  %s\n", 100 * probability, best,
-                   r->labels == NULL ? "" : TALC_SHOWN(r->labels[best]));
+                   r->names == NULL ? "" : TALC_SHOWN(r->names[best]));
         }
     }
 }
@@ -206,7 +214,7 @@ static json_t *classes_json(const ranking *r)
             json_array_append_new(
                 classes, json_pack("{s:I, s:o, s:o}", "class", (json_int_t)best, "probability",
                                    tool_real(probability), "label",
-                                   tool_json_text(r->labels == NULL ? NULL : r->labels[best])));
+                                   tool_json_text(r->names == NULL ? NULL : r->names[best])));
         }
         json_array_append_new(images, classes);
     }
@@ -254,12 +262,13 @@ int command_run_model(int argc, char **argv)
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "NETWORK",
+        .args_doc = "[NETWORK]",
         .doc = "Runs a network in evaluation mode; `talc summary` lists the networks.\v"
                "Weights are a safetensors file with the names of torchvision's model or of "
                "tools/networks.py; tools/pt2safetensors.py makes one of a .pt checkpoint. A PNG "
                "must have the network's own size, and is normalised by --mean and --std: (pixel / "
-               "255 - mean) / std.",
+               "255 - mean) / std. Weights that talc saved may say which network they are of, the "
+               "size, mean and deviation of images, and the classes; options go before that.",
         .children = tool_children,
     };
     arguments self = { .model = { .batch = 1, .seed = 1 } };
@@ -271,7 +280,8 @@ int command_run_model(int argc, char **argv)
     double seconds = 0;
     ranking r = { 0 };
     talc_tensor *y = model_open(&self.model, &model, &x) ? pass(model, x, &seconds) : NULL;
-    const bool done = y != NULL && (self.top == 0 || rank_classes(&self, y, &r)) &&
+    const bool done = y != NULL &&
+                      (self.top == 0 || rank_classes(&self, talc_module_info(model), y, &r)) &&
                       (self.output == NULL || talc_npy_save(self.output, y));
     const int code = done ? report(&self, x, y, seconds, &r) : model_usage(&self.model, x);
     free(r.probabilities);

@@ -587,15 +587,15 @@ def write_png(path, width, height, pixels, color_type=2):
                    chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
-def safetensors(path, change=lambda entries: None):
-    """Writes the file again with its entries changed: name -> [dtype, shape, bytes]."""
+def safetensors(path, change=lambda entries: None, metadata=None):
+    """Writes the file again with its entries changed: name -> [dtype, shape, bytes]; and with this metadata, if any."""
     with open(path, "rb") as file:
         content = file.read()
     start = 8 + struct.unpack("<Q", content[:8])[0]
     entries = {name: [e["dtype"], e["shape"], content[start + e["data_offsets"][0]:start + e["data_offsets"][1]]]
                for name, e in json.loads(content[8:start]).items() if name != "__metadata__"}
     change(entries)
-    header, at = {}, 0
+    header, at = {} if metadata is None else {"__metadata__": metadata}, 0
     for name, (dtype, shape, data) in entries.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         at += len(data)
@@ -691,6 +691,46 @@ class Networks(Tool):
         self.fails(2, "no_file", "run", "lenet", "--weights", self.path("no_file"))
         done = talc("run", "resnet20", "--weights", weights)
         self.assertEqual(done.stderr.count("missing "), 19 + 19 * 5 + 2, done.stderr[:300])
+
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(os.path.dirname(TALC)), "examples", "example_save_and_load")),
+                         "the examples are not built")
+    def test_weights_that_describe_their_model(self):
+        weights, x, png = self.saved(), self.path("x.npy"), self.path("x.png")
+
+        def one_class_less(entries):
+            entries["fc3.bias"][1:] = [[9], struct.pack("<9f", *range(9, 0, -1))]
+            entries["fc3.weight"][1:] = [[9, 84], bytes(9 * 84 * 4)]
+            entries["conv1.bias"][2] = struct.pack("<6f", *range(6))
+        described = {"talc.network": "lenet", "talc.image": "1x28x28", "talc.mean": "0.25", "talc.deviation": "0.5",
+                     "talc.classes": "9", "talc.class_names": "\n".join(f"name {i}" for i in range(8)) + "\n\x1b[2J"}
+        safetensors(weights, one_class_less, described)
+        pixels = bytes(whole_numbers_255(28 * 28))
+        write_png(png, 28, 28, pixels, color_type=0)
+        text = self.ok("run", "--weights", weights, "--input", png, "--output", self.path("png.npy"), "--top", "9")
+        self.assertRegex(text, r"^lenet on cpu")
+        self.assertRegex(text, r"(?s) 0  name 0\n.* 7  name 7\n.* 8  \\x1b\[2J\n$")
+        write_npy(x, [1, 1, 28, 28], [(p / 255 - 0.25) / 0.5 for p in pixels])
+        self.ok("run", "lenet", "--weights", weights, "--input", x, "--output", self.path("npy.npy"))
+        self.assertEqual(read_npy(self.path("png.npy")), read_npy(self.path("npy.npy")))
+        done = self.json("run", "lenet", "--weights", weights, "--input", png, "--mean", "0.5", "--std", "1", "--top", "1")
+        self.assertEqual((done["network"], done["classes"][0][0]["label"]), ("lenet", "name 0"))
+        with open(self.path("labels"), "w") as file:
+            file.write("\n".join(f"other {i}" for i in range(9)))
+        self.assertIn("other 0", self.ok("run", "lenet", "--weights", weights, "--labels", self.path("labels")))
+        self.fails(2, "x.png' is 28x28, 32x24 is asked for", "run", "--weights", self.described(weights, {**described, "talc.image": "1x32x24"}),
+                   "--input", png)
+        done = talc("run", "resnet20", "--weights", weights)
+        self.assertRegex(done.stderr, "(?m)^talc run: module_load: .*; it says that it is of lenet$")
+        for change in {"talc.classes": "x"}, {"talc.mean": "nan"}, {"talc.class_names": "a"}, {"talc.image": "1x-1x1"}, {"talc.classes": "65536"}:
+            done = talc("run", "lenet", "--weights", self.described(weights, {**described, **change}))
+            self.assertEqual((done.returncode, done.stdout), (2, ""), change)
+            self.assertIn("module_load: ", done.stderr)
+        for named in {"talc.network": "mine"}, {}:
+            self.fails(2, "which network?", "run", "--weights", self.described(weights, named))
+
+    def described(self, weights, metadata):
+        safetensors(weights, metadata=metadata)
+        return weights
 
     def test_an_image(self):
         """A network sees (pixel / 255 - mean) / deviation: the same as of .npy."""
