@@ -3,6 +3,7 @@
 #define TALC_NN_NN_H
 
 #include "checkpoint.h"
+#include "confusion.h"
 #include "data/data.h"
 #include "finite.h"
 #include "fuse.h"
