@@ -34,6 +34,7 @@ static bool train_epoch(training *run)
 int main(int argc, char **argv)
 {
     training run = { .name = "train_lenet",
+                     .network = "lenet",
                      .report = "train_lenet.report",
                      .optimizer_name = "sgd",
                      .epochs = 20,

@@ -33,6 +33,7 @@ static bool train_epoch(training *run)
 int main(int argc, char **argv)
 {
     training run = { .name = "train_resnet",
+                     .network = "resnet20",
                      .report = "train_resnet.report",
                      .optimizer_name = "sgd",
                      .epochs = 20,

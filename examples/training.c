@@ -240,6 +240,8 @@ int training_begin(training *run, int argc, char **argv)
                                     .seed = (uint64_t)run->seed,
                                     .shift = run->shift };
     talc_dataset_statistics(run->train_data, options.mean, options.deviation);
+    run->info = talc_dataset_info(run->train_data, &options);
+    run->info.network = run->network;
     run->train = talc_loader_new(run->train_data, &options);
     options.shuffle = false;
     options.shift = 0;
@@ -272,7 +274,7 @@ static void compare_setup(const training *run, const double setup[SETUP])
     double saved[SETUP];
     talc_scope *scope = talc_scope_enter();
     talc_safetensors *file = talc_safetensors_open(run->checkpoint);
-    int64_t index = talc_safetensors_find(file, "setup");
+    int64_t index = talc_safetensors_find(file, "optimizer.setup");
     if (index >= 0)
         talc_to_host(talc_safetensors_read(file, index, talc_device_host()), saved, sizeof saved);
     for (int i = 0; i < SETUP && index >= 0 && !talc_failed(); i++)
@@ -310,8 +312,12 @@ bool training_prepare(training *run, talc_step_function *function)
     talc_module_to(run->net, run->device);
     if (!talc_device_is_host(run->device) && !talc_failed())
         prepare_step(run);
-    talc_module_buffer(run->net, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
-    run->history = talc_module_buffer(run->net, "history", talc_zeros(host, TALC_F64, rows));
+    talc_module_describe(run->net, &run->info);
+    /* Where a checkpoint has what is no model's, so that its weights load into another such network; an Identity changes
+     * nothing where the network is a Sequential. */
+    talc_module *beside = talc_module_add(run->net, "optimizer", talc_nn_identity());
+    talc_module_buffer(beside, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
+    run->history = talc_module_buffer(beside, "history", talc_zeros(host, TALC_F64, rows));
     if (!run->resume || talc_failed())
         return !talc_failed();
     compare_setup(run, setup);
@@ -453,8 +459,18 @@ static bool evaluate(training *run, double *row)
     return talc_module_train(run->net);
 }
 
+/* Whether no epoch before this one was as good on the test images. */
+static bool is_best(const training *run, int64_t epoch)
+{
+    bool best = true;
+    for (int64_t i = 0; i < epoch; i++)
+        best = best && training_row(run, i)[TEST_RIGHT] < training_row(run, epoch)[TEST_RIGHT];
+    return best;
+}
+
 bool training_save(training *run)
 {
+    char best[PATH_ROOM];
     if (talc_failed())
         return false;
     if (run->at.batch == talc_loader_batches(run->train)) {
@@ -471,6 +487,9 @@ bool training_save(training *run)
             100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
         fflush(stdout);
         run->at = (talc_progress){ run->at.epoch + 1, 0 };
+        if (is_best(run, run->at.epoch - 1))
+            talc_checkpoint_save(path_in(run->report, "best.safetensors", best), run->net,
+                                 run->optimizer, &run->at);
     }
     return talc_checkpoint_save(run->checkpoint, run->net, run->optimizer, &run->at) &&
            !interrupted;

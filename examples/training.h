@@ -2,8 +2,9 @@
  * programs.
  *
  * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch and on Ctrl-C, from which
- * --resume goes on bit for bit, and at the end curves.svg and wrong.svg. While a run lasts, no other may write these: *.lock beside
- * them says so. */
+ * --resume goes on bit for bit, best.safetensors, the checkpoint of the epoch that was best on the test images, and at the end
+ * curves.svg and wrong.svg. `talc run --weights DIR/best.safetensors --input X.png` knows the rest. While a run lasts, no other may
+ * write these: *.lock beside them says so. */
 #ifndef TALC_EXAMPLES_TRAINING_H
 #define TALC_EXAMPLES_TRAINING_H
 
@@ -13,8 +14,8 @@
 enum { IMAGES, LOSS, RIGHT, TEST_IMAGES, TEST_LOSS, TEST_RIGHT, TRAINING_COLUMNS };
 
 typedef struct training {
-    /* Options; the program sets its name and their defaults. */
-    const char *name, *data, *device_name, *report, *checkpoint, *optimizer_name;
+    /* Options; the program sets its name, its network's and their defaults. */
+    const char *name, *network, *data, *device_name, *report, *checkpoint, *optimizer_name;
     int64_t epochs, batch, seed, shift, train_count, test_count;
     double lr; /* 0: the optimizer's own */
     bool resume;
@@ -29,6 +30,7 @@ typedef struct training {
     talc_tensor *tally;           /* on a GPU: LOSS and RIGHT of the epoch so far, f64 */
     int64_t tallied;              /* the epoch */
     talc_dataset *train_data, *test_data;
+    talc_model_info info; /* by which the network is described, for `talc run` */
     talc_loader *train, *test;
     talc_progress at; /* the next batch */
     /* [epochs, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. */

@@ -92,7 +92,9 @@ talc_module *model_new(const model_arguments *self)
 {
     talc_model_info *info = info_of(self);
     const int64_t classes = self->classes == 0 && info != NULL ? info->classes : self->classes;
-    talc_module *model = network_new(self->network->name, &(network_options){ .classes = classes });
+    const int64_t channels = info != NULL && info->channels <= 4 ? info->channels : 0;
+    talc_module *model = network_new(
+        self->network->name, &(network_options){ .channels = channels, .classes = classes });
     if (model != NULL && self->weights != NULL && !talc_module_load(model, self->weights, true)) {
         list_differences(model, self, info);
         talc_module_free(model);
@@ -164,7 +166,11 @@ static talc_tensor *read_image(const network *self, const char *path, const mode
 
 talc_tensor *model_input(const model_arguments *self, const talc_module *model)
 {
-    const network *of = self->network;
+    network own = *self->network; /* as its weights say, which may be of grey images */
+    const network *of = &own;
+    const talc_model_info *info = talc_module_info(model);
+    if (info != NULL && info->channels > 0)
+        own.image.channels = info->channels;
     const char *text = self->input;
     talc_dims dims;
     const bool is_shape = text != NULL && read_shape(text, &dims),
@@ -177,7 +183,7 @@ talc_tensor *model_input(const model_arguments *self, const talc_module *model)
         return model_images(of, self->batch);
     talc_device *cpu = talc_device_get("cpu");
     talc_tensor *x = is_shape ? talc_randn(cpu, TALC_F32, dims)
-                     : is_png ? read_image(of, text, &self->pixels, talc_module_info(model))
+                     : is_png ? read_image(of, text, &self->pixels, info)
                               : talc_npy_load(cpu, text);
     char shape[TALC_DIMS_TEXT];
     if (x == NULL)

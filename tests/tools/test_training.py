@@ -131,8 +131,20 @@ class Training(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=300)
         self.assertEqual(process.returncode, 130)
-        self.assertEqual(os.listdir(self.root / "a"), ["checkpoint.safetensors"])
+        self.assertLessEqual(set(os.listdir(self.root / "a")), {"best.safetensors", "checkpoint.safetensors"})
         self.passed(self.train("a", "--epochs", 1, "--seed", 2))
+
+    def test_the_best_epoch_is_kept(self):
+        out = self.passed(self.train("a", "--epochs", 6))
+        right = [float(value) for value in re.findall(r"test accuracy +([\d.]+)", out)]
+        with open(self.root / "a/best.safetensors", "rb") as file:
+            content = file.read()
+        start = 8 + struct.unpack("<Q", content[:8])[0]
+        header = json.loads(content[8:start])
+        said = header["__metadata__"]
+        self.assertIn(f"epoch={right.index(max(right)) + 1} batch=0 ", said["talc.run"])
+        self.assertEqual((said["talc.network"], said["talc.image"], said["talc.class_names"]), ("lenet", "1x28x28", "\n".join("0123456789")))
+        self.assertTrue(all(name.startswith(("optimizer.", "conv", "fc")) for name in header if name != "__metadata__"), sorted(header))
 
     def test_wrong_images(self):
         """Pictures of noise, whose classes nothing can tell: those in wrong.svg are the ones of the file, in their order."""
@@ -306,9 +318,10 @@ class Training(unittest.TestCase):
     def test_full_disk(self):
         self.passed(self.train("a", "--epochs", 1))
         before = self.checkpoint("a")
-        self.failed(self.train("a", "--epochs", 1, "--seed", 2, limit=len(before) // 2), "checkpoint.safetensors")
+        self.failed(self.train("a", "--epochs", 1, "--seed", 2, limit=len(before) // 2), "best.safetensors")
         self.assertEqual(self.checkpoint("a"), before)
-        self.assertEqual(sorted(p.name for p in (self.root / "a").iterdir()), ["checkpoint.safetensors", "curves.svg", "wrong.svg"])
+        self.assertEqual(sorted(p.name for p in (self.root / "a").iterdir()),
+                         ["best.safetensors", "checkpoint.safetensors", "curves.svg", "wrong.svg"])
 
 
 if __name__ == "__main__":
