@@ -19,6 +19,7 @@
 #include "tensor/scope.h"
 #include "tensor/shown.h"
 #include "tensor/stream.h"
+#include "tensor/table.h"
 #include "tensor/tensor.h"
 
 #endif

@@ -10,6 +10,7 @@
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/table.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,12 +4,13 @@
 #include "check/text.h"
 #include "tensor/fenv.h"
 #include "tensor/shown.h"
+#include "tensor/table.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { NUMBER_TEXT = 24, COLUMNS = 8 };
+enum { NUMBER_TEXT = 24 };
 
 static const char *share_text(double share, char text[NUMBER_TEXT])
 {
@@ -45,27 +46,63 @@ static const char *verdict_text(const talc_check_model_layer *layer)
     return layer->own > 1 || layer->step > 1 ? "WRONG" : "after it";
 }
 
-static void print_row(FILE *file, const int widths[4], const char *const cells[COLUMNS + 1])
+enum { LAYER, OP, ALGORITHM, OUTPUT, OWN, STEP, ACCUMULATED, DIFFERENCE, VERDICT, COLUMNS };
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
 {
-    for (int i = 0; i < 4; i++)
-        fprintf(file, "%-*s  ", widths[i], cells[i]);
-    fprintf(file, "%9s  %9s  %11s  %10s  %s\n", cells[4], cells[5], cells[6], cells[7], cells[8]);
+    const talc_check_model_layer *layer = talc_check_model_at(context, (int)row);
+    switch (column) {
+    case LAYER:
+        return path_text(layer, text);
+    case OP:
+        return layer->op;
+    case ALGORITHM:
+        return layer->algorithm;
+    case OUTPUT:
+        return talc_dims_text(layer->dims, text);
+    case OWN:
+        return share_text(layer->own, text);
+    case STEP:
+        return share_text(layer->step, text);
+    case ACCUMULATED:
+        return share_text(layer->accumulated, text);
+    case DIFFERENCE:
+        return difference_text(layer->difference, text);
+    default:
+        return verdict_text(layer);
+    }
+}
+
+static void print_table(FILE *file, const talc_check_model_report *report)
+{
+    static const talc_column columns[COLUMNS] = {
+        { "layer", TALC_COLUMN_NAME },     { "op", TALC_COLUMN_NAME },
+        { "algorithm", TALC_COLUMN_NAME }, { "output", TALC_COLUMN_WHOLE },
+        { "own", TALC_COLUMN_NUMBER },     { "step", TALC_COLUMN_NUMBER },
+        { "accum.", TALC_COLUMN_NUMBER },  { "differs", TALC_COLUMN_NUMBER },
+        { "verdict", TALC_COLUMN_WHOLE },
+    };
+    talc_table_print(file, &(talc_table){ .count = COLUMNS,
+                                          .columns = columns,
+                                          .rows = talc_check_model_count(report),
+                                          .cell = cell,
+                                          .context = report });
 }
 
 static void print_first(FILE *file, const talc_check_model_layer *layer)
 {
     const bool own = layer->own > 1 && !(layer->step > layer->own);
-    char index[TALC_DIMS_TEXT], share[NUMBER_TEXT], path[TALC_SHOWN_TEXT];
-    fprintf(file, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, ",
-            path_text(layer, path), layer->op, *layer->algorithm == '\0' ? "" : " by ",
-            layer->algorithm, talc_dims_text(layer->where, index), talc_check_shown(layer->got),
-            talc_check_shown(layer->due));
+    char index[TALC_DIMS_TEXT], share[NUMBER_TEXT], path[TALC_SHOWN_TEXT], verdict[128];
     if (own || layer->own > 1)
-        fprintf(file, "%s of its bound\n", share_text(layer->own, share));
+        snprintf(verdict, sizeof verdict, "%s of its bound", share_text(layer->own, share));
     else
-        fprintf(file, "the reference's: unexplained %.3g, allowed %.3g; %s\n", layer->unexplained,
-                layer->allowed,
-                layer->own <= 1 ? "its own op is right" : "nothing else is known of it");
+        snprintf(verdict, sizeof verdict, "the reference's: unexplained %.3g, allowed %.3g; %s",
+                 layer->unexplained, layer->allowed,
+                 layer->own <= 1 ? "its own op is right" : "nothing else is known of it");
+    talc_print_wrapped(file, 2, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, %s",
+                       path_text(layer, path), layer->op, *layer->algorithm == '\0' ? "" : " by ",
+                       layer->algorithm, talc_dims_text(layer->where, index),
+                       talc_check_shown(layer->got), talc_check_shown(layer->due), verdict);
 }
 
 /* The names of the file that the model lacks, the first of them. */
@@ -75,12 +112,14 @@ static void print_skipped(FILE *file, const talc_check_model_report *report)
     const int count = talc_check_model_skipped(report);
     if (count == 0)
         return;
-    fprintf(file, "skipped: %d tensor%s of the file that no module gave: ", count,
-            count == 1 ? "" : "s");
-    for (int i = 0; i < count && i < NAMED; i++)
-        fprintf(file, "%s%s", i == 0 ? "" : ", ",
-                TALC_SHOWN(talc_check_model_skipped_name(report, i)));
-    fprintf(file, "%s\n", count > NAMED ? ", ..." : "");
+    char names[NAMED * TALC_SHOWN_TEXT] = "";
+    for (int i = 0; i < count && i < NAMED; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                 TALC_SHOWN(talc_check_model_skipped_name(report, i)));
+    }
+    talc_print_wrapped(file, 2, "skipped: %d tensor%s of the file that no module gave: %s%s", count,
+                       count == 1 ? "" : "s", names, count > NAMED ? ", ..." : "");
 }
 
 static bool any_compared(const talc_check_model_report *report)
@@ -96,29 +135,7 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
     TALC_DEFAULT_FENV;
     if (file == NULL)
         return;
-    const int count = talc_check_model_count(report);
-    int widths[4] = { 7, 2, 9, 6 }; /* of "(model)", "op", "algorithm", "output" */
-    char dims[TALC_DIMS_TEXT], own[NUMBER_TEXT], step[NUMBER_TEXT], accumulated[NUMBER_TEXT],
-        difference[NUMBER_TEXT], path[TALC_SHOWN_TEXT];
-    for (int i = 0; i < count; i++) {
-        const talc_check_model_layer *layer = talc_check_model_at(report, i);
-        widths[0] = talc_check_longer(widths[0], path_text(layer, path));
-        widths[1] = talc_check_longer(widths[1], layer->op);
-        widths[2] = talc_check_longer(widths[2], layer->algorithm);
-        widths[3] = talc_check_longer(widths[3], talc_dims_text(layer->dims, dims));
-    }
-    print_row(file, widths,
-              (const char *const[]){ "layer", "op", "algorithm", "output", "own", "step",
-                                     "accumulated", "difference", "verdict" });
-    for (int i = 0; i < count; i++) {
-        const talc_check_model_layer *layer = talc_check_model_at(report, i);
-        print_row(file, widths,
-                  (const char *const[]){
-                      path_text(layer, path), layer->op, layer->algorithm,
-                      talc_dims_text(layer->dims, dims), share_text(layer->own, own),
-                      share_text(layer->step, step), share_text(layer->accumulated, accumulated),
-                      difference_text(layer->difference, difference), verdict_text(layer) });
-    }
+    print_table(file, report);
     print_skipped(file, report);
     const int wrong = talc_check_model_first_wrong(report);
     if (wrong >= 0)

@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -207,38 +208,57 @@ const char *talc_check_kind_name(talc_check_kind kind)
     return (unsigned)kind < TALC_CHECK_KIND_COUNT ? names[kind] : "?";
 }
 
-static const char *share_text(const talc_check_summary *s, char text[32])
+static const char *share_text(const talc_check_summary *s, char text[TALC_CELL_TEXT])
 {
     if (s->worst[0] == '\0')
         return "-";
     if (isfinite(s->share))
-        snprintf(text, 32, "%.3g %%", 100 * s->share);
+        snprintf(text, TALC_CELL_TEXT, "%.3g %%", 100 * s->share);
     else
-        snprintf(text, 32, "infinite");
+        snprintf(text, TALC_CELL_TEXT, "infinite");
     return text;
+}
+
+enum { OP, ALGORITHM, DEVICE, CLASS, PROBLEMS, REFUSED, CHECKS, FAILED, WORST, COLUMNS };
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    const talc_check_summary *s = &((const talc_check *)context)->summaries[row];
+    switch (column) {
+    case OP:
+        return s->op;
+    case ALGORITHM:
+        return talc_shown(s->algorithm, SIZE_MAX, text, TALC_SHOWN_TEXT);
+    case DEVICE:
+        return s->device;
+    case CLASS:
+        return talc_precision_name(s->arithmetic.precision);
+    case WORST:
+        return share_text(s, text);
+    default:
+        snprintf(text, TALC_CELL_TEXT, "%" PRId64,
+                 column == PROBLEMS  ? s->problems
+                 : column == REFUSED ? s->refused
+                 : column == CHECKS  ? s->checks
+                                     : s->failed);
+        return text;
+    }
 }
 
 static void print_rows(FILE *file, const talc_check *check)
 {
-    int op = 2, algorithm = 9, device = 6;
-    for (int i = 0; i < check->summary_count; i++) {
-        op = talc_check_longer(op, check->summaries[i].op);
-        algorithm = talc_check_longer(algorithm, TALC_SHOWN(check->summaries[i].algorithm));
-        device = talc_check_longer(device, check->summaries[i].device);
-    }
-    fprintf(file, "%-*s  %-*s  %-*s  %-8s  %8s  %8s  %8s  %8s  %12s\n", op, "op", algorithm,
-            "algorithm", device, "device", "class", "problems", "refused", "checks", "failed",
-            "worst share");
-    for (int i = 0; i < check->summary_count; i++) {
-        const talc_check_summary *s = &check->summaries[i];
-        char share[32];
-        fprintf(file,
-                "%-*s  %-*s  %-*s  %-8s  %8" PRId64 "  %8" PRId64 "  %8" PRId64 "  %8" PRId64
-                "  %12s\n",
-                op, s->op, algorithm, TALC_SHOWN(s->algorithm), device, s->device,
-                talc_precision_name(s->arithmetic.precision), s->problems, s->refused, s->checks,
-                s->failed, share_text(s, share));
-    }
+    static const talc_column columns[COLUMNS] = {
+        { "op", TALC_COLUMN_NAME },         { "algorithm", TALC_COLUMN_NAME },
+        { "on", TALC_COLUMN_WHOLE },        { "class", TALC_COLUMN_WHOLE },
+        { "problems", TALC_COLUMN_NUMBER }, { "refused", TALC_COLUMN_NUMBER },
+        { "checks", TALC_COLUMN_NUMBER },   { "failed", TALC_COLUMN_NUMBER },
+        { "worst", TALC_COLUMN_NUMBER },
+    };
+    talc_table_print(file, &(talc_table){ .count = COLUMNS,
+                                          .columns = columns,
+                                          .rows = check->summary_count,
+                                          .cell = cell,
+                                          .context = check });
 }
 
 void talc_check_print(FILE *file, const talc_check *check)
@@ -252,12 +272,14 @@ void talc_check_print(FILE *file, const talc_check *check)
         failed += check->summaries[i].failed;
     for (int i = 0; i < check->failure_count; i++) {
         const talc_check_failure *f = &check->failures[i];
+        fputc('\n', file);
+        talc_print_wrapped(file, 2, "%s by %s on %s, %s: %s", f->op, TALC_SHOWN(f->algorithm),
+                           f->device, talc_check_kind_name(f->kind), f->reason);
         fprintf(file,
-                "\n%s by %s on %s, %s: %s\n  talc check '%s' --device %s --algorithm %s --kinds %s "
+                "  talc check '%s' --device %s --algorithm %s --kinds %s "
                 "--seed %" PRIu64 "\n",
-                f->op, TALC_SHOWN(f->algorithm), f->device, talc_check_kind_name(f->kind),
-                f->reason, f->problem, f->device, TALC_SHOWN(f->algorithm),
-                talc_check_kind_name(f->kind), check->options.seed);
+                f->problem, f->device, TALC_SHOWN(f->algorithm), talc_check_kind_name(f->kind),
+                check->options.seed);
     }
     if (failed > check->failure_count)
         fprintf(file, "\nand %" PRId64 " more failures\n", failed - check->failure_count);

@@ -22,7 +22,8 @@ bool talc_check_unexpected_at(const check_reader *reader, const char *place, con
 /// A number of 0 .. INT64_MAX.
 bool talc_check_read_number(check_reader *reader, int64_t *number);
 
-/// A letter and one number, or a letter and two with x between. An optional one may be absent and leaves its numbers alone.
+/// A letter and one number, or a letter and two with x between, of which the second may be left out: "k3" is "k3x3". An optional one
+/// may be absent and leaves its numbers alone.
 bool talc_check_read_field(check_reader *reader, char letter, bool optional, int64_t *number);
 bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int64_t *first,
                           int64_t *second);
@@ -79,13 +80,6 @@ void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words
 
 /// Appends to a problem's text, which it cuts at TALC_CHECK_TEXT.
 void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...) TALC_PRINTF(2, 3);
-
-/// The width of a column that has to hold the text, and `width` before.
-static inline int talc_check_longer(int width, const char *text)
-{
-    const int length = (int)strlen(text);
-    return width > length ? width : length;
-}
 
 /// *product of `count` extents that are elements of `dtype`; false when that, or its bytes, pass 2^63.
 bool talc_check_elements(talc_dtype dtype, int count, const int64_t *extents, int64_t *product);

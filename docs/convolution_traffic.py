@@ -75,7 +75,7 @@ def im2col(p, limit):
         unit = turn if fit >= turn > 256 else 256 if fit >= 256 else 4
         columns = min(fit // unit * unit, p.P)
     parts = p.N * pieces(p.P, columns) * pieces(p.C, channels)
-    print(f"  im2col, {limit >> 20} MiB: {parts} parts of up to {channels * p.taps} x {columns:,}, {channels * p.taps * columns * SIZE / 1e6:.1f} MB")
+    print(f"  im2col, {limit >> 20} MiB: {parts} parts of up to {channels * p.taps} x {columns:,}, {channels * p.taps * columns * SIZE / 2**20:.1f} MiB")
     whole = p.N * p.K * p.P * SIZE
     show("x, as the threads ask", whole)
     show("B written", whole)

@@ -1,6 +1,7 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
 #include "ops/operand.h"
+#include "ops/padding.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -68,6 +69,24 @@ const talc_module_class talc_conv2d_class = {
     .forward = conv2d_forward,
     .macs = conv2d_macs,
 };
+
+bool talc_conv2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT])
+{
+    if (module->kind != &talc_conv2d_class)
+        return false;
+    const talc_conv2d_module *self = (const talc_conv2d_module *)module;
+    const talc_conv2d_options *o = &self->options;
+    const talc_pool2d_options window = {
+        .kernel = { self->weight->dims[2], self->weight->dims[3] },
+        .stride = { talc_first_of(o->stride, 1), talc_second_of(o->stride, 1) },
+        .padding = { o->padding[0], o->padding[1] },
+        .padding_end = { o->padding_end[0], o->padding_end[1] },
+        .padding_same = o->padding_same,
+        .dilation = { o->dilation[0], o->dilation[1] },
+    };
+    talc_layer_window(&window, o->groups, text);
+    return true;
+}
 
 talc_module *talc_nn_conv2d(const talc_conv2d_layer *options)
 {

@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 #include "nn/layer.h"
+#include "ops/padding.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -68,6 +69,22 @@ static const talc_module_class conv_transpose2d_class = {
     .forward = conv_transpose2d_forward,
     .macs = conv_transpose2d_macs,
 };
+
+bool talc_conv_transpose2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT])
+{
+    if (module->kind != &conv_transpose2d_class)
+        return false;
+    const conv_transpose2d_module *self = (const conv_transpose2d_module *)module;
+    const talc_conv_transpose2d_options *o = &self->options;
+    const talc_pool2d_options window = {
+        .kernel = { self->weight->dims[2], self->weight->dims[3] },
+        .stride = { talc_first_of(o->stride, 1), talc_second_of(o->stride, 1) },
+        .padding = { o->padding[0], o->padding[1] },
+        .dilation = { o->dilation[0], o->dilation[1] },
+    };
+    talc_layer_window(&window, o->groups, text);
+    return true;
+}
 
 talc_module *talc_nn_conv_transpose2d(const talc_conv_transpose2d_layer *options)
 {

@@ -2,17 +2,20 @@
 #include "nn/layer.h"
 #include "ops/algorithm.h"
 #include "ops/matmul.h"
+#include "ops/padding.h"
+#include "ops/pool2d.h"
 #include "ops/separable_conv2d.h"
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/table.h"
 
 #include <string.h>
 
-/* The deepest level of modules that is followed, and the columns that are padded. */
-enum { DEPTH = 64, COLUMNS = 4, TEXT = sizeof((talc_module_step *)NULL)->does };
+/* The deepest level of modules that is followed. */
+enum { DEPTH = 64, TEXT = sizeof((talc_module_step *)NULL)->does };
 
 /* Several modules on one level of the walk, or one. */
 typedef struct level {
@@ -143,6 +146,46 @@ static void describe(talc_module_step *to, const explaining *self,
     }
 }
 
+static void conv2d_window(char text[TALC_WINDOW_TEXT], const talc_conv2d_problem *p)
+{
+    const talc_window window = {
+        p->KH,         p->KW,
+        p->stride_h,   p->stride_w,
+        p->dilation_h, p->dilation_w,
+        p->groups,     { p->pad_top, p->pad_left, p->pad_bottom, p->pad_right }
+    };
+    talc_window_text(&window, text);
+}
+
+static void pool2d_window(char text[TALC_WINDOW_TEXT], const talc_pool2d_problem *p)
+{
+    const talc_window window = { p->KH,
+                                 p->KW,
+                                 p->stride_h,
+                                 p->stride_w,
+                                 p->dilation_h,
+                                 p->dilation_w,
+                                 1,
+                                 { p->pad_top, p->pad_left, p->pad_bottom, p->pad_right } };
+    talc_window_text(&window, text);
+}
+
+/* Of the two convolutions of a separable one the first, since the second is 1x1. */
+static void describe_window(talc_module_step *to, const talc_observation *observation)
+{
+    const void *problem = observation->problem;
+    _Static_assert(sizeof to->window == TALC_WINDOW_TEXT, "a step has room for its window");
+    if (problem == NULL)
+        return;
+    if (strcmp(observation->op, "conv2d") == 0 || strcmp(observation->op, "conv2d.grad_input") == 0)
+        conv2d_window(to->window, problem);
+    else if (strcmp(observation->op, "separable_conv2d") == 0)
+        conv2d_window(to->window, &((const talc_separable_conv2d_problem *)problem)->depthwise);
+    else if (strcmp(observation->op, "max_pool2d") == 0 ||
+             strcmp(observation->op, "avg_pool2d") == 0)
+        pool2d_window(to->window, problem);
+}
+
 static talc_module_step *new_step(explaining *self)
 {
     talc_module_step *steps = talc_memory_grown(self->steps, (size_t)self->count, &self->room,
@@ -161,6 +204,7 @@ static void observe(talc_observer *observer, const talc_observation *observation
         return;
     *to = (talc_module_step){ .output = talc_dims_of(observation->output) };
     describe(to, self, observation);
+    describe_window(to, observation);
     snprintf(to->op, sizeof to->op, "%s", observation->op);
     snprintf(to->algorithm, sizeof to->algorithm, "%s",
              observation->row == NULL ? "" : observation->row->name);
@@ -232,42 +276,39 @@ void talc_module_explanation_free(talc_module_explanation *explanation)
 
 // ---- The table ----------------------------------------------------------------------------------------------
 
-/* The cells of a step, or the titles for NULL. */
-static void cells_of(const talc_module_step *step, char shape[TALC_DIMS_TEXT],
-                     char shown[2][TALC_SHOWN_TEXT], const char *cells[COLUMNS + 1])
+enum { LAYERS, DOES, OP, WINDOW, OUTPUT, ALGORITHM, COLUMNS };
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
 {
-    static const char *const titles[COLUMNS + 1] = { "layers", "what they do", "op", "output",
-                                                     "algorithm" };
-    for (int i = 0; i <= COLUMNS; i++)
-        cells[i] = titles[i];
-    if (step == NULL)
-        return;
-    cells[0] = *step->layers == '\0'
-                   ? "(model)"
-                   : talc_shown(step->layers, SIZE_MAX, shown[0], TALC_SHOWN_TEXT);
-    cells[1] = talc_shown(step->does, SIZE_MAX, shown[1], TALC_SHOWN_TEXT);
-    cells[2] = step->op;
-    cells[3] = talc_dims_text(step->output, shape);
-    cells[4] = step->algorithm;
+    const talc_module_step *step = &((const talc_module_explanation *)context)->steps[row];
+    switch (column) {
+    case LAYERS:
+        return *step->layers == '\0' ? "(model)"
+                                     : talc_shown(step->layers, SIZE_MAX, text, TALC_SHOWN_TEXT);
+    case DOES:
+        return talc_shown(step->does, SIZE_MAX, text, TALC_SHOWN_TEXT);
+    case OP:
+        return step->op;
+    case WINDOW:
+        return step->window;
+    case OUTPUT:
+        return talc_dims_text(step->output, text);
+    default:
+        return step->algorithm;
+    }
 }
 
 void talc_module_explanation_print(FILE *file, const talc_module_explanation *explanation)
 {
-    if (file == NULL || explanation == NULL)
-        return;
-    char shape[TALC_DIMS_TEXT], shown[2][TALC_SHOWN_TEXT];
-    const char *cells[COLUMNS + 1];
-    int widths[COLUMNS] = { 0 };
-    for (int j = -1; j < explanation->count; j++) {
-        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, shown, cells);
-        for (int i = 0; i < COLUMNS; i++)
-            if ((int)strlen(cells[i]) > widths[i])
-                widths[i] = (int)strlen(cells[i]);
-    }
-    for (int j = -1; j < explanation->count; j++) {
-        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, shown, cells);
-        for (int i = 0; i < COLUMNS; i++)
-            fprintf(file, "%-*s  ", widths[i], cells[i]);
-        fprintf(file, "%s\n", cells[COLUMNS]);
-    }
+    static const talc_column columns[COLUMNS] = {
+        { "layers", TALC_COLUMN_NAME },  { "what they do", TALC_COLUMN_NAME },
+        { "op", TALC_COLUMN_NAME },      { "window", TALC_COLUMN_WHOLE },
+        { "output", TALC_COLUMN_WHOLE }, { "algorithm", TALC_COLUMN_NAME },
+    };
+    if (file != NULL && explanation != NULL)
+        talc_table_print(file, &(talc_table){ .count = COLUMNS,
+                                              .columns = columns,
+                                              .rows = explanation->count,
+                                              .cell = cell,
+                                              .context = explanation });
 }

@@ -1,6 +1,8 @@
 #include "nn/layer.h"
 
+#include "ops/padding.h"
 #include "tensor/fenv.h"
+#include "tensor/memory.h"
 #include "tensor/random.h"
 #include "tensor/shown.h"
 
@@ -81,4 +83,35 @@ bool talc_layer_convolves(const talc_module *module, int64_t in_channels, int64_
                   module->kind->name, kernel[0], kernel[1]);
     return !talc_failed() && divisible(module, "in_channels", in_channels, groups) &&
            divisible(module, "out_channels", out_channels, groups);
+}
+
+/* The two sides of padding `same`: the larger half of what the taps reach over is at the end. */
+static void same_sides(int64_t kernel, int64_t dilation, int64_t *begin, int64_t *end)
+{
+    int64_t reach = 0;
+    (void)talc_multiply(dilation, kernel - 1, &reach);
+    *begin = reach / 2;
+    *end = reach - reach / 2;
+}
+
+void talc_layer_window(const talc_pool2d_options *o, int64_t groups, char text[TALC_CELL_TEXT])
+{
+    talc_window window = { .KH = o->kernel[0],
+                           .KW = o->kernel[1],
+                           .stride_h = talc_first_of(o->stride, o->kernel[0]),
+                           .stride_w = talc_second_of(o->stride, o->kernel[1]),
+                           .dilation_h = talc_first_of(o->dilation, 1),
+                           .dilation_w = talc_second_of(o->dilation, 1),
+                           .groups = groups == 0 ? 1 : groups };
+    talc_padding *pad = &window.pad;
+    if (o->padding_same) {
+        same_sides(window.KH, window.dilation_h, &pad->top, &pad->bottom);
+        same_sides(window.KW, window.dilation_w, &pad->left, &pad->right);
+    } else {
+        *pad = (talc_padding){ .top = talc_or_default(o->padding[0], 0),
+                               .left = talc_or_default(o->padding[1], 0) };
+        pad->bottom = talc_or_default(o->padding_end[0], pad->top);
+        pad->right = talc_or_default(o->padding_end[1], pad->left);
+    }
+    talc_window_text(&window, text);
 }

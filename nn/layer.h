@@ -7,6 +7,8 @@
 #include "ops/conv2d.h"
 #include "ops/group_norm.h"
 #include "ops/linear.h"
+#include "ops/pool2d.h"
+#include "tensor/table.h"
 
 typedef struct talc_conv2d_module {
     talc_module base;
@@ -35,6 +37,15 @@ extern const talc_module_class talc_sequential_class;
 
 /// The activation that a layer is; NONE for one that is none, or takes another number than it.
 talc_activation talc_activation_of(const talc_module *module);
+
+/// Writes how a layer's windows lie, "3x3 s2x2 p1x0".
+void talc_layer_window(const talc_pool2d_options *options, int64_t groups,
+                       char text[TALC_CELL_TEXT]);
+
+/// The same of a module of that kind; false for another.
+bool talc_conv2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT]);
+bool talc_conv_transpose2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT]);
+bool talc_pool2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT]);
 
 /// Whether a module is a dropout or a drop path in evaluation, which hands its input on.
 bool talc_dropout_passes(const talc_module *module);

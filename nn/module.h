@@ -143,8 +143,9 @@ TALC_API bool talc_module_layers_of(talc_module *module, talc_tensor *x,
                                     talc_module_layers *layers);
 TALC_API void talc_module_layers_free(talc_module_layers *layers); ///< NULL passes
 
-/// Prints talc_module_layers_of as a table: layer, output shape, parameters, multiply-accumulates.
-/// Of a pass that fails it prints the layers up to the failing one, and returns false with the failure.
+/// Prints talc_module_layers_of as a table as wide as the terminal (tensor/table.h): layer, class, options as "3x3 s2x2 p1x0", which is
+/// kernel, stride and padding, output shape, parameters, multiply-accumulates. Of a pass that fails it prints the layers up to the
+/// failing one, and returns false with the failure.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
 
 /// An op that a forward pass runs.
@@ -153,6 +154,7 @@ typedef struct talc_module_step {
         [256]; ///< that it stands for: "layer1.0.conv1", "0+1+2" for those that are fused (fuse.h); "" for the model itself
     char does[256];     ///< "Conv2d + BatchNorm2d (folded) + residual + relu"
     char op[32];        ///< "conv2d"
+    char window[64];    ///< "3x3 s2x2 p1x0": kernel, stride and padding; "" for what has none
     char algorithm[32]; ///< that was chosen; "" for copies
     talc_dims output;
 } talc_module_step;

@@ -42,6 +42,14 @@ static const talc_module_class avg_pool2d_class = {
     .forward = avg_pool2d_forward,
 };
 
+bool talc_pool2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT])
+{
+    if (module->kind != &max_pool2d_class && module->kind != &avg_pool2d_class)
+        return false;
+    talc_layer_window(&((const pool2d *)module)->options, 1, text);
+    return true;
+}
+
 talc_module *talc_nn_max_pool2d(const talc_pool2d_options *options)
 {
     return talc_module_new(&max_pool2d_class, options);

@@ -1,8 +1,10 @@
 #include "nn/entries.h"
+#include "nn/layer.h"
 #include "nn/module.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/table.h"
 
 #include <string.h>
 
@@ -150,16 +152,13 @@ void talc_module_layers_free(talc_module_layers *layers)
 
 // ---- The table ----------------------------------------------------------------------------------------------
 
-#define NUMBER_TEXT 40
-#define TYPE_TEXT   (2 * TALC_SHOWN_TEXT + 8)
-
 /* A count with its thousands apart: "272,474". */
-static const char *number_text(double number, char text[NUMBER_TEXT])
+static const char *number_text(double number, char text[TALC_CELL_TEXT])
 {
-    char digits[NUMBER_TEXT];
+    char digits[40];
     int count = snprintf(digits, sizeof digits, "%.0f", number);
     if (count > 27) {
-        snprintf(text, NUMBER_TEXT, "%.3e", number);
+        snprintf(text, TALC_CELL_TEXT, "%.3e", number);
         return text;
     }
     char *end = text;
@@ -172,68 +171,77 @@ static const char *number_text(double number, char text[NUMBER_TEXT])
     return text;
 }
 
-/* "BatchNorm2d", or "BatchNorm2d (in conv1)". */
-static const char *type_text(const talc_module_layer *row, char text[TYPE_TEXT])
+/* "3x3 s1x1 p1x1", "(in conv1)", or both. */
+static const char *options_text(const talc_module_layer *row, char text[TALC_CELL_TEXT])
 {
-    if (row->into == NULL)
-        talc_shown(row->module->kind->name, SIZE_MAX, text, TALC_SHOWN_TEXT);
-    else
-        snprintf(text, TYPE_TEXT, "%s (in %s)", TALC_SHOWN(row->module->kind->name),
+    const talc_module *module = row->module;
+    if (!talc_conv2d_window_text(module, text) &&
+        !talc_conv_transpose2d_window_text(module, text) && !talc_pool2d_window_text(module, text))
+        text[0] = '\0';
+    const size_t used = strlen(text);
+    if (row->into != NULL)
+        snprintf(text + used, TALC_CELL_TEXT - used, "%s(in %s)", used > 0 ? " " : "",
                  TALC_SHOWN(row->into));
     return text;
 }
 
-static const char *path_text(const talc_module_layer *row, char text[TALC_SHOWN_TEXT])
-{
-    return *row->path == '\0' ? "(model)" : talc_shown(row->path, SIZE_MAX, text, TALC_SHOWN_TEXT);
-}
+enum { LAYER, TYPE, OPTIONS, OUTPUT, PARAMETERS, MACS, COLUMNS };
 
-static int longer(int a, size_t b)
+static const char *total_cell(const talc_module_layers *all, int column, char text[TALC_CELL_TEXT])
 {
-    return (size_t)a > b ? a : (int)b;
-}
-
-static void print_line(FILE *file, const int widths[3], const char *const cells[5])
-{
-    fprintf(file, "%-*s  %-*s  %-*s  %12s  %18s\n", widths[0], cells[0], widths[1], cells[1],
-            widths[2], cells[2], cells[3], cells[4]);
+    return column == LAYER        ? "total"
+           : column == PARAMETERS ? number_text(all->parameters, text)
+           : column == MACS       ? talc_count_text(all->macs, "", text)
+                                  : "";
 }
 
 /* The output, or why there is none; the failure itself is in the last of those that failed, which are within each other. */
-static const char *output_text(const talc_module_layers *all, int i, char shape[TALC_DIMS_TEXT])
+static const char *output_text(const talc_module_layers *all, int64_t i, char shape[TALC_CELL_TEXT])
 {
     bool within = false;
-    for (int k = i + 1; k < all->count; k++)
+    for (int64_t k = i + 1; k < all->count; k++)
         within = within || all->list[k].failed;
     if (all->list[i].failed)
         return within ? "-" : "failed";
     return all->list[i].calls == 0 ? "not called" : talc_dims_text(all->list[i].output, shape);
 }
 
+static const char *cell(const void *context, int64_t index, int column, char text[TALC_CELL_TEXT])
+{
+    const talc_module_layers *all = context;
+    if (index == all->count)
+        return total_cell(all, column, text);
+    const talc_module_layer *row = &all->list[index];
+    switch (column) {
+    case LAYER:
+        return *row->path == '\0' ? "(model)"
+                                  : talc_shown(row->path, SIZE_MAX, text, TALC_SHOWN_TEXT);
+    case TYPE:
+        return talc_shown(row->module->kind->name, SIZE_MAX, text, TALC_SHOWN_TEXT);
+    case OPTIONS:
+        return options_text(row, text);
+    case OUTPUT:
+        return output_text(all, index, text);
+    case PARAMETERS:
+        return number_text(row->parameters, text);
+    default:
+        return talc_count_text(row->macs, "", text);
+    }
+}
+
 static void print_table(FILE *file, const talc_module_layers *all)
 {
-    char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT], type[TYPE_TEXT];
-    char path[TALC_SHOWN_TEXT];
-    int widths[3] = { 7, 4, 12 }; /* of "(model)", "type" and "output shape" */
-    for (int i = 0; i < all->count; i++) {
-        const talc_module_layer *row = &all->list[i];
-        widths[0] = longer(widths[0], strlen(path_text(row, path)));
-        widths[1] = longer(widths[1], strlen(type_text(row, type)));
-        widths[2] = longer(widths[2], strlen(talc_dims_text(row->output, shape)));
-    }
-    print_line(file, widths,
-               (const char *const[]){ "layer", "type", "output shape", "parameters", "MACs" });
-    for (int i = 0; i < all->count; i++) {
-        const talc_module_layer *row = &all->list[i];
-        print_line(file, widths,
-                   (const char *const[]){
-                       path_text(row, path), type_text(row, type), output_text(all, i, shape),
-                       number_text(row->parameters, parameters), number_text(row->macs, macs) });
-    }
-    if (!talc_failed())
-        print_line(file, widths,
-                   (const char *const[]){ "total", "", "", number_text(all->parameters, parameters),
-                                          number_text(all->macs, macs) });
+    static const talc_column columns[COLUMNS] = {
+        { "layer", TALC_COLUMN_NAME },        { "type", TALC_COLUMN_NAME },
+        { "options", TALC_COLUMN_WHOLE },     { "output shape", TALC_COLUMN_WHOLE },
+        { "parameters", TALC_COLUMN_NUMBER }, { "MACs", TALC_COLUMN_NUMBER },
+    };
+    /* A pass that failed has no total. */
+    talc_table_print(file, &(talc_table){ .count = COLUMNS,
+                                          .columns = columns,
+                                          .rows = all->count + !talc_failed(),
+                                          .cell = cell,
+                                          .context = all });
 }
 
 bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)

@@ -100,6 +100,7 @@ enum { TALC_MAX_ROWS = 24 };
 /// A whole decision, before anything runs.
 typedef struct talc_explanation {
     char op[32], device[24];
+    char asked_for[64]; ///< the algorithm that alone may run, by name; "" where any may
     size_t workspace_limit;
     int count;  ///< candidates, in the order of the list
     int chosen; ///< index, -1 when every one refuses
@@ -107,6 +108,9 @@ typedef struct talc_explanation {
         *instead; ///< what runs where none is chosen: "two convolutions"; NULL: the call would fail
     talc_candidate candidates[TALC_MAX_ROWS];
 } talc_explanation;
+
+/// Whether a candidate is another one than that asked for by name: it refuses for that alone, and is not printed.
+TALC_API bool talc_candidate_is_passed_over(const talc_explanation *explanation, int index);
 
 /// Prints an explanation for people.
 TALC_API void talc_explanation_print(FILE *file, const talc_explanation *explanation);

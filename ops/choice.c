@@ -4,6 +4,7 @@
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
+#include "tensor/table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -266,6 +267,8 @@ void talc_choice_explain(const char *op, talc_device *device, const talc_algorit
                                        .chosen = choice.chosen };
     snprintf(explanation->op, sizeof explanation->op, "%s", op);
     snprintf(explanation->device, sizeof explanation->device, "%s", device->name);
+    snprintf(explanation->asked_for, sizeof explanation->asked_for, "%s",
+             choice.forced == NULL ? "" : choice.forced);
     for (int i = 0; i < choice.count; i++) {
         const talc_considered *considered = &choice.rows[i];
         talc_candidate *candidate = &explanation->candidates[i];
@@ -290,28 +293,78 @@ static bool estimates(const talc_explanation *e)
     return false;
 }
 
+bool talc_candidate_is_passed_over(const talc_explanation *e, int index)
+{
+    return e != NULL && index >= 0 && index < e->count && e->asked_for[0] != '\0' &&
+           strcmp(e->asked_for, e->candidates[index].name) != 0;
+}
+
+/* The candidates that are printed. */
+typedef struct printed {
+    const talc_explanation *of;
+    int count, index[TALC_MAX_ROWS];
+} printed;
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    const talc_explanation *e = ((const printed *)context)->of;
+    const int index = ((const printed *)context)->index[row];
+    const talc_candidate *c = &e->candidates[index];
+    char workspace[TALC_BYTES_TEXT], estimate[48] = "";
+    if (c->seconds > 0)
+        snprintf(estimate, sizeof estimate, ", estimated %.3g ms", c->seconds * 1e3);
+    if (column == 0)
+        snprintf(text, TALC_CELL_TEXT, "%s %s", index == e->chosen ? "->" : "  ", c->name);
+    else if (c->refused)
+        snprintf(text, TALC_CELL_TEXT, "refuses: %s", c->reason);
+    else
+        snprintf(text, TALC_CELL_TEXT, "%s, %s, workspace %s%s", c->arithmetic.text,
+                 talc_precision_name(c->arithmetic.precision),
+                 talc_bytes_text((double)c->workspace, workspace), estimate);
+    return text;
+}
+
+/* Why nothing is chosen, behind the rows that were printed. */
+static void print_none(FILE *file, const talc_explanation *e, int printed_rows)
+{
+    char names[512] = "";
+    for (int i = 0; i < e->count; i++)
+        if (i == 0 || strcmp(e->candidates[i].name, e->candidates[i - 1].name) != 0) {
+            const size_t used = strlen(names);
+            snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "",
+                     e->candidates[i].name);
+        }
+    if (printed_rows == 0 && e->asked_for[0] != '\0')
+        talc_print_wrapped(file, 6, "   -> none: there is no such algorithm; there are %s", names);
+    else
+        talc_print_wrapped(file, 6, "   -> none: %s",
+                           e->instead == NULL ? "the call would fail" : e->instead);
+}
+
 void talc_explanation_print(FILE *file, const talc_explanation *e)
 {
+    static const talc_column columns[] = { { "", TALC_COLUMN_NAME }, { "", TALC_COLUMN_TEXT } };
     if (file == NULL || e == NULL)
         return;
-    fprintf(file, "  on %s; %s runs:\n", e->device,
-            estimates(e) ? "the one of the least estimate" : "the first that does not refuse");
-    for (int i = 0; i < e->count; i++) {
-        const talc_candidate *c = &e->candidates[i];
-        char workspace[TALC_BYTES_TEXT];
-        if (c->refused) {
-            fprintf(file, "      %-12s refuses: %s\n", c->name, c->reason);
-            continue;
-        }
-        fprintf(file, "   %s %-12s %s, %s, workspace %s", i == e->chosen ? "->" : "  ", c->name,
-                c->arithmetic.text, talc_precision_name(c->arithmetic.precision),
-                talc_bytes_text((double)c->workspace, workspace));
-        if (c->seconds > 0)
-            fprintf(file, ", estimated %.3g ms", c->seconds * 1e3);
-        fprintf(file, "\n");
-    }
+    printed shown = { .of = e };
+    for (int i = 0; i < e->count; i++)
+        if (!talc_candidate_is_passed_over(e, i))
+            shown.index[shown.count++] = i;
+    if (e->asked_for[0] != '\0')
+        talc_print_wrapped(file, 4, "  on %s; '%s' was asked for by name:", e->device,
+                           TALC_SHOWN(e->asked_for));
+    else
+        fprintf(file, "  on %s; %s runs:\n", e->device,
+                estimates(e) ? "the one of the least estimate" : "the first that does not refuse");
+    talc_table_print(file, &(talc_table){ .count = 2,
+                                          .columns = columns,
+                                          .rows = shown.count,
+                                          .indent = 3,
+                                          .untitled = true,
+                                          .cell = cell,
+                                          .context = &shown });
     if (e->chosen < 0)
-        fprintf(file, "   -> none: %s\n", e->instead == NULL ? "the call would fail" : e->instead);
+        print_none(file, e, shown.count);
 }
 
 const talc_algorithm *talc_chosen(const talc_choice *choice)

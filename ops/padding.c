@@ -5,10 +5,39 @@
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 int64_t talc_or_default(int64_t value, int64_t fallback)
 {
     return value == 0 ? fallback : value == TALC_ZERO ? 0 : value;
+}
+
+int64_t talc_first_of(const int64_t pair[2], int64_t fallback)
+{
+    return talc_or_default(pair[0], fallback);
+}
+
+int64_t talc_second_of(const int64_t pair[2], int64_t fallback)
+{
+    return talc_or_default(pair[1], talc_or_default(pair[0], fallback));
+}
+
+const char *talc_window_text(const talc_window *w, char text[TALC_WINDOW_TEXT])
+{
+    const talc_padding *pad = &w->pad;
+    size_t used =
+        (size_t)snprintf(text, TALC_WINDOW_TEXT,
+                         "%" PRId64 "x%" PRId64 " s%" PRId64 "x%" PRId64 " p%" PRId64 "x%" PRId64,
+                         w->KH, w->KW, w->stride_h, w->stride_w, pad->top, pad->left);
+    if ((pad->bottom != pad->top || pad->right != pad->left) && used < TALC_WINDOW_TEXT)
+        used += (size_t)snprintf(text + used, TALC_WINDOW_TEXT - used, "x%" PRId64 "x%" PRId64,
+                                 pad->bottom, pad->right);
+    if ((w->dilation_h != 1 || w->dilation_w != 1) && used < TALC_WINDOW_TEXT)
+        used += (size_t)snprintf(text + used, TALC_WINDOW_TEXT - used, " d%" PRId64 "x%" PRId64,
+                                 w->dilation_h, w->dilation_w);
+    if (w->groups != 1 && used < TALC_WINDOW_TEXT)
+        snprintf(text + used, TALC_WINDOW_TEXT - used, " g%" PRId64, w->groups);
+    return text;
 }
 
 bool talc_pair_at_least(const char *op, int64_t low, const char *what, int64_t h, int64_t w)

@@ -68,15 +68,3 @@ bool talc_add_checked(int64_t a, int64_t b, int64_t *sum)
 {
     return !__builtin_add_overflow(a, b, sum);
 }
-
-const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT])
-{
-    static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB", "PB", "EB" };
-    size_t unit = 0;
-    while (bytes >= 999.95 && unit + 1 < sizeof units / sizeof *units) {
-        bytes /= 1000;
-        unit++;
-    }
-    snprintf(text, TALC_BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-    return text;
-}

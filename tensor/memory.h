@@ -33,8 +33,4 @@ bool talc_multiply(int64_t a, int64_t b, int64_t *product);
 /// *sum = a + b, or false when it does not fit.
 bool talc_add_checked(int64_t a, int64_t b, int64_t *sum);
 
-/// A number of bytes for people: "9.1 GB" (powers of ten). Into the caller's buffer, which it returns.
-#define TALC_BYTES_TEXT 32
-const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT]);
-
 #endif

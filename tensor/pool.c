@@ -4,6 +4,7 @@
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/streams.h"
+#include "tensor/table.h"
 
 #include <pthread.h>
 #include <stdio.h>

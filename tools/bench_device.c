@@ -90,7 +90,7 @@ void bench_device_product(contender *self, const bench_operands *operands)
                          .free = free };
     if (count < 1) {
         snprintf(self->reason, sizeof self->reason, "the matrices of one image take %s",
-                 tool_bytes(bytes, text));
+                 talc_bytes_text(bytes, text));
         return;
     }
     product *context = self->context = malloc(sizeof *context);

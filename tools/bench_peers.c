@@ -86,7 +86,7 @@ void bench_product(contender *self, const bench_operands *operands)
     else if (M > INT32_MAX || N > INT32_MAX || K > INT32_MAX ||
              bytes > (double)tool_memory_available() / 2)
         snprintf(self->reason, sizeof self->reason, "the matrices of one image take %s",
-                 tool_bytes(bytes, text));
+                 talc_bytes_text(bytes, text));
     else if (!open_blas())
         snprintf(self->reason, sizeof self->reason, "OpenBLAS is not installed");
     if (self->reason[0] != '\0')
@@ -104,7 +104,8 @@ void bench_product(contender *self, const bench_operands *operands)
         self->run = product_run;
     }
     if (context == NULL || context->a == NULL || context->b == NULL || context->c == NULL) {
-        snprintf(self->reason, sizeof self->reason, "no memory for %s", tool_bytes(bytes, text));
+        snprintf(self->reason, sizeof self->reason, "no memory for %s",
+                 talc_bytes_text(bytes, text));
         return;
     }
     fill_f32(context->a, (size_t)(M * K));

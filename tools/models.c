@@ -24,6 +24,11 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         self->weights = argument;
         return 0;
     case MODEL_INPUT:
+        if (self->input != NULL)
+            argp_error(state,
+                       "--input: '%s' after '%s': one is taken; several images are one .npy "
+                       "[N,C,H,W]",
+                       TALC_SHOWN(argument), TALC_SHOWN(self->input));
         self->input = argument;
         return 0;
     case MODEL_BATCH:
@@ -45,10 +50,48 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     }
 }
 
+/* Four numbers with an x between; false for another text. */
+static bool read_shape(const char *text, talc_dims *dims)
+{
+    char commas[128];
+    snprintf(commas, sizeof commas, "%s", text);
+    for (char *at = commas; *at != '\0'; at++)
+        *at = *at == 'x' ? ',' : *at == ',' ? 'x' : *at;
+    dims->rank = tool_numbers(commas, TALC_MAX_RANK, dims->dim);
+    return dims->rank > 1;
+}
+
+bool model_input_is_file(const model_arguments *self)
+{
+    talc_dims dims;
+    return self->input != NULL && !read_shape(self->input, &dims);
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The first lines of talc_module_differences, and how many more there are. */
+static void print_differences(talc_module *model, const char *weights)
+{
+    enum { LINES = 10 };
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    const int64_t count = file == NULL ? -1 : talc_module_differences(file, model, weights);
+    if (file == NULL || fclose(file) != 0)
+        return;
+    const char *end = text;
+    for (int i = 0; i < LINES && *end != '\0'; i++) {
+        const char *line = strchr(end, '\n');
+        end = line == NULL ? end + strlen(end) : line + 1;
+    }
+    fprintf(stderr, "%.*s", (int)(end - text), text);
+    if (count > LINES)
+        fprintf(stderr, "... and %" PRId64 " more\n", count - LINES);
+    free(text);
 }
 
 /* What the file of weights says of its model; NULL, without a failure, where it cannot be read, which loading it will tell. */
@@ -78,7 +121,7 @@ static void list_differences(talc_module *model, const model_arguments *self,
     char message[1024];
     snprintf(message, sizeof message, "%s", talc_error_message());
     talc_error_clear();
-    talc_module_differences(stderr, model, weights);
+    print_differences(model, weights);
     talc_error_clear();
     talc_fail(status, "%s%s%s%s", message, other ? "; it says that it is of " : "",
               other ? TALC_SHOWN(info->network) : "",
@@ -111,17 +154,6 @@ talc_tensor *model_images(const network *self, int64_t batch)
     return talc_randn(
         talc_device_get("cpu"), TALC_F32,
         TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));
-}
-
-/* Four numbers with an x between; false for another text. */
-static bool read_shape(const char *text, talc_dims *dims)
-{
-    char commas[128];
-    snprintf(commas, sizeof commas, "%s", text);
-    for (char *at = commas; *at != '\0'; at++)
-        *at = *at == 'x' ? ',' : *at == ',' ? 'x' : *at;
-    dims->rank = tool_numbers(commas, TALC_MAX_RANK, dims->dim);
-    return dims->rank > 1;
 }
 
 /* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has none, else ImageNet's where there
@@ -189,8 +221,11 @@ talc_tensor *model_input(const model_arguments *self, const talc_module *model)
     if (x == NULL)
         return NULL;
     if (x->dtype != TALC_F32)
-        talc_fail(TALC_BAD_DTYPE, "%s: '%s' is %s, the network takes f32", of->name,
-                  TALC_SHOWN(text), talc_dtype_name(x->dtype));
+        talc_fail(TALC_BAD_DTYPE,
+                  "%s: '%s' is %s, the network takes f32, which np.save('%s', "
+                  "np.load('%s').astype(np.float32)) writes",
+                  of->name, TALC_SHOWN(text), talc_dtype_name(x->dtype), TALC_SHOWN(text),
+                  TALC_SHOWN(text));
     else if (x->rank != 4 || x->dims[1] != of->image.channels)
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
                   TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);

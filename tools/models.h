@@ -41,6 +41,9 @@ error_t model_parse(int key, char *argument, struct argp_state *state);
 /// The network, on the CPU, with as many classes as its weights say unless the arguments do; all names that do not fit its weights are listed on stderr.
 talc_module *model_new(const model_arguments *self);
 
+/// Whether the input is a file of images, and not the shape of random ones.
+bool model_input_is_file(const model_arguments *self);
+
 /// Random images for a network, on the CPU.
 talc_tensor *model_images(const network *self, int64_t batch);
 

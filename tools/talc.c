@@ -18,8 +18,11 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *file)
 {
-    fprintf(file, "Usage: talc COMMAND [ARGUMENT...]\n"
-                  "Tensors And Layers in C: convolution on the command line.\n\n");
+    fprintf(file,
+            "Usage: talc COMMAND [ARGUMENT...]\n"
+            "talc (Tensors And Layers in C) is a C library of tensors, convolution, layers\n"
+            "and training, on the CPU and on GPUs. This command says which algorithm a\n"
+            "convolution takes and why, checks and times all of them, and runs networks.\n\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(file, "\n  --help     this text; talc COMMAND --help tells more\n"

@@ -2,6 +2,7 @@
 #include "tools/bench_ops.h"
 #include "tools/models.h"
 #include "tools/problems.h"
+#include "tools/progress.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@ typedef struct arguments {
     const char *problems[MAX_PROBLEMS]; ///< problem strings, names of problems and ops
 } arguments;
 
-enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_PEERS, KEY_MB };
+enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_PEERS, KEY_SIZE };
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
@@ -27,7 +28,7 @@ static const struct argp_option options[] = {
       "only this algorithm; of ops, separable_conv2d's heeds it", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
     { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
-    { "mb", KEY_MB, "N", 0, "size of an op's operand in MiB (default 1024)", 1 },
+    { "size", KEY_SIZE, "SIZE", 0, "of an op's operand: 64MiB, or bytes (default 1GiB)", 1 },
     { "list", KEY_LIST, NULL, 0, "show the named problems and ops", 1 },
     { 0 },
 };
@@ -81,10 +82,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_NO_PEERS:
         self->settings.peers = false;
         return 0;
-    case KEY_MB:
-        self->megabytes = tool_count(state, "--mb", argument, 1);
+    case KEY_SIZE:
+        self->megabytes = tool_size(state, "--size", argument, 1 << 20) >> 20;
         if (self->megabytes > 1 << 20)
-            argp_error(state, "--mb: %s is more than %d", TALC_SHOWN(argument), 1 << 20);
+            argp_error(state, "--size: %s is more than 1TiB", TALC_SHOWN(argument));
         return 0;
     case KEY_LIST:
         self->list = true;
@@ -130,60 +131,145 @@ static bool right(const contender *c)
 
 // ---- Plain text ---------------------------------------------------------------------------------------------
 
-/* "12.3 ms", or nothing. */
-static const char *seconds_or_nothing(double seconds, char text[TOOL_TEXT])
-{
-    text[0] = '\0';
-    return seconds > 0 ? tool_seconds(seconds, text) : text;
-}
-
 /* "12.3 %", or nothing. */
-static const char *percent(double part, double whole, char text[TOOL_TEXT])
+static const char *percent(double part, double whole, char text[TALC_CELL_TEXT])
 {
-    text[0] = '\0';
     if (part > 0 && whole > 0)
-        snprintf(text, TOOL_TEXT, "%.1f %%", 100 * part / whole);
+        snprintf(text, TALC_CELL_TEXT, "%.1f %%", 100 * part / whole);
     return text;
 }
 
-static const char *billions(double amount, char text[TOOL_TEXT])
+static const char *billions(double amount, char text[TALC_CELL_TEXT])
 {
-    text[0] = '\0';
     if (amount > 0)
-        snprintf(text, TOOL_TEXT, "%.1f", amount / 1e9);
+        snprintf(text, TALC_CELL_TEXT, amount < 100e9 ? "%.3g" : "%.0f", amount / 1e9);
     return text;
 }
 
-static void print_contender(const contender *c, const bench_rates *rates)
+typedef enum measure {
+    NAME,
+    CLASS,
+    LEAST,
+    MEDIAN,
+    ESTIMATE,
+    FLOPS,
+    OF_PRODUCT,
+    SPEED,
+    OF_COPY,
+    WORKSPACE,
+    PEAK,
+    ERROR,
+    OF_BOUND
+} measure;
+
+/* Contenders that were timed, and the columns that say something of them. */
+typedef struct timed {
+    const contender *const *list;
+    const bench_rates *rates;
+    const measure *measures;
+} timed;
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
 {
-    char least[TOOL_TEXT], median[TOOL_TEXT], estimate[TOOL_TEXT], workspace[TOOL_TEXT],
-        peak[TOOL_TEXT], rate[TOOL_TEXT], of_product[TOOL_TEXT], speed[TOOL_TEXT],
-        of_copy[TOOL_TEXT];
-    if (c->reason[0] != '\0') {
-        printf("  %-20s %s%s%s\n", c->name, tool_dim(), c->reason, tool_plain());
-        return;
-    }
+    const timed *self = context;
+    const contender *c = self->list[row];
     const double seconds = contender_least(c);
-    printf("  %-20s %-9s %10s %10s %10s %9s %8s %9s %8s", c->name,
-           c->peer ? "" : talc_precision_name(c->precision), tool_seconds(seconds, least),
-           tool_seconds(contender_median(c), median), seconds_or_nothing(c->estimate, estimate),
-           billions(c->flops / seconds, rate),
-           percent(c->flops / seconds, rates->flops, of_product),
-           billions(c->bytes / seconds, speed), percent(c->bytes / seconds, rates->bytes, of_copy));
-    if (!c->peer && c->check.count > 0)
-        printf(" %10s %10s %9.2g %6.1f %%%s", tool_bytes((double)c->workspace, workspace),
-               tool_bytes((double)c->peak, peak), c->check.error, 100 * c->check.share,
-               right(c) ? "" : "  WRONG");
-    if (c->recomputed > 0)
-        printf("  %s%" PRIu64 " results again by FFMA%s", tool_dim(), c->recomputed, tool_plain());
-    printf("\n");
+    const bool checked = !c->peer && c->check.count > 0;
+    text[0] = '\0';
+    switch (self->measures[column]) {
+    case NAME:
+        return c->name;
+    case CLASS:
+        return c->peer ? "" : talc_precision_name(c->precision);
+    case LEAST:
+        return tool_seconds(seconds, text);
+    case MEDIAN:
+        return tool_seconds(contender_median(c), text);
+    case ESTIMATE:
+        return c->estimate > 0 ? tool_seconds(c->estimate, text) : "";
+    case FLOPS:
+        return billions(c->flops / seconds, text);
+    case OF_PRODUCT:
+        return percent(c->flops / seconds, self->rates->flops, text);
+    case SPEED:
+        return billions(c->bytes / seconds, text);
+    case OF_COPY:
+        return percent(c->bytes / seconds, self->rates->bytes, text);
+    case WORKSPACE:
+        return checked ? talc_bytes_text((double)c->workspace, text) : "";
+    case PEAK:
+        return checked ? talc_bytes_text((double)c->peak, text) : "";
+    case ERROR:
+        if (checked)
+            snprintf(text, TALC_CELL_TEXT, "%.2g", c->check.error);
+        return text;
+    default:
+        if (checked)
+            snprintf(text, TALC_CELL_TEXT, "%.1f %%%s", 100 * c->check.share,
+                     right(c) ? "" : " WRONG");
+        return text;
+    }
 }
 
-static void print_columns(void)
+/* A table of those that were timed, then why the others were not. */
+static void print_contenders(const contender *all, int count, const bench_rates *rates,
+                             const measure *measures, int columns)
 {
-    printf("%s  %-20s %-9s %10s %10s %10s %9s %8s %9s %8s %10s %10s %9s %8s%s\n", tool_dim(), "",
-           "class", "least", "median", "estimate", "GFLOP/s", "product", "GB/s", "copy",
-           "workspace", "peak", "error", "of bound", tool_plain());
+    static const talc_column known[] = {
+        [NAME] = { "", TALC_COLUMN_NAME },
+        [CLASS] = { "class", TALC_COLUMN_WHOLE },
+        [LEAST] = { "least", TALC_COLUMN_NUMBER },
+        [MEDIAN] = { "median", TALC_COLUMN_NUMBER },
+        [ESTIMATE] = { "estimate", TALC_COLUMN_NUMBER },
+        [FLOPS] = { "GFLOP/s", TALC_COLUMN_NUMBER },
+        [OF_PRODUCT] = { "product", TALC_COLUMN_NUMBER },
+        [SPEED] = { "GB/s", TALC_COLUMN_NUMBER },
+        [OF_COPY] = { "copy", TALC_COLUMN_NUMBER },
+        [WORKSPACE] = { "workspace", TALC_COLUMN_NUMBER },
+        [PEAK] = { "peak", TALC_COLUMN_NUMBER },
+        [ERROR] = { "error", TALC_COLUMN_NUMBER },
+        [OF_BOUND] = { "of bound", TALC_COLUMN_NUMBER },
+    };
+    const contender *list[MAX_PROBLEMS];
+    talc_column chosen[TALC_MAX_COLUMNS];
+    int rows = 0;
+    for (int i = 0; i < count && i < MAX_PROBLEMS; i++)
+        if (all[i].reason[0] == '\0')
+            list[rows++] = &all[i];
+    for (int i = 0; i < columns; i++)
+        chosen[i] = known[measures[i]];
+    if (rows > 0)
+        talc_table_print(stdout, &(talc_table){ .count = columns,
+                                                .columns = chosen,
+                                                .rows = rows,
+                                                .indent = 2,
+                                                .cell = cell,
+                                                .context = &(timed){ list, rates, measures } });
+    for (int i = 0; i < count; i++)
+        if (all[i].reason[0] != '\0')
+            talc_print_wrapped(stdout, 4, "  %s%s: %s%s", tool_dim(), all[i].name, all[i].reason,
+                               tool_plain());
+    for (int i = 0; i < rows; i++)
+        if (list[i]->recomputed > 0)
+            talc_print_wrapped(stdout, 4, "  %s%s: %" PRIu64 " results again by FFMA%s", tool_dim(),
+                               list[i]->name, list[i]->recomputed, tool_plain());
+}
+
+static void print_algorithms(const bench *self, const bench_rates *rates)
+{
+    static const measure measures[] = { NAME,  CLASS,      LEAST,   MEDIAN,  ESTIMATE,
+                                        FLOPS, OF_PRODUCT, SPEED,   OF_COPY, WORKSPACE,
+                                        PEAK,  ERROR,      OF_BOUND };
+    print_contenders(self->contenders, self->count, rates, measures,
+                     sizeof measures / sizeof *measures);
+}
+
+/* Of calls the time alone is known. */
+static void print_ops(const contender *all, int count, const bench_rates *rates, bool large)
+{
+    static const measure measures[] = { NAME, LEAST, MEDIAN, SPEED, OF_COPY, ERROR, OF_BOUND };
+    print_contenders(all, count, rates, measures,
+                     large ? (int)(sizeof measures / sizeof *measures) : 3);
 }
 
 /* The ratios that interest people: the reference algorithm is not meant to compete. */
@@ -191,7 +277,8 @@ static void print_ratios(const bench *self)
 {
     for (int i = 0; i < self->count; i++) {
         const contender *c = &self->contenders[i];
-        bool first = true;
+        char text[1024];
+        size_t used = 0;
         if (c->peer || strcmp(c->name, "reference") == 0)
             continue;
         for (int j = 0; j < self->count; j++) {
@@ -199,12 +286,13 @@ static void print_ratios(const bench *self)
             const double ratio = bench_ratio(c, peer);
             if (!peer->peer || !isfinite(ratio))
                 continue;
-            printf("%s%s / %s %s%.2f%s", first ? "  " : ",  ", c->name, peer->name, tool_bold(),
-                   ratio, tool_plain());
-            first = false;
+            if (used < sizeof text)
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s / %s %s%.2f%s",
+                                         used == 0 ? "  " : ",  ", c->name, peer->name, tool_bold(),
+                                         ratio, tool_plain());
         }
-        if (!first)
-            printf("\n");
+        if (used > 0)
+            talc_print_wrapped(stdout, 4, "%s", text);
     }
 }
 
@@ -213,30 +301,31 @@ static void print_choice(const bench *self)
     const bench_choice choice = bench_choice_of(self);
     if (choice.chosen == NULL)
         return;
-    printf("  %s is chosen", choice.chosen->name);
     if (choice.chosen == choice.fastest)
-        printf(": the fastest of its class that was timed\n");
+        talc_print_wrapped(stdout, 4, "  %s is chosen: the fastest of its class that was timed",
+                           choice.chosen->name);
     else
-        printf(": %s%.2f%s times the time of %s\n", tool_bold(),
-               bench_ratio(choice.chosen, choice.fastest), tool_plain(), choice.fastest->name);
+        talc_print_wrapped(stdout, 4, "  %s is chosen: %s%.2f%s times the time of %s",
+                           choice.chosen->name, tool_bold(),
+                           bench_ratio(choice.chosen, choice.fastest), tool_plain(),
+                           choice.fastest->name);
 }
 
 static void print_bench(const bench *self, const char *name, const bench_rates *rates)
 {
     const talc_conv2d_problem *p = &self->operands.problem;
     const named_problem *named = problem_named(name);
-    char text[TALC_CONV2D_TEXT], resident[TOOL_TEXT];
-    printf("%s%s%s%s%s  %.4g GFLOP%s%s\n", tool_bold(), named == NULL ? "" : name,
-           named == NULL ? "" : "  ", talc_conv2d_problem_text(p, text), tool_plain(),
-           talc_conv2d_flops(p) / 1e9, named == NULL ? "" : ", ", named == NULL ? "" : named->what);
-    print_columns();
-    for (int i = 0; i < self->count; i++)
-        print_contender(&self->contenders[i], rates);
+    char text[TALC_CONV2D_TEXT], resident[TOOL_TEXT], flops[TALC_COUNT_TEXT];
+    talc_print_wrapped(stdout, 4, "%s%s%s%s%s  %s%s%s", tool_bold(), named == NULL ? "" : name,
+                       named == NULL ? "" : "  ", talc_conv2d_problem_text(p, text), tool_plain(),
+                       talc_count_text(talc_conv2d_flops(p), "FLOP", flops),
+                       named == NULL ? "" : ", ", named == NULL ? "" : named->what);
+    print_algorithms(self, rates);
     print_choice(self);
     print_ratios(self);
     if (self->resident > 0)
         printf("  the process held at most %s while talc's algorithms ran\n",
-               tool_bytes((double)self->resident, resident));
+               talc_bytes_text((double)self->resident, resident));
     if (self->operands.sets > 1)
         printf("  runs go through %d sets of operands and results\n", self->operands.sets);
     printf("\n");
@@ -294,24 +383,61 @@ static json_t *bench_json(const bench *self, const char *name, const bench_rates
 
 // ---- Run ----------------------------------------------------------------------------------------------------
 
+enum { PROBLEM_NAME, PROBLEM, WHAT, LIST_COLUMNS };
+
+static int named_count(void)
+{
+    int count = 0;
+    while (named_problems[count].name != NULL)
+        count++;
+    return count;
+}
+
+/* Problems, then ops. */
+static const char *list_cell(const void *context, int64_t row, int column,
+                             char text[TALC_CELL_TEXT])
+{
+    const int problems = named_count();
+    const named_problem *problem = row < problems ? &named_problems[row] : NULL;
+    const bench_op *op = problem != NULL ? NULL : bench_op_at((int)row - problems);
+    (void)context;
+    switch (column) {
+    case PROBLEM_NAME:
+        return op != NULL ? op->name : problem->name;
+    case PROBLEM:
+        return op != NULL ? "" : problem->text;
+    default:
+        snprintf(text, TALC_CELL_TEXT, "%s: %s", op != NULL ? op->set : problem->set,
+                 op != NULL ? op->what : problem->what);
+        return text;
+    }
+}
+
 static int list_problems(bool json)
 {
-    json_t *array = json ? json_array() : NULL;
+    static const talc_column columns[] = { { "name", TALC_COLUMN_WHOLE },
+                                           { "problem", TALC_COLUMN_WHOLE },
+                                           { "set: what", TALC_COLUMN_TEXT } };
+    const int problems = named_count();
+    int rows = problems;
+    while (bench_op_at(rows - problems) != NULL)
+        rows++;
+    if (!json) {
+        talc_table_print(stdout, &(talc_table){ .count = LIST_COLUMNS,
+                                                .columns = columns,
+                                                .rows = rows,
+                                                .cell = list_cell });
+        return tool_finish();
+    }
+    json_t *array = json_array();
     for (const named_problem *row = named_problems; row->name != NULL; row++)
-        if (json)
-            json_array_append_new(array,
-                                  json_pack("{s:s, s:s, s:s, s:s}", "set", row->set, "name",
-                                            row->name, "problem", row->text, "what", row->what));
-        else
-            printf("%-6s %-16s %-34s %s\n", row->set, row->name, row->text, row->what);
+        json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "set", row->set, "name",
+                                               row->name, "problem", row->text, "what", row->what));
     const bench_op *op;
     for (int i = 0; (op = bench_op_at(i)) != NULL; i++)
-        if (json)
-            json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "set", op->set, "name",
-                                                   op->name, "what", op->what));
-        else
-            printf("%-6s %-16s %s\n", op->set, op->name, op->what);
-    return json ? tool_json_print(array) : tool_finish();
+        json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "set", op->set, "name", op->name,
+                                               "what", op->what));
+    return tool_json_print(array);
 }
 
 /* What is measured once, and what is found on the way. */
@@ -354,43 +480,47 @@ static bool bench_one(measuring *self, const char *name)
     return done;
 }
 
-static bool bench_an_op(measuring *self, const bench_op *op, const bench_data *data)
+/* All ops of the arguments, on one device; `measured` has room for them. */
+static bool measure_ops(measuring *self, const bench_data *data, contender *measured, int *count)
 {
-    static contender measured;
-    if (!bench_op_run(&measured, op, data, &self->arguments->settings))
-        return false;
-    self->wrong |= !right(&measured);
-    if (self->ops == NULL)
-        print_contender(&measured, &self->rates);
-    else
-        json_array_append_new(self->ops, contender_json(&measured, &self->rates));
-    fflush(stdout);
-    return true;
+    const arguments *a = self->arguments;
+    progress bar = progress_begin(a->count);
+    bool done = true;
+    for (int i = 0; i < a->count && done; i++) {
+        const bench_op *op = bench_op_named(a->problems[i]);
+        progress_step(&bar, a->problems[i]);
+        if (op == NULL)
+            continue;
+        done = bench_op_run(&measured[*count], op, data, &a->settings);
+        self->wrong |= done && !right(&measured[*count]);
+        *count += done;
+    }
+    progress_end(&bar);
+    return done;
 }
 
 static bool bench_the_ops(measuring *self)
 {
+    static contender measured[MAX_PROBLEMS];
     const arguments *a = self->arguments;
     bench_data data;
     bool large = false;
+    int count = 0;
     for (int i = 0; i < a->count; i++) {
         const bench_op *op = bench_op_named(a->problems[i]);
         large = large || (op != NULL && op->place != NULL);
     }
     talc_scope *scope = talc_scope_enter();
-    bool done = bench_data_make(&data, a->settings.device, large ? a->megabytes : 0);
-    if (done && self->ops == NULL) {
-        printf("%s", tool_bold());
+    const bool done = bench_data_make(&data, a->settings.device, large ? a->megabytes : 0) &&
+                      measure_ops(self, &data, measured, &count);
+    for (int i = 0; i < count && self->ops != NULL; i++)
+        json_array_append_new(self->ops, contender_json(&measured[i], &self->rates));
+    if (count > 0 && self->ops == NULL) {
         if (large)
-            printf("ops on %" PRId64 " MiB", a->megabytes);
+            printf("%sops on %" PRId64 " MiB%s\n", tool_bold(), a->megabytes, tool_plain());
         else
-            printf("calls, the host's time");
-        printf("%s\n", tool_plain());
-        print_columns();
-    }
-    for (int i = 0; i < a->count && done; i++) {
-        const bench_op *op = bench_op_named(a->problems[i]);
-        done = op == NULL || bench_an_op(self, op, &data);
+            printf("%scalls, the host's time%s\n", tool_bold(), tool_plain());
+        print_ops(measured, count, &self->rates, large);
     }
     bench_data_free(&data);
     talc_scope_leave(scope);
@@ -399,11 +529,11 @@ static bool bench_the_ops(measuring *self)
 
 static void print_choices(const measuring *self)
 {
-    printf("the chosen algorithm takes at most %.0f %% longer than the fastest of its class on "
-           "%s%d of "
-           "%d%s "
-           "problems\n\n",
-           100 * (BENCH_GOOD_CHOICE - 1), tool_bold(), self->good, self->choices, tool_plain());
+    talc_print_wrapped(stdout, 0,
+                       "the chosen algorithm takes at most %.0f %% longer than the fastest of its "
+                       "class on %s%d of %d%s problems\n",
+                       100 * (BENCH_GOOD_CHOICE - 1), tool_bold(), self->good, self->choices,
+                       tool_plain());
 }
 
 static bool bench_all(measuring *self)
@@ -422,12 +552,15 @@ static bool bench_all(measuring *self)
 
 static void print_device(const measuring *self, const talc_device_properties *properties)
 {
-    printf("%s: %s, %d %s; %d rounds, times and ratios are least over least\n"
-           "in this run a large product makes %.1f GFLOP/s, a large copy moves %.1f GB/s\n\n",
-           talc_device_name(self->arguments->settings.device), properties->description,
-           properties->units,
-           talc_device_is_host(self->arguments->settings.device) ? "threads" : "multiprocessors",
-           self->arguments->settings.repeats, self->rates.flops / 1e9, self->rates.bytes / 1e9);
+    talc_device *device = self->arguments->settings.device;
+    talc_print_wrapped(stdout, 0, "%s: %s, %d %s; %d rounds, times and ratios are least over least",
+                       talc_device_name(device), properties->description, properties->units,
+                       talc_device_is_host(device) ? "threads" : "multiprocessors",
+                       self->arguments->settings.repeats);
+    talc_print_wrapped(stdout, 0,
+                       "in this run a large product makes %.1f GFLOP/s, a large copy moves %.1f "
+                       "GB/s\n",
+                       self->rates.flops / 1e9, self->rates.bytes / 1e9);
 }
 
 int command_bench(int argc, char **argv)

@@ -170,40 +170,78 @@ static bool time_training(subject *s, const network *of, timing results[2])
 
 // ---- The report ---------------------------------------------------------------------------------------------
 
+enum { WAY, LATENCY, LATENCY_MEDIAN, IN_ROW, IN_ROW_MEDIAN, RATE, PEAK, COLUMNS };
+
+typedef struct timings {
+    const timing *list;
+    int64_t batch;
+} timings;
+
+static double rate_of(const timing *t, int64_t batch)
+{
+    return (double)batch / t->back_to_back[0];
+}
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    const timings *self = context;
+    const timing *t = &self->list[row];
+    switch (column) {
+    case WAY:
+        return t->way;
+    case RATE:
+        snprintf(text, TALC_CELL_TEXT, "%.1f", rate_of(t, self->batch));
+        return text;
+    case PEAK:
+        return talc_bytes_text((double)t->peak, text);
+    default:
+        return tool_seconds(column == LATENCY          ? t->latency[0]
+                            : column == LATENCY_MEDIAN ? t->latency[1]
+                            : column == IN_ROW         ? t->back_to_back[0]
+                                                       : t->back_to_back[1],
+                            text);
+    }
+}
+
+static int print_report(const arguments *self, const subject *s, const timing results[2])
+{
+    static const talc_column columns[COLUMNS] = {
+        { "", TALC_COLUMN_NAME },         { "latency", TALC_COLUMN_NUMBER },
+        { "median", TALC_COLUMN_NUMBER }, { "in a row", TALC_COLUMN_NUMBER },
+        { "median", TALC_COLUMN_NUMBER }, { "images/s", TALC_COLUMN_NUMBER },
+        { "peak", TALC_COLUMN_NUMBER },
+    };
+    char shape[TALC_DIMS_TEXT];
+    printf("%s%s%s on %s, %s of %s\n", tool_bold(), self->model.network->name, tool_plain(),
+           talc_device_name(s->x->device), self->train ? "training steps" : "forward passes",
+           talc_dims_text(talc_dims_of(s->x), shape));
+    talc_table_print(stdout, &(talc_table){ .count = COLUMNS,
+                                            .columns = columns,
+                                            .rows = 2,
+                                            .indent = 2,
+                                            .cell = cell,
+                                            .context = &(timings){ results, s->x->dims[0] } });
+    return tool_finish();
+}
+
 static int report(const arguments *self, const subject *s, const timing results[2])
 {
-    const int64_t batch = s->x->dims[0];
-    char shape[TALC_DIMS_TEXT], text[4][TOOL_TEXT], peak[TOOL_TEXT];
-    json_t *ways = json_array();
     if (!self->model.tool.json)
-        printf("%s%s%s on %s, %s of %s\n  %-6s %21s %21s %10s %10s\n", tool_bold(),
-               self->model.network->name, tool_plain(), talc_device_name(s->x->device),
-               self->train ? "training steps" : "forward passes",
-               talc_dims_text(talc_dims_of(s->x), shape), "", "latency: least median",
-               "in a row: least median", "images/s", "peak");
+        return print_report(self, s, results);
+    json_t *ways = json_array();
     for (int i = 0; i < 2; i++) {
         const timing *t = &results[i];
-        const double rate = (double)batch / t->back_to_back[0];
         json_array_append_new(
             ways, json_pack("{s:s, s:[o,o], s:[o,o], s:o, s:I}", "way", t->way, "latency",
                             tool_real(t->latency[0]), tool_real(t->latency[1]), "in_a_row",
                             tool_real(t->back_to_back[0]), tool_real(t->back_to_back[1]),
-                            "images_per_second", tool_real(rate), "peak", (json_int_t)t->peak));
-        if (!self->model.tool.json)
-            printf("  %-6s %10s %10s %10s %10s %10.1f %10s\n", t->way,
-                   tool_seconds(t->latency[0], text[0]), tool_seconds(t->latency[1], text[1]),
-                   tool_seconds(t->back_to_back[0], text[2]),
-                   tool_seconds(t->back_to_back[1], text[3]), rate,
-                   tool_bytes((double)t->peak, peak));
+                            "images_per_second", tool_real(rate_of(t, s->x->dims[0])), "peak",
+                            (json_int_t)t->peak));
     }
-    json_t *json =
+    return tool_json_print(
         json_pack("{s:s, s:s, s:o, s:b, s:o}", "network", self->model.network->name, "device",
                   talc_device_name(s->x->device), "input", tool_json_dims(talc_dims_of(s->x)),
-                  "train", self->train, "ways", ways);
-    if (self->model.tool.json)
-        return tool_json_print(json);
-    json_decref(json);
-    return tool_finish();
+                  "train", self->train, "ways", ways));
 }
 
 int command_bench_model(int argc, char **argv)

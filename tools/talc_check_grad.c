@@ -60,11 +60,14 @@ static bool is_wanted(const arguments *self, const gradient_case *c)
 
 static void print_case(const gradient_case *c, const talc_gradient_report *report, bool passed)
 {
-    printf("%-6s  %-34s  %3d slopes, worst %7.2g%s%s\n", passed ? "passed" : "FAILED", c->name,
-           report->count, report->worst, c->what[0] == '\0' ? "" : "  ", c->what);
+    talc_print_wrapped(stdout, 8, "%-6s  %-19s  %3d slopes, worst %7.2g%s%s",
+                       passed ? "passed" : "FAILED", c->name, report->count, report->worst,
+                       c->what[0] == '\0' ? "" : "  ", c->what);
     if (!passed)
-        printf("        input %d: %.12g by differences, %.12g by the gradient (tolerance %.2g)\n",
-               report->input, report->due, report->got, report->tolerance);
+        talc_print_wrapped(
+            stdout, 10,
+            "        input %d: %.12g by differences, %.12g by the gradient (tolerance %.2g)",
+            report->input, report->due, report->got, report->tolerance);
     fflush(stdout);
 }
 

@@ -157,7 +157,7 @@ static int print_json(const arguments *self, const talc_device *device,
         json_array_append_new(skipped, tool_json_text(talc_check_model_skipped_name(report, i)));
     const int wrong = talc_check_model_first_wrong(report);
     return tool_json_print(json_pack(
-        "{s:s, s:s, s:o, s:I, s:b, s:b, s:o, s:o, s:o}", "model", self->model.network->name,
+        "{s:s, s:s, s:o, s:I, s:b, s:b, s:o, s:o, s:o}", "network", self->model.network->name,
         "device", talc_device_name(device), "activations", tool_json_text(self->activations),
         "seed", (json_int_t)self->model.seed, "training", self->training, "passed",
         talc_check_model_passed(report), "first_wrong",

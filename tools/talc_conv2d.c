@@ -28,7 +28,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->bias = argument;
         return 0;
     case KEY_OUTPUT:
-        self->output = argument;
+        self->output = tool_npy(state, "--output", argument);
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
@@ -51,7 +51,9 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "X.npy W.npy",
-    .doc = "Convolves x [N,C,H,W] with w [OC,C/groups,KH,KW] and says how.",
+    .doc = "Convolves x [N,C,H,W] with w [OC,C/groups,KH,KW] and says how.\v"
+           "All files are f32, or all f64, which NumPy makes unless it is told otherwise: "
+           "np.save('x.npy', x.astype(np.float32)).",
     .children = children,
 };
 
@@ -68,11 +70,12 @@ static int report(const arguments *self, const talc_tensor *y,
             tool_json_text(self->output));
         return tool_json_print(json);
     }
-    char dims[TALC_DIMS_TEXT], time[TOOL_TEXT];
-    printf("y %s %s on %s: %s (%s), %s, %.3g GFLOP/s\n", talc_dims_text(talc_dims_of(y), dims),
-           talc_dtype_name(y->dtype), explanation->decision.device, chosen->name,
-           chosen->arithmetic.text, tool_seconds(seconds, time),
-           explanation->flops / seconds / 1e9);
+    char dims[TALC_DIMS_TEXT], time[TOOL_TEXT], rate[TALC_COUNT_TEXT];
+    talc_print_wrapped(stdout, 2, "y %s %s on %s: %s (%s), %s, %s",
+                       talc_dims_text(talc_dims_of(y), dims), talc_dtype_name(y->dtype),
+                       explanation->decision.device, chosen->name, chosen->arithmetic.text,
+                       tool_seconds(seconds, time),
+                       talc_count_text(explanation->flops / seconds, "FLOP/s", rate));
     if (self->output != NULL)
         printf("written to %s\n", TALC_SHOWN(self->output));
     return tool_finish();
@@ -93,8 +96,11 @@ int command_conv2d(int argc, char **argv)
     talc_conv2d_problem problem;
     talc_conv2d_explanation explanation;
     if (talc_failed() || !talc_conv2d_problem_of(x, w, bias, o, &problem) ||
-        !talc_conv2d_explain(device, &problem, o, &explanation))
+        !talc_conv2d_explain(device, &problem, o, &explanation)) {
+        tool_convert_hint(self.x, x);
+        tool_convert_hint(self.w, w);
         return tool_fail_talc();
+    }
 
     const double start = tool_clock();
     const talc_tensor *y = talc_conv2d(x, w, bias, o);

@@ -72,16 +72,18 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nNETWORK",
-    .doc = "Which algorithm an op would use, and why, before anything runs. Of a model, by one "
-           "forward pass: what became of each layer, which ones are fused, and by which "
-           "algorithm.\v"
-           "PROBLEM is a convolution, n8c64h512w256o128k5x7s1x1p0x0d1x1g1 or a name: A1, B1, A, "
-           "B, conv64, ... (talc bench --list shows them). For other ops it is a text as talc "
-           "check takes it: max_pool2d:n1c8h9w9k3x3s2x2, matmul:m5n6k7_tb_bias (a linear layer), "
-           "sum:8x16@1, softmax:64x1000@1, cross_entropy:8x10, batch_norm2d:n8c16h7w7_relu; or "
-           "an elementwise op of that shape: relu:8x16, add:8x16,8x1. A convolution is explained "
-           "with its gradients, conv2d.grad_input and conv2d.grad_weight; of a text that ends in "
-           "_dx or _dw only that one. --algorithm is the forward one's, or that one's.",
+    .doc =
+        "Which algorithm an op would use, and why, before anything runs. Of a model, by one "
+        "forward pass: what became of each layer, which ones are fused, and by which "
+        "algorithm.\v"
+        "PROBLEM is a convolution, n8c64h512w256o128k5x7s1x1p0x0d1x1g1 or a name: A1, B1, A, "
+        "B, conv64, ... (talc bench --list shows them). For other ops it is a text as talc "
+        "check takes it: max_pool2d:n1c8h9w9k3x3s2x2, matmul:m5n6k7_tb_bias (a linear layer), "
+        "sum:8x16@1, softmax:64x1000@1, cross_entropy:8x10, batch_norm2d:n8c16h7w7_relu; or "
+        "an elementwise op of that shape: relu:8x16, add:8x16,8x1. A convolution is explained "
+        "with its gradients, conv2d.grad_input and conv2d.grad_weight; of a text that ends in "
+        "_dx or _dw only that one. --algorithm is the forward one's, or that one's. Exit code 1: "
+        "the call would fail.",
     .children = children,
 };
 
@@ -124,16 +126,22 @@ static int print_decision(const talc_explanation *e, const char *text, bool json
     if (json)
         return tool_json_print(tool_json_explanation(e, json_pack("{s:s}", "text", text)));
     printf("%s\n  the workspace limit is %s\n", text,
-           tool_bytes((double)e->workspace_limit, limit));
+           talc_bytes_text((double)e->workspace_limit, limit));
     talc_explanation_print(stdout, e);
     return tool_finish();
+}
+
+/* The exit code of what was printed with `code`: a call that would fail is a failure. */
+static int verdict(int code, const talc_explanation *e)
+{
+    return code == TOOL_OK && e->chosen < 0 && e->instead == NULL ? TOOL_FAILED : code;
 }
 
 static int explain_op(const char *text, const char *algorithm, talc_device *device, bool json)
 {
     talc_explanation explanation;
     return talc_explain(device, text, algorithm, &explanation)
-               ? print_decision(&explanation, text, json)
+               ? verdict(print_decision(&explanation, text, json), &explanation)
                : tool_usage_talc();
 }
 
@@ -168,7 +176,7 @@ static int explain_conv2d(const arguments *self, talc_device *device)
             printf("%s", i > 0 ? "\n" : "");
             talc_conv2d_explanation_print(stdout, &explanations[i]);
         }
-        return tool_finish();
+        return verdict(tool_finish(), &explanations[0].decision);
     }
     json_t *all[DIRECTIONS], *gradients = json_array();
     for (int i = 0; i < count; i++)
@@ -177,11 +185,11 @@ static int explain_conv2d(const arguments *self, talc_device *device)
     for (int i = 1; i < count; i++)
         json_array_append_new(gradients, all[i]);
     json_object_set_new(all[0], "gradients", gradients);
-    return tool_json_print(all[0]);
+    return verdict(tool_json_print(all[0]), &explanations[0].decision);
 }
 
-static int print_steps(const talc_device *device, const talc_module_explanation *explanation,
-                       bool json)
+static int print_steps(const network *of, const talc_device *device,
+                       const talc_module_explanation *explanation, bool json)
 {
     if (!json) {
         talc_module_explanation_print(stdout, explanation);
@@ -190,13 +198,13 @@ static int print_steps(const talc_device *device, const talc_module_explanation 
     json_t *steps = json_array();
     for (int i = 0; i < explanation->count; i++) {
         const talc_module_step *step = &explanation->steps[i];
-        json_array_append_new(steps, json_pack("{s:s, s:s, s:s, s:o, s:s}", "layers", step->layers,
-                                               "does", step->does, "op", step->op, "output",
-                                               tool_json_dims(step->output), "algorithm",
-                                               step->algorithm));
+        json_array_append_new(
+            steps, json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "layers", step->layers, "does",
+                             step->does, "op", step->op, "window", step->window, "output",
+                             tool_json_dims(step->output), "algorithm", step->algorithm));
     }
-    return tool_json_print(
-        json_pack("{s:s, s:o}", "device", talc_device_name(device), "steps", steps));
+    return tool_json_print(json_pack("{s:s, s:s, s:o}", "network", of->name, "device",
+                                     talc_device_name(device), "steps", steps));
 }
 
 static int explain_model(const network *known, const char *algorithm, talc_device *device,
@@ -214,7 +222,7 @@ static int explain_model(const network *known, const char *algorithm, talc_devic
         (train ? talc_module_explain_training : talc_module_explain)(model, x, &explanation);
     if (train)
         talc_no_grad_enter();
-    const int code = explained ? print_steps(device, &explanation, json) : tool_fail_talc();
+    const int code = explained ? print_steps(known, device, &explanation, json) : tool_fail_talc();
     talc_module_explanation_free(&explanation);
     talc_module_free(model);
     return code;

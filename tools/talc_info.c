@@ -46,28 +46,46 @@ static bool report_device(talc_device *device, device_report *report)
            talc_conv2d_explain(device, &problem, &every_class, &report->explanation);
 }
 
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    const talc_candidate *c = &((const talc_explanation *)context)->candidates[row];
+    (void)text;
+    return column == 0   ? c->name
+           : column == 1 ? talc_precision_name(c->arithmetic.precision)
+                         : c->arithmetic.text;
+}
+
 static void print_device(const talc_device *device, const device_report *r)
 {
+    static const talc_column columns[] = { { "", TALC_COLUMN_NAME },
+                                           { "", TALC_COLUMN_WHOLE },
+                                           { "", TALC_COLUMN_TEXT } };
     char live[TOOL_TEXT], peak[TOOL_TEXT], reserved[TOOL_TEXT], libraries[TOOL_TEXT],
         free_text[TOOL_TEXT], total[TOOL_TEXT], limit[TOOL_TEXT];
-    printf("%s%s%s: %s, %d %s%s\n", tool_bold(), talc_device_name(device), tool_plain(),
-           r->properties.description, r->properties.units,
-           talc_device_is_host(device) ? "thread" : "multiprocessor",
-           r->properties.units == 1 ? "" : "s");
-    printf("  memory     %s free of %s; talc holds %s, at most %s, %s with its cache, %s for "
-           "libraries\n",
-           tool_bytes((double)r->memory.free, free_text),
-           tool_bytes((double)r->memory.total, total), tool_bytes((double)r->memory.live, live),
-           tool_bytes((double)r->memory.peak, peak),
-           tool_bytes((double)r->memory.reserved, reserved),
-           tool_bytes((double)r->memory.libraries, libraries));
-    printf("  workspace  at most %s\n", tool_bytes((double)talc_workspace_limit(device), limit));
+    talc_print_wrapped(stdout, 2, "%s%s%s: %s, %d %s%s", tool_bold(), talc_device_name(device),
+                       tool_plain(), r->properties.description, r->properties.units,
+                       talc_device_is_host(device) ? "thread" : "multiprocessor",
+                       r->properties.units == 1 ? "" : "s");
+    talc_print_wrapped(
+        stdout, 13,
+        "  memory     %s free of %s; talc holds %s, at most %s, %s with its cache, %s for "
+        "libraries",
+        talc_bytes_text((double)r->memory.free, free_text),
+        talc_bytes_text((double)r->memory.total, total),
+        talc_bytes_text((double)r->memory.live, live),
+        talc_bytes_text((double)r->memory.peak, peak),
+        talc_bytes_text((double)r->memory.reserved, reserved),
+        talc_bytes_text((double)r->memory.libraries, libraries));
+    printf("  workspace  at most %s\n",
+           talc_bytes_text((double)talc_workspace_limit(device), limit));
     printf("  conv2d     its algorithms\n");
-    for (int i = 0; i < r->explanation.decision.count; i++) {
-        const talc_candidate *c = &r->explanation.decision.candidates[i];
-        printf("    %-16s %-10s %s\n", c->name, talc_precision_name(c->arithmetic.precision),
-               c->arithmetic.text);
-    }
+    talc_table_print(stdout, &(talc_table){ .count = 3,
+                                            .columns = columns,
+                                            .rows = r->explanation.decision.count,
+                                            .indent = 4,
+                                            .untitled = true,
+                                            .cell = cell,
+                                            .context = &r->explanation.decision });
 }
 
 static json_t *device_json(const talc_device *device, const device_report *r)
@@ -122,6 +140,19 @@ static bool show_all(bool json, json_t *array, char reason[256])
     }
 }
 
+static void print_build(const talc_build *build)
+{
+    printf("%stalc %s%s\n", tool_bold(), build->version, tool_plain());
+    talc_print_wrapped(stdout, 13, "  compiler   %s", build->compiler);
+    talc_print_wrapped(stdout, 13, "  vectors    %s", build->vectors);
+    talc_print_wrapped(stdout, 13, "  BLAS       %s (kernels: %s)", build->blas, build->blas_core);
+    talc_print_wrapped(stdout, 13,
+                       "             multiplies for %d threads at once, 128 MiB of address space "
+                       "each",
+                       build->blas_buffers);
+    printf("  threads    %d\n", talc_threads());
+}
+
 int command_info(int argc, char **argv)
 {
     arguments self = { .tool = { .device = NULL } };
@@ -134,12 +165,7 @@ int command_info(int argc, char **argv)
     json_t *array = json ? json_array() : NULL;
     char no_cuda[256] = "";
     if (!json)
-        printf("%stalc %s%s\n  compiler   %s\n  vectors    %s\n  BLAS       %s (kernels: %s)\n     "
-               "        "
-               "multiplies for %d threads at "
-               "once, 128 MiB of address space each\n  threads    %d\n",
-               tool_bold(), build.version, tool_plain(), build.compiler, build.vectors, build.blas,
-               build.blas_core, build.blas_buffers, talc_threads());
+        print_build(&build);
     const bool shown = self.tool.device != NULL ? show_device(device, json, array)
                                                 : show_all(json, array, no_cuda);
     if (!shown) {
@@ -154,6 +180,6 @@ int command_info(int argc, char **argv)
             "default_device", talc_device_name(talc_device_default()), "devices", array, "no_cuda",
             no_cuda));
     if (no_cuda[0] != '\0')
-        printf("no CUDA: %s\n", no_cuda);
+        talc_print_wrapped(stdout, 2, "no CUDA: %s", no_cuda);
     return tool_finish();
 }

@@ -100,7 +100,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->algorithm = argument;
         return 0;
     case KEY_SAVE:
-        self->save = argument;
+        self->save = tool_npy(state, "--save", argument);
         return 0;
     case KEY_BESIDE:
         self->beside = argument;
@@ -110,9 +110,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         if (strcmp(argument, "model-new") != 0)
             argp_error(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which network? `talc summary` lists them; and there is model-new");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -129,7 +126,7 @@ static const struct argp argp = {
         "outputs against float64 sums.\v"
         "A is 8x64x512x256 with 128 kernels of 5x7, B is 8x32x512x512 with 64 kernels of 5x9. "
         "Where there is a GPU, and neither a device nor an algorithm is asked for, it runs there "
-        "and on the CPU beside it. `talc run NETWORK --help` is about networks.",
+        "and on the CPU beside it. `talc run --help` is about networks.",
     .children = tool_children,
 };
 
@@ -295,56 +292,87 @@ static bool right(const outcome *result)
 
 // ---- The report ---------------------------------------------------------------------------------------------
 
+/* "  name       text", wrapped under the text. */
+#define FIELD "  %-10s "
+enum { FIELD_WIDTH = 13 };
+
 static void print_tensor(const char *name, const talc_tensor *tensor, const char *what)
 {
     char dims[TALC_DIMS_TEXT], bytes[TOOL_TEXT];
-    printf("  %-10s %-20s %10s   %s%s%s\n", name, talc_dims_text(talc_dims_of(tensor), dims),
-           tool_bytes((double)talc_nbytes(tensor), bytes), tool_dim(), what, tool_plain());
+    talc_print_wrapped(stdout, FIELD_WIDTH, FIELD "%-20s %10s   %s%s%s", name,
+                       talc_dims_text(talc_dims_of(tensor), dims),
+                       talc_bytes_text((double)talc_nbytes(tensor), bytes), tool_dim(), what,
+                       tool_plain());
+}
+
+static const char *algorithm_cell(const void *context, int64_t row, int column,
+                                  char text[TALC_CELL_TEXT])
+{
+    const talc_explanation *e = context;
+    const talc_candidate *c = &e->candidates[row];
+    const bool chosen = row == e->chosen;
+    char workspace[TOOL_TEXT];
+    if (column == 0)
+        return row == 0 ? "algorithm" : "";
+    if (column == 1)
+        snprintf(text, TALC_CELL_TEXT, "%s%s %s%s", chosen ? tool_bold() : "", chosen ? "->" : "  ",
+                 c->name, chosen ? tool_plain() : "");
+    else if (c->refused)
+        snprintf(text, TALC_CELL_TEXT, "%srefuses: %s%s", tool_dim(), c->reason, tool_plain());
+    else
+        snprintf(text, TALC_CELL_TEXT, "%s, %s, workspace %s%s", c->arithmetic.text,
+                 talc_precision_name(c->arithmetic.precision),
+                 talc_bytes_text((double)c->workspace, workspace), chosen ? ": chosen" : "");
+    return text;
 }
 
 static void print_algorithms(const talc_conv2d_explanation *e)
 {
-    char workspace[TOOL_TEXT];
-    for (int i = 0; i < e->decision.count; i++) {
-        const talc_candidate *c = &e->decision.candidates[i];
-        const bool chosen = i == e->decision.chosen;
-        printf("  %-10s %s%s %-12s%s ", i == 0 ? "algorithm" : "", chosen ? tool_bold() : "",
-               chosen ? "->" : "  ", c->name, chosen ? tool_plain() : "");
-        if (c->refused)
-            printf("%srefuses: %s%s\n", tool_dim(), c->reason, tool_plain());
-        else
-            printf("%s, %s, workspace %s%s\n", c->arithmetic.text,
-                   talc_precision_name(c->arithmetic.precision),
-                   tool_bytes((double)c->workspace, workspace), chosen ? ": chosen" : "");
-    }
+    static const talc_column columns[] = { { "", TALC_COLUMN_WHOLE },
+                                           { "", TALC_COLUMN_WHOLE },
+                                           { "", TALC_COLUMN_TEXT } };
+    talc_table_print(stdout, &(talc_table){ .count = 3,
+                                            .columns = columns,
+                                            .rows = e->decision.count,
+                                            .indent = 2,
+                                            .untitled = true,
+                                            .cell = algorithm_cell,
+                                            .context = &e->decision });
     printf("\n");
 }
 
 static void print_check(const pass *r)
 {
     const int64_t total = talc_numel(r->y);
-    printf("  %-10s %s%s%s: %s%lld %soutputs compared with float64 sums\n", "result", tool_bold(),
-           r->check.share <= 1 ? "correct" : "WRONG", tool_plain(),
-           r->check.count == total ? "all " : "", (long long)r->check.count,
-           r->check.count == total ? "" : "random ");
-    printf("  %-10s largest error %.2g, %.2g %% of the bound 4 u sqrt(K+4) S\n", "", r->check.error,
-           100 * r->check.share);
+    talc_print_wrapped(stdout, FIELD_WIDTH,
+                       FIELD "%s%s%s: %s%lld %soutputs compared with float64 sums", "result",
+                       tool_bold(), r->check.share <= 1 ? "correct" : "WRONG", tool_plain(),
+                       r->check.count == total ? "all " : "", (long long)r->check.count,
+                       r->check.count == total ? "" : "random ");
+    talc_print_wrapped(stdout, FIELD_WIDTH,
+                       FIELD "largest error %.2g, %.2g %% of the bound 4 u sqrt(K+4) S", "",
+                       r->check.error, 100 * r->check.share);
 }
 
 static void print_pass(const pass *r)
 {
-    char time[TOOL_TEXT], peak[TOOL_TEXT], resident[TOOL_TEXT];
+    char time[TOOL_TEXT], first[96] = "", peak[TOOL_TEXT], resident[64] = "", text[TOOL_TEXT],
+                          flops[TALC_COUNT_TEXT], rate[TALC_COUNT_TEXT];
     print_algorithms(&r->explanation);
-    printf("  %-10s %s%s%s for %.4g GFLOP: %s%.1f GFLOP/s%s", "forward", tool_bold(),
-           tool_seconds(r->seconds, time), tool_plain(), r->explanation.flops / 1e9, tool_bold(),
-           r->explanation.flops / r->seconds / 1e9, tool_plain());
     if (r->first_seconds > 0)
-        printf(" (the first time, with loading: %s)", tool_seconds(r->first_seconds, time));
-    printf("\n  %-10s at most %s on the device (x, weight, y, workspace)", "memory",
-           tool_bytes((double)r->memory.peak, peak));
+        snprintf(first, sizeof first, " (the first time, with loading: %s)",
+                 tool_seconds(r->first_seconds, text));
+    talc_print_wrapped(stdout, FIELD_WIDTH, FIELD "%s%s%s for %s: %s%s%s%s", "forward", tool_bold(),
+                       tool_seconds(r->seconds, time), tool_plain(),
+                       talc_count_text(r->explanation.flops, "FLOP", flops), tool_bold(),
+                       talc_count_text(r->explanation.flops / r->seconds, "FLOP/s", rate),
+                       tool_plain(), first);
     if (r->resident > 0)
-        printf(", %s in the process", tool_bytes((double)r->resident, resident));
-    printf("\n");
+        snprintf(resident, sizeof resident, ", %s in the process",
+                 talc_bytes_text((double)r->resident, text));
+    talc_print_wrapped(stdout, FIELD_WIDTH,
+                       FIELD "at most %s on the device (x, weight, y, workspace)%s", "memory",
+                       talc_bytes_text((double)r->memory.peak, peak), resident);
     print_check(r);
     printf("\n");
 }
@@ -352,20 +380,22 @@ static void print_pass(const pass *r)
 static void print_between(const outcome *r)
 {
     const pass *a = &r->of[0], *b = &r->of[1];
-    printf("  %-10s %s%s is %.3g times as fast as %s%s\n", "both", tool_bold(),
-           talc_device_name(a->device), b->seconds / a->seconds, talc_device_name(b->device),
-           tool_plain());
-    printf("  %-10s %s%s%s: their results differ by at most %.2g, %.2g %% of the sum of their "
-           "bounds\n\n",
-           "", tool_bold(), r->between.share <= 1 ? "agree" : "DISAGREE", tool_plain(),
-           r->between.error, 100 * r->between.share);
+    talc_print_wrapped(stdout, FIELD_WIDTH, FIELD "%s%s is %.3g times as fast as %s%s", "both",
+                       tool_bold(), talc_device_name(a->device), b->seconds / a->seconds,
+                       talc_device_name(b->device), tool_plain());
+    talc_print_wrapped(stdout, FIELD_WIDTH,
+                       FIELD "%s%s%s: their results differ by at most %.2g, %.2g %% of the sum of "
+                             "their bounds\n",
+                       "", tool_bold(), r->between.share <= 1 ? "agree" : "DISAGREE", tool_plain(),
+                       r->between.error, 100 * r->between.share);
 }
 
 static void print_operands(const arguments *self, const outcome *r)
 {
     const talc_conv2d_problem *p = &r->problem;
     char text[TALC_CONV2D_TEXT], what[64];
-    printf("  %-10s %s\n", "problem", talc_conv2d_problem_text(p, text));
+    talc_print_wrapped(stdout, FIELD_WIDTH, FIELD "%s", "problem",
+                       talc_conv2d_problem_text(p, text));
     snprintf(what, sizeof what, "uniform in [0, 1), seed %lld", (long long)self->seed);
     print_tensor("x", r->x, what);
     snprintf(what, sizeof what, "uniform in +-1/sqrt(%lld)",
@@ -379,15 +409,16 @@ static void print_operands(const arguments *self, const outcome *r)
 
 static void print_device(const char *before, const pass *r)
 {
-    printf("%s on %s (%s, %d %s)\n\n", before, talc_device_name(r->device),
-           r->properties.description, r->properties.units,
-           talc_device_is_host(r->device) ? "threads" : "multiprocessors");
+    talc_print_wrapped(stdout, 2, "%s on %s (%s, %d %s)\n", before, talc_device_name(r->device),
+                       r->properties.description, r->properties.units,
+                       talc_device_is_host(r->device) ? "threads" : "multiprocessors");
 }
 
 static void print(const arguments *self, const outcome *r)
 {
-    printf("%sModelNew%s", tool_bold(), tool_plain());
-    print_device("", &r->of[0]);
+    char name[64];
+    snprintf(name, sizeof name, "%sModelNew%s", tool_bold(), tool_plain());
+    print_device(name, &r->of[0]);
     print_operands(self, r);
     print_pass(&r->of[0]);
     if (r->passes == 1)
@@ -426,7 +457,7 @@ static json_t *outcome_json(const arguments *self, const outcome *r)
     json_t *json = pass_json(&r->of[0]);
     json_object_update_new(
         json,
-        json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "model", "ModelNew", "x",
+        json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "network", "model-new", "x",
                   tool_json_dims(talc_dims_of(r->x)), "weight", tool_json_dims(talc_dims_of(r->w)),
                   "y", tool_json_dims(talc_dims_of(r->of[0].y)), "seed", (json_int_t)self->seed,
                   "output", tool_json_text(self->save), "beside",
@@ -435,21 +466,17 @@ static json_t *outcome_json(const arguments *self, const outcome *r)
     return json;
 }
 
-/* Whether it is about networks: there are words that are no options, and none is model-new. */
-static bool names_network(int argc, char **argv)
+static bool names_model_new(int argc, char **argv)
 {
-    bool words = false;
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "model-new") == 0)
-            return false;
-        words = words || argv[i][0] != '-';
-    }
-    return words;
+            return true;
+    return false;
 }
 
 int command_run(int argc, char **argv)
 {
-    if (names_network(argc, argv))
+    if (!names_model_new(argc, argv))
         return command_run_model(argc, argv);
     arguments self = { .problem = "A", .batch = -1, .seed = 1 };
     tool_parse(&argp, argc, argv, &self);

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* How many classes of an image are shown where nobody says. */
+enum { TOP = 5 };
+
 typedef struct arguments {
     model_arguments model; ///< the first, as model_parse has it
     const char *output, *labels;
@@ -36,7 +39,8 @@ static const struct argp_option options[] = {
     { "std", KEY_DEVIATION, "S,...", 0, "their deviation (default: 0.229,0.224,0.225, or 1)", 2 },
     { "seed", MODEL_SEED, "S", 0, "of random weights and input (default 1)", 2 },
     { "output", KEY_OUTPUT, "Y.npy", 0, "write the output here", 3 },
-    { "top", KEY_TOP, "K", 0, "show the K likeliest classes of each image", 3 },
+    { "top", KEY_TOP, "K", 0,
+      "show the K likeliest classes of each image (default: 5 of images from a file)", 3 },
     { "labels", KEY_LABELS, "FILE", 0, "the classes' names, one a line", 3 },
     { 0 },
 };
@@ -67,7 +71,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     arguments *self = state->input;
     switch (key) {
     case KEY_OUTPUT:
-        self->output = argument;
+        self->output = tool_npy(state, "--output", argument);
         return 0;
     case KEY_LABELS:
         self->labels = argument;
@@ -197,7 +201,8 @@ static void print_classes(const ranking *r)
         for (int64_t i = 0; i < r->top; i++) {
             double probability;
             const int64_t best = next_class(r, image, &probability);
-            printf("    %7.3f %%  %4" PRId64 "  %s\n", 100 * probability, best,
+            printf("    %7.3f %%  %4" PRId64 "%s%s\n", 100 * probability, best,
+                   r->names == NULL ? "" : "  ",
                    r->names == NULL ? "" : TALC_SHOWN(r->names[best]));
         }
     }
@@ -249,10 +254,11 @@ static int report(const arguments *self, const talc_tensor *x, const talc_tensor
                       tool_json_text(self->model.weights), "input", tool_json_dims(talc_dims_of(x)),
                       "output", tool_json_dims(talc_dims_of(y)), "seconds", tool_real(seconds),
                       "saved", tool_json_text(self->output), "classes", classes_json(r)));
-    printf("%s%s%s on %s: %s -> %s in %s, %s weights\n", tool_bold(), self->model.network->name,
-           tool_plain(), talc_device_name(x->device), talc_dims_text(talc_dims_of(x), shape),
-           talc_dims_text(talc_dims_of(y), other), tool_seconds(seconds, time),
-           self->model.weights == NULL ? "random" : TALC_SHOWN(self->model.weights));
+    talc_print_wrapped(stdout, 2, "%s%s%s on %s: %s -> %s in %s, %s weights", tool_bold(),
+                       self->model.network->name, tool_plain(), talc_device_name(x->device),
+                       talc_dims_text(talc_dims_of(x), shape),
+                       talc_dims_text(talc_dims_of(y), other), tool_seconds(seconds, time),
+                       self->model.weights == NULL ? "random" : TALC_SHOWN(self->model.weights));
     print_classes(r);
     return tool_finish();
 }
@@ -262,24 +268,28 @@ int command_run_model(int argc, char **argv)
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "[NETWORK]",
-        .doc = "Runs a network in evaluation mode; `talc summary` lists the networks.\v"
-               "Weights are a safetensors file with the names of torchvision's model or of "
-               "tools/networks.py; tools/pt2safetensors.py makes one of a .pt checkpoint. A PNG "
-               "must have the network's own size, and is normalised by --mean and --std: (pixel / "
-               "255 - mean) / std. Weights that talc saved may say which network they are of, the "
-               "size, mean and deviation of images, and the classes; options go before that.",
+        .args_doc = "[NETWORK]\nmodel-new",
+        .doc =
+            "Runs a network in evaluation mode; `talc summary` lists the networks, and `talc run "
+            "model-new --help` is about one convolution with all that can be said of it.\v"
+            "Weights are a safetensors file with the names of torchvision's model or of "
+            "tools/networks.py; tools/pt2safetensors.py makes one of a .pt checkpoint. A PNG "
+            "must have the network's own height x width, and is normalised by --mean and --std: "
+            "(pixel / 255 - mean) / std. Weights that talc saved may say which network they are "
+            "of, the size, mean and deviation of images, and the classes; options go before that.",
         .children = tool_children,
     };
     arguments self = { .model = { .batch = 1, .seed = 1 } };
     tool_parse(&argp, argc, argv, &self);
-    if (self.labels != NULL && self.top == 0)
+    if (self.labels != NULL && self.top == 0 && !model_input_is_file(&self.model))
         self.top = 1;
     talc_module *model;
     talc_tensor *x;
     double seconds = 0;
     ranking r = { 0 };
     talc_tensor *y = model_open(&self.model, &model, &x) ? pass(model, x, &seconds) : NULL;
+    if (y != NULL && y->rank == 2 && self.top == 0 && model_input_is_file(&self.model))
+        self.top = y->dims[1] < TOP ? y->dims[1] : TOP;
     const bool done = y != NULL &&
                       (self.top == 0 || rank_classes(&self, talc_module_info(model), y, &r)) &&
                       (self.output == NULL || talc_npy_save(self.output, y));

@@ -13,34 +13,80 @@ static const struct argp_option options[] = {
 
 // ---- All networks -------------------------------------------------------------------------------------------
 
-static int list_networks(bool json)
+enum { MAX_NETWORKS = 64 };
+
+/* Networks, and how many parameters each has. */
+typedef struct listing {
+    int count;
+    const network *list[MAX_NETWORKS];
+    int64_t parameters[MAX_NETWORKS];
+} listing;
+
+static bool count_parameters(listing *all)
 {
     const network *n;
-    json_t *array = json ? json_array() : NULL;
-    for (int i = 0; (n = network_at(i)) != NULL; i++) {
+    while (all->count < MAX_NETWORKS && (n = network_at(all->count)) != NULL) {
         talc_module *model = network_new(n->name, NULL);
-        const int64_t count = talc_module_count(model);
-        if (model == NULL)
-            break;
-        char image[64];
-        snprintf(image, sizeof image, "%" PRId64 "x%" PRId64 "x%" PRId64, n->image.channels,
-                 n->image.height, n->image.width);
-        if (json)
-            json_array_append_new(
-                array, json_pack("{s:s, s:s, s:[I,I,I], s:I, s:I}", "name", n->name, "what",
-                                 n->what, "image", (json_int_t)n->image.channels,
-                                 (json_int_t)n->image.height, (json_int_t)n->image.width, "classes",
-                                 (json_int_t)n->classes, "parameters", (json_int_t)count));
-        else
-            printf("%-16s %-10s %5" PRId64 " classes  %11" PRId64 " parameters  %s\n", n->name,
-                   image, n->classes, count, n->what);
+        all->list[all->count] = n;
+        all->parameters[all->count++] = talc_module_count(model);
         talc_module_free(model);
+        if (talc_failed())
+            return false;
     }
-    if (talc_failed()) {
-        json_decref(array);
+    return true;
+}
+
+enum { NETWORK, IMAGE, CLASSES, PARAMETERS, WHAT, COLUMNS };
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    const listing *all = context;
+    const network *n = all->list[row];
+    if (column == NETWORK || column == WHAT)
+        return column == NETWORK ? n->name : n->what;
+    if (column == IMAGE)
+        snprintf(text, TALC_CELL_TEXT, "%" PRId64 "x%" PRId64 "x%" PRId64, n->image.channels,
+                 n->image.height, n->image.width);
+    else
+        snprintf(text, TALC_CELL_TEXT, "%" PRId64,
+                 column == CLASSES ? n->classes : all->parameters[row]);
+    return text;
+}
+
+static void print_networks(const listing *all)
+{
+    static const talc_column columns[COLUMNS] = { { "network", TALC_COLUMN_WHOLE },
+                                                  { "image", TALC_COLUMN_WHOLE },
+                                                  { "classes", TALC_COLUMN_NUMBER },
+                                                  { "parameters", TALC_COLUMN_NUMBER },
+                                                  { "what it is", TALC_COLUMN_TEXT } };
+    talc_table_print(stdout, &(talc_table){ .count = COLUMNS,
+                                            .columns = columns,
+                                            .rows = all->count,
+                                            .cell = cell,
+                                            .context = all });
+    printf("images are channels x height x width\n");
+}
+
+static int list_networks(bool json)
+{
+    static listing all;
+    if (!count_parameters(&all))
         return tool_fail_talc();
+    if (!json) {
+        print_networks(&all);
+        return tool_finish();
     }
-    return json ? tool_json_print(array) : tool_finish();
+    json_t *array = json_array();
+    for (int i = 0; i < all.count; i++) {
+        const network *n = all.list[i];
+        json_array_append_new(
+            array, json_pack("{s:s, s:s, s:[I,I,I], s:I, s:I}", "network", n->name, "what", n->what,
+                             "image", (json_int_t)n->image.channels, (json_int_t)n->image.height,
+                             (json_int_t)n->image.width, "classes", (json_int_t)n->classes,
+                             "parameters", (json_int_t)all.parameters[i]));
+    }
+    return tool_json_print(array);
 }
 
 // ---- One ----------------------------------------------------------------------------------------------------
@@ -118,13 +164,17 @@ static int summarise(const model_arguments *self, talc_module *model, talc_tenso
             "training_refused", tool_json_text(*refused == '\0' ? NULL : refused), "layers",
             layers_json(&layers)));
     else {
-        printf("\n%s: %s\ninput %s, parameters %s, outputs of all layers %s\n"
-               "at most %s at once in a forward pass, %s%s\n",
-               self->network->name, self->network->what, talc_dims_text(talc_dims_of(x), shape),
-               tool_bytes(4 * layers.parameters, weights), tool_bytes(layers.activations, outputs),
-               tool_bytes(inference, text[0]),
-               *refused == '\0' ? tool_bytes(training, text[1]) : "none with gradients: ",
-               *refused == '\0' ? " in one with gradients, these counted" : refused);
+        printf("\n");
+        talc_print_wrapped(stdout, 2, "%s: %s", self->network->name, self->network->what);
+        talc_print_wrapped(stdout, 2, "input %s, parameters %s, outputs of all layers %s",
+                           talc_dims_text(talc_dims_of(x), shape),
+                           talc_bytes_text(4 * layers.parameters, weights),
+                           talc_bytes_text(layers.activations, outputs));
+        talc_print_wrapped(stdout, 2, "at most %s at once in a forward pass, %s%s",
+                           talc_bytes_text(inference, text[0]),
+                           *refused == '\0' ? talc_bytes_text(training, text[1])
+                                            : "none with gradients: ",
+                           *refused == '\0' ? " in one with gradients, these counted" : refused);
         code = tool_finish();
     }
     talc_module_layers_free(&layers);

@@ -39,6 +39,20 @@ int tool_usage_talc(void)
     return TOOL_USAGE;
 }
 
+void tool_convert_hint(const char *path, const talc_tensor *array)
+{
+    const talc_status status = talc_error_status();
+    char message[1024];
+    if (array == NULL || array->dtype == TALC_F32 || status != TALC_BAD_DTYPE)
+        return;
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_error_clear();
+    talc_fail(status,
+              "%s; '%s' is %s: np.save('%s', np.load('%s').astype(np.float32)) makes it f32",
+              message, TALC_SHOWN(path), talc_dtype_name(array->dtype), TALC_SHOWN(path),
+              TALC_SHOWN(path));
+}
+
 int tool_finish(void)
 {
     errno = 0;
@@ -55,8 +69,8 @@ static const struct argp_option options[] = {
     { "device", KEY_DEVICE, "NAME", 0,
       "cpu, cuda or cuda:N (default: CUDA if there is a GPU, else the CPU)", 10 },
     { "threads", KEY_THREADS, "N", 0, "CPU threads; results do not depend on it", 10 },
-    { "workspace-mb", KEY_WORKSPACE, "N", 0, "workspace that an algorithm may use at most, in MiB",
-      10 },
+    { "workspace", KEY_WORKSPACE, "SIZE", 0,
+      "workspace that an algorithm may use at most: 64MiB, 1GiB, or bytes", 10 },
     { "json", KEY_JSON, NULL, 0, "print JSON", 10 },
     { 0 },
 };
@@ -66,7 +80,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     tool_options *self = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        self->workspace_mb = -1;
+        self->workspace = -1;
         return 0;
     case KEY_DEVICE:
         self->device = argument;
@@ -77,9 +91,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--threads: %s is more than 1024", TALC_SHOWN(argument));
         return 0;
     case KEY_WORKSPACE:
-        self->workspace_mb = tool_count(state, "--workspace-mb", argument, 0);
-        if (self->workspace_mb > (INT64_MAX >> 20))
-            argp_error(state, "--workspace-mb: %s MiB pass 2^63 bytes", TALC_SHOWN(argument));
+        self->workspace = tool_size(state, "--workspace", argument, 0);
         return 0;
     case KEY_JSON:
         self->json = true;
@@ -106,8 +118,8 @@ talc_device *tool_open(const tool_options *self)
         return NULL;
     talc_device *device =
         self->device == NULL ? talc_device_default() : talc_device_get(self->device);
-    if (device != NULL && self->workspace_mb >= 0 &&
-        !talc_workspace_set_limit(device, (size_t)self->workspace_mb << 20))
+    if (device != NULL && self->workspace >= 0 &&
+        !talc_workspace_set_limit(device, (size_t)self->workspace))
         return NULL;
     return device;
 }
@@ -142,6 +154,34 @@ int64_t tool_count(struct argp_state *state, const char *option, const char *tex
     return number;
 }
 
+int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 }, { "TiB", 40 } };
+    char *end = (char *)text;
+    errno = 0;
+    const long long number = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
+    end += strspn(end, " ");
+    for (size_t i = 0; number >= 0 && errno == 0 && i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].name) == 0 && number <= INT64_MAX >> units[i].shift &&
+            number << units[i].shift >= low)
+            return number << units[i].shift;
+    argp_error(state, "%s: '%s' is not a size such as 64MiB, 1GiB or 5000, of at least %lld bytes",
+               option, TALC_SHOWN(text), (long long)low);
+    return low;
+}
+
+const char *tool_npy(struct argp_state *state, const char *option, const char *text)
+{
+    const size_t length = strlen(text);
+    if (length < 4 || strcmp(text + length - 4, ".npy") != 0)
+        argp_error(state, "%s: '%s' does not end in .npy, which is what is written", option,
+                   TALC_SHOWN(text));
+    return text;
+}
+
 void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
                int64_t pair[2])
 {
@@ -170,18 +210,6 @@ FILE *tool_open_file(const char *path)
 }
 
 // ---- Text ---------------------------------------------------------------------------------------------------
-
-const char *tool_bytes(double bytes, char text[TOOL_TEXT])
-{
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
-    size_t unit = 0;
-    while (bytes >= 1000 && unit + 1 < sizeof units / sizeof *units) {
-        bytes /= 1000;
-        unit++;
-    }
-    snprintf(text, TOOL_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-    return text;
-}
 
 const char *tool_seconds(double seconds, char text[TOOL_TEXT])
 {

@@ -44,6 +44,10 @@ int tool_fail_talc(void);
 /// The same for a failure that an argument caused: returns TOOL_USAGE.
 int tool_usage_talc(void);
 
+/// Adds to a failure that stands how an array of f64 or of integers, which came from `path`, becomes f32. NULL passes, and so does one
+/// that is f32.
+void tool_convert_hint(const char *path, const talc_tensor *array);
+
 /// Ends a subcommand that printed on stdout: TOOL_OK, or TOOL_FAILED when stdout could not be written.
 int tool_finish(void);
 
@@ -53,11 +57,11 @@ int tool_finish(void);
 typedef struct tool_options {
     const char *device;
     int64_t threads;
-    int64_t workspace_mb; ///< -1 when not given
+    int64_t workspace; ///< bytes; -1 when not given
     bool json;
 } tool_options;
 
-/// argp child for --device, --threads, --workspace-mb and --json; its input is a tool_options. And a list of this one alone.
+/// argp child for --device, --threads, --workspace and --json; its input is a tool_options. And a list of this one alone.
 extern const struct argp tool_argp;
 extern const struct argp_child tool_children[];
 
@@ -69,6 +73,12 @@ talc_device *tool_open(const tool_options *options);
 
 /// A whole number, low .. INT64_MAX; a usage error that names `option` otherwise.
 int64_t tool_count(struct argp_state *state, const char *option, const char *text, int64_t low);
+
+/// "64MiB", "1GiB", "2KiB" or "5000" as bytes, low .. INT64_MAX; a usage error that names `option` otherwise.
+int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low);
+
+/// The name of a file that is written: `text`, which ends in .npy, since that is what is written; a usage error otherwise.
+const char *tool_npy(struct argp_state *state, const char *option, const char *text);
 
 /// "2" or "2,1" as a pair, each at least `low`; a usage error otherwise.
 void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
@@ -83,9 +93,6 @@ FILE *tool_open_file(const char *path);
 // ---- Text ---------------------------------------------------------------------------------------------------
 
 #define TOOL_TEXT 32
-
-/// Bytes as "33.6 MB", into the caller's buffer, which it returns.
-const char *tool_bytes(double bytes, char text[TOOL_TEXT]);
 
 /// Seconds as "3.21 s", "12.3 ms" or "45.6 us".
 const char *tool_seconds(double seconds, char text[TOOL_TEXT]);

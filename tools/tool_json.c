@@ -98,6 +98,8 @@ json_t *tool_json_explanation(const talc_explanation *e, json_t *problem)
     json_t *candidates = json_array();
     for (int i = 0; i < e->count; i++) {
         const talc_candidate *c = &e->candidates[i];
+        if (talc_candidate_is_passed_over(e, i))
+            continue;
         json_array_append_new(candidates,
                               json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:b, s:s}", "name", c->name,
                                         "arithmetic", c->arithmetic.text, "class",

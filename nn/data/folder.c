@@ -151,9 +151,10 @@ static bool look_at_all(const list *paths, talc_png *all)
             *all = png;
         if (png.height != all->height || png.width != all->width) {
             talc_fail(TALC_BAD_SHAPE,
-                      "%s: '%s' is %" PRId64 "x%" PRId64 ", '%s' %" PRId64 "x%" PRId64, WHO,
-                      TALC_SHOWN(paths->text[i]), png.height, png.width, TALC_SHOWN(paths->text[0]),
-                      all->height, all->width);
+                      "%s: '%s' is %" PRId64 "x%" PRId64 ", '%s' %" PRId64 "x%" PRId64
+                      " (height x width)",
+                      WHO, TALC_SHOWN(paths->text[i]), png.height, png.width,
+                      TALC_SHOWN(paths->text[0]), all->height, all->width);
             return false;
         }
         all->color = all->color || png.color;

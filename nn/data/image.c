@@ -36,8 +36,9 @@ static bool image_fits(const char *path, const talc_png *png, const talc_image_o
 {
     if ((o->height != 0 && o->height != png->height) || (o->width != 0 && o->width != png->width))
         talc_fail(TALC_BAD_SHAPE,
-                  "%s: '%s' is %" PRId64 "x%" PRId64 ", %" PRId64 "x%" PRId64 " is asked for", WHO,
-                  TALC_SHOWN(path), png->height, png->width,
+                  "%s: '%s' is %" PRId64 "x%" PRId64 ", %" PRId64 "x%" PRId64
+                  " is asked for (height x width)",
+                  WHO, TALC_SHOWN(path), png->height, png->width,
                   o->height == 0 ? png->height : o->height, o->width == 0 ? png->width : o->width);
     else if (o->channels == 1 && png->color)
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' has 3 channels, colours, 1 is asked for", WHO,

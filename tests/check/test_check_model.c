@@ -283,26 +283,26 @@ Test(check_model, the_table)
     talc_module *model = TALC_SEQUENTIAL(talc_nn_relu());
     talc_tensor *x = talc_full(cpu_device(), TALC_F32, TALC_DIMS(2, 3), -1);
     talc_check_model_report *report = checked(model, x, (talc_check_model_options){ 0 });
-    cr_assert_str_eq(
-        printed(report),
-        "layer    op    algorithm  output        own       step  accumulated  difference  verdict\n"
-        "0        relu  reference  [2,3]       0.000      0.000        0.000           0  ok\n"
-        "passed\n");
+    cr_assert_str_eq(printed(report),
+                     "layer  op    algorithm  output    own   step  accum.  differs  verdict\n"
+                     "0      relu  reference  [2,3]   0.000  0.000   0.000        0  ok\n"
+                     "passed\n");
     talc_check_model_free(report);
     report =
         checked(model, x, (talc_check_model_options){ .device = wrong_device("unary", 1, 4, 0.5) });
     cr_assert_str_eq(
         printed(report),
-        "layer    op    algorithm  output        own       step  accumulated  difference  verdict\n"
-        "0        relu  reference  [2,3]         inf        inf          inf    5.00e-01  WRONG\n"
-        "first wrong: 0 relu by reference: element [1,1] is 0.5 instead of 0, inf of its bound\n"
+        "layer  op    algorithm  output  own  step  accum.   differs  verdict\n"
+        "0      relu  reference  [2,3]   inf   inf     inf  5.00e-01  WRONG\n"
+        "first wrong: 0 relu by reference: element [1,1] is 0.5 instead of 0, inf of its\n"
+        "  bound\n"
         "failed\n");
     talc_check_model_free(report);
     report = checked(model, x,
                      (talc_check_model_options){ .reference = wrong_device("unary", 1, 4, 0.5) });
     cr_assert(strstr(printed(report),
-                     "first wrong: 0 relu by reference: element [1,1] is 0 instead of 0.5, the "
-                     "reference's: unexplained 0.5, allowed 0; its own op is right\n") != NULL,
+                     "first wrong: 0 relu by reference: element [1,1] is 0 instead of 0.5, the\n"
+                     "  reference's: unexplained 0.5, allowed 0; its own op is right\n") != NULL,
               "%s", printed(report));
     talc_check_model_free(report);
     talc_module_free(model);

@@ -446,30 +446,33 @@ Test(fuse, summary_and_explain_say_what_is_fused)
 {
     talc_module *chain =
         TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu(), talc_nn_flatten(), talc_nn_sigmoid());
-    cr_assert_str_eq(
-        text_of(talc_module_summary, chain),
-        "layer    type                output shape    parameters                MACs\n"
-        "(model)  Sequential          [2,108]                  0                   0\n"
-        "0        Conv2d              [2,6,3,6]              222               7,776\n"
-        "1        BatchNorm2d (in 0)  [2,6,3,6]               12                   0\n"
-        "2        ReLU (in 0)         [2,6,3,6]                0                   0\n"
-        "3        Flatten             [2,108]                  0                   0\n"
-        "4        Sigmoid             [2,108]                  0                   0\n"
-        "total                                               234               7,776\n");
+    setenv("COLUMNS", "200", 1); /* so that no name is shortened */
+    cr_assert_str_eq(text_of(talc_module_summary, chain),
+                     "layer    type         options        output shape  parameters     MACs\n"
+                     "(model)  Sequential                  [2,108]                0        0\n"
+                     "0        Conv2d       3x3 s1x1 p0x0  [2,6,3,6]            222  7.776 k\n"
+                     "1        BatchNorm2d  (in 0)         [2,6,3,6]             12        0\n"
+                     "2        ReLU         (in 0)         [2,6,3,6]              0        0\n"
+                     "3        Flatten                     [2,108]                0        0\n"
+                     "4        Sigmoid                     [2,108]                0        0\n"
+                     "total                                                     234  7.776 k\n");
     cr_assert_str_eq(
         text_of(explain, chain),
-        "layers  what they do                          op       output     algorithm\n"
-        "0+1+2   Conv2d + BatchNorm2d (folded) + relu  conv2d   [2,6,3,6]  implicit_gemm\n"
-        "4       Sigmoid                               sigmoid  [2,108]    reference\n");
+        "layers  what they do                          op       window         output     "
+        "algorithm\n"
+        "0+1+2   Conv2d + BatchNorm2d (folded) + relu  conv2d   3x3 s1x1 p0x0  [2,6,3,6]  "
+        "implicit_gemm\n"
+        "4       Sigmoid                               sigmoid                 [2,108]    "
+        "reference\n");
     talc_algorithm_force("separable_conv2d", "reference");
     talc_module *pair = separable();
     cr_assert_not_null(
         strstr(text_of(explain, pair),
                "0+1+2+3+4+5  Conv2d + BatchNorm2d (folded) + relu + Conv2d + BatchNorm2d (folded) "
-               "+ tanh  separable_conv2d  [2,6,5,8]  reference\n"));
+               "+ tanh  separable_conv2d  3x3 s1x1 p1x1 g4  [2,6,5,8]  reference\n"));
     const char *summary = text_of(talc_module_summary, pair);
-    cr_assert(strstr(summary, "\n3        Conv2d (in 0) ") != NULL &&
-              strstr(summary, "\n5        Tanh (in 0) ") != NULL);
+    cr_assert(strstr(summary, "\n3        Conv2d       1x1 s1x1 p0x0 (in 0) ") != NULL &&
+              strstr(summary, "\n5        Tanh         (in 0) ") != NULL);
     talc_algorithm_force("separable_conv2d", NULL);
     talc_module_free(pair);
     cr_assert(chain->training && talc_module_child(chain, "1")->training);

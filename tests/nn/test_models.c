@@ -170,16 +170,17 @@ Test(models, the_summary_of_lenet)
 {
     talc_module *model = lenet_new();
     char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 1, 28, 28)));
-    cr_assert_str_eq(text, "layer    type       output shape    parameters                MACs\n"
-                           "(model)  LeNet      [2,10]                   0                   0\n"
-                           "conv1    Conv2d     [2,6,28,28]            156             235,200\n"
-                           "conv2    Conv2d     [2,16,10,10]         2,416             480,000\n"
-                           "pool     MaxPool2d  [2,16,5,5]               0                   0\n"
-                           "flatten  Flatten    [2,400]                  0                   0\n"
-                           "fc1      Linear     [2,120]             48,120              96,000\n"
-                           "fc2      Linear     [2,84]              10,164              20,160\n"
-                           "fc3      Linear     [2,10]                 850               1,680\n"
-                           "total                                   61,706             833,040\n");
+    cr_assert_str_eq(text,
+                     "layer    type       options        output shape  parameters     MACs\n"
+                     "(model)  LeNet                     [2,10]                 0        0\n"
+                     "conv1    Conv2d     5x5 s1x1 p2x2  [2,6,28,28]          156  235.2 k\n"
+                     "conv2    Conv2d     5x5 s1x1 p0x0  [2,16,10,10]       2,416    480 k\n"
+                     "pool     MaxPool2d  2x2 s2x2 p0x0  [2,16,5,5]             0        0\n"
+                     "flatten  Flatten                   [2,400]                0        0\n"
+                     "fc1      Linear                    [2,120]           48,120     96 k\n"
+                     "fc2      Linear                    [2,84]            10,164  20.16 k\n"
+                     "fc3      Linear                    [2,10]               850   1.68 k\n"
+                     "total                                                61,706    833 k\n");
     talc_module_free(model);
 }
 
@@ -195,16 +196,17 @@ Test(models, a_shared_parameter_counts_once)
     cr_assert(talc_module_count(model) == 12, "%" PRId64, talc_module_count(model));
     cr_assert(talc_module_count(talc_module_child(model, "1")) == 9, "it is the child's too");
     char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3)));
-    cr_assert_str_eq(text, "layer    type        output shape    parameters                MACs\n"
-                           "(model)  Sequential  [2,3]                    0                   0\n"
-                           "0        Linear      [2,3]                   12                  18\n"
-                           "1        Sequential  [2,3]                    0                   0\n"
-                           "1.0      Identity    [2,3]                    0                   0\n"
-                           "total                                        12                  18\n");
+    cr_assert_str_eq(text, "layer    type        options  output shape  parameters  MACs\n"
+                           "(model)  Sequential           [2,3]                  0     0\n"
+                           "0        Linear               [2,3]                 12    18\n"
+                           "1        Sequential           [2,3]                  0     0\n"
+                           "1.0      Identity             [2,3]                  0     0\n"
+                           "total                                               12    18\n");
     /* In the order of the walk: the root's own parameters come before those of children. */
     cr_assert_not_null(talc_module_parameter(model, "first", weight));
     text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3)));
-    cr_assert(strstr(text, "(model)  Sequential  [2,3]                    9 ") != NULL, "%s", text);
+    cr_assert(strstr(text, "(model)  Sequential           [2,3]                  9 ") != NULL, "%s",
+              text);
     cr_assert(talc_module_count(model) == 12, "%" PRId64, talc_module_count(model));
     talc_module_free(model);
 }
@@ -218,7 +220,7 @@ Test(models, a_summary_leaves_nothing_behind)
     double variance = talc_item(talc_select(talc_module_find(model, "bn1.running_var"), 0, 3));
     size_t live = talc_device_memory(cpu_device()).live;
     char *text = summary_text(model, x);
-    cr_assert(strstr(text, "layer2.0.shortcut.0  Conv2d") != NULL, "%s", text);
+    cr_assert(strstr(text, "\nlayer2.0.shortcut.0 Conv2d") != NULL, "%s", text);
     cr_assert(strstr(text, "272,474") != NULL && strstr(text, "not called") == NULL, "%s", text);
     cr_assert(talc_device_memory(cpu_device()).live == live);
     cr_assert(talc_forward_hook(NULL) == NULL, "no hooks stay");
@@ -287,11 +289,11 @@ Test(models, a_layer_that_is_not_called_shows_as_such)
     talc_module *model = TALC_SEQUENTIAL(talc_nn_relu());
     talc_module_add(talc_module_child(model, "0"), "spare", talc_nn_tanh());
     char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2)));
-    cr_assert_str_eq(text, "layer    type        output shape    parameters                MACs\n"
-                           "(model)  Sequential  [2]                      0                   0\n"
-                           "0        ReLU        [2]                      0                   0\n"
-                           "0.spare  Tanh        not called               0                   0\n"
-                           "total                                         0                   0\n");
+    cr_assert_str_eq(text, "layer    type        options  output shape  parameters  MACs\n"
+                           "(model)  Sequential           [2]                    0     0\n"
+                           "0        ReLU                 [2]                    0     0\n"
+                           "0.spare  Tanh                 not called             0     0\n"
+                           "total                                                0     0\n");
     talc_module_free(model);
 }
 

@@ -75,7 +75,7 @@ Test(choice, a_forced_row_runs_or_says_why_not)
     talc_workspace_set_limit(cpu_device(), 1000);
     cr_assert_str_eq(chosen_with("large", 0), "none");
     assert_failure(TALC_UNSUPPORTED,
-                   "op on cpu: large: needs 1.0 MB of workspace, the limit is 1.0 kB");
+                   "op on cpu: large: needs 1.0 MiB of workspace, the limit is 1000 bytes");
 
     cr_assert(talc_algorithm_force("op", "reference"));
     cr_assert_str_eq(chosen_with(NULL, TALC_NORMWISE), "reference");

@@ -55,7 +55,7 @@ Test(full, a_workspace_without_memory_says_how_much)
     talc_allocation_hook = NULL;
     cr_assert(refusals == 2, "asked %d times", refusals);
     cr_assert(talc_device_memory(gpu).reserved < (size_t)4 << 20, "the cache was not given back");
-    assert_out_of("matmul: out of memory on cuda:0: asked 33.6 MB (33554432 bytes), held ", "");
+    assert_out_of("matmul: out of memory on cuda:0: asked 32.0 MiB (33554432 bytes), held ", "");
     talc_release(talc_empty(gpu, TALC_F32, TALC_DIMS(1 << 20)));
     refuse((size_t)32 << 20, 1);
     const talc_tensor *product = talc_matmul(a, a);
@@ -69,13 +69,13 @@ Test(full, page_locked_memory_that_runs_out_says_how_much)
 {
     enum { KEPT = 3 << 20, ASKED = 8 << 20 };
     talc_device *gpu = talc_device_get("cuda");
-    talc_tensor *held = talc_pinned(gpu, TALC_U8, TALC_DIMS(1000));
+    talc_tensor *held = talc_pinned(gpu, TALC_U8, TALC_DIMS(1024));
     talc_release(talc_pinned(gpu, TALC_U8, TALC_DIMS(KEPT)));
     refuse(ASKED, 2);
     cr_assert_null(talc_pinned(gpu, TALC_U8, TALC_DIMS(ASKED)));
     cr_assert(refusals == 2, "asked %d times", refusals);
-    assert_out_of("pinned: out of page-locked memory for cuda:0: asked 8.4 MB (8388608 bytes), ",
-                  "held 1.0 kB, ");
+    assert_out_of("pinned: out of page-locked memory for cuda:0: asked 8.0 MiB (8388608 bytes), ",
+                  "held 1.0 KiB, ");
     cr_assert(talc_memory_trim(gpu) == 0, "something was kept");
     talc_release(talc_pinned(gpu, TALC_U8, TALC_DIMS(KEPT)));
     cr_assert(talc_memory_trim(gpu) == KEPT);
