@@ -15,7 +15,8 @@
 ///
 /// docs/checking.md says what is guaranteed and how the bounds are derived.
 ///
-/// Problem texts, each an op and its problem; an op may be left out for conv2d:
+/// Problem texts, each an op and its problem; an op may be left out for conv2d. One number stands for both axes: k3s2p1d2 is
+/// k3x3s2x2p1x1d2x2, o5 is o5x5, of pad p1 is all sides of the last two dimensions:
 ///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu       as talc_conv2d_problem_parse reads it; _dx or _dw at the end: its
 ///                                                         gradient, op conv2d.grad_input or conv2d.grad_weight, as its rows get it:
 ///                                                         without bias, residual, activation, and with padding of another mode than
@@ -37,7 +38,7 @@
 ///     nll_loss:64x10_ignore_weighted_mean                 mean: each sample's weight is given too
 ///     pad:3x5x7p1x2x0x3c0x1_reflect                       p: elements before and after the last dimension, then the one ahead of it,
 ///                                                         and so on; c: likewise, cut off; replicate, circular; value: not 0
-///     upsample2d:n2c3h5w7o8x9_bilinear                    f7x3 in place of o: the scale factor 7/3; aligned: bilinear with aligned
+///     upsample2d:n2c3h5w7o8x9_bilinear                    f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with aligned
 ///                                                         corners; without either nearest
 ///     gather:5x7@1i5x9     behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8 here and in pad
 ///                          and nearest upsampling

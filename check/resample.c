@@ -125,7 +125,16 @@ static const check_word words[] = {
     { .word = NULL },
 };
 
-/* "p1x2x0x3": `sign` times the elements on either side of the last dimension, the one ahead of it, ... */
+/* Pads the last two dimensions, or the only one, by `sign` times as much on all sides. */
+static void pad_alike(talc_resample_problem *p, int sign, int64_t side)
+{
+    for (int i = p->rank - 1; i >= 0 && i >= p->rank - 2; i--) {
+        p->axes[i].begin += sign * side;
+        p->axes[i].out += 2 * sign * side;
+    }
+}
+
+/* "p1x2x0x3": `sign` times the elements on either side of the last dimension, the one ahead of it, ...; "p1": all sides of both. */
 static bool read_sides(check_reader *r, char letter, int sign, talc_resample_problem *p)
 {
     for (int i = p->rank - 1; i >= 0; i--) {
@@ -134,11 +143,18 @@ static bool read_sides(check_reader *r, char letter, int sign, talc_resample_pro
         if (*r->at != (i == p->rank - 1 ? letter : 'x'))
             return true;
         r->at++;
-        if (!talc_check_read_number(r, &sides[0]) ||
-            !talc_check_read_field(r, 'x', false, &sides[1]))
+        if (!talc_check_read_number(r, &sides[0]))
+            return false;
+        sides[1] = sides[0];
+        const bool alone = i == p->rank - 1 && *r->at != 'x';
+        if (!alone && !talc_check_read_field(r, 'x', false, &sides[1]))
             return false;
         if (sides[0] > MOST_PADDING || sides[1] > MOST_PADDING)
             return talc_check_unexpected_at(r, place, "padding below 10^9");
+        if (alone) {
+            pad_alike(p, sign, sides[0]);
+            return true;
+        }
         p->axes[i].begin += sign * sides[0];
         p->axes[i].out += sign * (sides[0] + sides[1]);
     }
@@ -177,7 +193,9 @@ static bool read_upsample(check_reader *r, resample_problem *own)
     if (*r->at != 'f')
         return talc_check_read_pair(r, 'o', false, &a[2].out, &a[3].out) &&
                talc_check_read_words(r, words, others, own);
-    if (!talc_check_read_pair(r, 'f', false, &own->up, &own->down))
+    own->down = 1;
+    if (!talc_check_read_field(r, 'f', false, &own->up) ||
+        !talc_check_read_field(r, 'x', true, &own->down))
         return false;
     for (int i = HEIGHT; i < IMAGE_RANK; i++) {
         const double out = (double)a[i].in * ((double)own->up / (double)own->down);

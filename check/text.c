@@ -50,8 +50,10 @@ bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int6
 {
     if (optional && *reader->at != letter)
         return true;
-    return talc_check_read_field(reader, letter, false, first) &&
-           talc_check_read_field(reader, 'x', false, second);
+    if (!talc_check_read_field(reader, letter, false, first))
+        return false;
+    *second = *first;
+    return talc_check_read_field(reader, 'x', true, second);
 }
 
 bool talc_check_read_image(check_reader *reader, int64_t *N, int64_t *C, int64_t *H, int64_t *W)

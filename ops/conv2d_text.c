@@ -82,12 +82,15 @@ static bool read_field(reader *r, char letter, int64_t *number)
     return read_number(r, number);
 }
 
-/* A letter and two numbers with x between; may be absent when optional. */
+/* A letter and two numbers with x between, or one for both; may be absent when optional. */
 static bool read_pair(reader *r, char letter, bool optional, int64_t *first, int64_t *second)
 {
     if (optional && *r->at != letter)
         return true;
-    return read_field(r, letter, first) && read_field(r, 'x', second);
+    if (!read_field(r, letter, first))
+        return false;
+    *second = *first;
+    return *r->at != 'x' || read_field(r, 'x', second);
 }
 
 static bool read_padding(reader *r, talc_conv2d_problem *p)

@@ -199,7 +199,7 @@ static const struct {
     { "max_pool2d:n", "", "a number" },
     { "max_pool2d:n2c3h", "-9w9k3x3", "a number" },
     { "max_pool2d:n", "9223372036854775808c3h9w9k3x3", "a number below 2^63" },
-    { "max_pool2d:n2c3h9w9k3", "", "'x'" },
+    { "max_pool2d:n2c3h9w9k3x", "", "a number" },
     { "max_pool2d:n2c3h9w9", "p1x1", "'k'" },
     { "max_pool2d:n2c3h9w9k3x3", "q1x1", "'_' or the end" },
     { "max_pool2d:n2c3h9w9k3x3_", "ceiling", "ceil, indices, dx, f32 or f64" },
@@ -312,6 +312,30 @@ static const struct {
     { "index_select:", "5x7@1i5x7", "an index of one dimension" },
     { "index_select:", "3037000500x1@1i3037000500", "operands below 2^63 bytes" },
 };
+
+Test(check_families, one_number_stands_for_both_axes)
+{
+    static const char *const rows[][2] = {
+        { "n1c2h9w9o3k3s2p1d2", "n1c2h9w9o3k3x3s2x2p1x1d2x2g1" },
+        { "n1c2h9w9o3k3s2_dx", "n1c2h9w9o3k3x3s2x2p0x0d1x1g1_dx" },
+        { "separable_conv2d:n1c2h5w5o2k3p1g2+o3",
+          "separable_conv2d:n1c2h5w5o2k3x3s1x1p1x1d1x1g2+o3" },
+        { "max_pool2d:n1c2h9w9k3s2p1d2", "max_pool2d:n1c2h9w9k3x3s2x2p1x1d2x2" },
+        { "max_pool2d:n1c2h9w9k3_dx", "max_pool2d:n1c2h9w9k3x3s3x3p0x0d1x1_dx" },
+        { "avg_pool2d:n1c2h9w9k3p1", "avg_pool2d:n1c2h9w9k3x3s3x3p1x1" },
+        { "adaptive_avg_pool2d:n1c2h9w9o2", "adaptive_avg_pool2d:n1c2h9w9o2x2" },
+        { "upsample2d:n1c2h3w4o5_bilinear", "upsample2d:n1c2h3w4o5x5_bilinear" },
+        { "upsample2d:n1c2h3w4f2", "upsample2d:n1c2h3w4f2x1" },
+        { "pad:5x7p1_reflect", "pad:5x7p1x1x1x1_reflect" },
+        { "pad:3x5x7p2c1x0", "pad:3x5x7p1x2x2x2" },
+        { "pad:7p2", "pad:7p2x2" },
+    };
+    char text[TALC_CHECK_TEXT];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert(talc_check_problem_text(rows[i][0], text) != NULL, "%s", talc_error_message());
+        cr_expect(strcmp(text, rows[i][1]) == 0, "%s: %s", rows[i][0], text);
+    }
+}
 
 Test(check_families, mistakes_are_shown_with_their_place)
 {

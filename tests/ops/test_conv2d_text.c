@@ -72,6 +72,23 @@ Test(conv2d_text, reading_what_was_written_changes_nothing)
     }
 }
 
+Test(conv2d_text, one_number_stands_for_both_axes)
+{
+    static const char *const rows[][2] = {
+        { "n1c2h19w19o2k3", "n1c2h19w19o2k3x3s1x1p0x0d1x1g1" },
+        { "n1c2h19w19o2k3s2p1d4", "n1c2h19w19o2k3x3s2x2p1x1d4x4g1" },
+        { "n1c2h19w19o2k3x5s2d1x3", "n1c2h19w19o2k3x5s2x2p0x0d1x3g1" },
+        { "n1c2h19w19o2k3p2g2_dw", "n1c2h19w19o2k3x3s1x1p2x2d1x1g2_dw" },
+        { "n1c2h19w19o2k3p1x0x2x3", "n1c2h19w19o2k3x3s1x1p1x0x2x3d1x1g1" },
+    };
+    char text[TALC_CONV2D_TEXT];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const talc_conv2d_problem p = conv2d_parse(rows[i][0]);
+        cr_expect(strcmp(talc_conv2d_problem_text(&p, text), rows[i][1]) == 0, "%s: %s", rows[i][0],
+                  text);
+    }
+}
+
 Test(conv2d_text, a_message_gives_the_position)
 {
     static const char *const rows[][3] = {
@@ -81,13 +98,13 @@ Test(conv2d_text, a_message_gives_the_position)
         { "n-1c2h9w9o2k3x3", "a number", "1" },
         { "n1 c2h9w9o2k3x3", "'c'", "2" },
         { "n1c2h9w9o2", "'k'", "10" },
-        { "n1c2h9w9o2k3", "'x'", "12" },
+        { "n1c2h9w9o2k", "a number", "11" },
         { "n1c2h9w9o2k3x", "a number", "13" },
-        { "n1c2h9w9o2k3x3s2", "'x'", "16" },
-        { "n1c2h9w9o2k3x3s2x2p1", "'x'", "20" },
+        { "n1c2h9w9o2k3s", "a number", "13" },
+        { "n1c2h9w9o2k3x3s2x2p1y", "'_' or the end", "20" },
         { "n1c2h9w9o2k3x3p1x1x1", "'x'", "20" },
         { "n1c2h9w9o2k3x3p1x1x1x", "a number", "21" },
-        { "n1c2h9w9o2k3x3d1", "'x'", "16" },
+        { "n1c2h9w9o2k3x3d1x", "a number", "17" },
         { "n1c2h9w9o2k3x3g", "a number", "15" },
         { "n1c2h9w9o2k3x3g1,", "'_' or the end", "16" },
         { "n1c2h9w9o2k3x3g1s1x1", "'_' or the end", "16" },
