@@ -28,12 +28,12 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_conv2d_layer {
     int64_t in_channels, out_channels; ///< multiples of groups
     int64_t kernel[2];
-    int64_t stride[2];  ///< 0: 1
+    int64_t stride[2];  ///< 0: 1, of a second one the first
     int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
     int64_t padding_end[2]; ///< bottom and right; 0: as top and left; TALC_ZERO: none
     bool padding_same;      ///< output as large as the input, at stride 1
     talc_padding_mode padding_mode;
-    int64_t dilation[2];        ///< 0: 1
+    int64_t dilation[2];        ///< 0: 1, of a second one the first
     int64_t groups;             ///< 0: 1
     talc_activation activation; ///< applied last; none in PyTorch's layer
     bool no_bias;
@@ -48,10 +48,10 @@ TALC_API talc_module *talc_nn_conv2d(const talc_conv2d_layer *options);
 typedef struct talc_conv_transpose2d_layer {
     int64_t in_channels, out_channels; ///< multiples of groups
     int64_t kernel[2];
-    int64_t stride[2]; ///< 0: 1
+    int64_t stride[2]; ///< 0: 1, of a second one the first
     int64_t padding[2];
     int64_t output_padding[2];
-    int64_t dilation[2]; ///< 0: 1
+    int64_t dilation[2]; ///< 0: 1, of a second one the first
     int64_t groups;      ///< 0: 1
     bool no_bias;
     talc_dtype dtype;

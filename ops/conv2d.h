@@ -37,14 +37,14 @@ TALC_BEGIN_DECLARATIONS
 /// "zeros", "reflect", "replicate", "circular"; "?" for another number.
 TALC_API const char *talc_padding_mode_name(talc_padding_mode mode);
 
-/// Pairs are height, width. Each element stands for itself: {2} is stride 2 down and the default across.
+/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1 above and below alone.
 typedef struct talc_conv2d_options {
-    int64_t stride[2];  ///< 0: 1
+    int64_t stride[2];  ///< 0: 1, of a second one the first
     int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
     int64_t padding_end[2]; ///< bottom and right; 0: as top and left; TALC_ZERO: none
     bool padding_same; ///< OH = H, OW = W at stride 1; an odd total puts the larger half at the end
     talc_padding_mode padding_mode;
-    int64_t dilation[2];         ///< 0: 1, a dense kernel
+    int64_t dilation[2];         ///< 0: 1, a dense kernel; of a second one the first
     int64_t groups;              ///< 0: 1
     talc_activation activation;  ///< applied last
     const talc_tensor *residual; ///< added before the activation; NULL: none
@@ -98,7 +98,8 @@ TALC_API bool talc_conv2d_problem_check(talc_conv2d_problem *problem);
 TALC_API const char *talc_conv2d_problem_text(const talc_conv2d_problem *problem,
                                               char text[TALC_CONV2D_TEXT]);
 
-/// Reads such a text; s, p, d and g may be left out. The message of an error gives the position.
+/// Reads such a text; s, p, d and g may be left out, and one number stands for both axes: "k3" is "k3x3". The message of an error gives
+/// the position.
 TALC_API bool talc_conv2d_problem_parse(const char *text, talc_conv2d_problem *problem);
 
 /// Floating-point operations: 2 * N * OC * OH * OW * C/groups * KH * KW; 0 for NULL.

@@ -31,12 +31,12 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Pairs are height, width.
+/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1 above and below alone.
 typedef struct talc_conv_transpose2d_options {
-    int64_t stride[2];         ///< 0: 1
+    int64_t stride[2];         ///< 0: 1, of a second one the first
     int64_t padding[2];        ///< rows and columns that are cut off on each side
     int64_t output_padding[2]; ///< rows and columns that are added at the end
-    int64_t dilation[2];       ///< 0: 1, a dense kernel
+    int64_t dilation[2];       ///< 0: 1, a dense kernel; of a second one the first
     int64_t groups;            ///< 0: 1
     /// A row of conv2d's input gradient by name, or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;

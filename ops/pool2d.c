@@ -103,10 +103,10 @@ static bool read_options(const talc_pool2d_options *options, talc_pool2d_problem
         return false;
     p->KH = options->kernel[0];
     p->KW = options->kernel[1];
-    p->stride_h = talc_or_default(options->stride[0], p->KH);
-    p->stride_w = talc_or_default(options->stride[1], p->KW);
-    p->dilation_h = talc_or_default(options->dilation[0], 1);
-    p->dilation_w = talc_or_default(options->dilation[1], 1);
+    p->stride_h = talc_first_of(options->stride, p->KH);
+    p->stride_w = talc_second_of(options->stride, p->KW);
+    p->dilation_h = talc_first_of(options->dilation, 1);
+    p->dilation_w = talc_second_of(options->dilation, 1);
     p->exclude_padding = options->exclude_padding;
     p->divisor = options->divisor_override;
     return talc_pair_at_least(op, 1, "kernel", p->KH, p->KW) &&

@@ -30,14 +30,14 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Pairs are height, width. Each element stands for itself: {2} is stride 2 down and the default across.
+/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1 above and below alone.
 typedef struct talc_pool2d_options {
     int64_t kernel[2];  ///< both are required
-    int64_t stride[2];  ///< 0: the kernel
+    int64_t stride[2];  ///< 0: the kernel, of a second one a first that is given
     int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
     int64_t padding_end[2]; ///< bottom and right; 0: as top and left; TALC_ZERO: none
     bool padding_same; ///< OH = H, OW = W at stride 1; an odd total puts the larger half at the end
-    int64_t dilation[2];      ///< max only; 0: 1
+    int64_t dilation[2];      ///< max only; 0: 1, of a second one the first
     bool ceil_mode;           ///< a last window that is partly outside counts
     bool exclude_padding;     ///< avg only; PyTorch's count_include_pad is the opposite
     int64_t divisor_override; ///< avg only; 0: none

@@ -184,9 +184,9 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_NULL_ARGUMENT, "AvgPool2d: options is NULL", talc_nn_avg_pool2d(NULL));
 #define POOL(kind, ...) talc_nn_##kind##_pool2d(&(talc_pool2d_options){ __VA_ARGS__ })
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [0,0] must be at least 1", POOL(max, .kernel = { 0 }));
-    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: stride [-1,2] must be at least 1", POOL(avg, .kernel = { 2, 2 }, .stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: stride [-1,2] must be at least 1", POOL(avg, .kernel = { 2, 2 }, .stride = { -1, 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,2] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", POOL(max, .kernel = { 2, 2 }, .padding = { 0, 2 }));
-    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", POOL(avg, .kernel = { 2, 2 }, .dilation = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", POOL(avg, .kernel = { 2, 2 }, .dilation = { 2, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", POOL(max, .kernel = { 2, 2 }, .exclude_padding = true));
 #undef POOL
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_nn_sequential_append(NULL, talc_nn_relu()));

@@ -227,6 +227,65 @@ Test(layers, pooling)
           TALC_DIMS(1, 2, 2, 3), adaptive);
 }
 
+/* A second stride or dilation that is left out is the first, a second padding 0. The extents are those of the formulas. */
+Test(layers, one_number_stands_for_both_axes)
+{
+    const talc_tensor *w = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 3, 3));
+    talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(1, 2, 11, 11));
+#define CONV(...) talc_conv2d(x, w, NULL, &(talc_conv2d_options){ __VA_ARGS__ })
+#define TRANSPOSE(...)                                                                             \
+    talc_conv_transpose2d(x, w, NULL, &(talc_conv_transpose2d_options){ __VA_ARGS__ })
+#define POOL(kind, ...)                                                                            \
+    talc_##kind##_pool2d(x, &(talc_pool2d_options){ .kernel = { 3, 3 }, __VA_ARGS__ })
+    const struct {
+        const talc_tensor *one, *both;
+        int64_t OH, OW;
+    } cases[] = {
+        { CONV(.stride = { 2 }), CONV(.stride = { 2, 2 }), 5, 5 },
+        { CONV(.stride = { 2, 0 }), CONV(.stride = { 2, 2 }), 5, 5 },
+        { CONV(.stride = { 0, 2 }), CONV(.stride = { 1, 2 }), 9, 5 },
+        { CONV(.dilation = { 3 }), CONV(.dilation = { 3, 3 }), 5, 5 },
+        { CONV(.padding = { 1 }), CONV(.padding = { 1, 0 }), 11, 9 },
+        { TRANSPOSE(.stride = { 2 }), TRANSPOSE(.stride = { 2, 2 }), 23, 23 },
+        { TRANSPOSE(.dilation = { 2 }), TRANSPOSE(.dilation = { 2, 2 }), 15, 15 },
+        { TRANSPOSE(.padding = { 1 }), TRANSPOSE(.padding = { 1, 0 }), 11, 13 },
+        { POOL(max, .stride = { 2 }), POOL(max, .stride = { 2, 2 }), 5, 5 },
+        { POOL(max, .stride = { 1 }, .dilation = { 4 }),
+          POOL(max, .stride = { 1, 1 }, .dilation = { 4, 4 }), 3, 3 },
+        { POOL(avg, .stride = { 2 }), POOL(avg, .stride = { 2, 2 }), 5, 5 },
+        { POOL(avg, .stride = { 0, 2 }), POOL(avg, .stride = { 3, 2 }), 3, 5 },
+        { POOL(max, .padding = { 1 }), POOL(max, .padding = { 1, 0 }), 4, 3 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert(!talc_failed(), "%zu: %s", i, talc_error_message());
+        cr_assert(cases[i].one->dims[2] == cases[i].OH && cases[i].one->dims[3] == cases[i].OW,
+                  "%zu", i);
+        const talc_tensor *equal = talc_equal(cases[i].one, cases[i].both);
+        cr_assert(talc_item(talc_min(talc_cast(equal, TALC_F32), TALC_SCALAR, false)) == 1, "%zu",
+                  i);
+    }
+#undef CONV
+#undef TRANSPOSE
+#undef POOL
+    const struct {
+        talc_module *layer;
+        int64_t OH, OW;
+    } layers[] = {
+        { talc_nn_conv2d(&(talc_conv2d_layer){
+              .in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .stride = { 2 } }),
+          5, 5 },
+        { talc_nn_conv_transpose2d(&(talc_conv_transpose2d_layer){
+              .in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .dilation = { 2 } }),
+          15, 15 },
+        { talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 3, 3 }, .stride = { 2 } }), 5, 5 },
+    };
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        const talc_tensor *y = talc_forward(layers[i].layer, x);
+        cr_assert(y->dims[2] == layers[i].OH && y->dims[3] == layers[i].OW, "%zu", i);
+        talc_module_free(layers[i].layer);
+    }
+}
+
 Test(layers, functions_and_chains)
 {
     const double values[4] = { -2, -0.5, 0, 3 };

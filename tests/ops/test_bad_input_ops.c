@@ -138,7 +138,7 @@ Test(bad_input_ops, separable_conv2d)
     REFUSED(TALC_BAD_SHAPE, "separable_conv2d: b1 [6] must be [4]", SEPARABLE(image, w1, bias, w2, NULL));
     REFUSED(TALC_BAD_SHAPE, "separable_conv2d: b2 [4] must be [5]", SEPARABLE(image, w1, NULL, w2, vector));
     REFUSED(TALC_BAD_SHAPE, "separable_conv2d: conv2d: x [2,4,7,6] has 4 channels, w [4,1,3,3] with groups=2 needs 2", DEPTHWISE(.groups = 2));
-    REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: stride [-1,1] must be at least 1", DEPTHWISE(.stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: stride [-1,1] must be at least 1", DEPTHWISE(.stride = { -1, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, first, DEPTHWISE(.residual = image));
     REFUSED(TALC_BAD_ARGUMENT, first, DEPTHWISE(.algorithm = "depthwise"));
     REFUSED(TALC_BAD_ARGUMENT, first, DEPTHWISE(.precision = TALC_TF32));
@@ -147,7 +147,7 @@ Test(bad_input_ops, separable_conv2d)
     REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding_end = { 1 }));
     REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding_same = true));
     REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding_mode = TALC_PADDING_REFLECT));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.dilation = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.dilation = { 2, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.groups = 4));
     REFUSED(TALC_BAD_SHAPE, "separable_conv2d: conv2d: residual [2,4,7,6] must be [2,5,5,4]", POINTWISE(.residual = image));
     REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: activation 10 is outside 0..9", POINTWISE(.activation = TALC_ACTIVATION_COUNT));
@@ -171,7 +171,7 @@ Test(bad_input_ops, conv_transpose2d)
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] needs 6", talc_conv_transpose2d(image, weight, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, which groups=3 does not divide", TRANSPOSE(.groups = 3));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: groups -1 must be at least 1", TRANSPOSE(.groups = -1));
-    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: stride [-2,1] must be at least 1", TRANSPOSE(.stride = { -2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: stride [-2,1] must be at least 1", TRANSPOSE(.stride = { -2, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: dilation [1,-1] must be at least 1", TRANSPOSE(.dilation = { 0, -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: padding [-1,0] must be at least 0", TRANSPOSE(.padding = { -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: output_padding [0,-1] must be at least 0", TRANSPOSE(.output_padding = { 0, -1 }));
@@ -184,7 +184,7 @@ Test(bad_input_ops, conv_transpose2d)
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] and w [4,0,3,3] must have channels", talc_conv_transpose2d(image, talc_slice(w, 1, 0, 0, 1), NULL, NULL));
     REFUSED_LIKE(TALC_BAD_SHAPE, "conv_transpose2d: bias ", talc_conv_transpose2d(image, w, vector, NULL));
     REFUSED(TALC_TOO_LARGE, "conv_transpose2d: height 7 with stride 4611686018427387904, padding 0, kernel 3, dilation 1 and output_padding 0 passes 2^63",
-            TRANSPOSE(.stride = { (int64_t)1 << 62 }));
+            TRANSPOSE(.stride = { (int64_t)1 << 62, 1 }));
     REFUSED_LIKE(TALC_TOO_LARGE, "conv_transpose2d: shape ", TRANSPOSE(.stride = { (int64_t)1 << 40, (int64_t)1 << 40 }));
     REFUSED_LIKE(TALC_BAD_ARGUMENT, "conv_transpose2d: ", TRANSPOSE(.precision = 1u << 20));
     REFUSED(TALC_NOT_FOUND, "conv_transpose2d: conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
@@ -461,7 +461,7 @@ Test(bad_input_ops, conv2d_options)
 {
     make_operands();
 #define CONV2D(...) conv2d(image, weight, bias, &(talc_conv2d_options){ __VA_ARGS__ })
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [-1,1] must be at least 1", CONV2D(.stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [-1,1] must be at least 1", CONV2D(.stride = { -1, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,0] must be at least 1", CONV2D(.stride = { 1, TALC_ZERO }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,-3] must be at least 1", CONV2D(.stride = { 1, -3 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,0] must be at least 1", CONV2D(.dilation = { 1, TALC_ZERO }));
@@ -475,17 +475,17 @@ Test(bad_input_ops, conv2d_options)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups 0 must be at least 1", CONV2D(.groups = TALC_ZERO));
     REFUSED(TALC_BAD_SHAPE, "conv2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] with groups=2 needs 8", CONV2D(.groups = 2));
     REFUSED(TALC_TOO_LARGE, "conv2d: w [6,4,3,3] with groups=9223372036854775807 needs more than 2^63 channels", CONV2D(.groups = INT64_MAX));
-    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 7, the kernel needs 9 (extent 3, dilation 4)", CONV2D(.dilation = { 4 }));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 7, the kernel needs 9 (extent 3, dilation 4)", CONV2D(.dilation = { 4, 1 }));
     REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has width 8, the kernel needs 13 (extent 3, dilation 6)", CONV2D(.dilation = { 1, 6 }, .padding = { 0, 1 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 4611686018427387904 exceeds 2^63 - 1", CONV2D(.dilation = { (int64_t)1 << 62 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 4611686018427387904 exceeds 2^63 - 1", CONV2D(.dilation = { (int64_t)1 << 62, 1 }));
     REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 0+0, kernel 3 and dilation 9223372036854775807 exceeds 2^63 - 1", CONV2D(.dilation = { 1, INT64_MAX }));
     REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 9223372036854775807+1, kernel 3 and dilation 1 exceeds 2^63 - 1", CONV2D(.padding = { 0, INT64_MAX }, .padding_end = { 0, 1 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 9223372036854775807 exceeds 2^63 - 1", CONV2D(.dilation = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 9223372036854775807 exceeds 2^63 - 1", CONV2D(.dilation = { INT64_MAX, 1 }));
     REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 9223372036854775807+9223372036854775807, kernel 3 and dilation 1 exceeds 2^63 - 1", CONV2D(.padding = { INT64_MAX }));
     REFUSED(TALC_TOO_LARGE, "conv2d: shape [2,6,2199023255557,2199023255556] of f32 needs more than 9223372036854775807 bytes", CONV2D(.padding = { (int64_t)1 << 40, (int64_t)1 << 40 }));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same needs stride 1, stride is [2,1]", CONV2D(.padding_same = true, .stride = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same needs stride 1, stride is [2,1]", CONV2D(.padding_same = true, .stride = { 2, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same excludes padding [1,0]", CONV2D(.padding_same = true, .padding = { 1 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [9223372036854775807,1] exceeds 2^63 - 1", CONV2D(.padding_same = true, .dilation = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [9223372036854775807,1] exceeds 2^63 - 1", CONV2D(.padding_same = true, .dilation = { INT64_MAX, 1 }));
     REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 7 of height 7 is more than 6", CONV2D(.padding = { 7 }, .padding_mode = TALC_PADDING_REFLECT));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,-5] must be at least 1", CONV2D(.padding_same = true, .dilation = { 1, -5 }));
     REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [1,9223372036854775807] exceeds 2^63 - 1", CONV2D(.padding_same = true, .dilation = { 1, INT64_MAX }));
@@ -559,22 +559,22 @@ Test(bad_input_ops, pooling)
     REFUSED(TALC_BAD_DTYPE, "max_pool2d: x is i64, it must be f32 or f64", talc_max_pool2d(integers, &(talc_pool2d_options){ .kernel = { 2, 2 } }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [0,2] must be at least 1", MAX(.kernel = { 0, 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [2,-2] must be at least 1", MAX(.kernel = { 2, -2 }));
-    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: stride [-1,2] must be at least 1", MAX(.kernel = { 2, 2 }, .stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: stride [-1,2] must be at least 1", MAX(.kernel = { 2, 2 }, .stride = { -1, 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [2,0] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", MAX(.kernel = { 2, 2 }, .padding = { 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,-1] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", MAX(.kernel = { 2, 2 }, .padding = { 0, -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [1,5] must be from 0 to [1,4], less than the kernel [2,3] with dilation [1,2]", MAX(.kernel = { 2, 3 }, .padding = { 1, 5 }, .dilation = { 1, 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: padding_end [2,0] must be from 0 to [1,2], less than the kernel [2,3] with dilation [1,1]", AVG(.kernel = { 2, 3 }, .padding_end = { 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: padding_same needs stride 1, stride is [2,3]", AVG(.kernel = { 2, 3 }, .padding_same = true));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding_same excludes padding [0,1]", MAX(.kernel = { 2, 3 }, .padding_same = true, .padding = { 0, 1 }));
-    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: dilation [-1,1] must be at least 1", MAX(.kernel = { 2, 2 }, .dilation = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: dilation [-1,1] must be at least 1", MAX(.kernel = { 2, 2 }, .dilation = { -1, 1 }));
     REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [8,2] with dilation [1,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 8, 2 }));
-    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [3,2] with dilation [9223372036854775807,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 3, 2 }, .dilation = { INT64_MAX }));
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [3,2] with dilation [9223372036854775807,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 3, 2 }, .dilation = { INT64_MAX, 1 }));
     REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [9223372036854775807,3] with dilation [1,1] fits x [2,4,7,6] with padding [4611686018427387903,0] and [4611686018427387903,0]",
             MAX(.kernel = { INT64_MAX, 3 }, .padding = { INT64_MAX / 2, 0 }));
     REFUSED(TALC_BAD_SHAPE, "avg_pool2d: no window of kernel [8,3] with dilation [1,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", AVG(.kernel = { 8, 3 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .divisor_override = 3));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .exclude_padding = true));
-    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", AVG(.kernel = { 2, 2 }, .dilation = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", AVG(.kernel = { 2, 2 }, .dilation = { 2, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: divisor_override -3 must be at least 1, or 0 for none", AVG(.kernel = { 2, 2 }, .divisor_override = -3));
     REFUSED(TALC_NOT_FOUND, "avg_pool2d on cpu: there is no algorithm 'magic'", AVG(.kernel = { 2, 2 }, .algorithm = "magic"));
     talc_tensor *kept = image;

@@ -163,7 +163,7 @@ F(f_linear_fused,
 #define CONV(...) talc_conv2d(x[0], x[1], NULL, &(talc_conv2d_options){ __VA_ARGS__ })
 #define TRANSPOSE(...)                                                                             \
     talc_conv_transpose2d(x[0], x[1], x[2], &(talc_conv_transpose2d_options){ __VA_ARGS__ })
-F(f_conv2d, CONV(.stride = { 1 }))
+F(f_conv2d, CONV(.stride = { 1, 1 }))
 F(f_conv2d_strided, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .padding_end = { TALC_ZERO, 3 },
                          .dilation = { 1, 2 }))
 F(f_conv2d_groups, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }))
@@ -172,7 +172,7 @@ F(f_conv2d_reflect, CONV(.padding = { 2, 1 }, .padding_mode = TALC_PADDING_REFLE
 F(f_conv2d_replicate, CONV(.padding = { 3, 1 }, .padding_end = { 1, 4 },
                            .padding_mode = TALC_PADDING_REPLICATE, .groups = 2))
 F(f_conv2d_circular,
-  CONV(.padding = { 4, 2 }, .padding_mode = TALC_PADDING_CIRCULAR, .stride = { 2 }))
+  CONV(.padding = { 4, 2 }, .padding_mode = TALC_PADDING_CIRCULAR, .stride = { 2, 1 }))
 F(f_conv2d_bias, talc_conv2d(x[0], x[1], x[2], NULL))
 F(f_conv2d_tanh,
   talc_conv2d(x[0], x[1], x[2],
