@@ -16,7 +16,10 @@ enum {
     WHOLE_UP_TO = 1000, /* elements of a tensor that is shown whole */
     EDGE = 3,           /* elements at either end of a shortened dimension */
     LINE = 80,          /* columns */
-    ELEMENT_TEXT = 32,
+    LEAST_LINE = 20,
+    DECIMALS = 4,
+    MOST_DECIMALS = 17,
+    ELEMENT_TEXT = 48, /* of 99999 and as many decimals, or 2^63 */
 };
 
 typedef enum number_form { INTEGER, WHOLE, DECIMAL, SCIENTIFIC } number_form;
@@ -28,6 +31,8 @@ typedef struct printer {
     bool shortened[TALC_MAX_RANK];
     number_form form;
     int width; /* of the widest element */
+    int64_t line;
+    int precision;
     const double *reals;
     const int64_t *integers; /* the same memory; form says which */
 } printer;
@@ -97,8 +102,9 @@ static int element_text(const printer *p, int64_t i, char text[ELEMENT_TEXT])
         return snprintf(text, ELEMENT_TEXT, "nan");
     if (isinf(value))
         return snprintf(text, ELEMENT_TEXT, value < 0 ? "-inf" : "inf");
-    const char *format = p->form == WHOLE ? "%.0f." : p->form == DECIMAL ? "%.4f" : "%.4e";
-    return snprintf(text, ELEMENT_TEXT, format, value);
+    if (p->form == WHOLE)
+        return snprintf(text, ELEMENT_TEXT, "%.0f.", value);
+    return snprintf(text, ELEMENT_TEXT, p->form == DECIMAL ? "%.*f" : "%.*e", p->precision, value);
 }
 
 static void choose_width(printer *p, int64_t count)
@@ -128,7 +134,7 @@ static void print_row(const printer *p, int64_t first)
         if (i > 0)
             column += fprintf(p->file, ",");
         const bool elided = p->shortened[last] && i == EDGE;
-        if (i > 0 && column + 1 + (elided ? 5 : 0) + p->width + 1 > LINE) {
+        if (i > 0 && column + 1 + (elided ? 5 : 0) + p->width + 1 > p->line) {
             (void)fprintf(p->file, "\n");
             print_spaces(p, p->dims.rank);
             column = p->dims.rank;
@@ -187,13 +193,37 @@ static void print_elements(printer *p, const talc_tensor *tensor, const void *el
     (void)fprintf(p->file, "\n");
 }
 
+static bool options_fit(const talc_print_options *o)
+{
+    if (o->width != 0 && o->width < LEAST_LINE)
+        talc_fail(TALC_BAD_ARGUMENT, "print: width %" PRId64 " must be at least %d", o->width,
+                  LEAST_LINE);
+    else if (o->precision != TALC_ZERO && (o->precision < 0 || o->precision > MOST_DECIMALS))
+        talc_fail(TALC_BAD_ARGUMENT, "print: precision %" PRId64 " must be 0 to %d", o->precision,
+                  MOST_DECIMALS);
+    else if (o->threshold < 0)
+        talc_fail(TALC_BAD_ARGUMENT, "print: threshold %" PRId64 " must not be negative",
+                  o->threshold);
+    else
+        return true;
+    return false;
+}
+
 bool talc_print(FILE *file, const talc_tensor *tensor)
 {
+    return talc_print_with(file, tensor, NULL);
+}
+
+bool talc_print_with(FILE *file, const talc_tensor *tensor, const talc_print_options *options)
+{
     TALC_DEFAULT_FENV;
+    const talc_print_options o = options == NULL ? (talc_print_options){ 0 } : *options;
     if (file == NULL) {
         talc_fail(TALC_NULL_ARGUMENT, "print: file is NULL");
         return false;
     }
+    if (!options_fit(&o))
+        return false;
     if (tensor == NULL) {
         (void)fprintf(file, "NULL\n");
         return ferror(file) == 0;
@@ -206,8 +236,14 @@ bool talc_print(FILE *file, const talc_tensor *tensor)
         (void)fprintf(file, "[]\n");
         return ferror(file) == 0;
     }
-    printer p = { .file = file, .dims = talc_dims_of(tensor) };
-    for (int i = 0; i < p.dims.rank && talc_numel(tensor) > WHOLE_UP_TO; i++)
+    printer p = { .file = file,
+                  .dims = talc_dims_of(tensor),
+                  .line = o.width == 0 ? LINE : o.width,
+                  .precision = o.precision == 0           ? DECIMALS
+                               : o.precision == TALC_ZERO ? 0
+                                                          : (int)o.precision };
+    const int64_t whole = o.threshold == 0 ? WHOLE_UP_TO : o.threshold;
+    for (int i = 0; i < p.dims.rank && talc_numel(tensor) > whole; i++)
         if (p.dims.dim[i] > 2 * EDGE) {
             count = count / p.dims.dim[i] * (2 * EDGE);
             p.dims.dim[i] = 2 * EDGE;

@@ -6,6 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What talc_print_with writes; the caller frees it. */
+static char *printed_with(const talc_tensor *tensor, const talc_print_options *options, bool due)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    cr_assert(talc_print_with(file, tensor, options) == due);
+    fclose(file);
+    return text;
+}
+
 /* What talc_print writes; the caller frees it. */
 static char *printed(const talc_tensor *tensor, bool due)
 {
@@ -158,4 +169,179 @@ Test(print, an_observer_is_told_of_no_copies)
     talc_relu(x);
     talc_observe(NULL);
     cr_assert_str_eq(counted.ops, "relu ");
+}
+
+Test(print, width_precision_and_threshold)
+{
+    const talc_tensor *x = reals(TALC_DIMS(2, 3), (double[]){ 0.125, 1, -2.5, 3, 4, 5 }, TALC_F64),
+                      *y = talc_arange(cpu_device(), TALC_I32, 0, 8, 1);
+    const struct {
+        const talc_tensor *tensor;
+        talc_print_options options;
+        const char *due;
+    } cases[] = {
+        { x,
+          { .precision = 2 },
+          "tensor f64 [2,3] on cpu\n[[ 0.12,  1.00, -2.50],\n [ 3.00,  4.00,  5.00]]\n" },
+        { x,
+          { .precision = TALC_ZERO },
+          "tensor f64 [2,3] on cpu\n[[ 0,  1, -2],\n [ 3,  4,  5]]\n" },
+        { x,
+          { .precision = 1, .width = 20 },
+          "tensor f64 [2,3] on cpu\n[[ 0.1,  1.0, -2.5],\n [ 3.0,  4.0,  5.0]]\n" },
+        { y, { .width = 20 }, "tensor i32 [8] on cpu\n[0, 1, 2, 3, 4, 5,\n 6, 7]\n" },
+        { y, { .threshold = 7 }, "tensor i32 [8] on cpu\n[0, 1, 2, ..., 5, 6, 7]\n" },
+        { y, { .threshold = 8 }, "tensor i32 [8] on cpu\n[0, 1, 2, 3, 4, 5, 6, 7]\n" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = printed_with(cases[i].tensor, &cases[i].options, true);
+        cr_expect(strcmp(text, cases[i].due) == 0, "%zu:\n%s", i, text);
+        free(text);
+    }
+    char *whole = printed_with(talc_arange(cpu_device(), TALC_I32, 0, 2000, 1),
+                               &(talc_print_options){ .threshold = INT64_MAX }, true);
+    cr_assert(strstr(whole, "...") == NULL && strstr(whole, " 1000,") != NULL, "%s", whole);
+    free(whole);
+}
+
+Test(print, options_that_cannot_be)
+{
+    const struct {
+        talc_print_options options;
+        const char *due;
+    } cases[] = { { { .width = 19 }, "print: width 19 must be at least 20" },
+                  { { .width = -1 }, "print: width -1 must be at least 20" },
+                  { { .precision = 18 }, "print: precision 18 must be 0 to 17" },
+                  { { .precision = -2 }, "print: precision -2 must be 0 to 17" },
+                  { { .threshold = -1 }, "print: threshold -1 must not be negative" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text =
+            printed_with(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)), &cases[i].options, false);
+        assert_failure(TALC_BAD_ARGUMENT, cases[i].due);
+        cr_assert(*text == '\0');
+        free(text);
+    }
+}
+
+// ---- Tables -------------------------------------------------------------------------------------------------
+
+/* Rows of cells, as many columns as the table has. */
+static const char *cell_of(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    (void)text;
+    return ((const char *const(*)[4])context)[row][column];
+}
+
+static void assert_table(const char *columns, const talc_table *table, const char *due)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (columns == NULL)
+        unsetenv("COLUMNS");
+    else
+        setenv("COLUMNS", columns, 1);
+    talc_table_print(file, table);
+    fclose(file);
+    cr_expect(strcmp(text, due) == 0, "%s columns:\n%s\ndue:\n%s", columns, text, due);
+    free(text);
+}
+
+Test(print, a_table_fits_its_line)
+{
+    static const char *const rows[][4] = {
+        { "first.block.conv", "Convolution", "1,234,567", "a few words that say what it is" },
+        { "second", "Norm", "12", "" },
+        { "\u00e4\u00f6\u00fc", "ReLU", "0", "one" },
+    };
+    static const talc_column columns[] = { { "layer", TALC_COLUMN_NAME },
+                                           { "type", TALC_COLUMN_NAME },
+                                           { "count", TALC_COLUMN_NUMBER },
+                                           { "what", TALC_COLUMN_TEXT } };
+    talc_table table = {
+        .count = 4, .columns = columns, .rows = 3, .cell = cell_of, .context = rows
+    };
+    assert_table(NULL, &table,
+                 "layer             type             count  what\n"
+                 "first.block.conv  Convolution  1,234,567  a few words that say what it is\n"
+                 "second            Norm                12\n"
+                 "\u00e4\u00f6\u00fc               ReLU                 0  one\n");
+    /* The sentence takes two lines, then the columns move together, then names lose their middle. */
+    assert_table("70", &table,
+                 "layer             type             count  what\n"
+                 "first.block.conv  Convolution  1,234,567  a few words that say what it\n"
+                 "                                          is\n"
+                 "second            Norm                12\n"
+                 "\u00e4\u00f6\u00fc               ReLU                 0  one\n");
+    assert_table("64", &table,
+                 "layer            type            count what\n"
+                 "first.block.conv Convolution 1,234,567 a few words that say what\n"
+                 "                                       it is\n"
+                 "second           Norm               12\n"
+                 "\u00e4\u00f6\u00fc              ReLU                0 one\n");
+    assert_table("56", &table,
+                 "layer         type        count what\n"
+                 "first....conv Co...on 1,234,567 a few words that say\n"
+                 "                                what it is\n"
+                 "second        Norm           12\n"
+                 "\u00e4\u00f6\u00fc           ReLU            0 one\n");
+    /* A width that is none is none. */
+    for (size_t i = 0; i < 3; i++)
+        assert_table(
+            (const char *const[]){ "39", "wide", "-3" }[i],
+            &(talc_table){
+                .count = 1, .columns = columns, .rows = 1, .cell = cell_of, .context = rows },
+            "layer\nfirst.block.conv\n");
+}
+
+/* Numbers are never shortened: those that find no room stand below, with the first column. */
+Test(print, a_table_of_numbers_goes_on_below)
+{
+    static const char *const rows[][4] = { { "a", "1234567890123456", "2234567890123456",
+                                             "3234567890123456" } };
+    static const talc_column columns[] = { { "row", TALC_COLUMN_NAME },
+                                           { "one", TALC_COLUMN_NUMBER },
+                                           { "two", TALC_COLUMN_NUMBER },
+                                           { "three", TALC_COLUMN_NUMBER } };
+    assert_table("40",
+                 &(talc_table){
+                     .count = 4, .columns = columns, .rows = 1, .cell = cell_of, .context = rows },
+                 "row               one               two\n"
+                 "a    1234567890123456  2234567890123456\n"
+                 "\n"
+                 "row             three\n"
+                 "a    3234567890123456\n");
+}
+
+Test(print, sentences_wrap_at_words)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    setenv("COLUMNS", "40", 1);
+    talc_print_wrapped(file, 4, "  %s: %d words\nand \033[1m%s\033[0m",
+                       "a line of 40 columns that has", 7,
+                       "a_name_that_is_longer_than_a_whole_line_of_text_is");
+    talc_print_wrapped(NULL, 4, "nothing");
+    fclose(file);
+    cr_assert(strcmp(text, "  a line of 40 columns that has: 7 words\n"
+                           "    and\n"
+                           "    \033[1ma_name_that_is_l...e_line_of_text_is\033[0m\n") == 0,
+              "%s", text);
+    free(text);
+}
+
+Test(print, counts_read_well)
+{
+    char text[TALC_COUNT_TEXT];
+    const struct {
+        double count;
+        const char *unit, *due;
+    } cases[] = { { 0, "FLOP", "0 FLOP" },         { 720, "", "720" },
+                  { 48000, "", "48 k" },           { 582.6e9, "FLOP", "582.6 GFLOP" },
+                  { 999.96e3, "FLOP", "1 MFLOP" }, { 1.814073e9, "", "1.814 G" },
+                  { 1e22, "FLOP", "1e+04 EFLOP" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect(strcmp(talc_count_text(cases[i].count, cases[i].unit, text), cases[i].due) == 0,
+                  "%s instead of %s", text, cases[i].due);
 }
