@@ -1,4 +1,4 @@
-/* Trains LeNet-5 on 28x28 images of ten classes: MNIST and its family, or digits that the library draws.
+/* Trains LeNet-5 on 28x28 images: MNIST and its family, folders of PNGs, or digits that the library draws.
  *
  *     train_lenet [--data DIR] [--epochs N] [--device NAME] ...        --help lists all
  *
@@ -31,6 +31,20 @@ static bool train_epoch(training *run)
     return training_save(run);
 }
 
+/* Whether the network is made for images of this size. */
+static bool takes(talc_dims image)
+{
+    const network *lenet = network_find("lenet");
+    if (lenet != NULL && !talc_failed() &&
+        (image.dim[1] != lenet->image.height || image.dim[2] != lenet->image.width))
+        talc_fail(TALC_BAD_SHAPE,
+                  "data: images are %lldx%lld (height x width), LeNet takes %lldx%lld; "
+                  "train_resnet takes any",
+                  (long long)image.dim[1], (long long)image.dim[2], (long long)lenet->image.height,
+                  (long long)lenet->image.width);
+    return !talc_failed();
+}
+
 int main(int argc, char **argv)
 {
     training run = { .name = "train_lenet",
@@ -44,7 +58,12 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
 
-    run.net = network_new("lenet", NULL);
+    if (!takes(talc_dataset_dims(run.train_data)))
+        return training_end(&run);
+    run.net = network_new("lenet", &(network_options){
+                                       .channels = talc_dataset_dims(run.train_data).dim[0],
+                                       .classes = talc_dataset_classes(run.train_data),
+                                   });
     bool sgd = run.kind == TALC_SGD;
     run.optimizer = talc_optimizer_new(run.net, &(talc_optimizer_options){
                                                     .kind = run.kind,

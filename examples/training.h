@@ -3,7 +3,7 @@
  *
  * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch and on Ctrl-C, from which
  * --resume goes on bit for bit, best.safetensors, the checkpoint of the epoch that was best on the test images, and at the end
- * curves.svg and wrong.svg. `talc run --weights DIR/best.safetensors --input X.png` knows the rest. While a run lasts, no other may
+ * curves.svg, curves.csv and wrong.svg. `talc run --weights DIR/best.safetensors --input X.png` knows the rest. While a run lasts, no other may
  * write these: *.lock beside them says so. */
 #ifndef TALC_EXAMPLES_TRAINING_H
 #define TALC_EXAMPLES_TRAINING_H
@@ -62,7 +62,7 @@ bool training_save(training *run);
 /* Reports, when all went well, and frees everything, the network too. Returns the exit code. */
 int training_end(training *run);
 
-/* training_report.c: confusion matrix on stdout, DIR/curves.svg and DIR/wrong.svg. */
+/* training_report.c: confusion matrix on stdout, DIR/curves.svg, DIR/curves.csv and DIR/wrong.svg. */
 void training_report(const training *run);
 double *training_row(const training *run, int64_t epoch);
 

@@ -1,33 +1,43 @@
-/* The confusion matrix as text, and two pictures as SVG: the curves of a run, and the images that it gets wrong. */
+/* The confusion matrix as text, two pictures as SVG, the curves of a run and the images that it gets wrong, and the curves as CSV. */
 #include "training.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-static FILE *open_picture(const training *run, const char *name, int width, int height)
+static FILE *open_file(const training *run, const char *name)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", run->report, name);
     FILE *file = fopen(path, "w");
-    if (file == NULL) {
+    if (file == NULL)
         talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
-        return NULL;
-    }
-    fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "font-family=\"sans-serif\" font-size=\"11\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-            width, height);
+    return file;
+}
+
+static void close_file(const training *run, const char *name, FILE *file)
+{
+    bool wrong = ferror(file) != 0;
+    if (fclose(file) != 0 || wrong)
+        talc_fail(TALC_IO_ERROR, "%s/%s could not be written", TALC_SHOWN(run->report), name);
+}
+
+static FILE *open_picture(const training *run, const char *name, int width, int height)
+{
+    FILE *file = open_file(run, name);
+    if (file != NULL)
+        fprintf(file,
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+                "font-family=\"sans-serif\" font-size=\"11\">\n"
+                "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+                width, height);
     return file;
 }
 
 static void close_picture(const training *run, const char *name, FILE *file)
 {
     fprintf(file, "</svg>\n");
-    bool wrong = ferror(file) != 0;
-    if (fclose(file) != 0 || wrong)
-        talc_fail(TALC_IO_ERROR, "%s/%s could not be written", TALC_SHOWN(run->report), name);
+    close_file(run, name, file);
 }
 
 /* Text in which a folder's name means nothing to XML. */
@@ -43,46 +53,28 @@ static void put_escaped(FILE *file, const char *text)
 
 // ---- Confusion ----------------------------------------------------------------------------------------------
 
-/* A name to the right of so many columns, cut behind a whole character. */
-static void print_name(const char *name, int columns)
-{
-    int length = 0;
-    for (bool inside; name[length] != '\0'; length++) {
-        inside = (name[length] & 0xc0) == 0x80; /* a character of UTF-8 */
-        if (!inside && columns-- == 0)
-            break;
-    }
-    printf("%*s%.*s", columns > 0 ? columns : 0, "", length, name);
-}
-
 static void print_confusion(const training *run)
 {
-    int64_t classes = talc_dataset_classes(run->test_data), right = 0;
-    int64_t count = talc_dataset_count(run->test_data);
-    int64_t *cells =
-        talc_data(talc_zeros(talc_device_host(), TALC_I64, TALC_DIMS(classes, classes)), TALC_I64);
-    if (cells == NULL)
-        return;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t label = talc_dataset_label(run->test_data, i);
-        right += label == run->answers[i];
-        if (run->answers[i] < classes)
-            cells[label * classes + run->answers[i]]++;
-    }
-    printf("\nrows: classes, columns: what they were taken for\n%10s", "");
-    for (int64_t k = 0; k < classes; k++) {
-        printf(" ");
-        print_name(TALC_SHOWN(talc_dataset_class(run->test_data, k)), 5);
-    }
-    for (int64_t k = 0; k < classes * classes; k++) {
-        if (k % classes == 0) {
-            printf("\n");
-            print_name(TALC_SHOWN(talc_dataset_class(run->test_data, k / classes)), 10);
+    const int64_t classes = talc_dataset_classes(run->test_data);
+    talc_confusion *matrix = talc_confusion_new(classes);
+    const char **names = calloc((size_t)classes, sizeof *names);
+    if (matrix != NULL && names != NULL) {
+        for (int64_t k = 0; k < classes; k++)
+            names[k] = talc_dataset_class(run->test_data, k);
+        matrix->count = talc_dataset_count(run->test_data);
+        for (int64_t i = 0; i < matrix->count; i++) {
+            const int64_t label = talc_dataset_label(run->test_data, i);
+            matrix->right += label == run->answers[i];
+            if (run->answers[i] < classes)
+                matrix->counts[label * classes + run->answers[i]]++;
         }
-        printf(" %5lld", (long long)cells[k]);
+        printf("\nrows: classes, columns: what they were taken for\n");
+        talc_confusion_print(stdout, matrix, names);
+        printf("%lld of %lld right: %.2f %%\n", (long long)matrix->right, (long long)matrix->count,
+               100 * talc_confusion_accuracy(matrix));
     }
-    printf("\n%lld of %lld right: %.2f %%\n", (long long)right, (long long)count,
-           100 * (double)right / (double)count);
+    free(names);
+    talc_confusion_free(matrix);
 }
 
 // ---- Curves -------------------------------------------------------------------------------------------------
@@ -101,40 +93,102 @@ static double value_of(const training *run, const plot *of, int curve, int64_t e
     return of->scale * row[of->sums[curve]] / row[of->counts[curve]];
 }
 
-static void draw_plot(FILE *file, const training *run, const plot *of, int left)
+/* The step between ticks, 1, 2 or 5 times a power of ten, of which a range has five at most. */
+static double tick_step(double range)
 {
-    static const char *const colours[] = { "#1f77b4", "#d62728" }, *const names[] = { "training",
-                                                                                      "test" };
+    double step = pow(10, floor(log10(range / 5)));
+    for (int i = 0; range / step > 5.0001; i++)
+        step *= i % 3 == 1 ? 2.5 : 2;
+    return step;
+}
+
+/* Where a plot stands, and what its axes show: epochs from left to right, values between two ticks. */
+typedef struct axes {
+    int left;
+    double epochs, low, high;
+} axes;
+
+static double across(const axes *a, double epoch)
+{
+    return a->left + (a->epochs > 1 ? PLOT_WIDTH * (epoch - 1) / (a->epochs - 1) : 0);
+}
+
+static double down(const axes *a, double value)
+{
+    return TOP + PLOT_HEIGHT * (a->high - value) / (a->high - a->low);
+}
+
+/* The range of all values, widened to ticks; a value that is not finite is not drawn. */
+static axes axes_of(const training *run, const plot *of, int left, double *step)
+{
     double low = INFINITY, high = -INFINITY;
     for (int64_t i = 0; i < 2 * run->epochs; i++) {
-        double value = value_of(run, of, (int)(i % 2), i / 2);
+        const double value = value_of(run, of, (int)(i % 2), i / 2);
         low = isfinite(value) && value < low ? value : low;
         high = isfinite(value) && value > high ? value : high;
     }
-    if (low > high)
-        low = high = 0;
-    double range = high > low ? high - low : 1,
-           step = run->epochs > 1 ? (double)PLOT_WIDTH / (double)(run->epochs - 1) : 0;
-    fprintf(file, "<text x=\"%d\" y=\"20\" font-size=\"14\">%s</text>\n", left, of->title);
-    for (int k = 0; k <= 4; k++)
+    if (!(low < high)) {
+        low = isfinite(low) ? low : 0;
+        high = low + (low == 0 ? 1 : fabs(low) / 10);
+    }
+    *step = tick_step(high - low);
+    return (axes){ left, (double)run->epochs, *step * floor(low / *step),
+                   *step * ceil(high / *step) };
+}
+
+static void draw_axes(FILE *file, const axes *a, double step)
+{
+    const int ticks = (int)lround((a->high - a->low) / step);
+    const double each = a->epochs > 5 ? fmax(1, tick_step(a->epochs)) : 1;
+    for (int k = 0; k <= ticks; k++) {
+        const double value = a->low + k * step, y = down(a, value);
         fprintf(file,
-                "<path d=\"M%d %dh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%d\" "
-                "text-anchor=\"end\">%.4g</text>\n"
-                "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%.4g</text>\n",
-                left, TOP + PLOT_HEIGHT * k / 4, PLOT_WIDTH, left - 6,
-                TOP + PLOT_HEIGHT * k / 4 + 4, high - range * k / 4, left + PLOT_WIDTH * k / 4,
-                TOP + PLOT_HEIGHT + 18, 1 + (double)(run->epochs - 1) * k / 4);
+                "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" "
+                "text-anchor=\"end\">%.6g</text>\n",
+                a->left, y, PLOT_WIDTH, a->left - 6, y + 4,
+                fabs(value) < step / 1000 ? 0.0 : value);
+    }
+    for (double epoch = each == 1 ? 1 : each; epoch <= a->epochs; epoch += each)
+        fprintf(file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n",
+                across(a, epoch), TOP + PLOT_HEIGHT + 18, epoch);
+}
+
+static void draw_plot(FILE *file, const training *run, const plot *of, int left)
+{
+    static const char *const colours[] = { "#1f77b4", "#d62728" };
+    double step;
+    const axes a = axes_of(run, of, left, &step);
+    fprintf(file, "<text x=\"%d\" y=\"20\" font-size=\"14\">%s</text>\n", left, of->title);
+    draw_axes(file, &a, step);
     for (int curve = 0; curve < 2; curve++) {
         fprintf(file,
                 "<text x=\"%d\" y=\"20\" fill=\"%s\">%s</text>\n<polyline fill=\"none\" "
                 "stroke-width=\"2\" stroke=\"%s\" points=\"",
-                left + PLOT_WIDTH - 100 + 60 * curve, colours[curve], names[curve], colours[curve]);
-        for (int64_t e = 0; e < run->epochs; e++)
-            if (isfinite(value_of(run, of, curve, e))) /* a loss may be NaN */
-                fprintf(file, "%.1f,%.1f ", left + step * (double)e,
-                        TOP + PLOT_HEIGHT * (high - value_of(run, of, curve, e)) / range);
+                left + PLOT_WIDTH - 100 + 60 * curve, colours[curve],
+                curve == 0 ? "training" : "test", colours[curve]);
+        for (int64_t e = 0; e < run->epochs; e++) {
+            const double value = value_of(run, of, curve, e);
+            if (isfinite(value))
+                fprintf(file, "%.1f,%.1f ", across(&a, (double)e + 1), down(&a, value));
+        }
         fprintf(file, "\"/>\n");
     }
+}
+
+/* The same numbers for other programs. */
+static void write_curves(const training *run)
+{
+    FILE *file = open_file(run, "curves.csv");
+    if (file == NULL)
+        return;
+    fprintf(file, "epoch,loss,accuracy,test_loss,test_accuracy\n");
+    for (int64_t e = 0; e < run->epochs; e++) {
+        const double *row = training_row(run, e);
+        fprintf(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)e + 1, row[LOSS] / row[IMAGES],
+                row[RIGHT] / row[IMAGES], row[TEST_LOSS] / row[TEST_IMAGES],
+                row[TEST_RIGHT] / row[TEST_IMAGES]);
+    }
+    close_file(run, "curves.csv", file);
 }
 
 static void draw_curves(const training *run)
@@ -214,5 +268,6 @@ void training_report(const training *run)
 {
     print_confusion(run);
     draw_curves(run);
+    write_curves(run);
     draw_wrong(run);
 }

@@ -44,11 +44,15 @@ def write_idx(path, bytes_, *extents):
     path.write_bytes(gzip.compress(struct.pack(f">BBBB{len(extents)}I", 0, 0, 8, len(extents), *extents) + bytes_))
 
 
-def write_grey_png(path, pixels, height, width):
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-    rows = b"".join(b"\0" + pixels[width * h:width * (h + 1)] for h in range(height))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+def write_png(path, side, pixels):
+    """A square, grey or in colour."""
+    channels = len(pixels) // (side * side)
+    rows = b"".join(b"\0" + pixels[channels * side * i:channels * side * (i + 1)] for i in range(side))
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" +
+                     chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0 if channels == 1 else 2, 0, 0, 0)) +
                      chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
@@ -88,6 +92,14 @@ class Training(unittest.TestCase):
         curves = xml.etree.ElementTree.parse(self.root / "a/curves.svg").getroot()
         lines = [e.get("points").split() for e in curves.iter() if e.tag.endswith("polyline")]
         self.assertEqual([len(points) for points in lines], [3, 3, 3, 3])
+        # The same numbers as CSV, and as the lines say them.
+        table = [row.split(",") for row in (self.root / "a/curves.csv").read_text().splitlines()]
+        self.assertEqual(table[0], ["epoch", "loss", "accuracy", "test_loss", "test_accuracy"])
+        said = [line.split() for line in out.split("\n") if line.startswith("epoch")]
+        for row, words in zip(table[1:], said, strict=True):
+            self.assertEqual(words[1], row[0] + "/3")
+            for value, due, places in (row[1], words[3], 4), (float(row[2]) * 100, words[5], 2), (row[3], words[9], 4), (float(row[4]) * 100, words[12], 2):
+                self.assertAlmostEqual(float(value), float(due), places=places)
         wrong = xml.etree.ElementTree.parse(self.root / "a/wrong.svg").getroot()
         self.assertEqual(sum(e.tag.endswith("}g") for e in wrong), 60 - right)
 
@@ -114,7 +126,7 @@ class Training(unittest.TestCase):
                 folder = self.root / "data" / part / name
                 folder.mkdir(parents=True)
                 for k in range(4):
-                    write_grey_png(folder / f"{k}.png", bytes([60 * number + k] * 28 * 28), 28, 28)
+                    write_png(folder / f"{k}.png", 28, bytes([60 * number + k] * 28 * 28))
         out = run(LENET, "--data", self.root / "data", "--epochs", 1, "--batch", 4, "--report", self.root / "a")
         rows = [re.sub(r"( +\d+){3}$", "", row) for row in self.passed(out).split("rows:")[1].split("\n")[1:5]]
         self.assertEqual(rows, [" " * 15 + "a größe 猫猫猫猫猫", "         a", "größere Na", "猫" * 10])
@@ -145,6 +157,47 @@ class Training(unittest.TestCase):
         self.assertIn(f"epoch={right.index(max(right)) + 1} batch=0 ", said["talc.run"])
         self.assertEqual((said["talc.network"], said["talc.image"], said["talc.class_names"]), ("lenet", "1x28x28", "\n".join("0123456789")))
         self.assertTrue(all(name.startswith(("optimizer.", "conv", "fc")) for name in header if name != "__metadata__"), sorted(header))
+
+    def test_ticks_are_round(self):
+        """Steps of 1, 2 or 5 times a power of ten, between which the curves lie."""
+        for epochs in 1, 3, 12:
+            self.passed(self.train("a", "--epochs", epochs, "--train-count", 32, "--test-count", 20))
+            svg = xml.etree.ElementTree.parse(self.root / "a/curves.svg").getroot()
+            texts = [e for e in svg if e.tag.endswith("text")]
+            for left in 0, 520:
+                plot = [e for e in texts if left <= float(e.get("x")) < left + 500]
+                for anchor in "end", "middle":
+                    ticks = [float(e.text) for e in plot if e.get("text-anchor") == anchor]
+                    self.assertTrue(1 <= len(ticks) <= 7 and (anchor == "middle" or len(ticks) > 1), ticks)
+                    steps = {round(b - a, 9) for a, b in zip(ticks, ticks[1:])}
+                    self.assertLessEqual(len(steps), 1, ticks)
+                    for step in steps:
+                        self.assertIn(f"{step:e}"[:3], ("1.0", "2.0", "5.0"), ticks)
+                        self.assertTrue(all(abs(tick / step - round(tick / step)) < 1e-6 for tick in ticks), ticks)
+            for line in (e for e in svg if e.tag.endswith("polyline")):
+                for point in line.get("points").split():
+                    self.assertTrue(40 <= float(point.split(",")[1]) <= 300, point)
+
+    def test_class_folders(self):
+        """PNGs in colour, of three classes with long names, as --help says; images of another size are refused with both."""
+        def write(root, side):
+            for part, count in ("train", 12), ("test", 4):
+                for level, name in enumerate(["elephant", "giraffe", "rhinoceros"]):
+                    folder = root / part / name
+                    folder.mkdir(parents=True)
+                    for i in range(count):
+                        write_png(folder / f"{i}.png", side, bytes((7 * i + 80 * level + k % 40) % 256 for k in range(3 * side * side)))
+        self.assertIn("train/CLASS/*.png", self.passed(run(LENET, "--help")))
+        write(self.root / "animals", 28)
+        out = self.passed(run(LENET, "--data", self.root / "animals", "--epochs", 2, "--batch", 8, "--report", self.root / "a"))
+        rows = re.findall(r"(?m)^(\d) (\w+) +(\d+) +(\d+) +(\d+)$", out)
+        self.assertEqual([row[:2] for row in rows], [("0", "elephant"), ("1", "giraffe"), ("2", "rhinoceros")])
+        self.assertEqual([sum(map(int, row[2:])) for row in rows], [4, 4, 4])
+        self.assertRegex(out, r"(?m)^ +0 +1 +2$")
+        write(self.root / "large", 32)
+        self.failed(run(LENET, "--data", self.root / "large", "--epochs", 2, "--report", self.root / "a"),
+                    r"data: images are 32x32 \(height x width\), LeNet takes 28x28; train_resnet takes any")
+        self.passed(run(RESNET, "--data", self.root / "large", "--epochs", 1, "--batch", 8, "--report", self.root / "a"))
 
     def test_wrong_images(self):
         """Pictures of noise, whose classes nothing can tell: those in wrong.svg are the ones of the file, in their order."""
@@ -217,7 +270,7 @@ class Training(unittest.TestCase):
                     stops.append(int(re.search(rb"epoch=\d+ batch=(\d+) ", self.checkpoint(parts)).group(1)))
                 out = self.passed(self.train(parts, *arguments, "--resume", program=program))
                 self.assertGreater(len(out), 0)
-                for name in ["checkpoint.safetensors", "curves.svg", "wrong.svg"]:
+                for name in ["checkpoint.safetensors", "curves.svg", "curves.csv", "wrong.svg"]:
                     self.assertEqual((self.root / whole / name).read_bytes(), (self.root / parts / name).read_bytes(), name)
 
     def test_resume_when_done(self):
@@ -321,7 +374,7 @@ class Training(unittest.TestCase):
         self.failed(self.train("a", "--epochs", 1, "--seed", 2, limit=len(before) // 2), "best.safetensors")
         self.assertEqual(self.checkpoint("a"), before)
         self.assertEqual(sorted(p.name for p in (self.root / "a").iterdir()),
-                         ["best.safetensors", "checkpoint.safetensors", "curves.svg", "wrong.svg"])
+                         ["best.safetensors", "checkpoint.safetensors", "curves.csv", "curves.svg", "wrong.svg"])
 
 
 if __name__ == "__main__":
