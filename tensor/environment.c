@@ -2,6 +2,7 @@
 
 #include "tensor/precision.h"
 #include "tensor/shown.h"
+#include "tensor/table.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -102,6 +103,9 @@ static void read_values(void)
     values.cpu = (talc_vector_units)read_words("TALC_CPU", cpu_words, "", TALC_VECTORS_BEST);
     values.threads = (int)read_number("TALC_THREADS", 1, 1024);
     values.workspace_megabytes = (size_t)read_number("TALC_WORKSPACE_MB", 1, 1048576);
+    const char *columns = getenv("COLUMNS");
+    const long asked = columns == NULL ? 0 : strtol(columns, NULL, 10);
+    values.columns = asked >= TALC_LEAST_COLUMNS && asked <= INT16_MAX ? (int)asked : 0;
     const char *device = getenv("TALC_DEVICE");
     if (device != NULL && strlen(device) < sizeof values.device)
         memcpy(values.device, device, strlen(device) + 1);

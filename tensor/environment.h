@@ -1,4 +1,4 @@
-/// The TALC_ environment variables, read once. Private to talc; calls of the API win over them.
+/// The environment variables, read once. Private to talc; calls of the API win over them.
 ///
 ///     TALC_VERBOSE       error, dispatch, exec: comma-joined; a line on stderr for each failure, each algorithm
 ///                        chosen or refused, each op run
@@ -6,9 +6,10 @@
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
 ///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset: the widest there are
-///     TALC_WORKSPACE_MB  workspace limit of each device, 1 .. 1048576
+///     TALC_WORKSPACE_MB  workspace limit of each device in MiB, 1 .. 1048576
 ///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
+///     COLUMNS            how wide tables are (tensor/table.h); a shell's, so that another value is unset without a word
 ///
 /// An unknown value warns once on stderr and counts as unset.
 #ifndef TALC_TENSOR_ENVIRONMENT_H
@@ -35,6 +36,7 @@ typedef struct talc_environment_values {
     size_t workspace_megabytes; ///< 0: unset
     char device[24];            ///< "": unset
     bool fuse;                  ///< unless it is 0
+    int columns;                ///< 0: unset
 } talc_environment_values;
 
 const talc_environment_values *talc_environment(void);

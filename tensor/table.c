@@ -1,14 +1,14 @@
 #include "tensor/table.h"
 
+#include "tensor/environment.h"
+
 #include <errno.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 enum {
     LINE = 80,
-    LEAST_LINE = 40,
     LEAST_FIRST = 12, /* what is left of a name in the first column, at least */
     LEAST_NAME = 6,
     LEAST_TEXT = 24, /* columns for sentences */
@@ -19,16 +19,15 @@ enum {
 
 int talc_line_width(FILE *file)
 {
-    const char *columns = getenv("COLUMNS");
-    const long asked = columns == NULL ? 0 : strtol(columns, NULL, 10);
-    if (asked >= LEAST_LINE && asked <= INT16_MAX)
-        return (int)asked;
+    const int asked = talc_environment()->columns;
+    if (asked > 0)
+        return asked;
     const int kept = errno; /* a stream that is no terminal is no failure */
     struct winsize size = { .ws_col = 0 };
     const int descriptor = file == NULL ? -1 : fileno(file);
     const bool known = descriptor >= 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0;
     errno = kept;
-    return known && size.ws_col >= LEAST_LINE ? size.ws_col : LINE;
+    return known && size.ws_col >= TALC_LEAST_COLUMNS ? size.ws_col : LINE;
 }
 
 // ---- Characters ---------------------------------------------------------------------------------------------
@@ -252,7 +251,9 @@ void talc_table_print(FILE *file, const talc_table *table)
 {
     if (file == NULL || table == NULL || table->count < 1 || table->count > TALC_MAX_COLUMNS)
         return;
-    layout part = { .table = table, .from = 1, .line = talc_line_width(file) };
+    layout part = { .table = table,
+                    .from = 1,
+                    .line = table->width > 0 ? table->width : talc_line_width(file) };
     measure(&part);
     do {
         lay_out(&part);

@@ -444,9 +444,10 @@ static char *text_of(bool (*print)(FILE *, talc_module *, talc_tensor *), talc_m
 
 Test(fuse, summary_and_explain_say_what_is_fused)
 {
+    /* So that no name is shortened; it is read once, when this process first asks. */
+    setenv("COLUMNS", "200", 1);
     talc_module *chain =
         TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu(), talc_nn_flatten(), talc_nn_sigmoid());
-    setenv("COLUMNS", "200", 1); /* so that no name is shortened */
     cr_assert_str_eq(text_of(talc_module_summary, chain),
                      "layer    type         options        output shape  parameters     MACs\n"
                      "(model)  Sequential                  [2,108]                0        0\n"
