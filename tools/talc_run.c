@@ -305,12 +305,19 @@ static void print_tensor(const char *name, const talc_tensor *tensor, const char
                        tool_plain());
 }
 
+/* The candidates that may run, or that refuse for a reason of their own. */
+typedef struct listed {
+    const talc_explanation *of;
+    int count, index[TALC_MAX_ROWS];
+} listed;
+
 static const char *algorithm_cell(const void *context, int64_t row, int column,
                                   char text[TALC_CELL_TEXT])
 {
-    const talc_explanation *e = context;
-    const talc_candidate *c = &e->candidates[row];
-    const bool chosen = row == e->chosen;
+    const talc_explanation *e = ((const listed *)context)->of;
+    const int index = ((const listed *)context)->index[row];
+    const talc_candidate *c = &e->candidates[index];
+    const bool chosen = index == e->chosen;
     char workspace[TOOL_TEXT];
     if (column == 0)
         return row == 0 ? "algorithm" : "";
@@ -331,13 +338,17 @@ static void print_algorithms(const talc_conv2d_explanation *e)
     static const talc_column columns[] = { { "", TALC_COLUMN_WHOLE },
                                            { "", TALC_COLUMN_WHOLE },
                                            { "", TALC_COLUMN_TEXT } };
+    listed all = { .of = &e->decision };
+    for (int i = 0; i < e->decision.count; i++)
+        if (!talc_candidate_is_passed_over(&e->decision, i))
+            all.index[all.count++] = i;
     talc_table_print(stdout, &(talc_table){ .count = 3,
                                             .columns = columns,
-                                            .rows = e->decision.count,
+                                            .rows = all.count,
                                             .indent = 2,
                                             .untitled = true,
                                             .cell = algorithm_cell,
-                                            .context = &e->decision });
+                                            .context = &all });
     printf("\n");
 }
 

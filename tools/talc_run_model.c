@@ -30,7 +30,9 @@ static const struct argp_option options[] = {
     { "weights", MODEL_WEIGHTS, "F.safetensors", 0, "parameters (default: random)", 1 },
     { "classes", KEY_CLASSES, "N", 0, "classes of the weights (default: the network's own)", 1 },
     { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
-      "images, or the shape of random ones (default: the network's own)", 2 },
+      "images, or the shape of random ones, N x channels x height x width (default: the network's "
+      "own)",
+      2 },
     { "batch", MODEL_BATCH, "N", 0, "how many random images (default 1)", 2 },
     { "mean", KEY_MEAN, "M,...", 0,
       "of a PNG's pixels in 0 .. 1, for each channel (default: 0.485,0.456,0.406 of colours, 0 of "

@@ -316,7 +316,9 @@ class Width(Tool):
         self.assertEqual([line.split() for line in re.findall(numbers, narrow)], [line.split() for line in re.findall(numbers, wide)])
         for columns in "40", "60", "100", "132":
             self.assertLessEqual(max(map(len, text(columns).split("\n"))), int(columns))
-        self.assertEqual(text("0"), talc("summary", "mobilenet_v2", env={k: v for k, v in os.environ.items() if k != "COLUMNS"}).stdout)
+        for none in "0", "39", "wide", "":
+            self.assertEqual(text(none), narrow)
+        self.assertEqual(narrow, talc("summary", "mobilenet_v2", env={k: v for k, v in os.environ.items() if k != "COLUMNS"}).stdout)
 
     def test_a_terminal(self):
         for width in 132, 100, 80:
@@ -510,6 +512,7 @@ class Run(Tool):
         done = self.json("run", "model-new", "--problem", self.PROBLEM + "_bias_relu", "--algorithm", "reference")
         self.assertEqual(done["algorithm"], "reference")
         self.assertTrue(done["check"]["correct"])
+        self.assertNotIn("refuses", self.ok("run", "model-new", "--problem", self.PROBLEM, "--algorithm", "reference"))
         self.json("run", "model-new", "--problem", self.PROBLEM, "--batch", "0")
 
     def test_problems_that_are_none(self):
@@ -987,7 +990,7 @@ class Bench(Tool):
             good += ratio <= 1.15
         self.assertEqual((done["choices"], done["good_choices"]), (3, good))
         text = self.ok("bench", *problems[:2], "--repeat", "1", "--no-peers")
-        self.assertRegex(text, r"takes at most 15 % longer than the fastest of its class on \d of 2 problems")
+        self.assertRegex(text, r"takes at most 15 % longer than the fastest of its class on\s+\d of 2 problems")
         self.assertEqual(len(re.findall(r"\n  (?:implicit_gemm|depthwise) is chosen: ", text)), 2)
         self.assertIn(" estimate ", text)
         self.assertNotIn("at most 15 % longer", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
