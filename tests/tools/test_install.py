@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""What README says of installing: the installed command runs, and programs in C and C++ are built by pkg-config, CMake and meson.
+
+usage: test_install.py ROOT BUILD       installs BUILD below another root, and uses it where it was built
+       test_install.py ROOT             configures, builds and installs with a prefix and libdir of its own, and as a subproject
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv[1]).resolve()
+BUILD = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+PROGRAM = r"""
+#include <talc/talc.h>
+
+int main(void)
+{
+    talc_print(stdout, talc_full(talc_device_get("cpu"), TALC_F32, TALC_DIMS(2, 3), 1.5));
+    return talc_failed();
+}
+"""
+PRINTED = "tensor f32 [2,3] on cpu"
+
+
+def block(kind):
+    """README's only block of that kind."""
+    (text,) = re.findall(rf"```{kind}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return text
+
+
+def run(*command, **environment):
+    """What a command prints, without the caller's ways of finding libraries."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "DESTDIR")}
+    done = subprocess.run([*map(str, command)], env=kept | environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "model.c").write_text(PROGRAM)
+        (self.folder / "model.cpp").write_text(block("cpp"))
+        (self.folder / "CMakeLists.txt").write_text(block("cmake"))
+
+    def compiles(self, libdir, **found):
+        """Both languages by pkg-config."""
+        flags = run("pkg-config", "--cflags", "--libs", "talc", **found).split() + [f"-Wl,-rpath,{libdir}"]
+        run("cc", "-Wall", "-Wextra", "-Werror", self.folder / "model.c", *flags, "-o", self.folder / "of_c")
+        self.assertIn(PRINTED, run(self.folder / "of_c"))
+        if shutil.which("c++"):
+            run("c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", self.folder / "model.cpp", *flags, "-o", self.folder / "of_cpp")
+            self.assertIn("tensor f32 [1,8,30,30] on cpu", run(self.folder / "of_cpp"))
+
+    def cmakes(self, **found):
+        if not shutil.which("cmake"):
+            self.skipTest("there is no cmake")
+        made = self.folder / "of_cmake"
+        run("cmake", "-S", self.folder, "-B", made, **found)
+        run("cmake", "--build", made, **found)
+        self.assertIn(PRINTED, run(made / "model"))
+
+
+@unittest.skipIf(BUILD is None, "the other usage")
+class Built(Folder):
+    def test_installed_below_another_root(self):
+        top = self.folder / "top"
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", top)
+        (command,) = top.rglob("bin/talc")
+        self.assertRegex(run(command, "--version"), r"^talc \d")
+        (described,) = top.rglob("talc.pc")
+        described.write_text(described.read_text().replace("prefix=", f"prefix={top}", 1))  # it tells where it will be
+        found = {"PKG_CONFIG_PATH": str(described.parent)}
+        self.compiles(described.parent.parent, **found)
+        self.cmakes(**found)
+
+    def test_not_installed(self):
+        found = {"PKG_CONFIG_PATH": str(BUILD / "meson-uninstalled")}
+        self.compiles(BUILD, **found)
+        self.cmakes(**found)
+
+
+@unittest.skipIf(BUILD is not None, "the other usage")
+class Anew(Folder):
+    def test_a_prefix_and_libdir_of_its_own(self):
+        build, prefix = self.folder / "build", self.folder / "prefix"
+        run("meson", "setup", build, ROOT, f"--prefix={prefix}", "--libdir=lib64/own", "--bindir=own/bin", "-Dtests=disabled",
+            "-Dexamples=disabled", "-Dcuda=disabled")
+        run("meson", "install", "-C", build)
+        shutil.rmtree(build)
+        found = {"PKG_CONFIG_PATH": str(prefix / "lib64/own/pkgconfig")}
+        self.assertRegex(run(prefix / "own/bin/talc", "--version"), r"^talc \d")
+        self.compiles(prefix / "lib64/own", **found)
+        self.cmakes(**found)
+        prefix.rename(self.folder / "moved")
+        self.assertRegex(run(self.folder / "moved/own/bin/talc", "--version"), r"^talc \d")
+
+    def test_a_subproject(self):
+        build = self.folder / "of_meson"
+        (self.folder / "meson.build").write_text(block("meson"))
+        (self.folder / "subprojects").mkdir()
+        (self.folder / "subprojects/talc").symlink_to(ROOT)
+        run("meson", "setup", build, self.folder, "--wrap-mode=forcefallback", "-Dtalc:cuda=disabled")
+        run("ninja", "-C", build, "model")
+        self.assertIn(PRINTED, run(build / "model"))
+
+
+if __name__ == "__main__":
+    if not all(map(shutil.which, ["meson", "ninja", "pkg-config", "cc"])):
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
