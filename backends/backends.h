@@ -16,8 +16,8 @@ TALC_BEGIN_DECLARATIONS
 TALC_API talc_device *talc_device_get(const char *name);
 
 /// The device named by TALC_DEVICE when that exists; without TALC_DEVICE the first GPU when there is one. Else the CPU.
-/// NULL, with TALC_NO_MEMORY, where there is none to open that. Raises nothing else, and gives a GPU that a fault has ended
-/// too, which says so when it is used.
+/// NULL, with TALC_NO_MEMORY, where there is none to open that. Raises nothing else, and gives a
+/// GPU that a fault has ended too, which says so when it is used.
 TALC_API talc_device *talc_device_default(void);
 
 /// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process may use. Threads that talc

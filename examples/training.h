@@ -2,9 +2,10 @@
  * programs.
  *
  * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch and on Ctrl-C, from which
- * --resume goes on bit for bit, best.safetensors, the checkpoint of the epoch that was best on the test images, and at the end
- * curves.svg, curves.csv and wrong.svg. `talc run --weights DIR/best.safetensors --input X.png` knows the rest. While a run lasts, no other may
- * write these: *.lock beside them says so. */
+ * --resume goes on bit for bit, best.safetensors, the checkpoint of the epoch that was best on the
+ * test images, and at the end curves.svg, curves.csv and wrong.svg. `talc run --weights
+ * DIR/best.safetensors --input X.png` knows the rest. While a run lasts, no other may write these:
+ * *.lock beside them says so. */
 #ifndef TALC_EXAMPLES_TRAINING_H
 #define TALC_EXAMPLES_TRAINING_H
 

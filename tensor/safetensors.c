@@ -27,9 +27,10 @@ static const struct {
     TALC_DTYPE_TABLE(NATIVE_ROW)
 #undef NATIVE_ROW
     // clang-format off
-    { "BOOL",    8, TALC_U8 },                        { "F16",     16, TALC_F32 },         { "BF16",    16, TALC_F32 },
+    { "BOOL",    8, TALC_U8 }, { "F16", 16, TALC_F32 }, { "BF16", 16, TALC_F32 },
     { "I8",      8, TALC_DTYPE_COUNT }, { "I16",     16, TALC_DTYPE_COUNT }, { "U16",     16, TALC_DTYPE_COUNT },
-    { "U32",    32, TALC_DTYPE_COUNT }, { "U64",     64, TALC_DTYPE_COUNT }, { "C64",     64, TALC_DTYPE_COUNT },
+    { "U32",    32, TALC_DTYPE_COUNT }, { "U64",     64, TALC_DTYPE_COUNT },
+    { "C64",    64, TALC_DTYPE_COUNT },
     { "F8_E5M2",  8, TALC_DTYPE_COUNT },
     { "F8_E4M3", 8, TALC_DTYPE_COUNT }, { "F8_E8M0",  8, TALC_DTYPE_COUNT }, { "F6_E2M3",  6, TALC_DTYPE_COUNT },
     { "F6_E3M2", 6, TALC_DTYPE_COUNT }, { "F4",       4, TALC_DTYPE_COUNT },
@@ -189,7 +190,8 @@ static const struct {
     { "\x80\5", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
 };
 
-/* Raises what a file is that is no safetensors file, and returns true, where its first bytes tell. */
+/* Raises what a file is that is no safetensors file, and returns true, where its first bytes say
+ * so. */
 static bool is_stranger(const talc_safetensors *s)
 {
     char text[64] = "";

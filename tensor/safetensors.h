@@ -35,9 +35,10 @@ TALC_API bool talc_safetensors_save(const char *path, const talc_named_tensor *t
 /// An open file with a checked header. It belongs to the program; several threads may read from it.
 typedef struct talc_safetensors talc_safetensors;
 
-/// Opens a file and checks its header. Errors: TALC_IO_ERROR for what the system reports and for what is no regular
-/// file, TALC_BAD_FORMAT for a file that breaks the format or exceeds the limits above; where it is a Git LFS pointer, an
-/// HTML page, a zip or a pickle, that is said, with what to do.
+/// Opens a file and checks its header. Errors: TALC_IO_ERROR for what the system reports and for
+/// what is no regular file, TALC_BAD_FORMAT for a file that breaks the format or exceeds the limits
+/// above; where it is a Git LFS pointer, an HTML page, a zip or a pickle, that is said, with what
+/// to do.
 TALC_API talc_safetensors *talc_safetensors_open(const char *path);
 TALC_API void talc_safetensors_close(talc_safetensors *file); ///< NULL passes
 
@@ -52,7 +53,8 @@ TALC_API const char *talc_safetensors_name(const talc_safetensors *file, int64_t
 /// The number of the tensor of that name; -1 when there is none.
 TALC_API int64_t talc_safetensors_find(const talc_safetensors *file, const char *name);
 
-/// The element type that talc_safetensors_read gives; TALC_DTYPE_COUNT for one that talc has not (I16, F8_E4M3, ...).
+/// The element type that talc_safetensors_read gives; TALC_DTYPE_COUNT for one that talc has not
+/// (I16, F8_E4M3, ...).
 TALC_API talc_dtype talc_safetensors_dtype(const talc_safetensors *file, int64_t index);
 
 /// The element type as the file names it: "F32".
@@ -66,8 +68,8 @@ TALC_API const char *talc_safetensors_metadata(const talc_safetensors *file, con
 
 // ---- Elements -----------------------------------------------------------------------------------------------
 
-/// A new tensor with the elements of one in the file. BOOL comes as u8, F16 and BF16 as f32, exactly. TALC_UNSUPPORTED
-/// for a type talc has not.
+/// A new tensor with the elements of one in the file. BOOL comes as u8, F16 and BF16 as f32,
+/// exactly. TALC_UNSUPPORTED for a type talc has not.
 TALC_API talc_tensor *talc_safetensors_read(const talc_safetensors *file, int64_t index,
                                             talc_device *device);
 

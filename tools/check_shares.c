@@ -22,8 +22,10 @@ void check_shares_observe(void *context, const talc_check_outcome *outcome)
         count *= (size_t)outcome->dims[i];
     }
     float *shares = count > 0 ? malloc(count * sizeof *shares) : NULL;
-    if (shares == NULL)
+    if (shares == NULL) {
+        self->no_memory = self->no_memory || count > 0;
         return;
+    }
     memcpy(shares, outcome->shares, count * sizeof *shares);
     free(self->of);
     self->of = shares;
@@ -37,6 +39,10 @@ void check_shares_observe(void *context, const talc_check_outcome *outcome)
 
 bool check_shares_save(const check_shares *self, const char *path)
 {
+    if (self->no_memory) {
+        talc_fail(TALC_NO_MEMORY, "%s: no memory for the shares", TALC_SHOWN(path));
+        return false;
+    }
     if (self->of == NULL) {
         talc_fail(TALC_NOT_FOUND, "%s: no check compared values, there are no shares",
                   TALC_SHOWN(path));

@@ -9,7 +9,8 @@ typedef struct check_shares {
     float *of; ///< row-major; NULL: none are kept
     talc_dims dims;
     bool passed;
-    double share; ///< the largest
+    double share;   ///< the largest
+    bool no_memory; ///< for some that were to be kept
     char what[TALC_CHECK_TEXT + 128];
 } check_shares;
 

@@ -87,7 +87,7 @@ void tool_pair(struct argp_state *state, const char *option, const char *text, i
 /// Numbers with commas between, "8,3,32,32": how many, at most `most`; 0 when the text is something else.
 int tool_numbers(const char *text, int most, int64_t *numbers);
 
-/// A file open for reading; NULL with errno set. It does not wait for a program that writes to a pipe.
+/// A file open for reading; NULL with errno set. It does not wait until a program writes to a pipe.
 FILE *tool_open_file(const char *path);
 
 // ---- Text ---------------------------------------------------------------------------------------------------

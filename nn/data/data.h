@@ -24,13 +24,15 @@ TALC_BEGIN_DECLARATIONS
 
 typedef struct talc_dataset talc_dataset;
 
-/// Two IDX files, plain or gzip, which zeros may follow: images [N,H,W] or [N,C,H,W] of bytes, labels [N] of bytes. There are as many classes as the
-/// largest label says. Errors: another type or number of dimensions, no images, more or fewer labels than images, a file that
-/// ends early or goes on.
+/// Two IDX files, plain or gzip, which zeros may follow: images [N,H,W] or [N,C,H,W] of bytes,
+/// labels [N] of bytes. There are as many classes as the largest label says. Errors: another type
+/// or number of dimensions, no images, more or fewer labels than images, a file that ends early or
+/// goes on.
 TALC_API talc_dataset *talc_dataset_idx(const char *images, const char *labels);
 
-/// The files of the MNIST family in a directory, under their usual names: train-images-idx3-ubyte[.gz] and
-/// train-labels-idx1-ubyte[.gz], or those of t10k; a dot may stand for the second dash, train-images.idx3-ubyte.
+/// The files of the MNIST family in a directory, under their usual names:
+/// train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz], or those of t10k; a dot may stand
+/// for the second dash: train-images.idx3-ubyte.
 TALC_API talc_dataset *talc_dataset_mnist(const char *directory, bool train);
 
 /// directory/CLASS/*.png, all of one size; classes and files are taken in the order of their names' bytes, hidden ones are passed

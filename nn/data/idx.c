@@ -150,7 +150,8 @@ talc_dataset *talc_dataset_idx(const char *images, const char *labels)
 
 static const char *const MNIST = "dataset_mnist";
 
-/* The path of a file that is there, with a dash before a dot and plain before gzip; NULL with a failure. */
+/* The path of a file that is there, with a dash before a dot and plain before gzip; NULL with a
+ * failure. */
 static char *find(const char *directory, const char *part, const char *kind)
 {
     static const char *const marks[] = { "-", "." }, *const ends[] = { "", ".gz" };

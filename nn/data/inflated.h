@@ -1,7 +1,8 @@
 /// Reading a file that may be compressed by gzip. Private to nn/data.
 ///
-/// A file that begins with gzip's two bytes is inflated as it is read, member after member, with zlib's checks, and without zeros
-/// behind a member; any other is read as it is. `who` names the function in messages.
+/// A file that begins with gzip's two bytes is inflated as it is read, member after member, with
+/// zlib's checks, and without zeros behind a member; any other is read as it is. `who` names the
+/// function in messages.
 #ifndef TALC_NN_DATA_INFLATED_H
 #define TALC_NN_DATA_INFLATED_H
 

@@ -222,7 +222,8 @@ Test(safetensors, booleans_are_0_or_1)
     talc_safetensors_close(file);
 }
 
-/* Every F16 and BF16, on the tested device, in more than one piece: the value of its fields, which a double holds, or NaN. */
+/* Every F16 and BF16, on the tested device, in more than one piece: the value of its fields, which
+ * a double holds, or NaN. */
 Test(safetensors, halves_are_read_as_f32)
 {
     enum { COUNT = 5 << 16 };

@@ -1,9 +1,10 @@
-/* Preloaded, it runs a program once for each allocation that the program makes, by whatever library, and lets that one fail: the
- * k-th, for k = 1, 1 + STEP, ..., or all from the k-th on. The last run is one in which nothing failed. None fails while a library is
- * opened: libgfortran's constructor, which comes with OpenBLAS, ends the process then.
+/* Preloaded, it runs a program once for each allocation that the program makes, by whatever
+ * library, and lets that one fail: the k-th, for k = 1, 1 + STEP, ..., or all from the k-th on. The
+ * last run is one in which nothing failed. None fails while a library is opened: libgfortran's
+ * constructor, which comes with OpenBLAS, ends the process then.
  *
- * FAILING_MEMORY is "STEP ALL FOLDER", ALL 0 or 1. Each run writes FOLDER/K.out and FOLDER/K.err; FOLDER/codes has a line "K CODE"
- * for each, CODE being less the signal that ended it. */
+ * FAILING_MEMORY is "STEP ALL FOLDER", ALL 0 or 1. Each run writes FOLDER/K.out and FOLDER/K.err;
+ * FOLDER/codes has a line "K CODE" for each, CODE being less the signal that ended it. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 
 #include <dlfcn.h>

@@ -186,8 +186,10 @@ class WithTorch(unittest.TestCase):
                   "torch.save({1: torch.zeros(2)}, sys.argv[2] + '.keys')\n"
                   "torch.save({'__metadata__': torch.zeros(2)}, sys.argv[2] + '.metadata')\n"
                   "torch.save(torch.nn.Linear(2, 2), sys.argv[2] + '.module')\n"
-                  "torch.save({'model_state_dict': {'module._orig_mod.a.w': torch.zeros(2).bfloat16(), 'module.a._orig_mod.on': torch.tensor([True, False, True])},\n"
-                  "            'epoch': 3}, sys.argv[2] + '.compiled')\n")
+                  "state = {'module._orig_mod.a.w': torch.zeros(2).bfloat16(),\n"
+                  "         'module.a._orig_mod.on': torch.tensor([True, False, True])}\n"
+                  "state = {'model_state_dict': state, 'epoch': 3}\n"
+                  "torch.save(state, sys.argv[2] + '.compiled')\n")
         with tempfile.TemporaryDirectory() as folder:
             checkpoint, out = str(pathlib.Path(folder, "model.pt")), str(pathlib.Path(folder, "model.safetensors"))
             subprocess.run([sys.executable, "-c", script, TOOLS, checkpoint], check=True)
@@ -205,7 +207,9 @@ class WithTorch(unittest.TestCase):
             with open(out, "rb") as file:
                 before = file.read()
             for name, message in ((checkpoint + ".code", "it is no checkpoint of torch.save, or holds more than tensors"), (checkpoint + ".keys", "1 is no tensor's name"),
-                                  (checkpoint + ".module", "as of torch.save(model): --help says what to do"), (folder, "it is not a regular file"),
+                                  (checkpoint + ".module",
+                                   "as of torch.save(model): --help says what to do"),
+                                  (folder, "it is not a regular file"),
                                   (checkpoint + ".metadata", "'__metadata__' is no tensor's name"), (str(pathlib.Path(folder, "empty.pt")), "it is no checkpoint of torch.save")):
                 done = subprocess.run([*convert, name, out], capture_output=True, text=True)
                 self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
@@ -215,14 +219,19 @@ class WithTorch(unittest.TestCase):
             with open(out, "rb") as file:
                 self.assertEqual(file.read(), before)
             self.assertFalse(pathlib.Path(out + ".part").exists())
-            subprocess.run([*convert, checkpoint + ".compiled", out + ".compiled"], check=True, capture_output=True)
+            subprocess.run([*convert, checkpoint + ".compiled", out + ".compiled"], check=True,
+                           capture_output=True)
             with open(out + ".compiled", "rb") as file:
                 data = file.read()
-            self.assertIn(b'"a.w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "a.on": {"dtype": "U8", "shape": [3], ', data)
+            self.assertIn(b'"a.w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, '
+                          b'"a.on": {"dtype": "U8", "shape": [3], ', data)
             self.assertEqual(data[-11:], bytes(8) + b"\1\0\1")
-            self.assertRegex(subprocess.run([*convert, "--help"], capture_output=True, text=True).stdout, r"torch.save\(model\)[^$]*state_dict\(\), NEW")
-            done = subprocess.run([TALC, "run", "resnet20", "--weights", checkpoint], capture_output=True, text=True)
-            self.assertRegex(done.stderr, "is a zip, as torch.save writes it: tools/pt2safetensors.py converts a checkpoint$")
+            done = subprocess.run([*convert, "--help"], capture_output=True, text=True)
+            self.assertRegex(done.stdout, r"torch.save\(model\)[^$]*state_dict\(\), NEW")
+            done = subprocess.run([TALC, "run", "resnet20", "--weights", checkpoint],
+                                  capture_output=True, text=True)
+            self.assertRegex(done.stderr, "is a zip, as torch.save writes it: "
+                                          "tools/pt2safetensors.py converts a checkpoint$")
             os.symlink(out, out + ".link")
             subprocess.run([*convert, checkpoint, out + ".link"], check=True, capture_output=True)
             self.assertTrue(os.path.islink(out + ".link"))

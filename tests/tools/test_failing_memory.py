@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What the talc command does where one allocation fails, or all from one on: it ends with a message and exit code 1 or 2, or prints
-what it prints with memory.
+"""What the talc command does where one allocation fails, or all from one on: it ends with a message
+and exit code 1 or 2, or prints what it prints with memory.
 
-usage: test_failing_memory.py TALC FAILING_MEMORY        the latter is failing_memory.c, to be preloaded
+usage: test_failing_memory.py TALC FAILING_MEMORY    this is failing_memory.c, to be preloaded
 """
 import json
 import os
@@ -18,10 +18,14 @@ TALC, FAILING_MEMORY = map(os.path.abspath, sys.argv[1:3])
 PROBLEM = "n1c4h12w12o8k3x3"
 # Arguments; --json where they have it not is a text, whose numbers may differ.
 COMMANDS = [
-    "info --json", "explain relu:8x16 --json", f"explain {PROBLEM} --json", "explain lenet --train --json", "summary lenet --json",
-    "conv2d x.npy w.npy --json", f"run model-new --problem {PROBLEM} --json", f"run model-new --problem {PROBLEM} --beside cpu --json",
-    "run lenet --top 2 --labels labels --json", "run lenet --top 2 --labels labels", "check sum:8 --json", "check quick --list --json",
-    "check model lenet --json", "check grad relu --json", "bench --list --json",
+    "info --json", "explain relu:8x16 --json", f"explain {PROBLEM} --json",
+    "explain lenet --train --json", "summary lenet --json", "conv2d x.npy w.npy --json",
+    f"run model-new --problem {PROBLEM} --json",
+    f"run model-new --problem {PROBLEM} --beside cpu --json",
+    "run lenet --top 2 --labels labels --json", "run lenet --top 2 --labels labels",
+    "check sum:8 --json", "check sum:8 --kinds random --shares shares.npy --json",
+    "check quick --list --json", "check model lenet --json", "check grad relu --json",
+    "bench --list --json",
 ]
 # One thread: which allocation is the k-th is then the same in every run.
 ENVIRONMENT = dict(os.environ, TALC_DEVICE="cpu", TALC_THREADS="1")
@@ -30,7 +34,8 @@ ENVIRONMENT = dict(os.environ, TALC_DEVICE="cpu", TALC_THREADS="1")
 def write_npy(path, shape):
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     count = shape[0] * shape[1] * shape[2] * shape[3]
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() + struct.pack(f"<{count}f", *[1.0] * count))
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() +
+                     struct.pack(f"<{count}f", *[1.0] * count))
 
 
 def form(value):
@@ -71,16 +76,20 @@ class FailingMemory(unittest.TestCase):
 
     def sweep(self, command, step, all_later):
         is_json = "--json" in command
-        done = subprocess.run([TALC, *command], cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True)
+        done = subprocess.run([TALC, *command], cwd=self.folder, env=ENVIRONMENT,
+                              capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""), command)
         due = printed(done.stdout, is_json)
         with tempfile.TemporaryDirectory() as folder:
-            failing = {"LD_PRELOAD": FAILING_MEMORY, "FAILING_MEMORY": f"{step} {all_later} {folder}"}
+            failing = {"LD_PRELOAD": FAILING_MEMORY,
+                       "FAILING_MEMORY": f"{step} {all_later} {folder}"}
             subprocess.run([TALC, *command], cwd=self.folder, env=ENVIRONMENT | failing, check=True)
             root = pathlib.Path(folder)
-            codes = [tuple(map(int, line.split())) for line in (root / "codes").read_text().splitlines()]
+            lines = (root / "codes").read_text().splitlines()
+            codes = [tuple(map(int, line.split())) for line in lines]
             for k, code in codes:
-                out, err = ((root / f"{k}.{end}").read_text(errors="replace") for end in ("out", "err"))
+                out, err = ((root / f"{k}.{end}").read_text(errors="replace")
+                            for end in ("out", "err"))
                 with self.subTest(command=" ".join(command), allocation=k, all_later=all_later):
                     self.assertIsNone(self.fault(code, out, err, due, is_json), out[:200] + err)
         self.assertGreater(len(codes) * step, 40)

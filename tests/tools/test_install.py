@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""What README says of installing: the installed command runs, and programs in C and C++ are built by pkg-config, CMake and meson.
+"""What README says of installing: the installed command runs, and programs in C and C++ are built
+by pkg-config, CMake and meson.
 
-usage: test_install.py ROOT BUILD       installs BUILD below another root, and uses it where it was built
-       test_install.py ROOT             configures, builds and installs with a prefix and libdir of its own, and as a subproject
+usage: test_install.py ROOT BUILD   installs BUILD below another root, and uses it as it was built
+       test_install.py ROOT         builds and installs with a prefix and libdir of its own, and
+                                    as a subproject
 """
 import os
 import pathlib
@@ -35,10 +37,13 @@ def block(kind):
 
 def run(*command, **environment):
     """What a command prints, without the caller's ways of finding libraries."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "DESTDIR")}
-    done = subprocess.run([*map(str, command)], env=kept | environment, capture_output=True, text=True)
+    without = ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "DESTDIR")
+    kept = {name: value for name, value in os.environ.items() if name not in without}
+    done = subprocess.run([*map(str, command)], env=kept | environment, capture_output=True,
+                          text=True)
     if done.returncode != 0:
-        raise AssertionError(f"{command}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        said = done.stdout[-3000:] + done.stderr[-3000:]
+        raise AssertionError(f"{command}: {done.returncode}\n{said}")
     return done.stdout
 
 
@@ -53,12 +58,14 @@ class Folder(unittest.TestCase):
 
     def compiles(self, libdir, **found):
         """Both languages by pkg-config."""
-        flags = run("pkg-config", "--cflags", "--libs", "talc", **found).split() + [f"-Wl,-rpath,{libdir}"]
-        run("cc", "-Wall", "-Wextra", "-Werror", self.folder / "model.c", *flags, "-o", self.folder / "of_c")
-        self.assertIn(PRINTED, run(self.folder / "of_c"))
+        warn, program = ["-Wall", "-Wextra", "-Werror"], self.folder / "program"
+        flags = run("pkg-config", "--cflags", "--libs", "talc", **found).split()
+        flags += [f"-Wl,-rpath,{libdir}", "-o", program]
+        run("cc", *warn, self.folder / "model.c", *flags)
+        self.assertIn(PRINTED, run(program))
         if shutil.which("c++"):
-            run("c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", self.folder / "model.cpp", *flags, "-o", self.folder / "of_cpp")
-            self.assertIn("tensor f32 [1,8,30,30] on cpu", run(self.folder / "of_cpp"))
+            run("c++", "-std=c++11", *warn, self.folder / "model.cpp", *flags)
+            self.assertIn("tensor f32 [1,8,30,30] on cpu", run(program))
 
     def cmakes(self, **found):
         if not shutil.which("cmake"):
@@ -77,7 +84,8 @@ class Built(Folder):
         (command,) = top.rglob("bin/talc")
         self.assertRegex(run(command, "--version"), r"^talc \d")
         (described,) = top.rglob("talc.pc")
-        described.write_text(described.read_text().replace("prefix=", f"prefix={top}", 1))  # it tells where it will be
+        # It says where it will be.
+        described.write_text(described.read_text().replace("prefix=", f"prefix={top}", 1))
         found = {"PKG_CONFIG_PATH": str(described.parent)}
         self.compiles(described.parent.parent, **found)
         self.cmakes(**found)
@@ -92,8 +100,8 @@ class Built(Folder):
 class Anew(Folder):
     def test_a_prefix_and_libdir_of_its_own(self):
         build, prefix = self.folder / "build", self.folder / "prefix"
-        run("meson", "setup", build, ROOT, f"--prefix={prefix}", "--libdir=lib64/own", "--bindir=own/bin", "-Dtests=disabled",
-            "-Dexamples=disabled", "-Dcuda=disabled")
+        run("meson", "setup", build, ROOT, f"--prefix={prefix}", "--libdir=lib64/own",
+            "--bindir=own/bin", "-Dtests=disabled", "-Dexamples=disabled", "-Dcuda=disabled")
         run("meson", "install", "-C", build)
         shutil.rmtree(build)
         found = {"PKG_CONFIG_PATH": str(prefix / "lib64/own/pkgconfig")}
@@ -108,7 +116,8 @@ class Anew(Folder):
         (self.folder / "meson.build").write_text(block("meson"))
         (self.folder / "subprojects").mkdir()
         (self.folder / "subprojects/talc").symlink_to(ROOT)
-        run("meson", "setup", build, self.folder, "--wrap-mode=forcefallback", "-Dtalc:cuda=disabled")
+        run("meson", "setup", build, self.folder, "--wrap-mode=forcefallback",
+            "-Dtalc:cuda=disabled")
         run("ninja", "-C", build, "model")
         self.assertIn(PRINTED, run(build / "model"))
 

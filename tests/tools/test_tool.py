@@ -1221,13 +1221,16 @@ class Check(Tool):
         os.mkfifo(pipe)
         png = self.path("pipe.png")
         os.mkfifo(png)
-        for arguments in [("run", "lenet", "--labels", pipe), ("run", "lenet", "--weights", pipe), ("run", "lenet", "--input", pipe),
-                          ("run", "lenet", "--input", png), ("run", "lenet", "--output", pipe), ("conv2d", pipe, pipe),
-                          ("check", pipe), ("check", "sum:8", "--shares", pipe), ("check", "model", "lenet", "--activations", pipe),
-                          ("check", "model", "lenet", "--weights", pipe), ("summary", "lenet", "--input", png)]:
+        run, check = ("run", "lenet"), ("check", "model", "lenet")
+        for arguments in [(*run, "--labels", pipe), (*run, "--weights", pipe),
+                          (*run, "--input", pipe), (*run, "--input", png), (*run, "--output", pipe), ("conv2d", pipe, pipe),
+                          ("check", pipe), ("check", "sum:8", "--shares", pipe),
+                          (*check, "--activations", pipe), (*check, "--weights", pipe),
+                          ("summary", "lenet", "--input", png)]:
             done = talc(*arguments, timeout=60)
             self.assertIn(done.returncode, (1, 2), arguments)
-            self.assertRegex(done.stderr, r"pipe\.(npy|png)'?:? .*(not a regular file|no problem in it)", arguments)
+            refused = r"pipe\.(npy|png)'?:? .*(not a regular file|no problem in it)"
+            self.assertRegex(done.stderr, refused, arguments)
 
     def test_nothing_ran(self):
         def nothing(message, *arguments):
