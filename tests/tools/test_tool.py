@@ -1223,7 +1223,8 @@ class Check(Tool):
         os.mkfifo(png)
         run, check = ("run", "lenet"), ("check", "model", "lenet")
         for arguments in [(*run, "--labels", pipe), (*run, "--weights", pipe),
-                          (*run, "--input", pipe), (*run, "--input", png), (*run, "--output", pipe), ("conv2d", pipe, pipe),
+                          (*run, "--input", pipe), (*run, "--input", png),
+                          (*run, "--output", pipe), ("conv2d", pipe, pipe),
                           ("check", pipe), ("check", "sum:8", "--shares", pipe),
                           (*check, "--activations", pipe), (*check, "--weights", pipe),
                           ("summary", "lenet", "--input", png)]:
