@@ -102,18 +102,21 @@ static bool open_library(void)
                  (LIBRARY_BYTES + BUFFER_BYTES + MARGIN_BYTES) >> 20);
         return false;
     }
-    void *library = open_on_one_processor("libopenblas.so.0");
-    if (library == NULL)
-        library = open_on_one_processor("libopenblas.so");
-    if (library == NULL) {
-        const char *error = dlerror();
-        if (error == NULL || strstr(error, "No such file") != NULL)
-            snprintf(blas.reason, sizeof blas.reason,
-                     "OpenBLAS is not installed (libopenblas.so.0)");
-        else
-            snprintf(blas.reason, sizeof blas.reason, "OpenBLAS cannot be opened: %s", error);
-        return false;
+    static const char *const names[] = { "libopenblas.so.0", "libopenblas.so" };
+    void *library = NULL;
+    const char *error = NULL; /* why one that is there does not open */
+    for (int i = 0; i < 2 && library == NULL && error == NULL; i++) {
+        library = open_on_one_processor(names[i]);
+        error = library != NULL ? NULL : dlerror();
+        if (error != NULL && strstr(error, "No such file") != NULL)
+            error = NULL;
     }
+    if (library == NULL && error == NULL)
+        snprintf(blas.reason, sizeof blas.reason, "OpenBLAS is not installed (%s)", names[0]);
+    else if (library == NULL)
+        snprintf(blas.reason, sizeof blas.reason, "OpenBLAS cannot be opened: %s", error);
+    if (library == NULL)
+        return false;
     TALC_OPENBLAS_FUNCTIONS(FUNCTION_LOAD)
     if (missing == NULL) {
         blas.library = library;

@@ -538,6 +538,16 @@ class Run(Tool):
 
 
 @unittest.skipIf(b"__asan_init" in open(TALC, "rb").read(), "a sanitizer takes the address space")
+class BrokenOpenBLAS(Tool):
+    def test_what_is_said(self):
+        """A library that is there and does not open is not called missing."""
+        open(self.path("libopenblas.so.0"), "w").close()
+        done = talc("explain", "n1c16h40w40o16k1x1",
+                    env=os.environ | {"LD_LIBRARY_PATH": os.path.dirname(self.path("x"))})
+        self.assertRegex(done.stdout, "refuses: OpenBLAS cannot be opened: .*file too short")
+        self.assertRegex(done.stdout, "-> implicit_gemm")
+
+
 class ShortOfAddressSpace(Tool):
     """OpenBLAS waits for ever for 128 MiB that it cannot have, so it must not be asked then."""
 

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* What cuBLAS asks for on Hopper when it allocates itself. */
@@ -48,13 +49,19 @@ static void *open_library(void)
 {
     char name[32];
     snprintf(name, sizeof name, "libcublas.so.%d", CUDART_VERSION / 1000);
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        library = dlopen("libcublas.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        library = dlopen(TALC_CUDA_LIBRARIES "/libcublas.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
+    const char *const names[] = { name, "libcublas.so", TALC_CUDA_LIBRARIES "/libcublas.so" };
+    void *library = NULL;
+    const char *error = NULL; /* why one that is there does not open */
+    for (int i = 0; i < 3 && library == NULL && error == NULL; i++) {
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        error = library != NULL ? NULL : dlerror();
+        if (error != NULL && strstr(error, "No such file") != NULL)
+            error = NULL;
+    }
+    if (library == NULL && error == NULL)
         snprintf(blas.missing, sizeof blas.missing, "cuBLAS is not installed (%s)", name);
+    else if (library == NULL)
+        snprintf(blas.missing, sizeof blas.missing, "cuBLAS cannot be opened: %s", error);
     return library;
 }
 
