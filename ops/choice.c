@@ -69,15 +69,13 @@ static const char *plan_of(const talc_algorithm *row, const talc_device *device,
     plan->kept = 0;
     plan->kept_form = 0;
     plan->missing = NULL;
-    const talc_fenv before = talc_fenv_enter(); /* an estimate decides what runs */
-    const char *refusal = row->plan(device, problem, limit, plan);
-    talc_fenv_leave(before);
-    return refusal;
+    return row->plan(device, problem, limit, plan);
 }
 
 const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
                                    const void *problem, size_t limit, talc_plan *plan)
 {
+    TALC_DEFAULT_FENV;
     const char *refusal = plan_of(row, device, problem, limit, plan);
     return refusal != NULL || plan->missing == NULL ? refusal : plan->missing();
 }
@@ -176,6 +174,7 @@ static void choose_again(talc_choice *choice)
 /* The one place where rows are chosen. Without `all` it stops where the rest cannot change the choice. */
 static void consider(talc_choice *choice, const talc_algorithm *rows, const void *problem, bool all)
 {
+    TALC_DEFAULT_FENV; /* what is planned and estimated decides what runs */
     for (const talc_algorithm *row = rows;
          row != NULL && row->name != NULL && choice->count < TALC_MAX_ROWS; row++) {
         talc_considered *considered = &choice->rows[choice->count];

@@ -1,3 +1,4 @@
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
@@ -20,6 +21,7 @@ static talc_status copy_on_device(const char *who, talc_tensor *dst, const talc_
     memcpy(problem.src_strides, src->strides, sizeof problem.src_strides);
     problem.rank = talc_shape_coalesce(
         dst->rank, problem.dims, (int64_t *const[]){ problem.dst_strides, problem.src_strides }, 2);
+    TALC_DEFAULT_FENV;
     const talc_run run = talc_run_begin(who, dst->device, "copy", talc_run_dims, dst);
     return talc_run_end(&run,
                         dst->device->interface->copy(dst->device, &problem, dst->data, src->data));
@@ -287,6 +289,7 @@ bool talc_fill(talc_tensor *tensor, double value)
     memcpy(problem.strides, tensor->strides, sizeof problem.strides);
     problem.rank =
         talc_shape_coalesce(tensor->rank, problem.dims, (int64_t *const[]){ problem.strides }, 1);
+    TALC_DEFAULT_FENV;
     const talc_run run = talc_run_begin("fill", tensor->device, "fill", talc_run_dims, tensor);
     if (talc_run_end(&run, tensor->device->interface->fill(tensor->device, &problem,
                                                            tensor->data)) != TALC_OK)

@@ -1,6 +1,7 @@
 #include "tensor/random.h"
 
 #include "tensor/device.h"
+#include "tensor/fenv.h"
 #include "tensor/generator.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
@@ -136,6 +137,7 @@ static talc_status integer_problem(const char *who, talc_dtype dtype, int64_t lo
 
 static talc_status run(const char *who, const talc_random_problem *problem, talc_tensor *tensor)
 {
+    TALC_DEFAULT_FENV;
     talc_device *device = tensor->device;
     const talc_run frame = talc_run_begin(who, device, "philox", talc_run_dims, tensor);
     return talc_run_end(&frame, device->interface->random(device, problem, tensor->data));

@@ -34,13 +34,7 @@ static void begin_range(const talc_run *run)
 talc_run talc_run_begin(const char *op, talc_device *device, const char *algorithm,
                         talc_run_text *write, const void *problem)
 {
-    talc_run run = { .op = op,
-                     .algorithm = algorithm,
-                     .device = device,
-                     .write = write,
-                     .problem = problem,
-                     .started = traced() ? now() : 0,
-                     .fenv = talc_fenv_enter() };
+    talc_run run = { op, algorithm, device, write, problem, traced() ? now() : 0 };
     if (device->ranges)
         begin_range(&run);
     return run;
@@ -74,6 +68,5 @@ talc_status talc_run_end(const talc_run *run, talc_status status)
         fprintf(stderr, "talc,exec,%s,%s,%s,%s,%.6f\n", run->device->name, run->op, run->algorithm,
                 field, 1e3 * (now() - run->started));
     }
-    talc_fenv_leave(run->fenv);
     return status;
 }

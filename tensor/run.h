@@ -1,5 +1,4 @@
-/// The frame around all that runs on a device: the default floating-point environment, a range for profilers, a line for
-/// TALC_VERBOSE=exec, a wait for TALC_SYNC.
+/// The frame around all that runs on a device: a range for profilers, a line for TALC_VERBOSE=exec, a wait for TALC_SYNC.
 /// Private to talc.
 ///
 ///     talc_run run = talc_run_begin("softmax", device, row->name, talc_run_dims, x);
@@ -8,7 +7,6 @@
 #define TALC_TENSOR_RUN_H
 
 #include "tensor/device.h"
-#include "tensor/fenv.h"
 #include "tensor/storage.h"
 
 /// Writes a problem in few characters. Called only when somebody reads them: formatting costs as much as a launch.
@@ -26,7 +24,6 @@ typedef struct talc_run {
     talc_run_text *write;
     const void *problem;
     double started; ///< seconds; only with TALC_VERBOSE=exec
-    talc_fenv fenv; ///< the caller's
 } talc_run;
 
 /// Begins a run by an algorithm, or by what the device does for all ops alike ("copy"): where a profiler listens, a range
