@@ -1,5 +1,6 @@
 #include "tests/support/fake_device.h"
 
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
@@ -90,6 +91,7 @@ static void note_fault(fake_state *state, talc_status status, const char *messag
 
 static void execute(talc_device *device, work *w)
 {
+    TALC_DEFAULT_FENV; /* a device's own, whoever waits for it */
     fake_state *state = state_of(device);
     if (w->fails)
         note_fault(state, TALC_DEVICE_LOST, "fake: a fault that the test asked for");
