@@ -20,9 +20,10 @@ TALC_API talc_device *talc_device_get(const char *name);
 /// GPU that a fault has ended too, which says so when it is used.
 TALC_API talc_device *talc_device_default(void);
 
-/// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process may use. Threads that talc
-/// starts take none of the program's signals. Every thread, the caller's too, computes in the default floating-point environment, so
-/// that a caller who flushes denormals or rounds another way gets the same bits; the caller's own stands again behind each call.
+/// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process
+/// may use. Threads that talc starts take none of the program's signals. Every thread, the caller's
+/// too, computes in the default floating-point environment, so that a caller who flushes denormals
+/// or rounds another way gets the same bits; the caller's own stands again behind each call.
 TALC_API int talc_threads(void);
 
 /// Sets it, 1 .. 1024. Results do not depend on it. Waits for running work; not to be called within a piece of work.

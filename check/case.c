@@ -310,7 +310,8 @@ static void note_failure(check_run_report *report, talc_status status)
     talc_error_clear();
 }
 
-/* The caller's floating-point environment while it asks a row for its plan and its results, which is to stand behind that too. */
+/* The caller's floating-point environment while it asks a row for its plan and its results, which
+ * is to stand behind that too. */
 static talc_fenv caller_enter(const check_run_options *options)
 {
     const talc_fenv own = talc_fenv_now();

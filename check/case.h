@@ -9,9 +9,8 @@ typedef struct check_run_options {
     int shift_bytes; ///< how far the first operand is off 64-byte alignment, a multiple of the element's size being used;
                      ///< each further one is off by an element more; 0: none is
     size_t workspace_limit; ///< SIZE_MAX: the device's
-    bool
-        foreign; ///< under a floating-point environment of the caller's that flushes denormals and rounds upwards
-    bool finite; ///< outputs and workspace hold finite numbers beforehand, not NaN
+    bool foreign;           ///< the caller flushes denormals and rounds upwards
+    bool finite;            ///< outputs and workspace hold finite numbers beforehand, not NaN
 } check_run_options;
 
 /// Host memory that a run works in, kept for the next one: zeroed before the first, given back by talc_check_room_free.

@@ -141,8 +141,8 @@ static talc_check_kind plain_data(const session *s)
     return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
 }
 
-/* Whether runs of a kind are made: for its own sake, or for guards, inputs, fenv and status, which any run may break: asked for alone,
- * these must find what they find among all kinds. */
+/* Whether runs of a kind are made: for its own sake, or for guards, inputs, fenv and status, which
+ * any run may break: asked for alone, these must find what they find among all kinds. */
 static bool runs(const session *s, talc_check_kind kind)
 {
     return wanted(s->check, kind) || wanted(s->check, TALC_CHECK_GUARDS) ||

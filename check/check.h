@@ -72,8 +72,8 @@ typedef enum talc_check_kind {
     TALC_CHECK_WORKSPACE, ///< exact also in the smallest workspace that the row can work in
     TALC_CHECK_RERUN,     ///< the same bits again, whatever outputs and workspace hold before
     TALC_CHECK_THREADS,   ///< the same bits with 1, 2, 3 and 5 threads (CPU)
-    /// The same bits where the caller's floating-point environment flushes denormals and rounds upwards; in every run it stands
-    /// as before behind the row.
+    /// The same bits where the caller's floating-point environment flushes denormals and rounds
+    /// upwards; in every run it stands as before behind the row.
     TALC_CHECK_FENV,
     TALC_CHECK_STATUS, ///< the row ran and reported no failure
     /* Relations between convolutions, exact on small integers. Gradients have those of their own, all but POINTWISE and SHIFT. */

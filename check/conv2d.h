@@ -62,8 +62,8 @@ static inline bool talc_check_conv2d_curved(const talc_conv2d_problem *p)
 /// their share; every extent takes edge values often.
 bool talc_check_conv2d_random(uint64_t *state, check_problem *problem);
 
-/// A place in planes of height times width, by `bits` mostly moved to an end of either axis, where weights lie over padding, and
-/// cotangents.
+/// A place in planes of height times width, by `bits` mostly moved to an end of either axis, where
+/// weights lie over padding, and cotangents.
 int64_t talc_check_towards_an_end(int64_t at, int64_t height, int64_t width, uint64_t bits);
 
 /// check_family.takes, fill and spoil: NaN in w, bias and residual in turn, negative and positive infinity in turn from x on, as

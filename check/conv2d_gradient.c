@@ -3,9 +3,9 @@
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
-/// of all that meet: oh*stride_h + kh*dilation_h = ih + top, and across likewise. Padding is zeros: dw multiplies them with dy, as the
-/// forward pass does with w, and dx is a sum over the outputs that there are. Each axis is walked from end to end in search of
-/// what meets.
+/// of all that meet: oh*stride_h + kh*dilation_h = ih + top, and across likewise. Padding is zeros:
+/// dw multiplies them with dy, as the forward pass does with w, and dx is a sum over the outputs
+/// that there are. Each axis is walked from end to end in search of what meets.
 #include "check/conv2d.h"
 
 // ---- The input's gradient -----------------------------------------------------------------------------------
@@ -68,7 +68,8 @@ static check_due input_due(const talc_conv2d_problem *p, const check_values *val
 
 // ---- The weights' gradient ----------------------------------------------------------------------------------
 
-/* One tap over one image and channel: `x` and `dy` are their planes. Returns whether there is padding under it. */
+/* One tap over one image and channel: `x` and `dy` are their planes. Returns whether there is
+ * padding under it. */
 static bool add_plane(check_sum *s, const talc_conv2d_problem *p, const double *x, const double *dy,
                       int64_t kh, int64_t kw)
 {

@@ -77,7 +77,8 @@ typedef struct talc_algorithm {
 const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
                                    const void *problem, size_t limit, talc_plan *plan);
 
-/// Runs a row with a plan of its own, in the default floating-point environment whatever the caller has set.
+/// Runs a row with a plan of its own, in the default floating-point environment whatever the caller
+/// has set.
 talc_status talc_algorithm_run(const talc_algorithm *row, talc_device *device, const void *problem,
                                const talc_plan *plan, const void *arguments);
 

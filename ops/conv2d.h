@@ -13,8 +13,9 @@
 /// Gradients: dx is the convolution of dy with w, channels exchanged and taps flipped; dw sums x' times dy over n, oh, ow;
 /// db sums dy over n, oh, ow.
 ///
-/// Numbers that are not finite go where these sums say, by algorithms of every class but NORMWISE: y and dw multiply the zeros of x', of
-/// which 0 * infinity is NaN; dx has no terms for outputs that there are not.
+/// Numbers that are not finite go where these sums say, by algorithms of every class but NORMWISE:
+/// y and dw multiply the zeros of x', of which 0 * infinity is NaN; dx has no terms for outputs
+/// that there are not.
 ///
 /// Errors: NULL x or w, a rank other than 4, channels that do not match, groups that do not divide C or OC, a bias or
 /// residual of another shape, stride, dilation or groups below 1, negative padding, a kernel larger than the padded

@@ -21,7 +21,8 @@ const char *talc_conv2d_name(talc_direction direction)
 
 // ---- Padding other than zeros ---------------------------------------------------------------------------------
 //
-// The image with its padding around it is an image without padding, and its gradient goes to the image as talc_pad's does.
+// The image with its padding around it is an image without padding, and its gradient goes to the
+// image as talc_pad's does.
 
 static bool is_padded(const talc_conv2d_problem *p)
 {

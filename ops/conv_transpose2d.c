@@ -99,8 +99,9 @@ static bool operands_fit(const talc_tensor *x, const talc_tensor *w, const talc_
            talc_pair_at_least(OP, 1, "kernel", w->dims[2], w->dims[3]);
 }
 
-/* Where output_padding is a stride or more, y has room for windows of more than `size` elements of x, which there are not. The lines
- * that windows of x reach past the padding then belong to the problem, with less padding behind them; those past these are `*more`. */
+/* Where output_padding is a stride or more, y has room for windows of more than `size` elements of
+ * x, which there are not. The lines that windows of x reach past the padding then belong to the
+ * problem, with less padding behind them; those past these are `*more`. */
 static void end_with(int64_t size, int64_t added, int64_t outputs, int64_t *extent,
                      int64_t *pad_end, int64_t *more)
 {
@@ -112,7 +113,8 @@ static void end_with(int64_t size, int64_t added, int64_t outputs, int64_t *exte
     *extent -= *more;
 }
 
-/* Its input is y, without the last `more` rows and columns, which no window reaches, and its output x. */
+/* Its input is y, without the last `more` rows and columns, which no window reaches, and its output
+ * x. */
 static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
                        const talc_conv_transpose2d_options *o, transpose_note *note)
 {

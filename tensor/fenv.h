@@ -1,20 +1,21 @@
-/// The floating-point environment that talc computes in: IEEE 754's default one, with rounding to nearest, denormals as they are and no
-/// traps, whatever a caller has set. Private to talc.
+/// The floating-point environment that talc computes in: IEEE 754's default one, with rounding to
+/// nearest, denormals as they are and no traps, whatever a caller has set. Private to talc.
 ///
 ///     const talc_fenv before = talc_fenv_enter();
-///     ...                      // calls of functions: the compiler may move an operation past the line above
+///     ...                      // function calls: the compiler may move operations out of here
 ///     talc_fenv_leave(before); // the caller's again
 ///
-/// Libraries that are built with -ffast-math set FTZ and DAZ (denormal results and operands count as 0) for their threads as they
-/// are loaded; interval arithmetic sets a rounding mode. Pairs nest, and cost a few nanoseconds: a control register is read, and
-/// written only where it differs.
+/// Libraries that are built with -ffast-math set FTZ and DAZ (denormal results and operands count
+/// as 0) for their threads as they are loaded; interval arithmetic sets a rounding mode. Pairs
+/// nest, and cost a few nanoseconds: a control register is read, and written only where it differs.
 #ifndef TALC_TENSOR_FENV_H
 #define TALC_TENSOR_FENV_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/// The control registers of a thread: MXCSR on x86, FPCR on Arm, and the x87 unit's control word, which `long double` obeys.
+/// The control registers of a thread: MXCSR on x86, FPCR on Arm, and the x87 unit's control word,
+/// which `long double` obeys.
 typedef struct talc_fenv {
     uint64_t control;
     uint16_t x87;

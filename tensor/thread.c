@@ -4,7 +4,8 @@
 
 #include <signal.h>
 
-/* A thread begins with the signal mask and the floating-point environment of the one that makes it. */
+/* A thread begins with the signal mask and the floating-point environment of the one that makes it.
+ * */
 bool talc_thread_start(pthread_t *thread, void *(*body)(void *), void *argument)
 {
     static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };

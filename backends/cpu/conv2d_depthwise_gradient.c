@@ -6,8 +6,8 @@
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Both are loops over rows of dy, which
 /// a tap shifts against the rows of an image: dx adds them, scaled, and dw multiplies the two. A task is some
 /// planes of dx, or a filter over a part of the images (conv2d_partial.h). Sums are in the data's type; a dot product has a
-/// vector of them, which f64 adds, and sums the rest of a row in f64. Padding is skipped; dw multiplies its zeros where dy is not
-/// finite.
+/// vector of them, which f64 adds, and sums the rest of a row in f64. Padding is skipped; dw
+/// multiplies its zeros where dy is not finite.
 #include "backends/cpu/conv2d_partial.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
@@ -24,8 +24,7 @@ typedef struct gradient_context {
     const talc_conv2d_arguments *arguments;
     talc_cpu_partial partial;
     int64_t planes; /* of dx in a task */
-    bool
-        every_is_read; /* by some tap, of the elements of dy: so if one is not finite, a sum is not */
+    bool all_read;  /* each dy by some tap: if one is not finite, a sum is not */
 } gradient_context;
 
 /* Where a tap reads an image: outputs columns.lo .. columns.hi - 1 of rows.lo .. rows.hi - 1, from pixel (ih, iw) on. */
@@ -133,7 +132,8 @@ typedef double vector_f64 __attribute__((vector_size(32), aligned(8), may_alias)
 TAP_SUM(f32, float)
 TAP_SUM(f64, double)
 
-/* What the zeros of the padding add to a tap's sum: 0, or NaN for an element of dy over them that is not finite. */
+/* What the zeros of the padding add to a tap's sum: 0, or NaN for an element of dy over them that
+ * is not finite. */
 static double outside_sum(const talc_conv2d_problem *p, const tap_place *t, const void *dy)
 {
     double sum = 0;
@@ -182,7 +182,7 @@ static void weight_task(void *context, int64_t task, int worker)
             zeros += 0 * sum;
             talc_cpu_store(p->dtype, dw, tap, sum);
         }
-        for (int64_t tap = 0; tap < taps && !(c->every_is_read && zeros == 0); tap++) {
+        for (int64_t tap = 0; tap < taps && !(c->all_read && zeros == 0); tap++) {
             const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
             talc_cpu_store(p->dtype, dw, tap,
                            talc_cpu_load(p->dtype, dw, tap) + outside_sum(p, &place, dy));
@@ -215,7 +215,7 @@ talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *pr
         return talc_cpu_parallel(talc_ceil_div(p->N * p->C, c.planes), input_task, &c);
     }
     c.partial = *(const talc_cpu_partial *)talc_plan_own(plan);
-    c.every_is_read = every_is_read(p);
+    c.all_read = every_is_read(p);
     const talc_status status = talc_cpu_parallel(c.partial.parts * p->OC, weight_task, &c);
     return status != TALC_OK ? status : talc_cpu_partial_sum(&c.partial, p, arguments);
 }

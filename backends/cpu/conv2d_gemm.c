@@ -396,7 +396,8 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t mad
         }
 }
 
-/* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind them. */
+/* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind
+ * them. */
 #define SPOILT(constant, suffix, T, A)                                                             \
     TALC_TARGET_CLONES                                                                             \
     static bool is_spoilt_##suffix(const T *sums, int64_t count)                                   \

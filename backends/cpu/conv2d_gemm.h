@@ -77,8 +77,9 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
 size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                                size_t limit);
 
-/// Runs it for a problem. Forward, y has one phase, and gets the problem's bias, residual and activation. An input gradient, dx, is a
-/// sum over elements of dy alone: what becomes NaN, maybe by a weight that is not finite times a zero around them, is made again.
+/// Runs it for a problem. Forward, y has one phase, and gets the problem's bias, residual and
+/// activation. An input gradient, dx, is a sum over elements of dy alone: what becomes NaN, maybe
+/// by a weight that is not finite times a zero around them, is made again.
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                               const void *x, const void *w, void *y, void *workspace,
                               size_t workspace_bytes, const talc_conv2d_problem *problem,

@@ -4,8 +4,9 @@
 ///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
-/// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. A weight over zeros of the padding is multiplied by
-/// them. A task is one row of one output plane. The gradients stand in conv2d_reference_gradient.c.
+/// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. A weight over zeros
+/// of the padding is multiplied by them. A task is one row of one output plane. The gradients stand
+/// in conv2d_reference_gradient.c.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"

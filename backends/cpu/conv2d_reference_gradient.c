@@ -3,9 +3,10 @@
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
-/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Padding is zeros, which dw multiplies
-/// with dy as the forward pass does with w; dx is a sum over the outputs that there are. A task of work is a row of a plane of
-/// dx, or the taps of one input channel in one filter.
+/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w.
+/// Padding is zeros, which dw multiplies with dy as the forward pass does with w; dx is a sum over
+/// the outputs that there are. A task of work is a row of a plane of dx, or the taps of one input
+/// channel in one filter.
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -23,7 +24,8 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
     return start >= 0 && start % stride == 0 && start / stride < outputs ? start / stride : -1;
 }
 
-/* One pixel of dx, input channel ic of group g: `dy` and `w` are the first of image n and of the group. It is over with a NaN. */
+/* One pixel of dx, input channel ic of group g: `dy` and `w` are the first of image n and of the
+ * group. It is over with a NaN. */
 #define PIXEL_SUM(suffix, type)                                                                    \
     static double pixel_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *w,  \
                                      int64_t ic, int64_t ih, int64_t iw)                           \

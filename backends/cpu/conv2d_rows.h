@@ -33,7 +33,8 @@ static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem 
                : NULL;
 }
 
-/// One pixel of dx, of plane n * C + channel, by its formula in f64: what a row that multiplies zeros around dy has in place of a NaN.
+/// One pixel of dx, of plane n * C + channel, by its formula in f64: what a row that multiplies
+/// zeros around dy has in place of a NaN.
 double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *problem,
                                   const talc_conv2d_arguments *arguments, int64_t plane, int64_t ih,
                                   int64_t iw);

@@ -245,8 +245,8 @@ Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
 
 // ---- What is not finite -------------------------------------------------------------------------------------------
 
-/* The sums of a direction over what there is: y and dw multiply the zeros of the padding, dx has no outputs but its own. `first` and
- * `second` are what the direction reads. */
+/* The sums of a direction over what there is: y and dw multiply the zeros of the padding, dx has no
+ * outputs but its own. `first` and `second` are what the direction reads. */
 static double *sums_of(const talc_conv2d_problem *p, const double *first, const double *second)
 {
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
@@ -305,7 +305,8 @@ static void expect_spoilt(const talc_conv2d_problem *p, const double *const valu
     free(due);
 }
 
-/* In every place that differs of either operand: at its ends, where the padding is, and in the middle. Other numbers are integers. */
+/* In every place that differs of either operand: at its ends, where the padding is, and in the
+ * middle. Other numbers are integers. */
 static void expect_nonfinite(talc_conv2d_problem p, talc_direction direction)
 {
     static const double odd[] = { INFINITY, NAN, -INFINITY };

@@ -129,8 +129,8 @@ Test(conv_transpose2d, agrees_with_torch)
     assert_all_freed();
 }
 
-/* Infinite weights, at the ends of the kernel and in the middle, by loops over the elements of x: what no element reaches, also in
- * the lines that output_padding adds, is the bias alone. */
+/* Infinite weights, at the ends of the kernel and in the middle, by loops over the elements of x:
+ * what no element reaches, also in the lines that output_padding adds, is the bias alone. */
 static void expect_reached(const transpose_case *c, int64_t infinite, const char *algorithm)
 {
     talc_conv_transpose2d_options o = c->options;

@@ -1,5 +1,5 @@
-/* Callers that flush denormals or round another way: every result has the bits that it has without, on any number of threads, and
- * the caller finds its environment again. */
+/* Callers that flush denormals or round another way: every result has the bits that it has without,
+ * on any number of threads, and the caller finds its environment again. */
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a caller may have set. The first of them is the worst of all together, and another architecture's own. */
+/* What a caller may have set. The first of them is the worst of all together, and another
+ * architecture's own. */
 enum { FOREIGN, FLUSHES, UP, DOWN, TO_ZERO, CALLERS };
 static const char *const caller_names[] = { "flushes and rounds up", "flushes", "up", "down",
                                             "to zero" };
@@ -38,7 +39,8 @@ static void assert_and_leave(const char *what, int caller, talc_fenv own)
               caller_names[caller]);
 }
 
-/* Products near 1e-42, of which flushing leaves nothing, by the library's threads, which begin under the caller's environment. */
+/* Products near 1e-42, of which flushing leaves nothing, by the library's threads, which begin
+ * under the caller's environment. */
 static talc_tensor *convolved(const op_inputs *in)
 {
     return talc_conv2d(in->image, in->weight, NULL, &(talc_conv2d_options){ .padding = { 1, 1 } });
@@ -119,7 +121,8 @@ Test(fenv, every_op)
 
 enum { NUMBERS = 4000 };
 
-/* What a program computes from its seed on: data, initial weights, losses, gradients, rates, updates. Returns how many numbers. */
+/* What a program computes from its seed on: data, initial weights, losses, gradients, rates,
+ * updates. Returns how many numbers. */
 static int train(talc_device *device, double numbers[NUMBERS])
 {
     int count = 0;

@@ -189,8 +189,8 @@ Test(threads, several_threads_call_at_once)
 
 // ---- Signals ------------------------------------------------------------------------------------------------
 
-/* What its own instructions raise reaches a worker, and nothing else; nor does the floating-point environment that the pool was
- * started in. */
+/* What its own instructions raise reaches a worker, and nothing else; nor does the floating-point
+ * environment that the pool was started in. */
 static void mask_piece(void *context, int64_t piece, int worker)
 {
     static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
@@ -208,7 +208,8 @@ static void mask_piece(void *context, int64_t piece, int worker)
     }
 }
 
-/* A signal to the program waits while the program's own thread has it blocked: no thread of the library takes it. */
+/* A signal to the program waits while the program's own thread has it blocked: no thread of the
+ * library takes it. */
 Test(threads, signals_are_for_the_program)
 {
     talc_dataset *dataset = talc_dataset_digits(64, 1);
