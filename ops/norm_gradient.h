@@ -38,11 +38,12 @@ static inline TALC_HOST_DEVICE talc_norm_gradient talc_norm_gradient_of(double m
     return of;
 }
 
-/// The same with the mean as the data's type holds it; the shift takes what it loses.
+/// The same with the mean as the data's type holds it; the shift takes what it loses, but no infinity of
+/// by_x, which could have either sign.
 static inline TALC_HOST_DEVICE talc_norm_gradient talc_norm_gradient_rounded(talc_norm_gradient of,
                                                                              double mean)
 {
-    of.shift += mean == of.mean ? 0 : (mean - of.mean) * of.by_x;
+    of.shift += mean == of.mean || !isfinite(of.by_x) ? 0 : (mean - of.mean) * of.by_x;
     of.mean = mean;
     return of;
 }
