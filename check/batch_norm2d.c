@@ -39,8 +39,11 @@ static const char *wrong(const check_norm_problem *own)
     if (own->untracked && !p->training)
         return "running statistics outside training";
     const bool backwards = p->direction == TALC_GRAD_INPUT;
+    if (own->given && !(backwards && p->training))
+        return "given statistics in the gradient of training alone";
     if (backwards && (p->eps != EPS || p->momentum != MOMENTUM || own->untracked))
-        return "no words of a gradient but train, plain, residual, an activation, f32 and f64";
+        return "no words of a gradient but train, given, plain, residual, an activation, f32 and "
+               "f64";
     if (backwards && p->residual && p->activation == TALC_ACTIVATION_NONE)
         return "an activation, without which the gradient of the residual is dy";
     if (backwards && !talc_activation_gradient_from_result(p->activation))
@@ -54,6 +57,7 @@ static const check_word words[] = {
     { "train", CHECK_FLAG, FIELD(p.training), 1 },
     { "plain", CHECK_FLAG, FIELD(plain), 1 },
     { "untracked", CHECK_FLAG, FIELD(untracked), 1 },
+    { "given", CHECK_FLAG, FIELD(given), 1 },
     { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
     { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
     { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
@@ -214,8 +218,6 @@ static int64_t group_of(const check_problem *problem, int operand, int64_t index
     return operand == Y ? index / own->p.H / own->p.W % own->p.C : operand == COUNT ? 0 : index;
 }
 
-enum { LEARNT_MEAN, LEARNT_VAR, LEARNT_SIZES };
-
 static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
 {
     const check_norm_problem *own = read_only(problem);
@@ -235,9 +237,9 @@ static check_common learn(const check_problem *problem, const check_values *valu
             const long double deviation = x[(n * p->C + c) * plane + i] - mean;
             squares += deviation * deviation;
         }
-    return (check_common){
-        .of = { [LEARNT_MEAN] = mean, [LEARNT_VAR] = squares / M, [LEARNT_SIZES] = sizes / M }
-    };
+    return (check_common){ .of = { [CHECK_NORM_MEAN] = mean,
+                                   [CHECK_NORM_VAR] = squares / M,
+                                   [CHECK_NORM_SIZES] = sizes / M } };
 }
 
 static statistics statistics_of(const check_problem *problem, const check_values *values, int64_t c)
@@ -248,9 +250,9 @@ static statistics statistics_of(const check_problem *problem, const check_values
                              .var = values->of[RUNNING_VAR][c] };
     const check_common of = values->common != NULL ? values->common[c] : learn(problem, values, c);
     return (statistics){ .M = (double)(own->p.N * own->p.H * own->p.W),
-                         .mean = of.of[LEARNT_MEAN],
-                         .var = of.of[LEARNT_VAR],
-                         .sizes = (double)of.of[LEARNT_SIZES] };
+                         .mean = of.of[CHECK_NORM_MEAN],
+                         .var = of.of[CHECK_NORM_VAR],
+                         .sizes = (double)of.of[CHECK_NORM_SIZES] };
 }
 
 /* How exact a row has to be for a channel. */

@@ -1,10 +1,13 @@
-/// The family of batch normalisation's gradients: "batch_norm2d:n8c16h7w7_train_dx". Words: train; plain: without weight; an
-/// activation; residual: its gradient is wanted too.
+/// The family of batch normalisation's gradients: "batch_norm2d:n8c16h7w7_train_dx". Words: train;
+/// given: see below; plain: without weight; an activation; residual: its gradient is wanted too.
 ///
 ///     dbias = sum g,    dweight = sum g x^,    x^ = (x - mean) rstd,    dresidual = g = dy act'
 ///     dx = weight rstd (g - (dbias + x^ dweight) / M) in training, weight rstd g otherwise
 ///
-/// mean, rstd and y are operands, which hold what no batch has to have, so that each part of the formula is seen on its own.
+/// In training the row runs its forward pass first, without activation, and the gradient reads the mean
+/// and rstd of that. What is due follows from x alone, so that what the two lose between them shows.
+/// With the word given, and outside training, mean and rstd are operands, as y always is, which hold
+/// what no batch has to have, so that each part of the formula is seen on its own, exactly too.
 ///
 /// Errors, with u of the data's type, A and B the sums of z and of z |x^| of a channel, s = |weight| rstd. z is |g|, and behind tanh,
 /// where 1 - y^2 may cancel, |dy| (1 + y^2): behind a sigmoid or tanh g has up to three roundings of z and of the smallest normal
@@ -12,6 +15,14 @@
 /// (M + 8) 2^-53 of A and B; f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its
 /// three terms, K = 6, and what the sums are off: s (M + 8) 2^-53 (A + |x^| B) / M. What g is off comes on top of each: 4 u of z, of
 /// A and of B.
+///
+/// Not given, mean and rstd follow from sums in f64, of data of any type: with e = (M + 8) 2^-53 and X
+/// the mean of |x| the mean is e X off, and rstd by the part e + (e X)^2 / (var + eps) of itself. So x^ is
+/// off by d = rstd e X + |x^| times that part, dweight by the sum of |g| d, and dx by what each of its
+/// factors is off. dx is arithmetic in the data's type on x less the mean in that type: that rounding,
+/// u |mu| of the mean, has roundings of its own. A coefficient may underflow, which costs half the
+/// smallest number times what it multiplies: |g| and, where powers of two keep it in range, 2^10 |x^|;
+/// so may each rounding of what weight rstd multiplies.
 #include "check/batch_norm2d.h"
 
 #include "check/activation.h"
@@ -24,16 +35,23 @@ static const char *const op_names[] = { "batch_norm2d.grad_input", NULL };
 
 enum { X, WEIGHT, MEAN, RSTD, DY, Y, DX, DWEIGHT, DBIAS, DRESIDUAL };
 
+/* Whether mean and rstd are those of a forward pass. */
+static bool has_forward(const check_norm_problem *own)
+{
+    return own->p.training && !own->given;
+}
+
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
     const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
+    const check_role statistics = has_forward(own) ? CHECK_WRITTEN : CHECK_READ;
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
     if (!own->plain)
         list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
-    list[MEAN] = talc_check_operand("mean", CHECK_READ, TALC_F64, channels);
-    list[RSTD] = talc_check_operand("rstd", CHECK_READ, TALC_F64, channels);
+    list[MEAN] = talc_check_operand("mean", statistics, TALC_F64, channels);
+    list[RSTD] = talc_check_operand("rstd", statistics, TALC_F64, channels);
     list[DY] = talc_check_operand("dy", CHECK_READ, p->dtype, image);
     if (p->activation != TALC_ACTIVATION_NONE)
         list[Y] = talc_check_operand("y", CHECK_READ, p->dtype, image);
@@ -79,9 +97,10 @@ static bool rounds(const talc_batch_norm2d_problem *p)
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
-    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 && !rounds(p)
-                                    : kind <= TALC_CHECK_INFINITY;
+    const check_norm_problem *own = read_only(problem);
+    return kind == TALC_CHECK_EXACT
+               ? exact_largest(&own->p) >= 1 && !rounds(&own->p) && !has_forward(own)
+               : kind <= TALC_CHECK_INFINITY;
 }
 
 /* Results of the activation; of a ReLU half are 0, and of one to 6 some are 6. */
@@ -123,7 +142,14 @@ static double away_from_0(talc_dtype dtype, double random)
     return talc_check_rounded(dtype, random < 0 ? random / 2 - 0.5 : random / 2 + 0.5);
 }
 
-/* WIDE: x and mean about 1e4 apart from 0, so that a sum of dy x less mean times a sum of dy loses all digits. */
+double talc_check_far(talc_dtype dtype, int64_t c, double random)
+{
+    static const double means[] = { 1e4, -1e6, 0, 0x1p100 }, spreads[] = { 1, 1, 0x1p75, 0x1p98 };
+    return talc_check_rounded(dtype, means[c % 4] + spreads[c % 4] * random);
+}
+
+/* WIDE: x and mean about 1e4 apart from 0, so that a sum of dy x less mean times a sum of dy loses all digits; behind a forward
+ * pass channels are far from 0, or of a spread whose square is out of range. */
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -140,7 +166,9 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
     talc_check_fill(values->of[X], count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 1, 1, seed);
     for (int64_t i = 0; far && i < count; i++)
-        values->of[X][i] = talc_check_rounded(p->dtype, 1e4 + values->of[X][i]);
+        values->of[X][i] =
+            has_forward(own) ? talc_check_far(p->dtype, i / (p->H * p->W) % p->C, values->of[X][i])
+                             : talc_check_rounded(p->dtype, 1e4 + values->of[X][i]);
     talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1, 1,
                     talc_check_bits(seed, 1));
     for (int i = WEIGHT; i <= RSTD; i++)
@@ -149,10 +177,12 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                             talc_check_bits(seed, (uint64_t)i + 1));
     for (int64_t c = 0; c < p->C; c++) {
         double *mean = &values->of[MEAN][c], *rstd = &values->of[RSTD][c];
-        *mean = talc_check_rounded(p->dtype, *mean / 8 + (far ? 1e4 : 0));
-        *rstd = fabs(away_from_0(p->dtype, *rstd));
         if (!own->plain)
             values->of[WEIGHT][c] = away_from_0(p->dtype, values->of[WEIGHT][c]);
+        if (has_forward(own))
+            continue;
+        *mean = talc_check_rounded(p->dtype, *mean / 8 + (far ? 1e4 : 0));
+        *rstd = fabs(away_from_0(p->dtype, *rstd));
     }
 }
 
@@ -168,7 +198,7 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
     int which = -1;
     for (int i = 0; round >= 0 && i < (is_nan ? 5 : kind == TALC_CHECK_INFINITY ? 2 : 0); i++) {
         which = is_nan ? of_nan[i] : of_infinity[i];
-        round -= list[which].role != CHECK_ABSENT;
+        round -= list[which].role == CHECK_READ;
     }
     if (round >= 0)
         return false;
@@ -194,8 +224,6 @@ static int64_t group_of(const check_problem *problem, int operand, int64_t index
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
     return operand == DX || operand == DRESIDUAL ? index / p->H / p->W % p->C : index;
 }
-
-enum { LEARNT_DBIAS, LEARNT_DWEIGHT, LEARNT_A, LEARNT_B };
 
 static long double g_of(const talc_batch_norm2d_problem *p, const check_values *values,
                         int64_t index)
@@ -225,21 +253,54 @@ static double off_of_g(const talc_batch_norm2d_problem *p)
     return rounds(p) ? 4 * talc_check_format(p->dtype).unit : 0;
 }
 
+check_normaliser talc_check_normaliser_of(talc_dtype dtype, double M, double eps,
+                                          const check_common *of)
+{
+    const double power = (double)of->of[CHECK_NORM_VAR] + eps, e = (M + 8) * 0x1p-53;
+    const double off = e * (double)of->of[CHECK_NORM_SIZES];
+    return (check_normaliser){
+        .M = M,
+        .mean = of->of[CHECK_NORM_MEAN],
+        .rstd = 1 / sqrtl(of->of[CHECK_NORM_VAR] + eps),
+        .mean_off = off,
+        .rstd_off = e + off * off / power,
+        .any = power < talc_check_format(dtype).normal || off * off > power / 4,
+    };
+}
+
+double talc_check_normalised_off(const check_normaliser *by, long double x)
+{
+    return (double)(by->mean_off * by->rstd + by->rstd_off * fabsl(x));
+}
+
+/* What channel c is normalised by; `of` holds the statistics of x where there are any. */
+static check_normaliser normaliser_of(const check_problem *problem, const check_values *values,
+                                      const check_common *of, int64_t c)
+{
+    const check_norm_problem *own = read_only(problem);
+    const double M = values_of_channel(&own->p);
+    if (has_forward(own))
+        return talc_check_normaliser_of(own->p.dtype, M, own->p.eps, of);
+    return (check_normaliser){ .M = M, .mean = values->of[MEAN][c], .rstd = values->of[RSTD][c] };
+}
+
 /* Sums of a channel, and of their sizes. */
 static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
     const int64_t plane = p->H * p->W;
-    const long double mean = values->of[MEAN][c], rstd = values->of[RSTD][c];
     check_common all = { .of = { 0 } };
+    if (has_forward(read_only(problem)))
+        all = talc_check_batch_norm2d.learn(problem, values, c);
+    const check_normaliser by = normaliser_of(problem, values, &all, c);
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t i = (n * p->C + c) * plane; i < (n * p->C + c + 1) * plane; i++) {
             const long double g = g_of(p, values, i), z = size_of_g(p, values, i),
-                              x = (values->of[X][i] - mean) * rstd;
-            all.of[LEARNT_DBIAS] += g;
-            all.of[LEARNT_DWEIGHT] += g * x;
-            all.of[LEARNT_A] += z;
-            all.of[LEARNT_B] += z * fabsl(x);
+                              x = (values->of[X][i] - by.mean) * by.rstd;
+            all.of[CHECK_NORM_G] += g;
+            all.of[CHECK_NORM_PRODUCT] += g * x;
+            all.of[CHECK_NORM_A] += z;
+            all.of[CHECK_NORM_B] += z * fabsl(x);
         }
     return all;
 }
@@ -247,9 +308,10 @@ static check_common learn(const check_problem *problem, const check_values *valu
 /* What sums in f64 lose of their sizes: nothing on exact data, by whose integers a channel is known. */
 static double lost(const check_problem *problem, const check_values *values, int64_t c)
 {
+    const check_norm_problem *own = read_only(problem);
     const double mean = values->of[MEAN][c], rstd = values->of[RSTD][c];
-    const bool exact = mean == floor(mean) && rstd == floor(rstd);
-    return exact ? 0 : (values_of_channel(&read_only(problem)->p) + 8) * 0x1p-53;
+    const bool exact = !has_forward(own) && mean == floor(mean) && rstd == floor(rstd);
+    return exact ? 0 : (values_of_channel(&own->p) + 8) * 0x1p-53;
 }
 
 /* Of a sum and its sizes. */
@@ -266,28 +328,54 @@ static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, lo
     return due;
 }
 
+/* What a sum of g x^ is off on top of that. */
+static double product_off(const check_normaliser *by, const check_common *all)
+{
+    return (double)(by->mean_off * by->rstd * all->of[CHECK_NORM_A] +
+                    by->rstd_off * all->of[CHECK_NORM_B]);
+}
+
+check_due talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by, const check_common *all,
+                             long double scale, long double g, double x)
+{
+    const check_format format = talc_check_format(dtype);
+    const long double z = (x - by->mean) * by->rstd, product = all->of[CHECK_NORM_PRODUCT] / by->M;
+    const long double of_g = scale * g, of_mean = scale * all->of[CHECK_NORM_G] / by->M,
+                      of_x = scale * z * product;
+    check_due due = { .value = of_g - (of_mean + of_x),
+                      .K = 6,
+                      .S = (double)(fabsl(of_g) + fabsl(of_mean) + fabsl(of_x)),
+                      .any = by->any };
+    if (by->rstd_off == 0) /* given */
+        return due;
+    /* Infinity times a deviation that the rounding of the mean may make 0. */
+    due.any |= isinf(product) && fabsl(x - by->mean) <= 2 * format.unit * fabsl(by->mean);
+    const double factors = talc_check_normalised_off(by, z) * (double)fabsl(product) +
+                           (double)fabsl(z) * product_off(by, all) / by->M;
+    due.extra = (double)fabsl(scale) * factors + by->rstd_off * due.S +
+                2 * format.unit * format.normal *
+                    (double)((fabsl(g) + (due.K + 2) * fabsl(scale)) / 2 + 512 * fabsl(z));
+    due.S += format.unit * (double)fabsl(by->mean * by->rstd * scale * product);
+    return due;
+}
+
 static check_due dx_due(const check_problem *problem, const check_values *values,
                         const check_common *all, int64_t c, int64_t index)
 {
     const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
-    const double M = values_of_channel(p);
-    const long double rstd = values->of[RSTD][c];
-    const long double scale = (own->plain ? 1 : values->of[WEIGHT][c]) * rstd;
-    const long double of_g = scale * g_of(p, values, index);
-    check_due due = { .value = of_g,
-                      .K = 6,
-                      .S = (double)fabsl(of_g),
-                      .extra = (double)fabsl(scale * size_of_g(p, values, index)) * off_of_g(p) };
+    const check_normaliser by = normaliser_of(problem, values, all, c);
+    const long double scale = (own->plain ? 1 : values->of[WEIGHT][c]) * by.rstd;
+    const double size = (double)fabsl(scale * size_of_g(p, values, index));
+    const long double g = g_of(p, values, index);
+    check_due due = { .value = scale * g, .K = 6, .S = (double)fabsl(scale * g) };
     if (p->training) {
-        const long double x = (values->of[X][index] - values->of[MEAN][c]) * rstd;
-        const long double of_mean = scale * all->of[LEARNT_DBIAS] / M,
-                          of_x = scale * x * all->of[LEARNT_DWEIGHT] / M;
-        const long double sizes = (all->of[LEARNT_A] + fabsl(x) * all->of[LEARNT_B]) / M;
-        due.value -= of_mean + of_x;
-        due.S += (double)(fabsl(of_mean) + fabsl(of_x));
+        const long double x = (values->of[X][index] - by.mean) * by.rstd;
+        const long double sizes = (all->of[CHECK_NORM_A] + fabsl(x) * all->of[CHECK_NORM_B]) / by.M;
+        due = talc_check_norm_dx(p->dtype, &by, all, scale, g, values->of[X][index]);
         due.extra += (double)(fabsl(scale) * sizes) * (lost(problem, values, c) + off_of_g(p));
     }
+    due.extra += size * off_of_g(p);
     if (!isfinite(due.value))
         due.S = due.extra = 0;
     return due;
@@ -305,16 +393,26 @@ static check_due dresidual_due(const talc_batch_norm2d_problem *p, const check_v
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
 {
+    enum { FORWARD_MEAN = 8, FORWARD_RSTD };
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
     const int64_t c = group_of(problem, operand, index);
     const check_common all = values->common != NULL ? values->common[c] : learn(problem, values, c);
+    if (operand == MEAN || operand == RSTD)
+        return talc_check_batch_norm2d.due(problem, values,
+                                           operand == MEAN ? FORWARD_MEAN : FORWARD_RSTD, c);
     if (operand == DRESIDUAL)
         return dresidual_due(p, values, index);
     if (operand == DX)
         return dx_due(problem, values, &all, c, index);
-    const bool bias = operand == DBIAS;
-    return sum_due(p, all.of[bias ? LEARNT_DBIAS : LEARNT_DWEIGHT],
-                   all.of[bias ? LEARNT_A : LEARNT_B], lost(problem, values, c));
+    if (operand == DBIAS)
+        return sum_due(p, all.of[CHECK_NORM_G], all.of[CHECK_NORM_A], lost(problem, values, c));
+    const check_normaliser by = normaliser_of(problem, values, &all, c);
+    check_due due =
+        sum_due(p, all.of[CHECK_NORM_PRODUCT], all.of[CHECK_NORM_B], lost(problem, values, c));
+    if (isfinite(due.value))
+        due.extra += product_off(&by, &all);
+    due.any = by.any;
+    return due;
 }
 
 /* Each element is part of two sums as well. */
@@ -331,6 +429,23 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     if (!talc_check_norm_random(state, problem))
         return false;
     talc_check_norm_turn(problem);
+    writable(problem)->given = writable(problem)->p.training && talc_check_draw(state, 0, 3) != 0;
+    return true;
+}
+
+/* The forward pass, whose result dx then takes the place of. */
+static bool first(const check_problem *problem, check_problem *forward, void *arguments)
+{
+    if (!has_forward(read_only(problem)))
+        return false;
+    *forward = *problem;
+    talc_batch_norm2d_problem *p = &writable(forward)->p;
+    p->direction = TALC_FORWARD;
+    p->activation = TALC_ACTIVATION_NONE;
+    p->residual = false;
+    talc_batch_norm2d_arguments *a = arguments;
+    if (a != NULL)
+        a->y = a->dx;
     return true;
 }
 
@@ -351,6 +466,7 @@ const check_family talc_check_batch_norm2d_gradient = {
     .learn = learn,
     .due = due_of,
     .terms = terms,
+    .first = first,
     .list = offsetof(struct talc_backend, batch_norm2d),
     .arguments = { POINTER(x), POINTER(weight), POINTER(mean), POINTER(rstd), POINTER(dy),
                    POINTER(y), POINTER(dx), POINTER(dweight), POINTER(dbias), POINTER(dresidual) },

@@ -328,24 +328,44 @@ static void caller_leave(const check_run_options *options, talc_fenv own, check_
     talc_fenv_set(now, own);
 }
 
-/* Runs the row on what the buffer holds. */
+/* The plan of what the row runs before; nothing where that is nothing. */
+static talc_plan first_plan(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit)
+{
+    check_problem first;
+    talc_plan plan = { .workspace = 0 };
+    if (family->first != NULL && family->first(problem, &first, NULL))
+        talc_algorithm_refuses(row, device, &first, limit, &plan);
+    return plan;
+}
+
+/* Of any op. */
+typedef union check_arguments {
+    talc_arguments base;
+    char bytes[CHECK_ARGUMENTS_BYTES];
+} check_arguments;
+
+/* Runs the row on what the buffer holds, and before that what comes first. */
 static talc_status run(const check_family *family, const talc_algorithm *row,
                        const check_problem *problem, const check_stage *stage,
-                       const check_run_options *options, const talc_plan *plan,
-                       check_run_report *report)
+                       const check_run_options *options, const talc_plan *before,
+                       const talc_plan *plan, check_run_report *report)
 {
-    union {
-        talc_arguments base;
-        char bytes[CHECK_ARGUMENTS_BYTES];
-    } arguments = { .bytes = { 0 } }; /* of any op */
+    check_arguments arguments = { .bytes = { 0 } };
     arguments.base.workspace = address(stage, stage->of[WORKSPACE].begin);
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         void *operand = address(stage, stage->of[i].begin);
         if (stage->operands[i].role != CHECK_ABSENT)
             memcpy(arguments.bytes + family->arguments[i], &operand, sizeof operand);
     }
+    check_problem first;
+    check_arguments of_first = arguments;
+    talc_status status = TALC_OK;
     const talc_fenv own = caller_enter(options);
-    const talc_status status = talc_algorithm_run(row, stage->device, problem, plan, &arguments);
+    if (family->first != NULL && family->first(problem, &first, &of_first))
+        status = talc_algorithm_run(row, stage->device, &first, before, &of_first);
+    if (status == TALC_OK)
+        status = talc_algorithm_run(row, stage->device, problem, plan, &arguments);
     caller_leave(options, own, report);
     return status == TALC_OK && !talc_device_synchronize(stage->device) ? talc_error_status()
                                                                         : status;
@@ -375,14 +395,16 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
         talc_scope_leave(scope);
         return true;
     }
-    lay_out(&stage, options, plan.workspace);
+    const talc_plan before = first_plan(family, row, device, problem, limit);
+    lay_out(&stage, options, before.workspace > plan.workspace ? before.workspace : plan.workspace);
     bool done = room_grow(room, room_bytes(&stage));
     if (done) {
         draw(&stage, values, options, room);
         done = upload(&stage, room);
     }
     if (done) {
-        const talc_status status = run(family, row, problem, &stage, options, &plan, report);
+        const talc_status status =
+            run(family, row, problem, &stage, options, &before, &plan, report);
         if (status != TALC_OK || talc_failed())
             note_failure(report, talc_failed() ? talc_error_status() : status);
         done = download(&stage, room);

@@ -29,7 +29,8 @@
 ///     matmul:b2m5n6k7_ta_tb_bias_residual_relu            b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for
 ///                                                         all products; gaps: rows of a and b do not follow each other
 ///     batch_norm2d:n8c16h7w7_train_relu                   plain: no weight and bias; untracked: no running statistics; eps0,
-///                                                         momentum0, momentum1, residual
+///                                                         momentum0, momentum1, residual; _train_given_dx: mean and rstd are
+///                                                         given instead of the forward pass's
 ///     group_norm:n8c16l49g4_relu                          l: values of a plane; plain, eps0; layer_norm of 64x192 is
 ///                                                         n64c192l1g1
 ///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
@@ -42,8 +43,9 @@
 ///                                                         corners; without either nearest
 ///     gather:5x7@1i5x9     behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8 here and in pad
 ///                          and nearest upsampling
-/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, cross_entropy, nll_loss, pad, upsample2d, gather and
-/// index_select take _dx: the input gradient, which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
+/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm, cross_entropy,
+/// nll_loss, pad, upsample2d, gather and index_select take _dx: the input gradient, which conv2d's texts
+/// have as well. Its op is max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 

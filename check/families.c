@@ -26,6 +26,7 @@ const check_family *const talc_check_families[] = {
     &talc_check_nll_loss_gradient,
     &talc_check_resample_gradient,
     &talc_check_gather_gradient,
+    &talc_check_group_norm_gradient,
     NULL,
 };
 
@@ -168,7 +169,13 @@ const char *talc_check_plan(const check_family *family, const talc_algorithm *ro
                             talc_plan *plan)
 {
     *plan = (talc_plan){ .workspace = 0 };
-    return talc_check_is_empty(family, problem)
-               ? "there is nothing to compute"
-               : talc_algorithm_refuses(row, device, problem, limit, plan);
+    if (talc_check_is_empty(family, problem))
+        return "there is nothing to compute";
+    check_problem first;
+    const char *refusal = NULL;
+    if (family->first != NULL && family->first(problem, &first, NULL)) {
+        talc_plan of_first = { .workspace = 0 };
+        refusal = talc_algorithm_refuses(row, device, &first, limit, &of_first);
+    }
+    return refusal != NULL ? refusal : talc_algorithm_refuses(row, device, problem, limit, plan);
 }

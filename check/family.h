@@ -46,7 +46,7 @@ typedef struct check_operand {
 /// What the elements of a row or channel have in common, its largest element and its sum, for example; in an order of the
 /// family's own.
 typedef struct check_common {
-    long double of[4];
+    long double of[7];
 } check_common;
 
 /// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of an updated one, what it
@@ -116,6 +116,11 @@ typedef struct check_family {
     /// sample.
     double (*terms)(const check_problem *problem);
 
+    /// What the row runs before, with the same workspace, for results that the problem's run reads: a
+    /// gradient's forward pass. Makes the problem, and `arguments`, those of the later run, its own
+    /// unless they are NULL. False: nothing runs before. NULL: of no problem.
+    bool (*first)(const check_problem *problem, check_problem *first, void *arguments);
+
     /// Where a backend keeps its list of rows, as an offset into struct talc_backend.
     size_t list;
     /// Where a row's arguments have each operand, as offsets into the op's talc_NAME_arguments.
@@ -132,7 +137,7 @@ extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmu
 /// Input gradients: their ops are "NAME.grad_input", their texts those of NAME with the word dx.
 extern const check_family talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
     talc_check_cross_entropy_gradient, talc_check_nll_loss_gradient, talc_check_resample_gradient,
-    talc_check_gather_gradient;
+    talc_check_gather_gradient, talc_check_group_norm_gradient;
 
 /// All of them, NULL at the end.
 extern const check_family *const talc_check_families[];
@@ -141,7 +146,8 @@ extern const check_family *const talc_check_families[];
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index);
 
-/// Why the row cannot do the problem under `limit`; NULL when it can, with its plan.
+/// Why the row cannot do the problem, or what it runs before, under `limit`; NULL when it can, with its
+/// plan.
 const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
                             const talc_device *device, const check_problem *problem, size_t limit,
                             talc_plan *plan);

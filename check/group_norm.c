@@ -3,7 +3,7 @@
 ///
 /// Rows are the channels of one image in training to batch_norm2d.c, whose data, statistics and bounds these are: K, S and what comes on
 /// top of a row without weight and bias, times |weight|, and |bias| added to S.
-#include "ops/group_norm.h"
+#include "check/group_norm.h"
 
 #include "check/activation.h"
 #include "check/batch_norm2d.h"
@@ -14,16 +14,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-typedef struct group_problem {
-    talc_group_norm_problem p;
-    bool plain;
-} group_problem;
-
-static const group_problem *read_group(const check_problem *problem)
-{
-    return (const group_problem *)(const void *)problem;
-}
-
 static const char *const op_names[] = { "group_norm", NULL };
 static const double EPS = 0x1p-17;
 
@@ -32,13 +22,7 @@ enum { X, WEIGHT, BIAS, Y = 7, MEAN, RSTD };
 
 // ---- Problem and text ---------------------------------------------------------------------------------------
 
-static int64_t row_values(const talc_group_norm_problem *p)
-{
-    return p->C / p->groups * p->plane;
-}
-
-/* The rows as a batch norm has them. */
-static check_problem rows_of(const check_problem *problem)
+check_problem talc_check_group_rows(const check_problem *problem)
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
     check_problem rows = { 0 };
@@ -57,7 +41,10 @@ static check_problem rows_of(const check_problem *problem)
 static const char *wrong(const talc_group_norm_problem *p)
 {
     int64_t count;
-    return p->groups < 1 || p->C % p->groups != 0 ? "groups that divide the channels"
+    const bool backwards = p->direction == TALC_GRAD_INPUT;
+    return backwards && (p->eps != EPS || p->activation != TALC_ACTIVATION_NONE)
+               ? "no words of a gradient but plain, f32 and f64"
+           : p->groups < 1 || p->C % p->groups != 0 ? "groups that divide the channels"
            : !talc_check_elements(p->dtype, 3, (int64_t[]){ p->N, p->C, p->plane }, &count)
                ? "an input below 2^63 bytes"
                : NULL;
@@ -69,13 +56,14 @@ static const check_word words[] = {
     { "plain", CHECK_FLAG, FIELD(plain), 1 },
     { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
     CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
     CHECK_FLOAT_WORDS(FIELD(p.dtype)),
     { .word = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+bool talc_check_group_parse(check_reader *r, int op, check_problem *problem)
 {
-    group_problem *own = (group_problem *)(void *)problem;
+    group_problem *own = write_group(problem);
     talc_group_norm_problem *p = &own->p;
     const char *start = r->at;
     (void)op;
@@ -90,7 +78,7 @@ static bool parse(check_reader *r, int op, check_problem *problem)
     return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
 }
 
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+void talc_check_group_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
     talc_check_append(text, "n%" PRId64 "c%" PRId64 "l%" PRId64 "g%" PRId64, p->N, p->C, p->plane,
@@ -98,9 +86,9 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
     talc_check_append_words(text, words, problem);
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+bool talc_check_group_random(uint64_t *state, check_problem *problem)
 {
-    group_problem *own = (group_problem *)(void *)problem;
+    group_problem *own = write_group(problem);
     talc_group_norm_problem *p = &own->p;
     p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 5);
@@ -111,6 +99,14 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->activation = talc_check_draw_activation(state);
     return wrong(p) == NULL;
+}
+
+void talc_check_group_turn(check_problem *problem)
+{
+    talc_group_norm_problem *p = &write_group(problem)->p;
+    p->direction = TALC_GRAD_INPUT;
+    p->eps = EPS;
+    p->activation = TALC_ACTIVATION_NONE;
 }
 
 // ---- Operands and data --------------------------------------------------------------------------------------
@@ -141,7 +137,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                  const check_values *values)
 {
     const group_problem *own = read_group(problem);
-    const check_problem rows = rows_of(problem);
+    const check_problem rows = talc_check_group_rows(problem);
     talc_check_batch_norm2d.fill(&rows, kind, seed, values);
     for (int i = WEIGHT; i <= BIAS && !own->plain; i++)
         talc_check_fill(values->of[i], own->p.C, own->p.dtype, TALC_CHECK_RANDOM, 8, 1,
@@ -162,7 +158,7 @@ static int64_t group_of(const check_problem *problem, int operand, int64_t index
 
 static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
 {
-    const check_problem rows = rows_of(problem);
+    const check_problem rows = talc_check_group_rows(problem);
     return talc_check_batch_norm2d.learn(&rows, values, group);
 }
 
@@ -170,7 +166,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
                         int64_t index)
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
-    const check_problem rows = rows_of(problem);
+    const check_problem rows = talc_check_group_rows(problem);
     check_values plain = { .common = values->common };
     plain.of[X] = values->of[X];
     check_due due = talc_check_batch_norm2d.due(&rows, &plain, operand, index);
@@ -191,7 +187,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {
-    group_problem *own = (group_problem *)(void *)problem;
+    group_problem *own = write_group(problem);
     own->p = *(const talc_group_norm_problem *)ran->problem;
     own->p.activation = TALC_ACTIVATION_NONE;
     own->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
@@ -209,9 +205,9 @@ static double terms(const check_problem *problem)
 const check_family talc_check_group_norm = {
     .ops = op_names,
     .stream = 15,
-    .parse = parse,
-    .print = print,
-    .random = random_problem,
+    .parse = talc_check_group_parse,
+    .print = talc_check_group_print,
+    .random = talc_check_group_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,

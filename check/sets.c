@@ -92,6 +92,8 @@ const char *const talc_check_quick[] = {
     "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude_dx", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0_dx",
     "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5_dx_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3_dx",
     "adaptive_avg_pool2d:n2c3h7w6o10x4_dx", "batch_norm2d:n3c5h7w9_dx", "batch_norm2d:n4c6h9w7_train_dx",
+    "batch_norm2d:n4c6h9w7_train_given_dx", "batch_norm2d:n4c6h8w8_train_given_relu_residual_dx",
+    "group_norm:n3c6l35g2_dx", "group_norm:n9c192l1g1_dx", "group_norm:n2c4l300g4_plain_dx_f64",
     "batch_norm2d:n2c3h33w35_train_plain_dx_f64", "batch_norm2d:n4c6h8w8_train_relu_residual_dx", "batch_norm2d:n3c5h7w9_tanh_dx",
     "cross_entropy:33x10_weighted_dx", "cross_entropy:2x9x33_none_smooth_dx",
     "cross_entropy:300x17_sum_smooth_ignore_weighted_dx_f64", "nll_loss:33x10_weighted_dx", "nll_loss:2x9x33_ignore_dx_f64",

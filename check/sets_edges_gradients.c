@@ -1,4 +1,4 @@
-/// More of the set `edges`: input gradients of pooling, batch normalisation and losses; and nll_loss, in both directions.
+/// More of the set `edges`: input gradients of pooling, norms and losses; and nll_loss, in both directions.
 #include "check/sets.h"
 
 #include <stddef.h>
@@ -34,14 +34,20 @@ const char *const talc_check_edges_gradients[] = {
     "adaptive_avg_pool2d:n1c2h90w1000o2x9_dx_f64", "adaptive_max_pool2d:n2c3h7w6o{1x1|10x13|3x4}_dx", "adaptive_max_pool2d:n1c2h33w35o5x7_dx_f64",
 
     /* Batch normalisation: one value a channel, many, channels of about as many as a part of them. */
-    "batch_norm2d:n0c3h4w5_dx", "batch_norm2d:n1c{1|5}h1w1_dx", "batch_norm2d:n2c3h5w7{|_train}{|_plain}_dx{|_f64}",
-    "batch_norm2d:n1c33h3w5{|_train}_dx", "batch_norm2d:n3c17h1w65{|_train}_dx", "batch_norm2d:n2c300h2w3{|_train}_dx",
-    "batch_norm2d:n2c1h1w1_train_dx", "batch_norm2d:n1c5h1w2_train_dx", "batch_norm2d:n65c2h1w1_train_dx",
-    "batch_norm2d:n1c2h128w{128|129}_train_dx", "batch_norm2d:n2c2h100w101{|_train}_dx", "batch_norm2d:n1c2h300w301_train_dx",
-    "batch_norm2d:n3c2h100w100_train_dx{|_f64}", "batch_norm2d:n400c3h7w7_train_dx", "batch_norm2d:n340c22h7w7_train_dx",
-    "batch_norm2d:n90c5h15w15_train_dx", "batch_norm2d:n2000c6h3w3_train_dx", "batch_norm2d:n9000c2h1w2_train_dx", "batch_norm2d:n2c3h5w7{|_train}_{relu|sigmoid|tanh|relu6|hardsigmoid}{|_residual}_dx",
-    "batch_norm2d:n3c2h100w{100|101}_train_relu{|_residual}_dx", "batch_norm2d:n1c5h1w2_train_relu_residual_dx",
-    "batch_norm2d:n1c2h300w301_train_tanh_residual_dx{|_f64}", "batch_norm2d:n90c5h15w15_train_sigmoid{|_residual}_dx_f64",
+    "batch_norm2d:n0c3h4w5_dx", "batch_norm2d:n1c{1|5}h1w1_dx", "batch_norm2d:n2c3h5w7{|_train|_train_given}{|_plain}_dx{|_f64}",
+    "batch_norm2d:n1c33h3w5{|_train|_train_given}_dx", "batch_norm2d:n3c17h1w65{|_train|_train_given}_dx", "batch_norm2d:n2c300h2w3{|_train|_train_given}_dx",
+    "batch_norm2d:n2c1h1w1_train{|_given}_dx", "batch_norm2d:n1c5h1w2_train{|_given}_dx", "batch_norm2d:n65c2h1w1_train{|_given}_dx",
+    "batch_norm2d:n1c2h128w{128|129}_train{|_given}_dx", "batch_norm2d:n2c2h100w101{|_train|_train_given}_dx", "batch_norm2d:n1c2h300w301_train{|_given}_dx",
+    "batch_norm2d:n3c2h100w100_train{|_given}_dx{|_f64}", "batch_norm2d:n400c3h7w7_train{|_given}_dx", "batch_norm2d:n340c22h7w7_train{|_given}_dx",
+    "batch_norm2d:n90c5h15w15_train{|_given}_dx", "batch_norm2d:n2000c6h3w3_train{|_given}_dx", "batch_norm2d:n9000c2h1w2_train{|_given}_dx", "batch_norm2d:n2c3h5w7{|_train|_train_given}_{relu|sigmoid|tanh|relu6|hardsigmoid}{|_residual}_dx",
+    "batch_norm2d:n3c2h100w{100|101}_train{|_given}_relu{|_residual}_dx", "batch_norm2d:n1c5h1w2_train{|_given}_relu_residual_dx",
+    "batch_norm2d:n1c2h300w301_train{|_given}_tanh_residual_dx{|_f64}", "batch_norm2d:n90c5h15w15_train{|_given}_sigmoid{|_residual}_dx_f64",
+
+    /* Group norm: one value a row, many, parts of rows. */
+    "group_norm:n0c4l5g2_dx", "group_norm:n2c4l0g2_dx", "group_norm:n{1|300}c{1|3}l1g1_dx",
+    "group_norm:n3c6l7g{1|3|6}{|_plain}_dx{|_f64}", "group_norm:n{3|70}c{8|33|257|768}l1g1_dx{|_f64}",
+    "group_norm:n2c{4095|9001|16385|70001}l1g1_dx", "group_norm:n2c4l{16|49|3136|20011}g2_dx{|_f64}",
+    "group_norm:n1c2l70000g1_dx", "group_norm:n1c131l127g1_dx",
 
     /* Cross entropy: one class, one sample, many of either; classes for a thread, a warp or a block; labels to add up in parts. */
     "cross_entropy:{1x1|5|7x31|4099x10|2x5x40x41}_dx", "cross_entropy:{1x9|20011x3}_sum_dx",

@@ -29,6 +29,7 @@ static const check_family *const families[] = {
     &talc_check_resample_gradient,
     &talc_check_gather,
     &talc_check_gather_gradient,
+    &talc_check_group_norm_gradient,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -98,6 +99,8 @@ Test(check_families, texts_are_read_and_written)
           "avg_pool2d:n2c3h9w8k3x2s3x2p0x0_divisor5_dx_f64" },
         { "adaptive_avg_pool2d:n2c3h9w9o3x4_dx", "adaptive_avg_pool2d:n2c3h9w9o3x4_dx" },
         { "batch_norm2d:n8c16h7w6_dx_plain_train", "batch_norm2d:n8c16h7w6_train_plain_dx" },
+        { "batch_norm2d:n8c16h7w6_given_dx_train", "batch_norm2d:n8c16h7w6_train_given_dx" },
+        { "group_norm:n8c16l7g4_f64_dx_plain", "group_norm:n8c16l7g4_plain_dx_f64" },
         { "cross_entropy:2x3x4_dx_ignore_reversed", "cross_entropy:2x3x4_reversed_ignore_dx" },
         { "nll_loss:8x10", "nll_loss:8x10" },
         { "nll_loss:2x3x4_f64_mean_weighted_ignore_reversed",
@@ -238,7 +241,7 @@ static const struct {
     { "batch_norm2d:", "n2c3h1w1_untracked", "running statistics outside training" },
     { "batch_norm2d:", "n2147483648c1h2147483648w1", "an input below 2^63 bytes" },
     { "batch_norm2d:n2c3h1w1_momentum0_", "momentum1",
-      "train, plain, untracked, residual, eps0, relu, sigmoid, tanh, relu6, hardsigmoid, "
+      "train, plain, untracked, given, residual, eps0, relu, sigmoid, tanh, relu6, hardsigmoid, "
       "hardswish, silu, gelu, leaky_relu, dx, f32 or f64" },
     { "sum:8x", "", "a number" },
     { "sum:8x16", "y", "'x', '@', '_' or the end" },
@@ -268,11 +271,16 @@ static const struct {
     { "max_pool2d:", "c3h9w9k3x3_dx", "'n'" },
     { "max_pool2d:n2c3h9w9k3x3_dx_", "dx", "ceil, indices, f32 or f64" },
     { "batch_norm2d:", "n2c3h9w9_train_momentum1_dx",
-      "no words of a gradient but train, plain, residual, an activation, f32 and f64" },
+      "no words of a gradient but train, given, plain, residual, an activation, f32 and f64" },
     { "batch_norm2d:", "n2c3h9w9_eps0_dx",
-      "no words of a gradient but train, plain, residual, an activation, f32 and f64" },
+      "no words of a gradient but train, given, plain, residual, an activation, f32 and f64" },
     { "batch_norm2d:", "n2c3h9w9_train_residual_dx",
       "an activation, without which the gradient of the residual is dy" },
+    { "batch_norm2d:", "n2c3h9w9_given_dx", "given statistics in the gradient of training alone" },
+    { "batch_norm2d:", "n2c3h9w9_train_given",
+      "given statistics in the gradient of training alone" },
+    { "group_norm:", "n2c4l9g2_relu_dx", "no words of a gradient but plain, f32 and f64" },
+    { "group_norm:", "n2c4l9g2_eps0_dx", "no words of a gradient but plain, f32 and f64" },
     { "batch_norm2d:", "n1c3h1w1_train_dx", "more than one value a channel in training" },
     { "softmax:8x16@1_", "dx", "reversed, f32 or f64" },
     { "nll_loss:8x10_", "sum", "reversed, ignore, weighted, mean, dx, f32 or f64" },
@@ -418,7 +426,7 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "_reversed", "_ignore", "_weighted", "_mean", "_f64", "x1" },
         { "max_pool2d", "avg_pool2d", "adaptive", "_ceil", "_exclude", "_divisor", "_f64", "d2x",
           "p0x0" },
-        { "_train", "_plain", "_f64", "h1w1" },
+        { "_train", "_given", "_train_dx", "_plain", "_f64", "h1w1" },
         { "_reversed", "_sum", "_none", "_smooth", "_ignore", "_weighted", "_f64" },
         { "_ignore", "_weighted", "_f64" },
         { "s1x1", "d1x1", "k3x3", "_f64", "_reflect", "_bias+", "_relu+", "_sigmoid+", "_bias_",
@@ -430,6 +438,7 @@ Test(check_families, random_problems_are_of_all_sorts)
           "f7x", "p1x", "c1x", "_f64" },
         { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_reversed", "_f64", "_i32" },
         { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_f64" },
+        { "l1g", "l260", "g1_", "g4", "_plain", "_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -548,6 +557,12 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("batch_norm2d:n2c3h4w5_plain_residual_tanh_dx",
                     "xr[2,3,4,5]f32 meanr[3]f64 rstdr[3]f64 dyr[2,3,4,5]f32 yr[2,3,4,5]f32 "
                     "dxw[2,3,4,5]f32 dweightw[3]f32 dbiasw[3]f32 dresidualw[2,3,4,5]f32");
+    assert_operands("batch_norm2d:n2c3h4w5_train_plain_dx",
+                    "xr[2,3,4,5]f32 meanw[3]f64 rstdw[3]f64 dyr[2,3,4,5]f32 dxw[2,3,4,5]f32 "
+                    "dweightw[3]f32 dbiasw[3]f32");
+    assert_operands("group_norm:n2c4l5g2_dx",
+                    "xr[2,4,5]f32 weightr[4]f32 dyr[2,4,5]f32 dxw[2,4,5]f32 dweightw[4]f32 "
+                    "dbiasw[4]f32 meanw[4]f64 rstdw[4]f64");
     assert_operands("cross_entropy:2x3x4_reversed_weighted_dx",
                     "xr[4,3,2]f32 labelsr[2,4]i64 class_weightsr[3]f32 dyr[]f32 dxw[4,3,2]f32");
     assert_operands("cross_entropy:2x3x4_none_dx",
@@ -627,7 +642,7 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 24 * 2 + 3 + 8,
+    cr_assert_eq(talc_check_summary_count(check), 25 * 2 + 3 + 8,
                  "nll_loss, separable_conv2d, resample and gather have one row");
     talc_check_free(check);
 }

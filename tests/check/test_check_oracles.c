@@ -196,8 +196,8 @@ static const by_hand cases[] = {
     { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 6, { 6, 12 } },
     { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 7, { 6 } },
     { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 8, { 3 } },
-    { "batch_norm2d:n1c1h1w2_train_dx", { 1, 4, 3, 2, 2, 1, 2 }, 6, { 33, -69 } },
-    { "batch_norm2d:n2c1h1w1_train_plain_dx_f64", { 1, 4, 2, 2, 1, 2 }, 6, { 11, -23 } },
+    { "batch_norm2d:n1c1h1w2_train_given_dx", { 1, 4, 3, 2, 2, 1, 2 }, 6, { 33, -69 } },
+    { "batch_norm2d:n2c1h1w1_train_given_plain_dx_f64", { 1, 4, 2, 2, 1, 2 }, 6, { 11, -23 } },
     { "batch_norm2d:n2c2h1w1_dx", { 1, 5, 3, 7, 1, 10, 0, 6, 1, 3, 1, 2, 3, 4 }, 7, { 10, 6 } },
     { "batch_norm2d:n1c1h1w2_dx", { INFINITY, 4, 3, 2, 2, 1, 2 }, 6, { 6, 12 } },
     { "batch_norm2d:n1c1h1w2_dx", { INFINITY, 4, 3, 2, 2, 1, 2 }, 7, { INFINITY } },
@@ -205,7 +205,7 @@ static const by_hand cases[] = {
     { "batch_norm2d:n1c1h1w2_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 6, { 0, 12 } },
     { "batch_norm2d:n1c1h1w2_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 7, { 8 } },
     { "batch_norm2d:n1c1h1w2_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 8, { 2 } },
-    { "batch_norm2d:n1c1h1w2_train_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 6, { 42, -90 } },
+    { "batch_norm2d:n1c1h1w2_train_given_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 6, { 42, -90 } },
     { "batch_norm2d:n1c1h1w2_relu_residual_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 9, { 0, 2 } },
     { "batch_norm2d:n1c1h1w2_relu_residual_dx",
       { 1, 4, 3, 2, 2, INFINITY, 2, 0, NAN },
@@ -216,6 +216,23 @@ static const by_hand cases[] = {
       { 1, 4, 3, 2, 2, 1, 2, 0.25, 2 },
       9,
       { 0.1875, -4 } },
+    /* Behind a forward pass, of x, weight and dy: a mean of 3 and a variance of 14 / 3, without eps. */
+    { "batch_norm2d:n1c1h1w3_train_dx",
+      { 1, 2, 6, 3, 1, 2, 4 },
+      6,
+      { -0.2645224070079433131, 0.3306484679838320060, -0.0661260609758886929 } },
+    { "batch_norm2d:n1c1h1w3_train_dx", { 1, 2, 6, 3, 1, 2, 4 }, 7, { 3.7032773719024293 } },
+    { "batch_norm2d:n1c1h1w3_train_dx", { 1, 2, 6, 3, 1, 2, 4 }, 8, { 7 } },
+    { "batch_norm2d:n1c1h1w3_train_dx", { 1, 2, 6, 3, 1, 2, 4 }, 2, { 3 } },
+    { "group_norm:n1c3l1g1_dx",
+      { 1, 2, 6, 3, 1, -2, 1, 2, 4 },
+      3,
+      { -0.2645163526398138, 0.33065149516789677, -0.06613514252808296 } },
+    { "group_norm:n1c3l1g1_dx",
+      { 1, 2, 6, 3, 1, -2, 1, 2, 4 },
+      4,
+      { -0.9258193429756073, -0.9258193429756073, 5.554916057853644 } },
+    { "group_norm:n1c3l1g1_dx", { 1, 2, 6, 3, 1, -2, 1, 2, 4 }, 5, { 1, 2, 4 } },
     { "cross_entropy:2x2_none_dx", { 700, 700, 5, 5, 0, 1, 4, -8 }, 4, { -2, 2, -4, 4 } },
     { "cross_entropy:3x2_dx",
       { 7, 7, NAN, 1, 5, 5, 1, -100, 0, 6 },
@@ -307,6 +324,9 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         { "batch_norm2d:n2c1000h53w50_train", 1000, 1000 },
         { "batch_norm2d:n1c4h3w2", 0, 0 },
         { "batch_norm2d:n3c5h2w4_train_dx", 5, 5 },
+        { "batch_norm2d:n3c5h2w4_train_given_dx", 5, 5 },
+        { "group_norm:n3c6l5g2_dx", 6, 6 },
+        { "group_norm:n2000c3l1g1_plain_dx_f64", 2000, 2000 },
         { "batch_norm2d:n2c1000h53w50_dx", 1000, 1000 },
         { "cross_entropy:5x6_weighted_dx", 6, 6 }, /* one for all of them */
         { "cross_entropy:2x3x4_none_smooth_dx_f64", 9, 9 },
@@ -342,13 +362,13 @@ Test(check_oracles, room_for_rounding_of_gradients_by_hand)
     /* x^ of -0.5 and 1, M = 2; dbias 3, dweight 1.5, of sizes 3 and 2.5; 10 roundings in f64. Integers have none. */
     const double norm[] = { 1, 4, 3, 2, 0.5, 1, 2 }, f64 = 10 * 0x1p-53;
     assert_room("batch_norm2d:n1c1h1w2_dx", norm, 6, 0, 6, 1.5, 0);
-    assert_room("batch_norm2d:n1c1h1w2_train_dx", norm, 6, 0, 6, 1.5 * (1 + 1.5 + 0.5 * 0.75),
+    assert_room("batch_norm2d:n1c1h1w2_train_given_dx", norm, 6, 0, 6, 1.5 * (1 + 1.5 + 0.5 * 0.75),
                 1.5 * (3 + 0.5 * 2.5) / 2 * f64);
-    assert_room("batch_norm2d:n1c1h1w2_train_dx", norm, 7, 0, 6, 1.5, 2.5 * f64);
+    assert_room("batch_norm2d:n1c1h1w2_train_given_dx", norm, 7, 0, 6, 1.5, 2.5 * f64);
     assert_room("batch_norm2d:n1c1h1w2_dx", norm, 8, 0, 6, 3, 3 * f64);
     assert_room("batch_norm2d:n1c1h1w2_dx_f64", norm, 7, 0, 8, 2.5, 0);
-    assert_room("batch_norm2d:n1c1h1w2_train_dx", (double[]){ 1, 4, 3, 2, 2, 1, 2 }, 6, 0, 6, 51,
-                0);
+    assert_room("batch_norm2d:n1c1h1w2_train_given_dx", (double[]){ 1, 4, 3, 2, 2, 1, 2 }, 6, 0, 6,
+                51, 0);
 
     /* g of 0.75 and 0 of dy of 1 and 2 and y of 0.5 and -1, of sizes 1.25 and 4; dbias 0.75, dweight -0.375. */
     const double tanh_of[] = { 1, 4, 3, 2, 0.5, 1, 2, 0.5, -1 };

@@ -1,10 +1,11 @@
-/* Rows with one mistake each in what makes a gradient right: the indices that max pooling gives it, and the input gradients of
- * pooling, batch normalisation and losses. */
+/* Rows with one mistake each in what makes a gradient right: the indices that max pooling gives it, and
+ * the input gradients of pooling, norms and losses. */
 #include "tests/support/op_mutants.h"
 
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/gather.h"
+#include "ops/group_norm.h"
 #include "ops/nll_loss.h"
 #include "ops/pool2d.h"
 #include "ops/pool2d_window.h"
@@ -16,6 +17,7 @@
 
 DEFINE_REFERENCE(pool2d)
 DEFINE_REFERENCE(batch_norm2d)
+DEFINE_REFERENCE(group_norm)
 DEFINE_REFERENCE(cross_entropy)
 DEFINE_REFERENCE(nll_loss)
 DEFINE_REFERENCE(resample)
@@ -103,7 +105,7 @@ MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
 MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
 
-// ---- Batch normalisation ------------------------------------------------------------------------------------
+// ---- Norms --------------------------------------------------------------------------------------------------
 
 /* Adds `mean` times dbias / M and `product` times x^ dweight / M to what is in the parentheses of dx. */
 static void add_terms(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
@@ -155,6 +157,55 @@ static void narrow_dbias(const talc_batch_norm2d_problem *p, const talc_batch_no
     }
 }
 
+/* As rows do that keep the mean in f32 between forward pass and gradient. */
+static double *rounded(const double *mean, int64_t count)
+{
+    double *values = malloc((size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (double)(float)mean[i];
+    return values;
+}
+
+static talc_status by_narrow_mean(talc_device *device, const talc_batch_norm2d_problem *p,
+                                  const talc_batch_norm2d_arguments *a)
+{
+    if (p->direction == TALC_FORWARD)
+        return batch_norm2d_by_reference(device, p, a);
+    talc_batch_norm2d_arguments others = *a;
+    others.mean = rounded(a->mean, p->C);
+    const talc_status status = batch_norm2d_by_reference(device, p, &others);
+    free(others.mean);
+    return status;
+}
+
+static talc_status by_narrow_group_mean(talc_device *device, const talc_group_norm_problem *p,
+                                        const talc_group_norm_arguments *a)
+{
+    if (p->direction == TALC_FORWARD)
+        return group_norm_by_reference(device, p, a);
+    talc_group_norm_arguments others = *a;
+    others.mean = rounded(a->mean, p->N * p->groups);
+    const talc_status status = group_norm_by_reference(device, p, &others);
+    free(others.mean);
+    return status;
+}
+
+/* dx as g by_g + ((x - mean) by_x + shift), each coefficient as f32 holds it. */
+static void underflow(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+{
+    const int64_t plane = p->H * p->W;
+    const double M = (double)(p->N * plane);
+    for (int64_t i = 0; p->direction == TALC_GRAD_INPUT && i < p->N * p->C * plane; i++) {
+        const int64_t c = i / plane % p->C;
+        const double by_g = a->rstd[c] * (a->weight == NULL ? 1 : load(p->dtype, a->weight, c));
+        const float by_x = (float)(-by_g * a->rstd[c] * load(p->dtype, a->dweight, c) / M);
+        const double shift = -by_g * load(p->dtype, a->dbias, c) / M;
+        store(p->dtype, a->dx, i,
+              load(p->dtype, a->dy, i) * by_g +
+                  ((load(p->dtype, a->x, i) - a->mean[c]) * (double)by_x + shift));
+    }
+}
+
 /* The residual's gradient is that behind the activation. */
 static void pass_dy(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
 {
@@ -164,7 +215,8 @@ static void pass_dy(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_
 
 #define VALUES ((double)(p->N * p->H * p->W))
 
-MUTANT_OTHER(batch_norm2d, statistics_constant, other.training = false)
+MUTANT_OTHER(batch_norm2d, statistics_constant,
+             other.training = p->training && p->direction == TALC_FORWARD)
 MUTANT_OTHER(batch_norm2d, always_training, other.training = true)
 MUTANT_SPOILT(batch_norm2d, mean_term_missing, add_terms(p, a, 1, 0))
 MUTANT_SPOILT(batch_norm2d, variance_term_missing, add_terms(p, a, 0, 1))
@@ -176,6 +228,9 @@ MUTANT_OTHER(batch_norm2d, activation_ignored, other.activation = TALC_ACTIVATIO
 MUTANT_OTHER(batch_norm2d, always_relu,
              other.activation = a->y == NULL ? TALC_ACTIVATION_NONE : TALC_ACTIVATION_RELU)
 MUTANT_SPOILT(batch_norm2d, residual_given_dy, pass_dy(p, a))
+MUTANT_ROW(batch_norm2d, narrow_mean, by_narrow_mean)
+MUTANT_ROW(group_norm, narrow_group_mean, by_narrow_group_mean)
+MUTANT_SPOILT(batch_norm2d, underflowing, underflow(p, a))
 
 // ---- Cross entropy ------------------------------------------------------------------------------------------
 
@@ -300,20 +355,27 @@ const op_mutant gradient_mutants[] = {
       "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0_dx", &padding_alike },
     { "avg pool dx divisor", "divisor_override ignored", "avg_pool2d:n2c3h9w7k3x3_divisor5_dx",
       &divisor_ignored },
-    { "batch_norm2d dx", "statistics taken as constants", "batch_norm2d:n3c5h4w6_train_dx",
+    { "batch_norm2d dx", "statistics taken as constants", "batch_norm2d:n3c5h4w6_train_given_dx",
       &statistics_constant },
     { "batch_norm2d dx run", "running statistics as those of the batch", "batch_norm2d:n3c5h4w6_dx",
       &always_training },
-    { "batch_norm2d dx mean", "the term of the mean missing", "batch_norm2d:n3c5h4w6_train_dx",
-      &mean_term_missing },
-    { "batch_norm2d dx var", "the term of the variance missing", "batch_norm2d:n3c5h4w6_train_dx",
-      &variance_term_missing },
-    { "batch_norm2d dx M", "sums divided by M - 1", "batch_norm2d:n3c5h4w6_train_dx", &unbiased },
+    { "batch_norm2d dx mean", "the term of the mean missing",
+      "batch_norm2d:n3c5h4w6_train_given_dx", &mean_term_missing },
+    { "batch_norm2d dx var", "the term of the variance missing",
+      "batch_norm2d:n3c5h4w6_train_given_dx", &variance_term_missing },
+    { "batch_norm2d dx M", "sums divided by M - 1", "batch_norm2d:n3c5h4w6_train_given_dx",
+      &unbiased },
     { "batch_norm2d dweight", "not normalised", "batch_norm2d:n3c5h4w6_dx", &not_normalised },
-    { "batch_norm2d dweight x", "sum dy x less mean sum dy", "batch_norm2d:n3c5h4w6_train_dx",
+    { "batch_norm2d dweight x", "sum dy x less mean sum dy", "batch_norm2d:n3c5h4w6_train_given_dx",
       &cancelling },
-    { "batch_norm2d dbias", "summed in f32", "batch_norm2d:n3c5h9w8_train_dx", &narrow_sum },
-    { "batch_norm2d dx act", "the activation ignored", "batch_norm2d:n3c5h4w6_train_relu_dx",
+    { "batch_norm2d dx far", "the mean rounded to f32", "batch_norm2d:n3c5h4w6_train_dx",
+      &narrow_mean },
+    { "batch_norm2d dx wide", "the coefficient of x underflows", "batch_norm2d:n3c5h4w6_train_dx",
+      &underflowing },
+    { "group_norm dx far", "the mean rounded to f32", "group_norm:n3c6l35g2_dx",
+      &narrow_group_mean },
+    { "batch_norm2d dbias", "summed in f32", "batch_norm2d:n3c5h9w8_train_given_dx", &narrow_sum },
+    { "batch_norm2d dx act", "the activation ignored", "batch_norm2d:n3c5h4w6_train_given_relu_dx",
       &activation_ignored },
     { "batch_norm2d dx tanh", "every activation as ReLU", "batch_norm2d:n3c5h4w6_tanh_dx",
       &always_relu },
