@@ -11,7 +11,8 @@
 /// strides. Any extent may be 0. A group of one value is 0 before weight and bias. Types: f32 or f64, all operands alike, all on one device.
 ///
 /// Gradients, with x^ = (x - mu) * rstd, g = dy * act' and M values a group: dbias[c] = sum g, dweight[c] = sum g * x^,
-/// dx = rstd * (g * weight - (sum g * weight + x^ * sum g * weight * x^) / M), both sums over the group.
+/// dx = rstd * (g * weight - (sum g * weight + x^ * sum g * weight * x^) / M), both sums over the group; as
+/// accurate as batch_norm2d's.
 ///
 /// Accuracy: the variance is that of deviations from the mean, in f64 for f32 data. With u of the data's type, s = |weight| rstd and A
 /// the mean of |x| in the group, f32 results are within 8 u (s |x - mu| + |bias| + s |mu|) of the exact ones, f64 ones within
