@@ -84,8 +84,9 @@ void talc_check_activate(check_due *due, talc_activation activation, talc_dtype 
     if (!talc_check_activation_rounds(activation) || !isfinite(sum))
         return;
     /* gelu's argument x / sqrt(2) has two roundings, which erfc multiplies by x^2. */
-    const double roundings =
-        8 + (activation == TALC_ACTIVATION_GELU ? 2 * fmin(sum * sum, 1e4) : 0);
+    const double roundings = activation == TALC_ACTIVATION_GELU   ? 8 + 2 * fmin(sum * sum, 1e4)
+                             : activation == TALC_ACTIVATION_SILU ? 16
+                                                                  : 8;
     due->extra += roundings * format.unit * (double)fabsl(due->value);
     /* x / 2 (1 + erf(x / sqrt(2))) cancels below 0, and PyTorch's vector code of erf is formula 7.1.26 of Abramowitz and
      * Stegun, which is off by 1.5e-7, 2.5 u, by itself. */
@@ -93,6 +94,8 @@ void talc_check_activate(check_due *due, talc_activation activation, talc_dtype 
         due->foreign += 4 * fabs(sum);
     if (activation == TALC_ACTIVATION_SIGMOID)
         due->extra += format.normal;
-    else if (activation == TALC_ACTIVATION_SILU || activation == TALC_ACTIVATION_GELU)
+    else if (activation == TALC_ACTIVATION_SILU)
+        due->extra += roundings * format.smallest;
+    else if (activation == TALC_ACTIVATION_GELU)
         due->extra += format.normal * fabs(sum);
 }

@@ -34,6 +34,9 @@
 ///     group_norm:n8c16l49g4_relu                          l: values of a plane; plain, eps0; layer_norm of 64x192 is
 ///                                                         n64c192l1g1
 ///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
+///                          population, large: of var
+///     silu:8x16            every other elementwise op of one operand likewise; those that take numbers have some
+///     adam:1000_decay_decoupled   rmsprop:1000_centered_momentum, sgd:1000_momentum_nesterov_first: a step of so many elements, in a long run
 ///     softmax:64x1000@1    log_softmax: likewise; in these and above, reversed: x is stored with its dimensions reversed
 ///     cross_entropy:64x10_sum_smooth_ignore_weighted      none, sum: reductions; without it the mean
 ///     nll_loss:64x10_ignore_weighted_mean                 mean: each sample's weight is given too
@@ -44,8 +47,8 @@
 ///     gather:5x7@1i5x9     behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8 here and in pad
 ///                          and nearest upsampling
 /// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm, cross_entropy,
-/// nll_loss, pad, upsample2d, gather and index_select take _dx: the input gradient, which conv2d's texts
-/// have as well. Its op is max_pool2d.grad_input and so on.
+/// nll_loss, pad, upsample2d, gather, index_select and elementwise ops take _dx: the input gradient, which
+/// conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 

@@ -20,6 +20,8 @@ const check_family *const talc_check_families[] = {
     &talc_check_group_norm,
     &talc_check_resample,
     &talc_check_gather,
+    &talc_check_unary,
+    &talc_check_update,
     &talc_check_pool2d_gradient,
     &talc_check_batch_norm2d_gradient,
     &talc_check_cross_entropy_gradient,
@@ -27,6 +29,7 @@ const check_family *const talc_check_families[] = {
     &talc_check_resample_gradient,
     &talc_check_gather_gradient,
     &talc_check_group_norm_gradient,
+    &talc_check_unary_gradient,
     NULL,
 };
 

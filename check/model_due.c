@@ -2,6 +2,7 @@
 #include "check/model_due.h"
 
 #include "check/data.h"
+#include "check/elementwise.h"
 #include "check/layout.h"
 #include "ops/elementwise.h"
 #include "ops/conv2d.h"
@@ -14,47 +15,19 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-/* The value, by its definition, and the largest slope that it has; x itself for those that are activations, which are applied later.
- */
-static long double unary_value(const talc_unary_problem *problem, long double x, double *slope)
+/* The largest slope of a function with such numbers; of those that are activations, which are applied later, 1. */
+static double largest_slope(const talc_unary_problem *problem)
 {
-    const double p = problem->numbers[0], q = problem->numbers[1];
-    *slope = 1;
     switch (problem->function) {
     case TALC_LEAKY_RELU:
-        *slope = fmax(1, fabs(p));
-        return x > 0 ? x : p * x;
     case TALC_ELU:
-        *slope = fmax(1, fabs(p));
-        return x > 0 ? x : p * expm1l(x);
-    case TALC_HARDTANH:
-        return x < p ? p : x > q ? q : x;
+        return fmax(1, fabs(problem->numbers[0]));
     case TALC_GELU_TANH:
-        *slope = 1.2;
-        return x / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x)));
+        return 1.2;
     case TALC_MISH:
-        *slope = 1.1;
-        return x * tanhl(log1pl(expl(x)));
-    case TALC_SOFTPLUS:
-        return p * x > q ? x : (fmaxl(p * x, 0) + log1pl(expl(-fabsl(p * x)))) / p;
-    case TALC_NEG:
-        return -x;
-    case TALC_EXP:
-        return expl(x);
-    case TALC_LOG:
-        return logl(x);
-    case TALC_SQRT:
-        return sqrtl(x);
-    case TALC_RSQRT:
-        return 1 / sqrtl(x);
-    case TALC_ABS:
-        return fabsl(x);
-    case TALC_FLOOR:
-        return floorl(x);
-    case TALC_SIGN:
-        return x > 0 ? 1 : x < 0 ? -1 : x;
+        return 1.1;
     default:
-        return x;
+        return 1;
     }
 }
 
@@ -93,12 +66,15 @@ static bool unary(const check_ran *ran, check_model_due *due)
     if ((int)function + 1 < TALC_ACTIVATION_COUNT && function != TALC_LEAKY_RELU) /* of any slope */
         due->activation = (talc_activation)(function + 1);
     for (int64_t i = 0; i < x->count; i++) {
-        double slope;
-        const long double value = unary_value(problem, x->of[i], &slope);
+        const long double value =
+            due->activation != TALC_ACTIVATION_NONE
+                ? x->of[i]
+                : talc_check_unary_value(function, problem->numbers, x->of[i]);
         due->element[i].value = value;
         if (function == TALC_GELU_TANH) /* x / 2 (1 + tanh ...) cancels below 0 */
             due->element[i].foreign = fabs(x->of[i]);
-        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value, slope);
+        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value,
+                                      largest_slope(problem));
         const double p = problem->numbers[0], q = problem->numbers[1], off = check_off(x, i);
         /* At its threshold softplus jumps. */
         if (function == TALC_SOFTPLUS && off > 0 && fabs(p * x->of[i] - q) <= fabs(p) * off)

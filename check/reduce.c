@@ -1,5 +1,6 @@
 /// The family of reductions: sum, mean, max, argmax, min, argmin, var, logsumexp. `reversed` in a text: x is stored with its
-/// dimensions in the reverse order; `population`: the variance is that of the elements, with correction 0 instead of 1.
+/// dimensions in the reverse order; `population`: the variance is that of the elements, with correction 0 instead of 1; `large`: its
+/// elements, of f64, are so large that the sum of their squares is finite, and the square of their sum is not.
 ///
 /// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error for long sums,
 /// min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
@@ -23,7 +24,7 @@ typedef struct reduce_problem {
     talc_reduce_problem p;
     check_layout x;
     bool reduced[TALC_MAX_RANK];
-    bool population;
+    bool population, large;
     check_part kept, along; /* x's dimensions of both kinds, not merged */
 } reduce_problem;
 
@@ -114,6 +115,7 @@ static const check_word words[] = {
     CHECK_FLOAT_WORDS(FIELD(x.dtype)),
     CHECK_INTEGER_WORDS(FIELD(x.dtype)),
     { "population", CHECK_FLAG, FIELD(population), 1 },
+    { "large", CHECK_FLAG, FIELD(large), 1 },
     { .word = NULL },
 };
 
@@ -124,17 +126,19 @@ static bool needs_floats(const talc_reduce_problem *p)
 
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    const unsigned integers = 7u << 3, population = 1u << 6;
+    const unsigned integers = 7u << 3, of_var = 3u << 6;
     reduce_problem *own = writable(problem);
     const char *start = r->at;
     own->p.function = (talc_reduce_function)op;
     if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
         !talc_check_read_words(r, words,
                                (needs_floats(&own->p) ? integers : 0) |
-                                   (own->p.function == TALC_VAR ? 0 : population),
+                                   (own->p.function == TALC_VAR ? 0 : of_var),
                                own))
         return false;
     const char *wanted = complete(own);
+    if (wanted == NULL && own->large && talc_check_is_narrow(own->x.dtype))
+        wanted = "large elements of f64";
     return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
 }
 
@@ -168,6 +172,8 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->population = own->p.function == TALC_VAR && talc_check_draw(state, 0, 1) != 0;
     if (needs_floats(&own->p) && !talc_dtype_is_float(own->x.dtype))
         own->x.dtype = TALC_F64;
+    own->large = own->p.function == TALC_VAR && !talc_check_is_narrow(own->x.dtype) &&
+                 talc_check_draw(state, 0, 1) != 0;
     const int dims = own->x.rank == 0 ? 1 : own->x.rank;
     bool any = false;
     for (int i = 0; i < dims; i++)
@@ -239,6 +245,19 @@ static void fill_integers(const check_layout *x, talc_check_kind kind, uint64_t 
                              : (double)talc_check_draw(&state, -4, 4);
 }
 
+/* By a power of two, so that K squares of the largest, and of a distance that is twice as large, have a sum of about 2^1020. */
+static void enlarge(const reduce_problem *own, double *x)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < own->x.count; i++)
+        largest = isfinite(x[i]) ? fmax(largest, fabs(x[i])) : largest;
+    int exponent, terms;
+    (void)frexp(largest, &exponent);
+    (void)frexp((double)own->p.K, &terms);
+    for (int64_t i = 0; i < own->x.count; i++)
+        x[i] = ldexp(x[i], 509 - exponent - (terms + 1) / 2);
+}
+
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -256,6 +275,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                     scale, seed);
     for (int64_t i = 0; exact && i < layout->count; i++)
         x[i] *= exact_multiple(&own->p);
+    if (own->large)
+        enlarge(own, x);
     /* Several NaN in a reduction, as it matters which of them argmax names. */
     if (kind == TALC_CHECK_NAN && is_extreme(&own->p))
         talc_check_add_nans(x, layout->count, seed);

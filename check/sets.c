@@ -76,9 +76,13 @@ const char *const talc_check_quick[] = {
     "group_norm:n3c6l35g2", "group_norm:n9c192l1g1_relu", "group_norm:n2c4l300g4_plain_f64",
     "sum:7x9x33@1", "sum:70001", "sum:5x6x7@0,2_i32", "mean:33x129@0_f64", "mean:4x5x6x7@1,3", "max:9x130@1",
     "argmax:6x5x17@0,2", "argmax:300x9@0_i64", "min:9x130@1_f64", "argmin:6x5x17@0,2", "var:7x9x33@1",
-    "var:4x5x6x7@1,3_population", "var:129x33@0_f64", "logsumexp:33x129@1", "logsumexp:33x129@0_f64", "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",
+    "var:4x5x6x7@1,3_population", "var:129x33@0_f64", "var:1000x3@0_f64_large", "logsumexp:33x129@1", "logsumexp:33x129@0_f64", "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",
     "cross_entropy:33x10", "cross_entropy:2x9x33_none_smooth", "cross_entropy:300x17_sum_ignore_f64",
     "nll_loss:33x10_weighted_mean", "nll_loss:2x9x33_ignore_f64",
+
+    /* Elementwise ops of one operand and their gradients, optimizer steps. */
+    "{relu|sigmoid|tanh|relu6|hardsigmoid|hardswish|silu|gelu|leaky_relu|gelu_tanh|mish|elu|hardtanh|softplus|neg|exp|log|sqrt|rsqrt|abs|floor|sign}:9x300{_f64|_dx}",
+    "rmsprop:1100_{centered|centered_f64|momentum_decay}", "adam:600{|_decay_decoupled_f64}", "sgd:300_momentum{_nesterov|_first_decay}",
 
     /* Padding, upsampling, picking by indices. */
     "pad:2x3x5x7p1x2x0x3_value", "pad:3x5x7p2x1x1x0c0x0x0x2_reflect", "pad:3x5x17p3x0x0x2_replicate_f64", "pad:3x5x7p7x2x1x5_circular_u8",

@@ -363,7 +363,7 @@ const char *const talc_check_edges[] = {
     "argmax:531x64@1_i64", "argmax:301x63@1_f64", "sum:2001x50@1_u8", "max:41x1001@1_f64", "sum:3x40005@1_f64",
     "{min|argmin}:{3x40005@1|20001x64@0}{|_f64}", "{min|argmin}:531x64@1{|_i64|_i32|_u8}",
     "{var|logsumexp}:{3x40005@1|20001x64@0|531x64@1|9001x4@1|301x49@1|19x5x7x7@0,2,3|203x100x3@1}{|_f64}",
-    "var:{1x9|7x5}@0{|_population}",
+    "var:{1x9|7x5}@0{|_population}", "var:{1000x5@0|5x129@1|70001}{|_reversed}_f64{|_population}_large",
     "argmax:1x40007@1_u8", "argmax:57x12x63@1_i32",
 
     /* Reductions across rows that are no multiple of 16 bytes: few rows, many rows, several blocks. */
@@ -445,6 +445,8 @@ const char *const talc_check_edges[] = {
     "upsample2d:n1c2h2w3o70x65{|_bilinear|_aligned}_dx",
 
     /* Picking: each dimension, one element, many of few, few of many, an index smaller than x, none, every type. */
+    "{relu|sigmoid|tanh|relu6|hardsigmoid|hardswish|silu|gelu|leaky_relu|gelu_tanh|mish|elu|hardtanh|softplus|neg|exp|log|sqrt|rsqrt|abs|floor|sign}:{|1|20001|33x129_reversed|5x3x7x11_f64}{|_dx}", "{sigmoid|silu|mish|gelu|softplus}:40001_f64{|_dx}",
+    "rmsprop:{1|4099}{|_centered}{|_momentum}{|_decay}{|_f64}", "adam:{1|4099}{|_decay}{|_decoupled}{|_f64}", "sgd:{1|4099}{|_momentum|_momentum_nesterov|_momentum_first}{|_decay}{|_f64}",
     "gather:{5x7x3@0i9x7x3|5x7x3@1i5x20x3|5x7x3@2i2x3x4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
     "index_select:{5x7x3@0i9|5x7x3@1i20|5x7x3@2i4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
     "gather:{1@0i1|9x300@0i4x257|300x9@1i300x40|3x2x5x2x3@2i3x2x8x2x3}{|_dx}", "gather:{0x3@1i0x2|5x3@0i0x3}{|_dx}",

@@ -30,6 +30,9 @@ static const check_family *const families[] = {
     &talc_check_gather,
     &talc_check_gather_gradient,
     &talc_check_group_norm_gradient,
+    &talc_check_unary,
+    &talc_check_unary_gradient,
+    &talc_check_update,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -60,6 +63,10 @@ Test(check_families, texts_are_read_and_written)
         { "conv2d:n0c4h9w9o8k3x3", "n0c4h9w9o8k3x3s1x1p0x0d1x1g1" },
         { "separable_conv2d:n2c4h9w9o4k3x3s2x2g4_relu_bias_f64+o8_residual_bias",
           "separable_conv2d:n2c4h9w9o4k3x3s2x2p0x0d1x1g4_f64_bias_relu+o8_bias_residual" },
+        { "silu:3x5_f64_reversed", "silu:3x5_reversed_f64" },
+        { "relu6:7_f64_dx", "relu6:7_dx_f64" },
+        { "rmsprop:70_f64_centered", "rmsprop:70_centered_f64" },
+        { "var:7@0_large_f64", "var:7_f64_large" },
         { "max_pool2d:n2c3h9w9k3x3", "max_pool2d:n2c3h9w9k3x3s3x3p0x0d1x1" },
         { "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_indices_ceil_f64",
           "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_ceil_indices_f64" },
@@ -318,6 +325,13 @@ static const struct {
     { "gather:", "5x7@1i5x7_reversed_dx", "a gradient that is not reversed, of f32 or f64" },
     { "gather:", "5x7@1i5x7_dx_i32", "a gradient that is not reversed, of f32 or f64" },
     { "index_select:", "5x7@1i5x7", "an index of one dimension" },
+    { "var:", "7x5@1_large", "large elements of f64" },
+    { "silu:5_", "i32", "reversed, dx, f32 or f64" },
+    { "silu:", "3037000500x3037000500", "an input below 2^63 bytes" },
+    { "adam:", "1152921504606846976", "fewer than 2^63 bytes" },
+    { "adam:7_", "centered", "decay, decoupled, f32 or f64" },
+    { "rmsprop:7_", "first", "momentum, centered, decay, f32 or f64" },
+    { "sgd:7_", "decoupled", "momentum, nesterov, first, decay, f32 or f64" },
     { "index_select:", "3037000500x1@1i3037000500", "operands below 2^63 bytes" },
 };
 
@@ -439,6 +453,10 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_reversed", "_f64", "_i32" },
         { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_f64" },
         { "l1g", "l260", "g1_", "g4", "_plain", "_f64" },
+        { "relu:", "silu:", "softplus:", "sign:", "_reversed", "_f64" },
+        { "relu:", "silu:", "softplus:", "sign:", "_reversed_dx", "_dx_f64" },
+        { "sgd:", "adam:", "rmsprop:", "_momentum", "_nesterov", "_first", "_centered", "_decay",
+          "_decoupled", "_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -569,6 +587,11 @@ Test(check_families, operands_have_their_shapes)
                     "xr[2,3,4]f32 labelsr[2,4]i64 dyr[2,4]f32 dxw[2,3,4]f32");
     assert_operands("nll_loss:2x3x4_reversed_weighted_mean",
                     "xr[4,3,2]f32 labelsr[2,4]i64 weightr[3]f32 lossesw[2,4]f32 weightsw[2,4]f32");
+    assert_operands("silu:2x3_reversed", "xr[3,2]f32 yw[2,3]f32");
+    assert_operands("silu:2x3_reversed_dx_f64", "xr[3,2]f64 dyr[2,3]f64 dxw[2,3]f64");
+    assert_operands("tanh:_dx", "yr[]f32 dyr[]f32 dxw[]f32");
+    assert_operands("sgd:7", "pu[7]f32 gr[7]f32");
+    assert_operands("adam:7_f64", "pu[7]f64 gr[7]f64 stateu[7]f64 second stateu[7]f64");
     assert_operands("nll_loss:2x3x4_dx", " labelsr[2,4]i64 dyr[2,4]f32 dxw[2,3,4]f32");
 }
 
@@ -642,8 +665,9 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 25 * 2 + 3 + 8,
-                 "nll_loss, separable_conv2d, resample and gather have one row");
+    cr_assert_eq(
+        talc_check_summary_count(check), 25 * 2 + 3 + 8 + 2 * TALC_UNARY_COUNT + 3,
+        "nll_loss, separable_conv2d, resample, gather, elementwise ops and steps have one row");
     talc_check_free(check);
 }
 

@@ -4,6 +4,7 @@
 
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
 #include "ops/gather.h"
 #include "ops/group_norm.h"
 #include "ops/nll_loss.h"
@@ -22,6 +23,10 @@ DEFINE_REFERENCE(cross_entropy)
 DEFINE_REFERENCE(nll_loss)
 DEFINE_REFERENCE(resample)
 DEFINE_REFERENCE(gather)
+DEFINE_REFERENCE(binary)
+
+MUTANT_OTHER(binary, not_limited, other.function = TALC_RELU_GRADIENT)
+MUTANT_OTHER(binary, limits_wider, other.numbers[1] = 6)
 
 // ---- Pooling ------------------------------------------------------------------------------------------------
 
@@ -409,6 +414,8 @@ const op_mutant gradient_mutants[] = {
     { "gather dx", "the last picked is not added", "gather:5x7@1i4x9_dx", &last_not_added },
     { "index_select dx", "the last picked is not added", "index_select:5x7@0i9_dx",
       &last_not_added },
+    { "relu6 dx", "the slope of relu", "relu6:300_dx", &not_limited },
+    { "hardtanh dx", "another limit", "hardtanh:300_dx", &limits_wider },
 };
 
 const int gradient_mutant_count = sizeof gradient_mutants / sizeof *gradient_mutants;

@@ -2,12 +2,14 @@
 
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
 #include "ops/gather.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/resample.h"
 #include "ops/softmax.h"
+#include "ops/update.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +23,8 @@ DEFINE_REFERENCE(cross_entropy)
 DEFINE_REFERENCE(batch_norm2d)
 DEFINE_REFERENCE(resample)
 DEFINE_REFERENCE(gather)
+DEFINE_REFERENCE(unary)
+DEFINE_REFERENCE(update)
 
 // ---- Pooling ------------------------------------------------------------------------------------------------
 
@@ -61,6 +65,22 @@ MUTANT_OTHER(pool2d, padding_counted, other.exclude_padding = false)
 MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
 MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
+
+// ---- Elementwise ops and optimizer steps --------------------------------------------------------------------
+
+/* What is small enough to come from a subnormal exponential is cut. */
+static void cut_tails(const talc_unary_problem *p, void *y)
+{
+    for (int64_t i = 0; i < p->dims[0]; i++)
+        if (fabs(load(p->dtype, y, i)) < (p->dtype == TALC_F32 ? 0x1p-120 : 0x1p-1012))
+            store(p->dtype, y, i, 0);
+}
+
+MUTANT_OTHER(unary, by_tanh, other.function = TALC_GELU_TANH)
+MUTANT_SPOILT(unary, tails_cut, cut_tails(p, a->y))
+MUTANT_OTHER(update, not_centered, other.centered = false)
+MUTANT_OTHER(update, not_corrected, other.correction2 = 1)
+MUTANT_OTHER(update, coupled, other.decoupled = false)
 
 // ---- Matrix products ----------------------------------------------------------------------------------------
 
@@ -358,6 +378,11 @@ const op_mutant op_mutants[] = {
     { "upsample scale", "the scale off by 0.1 %", "upsample2d:n2c3h5w7o9x11_bilinear", &scale_off },
     { "gather", "the first row's index for all", "gather:5x7@1i4x9", &index_of_first },
     { "index_select", "one index for all", "index_select:5x7@0i9", &index_of_first },
+    { "gelu", "gelu's approximation by tanh", "gelu:300", &by_tanh },
+    { "silu", "0 for what is hardly normal", "silu:3000_f64", &tails_cut },
+    { "rmsprop", "not centered", "rmsprop:300_centered", &not_centered },
+    { "adam", "v not corrected", "adam:300", &not_corrected },
+    { "adam decay", "the decay in the gradient", "adam:300_decay_decoupled", &coupled },
 };
 
 const int op_mutant_count = sizeof op_mutants / sizeof *op_mutants;
