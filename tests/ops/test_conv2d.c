@@ -403,3 +403,41 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
     }
     assert_all_freed();
 }
+
+/* Of sums that are exact, so that what silu makes of them is all that is rounded: where e^x is subnormal and x e^x hardly. Products on
+ * tensor cores round, which the exponential multiplies. */
+Test(conv2d, a_silu_at_the_end_has_all_digits_in_its_tail)
+{
+    static const char *const rows[] = { "reference", "direct", "depthwise", "im2col" };
+    enum { COUNT = 4001 };
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+        const double from = dtype == TALC_F32 ? -80 : -700,
+                     step = dtype == TALC_F32 ? 0.00625 : 0.0125;
+        double values[COUNT], sums[COUNT], got[COUNT];
+        for (int i = 0; i < COUNT; i++)
+            values[i] = from - i * step;
+        talc_tensor *x =
+            talc_cast(talc_from_host(tested_device(), TALC_F64, TALC_DIMS(1, 1, 1, COUNT), values),
+                      (talc_dtype)dtype);
+        talc_tensor *w = talc_ones(tested_device(), (talc_dtype)dtype, TALC_DIMS(1, 1, 1, 1));
+        cr_assert(talc_to_host(talc_cast(x, TALC_F64), sums, sizeof sums));
+        int taken = 0;
+        for (int k = 0; k < 4; k++) {
+            const talc_tensor *y = talc_conv2d(
+                x, w, NULL,
+                &(talc_conv2d_options){ .activation = TALC_ACTIVATION_SILU, .algorithm = rows[k] });
+            if (y == NULL) { /* the device has no such row, or it refuses */
+                talc_error_clear();
+                continue;
+            }
+            taken++;
+            cr_assert(talc_to_host(talc_cast(y, TALC_F64), got, sizeof got));
+            for (int i = 0; i < COUNT; i++) {
+                const long double due = sums[i] / (1 + expl(-(long double)sums[i]));
+                cr_assert(ulps((talc_dtype)dtype, got[i], due) <= 8, "%s: silu(%.17g) is %.17g",
+                          rows[k], sums[i], got[i]);
+            }
+        }
+        cr_assert(taken >= 2, "%d rows", taken);
+    }
+}
