@@ -26,18 +26,19 @@ enum {
 };
 
 /* The root of 1/2, the height of the standard normal density, twice the slope of gelu, and, of the approximation of its distribution by tanh, the argument
- * and that argument's slope. */
+ * and that argument's slope, bounded where t, which it is a factor of, is 0. */
 #define TALC_SQRT_HALF      0.70710678118654752440
 #define TALC_NORMAL_DENSITY 0.39894228040143267794
 #define TALC_GELU_TWICE_SLOPE(x)                                                                   \
     (erfc((x) * (T)-TALC_SQRT_HALF) + (x)*exp((x) * (x) * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))
 #define TALC_GELU_ARGUMENT(x)  ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)                                                                         \
-    (t == 0 ? 1 : (T)0.79788456080286535588 * (1 + (T)0.134145 * x * x)) /* a factor of t, so that x * x may not overflow */
+    ((T)0.79788456080286535588 * (1 + (T)0.134145 * (x * x < (T)1e4 ? x * x : (T)1e4)))
 
-/* Of silu and mish, whose t is e^(-|x| / 2): e^-|x|, which may be subnormal and so have few digits where x times it has all of them, so that t is what a
- * tail is multiplied by, twice. */
-#define TALC_EXPONENTIAL       (t * t)
+/* Of silu and mish t, e^(-|x| / 2), and its square: that may be subnormal and so have few digits where x times it has all of them, so that t is what a tail
+ * is multiplied by, twice. */
+#define TALC_ROOT_EXPONENTIAL(x) exp((T)-0.5 * (x))
+#define TALC_EXPONENTIAL         (t * t)
 
 /* Of mish, with E = e^-|x|, what (1 + e^x)^2 + 1 is times E^2 where x is not negative, and 4 (1 + E) by it, which x follows as a factor only after t:
  * 4 x may overflow. */
@@ -72,9 +73,9 @@ enum {
     X(TALC_HARDSWISH,     hardswish,   NONE,                  0,                                   \
       x * ((x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6),                                                  \
       TALC_SAVES_A,       s <= -3 ? 0 : s < 3 ? dy * (s / 3 + (T)0.5) : dy)                        \
-    X(TALC_SILU,          silu,        NONE,                  exp((T)-0.5 * fabs(x)),              \
+    X(TALC_SILU,          silu,        NONE,                  TALC_ROOT_EXPONENTIAL(fabs(x)),      \
       (x < 0 ? x * t * t : x) / (1 + TALC_EXPONENTIAL),                                            \
-      TALC_SAVES_A,       dy * (s < 0 ? (1 + s / (1 + TALC_EXPONENTIAL)) * t * t : 1 + s * TALC_EXPONENTIAL / (1 + TALC_EXPONENTIAL)) / (1 + TALC_EXPONENTIAL)) \
+      TALC_SAVES_A,       dy * (s < 0 ? (1 + s / (1 + TALC_EXPONENTIAL)) * t * t : 1 + s / (1 + TALC_EXPONENTIAL) * TALC_EXPONENTIAL) / (1 + TALC_EXPONENTIAL)) \
     X(TALC_GELU,          gelu,        NONE,                  0,                                   \
       x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
       TALC_SAVES_A,       dy * (T)0.5 * TALC_GELU_TWICE_SLOPE(s))                                  \
@@ -86,8 +87,8 @@ enum {
     TALC_ACTIVATION_TABLE(X)                                                                       \
     X(TALC_GELU_TANH,     gelu_tanh,   NONE,                  exp(-2 * fabs(TALC_GELU_ARGUMENT(x))), \
       (x < 0 ? x * t : x) / (1 + t),                                                               \
-      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * TALC_GELU_SLOPE(s) * (2 * t) / (1 + t)) / (1 + t)) \
-    X(TALC_MISH,          mish,        NONE,                  exp((T)-0.5 * fabs(x)),              \
+      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + 2 * (s * t) * TALC_GELU_SLOPE(s) / (1 + t)) / (1 + t)) \
+    X(TALC_MISH,          mish,        NONE,                  TALC_ROOT_EXPONENTIAL(fabs(x)),      \
       x * (x < 0 ? t * (TALC_EXPONENTIAL + 2) : 1 + 2 * TALC_EXPONENTIAL) / TALC_MISH_DIVISOR(x) * (x < 0 ? t : 1), \
       TALC_SAVES_A,       dy * (s < 0 ? (t * (TALC_EXPONENTIAL + 2) + t * s * TALC_MISH_SLOPE(s)) * t : 1 + 2 * TALC_EXPONENTIAL + TALC_EXPONENTIAL * TALC_EXPONENTIAL * s * TALC_MISH_SLOPE(s)) / TALC_MISH_DIVISOR(s)) \
     X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \

@@ -14,6 +14,26 @@
 #include "backends/cpu/walk.h"
 #include "ops/elementwise.h"
 
+/* What f32 has a function of its own for. */
+static inline double gelu_twice_slope(double x)
+{
+    typedef double T;
+    return TALC_GELU_TWICE_SLOPE(x);
+}
+
+static inline double root_exponential(double x)
+{
+    typedef double T;
+    return TALC_ROOT_EXPONENTIAL(x);
+}
+
+#undef TALC_GELU_TWICE_SLOPE
+#define TALC_GELU_TWICE_SLOPE(x)                                                                   \
+    _Generic(x, float : talc_cpu_gelu_twice_slope, default : gelu_twice_slope)(x)
+#undef TALC_ROOT_EXPONENTIAL
+#define TALC_ROOT_EXPONENTIAL(x)                                                                   \
+    _Generic(x, float : talc_cpu_root_exponential, default : root_exponential)(x)
+
 /* Whether a result is too large for the caches, in rows that are worth the trouble. */
 static bool streams_rows(const talc_walk *walk, int64_t size)
 {
@@ -154,16 +174,6 @@ const talc_algorithm talc_cpu_unary[] = {
     case constant:                                                                                 \
         BINARY_FORMS(T, W, a, b, 0, value)                                                         \
         break;
-
-static inline double gelu_twice_slope(double x)
-{
-    typedef double T;
-    return TALC_GELU_TWICE_SLOPE(x);
-}
-
-#undef TALC_GELU_TWICE_SLOPE
-#define TALC_GELU_TWICE_SLOPE(x)                                                                   \
-    _Generic(x, float : talc_cpu_gelu_twice_slope, default : gelu_twice_slope)(x)
 
 #define GRADIENT_CASE(constant, name, numbers, with, value, saved, gradient)                       \
     case constant##_GRADIENT:                                                                      \

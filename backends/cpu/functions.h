@@ -87,6 +87,14 @@ ALWAYS_INLINE float talc_cpu_exp(float x)
     return talc_cpu_exponential_value(talc_cpu_exponential_of(talc_cpu_clamped(x, -104, 89), 0), 1);
 }
 
+/* e^(-a / 2) of a from 0 on, by one factor 2^n, which is normal; 0 from 160 on, where not even a times the square is anything. */
+ALWAYS_INLINE float talc_cpu_root_exponential(float a)
+{
+    const talc_cpu_exponential e = talc_cpu_exponential_of(-0.5f * a, 0);
+    const float power = talc_cpu_scaled(1, e.power);
+    return a > 160 ? 0 : power + power * e.rest;
+}
+
 /* -1 from -40 down. With half of 2^n, which is finite; where n is 0, this is `rest`, its sign included. */
 ALWAYS_INLINE float talc_cpu_expm1(float x)
 {
