@@ -1,13 +1,16 @@
-/// The families of the elementwise ops of one operand, from their table: "silu:8x16", and their gradients, with the word dx.
-/// `reversed`: x is stored with its dimensions in the reverse order. Ops that take numbers have those of `numbers`.
+/// The families of the elementwise ops of one operand, from their table: "silu:8x16", and their
+/// gradients, with the word dx. `reversed`: x is stored with its dimensions in the reverse order.
+/// Ops that take numbers have those of `numbers`.
 ///
-/// Bounds follow from the roundings of the formulas in ops/elementwise_table.h and of the functions that these call. Where the header
-/// promises units of the last place, 4 or 8, they are these. An argument of an exponential that is rounded costs as many more as
-/// it is large. What is subnormal on the way is off by the smallest number, times what it is multiplied by; in silu and mish nothing is.
-/// A gradient is dy times a slope, with some roundings of each of the slope's terms. It is that from s, the saved x or y, which is
-/// given as an op has rounded it.
+/// Bounds follow from the roundings of the formulas in ops/elementwise_table.h and of the functions
+/// that these call. Where the header promises units of the last place, 4 or 8, they are these. An
+/// argument of an exponential that is rounded costs as many more as it is large. What is subnormal
+/// on the way is off by the smallest number, times what it is multiplied by; in silu and mish
+/// nothing is. A gradient is dy times a slope, with some roundings of each of the slope's terms. It
+/// is that from s, the saved x or y, which is given as an op has rounded it.
 ///
-/// RANDOM reaches beyond where exponentials under- and overflow, WIDE over all exponents. There are no exact data.
+/// RANDOM reaches beyond where exponentials under- and overflow, WIDE over all exponents. There are
+/// no exact data.
 #include "check/elementwise.h"
 
 #include "check/activation.h"
@@ -257,7 +260,8 @@ static bool on_threshold(check_format format, const double of[2], long double x)
     return fabsl(of[0] * x - of[1]) <= 2 * format.unit * fabsl(of[0] * x);
 }
 
-/* How many units of the last place f(x) may be off, and by how much more what underflows and what jumps. */
+/* How many units of the last place f(x) may be off, and by how much more what underflows and what
+ * jumps. */
 static double units_off(const unary_problem *own, check_format format, double x, double *more)
 {
     const double *of = numbers[own->function], size = fmin(fabs(x), 1e4);
@@ -297,8 +301,8 @@ static double units_off(const unary_problem *own, check_format format, double x,
     }
 }
 
-/* The slope at s, what its terms add up to without their signs, how many units of roundoff of that it may be off, and how much
- * more. 0 units: it is 0 or 1, or -1. */
+/* The slope at s, what its terms add up to without their signs, how many units of roundoff of that
+ * it may be off, and how much more. 0 units: it is 0 or 1, or -1. */
 typedef struct slope {
     long double of, size;
     double units, more;

@@ -15,7 +15,8 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-/* The largest slope of a function with such numbers; of those that are activations, which are applied later, 1. */
+/* The largest slope of a function with such numbers; of those that are activations, which are
+ * applied later, 1. */
 static double largest_slope(const talc_unary_problem *problem)
 {
     switch (problem->function) {

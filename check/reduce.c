@@ -1,6 +1,7 @@
-/// The family of reductions: sum, mean, max, argmax, min, argmin, var, logsumexp. `reversed` in a text: x is stored with its
-/// dimensions in the reverse order; `population`: the variance is that of the elements, with correction 0 instead of 1; `large`: its
-/// elements, of f64, are so large that the sum of their squares is finite, and the square of their sum is not.
+/// The family of reductions: sum, mean, max, argmax, min, argmin, var, logsumexp. `reversed` in a
+/// text: x is stored with its dimensions in the reverse order; `population`: the variance is that
+/// of the elements, with correction 0 instead of 1; `large`: its elements, of f64, are so large
+/// that the sum of their squares is finite, and the square of their sum is not.
 ///
 /// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error for long sums,
 /// min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
@@ -245,7 +246,8 @@ static void fill_integers(const check_layout *x, talc_check_kind kind, uint64_t 
                              : (double)talc_check_draw(&state, -4, 4);
 }
 
-/* By a power of two, so that K squares of the largest, and of a distance that is twice as large, have a sum of about 2^1020. */
+/* By a power of two, so that K squares of the largest, and of a distance that is twice as large,
+ * have a sum of about 2^1020. */
 static void enlarge(const reduce_problem *own, double *x)
 {
     double largest = 0;

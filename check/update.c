@@ -1,13 +1,15 @@
-/// The families of optimizer steps: "adam:1000_decay_decoupled", of so many elements: sgd, adam, rmsprop. decay: of weights; momentum; nesterov;
-/// first: the first step of sgd; centered. Rates are those of `complete`.
+/// The families of optimizer steps: "adam:1000_decay_decoupled", of so many elements: sgd, adam,
+/// rmsprop. decay: of weights; momentum; nesterov; first: the first step of sgd; centered. Rates
+/// are those of `complete`.
 ///
-/// The states are those of a run: an element has taken one step more than the element before it, 0 to 499, by the same gradient each time, but of
-/// random data by those of the elements before, with one or the other extreme of what roundings may give. In such a run v and a a of a
-/// centered rmsprop meet. The row takes each element's next step.
+/// The states are those of a run: an element has taken one step more than the element before it, 0
+/// to 499, by the same gradient each time, but of random data by those of the elements before, with
+/// one or the other extreme of what roundings may give. In such a run v and a a of a centered
+/// rmsprop meet. The row takes each element's next step.
 ///
-/// The oracle computes with intervals: of each number that has to be rounded it keeps the least and the largest that the rounding may
-/// give, so that a result has to lie between what the formulas of ops/update.h make of them, whatever cancels on the way. There are
-/// no exact data.
+/// The oracle computes with intervals: of each number that has to be rounded it keeps the least and
+/// the largest that the rounding may give, so that a result has to lie between what the formulas of
+/// ops/update.h make of them, whatever cancels on the way. There are no exact data.
 #include "ops/update.h"
 
 #include "check/data.h"

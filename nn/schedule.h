@@ -11,9 +11,11 @@
 ///     one_cycle   from lr / div up to lr over the first `rise` of the steps, then down to lr / (div final_div), both by cosines
 ///                                                                                                 OneCycleLR
 ///
-/// A warm-up comes before the steps of any of them: the first rate, which is lr / div in one_cycle, times
-/// warmup_start + (1 - warmup_start) t / warmup; what follows is counted from its end. As SequentialLR of LinearLR and the other. Source: Loshchilov and Hutter 2017, arXiv 1608.03983 (cosine, without restarts); Smith and Topin 2018,
-/// arXiv 1708.07120 (one cycle); formulas of torch.optim.lr_scheduler.
+/// A warm-up comes before the steps of any of them: the first rate, which is lr / div in one_cycle,
+/// times warmup_start + (1 - warmup_start) t / warmup; what follows is counted from its end. As
+/// SequentialLR of LinearLR and the other. Source: Loshchilov and Hutter 2017, arXiv 1608.03983
+/// (cosine, without restarts); Smith and Topin 2018, arXiv 1708.07120 (one cycle); formulas of
+/// torch.optim.lr_scheduler.
 #ifndef TALC_NN_SCHEDULE_H
 #define TALC_NN_SCHEDULE_H
 

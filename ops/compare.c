@@ -16,8 +16,9 @@ static talc_tensor *condition_of(const char *op, talc_tensor *holds)
     return condition;
 }
 
-/* Of integers with a real number: x < 2.5 and x >= 2.5 ask what x < 3 and x >= 3 do, x <= 2.5 and x > 2.5 what x <= 2 and x > 2. A
- * number that is then none of the type's integers lies beside them all, between two that equality asks about, or is NaN. */
+/* Of integers with a real number: x < 2.5 and x >= 2.5 ask what x < 3 and x >= 3 do, x <= 2.5 and x
+ * > 2.5 what x <= 2 and x > 2. A number that is then none of the type's integers lies beside them
+ * all, between two that equality asks about, or is NaN. */
 static talc_tensor *compared(talc_binary_function function, const talc_tensor *a, double b)
 {
     if (a == NULL || talc_dtype_is_float(a->dtype))

@@ -5,17 +5,21 @@
 ///     where                    y = a where the condition is not 0, else b
 ///     masked_fill              y = value where the mask is not 0, else x
 ///
-/// Operands broadcast by NumPy's rule, as in ops/elementwise.h; results are contiguous. Every dtype. Comparisons, conditions
-/// and masks are u8. With NaN no comparison holds but not_equal; of a NaN clamp is NaN. A number beside floating point data is rounded to
-/// its dtype first. Beside integers it is the real number that it is: 127 is less than 127.5, no integer equals NaN, and clamp gives the
-/// integers of x's dtype from low to high, of which there has to be one. The value of masked_fill is one that x's dtype holds.
+/// Operands broadcast by NumPy's rule, as in ops/elementwise.h; results are contiguous. Every
+/// dtype. Comparisons, conditions and masks are u8. With NaN no comparison holds but not_equal; of
+/// a NaN clamp is NaN. A number beside floating point data is rounded to its dtype first. Beside
+/// integers it is the real number that it is: 127 is less than 127.5, no integer equals NaN, and
+/// clamp gives the integers of x's dtype from low to high, of which there has to be one. The value
+/// of masked_fill is one that x's dtype holds.
 ///
 /// Gradients: clamp: dx = dy where low <= x <= high, the bounds included, else 0. where: da = dy where the condition is not 0, else 0; db the
 /// other way round; masked_fill: dx as where's. Comparisons have none.
 ///
-/// Errors: NULL operand, dtype or device mismatch, a condition that is not u8, shapes that do not broadcast, clamp: low above
-/// high, a bound that is NaN, no integer of x's dtype between them, masked_fill: a value that x's dtype does not hold, no memory. Source: textbook; semantics as torch.eq .. torch.ge, torch.where, torch.masked_fill, and torch.clamp,
-/// some versions of which have gradient 0 on the bounds.
+/// Errors: NULL operand, dtype or device mismatch, a condition that is not u8, shapes that do not
+/// broadcast, clamp: low above high, a bound that is NaN, no integer of x's dtype between them,
+/// masked_fill: a value that x's dtype does not hold, no memory. Source: textbook; semantics as
+/// torch.eq .. torch.ge, torch.where, torch.masked_fill, and torch.clamp, some versions of which
+/// have gradient 0 on the bounds.
 #ifndef TALC_OPS_COMPARE_H
 #define TALC_OPS_COMPARE_H
 

@@ -4,9 +4,11 @@
 /// of 1 stretches. Both must be of one dtype and on one device. neg, add, sub, mul take every dtype (integers wrap
 /// around), and so do maximum and minimum; the others f32 and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
 ///
-/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a number out of range or that the dtype does not hold, no memory.
-/// Gradients of maximum and minimum: of equal elements each gets half of dy; of pow: 0 for the base where the exponent is 0, and for the
-/// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are NaN.
+/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a number out of
+/// range or that the dtype does not hold, no memory. Gradients of maximum and minimum: of equal
+/// elements each gets half of dy; of pow: 0 for the base where the exponent is 0, and for the
+/// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are
+/// NaN.
 ///
 /// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp (a sigmoid below the smallest
 /// normal number may be 0), for silu, mish and hardswish within 8, for gelu within 8 + 2 x^2. Where PyTorch's values at infinity are NaN,
@@ -61,8 +63,8 @@ TALC_API talc_tensor *talc_pow(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_maximum(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_minimum(const talc_tensor *a, const talc_tensor *b);
 
-/// The same with a number as the second operand, rounded to a's dtype. One that an integer type does not hold as it is, such as 0.5, -1 for u8 or
-/// NaN, is an error.
+/// The same with a number as the second operand, rounded to a's dtype. One that an integer type
+/// does not hold as it is, such as 0.5, -1 for u8 or NaN, is an error.
 TALC_API talc_tensor *talc_add_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_sub_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_mul_scalar(const talc_tensor *a, double b);

@@ -31,7 +31,7 @@ enum {
 #define TALC_NORMAL_DENSITY 0.39894228040143267794
 #define TALC_GELU_TWICE_SLOPE(x)                                                                   \
     (erfc((x) * (T)-TALC_SQRT_HALF) + (x)*exp((x) * (x) * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))
-#define TALC_GELU_ARGUMENT(x)  ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
+#define TALC_GELU_ARGUMENT(x) ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)                                                                         \
     ((T)0.79788456080286535588 * (1 + (T)0.134145 * (x * x < (T)1e4 ? x * x : (T)1e4)))
 

@@ -27,8 +27,8 @@ talc_status talc_file_open(talc_file *file, const char *who, const char *path);
 talc_status talc_file_read(const talc_file *file, const char *who, int64_t offset, void *bytes,
                            size_t count);
 
-/// Reads a contiguous tensor's elements from `offset`, on any device. `little_endian` says how they are stored; of `booleans`, which
-/// are bytes, each that is not 0 becomes 1.
+/// Reads a contiguous tensor's elements from `offset`, on any device. `little_endian` says how they
+/// are stored; of `booleans`, which are bytes, each that is not 0 becomes 1.
 talc_status talc_file_read_tensor(const talc_file *file, const char *who, int64_t offset,
                                   bool little_endian, bool booleans, talc_tensor *tensor);
 

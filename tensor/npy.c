@@ -286,9 +286,8 @@ static talc_tensor *read_elements(const talc_file *file, const npy_header *heade
                                   talc_dims dims, talc_device *device)
 {
     talc_tensor *tensor = talc_tensor_new("npy_load", device, header->dtype, dims);
-    if (tensor != NULL &&
-        talc_file_read_tensor(file, "npy_load", data, header->little_endian, header->booleans,
-                              tensor) != TALC_OK) {
+    if (tensor != NULL && talc_file_read_tensor(file, "npy_load", data, header->little_endian,
+                                                header->booleans, tensor) != TALC_OK) {
         talc_release(tensor);
         tensor = NULL;
     }

@@ -3,10 +3,10 @@
 ///     talc_tensor *x = talc_npy_load(device, "x.npy");     // x = numpy.load("x.npy")
 ///     talc_npy_save("y.npy", y);                           // numpy.save("y.npy", y)
 ///
-/// Loading takes versions 1.0 to 3.0, either byte order and either memory order (fortran_order gives a contiguous
-/// row-major tensor of the same shape), and the types f4, f8, i8, i4, u1 and b1, the last as u8, 0 or 1. It is strict:
-/// a header of at most 64 KiB, rank at most 8, and exactly as many bytes as the shape needs. Pickled objects,
-/// structured and other types are refused by name.
+/// Loading takes versions 1.0 to 3.0, either byte order and either memory order (fortran_order
+/// gives a contiguous row-major tensor of the same shape), and the types f4, f8, i8, i4, u1 and b1,
+/// the last as u8, 0 or 1. It is strict: a header of at most 64 KiB, rank at most 8, and exactly as
+/// many bytes as the shape needs. Pickled objects, structured and other types are refused by name.
 ///
 /// Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #ifndef TALC_TENSOR_NPY_H

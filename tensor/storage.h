@@ -60,7 +60,8 @@ talc_tensor *talc_contiguous_for(const char *who, const talc_tensor *tensor);
 talc_tensor *talc_cast_for(const char *who, const talc_tensor *tensor, talc_dtype dtype);
 bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src);
 
-/// The integers that an integer type holds: from low on, below end; all numbers of a floating point type.
+/// The integers that an integer type holds: from low on, below end; all numbers of a floating point
+/// type.
 void talc_dtype_range(talc_dtype dtype, double *low, double *end);
 
 /// False, with a failure raised, when no element of an integer type is `value`, which is to be one.

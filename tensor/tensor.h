@@ -102,7 +102,8 @@ TALC_API const char *talc_dims_text(talc_dims dims, char text[TALC_DIMS_TEXT]);
 /// A tensor whose elements are undefined.
 TALC_API talc_tensor *talc_empty(talc_device *device, talc_dtype dtype, talc_dims dims);
 
-/// Every element 0, 1 or `value`. An integer type has to hold the value as it is; a floating point type holds it rounded.
+/// Every element 0, 1 or `value`. An integer type has to hold the value as it is; a floating point
+/// type holds it rounded.
 TALC_API talc_tensor *talc_zeros(talc_device *device, talc_dtype dtype, talc_dims dims);
 TALC_API talc_tensor *talc_ones(talc_device *device, talc_dtype dtype, talc_dims dims);
 TALC_API talc_tensor *talc_full(talc_device *device, talc_dtype dtype, talc_dims dims,
@@ -112,8 +113,8 @@ TALC_API talc_tensor *talc_full(talc_device *device, talc_dtype dtype, talc_dims
 TALC_API talc_tensor *talc_empty_like(const talc_tensor *tensor);
 TALC_API talc_tensor *talc_zeros_like(const talc_tensor *tensor);
 
-/// The numbers start, start + step, ... before end: ceil((end - start) / step) of them, each start + i * step, which an integer type
-/// has to hold as they are.
+/// The numbers start, start + step, ... before end: ceil((end - start) / step) of them, each start
+/// + i * step, which an integer type has to hold as they are.
 TALC_API talc_tensor *talc_arange(talc_device *device, talc_dtype dtype, double start, double end,
                                   double step);
 

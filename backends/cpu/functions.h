@@ -87,7 +87,8 @@ ALWAYS_INLINE float talc_cpu_exp(float x)
     return talc_cpu_exponential_value(talc_cpu_exponential_of(talc_cpu_clamped(x, -104, 89), 0), 1);
 }
 
-/* e^(-a / 2) of a from 0 on, by one factor 2^n, which is normal; 0 from 160 on, where not even a times the square is anything. */
+/* e^(-a / 2) of a from 0 on, by one factor 2^n, which is normal; 0 from 160 on, where not even a
+ * times the square is anything. */
 ALWAYS_INLINE float talc_cpu_root_exponential(float a)
 {
     const talc_cpu_exponential e = talc_cpu_exponential_of(-0.5f * a, 0);

@@ -86,7 +86,8 @@ static partial NAME(chunk_moments)(const T *x, int64_t n, int64_t stride, double
     return moments(shift, sums[0], squares[0], n);
 }
 
-/* Around the first element, or the mean, if the squares of f64 distances from that one are too large. */
+/* Around the first element, or the mean, if the squares of f64 distances from that one are too
+ * large. */
 static partial NAME(chunk_var)(const T *x, int64_t n, int64_t stride)
 {
     const partial first = NAME(chunk_moments)(x, n, stride, (double)x[0]);

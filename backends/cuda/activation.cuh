@@ -67,9 +67,10 @@ template <typename T> struct clamp {
     }
 };
 
-/// sigmoid, or silu, which is that times x. The exponential is an ulp off, and so is the reciprocal, of one instruction, as 1 + t is from 1
-/// to 2: with three roundings, a sigmoid is less than 4 ulp off. The exponential of silu is a square, so that a tail, which x times it
-/// is, keeps its digits; that is less than 7 ulp off.
+/// sigmoid, or silu, which is that times x. The exponential is an ulp off, and so is the
+/// reciprocal, of one instruction, as 1 + t is from 1 to 2: with three roundings, a sigmoid is less
+/// than 4 ulp off. The exponential of silu is a square, so that a tail, which x times it is, keeps
+/// its digits; that is less than 7 ulp off.
 static __device__ __forceinline__ float sigmoid_or_silu(bool is_silu, float x)
 {
     const float root = expf((is_silu ? -0.5f : -1) * fabsf(x)), t = is_silu ? root * root : root;

@@ -155,8 +155,9 @@ Test(optimizer, what_is_kept_follows_the_dtype_of_its_parameter)
         }
 }
 
-/* The same gradient at every step brings v and a a together, until roundings leave less than nothing between them. A step is at
- * most lr g / eps then, and by the formula in long double at least lr g / d with a d that is off by what 20 roundings of v leave. */
+/* The same gradient at every step brings v and a a together, until roundings leave less than
+ * nothing between them. A step is at most lr g / eps then, and by the formula in long double at
+ * least lr g / d with a d that is off by what 20 roundings of v leave. */
 Test(optimizer, centered_rmsprop_survives_a_gradient_that_never_changes)
 {
     const struct {
@@ -385,7 +386,8 @@ Test(optimizer, schedules_are_those_of_pytorch)
     }
     cr_expect(fabs(talc_schedule_rate(&slow, 0.1, 2) - 0.075) < 1e-15);
 
-    /* SequentialLR of LinearLR(start_factor=0.25, total_iters=4) and OneCycleLR, and OneCycleLR(pct_start=1, total_steps=5). */
+    /* SequentialLR of LinearLR(start_factor=0.25, total_iters=4) and OneCycleLR, and
+     * OneCycleLR(pct_start=1, total_steps=5). */
     static const double warm[] = { 0.001, 0.00175, 0.0025, 0.00325 };
     static const double rising[] = { 0.004, 0.018058874503045733, 0.052, 0.08594112549695429, 0.1 };
     talc_schedule late = once;

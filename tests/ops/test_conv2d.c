@@ -404,8 +404,8 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
     assert_all_freed();
 }
 
-/* Of sums that are exact, so that what silu makes of them is all that is rounded: where e^x is subnormal and x e^x hardly. Products on
- * tensor cores round, which the exponential multiplies. */
+/* Of sums that are exact, so that what silu makes of them is all that is rounded: where e^x is
+ * subnormal and x e^x hardly. Products on tensor cores round, which the exponential multiplies. */
 Test(conv2d, a_silu_at_the_end_has_all_digits_in_its_tail)
 {
     static const char *const rows[] = { "reference", "direct", "depthwise", "im2col" };

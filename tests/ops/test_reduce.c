@@ -304,7 +304,8 @@ Test(reduce, variances_are_those_of_the_distances_from_the_mean)
             }
 }
 
-/* Squares whose sum is finite, around values whose own sum has no square; then an element, the first, far from the others. */
+/* Squares whose sum is finite, around values whose own sum has no square; then an element, the
+ * first, far from the others. */
 Test(reduce, variances_of_large_numbers_are_finite)
 {
     enum { K = 1000 };

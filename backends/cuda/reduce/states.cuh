@@ -171,7 +171,8 @@ struct __attribute__((packed, aligned(4))) place {
 template <typename T> struct moments {
     using result_type = T;
     using counted = moments;
-    /* From here on squares of f64 are taken around the mean, lest an element far from the others, the first, makes them infinite. */
+    /* From here on squares of f64 are taken around the mean, lest an element far from the others,
+     * the first, makes them infinite. */
     static constexpr double LARGE = 1e300;
     double shift = 0, sum = 0, squares = 0;
     int64_t count = 0;
