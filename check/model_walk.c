@@ -241,7 +241,7 @@ talc_replacement *talc_check_remember(talc_module *model)
 void talc_check_restore(talc_module *model, talc_replacement *remembered)
 {
     if (remembered != NULL)
-        talc_module_replace(remembered, talc_module_tensor_count(model));
+        talc_module_replace(model, remembered);
     talc_memory_free(remembered);
 }
 

@@ -1,6 +1,5 @@
 #include "nn/checkpoint.h"
 
-#include "nn/fold.h"
 #include "nn/optimizer_state.h"
 #include "nn/state.h"
 #include "tensor/memory.h"
@@ -507,8 +506,7 @@ static bool load_all(loading *load, talc_module *module, talc_optimizer *optimiz
     ok = ok && info != NULL;
     if (ok) {
         talc_module_take_read(module, info);
-        talc_module_replace(replacements, talc_module_tensor_count(module));
-        talc_module_forget_folds(module);
+        talc_module_replace(module, replacements);
         commit(optimizer, states);
         memcpy(optimizer->groups, groups, (size_t)run.groups * sizeof *groups);
         optimizer->schedule = schedule;

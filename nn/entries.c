@@ -3,6 +3,7 @@
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/tape.h"
 
 #include <string.h>
 
@@ -89,6 +90,8 @@ void talc_module_entries_free(struct talc_module_entries *entries)
 {
     for (int i = 0; i < entries->count; i++) {
         talc_memory_free(entries->list[i].name);
+        if (entries->list[i].kind == TALC_ENTRY_PARAMETER)
+            talc_tape_unname(entries->list[i].tensor, entries);
         talc_release(entries->list[i].tensor);
     }
     talc_memory_free(entries->list);

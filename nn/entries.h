@@ -4,6 +4,8 @@
 
 #include "nn/module.h"
 
+#include <stdatomic.h>
+
 typedef enum talc_entry_kind {
     TALC_ENTRY_PARAMETER,
     TALC_ENTRY_BUFFER,
@@ -27,6 +29,7 @@ struct talc_module_entries {
     talc_module_entry *list; ///< in order of registration
     int *places;             ///< a hash table of the names: numbers in the list, from 1; 0: free
     size_t place_count;
+    _Atomic uint64_t passes;      ///< of a root: who is in a pass through its tree (nn/pass.c)
     struct talc_model_info *info; ///< owned: what it is described by (nn/info.h); NULL: nothing
     struct talc_fold *folds;      ///< owned: folded weights (nn/fold.h); NULL: none
 };
@@ -60,7 +63,9 @@ typedef struct talc_replacement {
 /// memory. There are talc_module_tensor_count of them.
 talc_replacement *talc_module_replacements(talc_module *module);
 int talc_module_tensor_count(const talc_module *module);
-void talc_module_replace(const talc_replacement *replacements, int count);
+
+/// Replaces them, while no other thread is in a pass through the module, and gives back what was folded.
+void talc_module_replace(talc_module *module, const talc_replacement *replacements);
 
 /// Modules of a tree, its root counted.
 int talc_module_tree_count(const talc_module *module);

@@ -3,6 +3,7 @@
 #include "nn/entries.h"
 #include "nn/fold.h"
 #include "nn/layer.h"
+#include "nn/pass.h"
 #include "ops/algorithm.h"
 #include "ops/gradient.h"
 #include "ops/operand.h"
@@ -376,7 +377,15 @@ static talc_tensor *forward_all(talc_module *const modules[], int count, talc_te
     talc_tensor *y = x;
     for (int i = 0; i < count && y != NULL; i += g.count) {
         talc_tensor *input = y;
+        /* Of all modules that the group may have. */
+        talc_pass passes[TALC_GROUP_MAX];
+        int begun = 0;
+        for (int k = i; k < count && k < i + TALC_GROUP_MAX; k++)
+            if (!talc_pass_through(modules[k]))
+                talc_pass_begin(&passes[begun++], modules[k]);
         y = forward_group(modules + i, count - i, input, end, &g);
+        while (begun > 0)
+            talc_pass_end(&passes[--begun]);
         if (input != y)
             talc_scope_drop(input); /* which passes over the caller's */
     }

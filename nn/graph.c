@@ -1,6 +1,7 @@
 #include "nn/graph.h"
 
 #include "nn/entries.h"
+#include "nn/pass.h"
 #include "nn/source.h"
 #include "ops/operand.h"
 #include "tensor/autograd.h"
@@ -252,7 +253,11 @@ talc_graph *talc_capture(talc_module *module, const talc_tensor *example)
     if (graph == NULL)
         return NULL;
     graph->module = module;
-    if (prepare(graph, example))
+    talc_pass pass;
+    talc_pass_begin(&pass, module);
+    const bool made = prepare(graph, example);
+    talc_pass_end(&pass);
+    if (made)
         return graph;
     talc_graph_free(graph);
     return NULL;
@@ -280,11 +285,10 @@ static bool run_recording(talc_graph *graph, bool written)
     return true;
 }
 
-talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
+static talc_tensor *replay(talc_graph *graph, const talc_tensor *x)
 {
     bool written;
-    if (talc_operand_missing(REPLAY, "graph", graph) ||
-        !talc_operand_like(REPLAY, "the example", graph->x, "x", x) ||
+    if (!talc_operand_like(REPLAY, "the example", graph->x, "x", x) ||
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
         talc_recording_refuses_device(REPLAY, x->device) || !check_parameters(graph, &written) ||
@@ -294,6 +298,17 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
     const bool ran =
         talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);
     return ran ? graph->y : NULL;
+}
+
+talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
+{
+    if (talc_operand_missing(REPLAY, "graph", graph))
+        return NULL;
+    talc_pass pass;
+    talc_pass_begin(&pass, graph->module);
+    talc_tensor *y = replay(graph, x);
+    talc_pass_end(&pass);
+    return y;
 }
 
 talc_tensor *talc_graph_input(talc_graph *graph)

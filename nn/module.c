@@ -2,6 +2,7 @@
 
 #include "nn/entries.h"
 #include "nn/fold.h"
+#include "nn/pass.h"
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
@@ -163,6 +164,35 @@ talc_module *talc_module_add(talc_module *module, const char *name, talc_module 
     return NULL;
 }
 
+/* The path of a parameter, of which `named` are its module's entries. */
+static void write_path(const void *named, const talc_node *leaf, char *text, size_t size)
+{
+    const struct talc_module_entries *entries = named;
+    const char *name = entries->name; /* of a module */
+    for (int i = 0; leaf != NULL && i < entries->count; i++)
+        if (entries->list[i].tensor != NULL && entries->list[i].tensor->autograd == leaf)
+            name = entries->list[i].name;
+    if (leaf != NULL)
+        write_path(entries, NULL, text, size);
+    else if (entries->parent != NULL)
+        write_path(entries->parent->entries, NULL, text, size);
+    const size_t used = strlen(text);
+    if (name != NULL)
+        snprintf(text + used, size - used, "%s%s", used > 0 ? "." : "", name);
+}
+
+/* Tells the leaves of a tree how failures call them. */
+static void name_parameters(talc_module *module)
+{
+    for (int i = 0; i < module->entries->count; i++) {
+        const talc_module_entry *entry = &module->entries->list[i];
+        if (entry->child != NULL)
+            name_parameters(entry->child);
+        else if (entry->kind == TALC_ENTRY_PARAMETER)
+            talc_tape_name(entry->tensor, write_path, module->entries);
+    }
+}
+
 static talc_tensor *register_tensor(const char *who, talc_module *module, const char *name,
                                     talc_tensor *tensor, talc_entry_kind kind)
 {
@@ -178,8 +208,11 @@ static talc_tensor *register_tensor(const char *who, talc_module *module, const 
     if (!asks)
         return NULL;
     talc_module_entry entry = { .kind = kind, .tensor = tensor };
-    if (talc_module_entry_add(who, module, name, entry))
+    if (talc_module_entry_add(who, module, name, entry)) {
+        if (kind == TALC_ENTRY_PARAMETER)
+            talc_tape_name(tensor, write_path, module->entries);
         return tensor;
+    }
     if (learns)
         talc_tape_forget(tensor);
     return NULL;
@@ -204,8 +237,11 @@ static bool ask(const char *path, talc_tensor *tensor, bool is_buffer, void *con
 
 bool talc_module_require_grad(talc_module *module, bool required)
 {
-    return !talc_operand_missing("module_require_grad", "module", module) &&
-           talc_module_visit(module, ask, &required);
+    if (talc_operand_missing("module_require_grad", "module", module) ||
+        !talc_module_visit(module, ask, &required))
+        return false;
+    name_parameters(module);
+    return true;
 }
 
 // ---- Applying -----------------------------------------------------------------------------------------------
@@ -239,6 +275,8 @@ talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return NULL;
+    talc_pass pass;
+    talc_pass_begin(&pass, module);
     talc_forward_hooks *hooks = current_hooks;
     if (hooks != NULL && hooks->enter != NULL)
         hooks->enter(hooks, module);
@@ -256,6 +294,7 @@ talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
         hooks->leave(hooks, module, x, y);
     if (talc_failed()) /* by the hooks */
         y = NULL;
+    talc_pass_end(&pass);
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
     return y;
@@ -332,10 +371,8 @@ static bool convert(talc_module *module, talc_device *device, const talc_dtype *
         if (was->device != to || was->dtype != as)
             all[i].fresh = talc_to(was, to, as);
     }
-    if (!talc_failed()) {
-        talc_module_replace(all, count);
-        talc_module_forget_folds(module);
-    }
+    if (!talc_failed())
+        talc_module_replace(module, all);
     talc_memory_free(all);
     talc_no_grad_leave();
     talc_scope_leave(scope);

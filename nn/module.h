@@ -17,7 +17,17 @@
 ///     talc_module *model = talc_module_new(&model_new_class, &(talc_conv2d_layer){ ... });
 ///
 /// Paths of parameters are PyTorch's state_dict keys: layer1.0.conv1.weight. Modules belong to the program, not to
-/// scopes; talc_module_free frees a module with its children. One thread at a time changes a module.
+/// scopes; talc_module_free frees a module with its children.
+///
+/// Threads: several may apply one module at once (talc_forward, talc_forward_chain, graphs of their own),
+/// and one of them may load weights meanwhile (talc_module_load, talc_checkpoint_load). A load waits for the
+/// passes under way, and passes that begin meanwhile wait while it exchanges the parameters: each pass
+/// sees the old ones or the new, and what it reads stays until it ends. talc_module_to and
+/// talc_module_cast wait as well; passes then fail where x is not where the parameters are. Everything else
+/// that changes a module is for one thread while no other uses it: optimizer steps, passes in train mode
+/// that move running statistics, train, eval, adding, freeing, and talc_module_summary and its like,
+/// which set modes. So is reading a parameter outside a forward function. Backward passes take turns
+/// (tensor/autograd.h).
 #ifndef TALC_NN_MODULE_H
 #define TALC_NN_MODULE_H
 
@@ -77,7 +87,8 @@ TALC_API talc_tensor *talc_module_buffer(talc_module *module, const char *name,
                                          talc_tensor *tensor);
 
 /// Applies a module. A failure in a child's forward begins with its path from the root of the tree:
-/// "17.0: conv2d: x ...".
+/// "17.0: conv2d: x ...". The outermost call of a thread is a pass, which changes by other threads
+/// wait for.
 TALC_API talc_tensor *talc_forward(talc_module *module, talc_tensor *x);
 
 /// Whether the parameters of a tree ask for gradients: false freezes them, and drops the gradients that they have. Errors: NULL,

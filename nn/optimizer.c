@@ -8,6 +8,7 @@
 #include "tensor/recording.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/tape.h"
 #include "tensor/within.h"
 
 #include <fnmatch.h>
@@ -333,6 +334,23 @@ void talc_optimizer_zero_grad(talc_optimizer *optimizer)
         talc_grad_clear(optimizer->list[i].parameter);
 }
 
+static void give_gradients(const talc_optimizer *optimizer, int count, const void *holder)
+{
+    for (int i = 0; i < count; i++)
+        talc_tape_give(optimizer->list[i].parameter, holder);
+}
+
+/* From here to give_gradients they are the holder's alone; false, with a failure, where another thread has one. */
+static bool take_gradients(const char *who, const talc_optimizer *optimizer, const void *holder)
+{
+    for (int i = 0; i < optimizer->count; i++)
+        if (!talc_tape_take(who, optimizer->list[i].parameter, holder)) {
+            give_gradients(optimizer, i, holder);
+            return false;
+        }
+    return true;
+}
+
 /* Those of `optimizer->list` that have a gradient: how many, -1 with a failure where none has. */
 static int with_gradient(const char *who, const talc_optimizer *optimizer)
 {
@@ -480,10 +498,9 @@ static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updat
     return !talc_failed() && talc_update("optimizer_step", &problem, list, count, NULL, numbers);
 }
 
-bool talc_optimizer_step(talc_optimizer *optimizer)
+static bool step(talc_optimizer *optimizer)
 {
-    if (talc_operand_missing("optimizer_step", "optimizer", optimizer) ||
-        with_gradient("optimizer_step", optimizer) < 0)
+    if (with_gradient("optimizer_step", optimizer) < 0)
         return false;
     const char *around = talc_within("optimizer_step");
     const size_t count = (size_t)optimizer->count;
@@ -504,6 +521,17 @@ bool talc_optimizer_step(talc_optimizer *optimizer)
     talc_memory_free(list);
     talc_within(around);
     return !talc_failed();
+}
+
+bool talc_optimizer_step(talc_optimizer *optimizer)
+{
+    const bool *const holder = &(bool){ true }; /* an address of this call's own */
+    if (talc_operand_missing("optimizer_step", "optimizer", optimizer) ||
+        !take_gradients("optimizer_step", optimizer, holder))
+        return false;
+    const bool done = step(optimizer);
+    give_gradients(optimizer, optimizer->count, holder);
+    return done;
 }
 
 // ---- Clipping -----------------------------------------------------------------------------------------------
@@ -538,15 +566,17 @@ talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
         talc_fail(TALC_BAD_ARGUMENT, "%s: max_norm %g must be at least 0", who, max_norm);
         return NULL;
     }
-    const int count = with_gradient(who, optimizer);
-    if (count < 0)
+    const bool *const holder = &(bool){ true };
+    if (!take_gradients(who, optimizer, holder))
         return NULL;
+    const int count = with_gradient(who, optimizer);
     const char *around = talc_within(who);
     talc_scope *scope = talc_scope_enter();
-    talc_updated *list = talc_memory_new((size_t)count * sizeof *list, who);
+    talc_updated *list = count < 0 ? NULL : talc_memory_new((size_t)count * sizeof *list, who);
     talc_tensor *norm = NULL;
     if (list != NULL)
         norm = talc_scope_return(scope, clip(who, optimizer, max_norm, list));
+    give_gradients(optimizer, optimizer->count, holder);
     talc_memory_free(list);
     talc_scope_leave(scope);
     talc_within(around);

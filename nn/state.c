@@ -1,6 +1,5 @@
 #include "nn/state.h"
 
-#include "nn/fold.h"
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
 #include "tensor/shape.h"
@@ -314,12 +313,10 @@ bool talc_module_load_with(talc_module *module, const char *path, const talc_loa
     }
     if (info != NULL)
         talc_module_take_read(module, info);
-    if (replacements != NULL) {
-        talc_module_replace(replacements, talc_module_tensor_count(module));
-        talc_module_forget_folds(module);
-    } else if (report != NULL) {
+    if (replacements != NULL)
+        talc_module_replace(module, replacements);
+    else if (report != NULL)
         names_free(&report->loaded);
-    }
     talc_memory_free(replacements);
     talc_scope_leave(scope);
     talc_safetensors_close(file);

@@ -1,5 +1,7 @@
 #include "nn/entries.h"
+#include "nn/fold.h"
 #include "nn/module.h"
+#include "nn/pass.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 
@@ -174,9 +176,13 @@ talc_replacement *talc_module_replacements(talc_module *module)
     return replacements;
 }
 
-void talc_module_replace(const talc_replacement *replacements, int count)
+void talc_module_replace(talc_module *module, const talc_replacement *replacements)
 {
+    const int count = talc_module_tensor_count(module);
+    talc_change_begin(module);
     for (int i = 0; i < count; i++)
         if (replacements[i].fresh != NULL)
             talc_tensor_replace(replacements[i].tensor, replacements[i].fresh);
+    talc_module_forget_folds(module);
+    talc_change_end(module);
 }

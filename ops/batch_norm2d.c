@@ -356,9 +356,6 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
                                                  : talc_error_status();
     if (status == TALC_OK && !empty && problem.training)
         written(&given);
-    release(&packed);
-    talc_release(saved.mean);
-    talc_release(saved.rstd);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     if (!empty)
@@ -366,5 +363,8 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
                       (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var,
                                                     o->residual, o->num_batches_tracked },
                       7, y);
+    release(&packed);
+    talc_release(saved.mean);
+    talc_release(saved.rstd);
     return y;
 }

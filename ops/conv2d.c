@@ -131,9 +131,9 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
                             TALC_DIMS(problem.N, problem.OC, problem.OH, problem.OW));
     if (y != NULL && problem.N > 0)
         y = talc_result(y, run(&choice, &problem, &packed, keeps, y));
-    operands_release(&packed);
     talc_observe_resume(observer);
     talc_observed("conv2d", talc_chosen(&choice), &problem, inputs, 4, y);
+    operands_release(&packed);
     return talc_conv2d_record(&problem, options == NULL ? 0 : options->precision, inputs, y);
 }
 

@@ -220,12 +220,12 @@ static talc_tensor *picked(talc_gather_problem *p, const talc_tensor *x, const v
         talc_gather_arguments arguments = { .y = y->data, .x = x_data, .index = packed->data };
         status = talc_choice_run(&choice, write_problem, p, p, &arguments.base);
     }
-    talc_release(packed);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     const talc_gather_observed observed = { p->function, p->along };
     talc_observed(op, talc_chosen(&choice), &observed, (const talc_tensor *const[]){ x, index }, 2,
                   y);
+    talc_release(packed);
     return y;
 }
 

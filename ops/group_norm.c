@@ -126,27 +126,31 @@ static talc_tensor *recorded(const operands *o, const talc_group_norm_problem *p
                          .problem_bytes = sizeof *p });
 }
 
+/* Contiguous handles on the operands, all of this call's own. */
+static operands operands_pack(const operands *o)
+{
+    return (operands){ talc_operand_contiguous(OP, o->x), talc_operand_contiguous(OP, o->weight),
+                       talc_operand_contiguous(OP, o->bias) };
+}
+
+static void operands_release(const operands *packed)
+{
+    talc_release((talc_tensor *)packed->x);
+    talc_release((talc_tensor *)packed->weight);
+    talc_release((talc_tensor *)packed->bias);
+}
+
 static talc_status run(const talc_choice *choice, const talc_group_norm_problem *p,
-                       const operands *o, const talc_tensor *mean, const talc_tensor *rstd,
+                       const operands *packed, const talc_tensor *mean, const talc_tensor *rstd,
                        talc_tensor *y)
 {
-    talc_tensor *x = talc_operand_contiguous(OP, o->x),
-                *weight = talc_operand_contiguous(OP, o->weight),
-                *bias = talc_operand_contiguous(OP, o->bias);
-    talc_status status = talc_error_status();
-    if (status == TALC_OK) {
-        talc_group_norm_arguments arguments = { .x = x->data,
-                                                .weight = talc_operand_data(weight),
-                                                .bias = talc_operand_data(bias),
-                                                .y = y->data,
-                                                .mean = talc_operand_data(mean),
-                                                .rstd = talc_operand_data(rstd) };
-        status = talc_choice_run(choice, problem_text, p, p, &arguments.base);
-    }
-    talc_release(x);
-    talc_release(weight);
-    talc_release(bias);
-    return status;
+    talc_group_norm_arguments arguments = { .x = packed->x->data,
+                                            .weight = talc_operand_data(packed->weight),
+                                            .bias = talc_operand_data(packed->bias),
+                                            .y = y->data,
+                                            .mean = talc_operand_data(mean),
+                                            .rstd = talc_operand_data(rstd) };
+    return talc_choice_run(choice, problem_text, p, p, &arguments.base);
 }
 
 /* The op behind its three names. The operands are checked, the problem lacks what the options say. */
@@ -173,9 +177,12 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
         mean = talc_tensor_new(OP, o->x->device, TALC_F64, rows);
         rstd = talc_tensor_new(OP, o->x->device, TALC_F64, rows);
     }
+    operands packed = { 0 };
     talc_status status = talc_error_status();
-    if (status == TALC_OK && !empty)
-        status = run(&choice, p, o, mean, rstd, y);
+    if (status == TALC_OK && !empty) {
+        packed = operands_pack(o);
+        status = talc_failed() ? talc_error_status() : run(&choice, p, &packed, mean, rstd, y);
+    }
     y = talc_result(y, status);
     talc_observe_resume(observer);
     if (!empty)
@@ -183,6 +190,7 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
                       (const talc_tensor *const[]){ o->x, o->weight, o->bias }, 3, y);
     if (learns && y != NULL)
         y = recorded(o, p, mean, rstd, y);
+    operands_release(&packed);
     talc_release(mean);
     talc_release(rstd);
     return y;

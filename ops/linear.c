@@ -194,12 +194,12 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
         status = talc_matmul_run("linear", x->device, options->algorithm, options->precision,
                                  &problem, &arguments, &row);
     }
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed("linear", row, &problem, inputs, 4, y);
     talc_release(x_used);
     talc_release(weight_used);
     talc_release(bias_used);
     talc_release(residual_used);
-    talc_observe_resume(observer);
-    y = talc_result(y, status);
-    talc_observed("linear", row, &problem, inputs, 4, y);
     return recorded(x, weight, bias, options, y);
 }

@@ -199,11 +199,11 @@ talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_te
         talc_matmul_arguments arguments = { .y = y->data, .a = a_used->data, .b = b_used->data };
         status = talc_matmul_run(op, a->device, NULL, precision, &problem, &arguments, &row);
     }
-    talc_release(a_used);
-    talc_release(b_used);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     talc_observed("matmul", row, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
+    talc_release(a_used);
+    talc_release(b_used);
     return y;
 }
 

@@ -249,10 +249,10 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_p
                                             .indices = at == NULL ? NULL : at->data };
         status = talc_choice_run(&choice, problem_text, p, p, &arguments.base);
     }
-    talc_release(packed);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
+    talc_release(packed);
     y = recorded(p, x, at, y);
     if (indices != NULL && y != NULL)
         *indices = at;

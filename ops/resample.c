@@ -258,11 +258,11 @@ static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dim
                                               .value = talc_operand_data(value) };
         status = talc_choice_run(&choice, talc_run_dims, y, p, &arguments.base);
     }
-    talc_release(packed);
-    talc_release(value);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
+    talc_release(packed);
+    talc_release(value);
     if (y == NULL || !talc_tape_wants_one(x))
         return y;
     return talc_tape_record(y, &(talc_note){ .op = op,

@@ -177,6 +177,7 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 static talc_tensor *run_row(const call *c, const talc_choice *choice)
 {
     const talc_conv2d_problem *p = &c->problem.pointwise;
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *packed[INPUTS], *y = NULL;
     for (int i = 0; i < INPUTS; i++)
         packed[i] = talc_operand_contiguous(OP, c->inputs[i]);
@@ -195,6 +196,8 @@ static talc_tensor *run_row(const call *c, const talc_choice *choice)
         y = talc_result(
             y, talc_choice_run(choice, problem_text, &c->problem, &c->problem, &arguments.base));
     }
+    talc_observe_resume(observer);
+    talc_observed(OP, talc_chosen(choice), &c->problem, c->inputs, INPUTS, y);
     for (int i = 0; i < INPUTS; i++)
         talc_release(packed[i]);
     return y;
@@ -224,9 +227,5 @@ talc_tensor *talc_separable_conv2d(const talc_tensor *x, const talc_tensor *w1,
     if (!talc_choose(&choice, OP, x->device, x->device->backend->separable_conv2d, &made.problem,
                      forced, made.pointwise.precision))
         return NULL;
-    talc_observer *observer = talc_observe_pause();
-    talc_tensor *y = run_row(&made, &choice);
-    talc_observe_resume(observer);
-    talc_observed(OP, talc_chosen(&choice), &made.problem, made.inputs, INPUTS, y);
-    return y;
+    return run_row(&made, &choice);
 }

@@ -21,16 +21,20 @@ typedef struct pass {
     node_list heap, leaves;
 } pass;
 
-static bool append(node_list *list, talc_node *node)
+/* The pass holds the node from here to `forget`. */
+static bool append(node_list *list, talc_node *node, const pass *p)
 {
     talc_node **grown =
         talc_memory_grown(list->list, list->count, &list->room, sizeof(talc_node *), WHO);
     if (grown == NULL)
         return false;
     list->list = grown;
+    if (!talc_node_hold(node, p)) {
+        talc_node_fail_held(WHO, node);
+        return false;
+    }
     list->list[list->count++] = node;
     talc_node_retain(node);
-    node->queued = true;
     return true;
 }
 
@@ -43,9 +47,10 @@ static void exchange(talc_node **list, size_t i, size_t j)
     list[j] = node;
 }
 
-static bool push(node_list *heap, talc_node *node)
+static bool push(pass *p, talc_node *node)
 {
-    if (!append(heap, node))
+    node_list *heap = &p->heap;
+    if (!append(heap, node, p))
         return false;
     for (size_t i = heap->count - 1; i > 0; i = (i - 1) / 2) {
         if (heap->list[(i - 1) / 2]->order > heap->list[i]->order)
@@ -89,7 +94,8 @@ static bool fits(const talc_node *consumer, const talc_node *node, const talc_te
 /* Adds to what has come for a node, and sees to it that the pass comes there. */
 static bool contribute(pass *p, talc_node *node, talc_tensor *gradient)
 {
-    if (!node->queued && !(node->rule == NULL ? append(&p->leaves, node) : push(&p->heap, node)))
+    if (atomic_load(&node->holder) != p &&
+        !(node->rule == NULL ? append(&p->leaves, node, p) : push(p, node)))
         return false;
     talc_tensor *sum = node->pending == NULL ? gradient : talc_tape_add(node->pending, gradient);
     if (sum == NULL)
@@ -209,9 +215,9 @@ static bool commit(const node_list *leaves)
 /* A node that the pass is done with, also where it failed: another pass begins from nothing. */
 static void forget(talc_node *node)
 {
-    node->queued = false;
     talc_release(node->pending);
     node->pending = NULL;
+    atomic_store(&node->holder, NULL);
     talc_node_release(node);
 }
 
@@ -226,7 +232,7 @@ static void end(node_list *list)
 static bool run(const talc_tensor *y, const talc_tensor *cotangent)
 {
     pass p = { 0 };
-    bool ok = cotangent == NULL ? push(&p.heap, y->autograd)
+    bool ok = cotangent == NULL ? push(&p, y->autograd)
                                 : contribute(&p, y->autograd, (talc_tensor *)cotangent);
     while (ok && p.heap.count > 0) {
         talc_node *node = pop(&p.heap);

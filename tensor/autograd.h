@@ -16,6 +16,13 @@
 /// add up until talc_grad_clear. First derivatives only: the passes themselves are not recorded. Where a tensor is used several
 /// times its gradients are added in the reverse order of these uses, so sums have one order and every run the same bits.
 ///
+/// Threads: each records what it does itself, and may go back over it while others go back over theirs. A leaf
+/// that they share, such as a parameter, gets its gradient from one pass at a time: from where a pass comes
+/// to it until that pass ends, another thread's pass, talc_grad_clear, clipping or optimizer step that
+/// comes to it fails, changes no gradient and names the leaf, a parameter by its path. So is a result
+/// that two threads' losses were made from. Threads that train one module take turns, with a lock of
+/// the program's own, or have a module each. talc_grad's tensor is read while no other thread is at it.
+///
 /// Source: Griewank and Walther, "Evaluating Derivatives", 2008, chapter 3 (reverse mode).
 #ifndef TALC_TENSOR_AUTOGRAD_H
 #define TALC_TENSOR_AUTOGRAD_H
@@ -36,13 +43,14 @@ TALC_API bool talc_wants_grad(const talc_tensor *tensor);
 /// pass that reached the leaf, for any other tensor and for NULL. Works while a failure stands.
 TALC_API talc_tensor *talc_grad(const talc_tensor *tensor);
 
-/// Drops a leaf's gradient; any other tensor and NULL pass.
+/// Drops a leaf's gradient; any other tensor and NULL pass. Errors: another thread is at it (names it).
 TALC_API void talc_grad_clear(talc_tensor *tensor);
 
 /// Adds d loss / d leaf to the gradient of every leaf that `loss`, a tensor of one element, was made from. On failure no
 /// gradient has changed, but notes that the pass went over are spent. Errors: NULL, more or fewer than one element, a loss that no
 /// leaf asking for a gradient went into, notes that an earlier pass has spent, a tensor that a rule needs and that was
-/// written since (names it, its op and both versions), no memory.
+/// written since (names it, its op and both versions), a leaf or a result that another thread's pass is at
+/// (names it), no memory.
 TALC_API bool talc_backward(const talc_tensor *loss);
 
 /// The same for sum over i of cotangent[i] * y[i]. `cotangent` is of y's shape, dtype and device.

@@ -29,15 +29,25 @@ struct talc_autograd {
     talc_device *device;
     talc_tensor *gradient; ///< a leaf's; NULL: none yet
     talc_tensor *pending;  ///< what a pass has added up so far; NULL: nothing
-    bool queued;           ///< a pass will come to it
-    bool spent;            ///< a pass was here
-    talc_node *next;       ///< in a list of nodes to be freed
+    /// Who alone may use `pending`, `gradient`, `spent`, `saved` and `inputs` now: a pass that will come
+    /// to the node, or a change of a leaf's gradient; NULL: nobody.
+    _Atomic(const void *) holder;
+    talc_leaf_name *name; ///< a leaf's, when it is called; NULL: it has none
+    const void *named;    ///< what `name` takes
+    bool spent;           ///< a pass was here
+    talc_node *next;      ///< in a list of nodes to be freed
     int input_count, saved_count;
     int ready; ///< see talc_note
     talc_node_input *inputs;
     talc_saved_tensor *saved;
     void *problem;
 };
+
+/// Makes `holder` the node's, and false where another is: what it does is not ordered with this.
+bool talc_node_hold(talc_node *node, const void *holder);
+
+/// Raises that another thread holds the node: a parameter by its name.
+void talc_node_fail_held(const char *who, const talc_node *node);
 
 /// Drops what a node keeps for its rule, and its edges.
 void talc_node_spend(talc_node *node);

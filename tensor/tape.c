@@ -4,6 +4,7 @@
 #include "tensor/memory.h"
 #include "tensor/node.h"
 #include "tensor/shape.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -166,6 +167,63 @@ bool talc_require_grad(talc_tensor *tensor, bool required)
     return tensor->autograd != NULL;
 }
 
+void talc_tape_name(talc_tensor *leaf, talc_leaf_name *name, const void *named)
+{
+    if (leaf->autograd == NULL || (leaf->autograd->named != NULL && named != NULL))
+        return;
+    leaf->autograd->name = name;
+    leaf->autograd->named = named;
+}
+
+void talc_tape_unname(talc_tensor *leaf, const void *named)
+{
+    if (leaf->autograd != NULL && leaf->autograd->named == named)
+        talc_tape_name(leaf, NULL, NULL);
+}
+
+bool talc_node_hold(talc_node *node, const void *holder)
+{
+    const void *nobody = NULL;
+    return atomic_compare_exchange_strong(&node->holder, &nobody, holder);
+}
+
+void talc_node_fail_held(const char *who, const talc_node *node)
+{
+    char dims[TALC_DIMS_TEXT], name[TALC_SHOWN_TEXT] = "";
+    talc_dims_text(node->dims, dims);
+    if (node->op != NULL) {
+        talc_fail(
+            TALC_BAD_ARGUMENT,
+            "%s: another thread's backward pass is at the result of %s %s; passes over the same "
+            "results take turns",
+            who, node->op, dims);
+        return;
+    }
+    if (node->name != NULL)
+        node->name(node->named, node, name, sizeof name);
+    talc_fail(
+        TALC_BAD_ARGUMENT,
+        "%s: another thread is at the gradient of %s%s%s%s; threads that train one module take "
+        "turns",
+        who, *name == '\0' ? "a leaf " : "'", *name == '\0' ? dims : name,
+        *name == '\0' ? "" : "' ", *name == '\0' ? "" : dims);
+}
+
+bool talc_tape_take(const char *who, const talc_tensor *leaf, const void *holder)
+{
+    talc_node *node = leaf->autograd;
+    if (node == NULL || node->rule != NULL || talc_node_hold(node, holder))
+        return true;
+    talc_node_fail_held(who, node);
+    return false;
+}
+
+void talc_tape_give(const talc_tensor *leaf, const void *holder)
+{
+    if (leaf->autograd != NULL && atomic_load(&leaf->autograd->holder) == holder)
+        atomic_store(&leaf->autograd->holder, NULL);
+}
+
 void talc_tape_forget(talc_tensor *tensor)
 {
     talc_node_release(tensor->autograd);
@@ -182,12 +240,19 @@ talc_tensor *talc_grad(const talc_tensor *tensor)
     return tensor == NULL || tensor->autograd == NULL ? NULL : tensor->autograd->gradient;
 }
 
+static void drop_gradient(talc_node *leaf)
+{
+    talc_release(leaf->gradient);
+    leaf->gradient = NULL;
+}
+
 void talc_grad_clear(talc_tensor *tensor)
 {
-    if (talc_grad(tensor) == NULL)
+    if (tensor == NULL || tensor->autograd == NULL || tensor->autograd->rule != NULL ||
+        !talc_tape_take("grad_clear", tensor, &tensor))
         return;
-    talc_release(tensor->autograd->gradient);
-    tensor->autograd->gradient = NULL;
+    drop_gradient(tensor->autograd);
+    talc_tape_give(tensor, &tensor);
 }
 
 talc_tensor *talc_detach(const talc_tensor *tensor)
@@ -200,9 +265,11 @@ void talc_tape_moved(talc_tensor *tensor)
     talc_node *node = tensor->autograd;
     if (node == NULL)
         return;
-    if (node->device != tensor->device || node->dtype != tensor->dtype ||
-        !talc_shape_equal(node->dims, talc_dims_of(tensor)))
-        talc_grad_clear(tensor);
+    /* A load changes none of these, and may happen while others read them. */
+    if (node->device == tensor->device && node->dtype == tensor->dtype &&
+        talc_shape_equal(node->dims, talc_dims_of(tensor)))
+        return;
+    drop_gradient(node);
     node->device = tensor->device;
     node->dtype = tensor->dtype;
     node->dims = talc_dims_of(tensor);

@@ -73,6 +73,19 @@ talc_tensor *talc_tape_share(talc_tensor *alias, const talc_tensor *base);
 /// Raises why a tensor may not be written while this thread records: it is the result of a recorded op. False then.
 bool talc_tape_writable(const char *who, const talc_tensor *tensor);
 
+/// Writes how a leaf is called, the path of a parameter, from what talc_tape_name was given.
+typedef void talc_leaf_name(const void *named, const talc_node *leaf, char *text, size_t size);
+
+/// How failures call a leaf from here on, unless it has a name already; `named` lasts until
+/// talc_tape_unname.
+void talc_tape_name(talc_tensor *leaf, talc_leaf_name *name, const void *named);
+void talc_tape_unname(talc_tensor *leaf, const void *named);
+
+/// From take to give `holder` alone may use the gradient of a leaf. False, with a failure that names it,
+/// while another thread does, or a backward pass has reached the leaf. A tensor that is no leaf passes.
+bool talc_tape_take(const char *who, const talc_tensor *leaf, const void *holder);
+void talc_tape_give(const talc_tensor *leaf, const void *holder);
+
 /// What a tensor is told when it moves to another device or shape: a gradient that no longer fits is dropped.
 void talc_tape_moved(talc_tensor *tensor);
 

@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { THREADS = 4, ROUNDS = 10 };
 
@@ -157,6 +159,133 @@ static void *load_shared(void *shared)
     return NULL;
 }
 
+/* What the threads train, or load and infer with, together. */
+typedef struct shared_net {
+    talc_module *net;
+    talc_optimizer *optimizer;
+    talc_tensor *image;
+    char paths[2][64];
+    float due[2];       /* with the weights of each */
+    atomic_int arrived; /* threads; the first one loads */
+    atomic_bool loaded;
+    atomic_int passes, turned_away;
+} shared_net;
+
+static talc_module *trained_net(void)
+{
+    return TALC_SEQUENTIAL(
+        talc_nn_conv2d(
+            &(talc_conv2d_layer){ .in_channels = 8, .out_channels = 16, .kernel = { 3, 3 } }),
+        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }), talc_nn_relu(),
+        talc_nn_conv2d(
+            &(talc_conv2d_layer){ .in_channels = 16, .out_channels = 4, .kernel = { 3, 3 } }));
+}
+
+/* A pass is done, or fails since another thread is at the gradient of a parameter, which it names. */
+static bool done_or_turned_away(shared_net *of, bool done)
+{
+    if (!done) {
+        require(strstr(talc_error_message(), "another thread is at the gradient of '") != NULL &&
+                    (strstr(talc_error_message(), ".weight' [") != NULL ||
+                     strstr(talc_error_message(), ".bias' [") != NULL),
+                "a pass beside others");
+        talc_error_clear();
+        atomic_fetch_add(&of->turned_away, 1);
+    }
+    atomic_fetch_add(&of->passes, done);
+    return done;
+}
+
+/* There is nothing to clip where another thread has just dropped all. */
+static void clip(shared_net *of)
+{
+    const bool done = talc_optimizer_clip(of->optimizer, 1) != NULL;
+    if (!done && strstr(talc_error_message(), "none of 6 parameters has a gradient") != NULL)
+        talc_error_clear();
+    else
+        done_or_turned_away(of, done);
+}
+
+static void *train_shared(void *shared)
+{
+    shared_net *of = shared;
+    for (int round = 0; round < 5 * ROUNDS; round++) {
+        talc_scope *scope = talc_scope_enter();
+        const talc_tensor *y = talc_forward(of->net, of->image);
+        const talc_tensor *loss = talc_mean(talc_mul(y, y), TALC_SCALAR, false);
+        require(loss != NULL, "a forward pass");
+        if (done_or_turned_away(of, talc_backward(loss)))
+            clip(of);
+        if (round % 5 == 4) {
+            talc_optimizer_zero_grad(of->optimizer);
+            done_or_turned_away(of, !talc_failed());
+        }
+        talc_scope_leave(scope);
+    }
+    return NULL;
+}
+
+static float infer(const shared_net *of)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_no_grad_enter();
+    const float sum =
+        (float)talc_item(talc_sum(talc_forward(of->net, of->image), TALC_SCALAR, false));
+    require(!talc_failed(), "inference beside a load");
+    talc_no_grad_leave();
+    talc_scope_leave(scope);
+    return sum;
+}
+
+/* The first thread loads one file and the other in turn; a pass of the others has all weights of one of them. */
+static void *load_and_infer(void *shared)
+{
+    shared_net *of = shared;
+    if (atomic_fetch_add(&of->arrived, 1) > 0) {
+        while (!atomic_load(&of->loaded)) {
+            const float got = infer(of);
+            require(got == of->due[0] || got == of->due[1], "a pass with weights of two files");
+        }
+        return NULL;
+    }
+    for (int round = 0; round < 10 * ROUNDS; round++)
+        require(talc_module_load(of->net, of->paths[round % 2], true), "module_load");
+    atomic_store(&of->loaded, true);
+    return NULL;
+}
+
+static void share_a_net(talc_tensor *image)
+{
+    shared_net of = { .net = trained_net(), .image = image };
+    require(of.net != NULL && talc_module_to(of.net, image->device), "a net");
+    talc_module_eval(of.net); /* in training, passes write the running statistics */
+    of.optimizer = talc_optimizer_new(of.net, &(talc_optimizer_options){ .kind = TALC_SGD });
+    require(of.optimizer != NULL, "optimizer_new");
+    run_threads(train_shared, &of);
+    require(atomic_load(&of.passes) > 0, "no pass was done");
+    talc_optimizer_free(of.optimizer);
+    talc_module_free(of.net);
+
+    of.net = trained_net();
+    require(of.net != NULL && talc_module_to(of.net, image->device), "a net");
+    talc_module_eval(of.net);
+    for (int i = 0; i < 2; i++) {
+        snprintf(of.paths[i], sizeof of.paths[i], "/tmp/talc-race-%ld-%d.safetensors",
+                 (long)getpid(), i);
+        talc_tensor *weight = talc_module_find(of.net, "0.weight");
+        talc_no_grad_enter();
+        require(talc_copy(weight, talc_randn(image->device, TALC_F32, talc_dims_of(weight))) &&
+                    talc_module_save(of.net, of.paths[i]),
+                "module_save");
+        talc_no_grad_leave();
+        of.due[i] = infer(&of);
+    }
+    run_threads(load_and_infer, &of);
+    for (int i = 0; i < 2; i++)
+        require(remove(of.paths[i]) == 0, "remove");
+    talc_module_free(of.net);
+}
+
 int main(void)
 {
     run_threads(open_device, NULL);
@@ -187,6 +316,7 @@ int main(void)
     run_threads(hold_and_drop, &in);
     run_threads(hand_on, &in);
     run_threads(capture_shared, &in);
+    share_a_net(in.image);
     talc_dataset *dataset = talc_dataset_digits(100, 1);
     require(dataset != NULL, "dataset_digits");
     run_threads(load_shared, dataset);

@@ -7,6 +7,7 @@
 #include "tests/support/operands.h"
 
 #include "nn/optimizer_state.h"
+#include "tensor/tape.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -496,6 +497,44 @@ Test(optimizer, a_shared_parameter_is_updated_once)
     cr_assert(talc_checkpoint_load(path, module, optimizer, &progress), "%s", talc_error_message());
     talc_optimizer_free(optimizer);
     talc_module_free(module);
+}
+
+/* Another thread's pass, of which the path of a parameter tells. */
+Test(optimizer, parameters_of_another_threads_pass_are_named)
+{
+    static const int other = 0; /* whose address stands for that pass */
+    static const char *const due =
+        "%s: another thread is at the gradient of '1.inner.p' [3]; threads that train one module "
+        "take turns";
+    talc_module *net = talc_nn_sequential(), *middle = talc_nn_sequential();
+    talc_module_add(net, "0", one());
+    talc_module_add(net, "1", middle);
+    talc_module *inner = talc_module_add(middle, "inner", one());
+    cr_assert(talc_module_require_grad(net, false) && talc_module_require_grad(net, true));
+    talc_optimizer *optimizer =
+        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.1 });
+    give(inner, gradients[0]);
+    talc_tensor *p = talc_module_find(inner, "p");
+    cr_assert(talc_tape_take("test", p, &other));
+    cr_assert(!talc_optimizer_step(optimizer));
+    assert_failure_with(TALC_BAD_ARGUMENT, due, "optimizer_step");
+    cr_assert(talc_optimizer_clip(optimizer, 1) == NULL);
+    assert_failure_with(TALC_BAD_ARGUMENT, due, "optimizer_clip");
+    talc_optimizer_zero_grad(optimizer);
+    assert_failure_with(TALC_BAD_ARGUMENT, due, "grad_clear");
+    cr_assert(!talc_backward_from(p, talc_ones(p->device, TALC_F64, TALC_DIMS(N))));
+    assert_failure_with(TALC_BAD_ARGUMENT, due, "backward");
+    expect_near("gradient", talc_grad(p), gradients[0]);
+    expect_near("p", p, first);
+    talc_optimizer_free(optimizer);
+    talc_retain(p);
+    talc_module_free(net);
+    talc_grad_clear(p); /* the module's names are gone */
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "grad_clear: another thread is at the gradient of a leaf [3]; "
+                   "threads that train one module take turns");
+    talc_tape_give(p, &other);
+    talc_release(p);
 }
 
 Test(optimizer, mistakes_are_named)

@@ -1,10 +1,16 @@
 #include "tests/support/hooks.h"
 
+#include "nn/entries.h"
+
 #include <inttypes.h>
 #include <locale.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Conv2d, BatchNorm2d: "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
@@ -602,5 +608,94 @@ Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
     }
     talc_module_free(net);
     talc_module_free(other);
+    remove(path);
+}
+
+// ---- Beside passes ------------------------------------------------------------------------------------------
+
+static void wait_a_little(long milliseconds)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = milliseconds * 1000000 }, NULL);
+}
+
+static atomic_int inside;    /* passes that have come to the module below */
+static atomic_bool going_on; /* they may end */
+static atomic_int loads;     /* that are done */
+
+/* Waits in its forward pass until it may go on. */
+static talc_tensor *wait_inside(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    atomic_fetch_add(&inside, 1);
+    while (!atomic_load(&going_on))
+        wait_a_little(1);
+    return x;
+}
+
+/* Loads its own model, in its forward pass. */
+static talc_tensor *load_inside(talc_module *module, talc_tensor *x)
+{
+    talc_module *root = module->entries->parent;
+    return talc_module_load(root, path, true) ? x : NULL;
+}
+
+static const talc_module_class waits = { .name = "Waits",
+                                         .size = sizeof(talc_module),
+                                         .forward = wait_inside };
+static const talc_module_class loader = { .name = "Loads",
+                                          .size = sizeof(talc_module),
+                                          .forward = load_inside };
+
+static void *pass_through_net(void *net)
+{
+    cr_assert(talc_forward(net, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 2, 5, 5))) != NULL,
+              "%s", talc_error_message());
+    return NULL;
+}
+
+static void *load_net(void *net)
+{
+    cr_assert(talc_module_load(net, path, true), "%s", talc_error_message());
+    atomic_fetch_add(&loads, 1);
+    return NULL;
+}
+
+/* A load waits for the passes of other threads and not for its own, and a child of fork for none that it does not have. */
+Test(state, a_load_waits_for_passes_under_way)
+{
+    make_path();
+    talc_module *net = net_new(4, TALC_F32);
+    cr_assert(talc_module_save(net, path));
+    talc_nn_sequential_append(net, talc_module_new(&waits, NULL));
+    talc_nn_sequential_append(net, talc_module_new(&loader, NULL));
+    const void *data = talc_module_find(net, "0.weight")->data;
+    pthread_t passes[2], load;
+    cr_assert(pthread_create(&passes[0], NULL, pass_through_net, net) == 0);
+    while (atomic_load(&inside) < 1)
+        wait_a_little(1);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        const bool loaded = talc_module_load(net, path, true);
+        atomic_store(&going_on, true);
+        _exit(loaded && pass_through_net(net) == NULL ? 0 : 1);
+    }
+    int status;
+    cr_assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+
+    cr_assert(pthread_create(&load, NULL, load_net, net) == 0);
+    wait_a_little(20);
+    cr_assert(atomic_load(&loads) == 0 && talc_module_find(net, "0.weight")->data == data);
+    /* It is first: a pass that begins now sees what it loads. */
+    cr_assert(pthread_create(&passes[1], NULL, pass_through_net, net) == 0);
+    wait_a_little(20);
+    cr_assert(atomic_load(&inside) == 1 && atomic_load(&loads) == 0);
+    atomic_store(&going_on, true);
+    pthread_join(load, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(passes[i], NULL);
+    cr_assert(atomic_load(&inside) == 2 && atomic_load(&loads) == 1);
+    cr_assert(talc_module_find(net, "0.weight")->data != data);
+    talc_module_free(net);
     remove(path);
 }

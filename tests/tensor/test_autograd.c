@@ -1,6 +1,7 @@
 /* What the tape promises: accumulation, errors, memory. The gradients of ops are tested in tests/ops/test_gradient.c. */
 #include "tests/support/hooks.h"
 
+#include "tensor/node.h"
 #include "tensor/storage.h"
 
 static talc_tensor *leaf(double value)
@@ -35,6 +36,34 @@ Test(autograd, gradients_add_up_until_they_are_cleared)
         talc_backward_from(talc_mul_scalar(x, 2), talc_full(x->device, TALC_F64, TALC_DIMS(2), 5)));
     cr_assert(first(talc_grad(x)) == 10);
     assert_no_failure();
+    assert_all_freed();
+}
+
+/* What another thread's pass has is not touched; what this pass had taken before it is let go. */
+Test(autograd, passes_that_meet_are_turned_away)
+{
+    static const int other = 0; /* whose address stands for another thread's pass */
+    talc_tensor *a = leaf(1), *b = leaf(2);
+    talc_tensor *y = talc_mul(a, b);
+    cr_assert(talc_tape_take("test", b, &other));
+    cr_assert(!talc_backward(total(y)));
+    assert_failure(TALC_BAD_ARGUMENT, "backward: another thread is at the gradient of a leaf [2]; "
+                                      "threads that train one module take turns");
+    cr_assert(talc_grad(a) == NULL && talc_grad(b) == NULL);
+    talc_grad_clear(b);
+    assert_failure(TALC_BAD_ARGUMENT, "grad_clear: another thread is at the gradient of a leaf "
+                                      "[2]; threads that train one module take turns");
+    cr_assert(talc_backward(total(talc_mul(a, a))) && first(talc_grad(a)) == 2);
+    talc_tape_give(b, &other);
+    cr_assert(talc_backward(total(talc_mul(b, b))) && first(talc_grad(b)) == 4);
+
+    y = talc_mul(a, b);
+    talc_tensor *loss = total(y);
+    cr_assert(talc_node_hold(y->autograd, &other));
+    cr_assert(!talc_backward(loss));
+    assert_failure(TALC_BAD_ARGUMENT, "backward: another thread's backward pass is at the result "
+                                      "of mul [2]; passes over the same results take turns");
+    atomic_store(&y->autograd->holder, NULL);
     assert_all_freed();
 }
 
