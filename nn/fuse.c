@@ -375,12 +375,15 @@ static talc_tensor *forward_all(talc_module *const modules[], int count, talc_te
 {
     group g = { .ends = false };
     talc_tensor *y = x;
+    bool outermost = false;
+    for (int i = 0; i < count && !outermost; i++)
+        outermost = !talc_pass_through(modules[i]);
     for (int i = 0; i < count && y != NULL; i += g.count) {
         talc_tensor *input = y;
-        /* Of all modules that the group may have. */
+        /* Of all modules that the group may have, where this is no part of a pass through them. */
         talc_pass passes[TALC_GROUP_MAX];
         int begun = 0;
-        for (int k = i; k < count && k < i + TALC_GROUP_MAX; k++)
+        for (int k = i; outermost && k < count && k < i + TALC_GROUP_MAX; k++)
             if (!talc_pass_through(modules[k]))
                 talc_pass_begin(&passes[begun++], modules[k]);
         y = forward_group(modules + i, count - i, input, end, &g);
