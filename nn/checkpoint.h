@@ -17,7 +17,7 @@ typedef struct talc_progress {
 } talc_progress;
 
 /// Writes a checkpoint. An old file of that name stays whole until the new one is complete, also on failure. Errors: NULL,
-/// negative progress, what the system reports, no memory.
+/// progress below 0 or past 2^53, what the system reports, no memory.
 TALC_API bool talc_checkpoint_save(const char *path, talc_module *module,
                                    const talc_optimizer *optimizer, const talc_progress *progress);
 

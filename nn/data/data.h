@@ -37,7 +37,7 @@ TALC_API talc_dataset *talc_dataset_mnist(const char *directory, bool train);
 
 /// directory/CLASS/*.png, all of one size; classes and files are taken in the order of their names' bytes, hidden ones are passed
 /// over. Grey, or RGB where one file has colours; 16 bits are rounded to 8, an alpha channel is dropped. Errors: no class, a class
-/// without images, images of two sizes.
+/// without images, images of two sizes or of more than 2^28 pixels.
 TALC_API talc_dataset *talc_dataset_folder(const char *directory);
 
 /// Copies of images [N,C,H,W], u8 or floats in 0 .. 1, which are rounded to the nearest 255th, and labels [N], i64, 0 .. 65535.
@@ -100,7 +100,7 @@ typedef struct talc_image_options {
     int64_t channels;             ///< 1 or 3, which a grey image has alike; 0: the file's
     int64_t height, width;        ///< that the image must have; 0: any
     double mean[3], deviation[3]; ///< as talc_loader_options has them
-    int64_t pixels; ///< the most that it may have, height times width; 0: 2^28, as a folder's images
+    int64_t pixels;               ///< the most that it may have; 0: 2^28, as in folders
 } talc_image_options;
 
 /// A PNG file as [1,C,H,W], f32 on the CPU; NULL for options: all defaults. Torchvision's networks were trained on mean 0.485,
