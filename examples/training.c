@@ -313,8 +313,8 @@ bool training_prepare(training *run, talc_step_function *function)
     if (!talc_device_is_host(run->device) && !talc_failed())
         prepare_step(run);
     talc_module_describe(run->net, &run->info);
-    /* Where a checkpoint has what is no model's, so that its weights load into another such network; an Identity changes
-     * nothing where the network is a Sequential. */
+    /* Where a checkpoint has what is no model's, so that its weights load into another such network;
+     * an Identity changes nothing where the network is a Sequential. */
     talc_module *beside = talc_module_add(run->net, "optimizer", talc_nn_identity());
     talc_module_buffer(beside, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
     run->history = talc_module_buffer(beside, "history", talc_zeros(host, TALC_F64, rows));

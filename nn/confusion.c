@@ -122,7 +122,8 @@ static int columns(const char *text)
     return count;
 }
 
-/* "3 cat", or "3" where classes have no names, in so many columns at least; returns how many it takes. NULL for a file: none. */
+/* "3 cat", or "3" where classes have no names, in so many columns at least; returns how many it
+ * takes. NULL for a file: none. */
 static int print_class(FILE *file, const talc_confusion *matrix, const char *const *names,
                        int64_t k, int width)
 {

@@ -1,7 +1,8 @@
-/// A confusion matrix: how often samples of one class were taken for another. For the evaluation of a classifier:
+/// A confusion matrix: how often samples of one class were taken for another. For the evaluation of
+/// a classifier:
 ///
-///     talc_module_eval(net);                                      // running statistics, no dropout
-///     talc_no_grad_enter();                                       // nothing is recorded
+///     talc_module_eval(net);                         // running statistics, no dropout
+///     talc_no_grad_enter();                          // nothing is recorded
 ///     while (talc_loader_next(loader, &batch)) {
 ///         talc_scope *scope = talc_scope_enter();
 ///         talc_confusion_add(matrix, talc_forward(net, batch.images), batch.labels);
@@ -27,24 +28,27 @@ typedef struct talc_confusion {
     int64_t *counts; ///< [classes,classes]: counts[label * classes + answer]
 } talc_confusion;
 
-/// An empty matrix, 1 to 4096 classes. It belongs to the program. Errors: another number, no memory.
+/// An empty matrix, 1 to 4096 classes. It belongs to the program. Errors: another number, no
+/// memory.
 TALC_API talc_confusion *talc_confusion_new(int64_t classes);
 TALC_API void talc_confusion_free(talc_confusion *matrix); ///< NULL passes
 
 /// Empties it. Errors: NULL.
 TALC_API bool talc_confusion_clear(talc_confusion *matrix);
 
-/// Counts a batch: of each sample the class of the largest logit, the first of equal ones, and its label. Logits are [N,classes,...],
-/// f32 or f64, labels [N,...], i64, of any device. Waits for the device. Errors, which count nothing: NULL, other shapes or
-/// types, a label outside 0 .. classes - 1, no memory.
+/// Counts a batch: of each sample the class of the largest logit, the first of equal ones, and its
+/// label. Logits are [N,classes,...], f32 or f64, labels [N,...], i64, of any device. Waits for the
+/// device. Errors, which count nothing: NULL, other shapes or types, a label that is no class, no
+/// memory.
 TALC_API bool talc_confusion_add(talc_confusion *matrix, const talc_tensor *logits,
                                  const talc_tensor *labels);
 
 /// right / count; 0 where nothing was counted, and for NULL.
 TALC_API double talc_confusion_accuracy(const talc_confusion *matrix);
 
-/// Prints a row a label with the counts of each answer and the share that is right, by the classes' names, NULL: numbers; of a matrix
-/// that is wider than 80 columns the ten most frequent mistakes. Errors: NULL, what the system reports.
+/// Prints a row a label with the counts of each answer and the share that is right, by the classes'
+/// names, NULL: numbers; of a matrix that is wider than 80 columns the ten most frequent mistakes.
+/// Errors: NULL, what the system reports.
 TALC_API bool talc_confusion_print(FILE *file, const talc_confusion *matrix,
                                    const char *const *names);
 

@@ -75,8 +75,8 @@ int talc_module_tree_count(const talc_module *module);
 bool *talc_module_evaluate(const char *who, talc_module *module);
 void talc_module_restore_modes(talc_module *module, bool *modes);
 
-/// Says in the message of the failure that stands where it happened, if that does not say so yet: in
-/// this module, by its path from the root of its tree.
+/// Says in the message of the failure that stands where it happened, if that does not say so yet:
+/// in this module, by its path from the root of its tree.
 void talc_module_failed(const talc_module *module);
 
 /// The most modules that are fused into one op.

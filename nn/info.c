@@ -275,7 +275,8 @@ const char **talc_info_metadata(const talc_module *module, const char *const *ow
 
 // ---- Reading ------------------------------------------------------------------------------------------------
 
-/* Cuts a text of one name a line into its names, without their escapes; false unless there are as many as classes. */
+/* Cuts a text of one name a line into its names, without their escapes; false unless there are as
+ * many as classes. */
 static bool read_names(char *text, const char **names, int64_t classes)
 {
     char *from = text, *to = text;

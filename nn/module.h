@@ -148,15 +148,16 @@ typedef struct talc_module_layers {
 
 /// Runs a forward pass on x in evaluation mode, layer by layer, and says what each layer is. A layer that is otherwise fused with
 /// one before it (fuse.h) is marked so. Leaves modes, buffers and tensors as they were. The list is the caller's to free by
-/// talc_module_layers_free, before the module. Where the pass fails it has the layers that the pass came to; on another failure
-/// it is empty.
+/// talc_module_layers_free, before the module. Where the pass fails it has the layers that the pass
+/// came to; on another failure it is empty.
 TALC_API bool talc_module_layers_of(talc_module *module, talc_tensor *x,
                                     talc_module_layers *layers);
 TALC_API void talc_module_layers_free(talc_module_layers *layers); ///< NULL passes
 
-/// Prints talc_module_layers_of as a table as wide as the terminal (tensor/table.h): layer, class, options as "3x3 s2x2 p1x0", which is
-/// kernel, stride and padding, output shape, parameters, multiply-accumulates. Of a pass that fails it prints the layers up to the
-/// failing one, and returns false with the failure.
+/// Prints talc_module_layers_of as a table as wide as the terminal (tensor/table.h): layer, class,
+/// options as "3x3 s2x2 p1x0", which is kernel, stride and padding, output shape, parameters,
+/// multiply-accumulates. Of a pass that fails it prints the layers up to the failing one, and returns
+/// false with the failure.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
 
 /// An op that a forward pass runs.
@@ -215,12 +216,13 @@ typedef struct talc_load_report {
     talc_names_list extra;   ///< that the file has and the module lacks
 } talc_load_report;
 
-/// Reads parameters and buffers by their names. Everything is checked and read before anything changes. The
-/// optimizer's state in a checkpoint (checkpoint.h) is nothing extra. What the file says of the
-/// model (info.h) becomes the module's unless the load is partial. NULL for options: all defaults. A
-/// report is filled in on failure too, as far as the names were read, and is the caller's to free by
-/// talc_load_report_free. Errors: NULL, missing or extra names, unless partial; no name that both have, in any case; another shape or
-/// type of a name that both have; a pattern that fits no name; those of talc_safetensors_open.
+/// Reads parameters and buffers by their names. Everything is checked and read before anything
+/// changes. The optimizer's state in a checkpoint (checkpoint.h) is nothing extra. What the file
+/// says of the model (info.h) becomes the module's unless the load is partial. NULL for options:
+/// all defaults. A report is filled in on failure too, as far as the names were read, and is the
+/// caller's to free by talc_load_report_free. Errors: NULL, missing or extra names, unless partial;
+/// no name that both have, in any case; another shape or type of a name that both have; a pattern
+/// that fits no name; those of talc_safetensors_open.
 TALC_API bool talc_module_load_with(talc_module *module, const char *path,
                                     const talc_load_options *options, talc_load_report *report);
 TALC_API void talc_load_report_free(talc_load_report *report); ///< NULL passes

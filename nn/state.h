@@ -20,8 +20,8 @@ bool talc_names_add_module(talc_names *names, talc_module *module);
 
 void talc_names_free(talc_names *names);
 
-/// Metadata for a file: keys and values of the caller's own, and what the module is described by; freed by talc_memory_free, before
-/// the module. NULL with a failure.
+/// Metadata for a file: keys and values of the caller's own, and what the module is described by;
+/// freed by talc_memory_free, before the module. NULL with a failure.
 const char **talc_info_metadata(const talc_module *module, const char *const *own);
 
 /// What a file says of its model, to be freed; NULL with a failure.
@@ -39,8 +39,8 @@ void talc_module_take_read(talc_module *module, talc_model_info *info);
 #define TALC_RUN_KEY         "talc.run"
 
 /// Checks the file's tensors against the module's and reads them, with nothing replaced yet: one for each of
-/// talc_module_replacements, in the innermost scope. Options and report, which may be NULL, as for talc_module_load_with. NULL
-/// with a failure.
+/// talc_module_replacements, in the innermost scope. Options and report, which may be NULL, as for
+/// talc_module_load_with. NULL with a failure.
 talc_replacement *talc_state_read(const talc_safetensors *file, const char *path,
                                   talc_module *module, const talc_load_options *options,
                                   talc_load_report *report);

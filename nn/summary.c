@@ -195,7 +195,8 @@ static const char *total_cell(const talc_module_layers *all, int column, char te
                                   : "";
 }
 
-/* The output, or why there is none; the failure itself is in the last of those that failed, which are within each other. */
+/* The output, or why there is none; the failure itself is in the last of those that failed, which
+ * are within each other. */
 static const char *output_text(const talc_module_layers *all, int64_t i, char shape[TALC_CELL_TEXT])
 {
     bool within = false;

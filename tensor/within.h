@@ -10,8 +10,8 @@
 /// outermost is what the caller knows. Returns what stood, to be given back at the end; NULL where nothing did, which ends it.
 const char *talc_within(const char *who);
 
-/// Begins the message of this thread's failure with where it happened, "17.0: conv2d: ...". The first
-/// call since it was raised counts, as the innermost place says the most; "" says nothing.
+/// Begins the message of this thread's failure with where it happened, "17.0: conv2d: ...". The
+/// first call since it was raised counts, as the innermost place says the most; "" says nothing.
 void talc_fail_at(const char *where);
 
 #endif

@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
-"""Fails where docs/convolution.md and docs/training.md say what programs and sources do not: output that they quote, names, files,
-drawings; where a page of docs has a copy of a source that is another; and where a program in README.md or docs/training.md does not
-compile, or one of docs/training.md does not print what stands behind it.
+"""Fails where README.md and the pages of docs say what programs and sources do not: where a program does not compile, or does not
+print what stands behind it; where a command does not print what is quoted of it; where docs/convolution.md and docs/training.md name
+what the sources have not; where a page has a copy of a source, or a drawing, that is another.
 
-usage: check_pages.py ROOT BUILD COMPILER SANITIZERS | check_pages.py --self-test
+usage: check_pages.py ROOT BUILD COMPILER SANITIZERS | check_pages.py --torch ROOT BUILD | check_pages.py --self-test
 
-An indented block whose first line is `$ command` has lines that the command prints, in their order; ... leaves some out.
+A block in ```c is a program; the lines of an indented block right behind it are what it prints. An indented block whose first line is
+`$ command` has lines that the command prints, in their order, on stdout or, where it fails, on stderr. A line of ... leaves lines out,
+... in a line leaves out what differs between machines. Commands and programs run in an empty folder, with a folder `photos` of
+images by class where they name it. What compare_torch.py prints is held, but for its numbers, by --torch alone, which needs PyTorch.
 Names of C in backticks are names in the sources. SANITIZERS is meson's b_sanitize.
 """
 
+import importlib.util
 import os
 import pathlib
+import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 PAGE = "docs/convolution.md"
-PROGRAMS = "docs/training.md"  # whose programs run; those of README.md compile only
+NAMING = [PAGE, "docs/training.md"]  # whose names in backticks are those of the sources
+MEASURED = "compare_torch.py"
+SECONDS = 300
 CODE = (".c", ".h", ".cu", ".cuh")
 FOLDERS = ("tensor", "ops", "backends", "nn", "check", "tools", "examples", "tests")
 
@@ -33,26 +42,68 @@ def blocks(text):
     return found
 
 
-def missing(quoted, printed):
-    """The first quoted line that is not printed after those before it, else None. Blanks between words do not count."""
-    printed = [" ".join(line.split()) for line in printed]
+def words_of(line):
+    return " ".join(line.split())
+
+
+def missing(quoted, printed, numbers=True):
+    """The first quoted line that is not printed after those before it, else None. Blanks between words do not count, nor numbers
+    unless they are to."""
+    def shown(line):
+        return words_of(line if numbers else re.sub(r"\d[\w.+-]*", "0", line))
+    printed = [shown(line) for line in printed]
     for line in quoted:
-        words = " ".join(line.split())
+        words = shown(line)
         if words in ("...", ""):
             continue
-        if words not in printed:
+        pattern = re.compile(".*".join(map(re.escape, words.split("..."))))
+        found = next((i for i, other in enumerate(printed) if pattern.fullmatch(other)), None)
+        if found is None:
             return line
-        printed = printed[printed.index(words) + 1:]
+        printed = printed[found + 1:]
     return None
 
 
+def write_png(path, side, pixels):
+    """A grey image of one byte a pixel."""
+    rows = b"".join(b"\0" + bytes(pixels[i * side:(i + 1) * side]) for i in range(side))
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def make_photos(folder):
+    """photos/CLASS/*.png, 30 of each class: a noisy figure somewhere in the image."""
+    draw, side = random.Random(1), 20
+    figures = {"circle": lambda y, x: abs(y * y + x * x - 25) < 12, "cross": lambda y, x: abs(abs(y) - abs(x)) < 1 and abs(y) < 6,
+               "stripes": lambda y, x: y % 3 == 0 and max(abs(y), abs(x)) < 6}
+    for name, inside in figures.items():
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(30):
+            top, left = draw.randint(7, 12), draw.randint(7, 12)
+            pixels = [draw.randint(0, 60) + 180 * bool(inside(k // side - top, k % side - left)) for k in range(side * side)]
+            write_png(folder / "photos" / name / f"{i:02}.png", side, pixels)
+
+
+def run(words, folder, about, **environment):
+    """stdout, and where it failed stderr and the exit code, of a program that may want `photos`."""
+    if "photos" in about:
+        make_photos(pathlib.Path(folder))
+    done = subprocess.run(words, cwd=folder, env=dict(os.environ, **environment), capture_output=True, text=True, timeout=SECONDS)
+    return done.stdout if done.returncode == 0 else f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
+
+
 def output(command, root, build):
-    words = command.split()
-    words = [sys.executable if word == "python3" else str(build / word[6:]) if word.startswith("build/") else word
-             for word in words]
-    environment = dict(os.environ, TALC_THREADS="2", TALC_CPU="portable")  # on which workspaces depend
-    result = subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, timeout=60)
-    return result.stdout.split("\n") if result.returncode == 0 else [f"exit code {result.returncode}"]
+    def word(text):
+        if text == "python3":
+            return sys.executable
+        return str(build / text[6:]) if text.startswith("build/") else str(root / text) if text.endswith(".py") else text
+    with tempfile.TemporaryDirectory() as folder:  # on the environment workspaces depend
+        if MEASURED in command:
+            return run([*map(word, command.split()), "--library", str(build / "libtalc.so")], folder, command).split("\n")
+        return run([*map(word, command.split())], folder, command, TALC_THREADS="2", TALC_CPU="portable").split("\n")
 
 
 def unknown_names(text, root):
@@ -103,8 +154,8 @@ def flags(build, sanitizers):
     return [f"-I{build}/include", f"-Wl,-rpath,{build}", *found.stdout.split(), *sanitize]
 
 
-def wrong_programs(page, text, run, compiler, arguments):
-    problems = []
+def wrong_programs(page, text, compiler, arguments):
+    problems = [f"{page}: {text.count('```c')} blocks in ```c, {len(programs(text))} programs"] * (text.count("```c\n") != len(programs(text)))
     for code, quoted, number in programs(text):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "a.c").write_text(code)
@@ -112,32 +163,52 @@ def wrong_programs(page, text, run, compiler, arguments):
                                    capture_output=True, text=True)
             if built.returncode != 0:
                 problems.append(f"{page}:{number}: does not compile: {built.stderr}")
-            elif run:
-                done = subprocess.run(["./a"], cwd=folder, capture_output=True, text=True, timeout=300)
-                line = missing(quoted, done.stdout.split("\n"))
-                if done.returncode != 0 or line is not None:
-                    problems.append(f"{page}:{number}: exit code {done.returncode}, does not print: {line}: {done.stdout}{done.stderr}")
+            elif "".join(quoted):
+                printed = run(["./a"], folder, code)
+                line = missing(quoted, printed.split("\n"))
+                if line is not None or "\nexit code " in printed:
+                    problems.append(f"{page}:{number}: does not print: {line}: {printed}")
     return problems
 
 
-def check(root, build, compiler, sanitizers):
-    text = (root / PAGE).read_text()
+def wrong_output(page, text, root, build, printed, measured=False):
+    """`printed` keeps what commands printed."""
     problems = []
-    for page in [PAGE, PROGRAMS]:
-        problems += [f"{page}: `{name}` is not in the sources" for name in unknown_names((root / page).read_text(), root)]
-    for page in ["README.md", PROGRAMS]:
-        problems += wrong_programs(page, (root / page).read_text(), page == PROGRAMS, compiler, flags(build, sanitizers))
-    problems += stale_copies(root)
-    problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
-    problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
-    printed = {}
     for command, quoted, number in blocks(text):
+        if (MEASURED in command) != measured:
+            continue
         if command not in printed:
             printed[command] = output(command, root, build)
-        line = missing(quoted, printed[command])
+        line = missing(quoted, printed[command], not measured)
         if line is not None:
-            problems.append(f"{PAGE}:{number}: {command} does not print: {line}")
-    return problems if printed else [f"{PAGE}: quotes nothing"]
+            problems.append(f"{page}:{number}: {command} does not print: {line}\n" + "\n".join(printed[command]))
+    return problems
+
+
+def pages(root):
+    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        yield str(path.relative_to(root)), path.read_text()
+
+
+def check_measured(root, build):
+    printed = {}
+    problems = [problem for page, text in pages(root) for problem in wrong_output(page, text, root, build, printed, True)]
+    return problems if printed else ["the pages quote nothing"]
+
+
+def check(root, build, compiler, sanitizers):
+    problems = []
+    for page in NAMING:
+        problems += [f"{page}: `{name}` is not in the sources" for name in unknown_names((root / page).read_text(), root)]
+    printed = {}
+    for page, text in pages(root):
+        problems += wrong_programs(page, text, compiler, flags(build, sanitizers))
+        problems += wrong_output(page, text, root, build, printed)
+    problems += stale_copies(root)
+    problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
+    text = (root / PAGE).read_text()
+    problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
+    return problems if printed else ["the pages quote nothing"]
 
 
 def self_test():
@@ -146,9 +217,22 @@ def self_test():
     if blocks(text) != [("a b", ["  one 1", "...", "three"], 3), ("c", ["four"], 8)]:
         failures.append(f"blocks: {blocks(text)}")
     printed = ["one   1", "two", "three"]
-    for quoted, due in [(["one 1", "three"], None), (["..."], None), (["one 2"], "one 2"), (["three", "two"], "two"), (["two", "two"], "two")]:
+    for quoted, due in [(["one 1", "three"], None), (["..."], None), (["one 2"], "one 2"), (["three", "two"], "two"), (["two", "two"], "two"),
+                        (["o...1", "t..."], None), (["one ... 2"], "one ... 2"), (["on"], "on"), (["one.*"], "one.*")]:
         if missing(quoted, printed) != due:
             failures.append(f"{quoted}: {missing(quoted, printed)}")
+    if missing(["one 2.5e-07 s"], ["one 31 s"], False) is not None or missing(["one 2"], ["two 2"], False) != "one 2":
+        failures.append("numbers")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "a.py")
+        path.write_text("import os, sys\nprint(len(os.listdir()), *os.listdir())\nsys.exit(sys.argv[1:] == ['fail'])\n")
+        for words, due in [("", "0"), ("photos", "1 photos"), ("fail", "0\n\nexit code 1")]:
+            said = output(f"python3 a.py {words}", pathlib.Path(folder), pathlib.Path(folder))
+            if "\n".join(said).strip() != due:
+                failures.append(f"{words}: {said}")
+        for text, due in [("    $ python3 a.py\n    0\n", 0), ("    $ python3 a.py\n    1\n", 1), ("    $ python3 a.py fail\n    0\n    exit code 1\n", 0)]:
+            if len(wrong_output("a.md", text, pathlib.Path(folder), pathlib.Path(folder), {})) != due:
+                failures.append(f"output: {text}")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "ops").mkdir()
@@ -162,11 +246,13 @@ def self_test():
         if stale_copies(root) != ["docs/b.md: not what ops/a.c is"]:
             failures.append(f"copies: {stale_copies(root)}")
     code = '#include <stdio.h>\nint main(void)\n{\n    puts("one");\n}\n'
-    page = f"text\n\n```c\n{code}```\n\n    ONE\n\n```c\nint f(void);\n```\n"
+    page = f"text\n\n```c\n{code}```\n\n    ONE\n\n"
+    if len(wrong_programs("a.md", page.replace("ONE", "one") + "```c\nint f(void);\n```\n", "cc", [])) != 1:
+        failures.append("a block that is no program")
     if programs(page) != [(code, ["ONE", ""], 4)]:
         failures.append(f"programs: {programs(page)}")
     for planted, due in [(page, 1), (page.replace("ONE", "one"), 0), (page.replace("ONE", "one").replace(";", ""), 1)]:
-        wrong = wrong_programs("a.md", planted, True, "cc", [])
+        wrong = wrong_programs("a.md", planted, "cc", [])
         if len(wrong) != due:
             failures.append(f"programs: {wrong}")
     return failures
@@ -175,6 +261,10 @@ def self_test():
 def main():
     if sys.argv[1:] == ["--self-test"]:
         problems = self_test()
+    elif len(sys.argv) == 4 and sys.argv[1] == "--torch":
+        if importlib.util.find_spec("torch") is None:
+            sys.exit(77)  # which meson calls skipped
+        problems = check_measured(*(pathlib.Path(path).resolve() for path in sys.argv[2:]))
     elif len(sys.argv) == 5:
         problems = check(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), *sys.argv[3:])
     else:

@@ -94,7 +94,8 @@ static void print_differences(talc_module *model, const char *weights)
     free(text);
 }
 
-/* What the file of weights says of its model; NULL, without a failure, where it cannot be read, which loading it will tell. */
+/* What the file of weights says of its model; NULL, without a failure, where it cannot be read,
+ * which loading it will tell. */
 static talc_model_info *info_of(const model_arguments *self)
 {
     talc_model_info *info = self->weights == NULL ? NULL : talc_model_info_read(self->weights);
@@ -156,8 +157,8 @@ talc_tensor *model_images(const network *self, int64_t batch)
         TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));
 }
 
-/* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has none, else ImageNet's where there
- * are 3. False with a failure. */
+/* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has
+ * none, else ImageNet's where there are 3. False with a failure. */
 static bool pixel_numbers(const network *self, const char *option, int given, const double own[3],
                           const double *of_file, const double imagenet[3], double numbers[3])
 {

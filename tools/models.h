@@ -8,8 +8,8 @@
 /// The network of that name; NULL, without a failure, when there is none.
 const network *model_find(const char *name);
 
-/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. Numbers that were not given are those of
-/// the weights' file, else ImageNet's if there are 3 channels, else 0 and 1.
+/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. Numbers that were not given are
+/// those of the weights' file, else ImageNet's if there are 3 channels, else 0 and 1.
 typedef struct model_pixels {
     double mean[3], deviation[3];
     int mean_count, deviation_count; ///< how many were given: 0, 1 for all channels, 3
@@ -29,7 +29,8 @@ typedef struct model_arguments {
     model_pixels pixels;
 } model_arguments;
 
-/// The network that the file of weights says it is of; NULL, without a failure, when it does not say one.
+/// The network that the file of weights says it is of; NULL, without a failure, when it does not
+/// say one.
 const network *model_find_by_weights(const model_arguments *self);
 
 /// The keys of those that are options; a command lists the ones that it has, with their help.
@@ -38,7 +39,8 @@ enum { MODEL_WEIGHTS = 'w', MODEL_INPUT = 'x', MODEL_BATCH = 'n', MODEL_SEED = '
 /// argp parser for these options, the tool_children and the name of one network.
 error_t model_parse(int key, char *argument, struct argp_state *state);
 
-/// The network, on the CPU, with as many classes as its weights say unless the arguments do; all names that do not fit its weights are listed on stderr.
+/// The network, on the CPU, with as many classes as its weights say unless the arguments do; all
+/// names that do not fit its weights are listed on stderr.
 talc_module *model_new(const model_arguments *self);
 
 /// Whether the input is a file of images, and not the shape of random ones.
@@ -47,7 +49,8 @@ bool model_input_is_file(const model_arguments *self);
 /// Random images for a network, on the CPU.
 talc_tensor *model_images(const network *self, int64_t batch);
 
-/// The network's input, on the CPU. A PNG has the size, mean and deviation that the model is described by, if it is.
+/// The network's input, on the CPU. A PNG has the size, mean and deviation that the model is
+/// described by, if it is.
 talc_tensor *model_input(const model_arguments *self, const talc_module *model);
 
 /// The network and its input on the device that is asked for, made with the seed. False with a failure; the network is to be freed in

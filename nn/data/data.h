@@ -47,10 +47,12 @@ TALC_API talc_dataset *talc_dataset_tensors(const talc_tensor *images, const tal
 /// noise. Image i is a figure i % 10 of ten classes, and follows from seed and i alone, the same on every machine.
 TALC_API talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed);
 
-// Parts share the samples of what they are made of; either may be freed first. They keep all its classes with their names and
-// numbers. The first part of a process that has no sample of a class that the whole has is told of on stderr.
+// Parts share the samples of what they are made of; either may be freed first. They keep all its
+// classes with their names and numbers. The first part in a process that has no sample of a class
+// of the whole is told of on stderr.
 
-/// Samples start .. end - 1 of another, at least one. Folders are sorted by class: see talc_dataset_split.
+/// Samples start .. end - 1 of another, at least one. Folders are sorted by class: see
+/// talc_dataset_split.
 TALC_API talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end);
 
 /// The samples of another at `count` places, in that order; one may come several times. Errors: no
@@ -63,10 +65,10 @@ typedef struct talc_dataset_parts {
     talc_dataset *first, *rest; ///< both to be freed; both NULL on failure
 } talc_dataset_parts;
 
-/// A random part of about share * count samples, and the rest, each in an order of its own that follows from the seed. The split
-/// is stratified, which PyTorch's random_split is not: of every class the first part has its share, to within one sample, and of a
-/// class of at least two samples both parts have one. Errors: a share that is not between 0 and 1, or that leaves a
-/// part empty.
+/// A random part of about share * count samples, and the rest, each in an order of its own that
+/// follows from the seed. The split is stratified, which PyTorch's random_split is not: of every
+/// class the first part has its share, to within one sample, and of a class of at least two samples
+/// both parts have one. Errors: a share that is not between 0 and 1, or that leaves a part empty.
 TALC_API talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint64_t seed);
 
 TALC_API void talc_dataset_free(talc_dataset *dataset);            ///< NULL passes
@@ -89,8 +91,9 @@ TALC_API bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4
 
 struct talc_loader_options;
 
-/// What a model of these samples has to be described by (nn/info.h), but for its name: the size of the images, the mean and deviation
-/// of the options, none for NULL, and the classes, whose names are borrowed. All zero for NULL.
+/// What a model of these samples has to be described by (nn/info.h), but for its name: the size of
+/// the images, the mean and deviation of the options, none for NULL, and the classes, whose names
+/// are borrowed. All zero for NULL.
 TALC_API talc_model_info talc_dataset_info(const talc_dataset *dataset,
                                            const struct talc_loader_options *options);
 

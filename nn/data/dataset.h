@@ -39,7 +39,8 @@ char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes
 /// below 0 or past the classes.
 talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples);
 
-/// A dataset of samples start .. start + count - 1, with a reference of its own; NULL with a failure.
+/// A dataset of samples start .. start + count - 1, with a reference of its own; NULL with a
+/// failure.
 talc_dataset *talc_dataset_of(const char *who, talc_samples *samples, int64_t start, int64_t count);
 
 /// Where a dataset's sample i is among the samples.
@@ -48,9 +49,9 @@ static inline int64_t talc_dataset_place(const talc_dataset *dataset, int64_t i)
     return dataset->order == NULL ? dataset->start + i : dataset->order[i];
 }
 
-/// Fills in 0 .. count - 1 in an order that is as likely as every other: Fisher and Yates' shuffle from the
-/// last place down, place i changing with one of 0 .. i, drawn as element i of this call of the
-/// generator `seed` (tensor/philox.h, integers).
+/// Fills in 0 .. count - 1 in an order that is as likely as every other: Fisher and Yates' shuffle
+/// from the last place down, place i changing with one of 0 .. i, drawn as element i of this call
+/// of the generator `seed` (tensor/philox.h, integers).
 void talc_shuffle(int64_t *order, int64_t count, uint64_t seed, uint64_t call);
 
 /// "directory/name", freed by talc_memory_free; NULL with a failure.

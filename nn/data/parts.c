@@ -37,7 +37,8 @@ static int64_t *numbers_new(const char *who, int64_t count)
     return NULL;
 }
 
-/* The dataset of those samples of another; places are none of the caller's any more. NULL for places: without memory. */
+/* The dataset of those samples of another; places are none of the caller's any more. NULL for
+ * places: without memory. */
 static talc_dataset *ordered(const char *who, talc_dataset *of, int64_t *places, int64_t count)
 {
     talc_dataset *dataset = places == NULL ? NULL : talc_dataset_of(who, of->samples, 0, count);
@@ -62,7 +63,8 @@ static int64_t *count_classes(const char *who, const talc_dataset *dataset)
     return counts;
 }
 
-/* Tells of a part that lacks classes, once in a process; takes the part over and returns it. NULL for the part: nothing. */
+/* Tells of a part that lacks classes, once in a process; takes the part over and returns it. NULL
+ * for the part: nothing. */
 static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_dataset *part)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
@@ -141,22 +143,26 @@ talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices,
 
 // ---- Random splits ------------------------------------------------------------------------------------------
 
-/* From how many of each class there are to how many of them the first part has; returns their sum. What rounding leaves of one
- * class counts for the next, so that the sum is the share of all unless small classes stand against it. */
+/* From how many of each class there are to how many of them the first part has; returns their sum.
+ * What rounding leaves of one class counts for the next, so that the sum is the share of all; what
+ * small classes give up to be in both parts does not, so that each is within one of its share. */
 static int64_t share_out(int64_t *counts, int64_t classes, double share)
 {
-    int64_t seen = 0, sum = 0;
+    int64_t sum = 0;
+    double left = 0;
     for (int64_t k = 0; k < classes; k++) {
         const int64_t n = counts[k], least = n > 1, most = n > 1 ? n - 1 : n;
-        seen += n;
-        const int64_t due = (int64_t)floor(share * (double)seen + 0.5) - sum;
+        const double wanted = share * (double)n + left;
+        const int64_t due = (int64_t)floor(wanted + 0.5);
+        left = wanted - (double)due;
         counts[k] = due < least ? least : due > most ? most : due;
         sum += counts[k];
     }
     return sum;
 }
 
-/* The samples of both parts, in the order of a shuffle; counts[class] says how many the first has. */
+/* The samples of both parts, in the order of a shuffle; counts[class] says how many the first has.
+ * */
 static talc_dataset_parts deal(const char *who, talc_dataset *dataset, int64_t *counts,
                                int64_t first, uint64_t seed)
 {

@@ -456,14 +456,17 @@ Test(data, a_selection_has_its_samples_in_their_order)
 /* A folder's order: all of one class, then all of the next. */
 static const struct {
     double share;
-    int64_t count[4], first[4]; /* of each class; `first` by hand: the share of all so far, rounded, less what came before */
+    int64_t count[4], first[4]; /* of each class; `first` by hand */
 } split_cases[] = {
     { 0.8, { 50, 50, 0, 0 }, { 40, 40, 0, 0 } },
     { 0.8, { 10, 20, 30, 40 }, { 8, 16, 24, 32 } },
-    { 0.8, { 3, 3, 3, 3 }, { 2, 2, 2, 2 } },  /* 2.4, 4.8 and 7.2 say 2, 3, 2, but both parts have each class */
+    { 0.8,
+      { 3, 3, 3, 3 },
+      { 2, 2, 2, 2 } }, /* 2.4, and 2.8 with what that left; but both parts have each class */
     { 0.9, { 2, 2, 1, 2 }, { 1, 1, 1, 1 } },
-    { 0.5, { 1, 1, 1, 1 }, { 1, 0, 1, 0 } },  /* 0.5 is rounded up */
-    { 0.3, { 5, 7, 9, 11 }, { 2, 2, 2, 4 } }, /* 1.5, 3.6, 6.3 and 9.6 */
+    { 0.9, { 2, 2, 2, 100 }, { 1, 1, 1, 90 } }, /* what the others gave up is not the last one's */
+    { 0.5, { 1, 1, 1, 1 }, { 1, 0, 1, 0 } },    /* 0.5 is rounded up */
+    { 0.3, { 5, 7, 9, 11 }, { 2, 2, 2, 4 } },   /* 1.5, 2.1 - 0.5, 2.7 - 0.4, 3.3 + 0.3 */
     { 0.01, { 9, 2, 100, 0 }, { 1, 1, 1, 0 } },
 };
 
@@ -526,8 +529,9 @@ static void cut(void)
 Test(data, a_part_that_lacks_classes_is_told_of_once)
 {
     const char *said = file_stderr_of(cut);
-    const char *due = "then: talc: dataset_part: the part of 4 samples lacks 1 of 3 classes, such as '3'; "
-                      "talc_dataset_split shares out each class\n";
+    const char *due =
+        "then: talc: dataset_part: the part of 4 samples lacks 1 of 3 classes, such as '3'; "
+        "talc_dataset_split shares out each class\n";
     cr_assert(strcmp(said, due) == 0, "%s", said);
 }
 
@@ -620,10 +624,8 @@ static void run_digits(fault_run *run)
 Test(data, every_allocation_may_fail)
 {
     const fault_scenario scenarios[] = {
-        { "idx", NULL, run_files, NULL, NULL },
-        { "mnist", NULL, run_mnist, NULL, NULL },
-        { "folder", NULL, run_folder, NULL, NULL },
-        { "digits", NULL, run_digits, NULL, NULL },
+        { "idx", NULL, run_files, NULL, NULL },     { "mnist", NULL, run_mnist, NULL, NULL },
+        { "folder", NULL, run_folder, NULL, NULL }, { "digits", NULL, run_digits, NULL, NULL },
         { "parts", NULL, run_parts, NULL, NULL },
     };
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
