@@ -63,9 +63,12 @@ static int64_t *count_classes(const char *who, const talc_dataset *dataset)
     return counts;
 }
 
-/* Tells of a part that lacks classes, once in a process; takes the part over and returns it. NULL
- * for the part: nothing. */
-static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_dataset *part)
+static const char *const SPLITS = "; talc_dataset_split shares out each class";
+
+/* Tells of a part that lacks classes, once in a process, with a hint; takes the part over and
+ * returns it. NULL for the part: nothing. */
+static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_dataset *part,
+                               const char *hint)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (part == NULL)
@@ -86,8 +89,9 @@ static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_
     }
     if (lacking > 0 && !atomic_flag_test_and_set(&told))
         talc_warn("%s: the part of %" PRId64 " samples lacks %" PRId64 " of %" PRId64
-                  " classes, such as '%s'; talc_dataset_split shares out each class",
-                  who, part->count, lacking, all, TALC_SHOWN(talc_dataset_class(whole, first)));
+                  " classes, such as '%s'%s",
+                  who, part->count, lacking, all, TALC_SHOWN(talc_dataset_class(whole, first)),
+                  hint);
     return part;
 }
 
@@ -116,7 +120,7 @@ talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t en
         return NULL;
     }
     talc_dataset *part = range_of(who, dataset, start, end - start);
-    return end - start == dataset->count ? part : looked_at(who, dataset, part);
+    return end - start == dataset->count ? part : looked_at(who, dataset, part, SPLITS);
 }
 
 talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices, int64_t count)
@@ -136,7 +140,7 @@ talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices,
                       indices[i], i, dataset->count - 1);
     }
     if (!talc_failed())
-        return looked_at(who, dataset, ordered(who, dataset, places, count));
+        return looked_at(who, dataset, ordered(who, dataset, places, count), SPLITS);
     talc_memory_free(places);
     return NULL;
 }
@@ -179,8 +183,8 @@ static talc_dataset_parts deal(const char *who, talc_dataset *dataset, int64_t *
     }
     talc_memory_free(order);
     talc_dataset_parts parts = {
-        .first = looked_at(who, dataset, ordered(who, dataset, places[0], first)),
-        .rest = looked_at(who, dataset, ordered(who, dataset, places[1], all - first)),
+        .first = looked_at(who, dataset, ordered(who, dataset, places[0], first), ""),
+        .rest = looked_at(who, dataset, ordered(who, dataset, places[1], all - first), ""),
     };
     if (parts.first != NULL && parts.rest != NULL)
         return parts;
