@@ -475,7 +475,12 @@ bool training_save(training *run)
         return false;
     if (run->at.batch == talc_loader_batches(run->train)) {
         double *row = training_row(run, run->at.epoch);
+        talc_progress next = { run->at.epoch + 1, 0 };
         if (!evaluate(run, row))
+            return false;
+        if (is_best(run, run->at.epoch) &&
+            !talc_checkpoint_save(path_in(run->report, "best.safetensors", best), run->net,
+                                  run->optimizer, &next))
             return false;
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r\033[K"); /* the progress, which stands there */
@@ -486,10 +491,7 @@ bool training_save(training *run)
             100 * row[RIGHT] / row[IMAGES], row[TEST_LOSS] / row[TEST_IMAGES],
             100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
         fflush(stdout);
-        run->at = (talc_progress){ run->at.epoch + 1, 0 };
-        if (is_best(run, run->at.epoch - 1))
-            talc_checkpoint_save(path_in(run->report, "best.safetensors", best), run->net,
-                                 run->optimizer, &run->at);
+        run->at = next;
     }
     return talc_checkpoint_save(run->checkpoint, run->net, run->optimizer, &run->at) &&
            !interrupted;
