@@ -26,8 +26,7 @@ bool gradient_case_known(const char *name);
 const char *gradient_case_names(char *text, size_t size);
 
 /// Makes the inputs or the module on the device, from the thread's generator, and checks. False when the gradient is off by
-/// more than the tolerance, which is no failure, or with one. A step that meets the kink of a ReLU or a maximum is made smaller,
-/// three times at most, down to 1e-7: a gradient that is wrong stays so.
+/// more than the tolerance, which is no failure, or with one.
 bool gradient_case_check(const gradient_case *c, talc_device *device, uint64_t seed,
                          talc_gradient_report *report);
 

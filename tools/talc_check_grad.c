@@ -60,24 +60,23 @@ static bool is_wanted(const arguments *self, const gradient_case *c)
 
 static void print_case(const gradient_case *c, const talc_gradient_report *report, bool passed)
 {
+    char text[TALC_GRADIENT_TEXT];
     talc_print_wrapped(stdout, 8, "%-6s  %-19s  %3d slopes, worst %7.2g%s%s",
                        passed ? "passed" : "FAILED", c->name, report->count, report->worst,
                        c->what[0] == '\0' ? "" : "  ", c->what);
-    if (!passed)
-        talc_print_wrapped(
-            stdout, 10,
-            "        input %d: %.12g by differences, %.12g by the gradient (tolerance %.2g)",
-            report->input, report->due, report->got, report->tolerance);
+    if (talc_gradient_report_text(report, text)[0] != '\0')
+        talc_print_wrapped(stdout, 10, "        %s", text);
     fflush(stdout);
 }
 
 static json_t *case_json(const gradient_case *c, const talc_gradient_report *report, bool passed)
 {
-    return json_pack("{s:s, s:s, s:b, s:i, s:o, s:i, s:o, s:o, s:o}", "name", c->name, "what",
-                     c->what, "passed", passed, "slopes", report->count, "worst",
-                     tool_real(report->worst), "input", report->input, "due",
+    return json_pack("{s:s, s:s, s:b, s:i, s:o, s:i, s:s, s:o, s:o, s:o, s:b, s:o}", "name",
+                     c->name, "what", c->what, "passed", passed, "slopes", report->count, "worst",
+                     tool_real(report->worst), "input", report->input, "of", report->name, "due",
                      tool_real(report->due), "got", tool_real(report->got), "tolerance",
-                     tool_real(report->tolerance));
+                     tool_real(report->tolerance), "kink", report->kink, "step",
+                     tool_real(report->step));
 }
 
 /* The exit code; a case that could not be checked ends it all. */
