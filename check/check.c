@@ -44,8 +44,10 @@ typedef struct session {
     int row_count;
     const talc_algorithm *rows[MOST_ROWS];
     talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS], fenv[MOST_ROWS],
-        status[MOST_ROWS]; /* of all its runs */
-    int64_t unwritten;     /* elements of outputs, in the last run */
+        status[MOST_ROWS];  /* of all its runs */
+    bool failed[MOST_ROWS]; /* but for relations */
+    bool own;               /* the row is in no table */
+    int64_t unwritten;      /* elements of outputs, in the last run */
 } session;
 
 static const char *plan_of(const session *s, int row, size_t limit, talc_plan *plan)
@@ -65,9 +67,13 @@ static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind
                                  .output = "" };
 }
 
-static bool note(const session *s, int row, const talc_check_outcome *outcome)
+static bool note(session *s, int row, talc_check_outcome *outcome)
 {
-    return !wanted(s->check, outcome->kind) || talc_check_note(s->check, s->rows[row], outcome);
+    if (!wanted(s->check, outcome->kind))
+        return true;
+    outcome->terms = s->terms;
+    s->failed[row] |= !outcome->passed && outcome->kind <= TALC_CHECK_STATUS;
+    return talc_check_note(s->check, s->rows[row], outcome);
 }
 
 static void blame(talc_check_outcome *outcome, const char *format, const char *what,
@@ -123,7 +129,7 @@ static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check
     return note(s, row, outcome);
 }
 
-static bool check_trust(const session *s, int row)
+static bool check_trust(session *s, int row)
 {
     talc_check_outcome outcome = outcome_new(s, row, TALC_CHECK_TRUST);
     int64_t fed, nonzero;
@@ -456,6 +462,12 @@ static bool check_kept_rows(session *s)
     talc_check_values_free(&s->others);
     talc_check_room_free(&s->room);
     talc_check_oracle_free(&s->oracle);
+    for (int row = 0; row < s->row_count && done; row++) {
+        check_tally *tally =
+            talc_check_tally_of(s->check, talc_check_op(s->family, &s->problem), s->rows[row]);
+        tally->own = s->own;
+        talc_check_tally_add(tally, s->family, &s->problem, s->failed[row]);
+    }
     return done;
 }
 
@@ -502,6 +514,10 @@ static bool check_row(talc_check *check, const char *problem, const talc_algorit
     if (s == NULL)
         return false;
     s->rows[s->row_count++] = row;
+    const talc_algorithm *known;
+    s->own = true;
+    for (int i = 0; s->own && (known = talc_check_row_at(s->family, check->device, i)) != NULL; i++)
+        s->own = known != row;
     const bool done = check_session(s);
     talc_memory_free(s);
     return done;

@@ -117,6 +117,7 @@ typedef struct talc_check_outcome {
     /// Each element's share in row-major order, NaN where it was not compared; NULL for checks that compare no values.
     const float *shares;
     char reason[256]; ///< why it failed; "" otherwise
+    double terms;     ///< of all the problem's outputs: its size
 } talc_check_outcome;
 
 typedef struct talc_check_options {
@@ -124,6 +125,9 @@ typedef struct talc_check_options {
     const char *algorithm; ///< only rows of this name; NULL: all
     uint64_t kinds;        ///< 1 << talc_check_kind of each that is wanted; 0: all
     uint64_t seed;         ///< of the data
+    /// What repeats a failure of a row that is in no table, with the problem's text behind it: "./my_check mistake". NULL: the report
+    /// has the call in C. It lasts as long as the check.
+    const char *command;
     /// Called after each check; NULL: not.
     void (*observe)(void *context, const talc_check_outcome *outcome);
     void *context;
@@ -222,6 +226,7 @@ typedef struct talc_check_failure {
     char problem[TALC_CHECK_TEXT];
     talc_check_kind kind;
     char reason[256];
+    double terms; ///< as in the outcome
 } talc_check_failure;
 
 TALC_API int talc_check_summary_count(const talc_check *check);
@@ -238,7 +243,8 @@ TALC_API int64_t talc_check_untaken(const talc_check *check);
 /// talc_check_row that returned false it stays false.
 TALC_API bool talc_check_passed(const talc_check *check);
 
-/// A table of the rows, and the failures with a command that repeats each.
+/// A table of the rows; for each that fails how many problems, what these have in common where that is plain, and three of its
+/// failures, of the smallest problems first, with what repeats each.
 TALC_API void talc_check_print(FILE *file, const talc_check *check);
 
 TALC_END_DECLARATIONS

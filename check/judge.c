@@ -249,7 +249,78 @@ static const char *coordinates_text(const check_operand *operand, const int64_t 
     return text;
 }
 
-static void explain(const check_operand *operand, int64_t wrong, talc_check_outcome *outcome)
+/* Along each dimension the first and last coordinate of wrong elements, and whether there is one between the output's ends. */
+typedef struct extent {
+    int64_t first[TALC_MAX_RANK], last[TALC_MAX_RANK];
+    bool within[TALC_MAX_RANK];
+} extent;
+
+static void add_place(const check_operand *operand, int64_t index, bool is_first, extent *of)
+{
+    int64_t at[TALC_MAX_RANK];
+    talc_check_coordinates(operand->rank, operand->dims, index, at);
+    for (int d = 0; d < operand->rank; d++) {
+        of->first[d] = is_first || at[d] < of->first[d] ? at[d] : of->first[d];
+        of->last[d] = is_first || at[d] > of->last[d] ? at[d] : of->last[d];
+        of->within[d] = (!is_first && of->within[d]) || (at[d] > 0 && at[d] < operand->dims[d] - 1);
+    }
+}
+
+static void join_places(const check_operand *operand, const extent *more, bool is_first, extent *of)
+{
+    for (int d = 0; d < operand->rank; d++) {
+        of->first[d] = is_first || more->first[d] < of->first[d] ? more->first[d] : of->first[d];
+        of->last[d] = is_first || more->last[d] > of->last[d] ? more->last[d] : of->last[d];
+        of->within[d] = (!is_first && of->within[d]) || more->within[d];
+    }
+}
+
+/* What a dimension is called in the formulas of the op, in brackets by its number where that is nothing in particular. */
+static const char *dimension_name(const talc_check_outcome *outcome, const check_operand *operand,
+                                  int d, char text[32])
+{
+    static const char *const image[] = { "n", "c", "h", "w" },
+                             *const y[] = { "n", "oc", "oh", "ow" },
+                             *const kernel[] = { "oc", "ic", "kh", "kw" };
+    const bool convolves = strstr(outcome->op, "conv2d") != NULL;
+    snprintf(text, 32, "dimension %d", d);
+    if (operand->rank != 4 || (!convolves && strstr(outcome->op, "2d") == NULL))
+        return text;
+    return !convolves                         ? image[d]
+           : strcmp(operand->name, "dw") == 0 ? kernel[d]
+           : strcmp(operand->name, "y") == 0  ? y[d]
+                                              : image[d];
+}
+
+/* ", all at ow = 5", ", all at oc = 0 or 7", ", all at n > 0": what all wrong elements have in common and others do not. */
+static void add_where(const check_operand *operand, const extent *places,
+                      talc_check_outcome *outcome)
+{
+    bool any = false;
+    for (int d = 0; d < operand->rank; d++) {
+        const int64_t first = places->first[d], last = places->last[d], end = operand->dims[d] - 1;
+        char place[64], name[32];
+        if (end == 0 || (first == 0 && last == end && (places->within[d] || end == 1)))
+            continue;
+        if (first == last)
+            snprintf(place, sizeof place, " = %" PRId64, first);
+        else if (first == 0 && last == end)
+            snprintf(place, sizeof place, " = 0 or %" PRId64, end);
+        else if (first > 0 && last == end)
+            snprintf(place, sizeof place, " > %" PRId64, first - 1);
+        else if (first == 0)
+            snprintf(place, sizeof place, " < %" PRId64, last + 1);
+        else
+            snprintf(place, sizeof place, " from %" PRId64 " to %" PRId64, first, last);
+        const size_t used = strlen(outcome->reason);
+        snprintf(outcome->reason + used, sizeof outcome->reason - used, "%s%s%s",
+                 any ? ", " : ", all at ", dimension_name(outcome, operand, d, name), place);
+        any = true;
+    }
+}
+
+static void explain(const check_operand *operand, int64_t wrong, const extent *places,
+                    talc_check_outcome *outcome)
 {
     char at[128];
     coordinates_text(operand, outcome->where, at);
@@ -265,6 +336,8 @@ static void explain(const check_operand *operand, int64_t wrong, talc_check_outc
                  outcome->share, outcome->bound, wrong, outcome->compared);
     else
         snprintf(rest, room, "; %" PRId64 " of %" PRId64 " are wrong", wrong, outcome->compared);
+    if (places != NULL && wrong > 1 && wrong < outcome->compared)
+        add_where(operand, places, outcome);
 }
 
 /* A NaN may fill the tile of a row that is accurate in norm. */
@@ -281,6 +354,7 @@ typedef struct verdict {
     double share, got, due, bound;
     int64_t index, wrong;
     bool border;
+    extent where; /* of those that are wrong */
 } verdict;
 
 /* The judging of one output, chunk by chunk. */
@@ -309,7 +383,8 @@ static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
                                  : talc_check_share(due->value, got, bound);
         if (expected->shares != NULL)
             expected->shares[index] = (float)share;
-        worst.wrong += share > 1;
+        if (!(share <= 1))
+            add_place(self->operand, index, worst.wrong++ == 0, &worst.where);
         if (!(share <= worst.share))
             worst = (verdict){ .share = share,
                                .got = got,
@@ -317,7 +392,8 @@ static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
                                .bound = bound,
                                .index = index,
                                .wrong = worst.wrong,
-                               .border = due->border };
+                               .border = due->border,
+                               .where = worst.where };
     }
     self->of[chunk] = worst;
 }
@@ -344,6 +420,8 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
     outcome->compared = 0;
     outcome->reason[0] = '\0';
     int64_t all_wrong = 0;
+    extent where = { .first = { 0 } };
+    int wrong_outputs = 0;
     const check_operand *worst = NULL;
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected *expected = &oracle->expected[i];
@@ -359,13 +437,18 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
             judged.of[p].share = -1;
         talc_check_parallel(expected->count, VERDICT_COST, judge_chunk, &judged);
         outcome->compared += expected->count;
+        int64_t wrong = 0;
         for (int p = 0; p < CHECK_CHUNKS; p++) {
-            all_wrong += judged.of[p].wrong;
+            if (judged.of[p].wrong > 0)
+                join_places(operand, &judged.of[p].where, wrong == 0, &where);
+            wrong += judged.of[p].wrong;
             if (judged.of[p].share <= outcome->share)
                 continue;
             worst = operand;
             tell(&judged, &judged.of[p], outcome);
         }
+        all_wrong += wrong;
+        wrong_outputs += wrong > 0;
     }
     outcome->passed = outcome->share <= 1;
     if (worst == NULL)
@@ -374,7 +457,7 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
     outcome->rank = worst->rank;
     memcpy(outcome->dims, worst->dims, sizeof outcome->dims);
     if (!outcome->passed)
-        explain(worst, all_wrong, outcome);
+        explain(worst, all_wrong, wrong_outputs == 1 ? &where : NULL, outcome);
 }
 
 bool talc_check_trusted(const check_oracle *oracle, const check_values *results, int64_t *fed,

@@ -39,6 +39,7 @@ void talc_check_free(talc_check *check)
     if (check == NULL)
         return;
     talc_memory_free(check->summaries);
+    talc_memory_free(check->tallies);
     talc_memory_free(check->failures);
     talc_memory_free(check);
 }
@@ -65,6 +66,12 @@ static talc_check_summary *summary_added(talc_check *check, const talc_check_sum
     if (list == NULL)
         return NULL;
     check->summaries = list;
+    check_tally *tallies = talc_memory_grown(check->tallies, (size_t)check->summary_count,
+                                             &check->tally_room, sizeof *tallies, "check");
+    if (tallies == NULL)
+        return NULL;
+    check->tallies = tallies;
+    tallies[check->summary_count] = (check_tally){ 0 };
     list[check->summary_count] = *summary;
     return &list[check->summary_count++];
 }
@@ -82,6 +89,11 @@ talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
     return summary_added(check, &summary);
 }
 
+check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *row)
+{
+    return &check->tallies[summary_found(check, op, row->name) - check->summaries];
+}
+
 static bool add_failure(talc_check *check, const talc_check_failure *failure)
 {
     if (check->failure_count == CHECK_MOST_FAILURES)
@@ -97,7 +109,7 @@ static bool add_failure(talc_check *check, const talc_check_failure *failure)
 
 static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
 {
-    talc_check_failure failure = { .kind = outcome->kind };
+    talc_check_failure failure = { .kind = outcome->kind, .terms = outcome->terms };
     snprintf(failure.op, sizeof failure.op, "%s", outcome->op);
     snprintf(failure.algorithm, sizeof failure.algorithm, "%s", outcome->algorithm);
     snprintf(failure.device, sizeof failure.device, "%s", outcome->device);
@@ -107,11 +119,16 @@ static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
 }
 
 /* Of shares that are alike the first counts. */
-static bool add_summary(talc_check *check, const talc_check_summary *part)
+static bool add_summary(talc_check *check, const talc_check_summary *part, const check_tally *tally)
 {
     talc_check_summary *whole = summary_found(check, part->op, part->algorithm);
-    if (whole == NULL)
-        return summary_added(check, part) != NULL;
+    if (whole == NULL) {
+        whole = summary_added(check, part);
+        if (whole != NULL)
+            check->tallies[whole - check->summaries] = *tally;
+        return whole != NULL;
+    }
+    talc_check_tally_join(&check->tallies[whole - check->summaries], tally);
     whole->problems += part->problems;
     whole->refused += part->refused;
     whole->checks += part->checks;
@@ -128,7 +145,7 @@ bool talc_check_join(talc_check *check, const talc_check *part)
 {
     bool done = true;
     for (int i = 0; i < part->summary_count && done; i++)
-        done = add_summary(check, &part->summaries[i]);
+        done = add_summary(check, &part->summaries[i], &part->tallies[i]);
     for (int i = 0; i < part->failure_count && done; i++)
         done = add_failure(check, &part->failures[i]);
     check->unmade += part->unmade;
@@ -261,26 +278,84 @@ static void print_rows(FILE *file, const talc_check *check)
                                           .context = check });
 }
 
+/* Failures that a report shows of a row, each of another problem. */
+enum { SHOWN_FAILURES = 3 };
+
+static bool is_of(const talc_check_failure *failure, const talc_check_summary *summary)
+{
+    return strcmp(failure->op, summary->op) == 0 &&
+           strcmp(failure->algorithm, summary->algorithm) == 0;
+}
+
+/* What a row does to other problems comes last: relations pose variants. */
+static bool comes_before(const talc_check_failure *a, const talc_check_failure *b)
+{
+    const bool a_relates = a->kind > TALC_CHECK_STATUS, b_relates = b->kind > TALC_CHECK_STATUS;
+    return a_relates != b_relates ? b_relates
+           : a->terms != b->terms ? a->terms < b->terms
+                                  : a->kind < b->kind;
+}
+
+/* The next failure of a row to show, of a problem that is not among the `count` shown; NULL after the last. */
+static const talc_check_failure *next_failure(const talc_check *check,
+                                              const talc_check_summary *summary,
+                                              const talc_check_failure *const *shown, int count)
+{
+    const talc_check_failure *next = NULL;
+    for (int i = 0; i < check->failure_count; i++) {
+        const talc_check_failure *f = &check->failures[i];
+        bool open = is_of(f, summary) && (next == NULL || comes_before(f, next));
+        for (int k = 0; k < count && open; k++)
+            open = strcmp(f->problem, shown[k]->problem) != 0;
+        next = open ? f : next;
+    }
+    return next;
+}
+
+static void print_failure(FILE *file, const talc_check *check, const talc_check_failure *f,
+                          bool own)
+{
+    const char *kind = talc_check_kind_name(f->kind);
+    talc_print_wrapped(file, 4, "  %s: %s", kind, f->reason);
+    fprintf(file, "    ");
+    if (!own)
+        fprintf(file, "talc check '%s' --device %s --algorithm %s --kinds %s --seed %" PRIu64 "\n",
+                f->problem, f->device, TALC_SHOWN(f->algorithm), kind, check->options.seed);
+    else if (check->options.command != NULL)
+        fprintf(file, "%s '%s'\n", check->options.command, f->problem);
+    else
+        fprintf(file, "talc_check_row(check, \"%s\", &row), kinds 1 << %d, seed %" PRIu64 "\n",
+                f->problem, (int)f->kind, check->options.seed);
+}
+
+static void print_failures(FILE *file, const talc_check *check, int row)
+{
+    const talc_check_summary *s = &check->summaries[row];
+    const check_tally *tally = &check->tallies[row];
+    const talc_check_failure *shown[SHOWN_FAILURES];
+    char text[CHECK_TRAITS_TEXT];
+    fputc('\n', file);
+    talc_print_wrapped(file, 2, "%s by %s on %s: %" PRId64 " of %" PRId64 " problems fail%s", s->op,
+                       TALC_SHOWN(s->algorithm), s->device, tally->failed, tally->ran,
+                       tally->failed == 0 ? ", but relations between some and their variants do"
+                                          : talc_check_traits_text(tally, text));
+    int count = 0;
+    const talc_check_failure *f;
+    while (count < SHOWN_FAILURES && (f = next_failure(check, s, shown, count)) != NULL) {
+        print_failure(file, check, f, tally->own);
+        shown[count++] = f;
+    }
+    if (s->failed > count)
+        fprintf(file, "  and %" PRId64 " more failures\n", s->failed - count);
+}
+
 void talc_check_print(FILE *file, const talc_check *check)
 {
     TALC_DEFAULT_FENV;
     if (file == NULL || check == NULL)
         return;
     print_rows(file, check);
-    int64_t failed = 0;
     for (int i = 0; i < check->summary_count; i++)
-        failed += check->summaries[i].failed;
-    for (int i = 0; i < check->failure_count; i++) {
-        const talc_check_failure *f = &check->failures[i];
-        fputc('\n', file);
-        talc_print_wrapped(file, 2, "%s by %s on %s, %s: %s", f->op, TALC_SHOWN(f->algorithm),
-                           f->device, talc_check_kind_name(f->kind), f->reason);
-        fprintf(file,
-                "  talc check '%s' --device %s --algorithm %s --kinds %s "
-                "--seed %" PRIu64 "\n",
-                f->problem, f->device, TALC_SHOWN(f->algorithm), talc_check_kind_name(f->kind),
-                check->options.seed);
-    }
-    if (failed > check->failure_count)
-        fprintf(file, "\nand %" PRId64 " more failures\n", failed - check->failure_count);
+        if (check->summaries[i].failed > 0)
+            print_failures(file, check, i);
 }

@@ -2,7 +2,7 @@
 #ifndef TALC_CHECK_RESULTS_H
 #define TALC_CHECK_RESULTS_H
 
-#include "check/family.h"
+#include "check/traits.h"
 
 enum { CHECK_MOST_FAILURES = 1000 };
 
@@ -12,6 +12,8 @@ struct talc_check {
     talc_check_summary *summaries;
     int summary_count;
     size_t summary_room;
+    check_tally *tallies; ///< of each summary
+    size_t tally_room;
     talc_check_failure *failures;
     int failure_count;
     size_t failure_room;
@@ -25,6 +27,9 @@ talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
 
 /// Adds what another check of the same device found, as if it had come after. False with a failure without memory.
 bool talc_check_join(talc_check *check, const talc_check *part);
+
+/// The tally that belongs to a row's summary, which there is.
+check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *row);
 
 /// Counts an outcome, keeps its failure, and hands it to the observer. False with a failure when there is no memory.
 bool talc_check_note(talc_check *check, const talc_algorithm *row,

@@ -1,5 +1,6 @@
 /// Checking a convolution of one's own: a plain loop becomes a row of conv2d, and talc_check_row holds it against the oracle
-/// on every convolution of the set `quick`. `check_own_kernel mistake` plants a mistake and shows what is said of it.
+/// on every convolution of the set `quick`. `check_own_kernel mistake` plants a mistake and shows what is said of it;
+/// `check_own_kernel mistake n1c1h5w5o1k3x3p1x0` checks that problem alone.
 #include <talc/talc.h>
 #include <string.h>
 
@@ -54,11 +55,19 @@ static const talc_algorithm mine = {
 int main(int count, char **arguments)
 {
     mistaken = count > 1 && strcmp(arguments[1], "mistake") == 0;
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = talc_device_get("cpu") });
-    char problem[TALC_CHECK_TEXT];
-    for (int64_t i = 0; talc_check_set_problem("quick", i, 1, problem) != NULL; i++)
-        if (strchr(problem, ':') == NULL) /* a convolution */
+    const char *only = count > 1 + mistaken ? arguments[1 + mistaken] : NULL;
+    char command[512], problem[TALC_CHECK_TEXT];
+    snprintf(command, sizeof command, "%s%s", arguments[0], mistaken ? " mistake" : "");
+    const talc_check_options options = { .device = talc_device_get("cpu"), .command = command };
+    talc_check *check = talc_check_new(&options);
+    if (only != NULL)
+        talc_check_row(check, only, &mine);
+    for (int64_t i = 0; !only && talc_check_set_problem("quick", i, 1, problem) != NULL; i++)
+        if (strchr(problem, ':') == NULL && strstr(problem, "_d") == NULL) { /* a convolution */
+            fprintf(stderr, "\r%lld problems", (long long)i + 1);
             talc_check_row(check, problem, &mine);
+        }
+    fprintf(stderr, "\n");
     talc_check_print(stdout, check);
     if (talc_failed())
         fprintf(stderr, "%s\n", talc_error_message());

@@ -200,8 +200,11 @@ def main(arguments, library):
         for name in options.names or networks.NETWORKS:
             try:
                 failed += compare(options, name, folder)
-            except (OSError, RuntimeError) as error:
-                print(f"compare_torch.py activations: {name}: {error}", file=sys.stderr)
+            except RuntimeError as error:
+                print(f"FAILED {name}: {error}", flush=True)
+                failed += 1
+            except OSError as error:
+                print(f"compare_torch.py activations: {error}", file=sys.stderr)
                 return 2
     print(f"{failed} runs judged wrongly" if failed else "all judged rightly")
     return 1 if failed else 0

@@ -296,17 +296,31 @@ def googlenet(channels, classes):
     return GoogLeNet()
 
 
+class DenseBlock(nn.Module):
+    """Each layer gets what all before it gave, and its own channels come behind."""
+
+    def __init__(self, layers):
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, x):
+        for layer in self.children():
+            x = torch.cat([x, layer(x)], 1)
+        return x
+
+
 def densenet(channels, classes, counts):
     features = dict(conv0=conv(channels, 64, 7, 2), norm0=nn.BatchNorm2d(64), relu0=nn.ReLU(), pool0=nn.MaxPool2d(3, 2, 1))
     width = 64
     for stage, count in enumerate(counts, 1):
         layers = {}
         for i in range(1, count + 1):
-            layers[f"denselayer{i}"] = Block(
-                {"norm1": nn.BatchNorm2d(width), "relu1": nn.ReLU(), "conv1": conv(width, 128, 1), "norm2": nn.BatchNorm2d(128),
-                 "relu2": nn.ReLU(), "conv2": conv(128, 32, 3)}, concat=True)
+            layers[f"denselayer{i}"] = named(
+                **{"norm1": nn.BatchNorm2d(width), "relu1": nn.ReLU(), "conv1": conv(width, 128, 1), "norm2": nn.BatchNorm2d(128),
+                 "relu2": nn.ReLU(), "conv2": conv(128, 32, 3)})
             width += 32
-        features[f"denseblock{stage}"] = named(**layers)
+        features[f"denseblock{stage}"] = DenseBlock(layers)
         if stage < len(counts):
             features[f"transition{stage}"] = named(norm=nn.BatchNorm2d(width), relu=nn.ReLU(), conv=conv(width, width // 2, 1),
                                                    pool=nn.AvgPool2d(2))

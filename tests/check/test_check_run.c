@@ -206,3 +206,105 @@ Test(check_run, a_relu_leaves_enough_of_a_small_problem)
         }
     }
 }
+
+// ---- What a report says -------------------------------------------------------------------------------------
+
+/* The reference row, and what is spoilt of its result. */
+static int fault;
+
+static const char *faulty_plan(const talc_device *device, const void *problem, size_t limit,
+                               talc_plan *planned)
+{
+    (void)device, (void)limit, (void)planned;
+    const talc_conv2d_problem *p = problem;
+    return p->direction != TALC_FORWARD || p->dtype != TALC_F32 ? "only forward, in f32" : NULL;
+}
+
+static bool is_spoilt(const talc_conv2d_problem *p, int64_t n, int64_t oc, int64_t oh, int64_t ow)
+{
+    const bool faults[] = { ow == p->OW - 1,
+                            oh == 0 && ow > 0,
+                            oc == 2,
+                            n > 0,
+                            p->groups > 1 && n == 0,
+                            p->stride_h > 1 && oh == p->OH - 1,
+                            ow == 0 || ow == p->OW - 1 };
+    return faults[fault];
+}
+
+static talc_status faulty_run(talc_device *device, const void *problem, const talc_plan *planned,
+                              const void *arguments)
+{
+    (void)device, (void)planned;
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
+    const int64_t IC = p->C / p->groups, K = IC * p->KH * p->KW;
+    for (int64_t at = 0; at < p->N * p->OC * p->OH * p->OW; at++) {
+        const int64_t ow = at % p->OW, oh = at / p->OW % p->OH, plane = at / p->OW / p->OH;
+        const int64_t oc = plane % p->OC, n = plane / p->OC;
+        const int64_t c = n * p->C + oc / (p->OC / p->groups) * IC;
+        double sum = p->bias ? ((const float *)a->bias)[oc] : 0;
+        for (int64_t k = 0; k < K; k++) {
+            const int64_t kw = k % p->KW, kh = k / p->KW % p->KH, ic = k / p->KW / p->KH;
+            const int64_t ih = oh * p->stride_h - p->pad_top + kh * p->dilation_h;
+            const int64_t iw = ow * p->stride_w - p->pad_left + kw * p->dilation_w;
+            if (ih >= 0 && ih < p->H && iw >= 0 && iw < p->W)
+                sum += (double)((const float *)a->x)[((c + ic) * p->H + ih) * p->W + iw] *
+                       ((const float *)a->w)[oc * K + k];
+        }
+        ((float *)a->y)[at] = (float)sum + (is_spoilt(p, n, oc, oh, ow) ? 1000 : 0);
+    }
+    return TALC_OK;
+}
+
+/* The problems come largest first; what is said of the smallest that fails, where, what those that fail have in common, and how each
+ * is repeated. */
+Test(check_run, a_report_says_where_a_row_fails)
+{
+    static const talc_algorithm row = {
+        "mine", { "f64 sums", TALC_STRICT, true }, faulty_plan, faulty_run
+    };
+    static const char *const problems[] = { "n2c4h9w9o4k3x3s2x2p1x1g2", "n2c2h6w7o4k3x3s2x2p1x1",
+                                            "n2c2h5w6o4k3x3g2", "n2c2h5w6o4k3x3" };
+    static const struct {
+        const char *summary, *where, *smallest;
+    } due[] = {
+        { "4 of 4 problems fail\n", "24 of 96 are wrong, all at ow = 3\n",
+          "n2c2h5w6o4k3x3s1x1p0x0d1x1g2" },
+        { "4 of 4 problems fail\n", "24 of 96 are wrong, all at oh = 0, ow > 0\n", "g2" },
+        { "4 of 4 problems fail\n", "24 of 96 are wrong, all at oc = 2\n", "g2" },
+        { "4 of 4 problems fail\n", "48 of 96 are wrong, all at n = 1\n", "g2" },
+        { "2 of 4 problems fail; all have groups > 1, as has none that passes\n",
+          "48 of 96 are wrong, all at n = 0\n", "n2c2h5w6o4k3x3s1x1p0x0d1x1g2" },
+        { "2 of 4 problems fail; all have a stride > 1 and padding, as has none that passes\n",
+          "32 of 96 are wrong, all at oh = 2\n", "n2c2h6w7o4k3x3s2x2p1x1d1x1g1" },
+        { "4 of 4 problems fail\n", "48 of 96 are wrong, all at ow = 0 or 3\n", "g2" },
+    };
+    for (fault = 0; fault < (int)(sizeof due / sizeof *due); fault++)
+        for (int commanded = 0; commanded < 2; commanded++) {
+            talc_check *check = talc_check_new(
+                &(talc_check_options){ .device = talc_device_get("cpu"),
+                                       .kinds = UINT64_C(1) << TALC_CHECK_EXACT,
+                                       .command = commanded ? "./mine --again" : NULL });
+            for (int i = 0; i < 4; i++)
+                talc_check_row(check, problems[i], &row);
+            char text[8192], first[400];
+            FILE *file = tmpfile();
+            talc_check_print(file, check);
+            rewind(file);
+            text[fread(text, 1, sizeof text - 1, file)] = '\0';
+            fclose(file);
+            const char *at = strstr(text, "\nconv2d by mine on cpu: ");
+            cr_assert(at != NULL, "%s", text);
+            at += strlen("\nconv2d by mine on cpu: ");
+            cr_assert(strncmp(at, due[fault].summary, strlen(due[fault].summary)) == 0,
+                      "fault %d: %s", fault, text);
+            snprintf(first, sizeof first, "%s", strchr(at, '\n') + 1);
+            cr_assert(strstr(first, due[fault].where) != NULL, "fault %d: %s", fault, text);
+            cr_assert(strstr(first, due[fault].smallest) != NULL, "fault %d: %s", fault, text);
+            cr_assert(strstr(first, commanded ? "    ./mine --again 'n2c2h"
+                                              : "    talc_check_row(check, \"n2c2h") != NULL,
+                      "fault %d: %s", fault, text);
+            talc_check_free(check);
+        }
+}
