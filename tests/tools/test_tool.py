@@ -650,9 +650,16 @@ class CheckModel(Tool):
         done = self.check("resnet20-b", "--batch", "1", "--activations", path)
         self.assertTrue(done["passed"])
         self.assertEqual({layer["difference"] for layer in done["layers"]} - {None}, {0})
+        self.assertEqual([done["skipped"], done["training"]], [[], False])
         done = self.check("resnet20-b", "--batch", "1", "--activations", path, "--seed", "2", code=1)
         self.assertFalse(done["passed"])
         self.assertEqual(done["first_wrong"], 0)
+        self.assertGreater(done["layers"][0]["unexplained"], done["layers"][0]["allowed"])
+
+    def test_in_train_mode(self):
+        done = self.check("efficientnet_b0", "--batch", "1", "--input", "1x3x40x40", "--train")
+        self.assertTrue(done["passed"] and done["training"])
+        self.fails(2, "those of evaluation mode", "check", "model", "lenet", "--train", "--save-activations", self.path("a"))
 
     def test_failures(self):
         self.fails(2, "there is no network 'alex'; there are lenet, ", "check", "model", "alex")
