@@ -207,7 +207,6 @@ static void shorten(layout *self)
 static void lay_out(layout *self)
 {
     const int count = self->table->count;
-    self->to = self->from < count ? self->from + 1 : count;
     for (self->to = count; self->to > self->from + 1 && total(self, 1, least) > self->line;)
         self->to--;
     self->gap = total(self, GAP, natural) <= self->line ? GAP : 1;
@@ -222,9 +221,7 @@ static void lay_out(layout *self)
 static void print_row(FILE *file, const layout *self, int64_t row)
 {
     char text[TALC_CELL_TEXT];
-    int column = self->table->indent,
-        due = column; /* where the line stands, and where it is to stand */
-    print_spaces(file, column);
+    int column = 0, due = self->table->indent; /* where the line is, and where it is to be */
     for (int i = 0; i < self->table->count; i++) {
         if (!has(self, i))
             continue;

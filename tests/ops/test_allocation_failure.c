@@ -176,7 +176,7 @@ Test(allocation_failure, a_request_beyond_the_machine_names_the_numbers_and_the_
         cr_assert_null(talc_empty(cpu_device(), TALC_F64, TALC_DIMS((int64_t)1 << 50)));
         cr_assert(talc_error_status() == TALC_NO_MEMORY);
         cr_assert(strstr(talc_error_message(),
-                         "empty: out of memory on cpu: asked 9.0 PB (9007199254740992 bytes)") ==
+                         "empty: out of memory on cpu: asked 8.0 PiB (9007199254740992 bytes)") ==
                       talc_error_message(),
                   "%s", talc_error_message());
         talc_error_clear();

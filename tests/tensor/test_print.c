@@ -303,6 +303,56 @@ Test(print, a_table_of_numbers_goes_on_below)
         "a    3234567890123456\n");
 }
 
+enum { RANDOM_ROWS = 6, RANDOM_COLUMNS = 12 };
+
+/* Cells of letters, each a word of up to 20, or of up to 12 where the column has to be whole. */
+static const char *random_cell(const void *context, int64_t row, int column,
+                               char text[TALC_CELL_TEXT])
+{
+    const talc_table *table = context;
+    unsigned state =
+        (unsigned)(table->width + 31 * table->count + 7 * row + 131 * column) * 2654435761u;
+    const bool name = table->columns[column].kind == TALC_COLUMN_NAME;
+    const unsigned length = (state >> 8) % (name ? 60 : 12);
+    for (unsigned i = 0; i < length; i++, state = state * 1664525u + 1013904223u)
+        text[i] = (char)('a' + (state >> 16) % 26);
+    text[length] = '\0';
+    return text;
+}
+
+/* Whatever a table is of, no line is too wide or ends in a blank, and what has to be whole is. */
+Test(print, no_table_is_too_wide)
+{
+    for (int i = 0; i < 2000; i++) {
+        talc_column columns[RANDOM_COLUMNS];
+        for (int k = 0; k < RANDOM_COLUMNS; k++)
+            columns[k] = (talc_column){ k % 3 == 0 ? "" : "a title",
+                                        (talc_column_kind)((i / (k + 1) + k) % 3) };
+        talc_table table = { .count = 1 + i % RANDOM_COLUMNS,
+                             .columns = columns,
+                             .rows = i % RANDOM_ROWS,
+                             .width = TALC_LEAST_COLUMNS + i % 90,
+                             .indent = i % 4,
+                             .untitled = i % 5 == 0,
+                             .cell = random_cell,
+                             .context = &table };
+        char *text = NULL, whole[TALC_CELL_TEXT];
+        size_t size = 0;
+        FILE *file = open_memstream(&text, &size);
+        talc_table_print(file, &table);
+        fclose(file);
+        for (int64_t row = 0; row < table.rows; row++)
+            for (int k = 0; k < table.count; k++)
+                if (columns[k].kind != TALC_COLUMN_NAME)
+                    cr_assert(strstr(text, random_cell(&table, row, k, whole)) != NULL, "%d: %s", i,
+                              whole);
+        for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+            cr_assert(strlen(line) <= (size_t)table.width && line[strlen(line) - 1] != ' ',
+                      "%d: '%s' in %d columns", i, line, table.width);
+        free(text);
+    }
+}
+
 Test(print, sentences_wrap_at_words)
 {
     setenv("COLUMNS", "40", 1); /* read once, when this process first asks */
