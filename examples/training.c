@@ -339,10 +339,14 @@ static void show(training *run, const double *row)
     if (!isatty(STDERR_FILENO) || now - run->drawn < 0.1)
         return;
     run->drawn = now;
-    fprintf(stderr,
-            "\r[%-30.*s] epoch %d  loss %.4f  accuracy %.2f %%  %.0f images/s  %.0f s left\033[K",
-            (int)(30 * done / all), "##############################", (int)run->at.epoch + 1,
-            row[LOSS] / row[IMAGES], 100 * row[RIGHT] / row[IMAGES], rate, (all - done) / rate);
+    char text[128];
+    int used = snprintf(text, sizeof text,
+                        "epoch %d  loss %.4f  accuracy %.2f %%  %.0f images/s  %.0f s left",
+                        (int)run->at.epoch + 1, row[LOSS] / row[IMAGES],
+                        100 * row[RIGHT] / row[IMAGES], rate, (all - done) / rate);
+    int room = talc_line_width(stderr) - 4 - used, bar = room > 30 ? 30 : room < 5 ? 5 : room;
+    fprintf(stderr, "\r[%-*.*s] %s\033[K", bar, (int)(bar * done / all),
+            "##############################", text);
 }
 
 /* A loss that is not finite, of the step that is under way or of one before. */
@@ -484,12 +488,10 @@ bool training_save(training *run)
             return false;
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r\033[K"); /* the progress, which stands there */
-        printf(
-            "epoch %2d/%d  loss %.4f  accuracy %6.2f %%  test loss %.4f  test accuracy %6.2f %%  "
-            "%.1f s\n",
-            (int)run->at.epoch + 1, (int)run->epochs, row[LOSS] / row[IMAGES],
-            100 * row[RIGHT] / row[IMAGES], row[TEST_LOSS] / row[TEST_IMAGES],
-            100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
+        printf("epoch %2d/%d  loss %.4f  test %.4f  accuracy %6.2f %%  test %6.2f %%  %.0f s\n",
+               (int)run->at.epoch + 1, (int)run->epochs, row[LOSS] / row[IMAGES],
+               row[TEST_LOSS] / row[TEST_IMAGES], 100 * row[RIGHT] / row[IMAGES],
+               100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
         fflush(stdout);
         run->at = next;
     }

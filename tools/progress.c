@@ -31,9 +31,14 @@ void progress_step(progress *self, const char *what)
     self->drawn = now;
     int filled = self->total > 0 ? (int)(WIDTH * done / self->total) : 0;
     filled = filled > WIDTH ? WIDTH : filled;
-    fprintf(stderr, "\r%s[%.*s%*s]%s %lld/%lld %.40s\033[K", set("NO_COLOR") ? "" : "\033[36m",
-            filled, "##############################", WIDTH - filled, "",
-            set("NO_COLOR") ? "" : "\033[0m", (long long)done, (long long)self->total, what);
+    char counts[64];
+    const int used =
+        WIDTH + 3 +
+        snprintf(counts, sizeof counts, "%lld/%lld ", (long long)done, (long long)self->total);
+    const int room = talc_line_width(stderr) - 1 - used; /* a full line would go on below */
+    fprintf(stderr, "\r%s[%.*s%*s]%s %s%.*s\033[K", set("NO_COLOR") ? "" : "\033[36m", filled,
+            "##############################", WIDTH - filled, "", set("NO_COLOR") ? "" : "\033[0m",
+            counts, room < 0 ? 0 : room, what);
     fflush(stderr);
 }
 

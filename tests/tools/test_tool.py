@@ -257,6 +257,7 @@ class Terminal(Tool):
         self.assertEqual(code, 0)
         self.assertIn("\r\033[36m[", text)
         self.assertIn("\r\033[K\033[1m", text)  # wiped before the report
+        self.assertLess(max(len(re.sub(r"\033\[\d*m", "", line)) for line in re.split(r"[\r\n]|\033\[K", text)), 81)
         code, text = on_terminal(self.BENCH, TERM="dumb")
         self.assertNotIn("\r\033[36m[", text)
 
