@@ -15,8 +15,9 @@
 ///
 /// docs/checking.md says what is guaranteed and how the bounds are derived.
 ///
-/// Problem texts, each an op and its problem; an op may be left out for conv2d. One number stands for both axes: k3s2p1d2 is
-/// k3x3s2x2p1x1d2x2, o5 is o5x5, of pad p1 is all sides of the last two dimensions:
+/// Problem texts, each an op and its problem; an op may be left out for conv2d. One number stands
+/// for both axes: k3s2p1d2 is k3x3s2x2p1x1d2x2, o5 is o5x5, of pad p1 is all sides of the last two
+/// dimensions:
 ///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu       as talc_conv2d_problem_parse reads it; _dx or _dw at the end: its
 ///                                                         gradient, op conv2d.grad_input or conv2d.grad_weight, as its rows get it:
 ///                                                         without bias, residual, activation, and with padding of another mode than

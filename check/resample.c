@@ -134,7 +134,8 @@ static void pad_alike(talc_resample_problem *p, int sign, int64_t side)
     }
 }
 
-/* "p1x2x0x3": `sign` times the elements on either side of the last dimension, the one ahead of it, ...; "p1": all sides of both. */
+/* "p1x2x0x3": `sign` times the elements on either side of the last dimension, the one ahead of it,
+ * ...; "p1": all sides of both. */
 static bool read_sides(check_reader *r, char letter, int sign, talc_resample_problem *p)
 {
     for (int i = p->rank - 1; i >= 0; i--) {

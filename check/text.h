@@ -22,8 +22,8 @@ bool talc_check_unexpected_at(const check_reader *reader, const char *place, con
 /// A number of 0 .. INT64_MAX.
 bool talc_check_read_number(check_reader *reader, int64_t *number);
 
-/// A letter and one number, or a letter and two with x between, of which the second may be left out: "k3" is "k3x3". An optional one
-/// may be absent and leaves its numbers alone.
+/// A letter and one number, or a letter and two with x between, of which the second may be left
+/// out: "k3" is "k3x3". An optional one may be absent and leaves its numbers alone.
 bool talc_check_read_field(check_reader *reader, char letter, bool optional, int64_t *number);
 bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int64_t *first,
                           int64_t *second);

@@ -63,7 +63,8 @@ bool training_save(training *run);
 /* Reports, when all went well, and frees everything, the network too. Returns the exit code. */
 int training_end(training *run);
 
-/* training_report.c: confusion matrix on stdout, DIR/curves.svg, DIR/curves.csv and DIR/wrong.svg. */
+/* training_report.c: confusion matrix on stdout, DIR/curves.svg, DIR/curves.csv and DIR/wrong.svg.
+ * */
 void training_report(const training *run);
 double *training_row(const training *run, int64_t epoch);
 

@@ -1,4 +1,5 @@
-/* The confusion matrix as text, two pictures as SVG, the curves of a run and the images that it gets wrong, and the curves as CSV. */
+/* The confusion matrix as text, two pictures as SVG, the curves of a run and the images that it
+ * gets wrong, and the curves as CSV. */
 #include "training.h"
 
 #include <errno.h>
@@ -103,7 +104,8 @@ static double tick_step(double range)
     return step;
 }
 
-/* Where a plot stands, and what its axes show: epochs from left to right, values between two ticks. */
+/* Where a plot stands, and what its axes show: epochs from left to right, values between two ticks.
+ * */
 typedef struct axes {
     int left;
     double epochs, low, high;

@@ -110,7 +110,8 @@ typedef struct talc_explanation {
     talc_candidate candidates[TALC_MAX_ROWS];
 } talc_explanation;
 
-/// Whether a candidate is another one than that asked for by name: it refuses for that alone, and is not printed.
+/// Whether a candidate is another one than that asked for by name: it refuses for that alone, and
+/// is not printed.
 TALC_API bool talc_candidate_is_passed_over(const talc_explanation *explanation, int index);
 
 /// Prints an explanation for people.

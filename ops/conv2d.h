@@ -38,7 +38,8 @@ TALC_BEGIN_DECLARATIONS
 /// "zeros", "reflect", "replicate", "circular"; "?" for another number.
 TALC_API const char *talc_padding_mode_name(talc_padding_mode mode);
 
-/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1 above and below alone.
+/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1
+/// above and below alone.
 typedef struct talc_conv2d_options {
     int64_t stride[2];  ///< 0: 1, of a second one the first
     int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
@@ -99,8 +100,8 @@ TALC_API bool talc_conv2d_problem_check(talc_conv2d_problem *problem);
 TALC_API const char *talc_conv2d_problem_text(const talc_conv2d_problem *problem,
                                               char text[TALC_CONV2D_TEXT]);
 
-/// Reads such a text; s, p, d and g may be left out, and one number stands for both axes: "k3" is "k3x3". The message of an error gives
-/// the position.
+/// Reads such a text; s, p, d and g may be left out, and one number stands for both axes: "k3" is
+/// "k3x3". The message of an error gives the position.
 TALC_API bool talc_conv2d_problem_parse(const char *text, talc_conv2d_problem *problem);
 
 /// Floating-point operations: 2 * N * OC * OH * OW * C/groups * KH * KW; 0 for NULL.

@@ -31,7 +31,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1 above and below alone.
+/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1
+/// above and below alone.
 typedef struct talc_conv_transpose2d_options {
     int64_t stride[2];         ///< 0: 1, of a second one the first
     int64_t padding[2];        ///< rows and columns that are cut off on each side

@@ -14,15 +14,16 @@ typedef struct talc_window {
     talc_padding pad;
 } talc_window;
 
-/// "3x3 s2x2 p1x0", and "d2x2" and "g4" where they are not 1; four sides where opposite ones differ. Into the caller's buffer, which
-/// it returns.
+/// "3x3 s2x2 p1x0", and "d2x2" and "g4" where they are not 1; four sides where opposite ones
+/// differ. Into the caller's buffer, which it returns.
 #define TALC_WINDOW_TEXT 64
 const char *talc_window_text(const talc_window *window, char text[TALC_WINDOW_TEXT]);
 
 /// An option that is left out, 0, is `fallback`; TALC_ZERO is 0.
 int64_t talc_or_default(int64_t value, int64_t fallback);
 
-/// Of a pair of strides or dilations: a first that is left out is `fallback`, a second that is left out is the first.
+/// Of a pair of strides or dilations: a first that is left out is `fallback`, a second that is left
+/// out is the first.
 int64_t talc_first_of(const int64_t pair[2], int64_t fallback);
 int64_t talc_second_of(const int64_t pair[2], int64_t fallback);
 

@@ -30,7 +30,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1 above and below alone.
+/// Pairs are height, width. A stride or a dilation of {2} is 2 for both; a padding of {1} is 1
+/// above and below alone.
 typedef struct talc_pool2d_options {
     int64_t kernel[2];  ///< both are required
     int64_t stride[2];  ///< 0: the kernel, of a second one a first that is given

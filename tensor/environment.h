@@ -9,7 +9,8 @@
 ///     TALC_WORKSPACE_MB  workspace limit of each device in MiB, 1 .. 1048576
 ///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
-///     COLUMNS            how wide tables are (tensor/table.h); a shell's, so that another value is unset without a word
+///     COLUMNS            how wide tables are (tensor/table.h); a shell's own, so that a value that is no
+///                        width is unset without a word
 ///
 /// An unknown value warns once on stderr and counts as unset.
 #ifndef TALC_TENSOR_ENVIRONMENT_H

@@ -6,8 +6,8 @@
 ///
 /// All numbers of a tensor share one form: whole numbers as `3.`; else four decimals, or scientific with four where
 /// the largest magnitude is outside 0.001 .. 99999. A tensor of more than 1000 elements shows the first and the last
-/// three of each dimension longer than six, and only these are read from the device. Rows wrap at 80 columns. These three numbers
-/// are talc_print_options.
+/// three of each dimension longer than six, and only these are read from the device. Rows wrap at
+/// 80 columns. These three numbers are talc_print_options.
 #ifndef TALC_TENSOR_PRINT_H
 #define TALC_TENSOR_PRINT_H
 
@@ -29,7 +29,8 @@ typedef struct talc_print_options {
     int64_t threshold; ///< elements of a tensor that is shown whole; 0: 1000
 } talc_print_options;
 
-/// The same by options, which may be NULL. Errors besides: a width below 20, a precision that is not 0 to 17, a negative threshold.
+/// The same by options, which may be NULL. Errors besides: a width below 20, a precision that is
+/// not 0 to 17, a negative threshold.
 TALC_API bool talc_print_with(FILE *file, const talc_tensor *tensor,
                               const talc_print_options *options);
 

@@ -32,7 +32,8 @@ int talc_line_width(FILE *file)
 
 // ---- Characters ---------------------------------------------------------------------------------------------
 
-/* The byte behind a character of UTF-8, or behind a code that sets a terminal's colours and takes no room. */
+/* The byte behind a character of UTF-8, or behind a code that sets a terminal's colours and takes
+ * no room. */
 static const char *next(const char *at)
 {
     if (at[0] == '\033' && at[1] == '[') {
@@ -122,7 +123,8 @@ void talc_print_wrapped(FILE *file, int indent, const char *format, ...)
 
 // ---- Tables -------------------------------------------------------------------------------------------------
 
-/* A part of a table: the first column, and those from `from` to `to`, with the widths that they get. */
+/* A part of a table: the first column, and those from `from` to `to`, with the widths that they
+ * get. */
 typedef struct layout {
     const talc_table *table;
     int from, to;

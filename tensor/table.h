@@ -1,9 +1,10 @@
 /// Tables and sentences no wider than the terminal.
 ///
-/// A stream is as wide as COLUMNS in the environment says, read once, where that is a number of at least TALC_LEAST_COLUMNS, else as
-/// the terminal that it is, else 80 columns. In a table that would be wider the columns move together, then names lose their middle ("layer1...conv2"), the
-/// first column last, since it tells rows apart. Numbers and shapes are always whole: columns that still find no room follow in a
-/// table below, with the first column again.
+/// A stream is as wide as COLUMNS in the environment says, read once, where that is a number of at
+/// least TALC_LEAST_COLUMNS, else as the terminal that it is, else 80 columns. In a table that
+/// would be wider the columns move together, then names lose their middle ("layer1...conv2"), the
+/// first column last, since it tells rows apart. Numbers and shapes are always whole: columns that
+/// still find no room follow in a table below, with the first column again.
 #ifndef TALC_TENSOR_TABLE_H
 #define TALC_TENSOR_TABLE_H
 
@@ -41,8 +42,8 @@ typedef struct talc_table {
     int indent;    ///< spaces before each line
     bool untitled; ///< without a line of titles
 
-    /// The text of a cell, which may be written into `text`. It is asked for more than once, and always says the same. What comes
-    /// from outside goes through talc_shown.
+    /// The text of a cell, which may be written into `text`. It is asked for more than once, and
+    /// always says the same. What comes from outside goes through talc_shown.
     const char *(*cell)(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT]);
     const void *context;
 } talc_table;
@@ -50,19 +51,21 @@ typedef struct talc_table {
 /// Prints a table. What the stream makes of it ferror tells.
 TALC_API void talc_table_print(FILE *file, const talc_table *table);
 
-/// Prints a text of at most 2047 bytes from column 0 on with a line break behind it, in lines that end at words; all but the first
-/// are indented. A word that is longer than a line loses its middle.
+/// Prints a text of at most 2047 bytes from column 0 on with a line break behind it, in lines that
+/// end at words; all but the first are indented. A word that is longer than a line loses its
+/// middle.
 TALC_API void talc_print_wrapped(FILE *file, int indent, const char *format, ...) TALC_PRINTF(3, 4);
 
 /// How wide lines of this stream may be, in columns.
 TALC_API int talc_line_width(FILE *file);
 
-/// A number of bytes for people, in powers of 1024: "32.0 MiB". Into the caller's buffer, which it returns.
+/// A number of bytes for people, in powers of 1024: "32.0 MiB". Into the caller's buffer, which it
+/// returns.
 #define TALC_BYTES_TEXT 32
 TALC_API const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT]);
 
-/// A number of something for people, four digits of it, in powers of 1000: "582.6 GFLOP", "720 FLOP", "1.814 G" of "". Into the
-/// caller's buffer, which it returns.
+/// A number of something for people, four digits of it, in powers of 1000: "582.6 GFLOP", "720
+/// FLOP", "1.814 G" of "". Into the caller's buffer, which it returns.
 #define TALC_COUNT_TEXT 32
 TALC_API const char *talc_count_text(double count, const char *unit, char text[TALC_COUNT_TEXT]);
 

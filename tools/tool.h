@@ -44,8 +44,8 @@ int tool_fail_talc(void);
 /// The same for a failure that an argument caused: returns TOOL_USAGE.
 int tool_usage_talc(void);
 
-/// Adds to a failure that stands how an array of f64 or of integers, which came from `path`, becomes f32. NULL passes, and so does one
-/// that is f32.
+/// Adds to a failure that stands how an array of f64 or of integers, which came from `path`,
+/// becomes f32. NULL passes, and so does one that is f32.
 void tool_convert_hint(const char *path, const talc_tensor *array);
 
 /// Ends a subcommand that printed on stdout: TOOL_OK, or TOOL_FAILED when stdout could not be written.
@@ -61,7 +61,8 @@ typedef struct tool_options {
     bool json;
 } tool_options;
 
-/// argp child for --device, --threads, --workspace and --json; its input is a tool_options. And a list of this one alone.
+/// argp child for --device, --threads, --workspace and --json; its input is a tool_options. And a
+/// list of this one alone.
 extern const struct argp tool_argp;
 extern const struct argp_child tool_children[];
 
@@ -74,10 +75,12 @@ talc_device *tool_open(const tool_options *options);
 /// A whole number, low .. INT64_MAX; a usage error that names `option` otherwise.
 int64_t tool_count(struct argp_state *state, const char *option, const char *text, int64_t low);
 
-/// "64MiB", "1GiB", "2KiB" or "5000" as bytes, low .. INT64_MAX; a usage error that names `option` otherwise.
+/// "64MiB", "1GiB", "2KiB" or "5000" as bytes, low .. INT64_MAX; a usage error that names `option`
+/// otherwise.
 int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low);
 
-/// The name of a file that is written: `text`, which ends in .npy, since that is what is written; a usage error otherwise.
+/// The name of a file that is written: `text`, which ends in .npy, since that is what is written; a
+/// usage error otherwise.
 const char *tool_npy(struct argp_state *state, const char *option, const char *text);
 
 /// "2" or "2,1" as a pair, each at least `low`; a usage error otherwise.

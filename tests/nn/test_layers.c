@@ -227,7 +227,8 @@ Test(layers, pooling)
           TALC_DIMS(1, 2, 2, 3), adaptive);
 }
 
-/* A second stride or dilation that is left out is the first, a second padding 0. The extents are those of the formulas. */
+/* A second stride or dilation that is left out is the first, a second padding 0. The extents are
+ * those of the formulas. */
 Test(layers, one_number_stands_for_both_axes)
 {
     const talc_tensor *w = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 3, 3));

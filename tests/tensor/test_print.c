@@ -263,7 +263,8 @@ Test(print, a_table_fits_its_line)
                  "first.block.conv  Convolution  1,234,567  a few words that say what it is\n"
                  "second            Norm                12\n"
                  "\u00e4\u00f6\u00fc               ReLU                 0  one\n");
-    /* The sentence takes two lines, then the columns move together, then names lose their middle. */
+    /* The sentence takes two lines, then the columns move together, then names lose their middle.
+     * */
     assert_table(70, table,
                  "layer             type             count  what\n"
                  "first.block.conv  Convolution  1,234,567  a few words that say what it\n"
