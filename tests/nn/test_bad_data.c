@@ -196,7 +196,8 @@ Test(bad_data, folders)
     const char *first = made_file("f", "a", "1.png"), *second = made_file("f", "b", "2.png");
     write_grey(first, 3, 4);
     write_grey(second, 2, 4);
-    REFUSED(TALC_BAD_SHAPE, about("dataset_folder: '%s' is 2x4, '%s' 3x4 (height x width)", second, first),
+    REFUSED(TALC_BAD_SHAPE,
+            about("dataset_folder: '%s' is 2x4, '%s' 3x4 (height x width)", second, first),
             talc_dataset_folder(folder));
     file_write(second, "no image at all", 15);
     REFUSED(TALC_BAD_FORMAT, about("dataset_folder: '%s': Not a PNG file", second, ""),
