@@ -1,4 +1,5 @@
-/// Which row an op would run, from the text of a problem alone. Elementwise ops, which have no family, are read here.
+/// Which row an op would run, from the text of a problem alone. Elementwise ops are read here, as
+/// those of two operands have no family and that of one operand takes no integers.
 #include "check/family.h"
 #include "check/layout.h"
 #include "ops/backend.h"
@@ -151,7 +152,7 @@ bool talc_explain(talc_device *device, const char *problem, const char *algorith
         talc_operand_missing("explain", "explanation", explanation))
         return false;
     const elementwise_op *elementwise = elementwise_named(problem);
-    if (elementwise != NULL)
+    if (elementwise != NULL && strstr(problem, "_dx") == NULL) /* a gradient is its family's */
         return explain_elementwise(device, problem, elementwise, algorithm, explanation);
     check_problem posed;
     const check_family *family = talc_check_parse(problem, &posed);

@@ -190,7 +190,7 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
     cr_assert(talc_set_threads(4));
     /* The first in the order of the problems counts, and all before it are checked; those after it and in another part are
      * not looked at, whichever is found first. */
-    problems[60] = "n1c2h3w4o5k6";
+    problems[60] = "n1c2h3w4o5k6y";
     problems[100] = "n1c1000000h1000w1000o1k1x1"; /* taken first, as it is large */
     for (int i = 0; i < 5; i++) {
         talc_check *check = talc_check_new(&options), *before = talc_check_new(&options);

@@ -280,6 +280,7 @@ Test(check_run, a_report_says_where_a_row_fails)
           "32 of 96 are wrong, all at oh = 2\n", "n2c2h6w7o4k3x3s2x2p1x1d1x1g1" },
         { "4 of 4 problems fail\n", "48 of 96 are wrong, all at ow = 0 or 3\n", "g2" },
     };
+    setenv("COLUMNS", "200", 1); /* so that no line is broken */
     for (fault = 0; fault < (int)(sizeof due / sizeof *due); fault++)
         for (int commanded = 0; commanded < 2; commanded++) {
             talc_check *check = talc_check_new(

@@ -263,24 +263,24 @@ static void check_failing_summary(talc_module *model, talc_dims dims, const char
 Test(models, a_summary_that_fails_prints_the_layers_up_to_the_failing_one)
 {
     check_failing_summary(lenet_new(), TALC_DIMS(2, 1, 20, 28),
-                          "layer    type       output shape    parameters                MACs\n"
-                          "(model)  LeNet      -                        0                   0\n"
-                          "conv1    Conv2d     [2,6,20,28]            156             168,000\n"
-                          "conv2    Conv2d     [2,16,6,10]          2,416             288,000\n"
-                          "pool     MaxPool2d  [2,16,3,5]               0                   0\n"
-                          "flatten  Flatten    [2,240]                  0                   0\n"
-                          "fc1      Linear     failed              48,120                   0\n",
+                          "layer    type       options        output shape  parameters   MACs\n"
+                          "(model)  LeNet                     -                      0      0\n"
+                          "conv1    Conv2d     5x5 s1x1 p2x2  [2,6,20,28]          156  168 k\n"
+                          "conv2    Conv2d     5x5 s1x1 p0x0  [2,16,6,10]        2,416  288 k\n"
+                          "pool     MaxPool2d  2x2 s2x2 p0x0  [2,16,3,5]             0      0\n"
+                          "flatten  Flatten                   [2,240]                0      0\n"
+                          "fc1      Linear                    failed            48,120      0\n",
                           TALC_BAD_SHAPE,
                           "fc1: linear: x [2,240] has 240 features, weight [120,400] needs 400");
     check_failing_summary(
         TALC_SEQUENTIAL(TALC_SEQUENTIAL(talc_nn_relu(), talc_nn_module_list(), talc_nn_tanh()),
                         talc_nn_flatten()),
         TALC_DIMS(2),
-        "layer    type        output shape    parameters                MACs\n"
-        "(model)  Sequential  -                        0                   0\n"
-        "0        Sequential  -                        0                   0\n"
-        "0.0      ReLU        [2]                      0                   0\n"
-        "0.1      ModuleList  failed                   0                   0\n",
+        "layer    type        options  output shape  parameters  MACs\n"
+        "(model)  Sequential           -                      0     0\n"
+        "0        Sequential           -                      0     0\n"
+        "0.0      ReLU                 [2]                    0     0\n"
+        "0.1      ModuleList           failed                 0     0\n",
         TALC_UNSUPPORTED, "0.1: forward: ModuleList has no forward");
 }
 

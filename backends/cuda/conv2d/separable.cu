@@ -194,9 +194,9 @@ template <int K> struct depthwise_source {
             for (int kh = 0; kh < K; kh++)
                 for (int kw = 0; kw < K; kw++) {
                     const int h = oh - top + kh, column = ow - K / 2 + kw;
-                    if ((unsigned)h < (unsigned)H && (unsigned)column < (unsigned)W)
-                        m += x[(((int64_t)n * C + c) * H + h) * W + column] *
-                             w1[(c * K + kh) * K + kw];
+                    const bool inside = (unsigned)h < (unsigned)H && (unsigned)column < (unsigned)W;
+                    m += (inside ? x[(((int64_t)n * C + c) * H + h) * W + column] : 0) *
+                         w1[(c * K + kh) * K + kw];
                 }
             m += b1 != nullptr ? b1[c] : 0;
             sum += w[c] * talc_activate(activation, m);
