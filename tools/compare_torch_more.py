@@ -254,11 +254,8 @@ def reduction_gradient(rng, dtype, op):
         return reduction_gradient(rng, dtype, op)
 
     def function(t):
-        if op in ("max", "min"):  # of equal elements the first
-            kept = [a for a in range(t.dim()) if a not in reduced]
-            rows = t.permute(kept + reduced).flatten(len(kept))
-            y = rows.gather(-1, getattr(rows, "arg" + op)(-1, keepdim=True))[..., 0]
-            return y.reshape([1 if a in reduced else e for a, e in enumerate(t.shape)]) if keep else y
+        if op in ("max", "min"):
+            return getattr(torch, "a" + op)(t, reduced, keep)
         if op == "var":
             return torch.var(t, reduced, correction=correction, keepdim=keep)
         return getattr(torch, op)(t, reduced, keepdim=keep)
