@@ -70,10 +70,8 @@ static void print_confusion(const training *run)
             if (run->answers[i] < classes)
                 matrix->counts[label * classes + run->answers[i]]++;
         }
-        printf("\nrows: classes, columns: what they were taken for\n");
+        printf("\nwhat test images of each class were taken for\n");
         talc_confusion_print(stdout, matrix, names);
-        printf("%lld of %lld right: %.2f %%\n", (long long)matrix->right, (long long)matrix->count,
-               100 * talc_confusion_accuracy(matrix));
     }
     free(names);
     talc_confusion_free(matrix);

@@ -8,11 +8,17 @@
 #include "tensor/shape.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/table.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { CLASSES_MAX = 4096, COLUMNS = 80, NAME_COLUMNS = 24, MISTAKES = 10 };
+enum {
+    CLASSES_MAX = 4096,
+    MISTAKES = 10,
+    LABEL = 12, /* columns of a name that is shortened, and of the share that is right */
+    SHARE = 8,
+};
 
 // ---- Counting -----------------------------------------------------------------------------------------------
 
@@ -113,58 +119,60 @@ static int digits(int64_t number)
     return snprintf(NULL, 0, "%" PRId64, number);
 }
 
-/* Columns of a UTF-8 text, of which those that follow a character's first byte take none. */
-static int columns(const char *text)
-{
-    int count = 0;
-    for (; *text != '\0'; text++)
-        count += ((unsigned char)*text & 0xc0) != 0x80;
-    return count;
-}
+/* What the cells of a table are made of. */
+typedef struct printing {
+    const talc_confusion *matrix;
+    const char *const *names; /* NULL: classes have none */
+} printing;
 
-/* "3 cat", or "3" where classes have no names, in so many columns at least; returns how many it
- * takes. NULL for a file: none. */
-static int print_class(FILE *file, const talc_confusion *matrix, const char *const *names,
-                       int64_t k, int width)
+/* "3 cat", or "3" where classes have no names. */
+static const char *class_text(const printing *self, int64_t k, int width, char text[TALC_CELL_TEXT])
 {
-    char name[NAME_COLUMNS + 32] = " ";
-    if (names != NULL)
-        talc_shown(names[k], SIZE_MAX, name + 1, NAME_COLUMNS + 8);
+    const int used = snprintf(text, TALC_CELL_TEXT, "%*" PRId64 " ", width, k);
+    if (self->names == NULL)
+        text[used - 1] = '\0';
     else
-        name[0] = '\0';
-    const int number = width > 0 ? digits(matrix->classes - 1) : digits(k);
-    const int used = number + columns(name);
-    if (file != NULL)
-        fprintf(file, "%*" PRId64 "%s%*s", number, k, name, width > used ? width - used : 0, "");
-    return used;
+        talc_shown(self->names[k], SIZE_MAX, text + used, TALC_CELL_TEXT - (size_t)used);
+    return text;
 }
 
-/* Samples of a class, and the share of them that is right. */
-static void print_share(FILE *file, const talc_confusion *matrix, int64_t label)
+/* A label, how often it was taken for each class, and the share of it that is right. The first row
+ * is that of the titles. */
+static const char *matrix_cell(const void *context, int64_t row, int column,
+                               char text[TALC_CELL_TEXT])
 {
-    int64_t all = 0;
-    for (int64_t k = 0; k < matrix->classes; k++)
-        all += matrix->counts[label * matrix->classes + k];
-    if (all == 0)
-        fprintf(file, "       -\n");
-    else
-        fprintf(file, "  %5.1f %%\n",
-                100 * (double)matrix->counts[label * matrix->classes + label] / (double)all);
-}
-
-static void print_table(FILE *file, const talc_confusion *matrix, const char *const *names,
-                        int name, int cell)
-{
-    fprintf(file, "%-*s", name, "label");
-    for (int64_t k = 0; k < matrix->classes; k++)
-        fprintf(file, "  %*" PRId64, cell, k);
-    fprintf(file, "    right\n");
-    for (int64_t label = 0; label < matrix->classes; label++) {
-        print_class(file, matrix, names, label, name);
-        for (int64_t k = 0; k < matrix->classes; k++)
-            fprintf(file, "  %*" PRId64, cell, matrix->counts[label * matrix->classes + k]);
-        print_share(file, matrix, label);
+    const printing *self = context;
+    const int64_t classes = self->matrix->classes, label = row - 1, answer = column - 1;
+    const int64_t *counts = self->matrix->counts + label * classes;
+    if (column == 0)
+        return row == 0 ? "label" : class_text(self, label, digits(classes - 1), text);
+    if (answer < classes) {
+        snprintf(text, TALC_CELL_TEXT, "%" PRId64, row == 0 ? answer : counts[answer]);
+        return text;
     }
+    if (row == 0)
+        return "right";
+    int64_t all = 0;
+    for (int64_t k = 0; k < classes; k++)
+        all += counts[k];
+    if (all == 0)
+        return "-";
+    snprintf(text, TALC_CELL_TEXT, "%.1f %%", 100 * (double)counts[label] / (double)all);
+    return text;
+}
+
+static void print_matrix(FILE *file, const printing *self)
+{
+    talc_column columns[TALC_MAX_COLUMNS] = { { NULL, TALC_COLUMN_NAME } };
+    const int count = (int)self->matrix->classes + 2;
+    for (int i = 1; i < count; i++)
+        columns[i].kind = TALC_COLUMN_NUMBER;
+    talc_table_print(file, &(talc_table){ .count = count,
+                                          .columns = columns,
+                                          .rows = count - 1,
+                                          .untitled = true,
+                                          .cell = matrix_cell,
+                                          .context = self });
 }
 
 /* The mistake that comes next: after `before`, which stood at place `at`, -1: the first. */
@@ -181,17 +189,16 @@ static int64_t next_mistake(const talc_confusion *matrix, int64_t before, int64_
     return best;
 }
 
-static void print_mistakes(FILE *file, const talc_confusion *matrix, const char *const *names,
-                           int cell)
+static void print_mistakes(FILE *file, const printing *self, int cell)
 {
+    const int64_t classes = self->matrix->classes;
+    char label[TALC_CELL_TEXT], answer[TALC_CELL_TEXT];
     int64_t at = -1, before = 0;
-    for (int i = 0; i < MISTAKES && (at = next_mistake(matrix, before, at)) >= 0; i++) {
-        before = matrix->counts[at];
-        fprintf(file, "%*" PRId64 " of ", cell, before);
-        print_class(file, matrix, names, at / matrix->classes, 0);
-        fprintf(file, " taken for ");
-        print_class(file, matrix, names, at % matrix->classes, 0);
-        fprintf(file, "\n");
+    for (int i = 0; i < MISTAKES && (at = next_mistake(self->matrix, before, at)) >= 0; i++) {
+        before = self->matrix->counts[at];
+        talc_print_wrapped(file, cell + 1, "%*" PRId64 " of %s taken for %s", cell, before,
+                           class_text(self, at / classes, 1, label),
+                           class_text(self, at % classes, 1, answer));
     }
 }
 
@@ -200,17 +207,15 @@ bool talc_confusion_print(FILE *file, const talc_confusion *matrix, const char *
     static const char *const who = "confusion_print";
     if (talc_operand_missing(who, "file", file) || talc_operand_missing(who, "matrix", matrix))
         return false;
-    int name = (int)strlen("label"), cell = digits(matrix->classes - 1);
-    for (int64_t k = 0; k < matrix->classes; k++) {
-        const int width = print_class(NULL, matrix, names, k, 1);
-        name = width > name ? width : name;
-    }
+    printing self = { .matrix = matrix, .names = names };
+    int cell = digits(matrix->classes - 1);
     for (int64_t i = 0; i < matrix->classes * matrix->classes; i++)
         cell = digits(matrix->counts[i]) > cell ? digits(matrix->counts[i]) : cell;
-    if (name + (cell + 2) * matrix->classes + 9 <= COLUMNS)
-        print_table(file, matrix, names, name, cell);
+    if (matrix->classes + 2 <= TALC_MAX_COLUMNS &&
+        LABEL + (cell + 1) * matrix->classes + SHARE <= talc_line_width(file))
+        print_matrix(file, &self);
     else
-        print_mistakes(file, matrix, names, cell);
+        print_mistakes(file, &self, cell);
     fprintf(file, "%" PRId64 " of %" PRId64 " right, %.2f %%\n", matrix->right, matrix->count,
             100 * talc_confusion_accuracy(matrix));
     if (ferror(file) != 0)

@@ -47,8 +47,8 @@ TALC_API bool talc_confusion_add(talc_confusion *matrix, const talc_tensor *logi
 TALC_API double talc_confusion_accuracy(const talc_confusion *matrix);
 
 /// Prints a row a label with the counts of each answer and the share that is right, by the classes'
-/// names, NULL: numbers; of a matrix that is wider than 80 columns the ten most frequent mistakes.
-/// Errors: NULL, what the system reports.
+/// names, NULL: numbers; of a matrix that is wider than a line (tensor/table.h) the ten most
+/// frequent mistakes. Errors: NULL, what the system reports.
 TALC_API bool talc_confusion_print(FILE *file, const talc_confusion *matrix,
                                    const char *const *names);
 

@@ -46,10 +46,10 @@ Test(confusion, answers_are_counted_under_their_labels)
                      "2 \\x1b[2J  0  0  1  100.0 %\n"
                      "5 of 8 right, 62.50 %\n");
     cr_assert(talc_confusion_clear(matrix) && matrix->count == 0 && matrix->counts[0] == 0);
-    cr_assert_str_eq(printed(matrix, NULL), "label  0  1  2    right\n"
-                                            "0      0  0  0       -\n"
-                                            "1      0  0  0       -\n"
-                                            "2      0  0  0       -\n"
+    cr_assert_str_eq(printed(matrix, NULL), "label  0  1  2  right\n"
+                                            "0      0  0  0      -\n"
+                                            "1      0  0  0      -\n"
+                                            "2      0  0  0      -\n"
                                             "0 of 0 right, 0.00 %\n");
     talc_confusion_free(matrix);
     talc_confusion_free(NULL);
@@ -70,6 +70,27 @@ Test(confusion, a_wide_matrix_says_the_most_frequent_mistakes)
                                             "12 of 7 taken for 99\n"
                                             " 3 of 99 taken for 7\n"
                                             "50 of 77 right, 64.94 %\n");
+    talc_confusion_free(matrix);
+}
+
+/* Names lose their middle to counts: of 80 columns these take 28, the spaces between them 17. */
+Test(confusion, lines_fit)
+{
+    enum { CLASSES = 16 };
+    const char *names[CLASSES];
+    talc_confusion *matrix = talc_confusion_new(CLASSES);
+    for (int k = 0; k < CLASSES; k++)
+        names[k] = "a class with a name that is long, and longer than its cell";
+    matrix->counts[3 * CLASSES + 4] = matrix->count = 99;
+    cr_assert(strstr(printed(matrix, names),
+                     "\n 3 a class with ...er than its cell 0 0 0 0 99 0") != NULL,
+              "%s", printed(matrix, names));
+    matrix->counts[3 * CLASSES + 4] = matrix->count = 999;
+    cr_assert_str_eq(
+        printed(matrix, names),
+        "999 of 3 a class with a name that is long, and longer than its cell taken for 4\n"
+        "    a class with a name that is long, and longer than its cell\n"
+        "0 of 999 right, 0.00 %\n");
     talc_confusion_free(matrix);
 }
 
