@@ -20,6 +20,8 @@
 
 /* Elements of the image from the first tap of a window to the last: as many as a core may still keep in a cache. */
 enum { LARGEST_SPAN = 1 << 20 };
+/* What a process can address. */
+static const double LARGEST_BYTES = 0x1p47;
 
 _Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
 
@@ -61,9 +63,15 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
         return talc_cpu_refuses(p->dtype);
     if (talc_cpu_conv2d_reaches_far(p) != NULL)
         return talc_cpu_conv2d_reaches_far(p);
-    if (((p->KH - 1) * p->dilation_h + 1) * ((p->KW - 1) * p->dilation_w + 1) > LARGEST_SPAN)
+    /* Below that, products of the plan do not overflow. */
+    if (talc_conv2d_bytes(p) > LARGEST_BYTES)
+        return "the operands take more than 2^47 bytes";
+    if (((double)(p->KH - 1) * (double)p->dilation_h + 1) *
+            ((double)(p->KW - 1) * (double)p->dilation_w + 1) >
+        LARGEST_SPAN)
         return "the dilated kernel spans more than 2^20 elements";
-    if (p->direction == TALC_GRAD_INPUT && p->stride_h * p->stride_w > TALC_CPU_PHASES)
+    if (p->direction == TALC_GRAD_INPUT &&
+        (double)p->stride_h * (double)p->stride_w > TALC_CPU_PHASES)
         return "the strides make more than 64 convolutions of the input gradient";
     if (p->direction != TALC_FORWARD)
         return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
