@@ -126,6 +126,8 @@ Test(conv2d_rows, rows_say_why_they_refuse)
           "the dilated kernel or the stride is longer than 65536" },
         { "n1c2h3w70000o4k1x2p1x1d1x65536", "implicit_gemm",
           "the dilated kernel or the stride is longer than 65536" },
+        { "n35184372088832c1h1w1o1k1x1", "implicit_gemm",
+          "the operands take more than 2^47 bytes" },
         { "n1c2h2000w2000o4k2x2d1900x1900", "implicit_gemm",
           "the dilated kernel spans more than 2^20 elements" },
         { "n1c2h100w100o4k1x1s9x9_dx", "implicit_gemm",
