@@ -19,7 +19,7 @@ static const char *share_text(double share, char text[NUMBER_TEXT])
     else if (isinf(share))
         snprintf(text, NUMBER_TEXT, "inf");
     else
-        snprintf(text, NUMBER_TEXT, share < 999.9995 ? "%.3f" : "%.3g", share);
+        snprintf(text, NUMBER_TEXT, share < 999.9995 ? "%.3f" : "%.0e", share);
     return text;
 }
 

@@ -8,7 +8,8 @@
 ///     if (talc_failed())
 ///         fprintf(stderr, "%s\n", talc_error_message());
 ///
-/// The library never prints, never exits and never aborts.
+/// The library never prints an error, never exits and never aborts. A few warnings go to stderr, once a
+/// process: a value of the environment that it does not know, a part of a dataset that lacks classes.
 #ifndef TALC_TENSOR_ERROR_H
 #define TALC_TENSOR_ERROR_H
 

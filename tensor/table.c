@@ -60,20 +60,21 @@ static void print_spaces(FILE *file, int count)
         (void)fprintf(file, "%*s", count, "");
 }
 
-/* `length` bytes in at most `width` columns: "abc...xyz". Returns the columns. */
+/* `length` bytes in at most `width` columns: "la..1.0.conv1". Names of layers and algorithms differ
+ * at their ends, which keep three quarters. Returns the columns. */
 static int print_shortened(FILE *file, const char *text, size_t length, int width)
 {
-    const int all = width_of(text, length), kept = width - 3;
-    if (all <= width || kept < 2) {
+    const int all = width_of(text, length), kept = width - 2, first = kept < 12 ? 2 : kept / 4;
+    if (all <= width || kept < 3) {
         (void)fwrite(text, 1, length, file);
         return all;
     }
     const char *head = text, *tail = text;
-    for (int i = 0; i < kept - kept / 2; i++)
+    for (int i = 0; i < first; i++)
         head = next(head);
-    for (int i = 0; i < all - kept / 2; i++)
+    for (int i = 0; i < all - (kept - first); i++)
         tail = next(tail);
-    (void)fprintf(file, "%.*s...%.*s", (int)(head - text), text, (int)(text + length - tail), tail);
+    (void)fprintf(file, "%.*s..%.*s", (int)(head - text), text, (int)(text + length - tail), tail);
     return width;
 }
 

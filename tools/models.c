@@ -111,6 +111,19 @@ const network *model_find_by_weights(const model_arguments *self)
     return found;
 }
 
+void model_fail_by_weights(const struct argp_state *state, const model_arguments *self)
+{
+    talc_model_info *info = talc_model_info_read(self->weights);
+    if (info == NULL)
+        argp_error(state, "%s", talc_error_message());
+    else if (info->network == NULL)
+        argp_error(state, "'%s' does not say which network it is of; `talc summary` lists them",
+                   TALC_SHOWN(self->weights));
+    else
+        argp_error(state, "'%s' says that it is of '%s', which is no network of `talc summary`",
+                   TALC_SHOWN(self->weights), TALC_SHOWN(info->network));
+}
+
 /* What a strict load refused, name by name; a file that cannot be read has no names. */
 static void list_differences(talc_module *model, const model_arguments *self,
                              const talc_model_info *info)

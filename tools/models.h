@@ -33,6 +33,9 @@ typedef struct model_arguments {
 /// say one.
 const network *model_find_by_weights(const model_arguments *self);
 
+/// Ends the command, as argp_error does: says what keeps the file of weights from naming a network.
+void model_fail_by_weights(const struct argp_state *state, const model_arguments *self);
+
 /// The keys of those that are options; a command lists the ones that it has, with their help.
 enum { MODEL_WEIGHTS = 'w', MODEL_INPUT = 'x', MODEL_BATCH = 'n', MODEL_SEED = 's' };
 

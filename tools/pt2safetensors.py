@@ -119,7 +119,7 @@ def main():
     except Exception as error:  # pylint: disable=broad-except
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         sys.exit(f"pt2safetensors.py: {options.checkpoint}: {(kind + str(error)).splitlines()[0]}")
-    print(f"{options.out}: {len(arrays)} tensors, {sum(a.nbytes for a in arrays.values()) / 1e6:.1f} MB")
+    print(f"{options.out}: {len(arrays)} tensors, {sum(a.nbytes for a in arrays.values()) / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -164,6 +164,15 @@ static int print_json(const arguments *self, const talc_device *device,
         wrong < 0 ? json_null() : json_integer(wrong), "skipped", skipped, "layers", layers));
 }
 
+/* What of a run was random, and so not what the activations were saved with. */
+static void print_random(const model_arguments *model)
+{
+    if (model->weights == NULL)
+        talc_print_wrapped(stdout, 2, "the weights of this run are random: --weights names others");
+    if (!model_input_is_file(model))
+        talc_print_wrapped(stdout, 2, "the input of this run is random: --input names another");
+}
+
 int command_check_model(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -175,7 +184,7 @@ int command_check_model(int argc, char **argv)
             "layer outputs, and compares every op with the exact result for the inputs it had "
             "(own) and with the reference (step, accumulated).\v"
             "These three are errors over their bounds: at most 1 passes. The first layer with own "
-            "above 1 is wrong. "
+            "above 1, or with step above 1 beside saved outputs, is wrong. "
             "Layer outputs are named by their module's path, the second call of a module with :2 "
             "behind it, and the model's own output is named output; names that the model lacks "
             "are counted and skipped. docs/checking.md shows how PyTorch saves them. Exit code 1: "
@@ -200,6 +209,8 @@ int command_check_model(int argc, char **argv)
         code = print_json(&self, device, report);
     } else {
         talc_check_model_print(stdout, report);
+        if (!talc_check_model_passed(report) && self.activations != NULL)
+            print_random(&self.model);
         code = tool_finish();
     }
     if (talc_check_model_first_wrong(report) >= 0)

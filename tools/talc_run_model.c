@@ -100,7 +100,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->model.network = model_find_by_weights(&self->model);
         if (self->model.network != NULL)
             return 0;
-        argp_error(state, "which network? `talc summary` lists them; and there is model-new");
+        if (self->model.weights != NULL)
+            model_fail_by_weights(state, &self->model);
+        else
+            argp_error(state, "which network? `talc summary` lists them; and there is model-new");
         return 0;
     default:
         return model_parse(key, argument, state);
