@@ -4,10 +4,13 @@
 
 #include <pthread.h>
 
-/* A root's `passes`: the generation of its numbers, whether it is being changed, and how many threads are in a pass. A child of fork has
- * a generation of its own, since it lacks the threads that its parent counted. */
+/* A root's `passes`: the generation of its numbers, whether a change waits for the passes and whether it
+ * is under way, and how many threads are in a pass. A thread that is in a pass through another tree
+ * enters while a change waits: what it holds, another change may wait for, whose passes want this tree.
+ * A child of fork has a generation of its own, since it lacks the threads that its parent counted. */
 enum { GENERATION_SHIFT = 32 };
-static const uint64_t CHANGING = UINT64_C(1) << 31, COUNT = (UINT64_C(1) << 31) - 1;
+static const uint64_t CHANGING = UINT64_C(1) << 31, WAITING = UINT64_C(1) << 30,
+                      COUNT = (UINT64_C(1) << 30) - 1;
 
 static uint32_t generation;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -67,26 +70,27 @@ static talc_pass *pass_through(const struct talc_module_entries *root)
 
 static void leave(struct talc_module_entries *root)
 {
-    if ((atomic_fetch_sub(&root->passes, 1) & CHANGING) == 0)
+    if ((atomic_fetch_sub(&root->passes, 1) & (CHANGING | WAITING)) == 0)
         return;
     pthread_mutex_lock(&lock);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
-/* Counts this thread in. */
-static void enter(struct talc_module_entries *root)
+/* Counts this thread in; `within`: it is in a pass through another tree. */
+static void enter(struct talc_module_entries *root, bool within)
 {
+    const uint64_t shut = within ? CHANGING : CHANGING | WAITING;
     for (;;) {
         const uint64_t was = atomic_fetch_add(&root->passes, 1);
         const bool now = is_of_now(was);
-        if (now && (was & CHANGING) == 0)
+        if (now && (was & shut) == 0)
             return;
         if (now)
             leave(root);
         pthread_mutex_lock(&lock);
         begin_generation(root);
-        while ((atomic_load(&root->passes) & CHANGING) != 0)
+        while ((atomic_load(&root->passes) & shut) != 0)
             pthread_cond_wait(&changed, &lock);
         pthread_mutex_unlock(&lock);
     }
@@ -102,7 +106,7 @@ void talc_pass_begin(talc_pass *pass, const talc_module *module)
     struct talc_module_entries *root = root_of(module);
     *pass = (talc_pass){ innermost, root, generation, pass_through(root) == NULL };
     if (pass->counted)
-        enter(root);
+        enter(root, innermost != NULL);
     innermost = pass;
 }
 
@@ -121,11 +125,14 @@ void talc_change_begin(const talc_module *module)
         leave(root);
     pthread_mutex_lock(&lock);
     begin_generation(root);
-    while ((atomic_load(&root->passes) & CHANGING) != 0)
+    while ((atomic_load(&root->passes) & (CHANGING | WAITING)) != 0)
         pthread_cond_wait(&changed, &lock);
-    atomic_fetch_or(&root->passes, CHANGING);
-    while ((atomic_load(&root->passes) & COUNT) != 0)
-        pthread_cond_wait(&changed, &lock);
+    atomic_fetch_or(&root->passes, WAITING);
+    uint64_t was;
+    do {
+        while (((was = atomic_load(&root->passes)) & COUNT) != 0)
+            pthread_cond_wait(&changed, &lock);
+    } while (!atomic_compare_exchange_strong(&root->passes, &was, was | CHANGING));
     pthread_mutex_unlock(&lock);
 }
 
@@ -134,11 +141,11 @@ void talc_change_end(const talc_module *module)
     struct talc_module_entries *root = root_of(module);
     talc_pass *own = pass_through(root);
     pthread_mutex_lock(&lock);
-    atomic_fetch_and(&root->passes, ~CHANGING);
+    atomic_fetch_and(&root->passes, ~(CHANGING | WAITING));
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     if (own != NULL) {
-        enter(root);
+        enter(root, true);
         own->generation = generation;
     }
 }

@@ -159,6 +159,77 @@ static void *load_shared(void *shared)
     return NULL;
 }
 
+/* Applies its own layer and then that of another module: a pass through both trees. */
+typedef struct crossed {
+    talc_module base;
+    talc_module *own;
+    struct crossed *other;
+} crossed;
+
+static bool crossed_init(talc_module *module, const void *options)
+{
+    (void)options;
+    crossed *self = (crossed *)module;
+    self->own = talc_module_add(
+        module, "own", talc_nn_linear(&(talc_linear_layer){ .in_features = 4, .out_features = 4 }));
+    return self->own != NULL;
+}
+
+static talc_tensor *crossed_forward(talc_module *module, talc_tensor *x)
+{
+    const crossed *self = (crossed *)module;
+    return talc_forward(self->other->own, talc_forward(self->own, x));
+}
+
+typedef struct crossing {
+    crossed *of[2];
+    char paths[2][64];
+    atomic_int arrived;
+} crossing;
+
+/* Two threads load one of the modules each, the others infer: no load waits for ever for a pass that
+ * waits for the other load. */
+static void *load_crossed(void *shared)
+{
+    crossing *both = shared;
+    const int number = atomic_fetch_add(&both->arrived, 1);
+    talc_module *module = &both->of[number % 2]->base;
+    for (int round = 0; round < 2000 * ROUNDS; round++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_no_grad_enter();
+        if (number < 2)
+            talc_module_load(module, both->paths[number], true);
+        else
+            talc_forward(module, talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 4)));
+        require(!talc_failed(), "loads of crossed modules");
+        talc_no_grad_leave();
+        talc_scope_leave(scope);
+    }
+    return NULL;
+}
+
+static void cross_loads(void)
+{
+    static const talc_module_class crossed_class = {
+        .name = "Crossed", .size = sizeof(crossed), .init = crossed_init, .forward = crossed_forward
+    };
+    crossing both = { .arrived = 0 };
+    for (int i = 0; i < 2; i++) {
+        both.of[i] = (crossed *)talc_module_new(&crossed_class, NULL);
+        snprintf(both.paths[i], sizeof both.paths[i], "/tmp/talc-race-%ld-crossed-%d.safetensors",
+                 (long)getpid(), i);
+        require(both.of[i] != NULL && talc_module_to(&both.of[i]->base, tested_device()) &&
+                    talc_module_save(&both.of[i]->base, both.paths[i]),
+                "a crossed module");
+    }
+    both.of[0]->other = both.of[1], both.of[1]->other = both.of[0];
+    run_threads(load_crossed, &both);
+    for (int i = 0; i < 2; i++) {
+        require(remove(both.paths[i]) == 0, "remove");
+        talc_module_free(&both.of[i]->base);
+    }
+}
+
 /* What the threads train, or load and infer with, together. */
 typedef struct shared_net {
     talc_module *net;
@@ -321,6 +392,7 @@ int main(void)
     require(dataset != NULL, "dataset_digits");
     run_threads(load_shared, dataset);
     talc_dataset_free(dataset);
+    cross_loads();
     talc_module_free(in.net);
     talc_module_free(in.norm);
     talc_scope_leave(scope);
