@@ -55,6 +55,7 @@ double talc_schedule_rate(const talc_schedule *s, double lr, int64_t t)
         return NAN;
     if (t >= s->warmup)
         return without_warmup(s, lr, t - s->warmup);
-    return without_warmup(s, lr, 0) *
-           (s->warmup_start + (1 - s->warmup_start) * (double)t / (double)s->warmup);
+    /* The first rate of one_cycle, also where its rise is over before it begins. */
+    const double first = s->kind == TALC_SCHEDULE_ONE_CYCLE ? lr / or_default(s->div, 25) : lr;
+    return first * (s->warmup_start + (1 - s->warmup_start) * (double)t / (double)s->warmup);
 }

@@ -402,6 +402,12 @@ Test(optimizer, schedules_are_those_of_pytorch)
     for (int t = 0; t < 5; t++)
         cr_expect(fabs(talc_schedule_rate(&up, 0.1, t) - rising[t]) < 1e-15, "rise %d: %.17g", t,
                   talc_schedule_rate(&up, 0.1, t));
+    /* And where the rise is over before it begins, LinearLR climbs to OneCycleLR's initial_lr. */
+    const talc_schedule short_rise = {
+        .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 3, .warmup = 1, .warmup_start = 0.5
+    };
+    cr_expect(fabs(talc_schedule_rate(&short_rise, 0.1, 0) - 0.002) < 1e-15, "%.17g",
+              talc_schedule_rate(&short_rise, 0.1, 0));
     talc_module *module = one();
     talc_optimizer *optimizer =
         talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
