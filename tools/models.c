@@ -99,7 +99,8 @@ static void print_differences(talc_module *model, const char *weights)
 static talc_model_info *info_of(const model_arguments *self)
 {
     talc_model_info *info = self->weights == NULL ? NULL : talc_model_info_read(self->weights);
-    talc_error_clear();
+    if (talc_error_status() != TALC_NO_MEMORY) /* nothing would be known then */
+        talc_error_clear();
     return info;
 }
 
