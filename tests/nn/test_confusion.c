@@ -83,7 +83,7 @@ Test(confusion, lines_fit)
         names[k] = "a class with a name that is long, and longer than its cell";
     matrix->counts[3 * CLASSES + 4] = matrix->count = 99;
     cr_assert(strstr(printed(matrix, names),
-                     "\n 3 a class with ...er than its cell 0 0 0 0 99 0") != NULL,
+                     "\n 3 a cla.. and longer than its cell 0 0 0 0 99 0") != NULL,
               "%s", printed(matrix, names));
     matrix->counts[3 * CLASSES + 4] = matrix->count = 999;
     cr_assert_str_eq(

@@ -311,7 +311,7 @@ class Width(Tool):
         narrow, wide = text("80"), text("160")
         self.assertIn("features.1.conv.0.0 ", wide)
         self.assertNotIn("...", wide)
-        self.assertRegex(narrow, r"(?m)^feature\.\.\.\S+ +Conv2d ")
+        self.assertRegex(narrow, r"(?m)^fea\.\.s\.1\.conv\.0\.0 +Conv2d ")
         self.assertEqual(re.findall(r"[\d,.]+(?: [kMG])?$", narrow, re.M), re.findall(r"[\d,.]+(?: [kMG])?$", wide, re.M))
         numbers = r"(?m)\[[\d,]+\] +[\d,]+ +\S.*$"
         self.assertEqual([line.split() for line in re.findall(numbers, narrow)], [line.split() for line in re.findall(numbers, wide)])
@@ -849,7 +849,8 @@ class Networks(Tool):
             self.assertEqual((done.returncode, done.stdout), (2, ""), change)
             self.assertIn("module_load: ", done.stderr)
         for named in {"talc.network": "mine"}, {}:
-            self.fails(2, "which network?", "run", "--weights", self.described(weights, named))
+            self.fails(2, "says that it is of 'mine', which is no network", "run", "--weights",
+                   self.described(weights, named))
 
     def described(self, weights, metadata):
         safetensors(weights, metadata=metadata)
