@@ -229,7 +229,8 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
         const char *due;
     } cases[] = {
         { { .height = 4 }, "image_load: '%s' is 2x3, 4x3 is asked for (height x width)" },
-        { { .height = 2, .width = 224 }, "image_load: '%s' is 2x3, 2x224 is asked for (height x width)" },
+        { { .height = 2, .width = 224 },
+          "image_load: '%s' is 2x3, 2x224 is asked for (height x width)" },
         { { .channels = 1 }, "image_load: '%s' has 3 channels, colours, 1 is asked for" },
         { { .channels = 2 }, "image_load: channels 2 must be 1 or 3" },
         { { .pixels = 5 }, "image_load: '%s' is 2x3, 6 pixels, at most 5 are allowed" },
