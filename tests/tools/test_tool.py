@@ -848,9 +848,9 @@ class Networks(Tool):
             done = talc("run", "lenet", "--weights", self.described(weights, {**described, **change}))
             self.assertEqual((done.returncode, done.stdout), (2, ""), change)
             self.assertIn("module_load: ", done.stderr)
-        for named in {"talc.network": "mine"}, {}:
-            self.fails(2, "says that it is of 'mine', which is no network", "run", "--weights",
-                   self.described(weights, named))
+        for named, message in [({"talc.network": "mine"}, "says that it is of 'mine', which is no network"),
+                               ({}, "does not say which network it is of")]:
+            self.fails(2, message, "run", "--weights", self.described(weights, named))
 
     def described(self, weights, metadata):
         safetensors(weights, metadata=metadata)
