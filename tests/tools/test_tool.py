@@ -538,7 +538,6 @@ class Run(Tool):
                    self.path("no_folder/y.npy"))
 
 
-@unittest.skipIf(b"__asan_init" in open(TALC, "rb").read(), "a sanitizer takes the address space")
 class BrokenOpenBLAS(Tool):
     def test_what_is_said(self):
         """A library that is there and does not open is not called missing."""
@@ -549,6 +548,7 @@ class BrokenOpenBLAS(Tool):
         self.assertRegex(done.stdout, "-> implicit_gemm")
 
 
+@unittest.skipIf(b"__asan_init" in open(TALC, "rb").read(), "a sanitizer takes the address space")
 class ShortOfAddressSpace(Tool):
     """OpenBLAS waits for ever for 128 MiB that it cannot have, so it must not be asked then."""
 
