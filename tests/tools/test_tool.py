@@ -544,7 +544,7 @@ class BrokenOpenBLAS(Tool):
         open(self.path("libopenblas.so.0"), "w").close()
         done = talc("explain", "n1c16h40w40o16k1x1",
                     env=os.environ | {"LD_LIBRARY_PATH": os.path.dirname(self.path("x"))})
-        self.assertRegex(done.stdout, "refuses: OpenBLAS cannot be opened:\s+/\S*libopenblas.so.0: file too short")
+        self.assertRegex(done.stdout, r"refuses: OpenBLAS cannot be opened:\s+/\S*libopenblas.so.0: file too short")
         self.assertRegex(done.stdout, "-> implicit_gemm")
 
 
