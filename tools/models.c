@@ -117,12 +117,15 @@ void model_fail_by_weights(const struct argp_state *state, const model_arguments
     talc_model_info *info = talc_model_info_read(self->weights);
     if (info == NULL)
         argp_error(state, "%s", talc_error_message());
-    else if (info->network == NULL)
+    char named[TALC_SHOWN_TEXT] = "";
+    if (info->network != NULL)
+        talc_shown(info->network, SIZE_MAX, named, sizeof named);
+    talc_model_info_free(info); /* argp_error does not return */
+    if (named[0] == '\0')
         argp_error(state, "'%s' does not say which network it is of; `talc summary` lists them",
                    TALC_SHOWN(self->weights));
-    else
-        argp_error(state, "'%s' says that it is of '%s', which is no network of `talc summary`",
-                   TALC_SHOWN(self->weights), TALC_SHOWN(info->network));
+    argp_error(state, "'%s' says that it is of '%s', which is no network of `talc summary`",
+               TALC_SHOWN(self->weights), named);
 }
 
 /* What a strict load refused, name by name; a file that cannot be read has no names. */
