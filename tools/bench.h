@@ -73,7 +73,9 @@ typedef struct bench_settings {
     talc_device *device;
     int repeats; ///< 1 .. BENCH_REPEATS
     bool peers;
-    bool all; ///< also the reference algorithm on problems of more than BENCH_REFERENCE_FLOPS
+    bool all;       ///< also the reference algorithm on problems of more than BENCH_REFERENCE_FLOPS
+    bool unchecked; ///< results are not compared
+    bool chosen;    ///< only the algorithm that runs by default
     const char *algorithm; ///< this one alone; NULL: all
 } bench_settings;
 

@@ -20,15 +20,26 @@ typedef struct arguments {
     const char *problems[MAX_PROBLEMS]; ///< problem strings, names of problems and ops
 } arguments;
 
-enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_PEERS, KEY_SIZE };
+enum {
+    KEY_REPEAT = 'r',
+    KEY_ALGORITHM = 'a',
+    KEY_ALL = 4000,
+    KEY_CHOSEN,
+    KEY_LIST,
+    KEY_NO_PEERS,
+    KEY_SIZE,
+    KEY_UNCHECKED
+};
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
     { "algorithm", KEY_ALGORITHM, "NAME", 0,
       "only this algorithm; of ops, separable_conv2d's heeds it", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
+    { "chosen", KEY_CHOSEN, NULL, 0, "only the algorithm that a convolution runs by default", 1 },
     { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
     { "size", KEY_SIZE, "SIZE", 0, "of an op's operand: 64MiB, or bytes (default 1GiB)", 1 },
+    { "unchecked", KEY_UNCHECKED, NULL, 0, "do not compare the results of convolutions", 1 },
     { "list", KEY_LIST, NULL, 0, "show the named problems and ops", 1 },
     { 0 },
 };
@@ -79,6 +90,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_ALL:
         self->settings.all = true;
         return 0;
+    case KEY_CHOSEN:
+        self->settings.chosen = true;
+        return 0;
+    case KEY_UNCHECKED:
+        self->settings.unchecked = true;
+        return 0;
     case KEY_NO_PEERS:
         self->settings.peers = false;
         return 0;
@@ -97,6 +114,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         add_argument(self, state, "A1");
         add_argument(self, state, "B1");
         add_argument(self, state, "cpu");
+        return 0;
+    case ARGP_KEY_END:
+        if (self->settings.chosen && self->settings.algorithm != NULL)
+            argp_error(state, "--chosen and --algorithm=%s: one of the two",
+                       TALC_SHOWN(self->settings.algorithm));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
