@@ -14,7 +14,7 @@
 /// Gradients, with x^ = (x - mu) * rstd, rstd = 1 / sqrt(var + eps) and g = dy * act': dr = g, dbias = sum g, dweight = sum g * x^,
 /// dx = weight * rstd * (g - (dbias + x^ * dweight) / M) in training, weight * rstd * g otherwise. mu and
 /// rstd are kept in f64 for them: gradients in f32 are right however far x is from 0, and however wide it
-/// is spread.
+/// is spread. They and y are so too where weight * rstd is out of f32's range.
 ///
 /// Errors: NULL x, a rank other than 4, per-channel operands or a residual of another shape, devices or types that differ, one running
 /// statistic without the other, none outside training, one value per channel in training, momentum outside 0 .. 1, negative

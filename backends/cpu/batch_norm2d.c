@@ -8,8 +8,7 @@
 ///
 ///   blocks     The images are cut into blocks of about 16384 values: some channels of some images, or part of a plane. Each block gives the
 ///              mean and the sum of squared deviations of its part of each channel, in f64; Chan's
-///              formula joins a channel's parts in their order. Threads share the blocks. The last step is arithmetic in the data's
-///              type.
+///              formula joins a channel's parts in their order. Threads share the blocks. The last step is that of ops/norm.h.
 ///   reference  the formula, channel by channel, in f64.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.

@@ -5,8 +5,8 @@
 ///
 /// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W. act' is worked out from y.
 ///
-///   blocks     The sums of a channel are taken block by block in f64 and added in the blocks' order; then dx is arithmetic in
-///              the data's type. Threads share the blocks. Behind an activation g is made a stretch at a time, in both passes;
+///   blocks     The sums of a channel are taken block by block in f64 and added in the blocks' order; then dx is worked out
+///              as ops/norm.h says. Threads share the blocks. Behind an activation g is made a stretch at a time, in both passes;
 ///              where the residual has a gradient, the first writes it there and the second reads it.
 ///   reference  the formula, channel by channel, in f64.
 #include "backends/cpu/activation.h"
@@ -17,18 +17,17 @@ typedef struct gradient_context {
     const talc_batch_norm2d_problem *problem;
     const talc_batch_norm2d_arguments *arguments;
     talc_cpu_blocks cut;
-    talc_cpu_gradient_affine *affine; /* [C] */
-    talc_cpu_sums *sums;              /* [C][parts] */
+    talc_norm_gradient *affine; /* [C] */
+    talc_cpu_sums *sums;        /* [C][parts] */
 } gradient_context;
 
-static talc_cpu_gradient_affine affine_of(const talc_batch_norm2d_problem *p,
-                                          const talc_batch_norm2d_arguments *a, int64_t c,
-                                          const talc_cpu_sums *all)
+static talc_norm_gradient affine_of(const talc_batch_norm2d_problem *p,
+                                    const talc_batch_norm2d_arguments *a, int64_t c,
+                                    const talc_cpu_sums *all)
 {
     const double M = (double)p->N * (double)p->H * (double)p->W;
-    return talc_cpu_gradient_affine_of(p->dtype, a->mean[c], a->rstd[c],
-                                       talc_cpu_weight(p->dtype, a->weight, c) * a->rstd[c], all,
-                                       M);
+    return talc_cpu_norm_gradient_of(p->dtype, a->mean[c], a->rstd[c],
+                                     talc_cpu_weight(p->dtype, a->weight, c) * a->rstd[c], all, M);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------------------
@@ -87,7 +86,7 @@ static void write_input(const gradient_context *context, int64_t c, int64_t at, 
 {
     const talc_batch_norm2d_problem *p = context->problem;
     const talc_batch_norm2d_arguments *a = context->arguments;
-    const talc_cpu_gradient_affine *by = &context->affine[c];
+    const talc_norm_gradient *by = &context->affine[c];
     double room[G_VALUES];
     const void *g =
         a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at) : g_of(context, at, n, room);
@@ -122,7 +121,7 @@ size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem 
     if (p->N == 0 || p->H * p->W == 0)
         return 0;
     const size_t parts = (size_t)talc_cpu_blocks_of(p, PART_VALUES).parts;
-    return (size_t)p->C * (sizeof(talc_cpu_gradient_affine) + parts * sizeof(talc_cpu_sums));
+    return (size_t)p->C * (sizeof(talc_norm_gradient) + parts * sizeof(talc_cpu_sums));
 }
 
 talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,

@@ -9,7 +9,7 @@
 ///
 ///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task; longer ones in parts of 16384, in two
 ///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. All sums are taken in f64;
-///              the last step is arithmetic in the data's type. The sums of dweight and dbias are taken by blocks of samples and
+///              the last step is that of ops/norm.h. The sums of dweight and dbias are taken by blocks of samples and
 ///              channels, of rows done at once while they are cached, and added in the samples' order.
 ///   reference  the formulas, row by row, in f64.
 ///
@@ -218,8 +218,8 @@ static void write_input(const norm_context *context, const talc_cpu_sums *all, i
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
     const double M = (double)context->inner, rstd = a->rstd[row];
-    talc_cpu_gradient_affine by =
-        talc_cpu_gradient_affine_of(p->dtype, a->mean[row], rstd, rstd, all, M);
+    talc_norm_gradient by = talc_cpu_norm_gradient_of(p->dtype, a->mean[row], rstd, rstd, all, M);
+    const bool wide = by.wide;
     FOR_RUNS(run, context, row, first, end)
     {
         const void *x = talc_cpu_at(p->dtype, a->x, run.at);
@@ -227,6 +227,8 @@ static void write_input(const norm_context *context, const talc_cpu_sums *all, i
         void *dx = writable_at(p->dtype, a->dx, run.at);
         const void *weights = weights_of(context, &run);
         by.by_g = weights != NULL ? rstd : rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
+        by.wide = wide || !(weights != NULL ? talc_norm_takes_weights(rstd)
+                                            : talc_norm_has_digits(by.by_g));
         TALC_CPU_CALL(p->dtype, talc_cpu_norm,
                       .input_gradient(run.length, context->streams, x, dy, weights, dx, &by));
     }

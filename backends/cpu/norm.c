@@ -41,13 +41,20 @@ static inline double lanes_sum(const wide v[PARTS])
              (double)(address)[3] })
 
 /* Formulas of x[i] and so on, or, where results stream, of a cache line of each. */
-#define NORMALISED(AT)      ((AT(x) - mean) * scale + shift)
-#define WEIGHTED(AT)        (NORMALISED(AT) * AT(weight))
-#define BIASED(AT)          (NORMALISED(AT) + AT(bias))
-#define WEIGHTED_BIASED(AT) (NORMALISED(AT) * AT(weight) + AT(bias))
-#define GRADIENT(AT)        (AT(dy) * by_g + ((AT(x) * power - mean) * by_x + shift))
-#define WEIGHTED_GRADIENT(AT)                                                                      \
-    (AT(dy) * (AT(weight) * by_g) + ((AT(x) * power - mean) * by_x + shift))
+#define NORMALISED(AT)          ((AT(x) - mean) * scale + shift)
+#define WEIGHTED(AT)            (NORMALISED(AT) * AT(weight))
+#define BIASED(AT)              (NORMALISED(AT) + AT(bias))
+#define WEIGHTED_BIASED(AT)     (NORMALISED(AT) * AT(weight) + AT(bias))
+#define GRADIENT(AT)            (AT(dy) * by_g + ((AT(x) - mean) * by_x + shift))
+#define WEIGHTED_GRADIENT(AT)   (AT(dy) * AT(weight) * by_g + ((AT(x) - mean) * by_x + shift))
+
+/* Value i of a wide step. */
+#define VALUE(array, otherwise) ((array) == NULL ? (otherwise) : (double)(array)[i])
+#define WIDE_NORMALISED                                                                            \
+    ((((double)x[i] - by->mean) * by->scale + by->shift) * VALUE(weight, 1) + VALUE(bias, 0))
+#define WIDE_GRADIENT                                                                              \
+    ((double)dy[i] * VALUE(weight, 1) * by->by_g +                                                 \
+     (((double)x[i] - by->mean) * by->rstd * by->slope + by->shift))
 
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
     TALC_TARGET_CLONES static void add_sums_##suffix(const talc_cpu_stretches *at, const T *x,     \
@@ -102,7 +109,10 @@ static inline double lanes_sum(const wide v[PARTS])
         const T *restrict bias, T *restrict y, const talc_cpu_affine *by)                          \
     {                                                                                              \
         const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
-        if (weight == NULL && bias == NULL)                                                        \
+        if (by->wide)                                                                              \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                y[i] = (T)WIDE_NORMALISED;                                                         \
+        else if (weight == NULL && bias == NULL)                                                   \
             TALC_CPU_WRITE(streams, n, y, T, NORMALISED)                                           \
         else if (bias == NULL)                                                                     \
             TALC_CPU_WRITE(streams, n, y, T, WEIGHTED)                                             \
@@ -114,11 +124,14 @@ static inline double lanes_sum(const wide v[PARTS])
                                                                                                    \
     TALC_TARGET_CLONES static void input_gradient_##suffix(                                        \
         int64_t n, bool streams, const T *x, const T *dy, const T *weight, T *restrict dx,         \
-        const talc_cpu_gradient_affine *by)                                                        \
+        const talc_norm_gradient *by)                                                              \
     {                                                                                              \
-        const T by_g = (T)by->by_g, power = (T)by->by.power, mean = (T)by->by.mean;                \
-        const T by_x = (T)by->by.by_x, shift = (T)by->by.shift;                                    \
-        if (weight == NULL)                                                                        \
+        const T by_g = (T)by->by_g, mean = (T)by->mean;                                            \
+        const T by_x = (T)(by->rstd * by->slope), shift = (T)by->shift;                            \
+        if (by->wide)                                                                              \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dx[i] = (T)WIDE_GRADIENT;                                                          \
+        else if (weight == NULL)                                                                   \
             TALC_CPU_WRITE(streams, n, dx, T, GRADIENT)                                            \
         else                                                                                       \
             TALC_CPU_WRITE(streams, n, dx, T, WEIGHTED_GRADIENT)                                   \
@@ -128,8 +141,12 @@ static inline double lanes_sum(const wide v[PARTS])
                                                   double by)                                       \
     {                                                                                              \
         const T by_g = (T)by;                                                                      \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            dx[i] = g[i] * by_g;                                                                   \
+        if (talc_norm_has_digits(by))                                                              \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dx[i] = g[i] * by_g;                                                               \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dx[i] = (T)((double)g[i] * by);                                                    \
     }                                                                                              \
                                                                                                    \
     const struct talc_cpu_norm_##suffix talc_cpu_norm_##suffix = {                                 \

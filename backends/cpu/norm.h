@@ -3,7 +3,7 @@
 #define TALC_BACKENDS_CPU_NORM_H
 
 #include "backends/cpu/element.h"
-#include "ops/norm_gradient.h"
+#include "ops/norm.h"
 
 #include <string.h>
 
@@ -36,9 +36,10 @@ static inline talc_cpu_moments talc_cpu_join_moments(const talc_cpu_moments *par
     return all;
 }
 
-/* y = (x - mean) * scale + shift, in the data's type. */
+/* y = (x - mean) * scale + shift, as ops/norm.h says. */
 typedef struct talc_cpu_affine {
     double mean, scale, shift;
+    bool wide;
 } talc_cpu_affine;
 
 /* What the mean loses when it is rounded to the data's type goes into the shift. */
@@ -47,7 +48,8 @@ static inline talc_cpu_affine talc_cpu_affine_of(talc_dtype dtype, double mean, 
 {
     const double rounded = talc_cpu_rounded(dtype, mean);
     const double lost = rounded == mean ? 0 : (rounded - mean) * scale;
-    return (talc_cpu_affine){ rounded, scale, bias + lost };
+    return (talc_cpu_affine){ rounded, scale, bias + lost,
+                              !(talc_norm_has_digits(scale) && talc_norm_has_deviations(rounded)) };
 }
 
 /* Sums of g and of g (x - from), in f64. */
@@ -60,21 +62,13 @@ typedef struct talc_cpu_stretches {
     int64_t rows, length, step; /* from a row's first value to the next row's */
 } talc_cpu_stretches;
 
-/* dx = g * by_g + ((x * power - mean) * by_x + shift), as ops/norm_gradient.h says. */
-typedef struct talc_cpu_gradient_affine {
-    double by_g;
-    talc_norm_gradient by;
-} talc_cpu_gradient_affine;
-
 /* Of all values that mean and rstd belong to, M of them. */
-static inline talc_cpu_gradient_affine talc_cpu_gradient_affine_of(talc_dtype dtype, double mean,
-                                                                   double rstd, double scale,
-                                                                   const talc_cpu_sums *all,
-                                                                   double M)
+static inline talc_norm_gradient talc_cpu_norm_gradient_of(talc_dtype dtype, double mean,
+                                                           double rstd, double by_g,
+                                                           const talc_cpu_sums *all, double M)
 {
-    const talc_norm_gradient by = talc_norm_gradient_of(mean, rstd, scale, all->g, all->product, M);
-    return (talc_cpu_gradient_affine){ scale, talc_norm_gradient_rounded(
-                                                  by, talc_cpu_rounded(dtype, by.mean)) };
+    return talc_norm_gradient_of(mean, talc_cpu_rounded(dtype, mean), rstd, by_g, all->g,
+                                 all->product, M);
 }
 
 /* Of each type. A table, because a function that is compiled for several vector units would be exported. */
@@ -93,7 +87,7 @@ static inline talc_cpu_gradient_affine talc_cpu_gradient_affine_of(talc_dtype dt
                           const T *restrict bias, T *restrict y, const talc_cpu_affine *by);                                       \
         /* weight and dx as above */                                                                                               \
         void (*input_gradient)(int64_t n, bool streams, const T *x, const T *dy, const T *weight,                                  \
-                               T *restrict dx, const talc_cpu_gradient_affine *by);                                                \
+                               T *restrict dx, const talc_norm_gradient *by);                                                      \
         /* dx = g * by */                                                                                                          \
         void (*scale)(int64_t n, const T *g, T *restrict dx, double by);                                                           \
     } talc_cpu_norm_##suffix;

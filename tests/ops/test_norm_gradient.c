@@ -1,6 +1,6 @@
-/* Gradients of batch, group, instance and layer norm where the data are far from 0, or their spread
- * is near the ends of the type's range: every row of the device against loops in long double that
- * know x alone. */
+/* Batch, group, instance and layer norm and their gradients where the data are far from 0, or their
+ * spread, weight and dy are near the ends of the type's range: every row of the device against
+ * loops in long double that know x alone. */
 #include "ops/backend.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
@@ -61,11 +61,11 @@ typedef struct row {
 } row;
 
 typedef struct operands {
-    double *x, *dy, *weight, *mean, *var;
+    double *x, *dy, *weight, *bias, *mean, *var;
 } operands;
 
 typedef struct due {
-    double *dx, *dweight, *dbias, *dx_bound, *dweight_bound, *dbias_bound;
+    double *y, *dx, *dweight, *dbias, *y_bound, *dx_bound, *dweight_bound, *dbias_bound;
 } due;
 
 /* What the elements of each row and channel add up to. */
@@ -90,8 +90,8 @@ static void add_up(norm kind, const shape *s, const operands *o, row *rows, due 
     }
 }
 
-/* Sums are taken in f64, and lose M + 8 roundings of their sizes, as the mean does; dx has 8 roundings
- * of each of its terms, and some of the smallest number for its coefficients. */
+/* Sums are taken in f64, and lose M + 8 roundings of their sizes, as the mean does; y and dx have 8
+ * roundings of each of their terms, and some of the smallest number for what underflows. */
 static void oracle(norm kind, const shape *s, talc_dtype dtype, double eps, const operands *o,
                    due *to)
 {
@@ -127,6 +127,12 @@ static void oracle(norm kind, const shape *s, talc_dtype dtype, double eps, cons
                                 of->sizes * of->rstd * fabsl(slope);
         /* Where what the mean is off makes the variance, anything finite will do. */
         const bool any = lost * of->sizes * of->rstd > 0.25L;
+        const long double w = o->weight[c], scale = fabsl(w) * of->rstd;
+        to->y[i] = (double)(z * w + o->bias[c]);
+        to->y_bound[i] =
+            any ? INFINITY
+                : (double)(8 * u * (fabsl(z * w) + fabs(o->bias[c]) + scale * fabsl(of->mean)) +
+                           lost * (fabsl(z * w) + scale * of->sizes) + 8 * small);
         to->dx[i] = (double)(of->rstd * (g - mean - z * slope));
         to->dx_bound[i] =
             any ? INFINITY : (double)(of->rstd * (8 * u * S + lost * off) + 8 * small);
@@ -176,39 +182,44 @@ static void assert_within(const talc_tensor *got, const double *expected, const 
     free(values);
 }
 
+/* Sizes of x, of weight, which bias has too, and of dy. */
 typedef struct data {
-    double mean, spread, eps;
+    double mean, spread, eps, weight, dy;
 } data;
 
 static void assert_gradients(norm kind, const shape *s, talc_dtype dtype, const data *of,
                              const char *name)
 {
-    enum { ARRAYS = 11 };
-    char what[160];
-    snprintf(what, sizeof what, "%s of %s n%dc%dh%dw%d by %s, %g +- %g", names[kind],
-             talc_dtype_name(dtype), s->N, s->C, s->H, s->W, name, of->mean, of->spread);
+    enum { ARRAYS = 14 };
+    char what[200];
+    snprintf(what, sizeof what, "%s of %s n%dc%dh%dw%d by %s, %g +- %g, weight %g, dy %g",
+             names[kind], talc_dtype_name(dtype), s->N, s->C, s->H, s->W, name, of->mean,
+             of->spread, of->weight, of->dy);
     const talc_dims image = TALC_DIMS(s->N, s->C, s->H, s->W), channels = TALC_DIMS(s->C);
     const talc_dims affine = kind == LAYER ? TALC_DIMS(s->C, s->H, s->W) : channels;
     const int count = count_of(s);
     double *arrays[ARRAYS];
     for (int i = 0; i < ARRAYS; i++)
         arrays[i] = calloc((size_t)count, sizeof **arrays);
-    const operands o = { arrays[0], arrays[1], arrays[2], arrays[3], arrays[4] };
-    due expected = { arrays[5], arrays[6], arrays[7], arrays[8], arrays[9], arrays[10] };
+    const operands o = { arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5] };
+    due expected = { arrays[6],  arrays[7],  arrays[8],  arrays[9],
+                     arrays[10], arrays[11], arrays[12], arrays[13] };
     fill(dtype, o.x, count, of->mean, of->spread, 1);
-    fill(dtype, o.dy, count, 0, 1, 2);
-    fill(dtype, o.weight, count, 1.5, 1, 3);
+    fill(dtype, o.dy, count, 0, of->dy, 2);
+    fill(dtype, o.weight, count, 1.5 * of->weight, of->weight, 3);
+    fill(dtype, o.bias, count, 0, of->weight, 6);
     fill(dtype, o.mean, s->C, of->mean, of->spread, 4);
     fill(dtype, o.var, s->C, of->spread * of->spread, of->spread * of->spread / 2, 5);
     oracle(kind, s, dtype, of->eps, &o, &expected);
     talc_tensor *x = leaf(dtype, image, o.x), *weight = leaf(dtype, affine, o.weight),
-                *bias = leaf(dtype, affine, o.dy);
+                *bias = leaf(dtype, affine, o.bias);
     const bool running = kind == RUNNING;
     const talc_tensor *y =
         run(kind, s, of->eps, x, weight, bias, running ? operand(dtype, channels, o.mean) : NULL,
             running ? operand(dtype, channels, o.var) : NULL);
     cr_assert(y != NULL && talc_backward_from(y, operand(dtype, image, o.dy)), "%s: %s", what,
               talc_error_message());
+    assert_within(y, expected.y, expected.y_bound, what, "y");
     assert_within(talc_grad(weight), expected.dweight, expected.dweight_bound, what, "dweight");
     assert_within(talc_grad(bias), expected.dbias, expected.dbias_bound, what, "dbias");
     assert_within(talc_grad(x), expected.dx, expected.dx_bound, what, "dx");
@@ -245,11 +256,12 @@ static void assert_shape(const shape *s, const data *list, size_t count)
 Test(norm_gradient, is_that_of_x_wherever_its_mean_and_spread_are)
 {
     static const data of[] = {
-        { 0.5, 1, 1e-5 },     { 1e4, 1, 1e-5 },    { 1e6, 1, 1e-5 },  { -3e6, 0.6, 0 },
-        { 1e4, 1e-2, 1e-12 }, { 1e10, 1e5, 1e-5 }, { 0, 1e21, 1e-5 }, { 1e22, 1e22, 1e-5 },
-        { 0, 1e25, 1e-5 },    { 1e33, 1e30, 0 },   { 0, 1e37, 1e-5 }, { -1e38, 1e38, 1e-5 },
-        { 0, 1e-19, 0 },      { 1e-22, 1e-24, 0 }, { 0, 1e-34, 0 },   { 1e-33, 1e-35, 0 },
-        { 1e30, 0, 1e-5 },    { 1e38, 0, 1e-30 },
+        { 0.5, 1, 1e-5, 1, 1 },    { 1e4, 1, 1e-5, 1, 1 },     { 1e6, 1, 1e-5, 1, 1 },
+        { -3e6, 0.6, 0, 1, 1 },    { 1e4, 1e-2, 1e-12, 1, 1 }, { 1e10, 1e5, 1e-5, 1, 1 },
+        { 0, 1e21, 1e-5, 1, 1 },   { 1e22, 1e22, 1e-5, 1, 1 }, { 0, 1e25, 1e-5, 1, 1 },
+        { 1e33, 1e30, 0, 1, 1 },   { 0, 1e37, 1e-5, 1, 1 },    { -1e38, 1e38, 1e-5, 1, 1 },
+        { 0, 1e-19, 0, 1, 1 },     { 1e-22, 1e-24, 0, 1, 1 },  { 0, 1e-34, 0, 1, 1 },
+        { 1e-33, 1e-35, 0, 1, 1 }, { 1e30, 0, 1e-5, 1, 1 },    { 1e38, 0, 1e-30, 1, 1 },
     };
     assert_shape(&(shape){ 3, 4, 3, 7 }, of, sizeof of / sizeof *of);
 }
@@ -257,7 +269,73 @@ Test(norm_gradient, is_that_of_x_wherever_its_mean_and_spread_are)
 /* Those of which a task has a part. */
 Test(norm_gradient, of_long_rows_is_that_of_x_too)
 {
-    static const data of[] = { { 1e6, 1, 1e-5 }, { 0, 1e23, 1e-5 } };
-    assert_shape(&(shape){ 1, 2, 260, 256 }, of, 2);
-    assert_shape(&(shape){ 2, 2, 131, 129 }, of, 2);
+    static const data of[] = { { 1e6, 1, 1e-5, 1, 1 },
+                               { 0, 1e23, 1e-5, 1, 1 },
+                               { 0, 1e30, 1e-5, 1e-15, 1e20 } };
+    assert_shape(&(shape){ 1, 2, 260, 256 }, of, 3);
+    assert_shape(&(shape){ 2, 2, 131, 129 }, of, 3);
+}
+
+/* weight rstd, or it times a mean, is out of the range of f32, where y and dx are not; in the last
+ * ones x - mean is too, and what weight and dy make. */
+Test(norm_gradient, is_that_of_x_where_weight_and_rstd_make_a_number_out_of_range)
+{
+    static const data of[] = {
+        { 0, 1e30, 1e-5, 1e-15, 1e20 }, { 0, 1e37, 1e-5, 1e-7, 1e30 },
+        { 0, 1e22, 1e-5, 1e-20, 1e20 }, { 1e16, 1e17, 1e-5, 1e-25, 1e30 },
+        { 0, 1e17, 1e-5, 1e-30, 1e30 }, { 0, 1e-17, 0, 1e25, 1e-20 },
+        { 0, 1e-25, 0, 1e20, 1e-35 },   { 0, 1e-5, 0, 1e-30, 1e-8 },
+        { -1e38, 2e38, 1e-5, 1e-5, 1 }, { 1e36, 1e30, 1e-5, 1e-20, 1e25 },
+        { 0, 1e-30, 0, 1e-15, 1e-28 },  { 0, 1e30, 1e-5, 1e15, 1e28 },
+    };
+    assert_shape(&(shape){ 3, 4, 3, 7 }, of, sizeof of / sizeof *of);
+}
+
+/* Three of four values are -X and one is X: x - mean is up to 1.5 X, which f32 does not have, and
+ * x^ is -1/sqrt 3 and sqrt 3. With dy 1 and then 0, dx is weight rstd times 2/3, -1/3, -1/3, 0. */
+Test(norm_gradient, is_that_of_x_where_a_deviation_is_out_of_range)
+{
+    enum { N = 4, COUNT = 2 * N };
+    const double X = (double)3e38F, weight = (double)1e10F, scale = weight / (X / 2 * sqrt(3));
+    const double dy_of[] = { 1, 0, 0, 0 }, dx_of[] = { 2, -1, -1, 0 };
+    double x[COUNT], dy[COUNT], weights[COUNT], zeros[COUNT] = { 0 }, y[COUNT], dx[COUNT],
+                                                y_bound[COUNT], dx_bound[COUNT];
+    for (norm kind = BATCH; kind < NORM_COUNT; kind++) {
+        if (kind == RUNNING)
+            continue;
+        const bool batch = kind == BATCH;
+        const shape s = batch ? (shape){ N, 2, 1, 1 } : (shape){ 1, 2, 2, 2 };
+        for (int i = 0; i < COUNT; i++) {
+            const int at = batch ? i / 2 : i % N;
+            x[i] = at < 3 ? -X : X;
+            dy[i] = dy_of[at];
+            weights[i] = weight;
+            y[i] = weight * (at < 3 ? -1 / sqrt(3) : sqrt(3));
+            dx[i] = scale * dx_of[at] / 3;
+            y_bound[i] = 16 * 0x1p-24 * weight;
+            dx_bound[i] = 16 * 0x1p-24 * scale;
+        }
+        talc_tensor *in = leaf(TALC_F32, TALC_DIMS(s.N, s.C, s.H, s.W), x);
+        const talc_dims affine = kind == LAYER ? TALC_DIMS(s.C, s.H, s.W) : TALC_DIMS(s.C);
+        talc_tensor *w = leaf(TALC_F32, affine, weights), *b = leaf(TALC_F32, affine, zeros);
+        const talc_tensor *out = run(kind, &s, 0, in, w, b, NULL, NULL);
+        cr_assert(out != NULL && talc_backward_from(out, operand(TALC_F32, talc_dims_of(in), dy)),
+                  "%s: %s", names[kind], talc_error_message());
+        assert_within(out, y, y_bound, names[kind], "y");
+        assert_within(talc_grad(in), dx, dx_bound, names[kind], "dx");
+    }
+}
+
+/* By running statistics: x - mean is 5e38, and y that over sqrt(3e38). */
+Test(norm_gradient, of_running_statistics_neither_needs_a_deviation_in_range)
+{
+    const double x = (double)3e38F, mean = (double)-2e38F, var = (double)3e38F;
+    const double expected = (x - mean) / sqrt(var), bound = 8 * 0x1p-24 * expected;
+    const shape s = { 1, 1, 1, 1 };
+    const talc_dims channel = TALC_DIMS(1);
+    const talc_tensor *y =
+        run(RUNNING, &s, 0, operand(TALC_F32, TALC_DIMS(1, 1, 1, 1), &x), NULL, NULL,
+            operand(TALC_F32, channel, &mean), operand(TALC_F32, channel, &var));
+    cr_assert(y != NULL, "%s", talc_error_message());
+    assert_within(y, &expected, &bound, names[RUNNING], "y");
 }

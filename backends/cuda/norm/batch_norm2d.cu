@@ -7,7 +7,7 @@
 /// input gradient is in batch_norm2d_gradient.cu.
 ///
 ///   parts  Outside training one kernel: a block takes a tile of some thousand consecutive values, loads them, computes scale and
-///          shift of the planes that they belong to in f64 meanwhile, and does the rest in the data's type. Where x has gaps
+///          shift of the planes that they belong to in f64 meanwhile, and does the rest as ops/norm.h says. Where x has gaps
 ///          no tile goes past the end of an image. In training a channel is first split into parts of about 16384 values, several planes
 ///          or part of one. A block gives a part's
 ///          mean and sum of squared deviations, in f64 and relative to one of its values; Chan's formula combines the parts of a
@@ -22,6 +22,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/norm/moments.cuh"
+#include "ops/norm.h"
 
 using namespace talc;
 
@@ -32,9 +33,11 @@ namespace /* other kernels have types of the same names */
  * of a channel take less time than the launch that would join them. */
 constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256, FEW_PARTS = 8;
 
-/* y = (x - mean) * scale + shift. */
+/* y = (x - mean) * scale + shift, as ops/norm.h says; f64 data have no wider step. */
 template <typename T> struct affine {
     T mean, scale, shift;
+    bool wide;
+    double wide_scale;
 };
 
 // ---- Normalisation ------------------------------------------------------------------------------------------
@@ -46,7 +49,8 @@ static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c, double m
     const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) / sqrt(var + p.eps);
     const T rounded = (T)mean;
     const double lost = (double)rounded == mean ? 0 : ((double)rounded - mean) * scale;
-    return { rounded, (T)scale, (T)((p.bias == NULL ? 0 : (double)p.bias[c]) + lost) };
+    return { rounded, (T)scale, (T)((p.bias == NULL ? 0 : (double)p.bias[c]) + lost),
+             !(talc_norm_has_digits(scale) && talc_norm_has_deviations((double)rounded)), scale };
 }
 
 template <typename T, bool TRAINING>
@@ -62,6 +66,14 @@ static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c)
 template <typename T> static __device__ T normalised(T x, const affine<T> &by)
 {
     return (x - by.mean) * by.scale + by.shift;
+}
+
+/* Writes y[at] where the step is wide. */
+template <typename T>
+static __device__ void write_wide(const norm_plan<T> &p, const affine<T> &by, T x, int64_t at)
+{
+    const T y = (T)(((double)x - (double)by.mean) * by.wide_scale + (double)by.shift);
+    p.y[at] = talc_activate(p.activation, p.residual == NULL ? y : y + p.residual[at]);
 }
 
 template <typename T, bool RESIDUAL>
@@ -103,9 +115,20 @@ static __global__ void __launch_bounds__(BLOCK)
         const int planes =
             count <= left ? 1 : 2 + (int)plane.quotient((uint32_t)(count - left - 1));
         __syncthreads(); /* the previous tile is done */
-        if ((int)threadIdx.x < planes)
-            of_plane[threadIdx.x] = affine_of<T, TRAINING>(p, (first + (int64_t)threadIdx.x) % p.C);
-        __syncthreads();
+        bool wide = false;
+        if ((int)threadIdx.x < planes) {
+            const affine<T> by = affine_of<T, TRAINING>(p, (first + (int64_t)threadIdx.x) % p.C);
+            of_plane[threadIdx.x] = by;
+            wide = by.wide;
+        }
+        if (__syncthreads_or(wide) && IS_NARROW<T>) { /* all of the tile then */
+#pragma unroll 1
+            for (int at = threadIdx.x; at < count; at += BLOCK) {
+                const int index = at < left ? 0 : 1 + (int)plane.quotient((uint32_t)(at - left));
+                write_wide(p, of_plane[index], x[at], begin + at);
+            }
+            continue;
+        }
 #pragma unroll
         for (int k = 0; k < ACCESSES; k++) {
             const int at = (k * BLOCK + (int)threadIdx.x) * COUNT;
@@ -182,31 +205,37 @@ static __global__ void __launch_bounds__(BLOCK)
                              : affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
         __syncthreads();
         const affine<T> by = of_channel;
-        for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT], added[IN_FLIGHT] = {};
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (i + k * BLOCK < vectors)
-                    values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK, x_gap));
-            if (p.residual != NULL)
+        if (by.wide && IS_NARROW<T>)
+#pragma unroll 1
+            for (Index i = threadIdx.x; i < vectors; i += BLOCK)
+                for (int e = 0; e < COUNT; e++)
+                    write_wide(p, by, x[offset(i, x_gap) + e], c * p.plane + offset(i) + e);
+        else
+            for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
+                vec<T, COUNT> values[IN_FLIGHT], added[IN_FLIGHT] = {};
 #pragma unroll
                 for (int k = 0; k < IN_FLIGHT; k++)
                     if (i + k * BLOCK < vectors)
-                        added[k] = *(const vec<T, COUNT> *)(p.residual + c * p.plane +
-                                                            offset(i + k * BLOCK));
+                        values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK, x_gap));
+                if (p.residual != NULL)
 #pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++) {
+                    for (int k = 0; k < IN_FLIGHT; k++)
+                        if (i + k * BLOCK < vectors)
+                            added[k] = *(const vec<T, COUNT> *)(p.residual + c * p.plane +
+                                                                offset(i + k * BLOCK));
 #pragma unroll
-                for (int e = 0; e < COUNT; e++) {
-                    values[k].of[e] = normalised(values[k].of[e], by);
-                    if (p.residual != NULL)
-                        values[k].of[e] += added[k].of[e];
+                for (int k = 0; k < IN_FLIGHT; k++) {
+#pragma unroll
+                    for (int e = 0; e < COUNT; e++) {
+                        values[k].of[e] = normalised(values[k].of[e], by);
+                        if (p.residual != NULL)
+                            values[k].of[e] += added[k].of[e];
+                    }
+                    activate_all(p.activation, values[k].of);
+                    if (i + k * BLOCK < vectors)
+                        *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
                 }
-                activate_all(p.activation, values[k].of);
-                if (i + k * BLOCK < vectors)
-                    *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
             }
-        }
         if (TRAINING && threadIdx.x == 0)
             keep_moments(p, c, m);
     }

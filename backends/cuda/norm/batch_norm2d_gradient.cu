@@ -9,13 +9,13 @@
 ///
 ///   parts     A channel is split into parts of about 16384 values, several planes or part of one, and into no more than some
 ///             thousand. A block gives a part's sums, in f64; then each block adds up those of a channel, in a tree of fixed
-///             shape, and does a part of its dx, in the data's type and from the back, where x and dy are still cached.
+///             shape, and does a part of its dx, as ops/norm.h says and from the back, where x and dy are still cached.
 ///   channels  One block a channel.
 #include "backends/cuda/activation.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "backends/cuda/norm/gradient.h"
-#include "ops/norm_gradient.h"
+#include "ops/norm.h"
 #include "tensor/extent.h"
 
 using namespace talc;
@@ -37,9 +37,10 @@ struct gradient_sums {
     }
 };
 
-/* dx = g * by_g + ((x * power - mean) * by_x + shift), as ops/norm_gradient.h says; outside training by_g alone. */
+/* dx = g * by_g + ((x - mean) * by_x + shift), as ops/norm.h says; outside training g * by_g. */
 template <typename T> struct gradient_affine {
-    T by_g, power, mean, by_x, shift;
+    T by_g, mean, by_x, shift;
+    talc_norm_gradient exact;
 };
 
 template <typename T> struct gradient_plan {
@@ -115,22 +116,38 @@ static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradien
     return join_group(sums, BLOCK, shared);
 }
 
+/* Outside training an infinite x has no part in dx. */
 template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index>
 static __device__ void write_input(const gradient_plan<T> &p, const gradient_part<Index> &part,
                                    const divisor<Index> &length, const gradient_affine<T> &by,
                                    const T *from)
 {
-    for_part<COUNT, IN_FLIGHT, ACTIVATES>(
-        p, part, length, from, [&](const vec<T, COUNT> &x, const vec<T, COUNT> &g, int64_t at) {
+    const auto write = [&](auto dx_of) {
+        return [&p, dx_of](const vec<T, COUNT> &x, const vec<T, COUNT> &g, int64_t at) {
             vec<T, COUNT> dx;
 #pragma unroll
-            for (int e = 0; e < COUNT; e++) {
-                dx.of[e] = g.of[e] * by.by_g;
-                if (p.training) /* else an infinite x has no part in it */
-                    dx.of[e] += (x.of[e] * by.power - by.mean) * by.by_x + by.shift;
-            }
+            for (int e = 0; e < COUNT; e++)
+                dx.of[e] = dx_of(x.of[e], g.of[e]);
             *(vec<T, COUNT> *)(p.dx + at) = dx;
-        });
+        };
+    };
+    const bool training = p.training;
+    if (by.exact.wide)
+        for_part<COUNT, 1, ACTIVATES>(
+            p, part, length, from, write([training, &exact = by.exact](T x, T g) {
+                double dx = (double)g * exact.by_g;
+                if (training)
+                    dx += ((double)x - exact.mean) * exact.rstd * exact.slope + exact.shift;
+                return (T)dx;
+            }));
+    else
+        for_part<COUNT, IN_FLIGHT, ACTIVATES>(p, part, length, from,
+                                              write([&by, training](T x, T g) {
+                                                  T dx = g * by.by_g;
+                                                  if (training)
+                                                      dx += (x - by.mean) * by.by_x + by.shift;
+                                                  return dx;
+                                              }));
 }
 
 template <typename T>
@@ -138,10 +155,10 @@ static __device__ gradient_affine<T> affine_of(const gradient_plan<T> &p, int64_
                                                const gradient_sums &all)
 {
     const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) * p.rstd[c];
-    talc_norm_gradient by = talc_norm_gradient_of(p.mean[c], p.rstd[c], scale, all.g, all.product,
-                                                  (double)p.N * (double)p.plane);
-    by = talc_norm_gradient_rounded(by, (double)(T)by.mean);
-    return { (T)scale, (T)by.power, (T)by.mean, (T)by.by_x, (T)by.shift };
+    const talc_norm_gradient by =
+        talc_norm_gradient_of(p.mean[c], (double)(T)p.mean[c], p.rstd[c], scale, all.g, all.product,
+                              (double)p.N * (double)p.plane);
+    return { (T)scale, (T)by.mean, (T)(by.rstd * by.slope), (T)by.shift, by };
 }
 
 /* The gradients of weight and bias. */
@@ -154,8 +171,12 @@ static __device__ void end_channel(const gradient_plan<T> &p, int64_t c, const g
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
+/* Blocks of the next kernel that a multiprocessor is to have registers for. */
+template <typename T, int COUNT, bool ACTIVATES>
+constexpr int LEAST_CHANNELS = ACTIVATES && (COUNT > 1 || sizeof(T) > sizeof(float)) ? 2 : 3;
+
 template <typename T, int COUNT, bool ACTIVATES, typename Index>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, LEAST_CHANNELS<T, COUNT, ACTIVATES>)
     gradient_of_channels(const gradient_plan<T> p, divisor<Index> length)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;

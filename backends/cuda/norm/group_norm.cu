@@ -13,7 +13,7 @@
 ///         normalises a part, from the end of x, which is still cached. The gradient reads x and dy twice, the second time from a cache:
 ///         1 to 256 threads do a row of up to 16384 values, and longer ones are split into parts, in two launches. The sums of
 ///         dweight and dbias: a block takes some channels of some samples, and a warp a channel adds them up. All sums are in f64
-///         and in a fixed order; the last step is arithmetic in the data's type.
+///         and in a fixed order; the last step is that of ops/norm.h.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 #include "backends/cuda/activation.cuh"
@@ -21,7 +21,7 @@
 #include "backends/cuda/norm/moments.cuh"
 #include "backends/cuda/row.cuh"
 #include "ops/group_norm.h"
-#include "ops/norm_gradient.h"
+#include "ops/norm.h"
 
 using namespace talc;
 
@@ -109,13 +109,18 @@ static __device__ void for_vector(const rows_plan<T> &p, const channels_at<T> &a
 
 // ---- Forward ------------------------------------------------------------------------------------------------
 
+template <typename T> static __device__ double rstd_of(const rows_plan<T> &p, const moments &m)
+{
+    return 1 / sqrt(m.squares / m.count + p.of.eps);
+}
+
 /* What normalises a row. The rounding error of the mean in the data's type is added. */
 template <typename T> struct row_affine {
     T mean, rstd, lost;
 
     __device__ row_affine(const rows_plan<T> &p, const moments &m)
     {
-        const double exact = 1 / sqrt(m.squares / m.count + p.of.eps);
+        const double exact = rstd_of(p, m);
         mean = (T)m.mean;
         rstd = (T)exact;
         lost = (double)mean == m.mean ? 0 : (T)(((double)mean - m.mean) * exact);
@@ -130,6 +135,31 @@ template <typename T> struct row_affine {
         return y;
     }
 };
+
+/* Whether the step is wide, as ops/norm.h says; f64 data have no wider one. */
+template <typename T> static __device__ bool is_wide(const rows_plan<T> &p, const moments &m)
+{
+    return IS_NARROW<T> &&
+           !(talc_norm_has_digits(rstd_of(p, m)) && talc_norm_has_deviations(m.mean));
+}
+
+/* Normalises values first .. end - 1 of a row in f64. */
+template <typename T>
+static __device__ void normalise_wide(const rows_plan<T> &p, const moments &m, int64_t row,
+                                      int64_t first, int64_t end, int thread, int threads)
+{
+    const double rstd = rstd_of(p, m);
+    const channels_at<T> at(p, row, first);
+    const T *x = p.of.x + row * p.of.plane;
+    T *to = p.of.y + row * p.of.plane;
+#pragma unroll 1
+    for (int64_t i = first + thread; i < end; i += threads) {
+        const int64_t c = at.of(p, (uint32_t)(i - first));
+        const double weight = p.of.weight == NULL ? 1 : (double)p.of.weight[c];
+        const double bias = p.of.bias == NULL ? 0 : (double)p.of.bias[c];
+        to[i] = talc_activate(p.of.activation, (T)(((double)x[i] - m.mean) * rstd * weight + bias));
+    }
+}
 
 /* `threads` neighbours a row, each with at most HELD vectors. */
 template <typename T, int COUNT, int HELD>
@@ -160,6 +190,12 @@ static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan
         if (!real)
             continue;
         const moments m = moments_of(sum, (double)start, (double)p.of.plane);
+        if (thread == 0)
+            keep_moments(p.of, row, m);
+        if (is_wide(p, m)) {
+            normalise_wide(p, m, row, 0, p.of.plane, thread, threads);
+            continue;
+        }
         const row_affine<T> by(p, m);
         const channels_at<T> at(p, row, 0);
         T *y = p.of.y + row * p.of.plane;
@@ -174,8 +210,6 @@ static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan
             activate_all(p.of.activation, values[k].of);
             *(vec<T, COUNT> *)(y + i) = values[k];
         }
-        if (thread == 0)
-            keep_moments(p.of, row, m);
     }
 }
 
@@ -190,6 +224,12 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
         const int64_t first = (part - row * p.of.parts_of_channel) * p.of.length;
         const int length = (int)min(p.of.length, p.of.plane - first);
         const moments m = p.of.channels[row];
+        if (first == 0 && threadIdx.x == 0)
+            keep_moments(p.of, row, m);
+        if (is_wide(p, m)) {
+            normalise_wide(p, m, row, first, first + length, threadIdx.x, BLOCK);
+            continue;
+        }
         const row_affine<T> by(p, m);
         const channels_at<T> at(p, row, first);
         const T *x = p.of.x + row * p.of.plane + first;
@@ -212,8 +252,6 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
                 *(vec<T, COUNT> *)(y + i) = values[k];
             }
         }
-        if (first == 0 && threadIdx.x == 0)
-            keep_moments(p.of, row, m);
     }
 }
 
@@ -281,19 +319,29 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
             continue;
         }
         const double rstd = p.of.rstd[row];
-        talc_norm_gradient of = talc_norm_gradient_of(p.of.mean[row], rstd, rstd, sum.g,
-                                                      sum.product, (double)p.of.plane);
-        of = talc_norm_gradient_rounded(of, (double)(T)of.mean);
-        const T by_dy = (T)rstd, power = (T)of.power, near = (T)of.mean, by_x = (T)of.by_x,
-                shift = (T)of.shift;
-        for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
-            vec<T, COUNT> dx;
-            for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
-                const T by = p.of.weight == NULL ? by_dy : by_dy * p.of.weight[c];
-                dx.of[e] = dy.of[e] * by + ((x.of[e] * power - near) * by_x + shift);
+        const double mean = p.of.mean[row];
+        const talc_norm_gradient of = talc_norm_gradient_of(mean, (double)(T)mean, rstd, rstd,
+                                                            sum.g, sum.product, (double)p.of.plane);
+        const auto write = [&](auto dx_of) {
+            for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
+                vec<T, COUNT> dx;
+                for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                    const T weight = p.of.weight == NULL ? 1 : p.of.weight[c];
+                    dx.of[e] = dx_of(x.of[e], dy.of[e], weight);
+                });
+                *(vec<T, COUNT> *)(p.dx + offset + i) = dx;
             });
-            *(vec<T, COUNT> *)(p.dx + offset + i) = dx;
-        });
+        };
+        if (of.wide || (p.of.weight != NULL && !talc_norm_takes_weights(rstd)))
+            write([of](T x, T dy, T weight) {
+                return (T)((double)dy * (double)weight * of.by_g +
+                           (((double)x - of.mean) * of.rstd * of.slope + of.shift));
+            });
+        else
+            write([by_g = (T)rstd, mean = (T)of.mean, by_x = (T)(of.rstd * of.slope),
+                   shift = (T)of.shift](T x, T dy, T weight) {
+                return dy * weight * by_g + ((x - mean) * by_x + shift);
+            });
     }
 }
 

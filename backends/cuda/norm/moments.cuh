@@ -10,6 +10,9 @@ namespace talc
 
 constexpr int64_t PART_VALUES = 16384;
 
+/* Whether f64 has digits to spare. */
+template <typename T> constexpr bool IS_NARROW = sizeof(T) < sizeof(double);
+
 /* Count, mean and sum of squared deviations of some values; Chan's formula combines two. */
 struct moments {
     double count = 0, mean = 0, squares = 0;
