@@ -161,7 +161,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 }
 
 /* x and what is given a channel: shifts small beside the scales, so that a ReLU leaves enough of every channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or a
- * subtraction of the mean as the last step, loses all digits. */
+ * subtraction of the mean as the last step, loses all digits; and slight channels. */
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -176,7 +176,9 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     talc_check_fill(x, list[X].count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 32,
                     far ? sqrt(3) : 1, seed);
     for (int64_t i = 0; far && i < list[X].count; i++)
-        x[i] = talc_check_rounded(p->dtype, 1e4 + x[i]);
+        x[i] = talc_check_is_slight(kind, i / (p->H * p->W) % p->C)
+                   ? x[i] * CHECK_SLIGHT_SPREAD
+                   : talc_check_rounded(p->dtype, 1e4 + x[i]);
     for (int i = WEIGHT; i <= RUNNING_VAR; i++)
         if (list[i].role != CHECK_ABSENT)
             talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 0.125,
@@ -191,10 +193,19 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         double *weight = &values->of[WEIGHT][c];
         *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
     }
+    for (int64_t i = 0; !own->plain && i < list[X].count; i++) {
+        const int64_t c = i / (p->H * p->W) % p->C;
+        if (p->residual && talc_check_is_slight(kind, c))
+            values->of[RESIDUAL][i] *= CHECK_SLIGHT_WEIGHT;
+    }
+    for (int64_t c = 0; !own->plain && c < p->C; c++)
+        for (int i = WEIGHT; i <= BIAS && talc_check_is_slight(kind, c); i++)
+            values->of[i][c] *= CHECK_SLIGHT_WEIGHT;
     for (int64_t c = 0; !own->untracked && c < p->C; c++) {
         double *mean = &values->of[RUNNING_MEAN][c], *var = &values->of[RUNNING_VAR][c];
-        *mean = far ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean;
-        *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var * 4);
+        const double spread = talc_check_is_slight(kind, c) ? CHECK_SLIGHT_SPREAD : 1;
+        *mean = far && spread == 1 ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean * spread;
+        *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var * 4) * spread * spread;
     }
 }
 

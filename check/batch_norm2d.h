@@ -62,4 +62,11 @@ check_due talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by, const
 /// rounded, or a coefficient that underflows, shows.
 double talc_check_far(talc_dtype dtype, int64_t c, double random);
 
+/// Whether WIDE data of channel c have weight rstd too small for f32, though y and dx are not: of x
+/// this spread, of weight, bias and residual, and of dy, these multiples of what others have.
+#define CHECK_SLIGHT_SPREAD 0x1p60
+#define CHECK_SLIGHT_WEIGHT 0x1p-80
+#define CHECK_SLIGHT_DY     0x1p66
+bool talc_check_is_slight(talc_check_kind kind, int64_t c);
+
 #endif

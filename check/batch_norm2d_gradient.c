@@ -20,9 +20,8 @@
 /// the mean of |x| the mean is e X off, and rstd by the part e + (e X)^2 / (var + eps) of itself. So x^ is
 /// off by d = rstd e X + |x^| times that part, dweight by the sum of |g| d, and dx by what each of its
 /// factors is off. dx is arithmetic in the data's type on x less the mean in that type: that rounding,
-/// u |mu| of the mean, has roundings of its own. A coefficient may underflow, which costs half the
-/// smallest number times what it multiplies: |g| and, where powers of two keep it in range, 2^10 |x^|;
-/// so may each rounding of what weight rstd multiplies.
+/// u |mu| of the mean, has roundings of its own. No coefficient may underflow; each rounding of
+/// what weight rstd multiplies may, up to a factor of 2^10.
 #include "check/batch_norm2d.h"
 
 #include "check/activation.h"
@@ -144,12 +143,19 @@ static double away_from_0(talc_dtype dtype, double random)
 
 double talc_check_far(talc_dtype dtype, int64_t c, double random)
 {
-    static const double means[] = { 1e4, -1e6, 0, 0x1p100 }, spreads[] = { 1, 1, 0x1p75, 0x1p98 };
-    return talc_check_rounded(dtype, means[c % 4] + spreads[c % 4] * random);
+    static const double means[] = { 1e4, 0, -1e6, 0, 0x1p100 },
+                        spreads[] = { 1, CHECK_SLIGHT_SPREAD, 1, 0x1p75, 0x1p98 };
+    return talc_check_rounded(dtype, means[c % 5] + spreads[c % 5] * random);
+}
+
+bool talc_check_is_slight(talc_check_kind kind, int64_t c)
+{
+    return kind == TALC_CHECK_WIDE && c % 5 == 1;
 }
 
 /* WIDE: x and mean about 1e4 apart from 0, so that a sum of dy x less mean times a sum of dy loses all digits; behind a forward
- * pass channels are far from 0, or of a spread whose square is out of range. */
+ * pass channels are far from 0, or of a spread whose square is out of range; and slight channels.
+ */
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -171,18 +177,23 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                              : talc_check_rounded(p->dtype, 1e4 + values->of[X][i]);
     talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1, 1,
                     talc_check_bits(seed, 1));
+    for (int64_t i = 0; i < count; i++)
+        if (talc_check_is_slight(kind, i / (p->H * p->W) % p->C))
+            values->of[DY][i] *= CHECK_SLIGHT_DY;
     for (int i = WEIGHT; i <= RSTD; i++)
         if (values->of[i] != NULL)
             talc_check_fill(values->of[i], p->C, p->dtype, TALC_CHECK_RANDOM, 1, 1,
                             talc_check_bits(seed, (uint64_t)i + 1));
     for (int64_t c = 0; c < p->C; c++) {
         double *mean = &values->of[MEAN][c], *rstd = &values->of[RSTD][c];
+        const bool slight = talc_check_is_slight(kind, c);
         if (!own->plain)
-            values->of[WEIGHT][c] = away_from_0(p->dtype, values->of[WEIGHT][c]);
+            values->of[WEIGHT][c] =
+                away_from_0(p->dtype, values->of[WEIGHT][c]) * (slight ? CHECK_SLIGHT_WEIGHT : 1);
         if (has_forward(own))
             continue;
         *mean = talc_check_rounded(p->dtype, *mean / 8 + (far ? 1e4 : 0));
-        *rstd = fabs(away_from_0(p->dtype, *rstd));
+        *rstd = fabs(away_from_0(p->dtype, *rstd)) / (slight ? CHECK_SLIGHT_SPREAD : 1);
     }
 }
 
@@ -353,8 +364,7 @@ check_due talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by, const
     const double factors = talc_check_normalised_off(by, z) * (double)fabsl(product) +
                            (double)fabsl(z) * product_off(by, all) / by->M;
     due.extra = (double)fabsl(scale) * factors + by->rstd_off * due.S +
-                2 * format.unit * format.normal *
-                    (double)((fabsl(g) + (due.K + 2) * fabsl(scale)) / 2 + 512 * fabsl(z));
+                (due.K + 2) * format.unit * format.normal * fmin((double)fabsl(scale), 0x1p10);
     due.S += format.unit * (double)fabsl(by->mean * by->rstd * scale * product);
     return due;
 }

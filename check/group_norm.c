@@ -140,7 +140,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const check_problem rows = talc_check_group_rows(problem);
     talc_check_batch_norm2d.fill(&rows, kind, seed, values);
     for (int i = WEIGHT; i <= BIAS && !own->plain; i++)
-        talc_check_fill(values->of[i], own->p.C, own->p.dtype, TALC_CHECK_RANDOM, 8, 1,
+        talc_check_fill(values->of[i], own->p.C, own->p.dtype, TALC_CHECK_RANDOM, 8,
+                        kind == TALC_CHECK_WIDE ? CHECK_SLIGHT_WEIGHT : 1,
                         talc_check_bits(seed, (uint64_t)i));
 }
 

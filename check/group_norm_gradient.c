@@ -53,11 +53,11 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     talc_check_fill(x, count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 1, 1, seed);
     for (int64_t i = 0; far && i < count; i++)
         x[i] = talc_check_far(p->dtype, i / row_values(p), x[i]);
-    talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1, 1,
-                    talc_check_bits(seed, 1));
+    talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1,
+                    far ? CHECK_SLIGHT_DY : 1, talc_check_bits(seed, 1));
     if (!own->plain)
-        talc_check_fill(values->of[WEIGHT], p->C, p->dtype, TALC_CHECK_RANDOM, 8, 1,
-                        talc_check_bits(seed, 2));
+        talc_check_fill(values->of[WEIGHT], p->C, p->dtype, TALC_CHECK_RANDOM, 8,
+                        far ? CHECK_SLIGHT_WEIGHT : 1, talc_check_bits(seed, 2));
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------

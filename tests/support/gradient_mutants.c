@@ -195,19 +195,21 @@ static talc_status by_narrow_group_mean(talc_device *device, const talc_group_no
     return status;
 }
 
-/* dx as g by_g + ((x - mean) by_x + shift), each coefficient as f32 holds it. */
-static void underflow(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+/* dx as g by_g + ((x - mean) by_x + shift), by_x or by_g as f32 holds it. */
+static void underflow(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
+                      bool of_x)
 {
     const int64_t plane = p->H * p->W;
     const double M = (double)(p->N * plane);
     for (int64_t i = 0; p->direction == TALC_GRAD_INPUT && i < p->N * p->C * plane; i++) {
         const int64_t c = i / plane % p->C;
         const double by_g = a->rstd[c] * (a->weight == NULL ? 1 : load(p->dtype, a->weight, c));
-        const float by_x = (float)(-by_g * a->rstd[c] * load(p->dtype, a->dweight, c) / M);
+        const double by_x = -by_g * a->rstd[c] * load(p->dtype, a->dweight, c) / M;
         const double shift = -by_g * load(p->dtype, a->dbias, c) / M;
         store(p->dtype, a->dx, i,
-              load(p->dtype, a->dy, i) * by_g +
-                  ((load(p->dtype, a->x, i) - a->mean[c]) * (double)by_x + shift));
+              load(p->dtype, a->dy, i) * (of_x ? by_g : (double)(float)by_g) +
+                  ((load(p->dtype, a->x, i) - a->mean[c]) * (of_x ? (double)(float)by_x : by_x) +
+                   shift));
     }
 }
 
@@ -235,7 +237,8 @@ MUTANT_OTHER(batch_norm2d, always_relu,
 MUTANT_SPOILT(batch_norm2d, residual_given_dy, pass_dy(p, a))
 MUTANT_ROW(batch_norm2d, narrow_mean, by_narrow_mean)
 MUTANT_ROW(group_norm, narrow_group_mean, by_narrow_group_mean)
-MUTANT_SPOILT(batch_norm2d, underflowing, underflow(p, a))
+MUTANT_SPOILT(batch_norm2d, underflowing, underflow(p, a, true))
+MUTANT_SPOILT(batch_norm2d, scale_underflowing, underflow(p, a, false))
 
 // ---- Cross entropy ------------------------------------------------------------------------------------------
 
@@ -377,6 +380,8 @@ const op_mutant gradient_mutants[] = {
       &narrow_mean },
     { "batch_norm2d dx wide", "the coefficient of x underflows", "batch_norm2d:n3c5h4w6_train_dx",
       &underflowing },
+    { "batch_norm2d dx slight", "weight rstd underflows", "batch_norm2d:n3c5h4w6_train_dx",
+      &scale_underflowing },
     { "group_norm dx far", "the mean rounded to f32", "group_norm:n3c6l35g2_dx",
       &narrow_group_mean },
     { "batch_norm2d dbias", "summed in f32", "batch_norm2d:n3c5h9w8_train_given_dx", &narrow_sum },

@@ -289,10 +289,24 @@ static void count(const talc_batch_norm2d_arguments *a, int64_t more)
         *a->num_batches_tracked += more;
 }
 
+/* By weight rstd as f32 holds it, outside training. */
+static void underflow(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+{
+    const int64_t plane = p->H * p->W;
+    for (int64_t i = 0; i < p->N * p->C * plane; i++) {
+        const int64_t c = i / plane % p->C;
+        const float scale = (float)(load(p->dtype, a->weight, c) /
+                                    sqrt(load(p->dtype, a->running_var, c) + p->eps));
+        const double deviation = load(p->dtype, a->x, i) - load(p->dtype, a->running_mean, c);
+        store(p->dtype, a->y, i, deviation * (double)scale + load(p->dtype, a->bias, c));
+    }
+}
+
 MUTANT_ROW(batch_norm2d, no_residual_added, norm_without_residual)
 MUTANT_ROW(batch_norm2d, residual_last, norm_residual_last)
 MUTANT_SPOILT(batch_norm2d, uncounted, count(a, -1))
 MUTANT_SPOILT(batch_norm2d, counted_twice, count(a, 1))
+MUTANT_SPOILT(batch_norm2d, scale_underflowing, underflow(p, a))
 MUTANT_OTHER(batch_norm2d, eps_forgotten, other.eps = 0)
 MUTANT_OTHER(batch_norm2d, momentum_of_old, other.momentum = 1 - p->momentum)
 MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
@@ -355,6 +369,8 @@ const op_mutant op_mutants[] = {
     { "cross_entropy", "the mean over ignored samples too", "cross_entropy:40x5", &divided_by_all },
     { "cross_entropy e", "no smoothing", "cross_entropy:7x20_none_smooth", &unsmoothed },
     { "batch_norm2d eps", "eps forgotten", "batch_norm2d:n3c5h4w6", &eps_forgotten },
+    { "batch_norm2d slight", "weight rstd underflows", "batch_norm2d:n3c5h4w6",
+      &scale_underflowing },
     { "batch_norm2d rate", "momentum weights the old value", "batch_norm2d:n3c5h4w6_train",
       &momentum_of_old },
     { "batch_norm2d bias", "running_var from the biased variance", "batch_norm2d:n3c5h4w6_train",
