@@ -21,7 +21,7 @@ static _Thread_local struct {
 static int forced_index(const char *op)
 {
     for (int i = 0; i < MAX_FORCED; i++)
-        if (strcmp(forced_rows[i].op, op) == 0)
+        if (forced_rows[i].op[0] == op[0] && strcmp(forced_rows[i].op, op) == 0)
             return i;
     return -1;
 }
