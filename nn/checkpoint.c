@@ -2,6 +2,7 @@
 
 #include "nn/optimizer_state.h"
 #include "nn/state.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/random.h"
 #include "tensor/shape.h"
@@ -113,6 +114,7 @@ static int write_real(double value, char *to, size_t room)
 
 static void write_record(const field *fields, const void *record, char text[TEXT])
 {
+    TALC_DEFAULT_FENV;
     int used = 0;
     for (const field *f = fields; f->name != NULL; f++) {
         const void *at = (const char *)record + f->offset;
@@ -169,6 +171,7 @@ static const char *read_whole(const char *text, int64_t low, int64_t high, int64
 /* One number; gives where it ends, NULL when it is none that the field can hold. */
 static const char *read_number(const char *text, const field *f, void *record)
 {
+    TALC_DEFAULT_FENV;
     void *at = (char *)record + f->offset;
     char *end = NULL;
     const char *past = NULL;

@@ -3,6 +3,7 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "tensor/device.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
 #include "tensor/shape.h"
@@ -109,6 +110,7 @@ bool talc_confusion_add(talc_confusion *matrix, const talc_tensor *logits,
 
 double talc_confusion_accuracy(const talc_confusion *matrix)
 {
+    TALC_DEFAULT_FENV;
     return matrix == NULL || matrix->count == 0 ? 0 : (double)matrix->right / (double)matrix->count;
 }
 

@@ -3,6 +3,7 @@
 #include "nn/entries.h"
 #include "nn/source.h"
 #include "ops/algorithm.h"
+#include "tensor/fenv.h"
 #include "tensor/kept.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
@@ -102,6 +103,7 @@ static const char *forced_algorithm(void)
 static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
                         const talc_batch_norm2d_module *norm)
 {
+    TALC_DEFAULT_FENV;
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
     bool stands =

@@ -2,6 +2,7 @@
 
 #include "nn/entries.h"
 #include "nn/state.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -28,6 +29,7 @@ static int normalised(const talc_model_info *info)
 /* NULL, or what is wrong with the numbers. */
 static const char *number_fault(const talc_model_info *info)
 {
+    TALC_DEFAULT_FENV;
     const int64_t extents[] = { info->channels, info->height, info->width };
     for (int i = 0; i < 3; i++)
         if (extents[i] < 0 || extents[i] > EXTENT_MAX)
@@ -172,6 +174,7 @@ static int write_number(double value, char *to, size_t room)
 
 static void write_numbers(const double *values, int count, char text[NUMBERS_TEXT])
 {
+    TALC_DEFAULT_FENV;
     int used = 0;
     for (int i = 0; i < count; i++) {
         used += snprintf(text + used, (size_t)(NUMBERS_TEXT - used), i > 0 ? " " : "");
@@ -182,6 +185,7 @@ static void write_numbers(const double *values, int count, char text[NUMBERS_TEX
 /* `count` finite decimals with a blank between, and nothing else. */
 static bool read_numbers(const char *text, int count, double *values)
 {
+    TALC_DEFAULT_FENV;
     char local[NUMBERS_TEXT + 32], mark[8];
     if (strlen(text) >= NUMBERS_TEXT || text[strspn(text, "0123456789+-.e ")] != '\0')
         return false;

@@ -4,6 +4,7 @@
 #include "nn/fold.h"
 #include "nn/pass.h"
 #include "tensor/autograd.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -58,6 +59,7 @@ static talc_module *module_allocate(const talc_module_class *kind)
 
 talc_module *talc_module_new(const talc_module_class *kind, const void *options)
 {
+    TALC_DEFAULT_FENV; /* init looks at numbers of the options */
     if (!class_fits(kind))
         return NULL;
     talc_module *module = module_allocate(kind);

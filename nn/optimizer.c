@@ -57,6 +57,7 @@ static bool kind_exists(talc_optimizer_kind kind)
 
 bool talc_optimizer_in_range(const talc_optimizer_options *o)
 {
+    TALC_DEFAULT_FENV;
     if (!kind_exists(o->kind) || !from_to("lr", o->lr, 0, INFINITY) ||
         !from_to("weight_decay", o->weight_decay, 0, INFINITY) ||
         !from_to("momentum", o->momentum, 0, INFINITY) ||
@@ -77,6 +78,7 @@ bool talc_optimizer_in_range(const talc_optimizer_options *o)
 /* Numbers in place of defaults, checked. */
 static bool complete(const talc_optimizer_options *given, talc_optimizer_options *o)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("optimizer", "options", given) || !kind_exists(given->kind))
         return false;
     *o = *given;
@@ -222,6 +224,7 @@ bool talc_optimizer_group(talc_optimizer *optimizer, const char *pattern,
 
 bool talc_optimizer_schedule(talc_optimizer *optimizer, const talc_schedule *s)
 {
+    TALC_DEFAULT_FENV;
     static const char *const who = "optimizer_schedule";
     if (talc_operand_missing(who, "optimizer", optimizer) ||
         talc_operand_missing(who, "schedule", s))
@@ -267,6 +270,7 @@ double talc_optimizer_rate(const talc_optimizer *optimizer, int group)
 
 const char *talc_optimizer_state_name(const talc_optimizer_options *group, int state)
 {
+    TALC_DEFAULT_FENV;
     static const char *const adam[] = { "exp_avg", "exp_avg_sq", NULL };
     switch (group->kind) {
     case TALC_SGD:
@@ -559,6 +563,7 @@ static talc_tensor *clip(const char *who, const talc_optimizer *optimizer, doubl
 
 talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
 {
+    TALC_DEFAULT_FENV;
     static const char *const who = "optimizer_clip";
     if (talc_operand_missing(who, "optimizer", optimizer))
         return NULL;

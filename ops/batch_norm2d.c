@@ -5,6 +5,7 @@
 #include "ops/gradient.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
+#include "tensor/fenv.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 #include "tensor/within.h"
@@ -78,6 +79,7 @@ static double or_default(double value, double fallback)
 
 static bool read_options(const talc_batch_norm2d_options *options, talc_batch_norm2d_problem *p)
 {
+    TALC_DEFAULT_FENV;
     p->training = options->training;
     p->momentum = or_default(options->momentum, 0.1);
     p->eps = or_default(options->eps, 1e-5);

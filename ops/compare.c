@@ -2,6 +2,7 @@
 
 #include "ops/gradient.h"
 #include "tensor/autograd.h"
+#include "tensor/fenv.h"
 #include "tensor/storage.h"
 
 #include <math.h>
@@ -23,6 +24,7 @@ static talc_tensor *compared(talc_binary_function function, const talc_tensor *a
 {
     if (a == NULL || talc_dtype_is_float(a->dtype))
         return talc_binary(function, a, NULL, b);
+    TALC_DEFAULT_FENV;
     const bool less = function == TALC_LESS || function == TALC_LESS_EQUAL;
     const bool greater = function == TALC_GREATER || function == TALC_GREATER_EQUAL;
     double low, end;
@@ -118,6 +120,7 @@ static talc_tensor *clamped(const talc_tensor *x, bounds within)
 
 talc_tensor *talc_clamp(const talc_tensor *x, double low, double high)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("clamp", "x", x))
         return NULL;
     if (!(low <= high)) {

@@ -5,6 +5,7 @@
 #include "ops/labels.h"
 #include "ops/lines.h"
 #include "ops/operand.h"
+#include "tensor/fenv.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 #include "tensor/tape.h"
@@ -49,6 +50,7 @@ static bool check_weights(const talc_tensor *logits, const talc_tensor *weights)
 
 static bool check_options(const talc_tensor *logits, const talc_cross_entropy_options *options)
 {
+    TALC_DEFAULT_FENV;
     const double e = options->label_smoothing;
     if ((unsigned)options->reduction > TALC_REDUCTION_NONE)
         talc_fail(TALC_BAD_ARGUMENT, "%s: there is no reduction %d", OP, (int)options->reduction);

@@ -10,7 +10,6 @@
 
 static talc_tensor *mask_of(const talc_tensor *x, double p, talc_dims dims)
 {
-    TALC_DEFAULT_FENV;
     const talc_tensor *drawn = talc_rand(x->device, x->dtype, dims);
     if (drawn == NULL)
         return NULL;
@@ -22,6 +21,7 @@ static talc_tensor *mask_of(const talc_tensor *x, double p, talc_dims dims)
 static talc_tensor *dropped(const char *op, const talc_tensor *x, double p, bool training,
                             talc_dims dims)
 {
+    TALC_DEFAULT_FENV;
     if (!(p >= 0 && p <= 1)) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: p %g must be from 0 to 1", op, p);
         return NULL;

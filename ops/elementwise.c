@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/gradient.h"
 #include "ops/operand.h"
+#include "tensor/fenv.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 #include "tensor/tape.h"
@@ -94,6 +95,7 @@ static talc_tensor *unary_recorded(const unary_note *note, const talc_tensor *x,
 /* The limits of hardtanh are in order; else the first number is finite, and the second is one. */
 bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2])
 {
+    TALC_DEFAULT_FENV;
     const char *op = unary_names[function], *const *names = unary_rows[function].numbers;
     if (function == TALC_HARDTANH) {
         if (!(numbers[0] <= numbers[1]))

@@ -5,6 +5,7 @@
 #include "ops/gradient.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
+#include "tensor/fenv.h"
 #include "tensor/observe.h"
 
 #include <inttypes.h>
@@ -33,6 +34,7 @@ static bool check_affine(const char *op, const operands *o, talc_dims due)
 static bool read_options(const char *op, const talc_norm_options *options,
                          talc_group_norm_problem *p)
 {
+    TALC_DEFAULT_FENV;
     p->eps = options->eps == 0 ? 1e-5 : options->eps == (double)TALC_ZERO ? 0 : options->eps;
     p->activation = options->activation;
     if (!(p->eps >= 0))

@@ -3,6 +3,7 @@
 #include "ops/elementwise.h"
 #include "ops/operand.h"
 #include "ops/pool2d.h"
+#include "tensor/fenv.h"
 #include "tensor/scope.h"
 #include "tensor/tape.h"
 #include "tensor/within.h"
@@ -15,6 +16,7 @@ static const char *const OP = "local_response_norm";
 /* Zero asks for the default, TALC_ZERO for zero. NaN passes no test. */
 static bool read_option(const char *name, double value, double fallback, double *option)
 {
+    TALC_DEFAULT_FENV;
     *option = value == 0 ? fallback : value == (double)TALC_ZERO ? 0 : value;
     if (!(*option >= 0 && isfinite(*option)))
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be at least 0 and finite", OP, name, *option);

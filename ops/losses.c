@@ -4,6 +4,7 @@
 #include "ops/elementwise.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
+#include "tensor/fenv.h"
 #include "tensor/scope.h"
 #include "tensor/within.h"
 
@@ -103,6 +104,7 @@ static talc_tensor *huber(const talc_tensor *x, const talc_tensor *target, doubl
 talc_tensor *talc_huber_loss(const talc_tensor *x, const talc_tensor *target, double delta,
                              talc_reduction reduction)
 {
+    TALC_DEFAULT_FENV;
     if (!check_operands("huber_loss", x, target, reduction))
         return NULL;
     if (!(delta > 0 && isfinite(delta))) {
@@ -116,6 +118,7 @@ talc_tensor *talc_huber_loss(const talc_tensor *x, const talc_tensor *target, do
 talc_tensor *talc_smooth_l1_loss(const talc_tensor *x, const talc_tensor *target, double beta,
                                  talc_reduction reduction)
 {
+    TALC_DEFAULT_FENV;
     if (!check_operands("smooth_l1_loss", x, target, reduction))
         return NULL;
     if (!(beta >= 0 && isfinite(beta))) {

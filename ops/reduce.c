@@ -6,6 +6,7 @@
 #include "ops/gradient.h"
 #include "ops/observed.h"
 #include "ops/operand.h"
+#include "tensor/fenv.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 #include "tensor/tape.h"
@@ -255,6 +256,7 @@ REDUCTION(logsumexp, TALC_LOGSUMEXP)
 
 talc_tensor *talc_var(const talc_tensor *x, talc_dims axes, double correction, bool keep_dims)
 {
+    TALC_DEFAULT_FENV;
     if (!talc_failed() && !(correction >= 0 && isfinite(correction))) {
         talc_fail(TALC_BAD_ARGUMENT, "var: correction %g must be finite and at least 0",
                   correction);

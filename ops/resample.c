@@ -293,6 +293,7 @@ static talc_tensor *crop_and_pad(const talc_tensor *x, talc_pad_options options)
 
 talc_tensor *talc_pad(const talc_tensor *x, const talc_pad_options *options)
 {
+    TALC_DEFAULT_FENV;
     if (!check_pad(x, options))
         return NULL;
     talc_resample_problem problem = { .dtype = x->dtype,

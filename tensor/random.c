@@ -75,6 +75,7 @@ static double below(talc_dtype dtype, double x)
 static talc_status uniform_problem(const char *who, talc_dtype dtype, double low, double high,
                                    talc_random_problem *problem)
 {
+    TALC_DEFAULT_FENV;
     if (check_float(who, dtype) != TALC_OK)
         return talc_error_status();
     if (!(low < high))
@@ -98,6 +99,7 @@ static talc_status uniform_problem(const char *who, talc_dtype dtype, double low
 static talc_status normal_problem(const char *who, talc_dtype dtype, double mean, double std,
                                   talc_random_problem *problem)
 {
+    TALC_DEFAULT_FENV;
     if (check_float(who, dtype) != TALC_OK)
         return talc_error_status();
     if (!(std >= 0))

@@ -113,9 +113,12 @@ void talc_dtype_range(talc_dtype dtype, double *low, double *end)
 
 bool talc_number_held(const char *who, const char *operand, double value, talc_dtype dtype)
 {
+    if (talc_dtype_is_float(dtype))
+        return true;
+    TALC_DEFAULT_FENV;
     double low, end;
     talc_dtype_range(dtype, &low, &end);
-    if (talc_dtype_is_float(dtype) || (value >= low && value < end && value == floor(value)))
+    if (value >= low && value < end && value == floor(value))
         return true;
     talc_fail(TALC_BAD_ARGUMENT, "%s: %s %.15g is no number that %s holds", who, operand, value,
               talc_dtype_name(dtype));

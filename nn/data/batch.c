@@ -63,7 +63,6 @@ static bool normalisation_fits(const talc_loader_options *o, int64_t channels)
 /* (p / 255 - mean) / deviation, worked out in f64; the loader's dtype rounds it once. */
 static void tabulate(talc_batch_plan *plan, int64_t channels)
 {
-    TALC_DEFAULT_FENV;
     const talc_loader_options *o = &plan->options;
     for (int64_t c = 0; c < channels; c++) {
         const double mean = c < NORMALISED ? o->mean[c] : 0;
@@ -76,6 +75,7 @@ static void tabulate(talc_batch_plan *plan, int64_t channels)
 bool talc_batch_plan_begin(talc_batch_plan *plan, const talc_dataset *dataset,
                            const talc_loader_options *options)
 {
+    TALC_DEFAULT_FENV;
     const int64_t channels = talc_dataset_dims(dataset).dim[0];
     *plan = (talc_batch_plan){ .dataset = dataset, .epoch = -1 };
     if (options != NULL)

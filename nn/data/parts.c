@@ -2,6 +2,7 @@
 #include "nn/data/dataset.h"
 
 #include "tensor/environment.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/philox.h"
 #include "tensor/shown.h"
@@ -195,6 +196,7 @@ static talc_dataset_parts deal(const char *who, talc_dataset *dataset, int64_t *
 
 talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint64_t seed)
 {
+    TALC_DEFAULT_FENV;
     static const char *const who = "dataset_split";
     talc_dataset_parts parts = { 0 };
     if (talc_operand_missing(who, "dataset", dataset))

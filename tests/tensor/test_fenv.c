@@ -6,6 +6,7 @@
 #include "tensor/fenv.h"
 
 #include <fenv.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,132 @@ Test(fenv, every_op)
             }
             talc_scope_leave(scope);
         }
+}
+
+/* A number that counts as 0 where denormal operands do. */
+static const double TINY = 1e-310;
+
+static talc_tensor *made(talc_dtype dtype, talc_dims dims, const double *values)
+{
+    const talc_tensor *doubles = talc_from_host(talc_device_host(), TALC_F64, dims, values);
+    return talc_to(doubles, tested_device(), dtype);
+}
+
+static talc_tensor *counts(talc_dtype dtype)
+{
+    return made(dtype, TALC_DIMS(3), (const double[]){ 0, 1, 2 });
+}
+
+/* Of variance 1e-310: with as large an eps they are divided by the root of 2e-310. */
+static talc_tensor *spread(talc_dims dims)
+{
+    return made(TALC_F64, dims, (const double[]){ -1e-155, 1e-155 });
+}
+
+static talc_tensor *channel_of(double value)
+{
+    return made(TALC_F64, TALC_DIMS(1, 1, 1), &value);
+}
+
+static talc_tensor *huber_of_one(double delta)
+{
+    return talc_huber_loss(talc_ones(tested_device(), TALC_F64, TALC_SCALAR),
+                           talc_zeros(tested_device(), TALC_F64, TALC_SCALAR), delta,
+                           TALC_REDUCTION_SUM);
+}
+
+/* A weight of 0 after a step along a gradient of 1: minus the rate. */
+static talc_tensor *stepped(const talc_optimizer_options *options)
+{
+    talc_module *line = talc_nn_linear(&(talc_linear_layer){
+        .in_features = 1, .out_features = 1, .no_bias = true, .dtype = TALC_F64 });
+    talc_module_to(line, tested_device());
+    talc_fill(talc_module_find(line, "weight"), 0);
+    talc_optimizer *optimizer = talc_optimizer_new(line, options);
+    talc_backward(talc_forward(line, talc_ones(tested_device(), TALC_F64, TALC_DIMS(1, 1))));
+    if (optimizer != NULL)
+        talc_optimizer_step(optimizer);
+    talc_tensor *weight = talc_clone(talc_detach(talc_module_find(line, "weight")));
+    talc_optimizer_free(optimizer);
+    talc_module_free(line);
+    return weight;
+}
+
+/* The elements, by hand; none where it is refused. In the environment that stood here before. */
+static void assert_elements(const char *what, const talc_tensor *y, size_t count, const double *due)
+{
+    const talc_fenv caller = talc_fenv_enter();
+    cr_assert((y != NULL) == (count > 0) && talc_failed() == (count == 0), "%s: %s", what,
+              talc_failed() ? talc_error_message() : "not refused");
+    talc_error_clear();
+    double got[4] = { 0 };
+    if (y != NULL)
+        cr_assert(talc_to_host(talc_cast(y, TALC_F64), got, count * sizeof *got));
+    for (size_t i = 0; i < count; i++)
+        cr_assert(fabs(got[i] - due[i]) <= 1e-9 * fabs(due[i]), "%s: element %zu is %g, due %g",
+                  what, i, got[i], due[i]);
+    talc_fenv_leave(caller);
+}
+
+#define assert_is(y, ...)                                                                          \
+    assert_elements(#y, y, sizeof(double[]){ __VA_ARGS__ } / sizeof(double),                       \
+                    (const double[]){ __VA_ARGS__ })
+#define assert_refused(y) assert_elements(#y, y, 0, NULL)
+
+static void use_tiny_numbers(void)
+{
+    talc_device *device = tested_device();
+    const double root = sqrt(0.5);
+    assert_is(talc_equal_scalar(counts(TALC_U8), 1e-320), 0, 0, 0);
+    assert_is(talc_not_equal_scalar(counts(TALC_I64), TINY), 1, 1, 1);
+    assert_is(talc_less_scalar(counts(TALC_U8), TINY), 1, 0, 0);
+    assert_is(talc_less_equal_scalar(counts(TALC_I32), -TINY), 0, 0, 0);
+    assert_is(talc_greater_scalar(counts(TALC_U8), -TINY), 1, 1, 1);
+    assert_is(talc_greater_equal_scalar(counts(TALC_I64), TINY), 0, 1, 1);
+    assert_is(talc_clamp(counts(TALC_I32), TINY, 2), 1, 1, 2);
+    assert_refused(talc_clamp(counts(TALC_F64), TINY, 0));
+    assert_refused(talc_hardtanh(counts(TALC_F64), TINY, 0));
+    assert_refused(talc_add_scalar(counts(TALC_U8), TINY));
+    assert_refused(talc_full(device, TALC_U8, TALC_DIMS(2), TINY));
+    assert_refused(talc_masked_fill(counts(TALC_I32), counts(TALC_U8), TINY));
+    const talc_pad_options border = { .padding = { 1, 0 }, .value = TINY };
+    assert_refused(talc_pad(counts(TALC_U8), &border));
+    assert_is(talc_pad(counts(TALC_F64), &border), TINY, 0, 1, 2);
+    const talc_batch_norm2d_options batch = { .training = true, .eps = TINY };
+    assert_is(talc_batch_norm2d(spread(TALC_DIMS(2, 1, 1, 1)), NULL, NULL, NULL, NULL, &batch),
+              -root, root);
+    const talc_norm_options layer = { .eps = TINY };
+    assert_is(talc_layer_norm(spread(TALC_DIMS(2)), TALC_DIMS(2), NULL, NULL, &layer), -root, root);
+    const talc_local_response_norm_options alpha = { .alpha = TINY }, beta = { .beta = TINY };
+    assert_is(talc_local_response_norm(channel_of(1e154), 1, &alpha), 1e154 * pow(1.01, -0.75));
+    assert_is(talc_local_response_norm(channel_of(7), 1, &beta), 7);
+    assert_is(huber_of_one(TINY), TINY);
+    assert_refused(
+        talc_smooth_l1_loss(counts(TALC_F64), counts(TALC_F64), -TINY, TALC_REDUCTION_SUM));
+    assert_refused(talc_dropout(counts(TALC_F64), -TINY, true));
+    assert_refused(talc_var(counts(TALC_F64), TALC_SCALAR, -TINY, false));
+    assert_is(talc_uniform(device, TALC_F64, TALC_DIMS(1), 5e-324, 1e-323), 5e-324);
+    assert_refused(talc_normal(device, TALC_F64, TALC_DIMS(1), 0, -TINY));
+    assert_is(stepped(&(talc_optimizer_options){ .lr = TINY }), -TINY);
+    assert_refused(stepped(&(talc_optimizer_options){ .kind = TALC_ADAM, .momentum = TINY }));
+    cr_assert(talc_nn_dropout(-TINY) == NULL);
+    talc_error_clear();
+    talc_dataset *digits = talc_dataset_digits(2, 3); /* of one channel */
+    const talc_loader_options of_two = { .device = device, .deviation = { 1, TINY } };
+    cr_assert(talc_loader_new(digits, &of_two) == NULL);
+    talc_error_clear();
+    talc_dataset_free(digits);
+}
+
+Test(fenv, numbers_that_flushing_takes_for_0)
+{
+    const talc_fenv own = talc_fenv_now();
+    use_tiny_numbers();
+    for (int caller = 0; caller < CALLERS; caller++) {
+        become(caller);
+        use_tiny_numbers();
+        assert_and_leave("tiny numbers", caller, own);
+    }
 }
 
 enum { NUMBERS = 4000 };
