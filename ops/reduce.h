@@ -30,7 +30,8 @@
 /// Accuracy, with S = sum |x|: sum and mean within min(K, 136 + K / 2^28) u S of the exact value for f32, K u S for f64;
 /// a mean has one more rounding; max, min and their indices are exact. var, with V = y K / (K - correction) and D = |mean| sqrt(V):
 /// within (4 + K / 2^26) u (V + D) for f32, 4 (K + 4) u (V + D) for f64, and exactly 0 for equal elements: squares are taken of the
-/// distance from an element or a mean, and means are combined in a tree. logsumexp: within min(K + 4, 140 + K / 2^28) u (1 + |y|) for
+/// distance from an element or a mean, and means are combined in a tree. A variance that f64 holds is finite, however large the
+/// squares that it is the mean of. logsumexp: within min(K + 4, 140 + K / 2^28) u (1 + |y|) for
 /// f32, (K + 4) u (1 + |y|) for f64.
 ///
 /// Errors: NULL x, a dtype the op does not take, an axis out of range or named twice, a correction that is negative or not finite, K = 0

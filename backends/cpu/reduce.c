@@ -191,13 +191,32 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
 
 // ---- Results ------------------------------------------------------------------------------------------------
 
-static void write_result(const talc_reduce_problem *p, void *y, int64_t output, partial result)
+/* Where squares have no sum in f64: of the elements times a power of two, which the variance gets
+ * back. What underflows is nothing beside such squares. */
+static double large_variance(const reduce_plan *plan, int64_t output)
 {
+    const talc_reduce_problem *p = plan->problem;
+    const int64_t base = talc_walk_offset(p->kept_rank, p->kept_dims, p->kept_strides, output);
+    partial result = { .index = -1 };
+    for (int64_t k = 0; k < p->K && !isnan(result.second); k++) {
+        const int64_t at =
+            base + talc_walk_offset(p->reduced_rank, p->reduced_dims, p->reduced_strides, k);
+        const double value = 0x1p-600 * talc_cpu_load(p->dtype, plan->x, at);
+        combine(TALC_VAR, &result, (partial){ value, 1, value - value });
+    }
+    return result.second / talc_reduce_divisor(p) * 0x1p600 * 0x1p600;
+}
+
+static void write_result(const reduce_plan *plan, int64_t output, partial result)
+{
+    const talc_reduce_problem *p = plan->problem;
+    void *y = plan->y;
     double value = result.value;
     if (p->function == TALC_MEAN)
         value = result.value / talc_reduce_divisor(p);
     else if (p->function == TALC_VAR)
-        value = result.second / talc_reduce_divisor(p);
+        value = isfinite(result.second) ? result.second / talc_reduce_divisor(p)
+                                        : large_variance(plan, output);
     else if (p->function == TALC_LOGSUMEXP)
         value = log(result.second) + result.value;
     if (p->function == TALC_ARGMAX || p->function == TALC_ARGMIN)
@@ -227,7 +246,7 @@ static void block_part(const reduce_plan *plan, int64_t block, int64_t part)
         if (plan->parts > 1)
             plan->partials[part * p->outputs + output + j] = results[j];
         else
-            write_result(p, plan->y, output + j, results[j]);
+            write_result(plan, output + j, results[j]);
 }
 
 static void blocked_task(void *context, int64_t task, int worker)
@@ -267,7 +286,7 @@ static talc_status blocked_run(talc_device *device, const void *problem, const t
         partial result = partials[output];
         for (int64_t part = 1; part < plan.parts; part++)
             combine(p->function, &result, partials[part * p->outputs + output]);
-        write_result(p, plan.y, output, result);
+        write_result(&plan, output, result);
     }
     return status;
 }
@@ -314,7 +333,7 @@ static void reference_floats(const reduce_plan *plan, int64_t output, int64_t ba
                               p->function == TALC_LOGSUMEXP ? 1 : value - value };
         combine(p->function, &result, one);
     }
-    write_result(p, plan->y, output, result);
+    write_result(plan, output, result);
 }
 
 static void reference_integers(const reduce_plan *plan, int64_t output, int64_t base)

@@ -62,9 +62,10 @@ static T NAME(chunk_max)(T sign, const T *x, int64_t n, int64_t stride)
     return best;
 }
 
-/* Of at most CHUNK elements, around `shift`. */
-static partial NAME(chunk_moments)(const T *x, int64_t n, int64_t stride, double shift)
+/* Of at most CHUNK elements, around the first. */
+static partial NAME(chunk_var)(const T *x, int64_t n, int64_t stride)
 {
+    const double shift = (double)x[0];
     double sums[LANES / 2] = { 0 }, squares[LANES / 2] = { 0 };
     int64_t i = 0;
     for (; i + LANES / 2 <= n; i += LANES / 2)
@@ -84,16 +85,6 @@ static partial NAME(chunk_moments)(const T *x, int64_t n, int64_t stride, double
             squares[lane] += squares[lane + half];
         }
     return moments(shift, sums[0], squares[0], n);
-}
-
-/* Around the first element, or the mean, if the squares of f64 distances from that one are too
- * large. */
-static partial NAME(chunk_var)(const T *x, int64_t n, int64_t stride)
-{
-    const partial first = NAME(chunk_moments)(x, n, stride, (double)x[0]);
-    return isfinite(first.second) || !isfinite(first.value)
-               ? first
-               : NAME(chunk_moments)(x, n, stride, first.value);
 }
 
 static partial NAME(chunk_logsumexp)(const T *x, int64_t n, int64_t stride)
@@ -189,10 +180,7 @@ static void NAME(across_var)(const T *x, int64_t n, int64_t stride, int64_t widt
             }
         }
         for (int64_t j = 0; j < width; j++)
-            combine(TALC_VAR, into + j,
-                    isfinite(squares[j])
-                        ? moments(shifts[j], sums[j], squares[j], rows)
-                        : NAME(chunk_var)(x + k * stride + j * column, rows, stride));
+            combine(TALC_VAR, into + j, moments(shifts[j], sums[j], squares[j], rows));
     }
 }
 

@@ -304,33 +304,61 @@ Test(reduce, variances_are_those_of_the_distances_from_the_mean)
             }
 }
 
-/* Squares whose sum is finite, around values whose own sum has no square; then an element, the
- * first, far from the others. */
-Test(reduce, variances_of_large_numbers_are_finite)
+enum { SPREADS = 7, LARGE_K = 1000 };
+
+/* Element i of LARGE_K: squares whose sum is finite, around values whose own sum has no square; one
+ * element, the first, far from the others; squares whose sum is not finite, and whose variance is;
+ * distances that are not; both, once; and what has no variance. */
+static double large_number(int spread, int64_t i)
 {
-    enum { K = 1000 };
-    for (int far = 0; far < 2; far++)
+    const double share = (double)(i * 7 % LARGE_K) / LARGE_K;
+    switch (spread) {
+    case 0:
+        return 4e151 * (1 + share);
+    case 1:
+        return i == 0 ? 5e153 : 0;
+    case 2:
+        return 1e153 * (20 * share - 10);
+    case 3:
+        return i % 2 == 0 ? 1.7e308 : -1.7e308;
+    case 4:
+        return i == 700 ? 1.7e308 : 1;
+    case 5:
+        return 1.3e154 * (i % 2 == 0 ? 1 : -1);
+    default:
+        return i == 700 ? (double)INFINITY : 1e153 * share;
+    }
+}
+
+Test(reduce, variances_of_large_numbers_are_finite_where_f64_holds_them)
+{
+    enum { K = LARGE_K };
+    for (int spread = 0; spread < SPREADS; spread++)
         for (int row = 0; row < 2; row++)
             for (int across = 0; across < 2; across++) {
                 talc_scope *scope = talc_scope_enter();
                 talc_tensor *x = talc_empty(cpu_device(), TALC_F64, TALC_DIMS(2, K));
                 long double mean = 0, squares = 0;
                 for (int64_t i = 0; i < talc_numel(x); i++)
-                    ((double *)x->data)[i] =
-                        far ? (i % K == 0 ? 5e153 : 0) : 4e151 * (1 + (double)(i * 7 % K) / K);
+                    ((double *)x->data)[i] = large_number(spread, i % K);
                 for (int64_t i = 0; i < K; i++)
                     mean += (long double)element_at(x, i) / K;
                 for (int64_t i = 0; i < K; i++)
                     squares += (element_at(x, i) - mean) * (element_at(x, i) - mean);
+                const double due = (double)(squares / (K - 1));
                 x = across ? talc_contiguous(talc_transpose(x, 0, 1)) : x;
                 talc_algorithm_force("var", rows[row]);
                 const talc_tensor *y = talc_var(x, TALC_DIMS(across ? 0 : 1), 1, false);
                 talc_algorithm_force("var", NULL);
                 assert_no_failure();
-                for (int i = 0; i < 2; i++)
-                    cr_assert(fabsl(element_at(y, i) / (squares / (K - 1)) - 1) < 1e-12,
-                              "%s across %d far %d: %g instead of %Lg", rows[row], across, far,
-                              element_at(y, i), squares / (K - 1));
+                for (int i = 0; i < 2; i++) {
+                    const double got = element_at(y, i);
+                    cr_assert(isfinite(due) ? fabs(got / due - 1) < 1e-12
+                              : isnan(due)  ? isnan(got)
+                                            : got == due,
+                              "%s across %d spread %d: %g instead of %g", rows[row], across, spread,
+                              got, due);
+                }
                 talc_scope_leave(scope);
             }
 }
