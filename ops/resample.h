@@ -16,6 +16,10 @@
 /// Gradients: dx[i] is the sum of dy over the outputs that show x[i], by their weights, in one order: of pad with a constant,
 /// dy without the padding.
 ///
+/// Accuracy: y has the bits of x, and bilinear is within 6 u S, S being the sum of the sizes of what an output mixes, by their
+/// weights. dx, with S = sum |weight dy| over the K outputs that show the element: within (1 + (K + 6) / 2^29) u S for f32, which is
+/// summed in f64, and (K + 6) u S for f64.
+///
 /// Errors: NULL x or options, rank, type, a mode that does not exist; pad: padding of a dimension that x lacks, or that leaves a
 /// negative extent, reflection by an extent or more, repetition by more than an extent, replication of an empty extent, modes
 /// other than a constant in other than the last 3 dimensions; upsample2d: both size and scale, or neither of one dimension, a size

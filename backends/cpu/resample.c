@@ -3,8 +3,8 @@
 ///     y[o...] = sum of weight * x[i...] over the taps of ops/resample_axis.h, along each dimension
 ///
 /// Tasks are rows of y, about 32768 elements, and in the input gradient rows of x: a row of dx takes up every row of dy that
-/// shows it, in order, so that sums have one order. Elements that are shown alone are moved as unsigned integers of their size, so
-/// NaN keeps its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
+/// shows it, in order, so that sums have one order; they are summed in f64. Elements that are shown alone are moved as unsigned
+/// integers of their size, so NaN keeps its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -13,7 +13,10 @@
 
 #include <string.h>
 
-static const int64_t TASK_ELEMENTS = 32768;
+enum {
+    TASK_ELEMENTS = 32768,
+    COLUMNS = 1024 /* sums on the stack: 8 KB */
+};
 
 typedef struct resample_context {
     const talc_resample_problem *problem;
@@ -104,14 +107,25 @@ MOVE(doubles, uint64_t)
                             mean_##name(second[at.at], second[at.next], at.weight), rows.weight);  \
         }                                                                                          \
     }                                                                                              \
-    static void give_row_##name(const talc_resample_axis *a, const T *dy, double weight, T *dx)    \
+    /* Adds what a row of dy gives to elements begin .. end - 1 of a row of dx. */                 \
+    static void give_row_##name(const talc_resample_axis *a, const T *dy, double weight,           \
+                                int64_t begin, int64_t end, double *sums)                          \
     {                                                                                              \
-        for (int64_t o = 0; o < a->out; o++) {                                                     \
+        const int64_t last = talc_smaller(talc_resample_readers_of(a, end - 1).hi, a->out);        \
+        for (int64_t o = talc_resample_readers_of(a, begin).lo; o < last; o++) {                   \
             const talc_resample_taps taps = talc_resample_taps_of(a, o);                           \
-            if (taps.at >= 0)                                                                      \
-                dx[taps.at] += (T)(weight * (1 - taps.weight)) * dy[o];                            \
-            if (taps.weight != 0)                                                                  \
-                dx[taps.next] += (T)(weight * taps.weight) * dy[o];                                \
+            if (taps.at >= begin && taps.at < end)                                                 \
+                sums[taps.at - begin] += weight * (1 - taps.weight) * (double)dy[o];               \
+            if (taps.weight != 0 && taps.next >= begin && taps.next < end)                         \
+                sums[taps.next - begin] += weight * taps.weight * (double)dy[o];                   \
+        }                                                                                          \
+        if (a->kind != TALC_RESAMPLE_PAD ||                                                        \
+            (a->mode != TALC_PADDING_REFLECT && a->mode != TALC_PADDING_CIRCULAR))                 \
+            return;                                                                                \
+        for (int64_t i = begin; i < end; i++) {                                                    \
+            const talc_resample_readers readers = talc_resample_readers_of(a, i);                  \
+            for (int k = 0; k < readers.extras; k++)                                               \
+                sums[i - begin] += weight * (double)dy[readers.extra[k]];                          \
         }                                                                                          \
     }
 
@@ -119,7 +133,8 @@ TALC_CPU_FLOATS(MIX)
 
 // ---- Gradient -----------------------------------------------------------------------------------------------
 
-/* A row of dx: the rows of dy that show it, those of the last dimension but one innermost. */
+/* A row of dx: the rows of dy that show it, those of the last dimension but one innermost, summed
+ * in f64, COLUMNS at a time. */
 static void give(const resample_context *c, int64_t row)
 {
     const talc_resample_problem *p = c->problem;
@@ -132,21 +147,26 @@ static void give(const resample_context *c, int64_t row)
         readers[i] = talc_resample_readers_of(&p->axes[i], index[i]);
         combinations *= talc_resample_reader_count(&readers[i]);
     }
-    char *dx = (char *)c->arguments->y + row * last->in * (int64_t)talc_dtype_size(p->dtype);
-    memset(dx, 0, (size_t)last->in * talc_dtype_size(p->dtype));
-    for (int64_t k = 0; k < combinations; k++) {
-        int64_t which = k, at = 0, stride = last->out;
-        double weight = 1;
-        for (int i = p->rank - 2; i >= 0; stride *= p->axes[i--].out) {
-            const int64_t count = talc_resample_reader_count(&readers[i]);
-            const int64_t o = talc_resample_reader(&readers[i], which % count);
-            which /= count;
-            weight *= talc_resample_weight(&p->axes[i], o, index[i]);
-            at += o * stride;
+    for (int64_t begin = 0; begin < last->in; begin += COLUMNS) {
+        const int64_t end = talc_smaller(begin + COLUMNS, last->in);
+        double sums[COLUMNS] = { 0 };
+        for (int64_t k = 0; k < combinations; k++) {
+            int64_t which = k, at = 0, stride = last->out;
+            double weight = 1;
+            for (int i = p->rank - 2; i >= 0; stride *= p->axes[i--].out) {
+                const int64_t count = talc_resample_reader_count(&readers[i]);
+                const int64_t o = talc_resample_reader(&readers[i], which % count);
+                which /= count;
+                weight *= talc_resample_weight(&p->axes[i], o, index[i]);
+                at += o * stride;
+            }
+            if (weight != 0)
+                TALC_CPU_CALL(
+                    p->dtype, give_row,
+                    (last, talc_cpu_at(p->dtype, c->arguments->x, at), weight, begin, end, sums));
         }
-        if (weight != 0)
-            TALC_CPU_CALL(p->dtype, give_row,
-                          (last, talc_cpu_at(p->dtype, c->arguments->x, at), weight, (void *)dx));
+        for (int64_t i = begin; i < end; i++)
+            talc_cpu_store(p->dtype, c->arguments->y, row * last->in + i, sums[i - begin]);
     }
 }
 

@@ -285,6 +285,45 @@ Test(resample, upsampling_is_that_of_pytorch)
 }
 // clang-format on
 
+// ---- Accuracy -----------------------------------------------------------------------------------------------
+
+/* What many outputs show gets their sum, in one rounding of f32: of a border along a row, of rows,
+ * of an enlarged element, and of a convolution's border. */
+Test(resample, gradients_of_what_many_outputs_show_are_sums_in_f64)
+{
+    static const char *const names[] = { "columns", "rows", "nearest", "conv2d" };
+    enum { MANY = 1000000 };
+    const talc_tensor *one = talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1));
+    for (int i = 0; i < 4; i++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *x = talc_full(tested_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1), 1);
+        talc_require_grad(x, true);
+        const talc_pad_options pad = { .padding = { i == 0 ? MANY : 0, 0, i == 1 ? MANY : 0 },
+                                       .mode = TALC_PADDING_REPLICATE };
+        talc_tensor *y =
+            i < 2 ? talc_pad(x, &pad)
+            : i == 2
+                ? talc_upsample2d(x, &(talc_upsample2d_options){ .size = { 1, MANY + 1 } })
+                : talc_conv2d(x, one, NULL,
+                              &(talc_conv2d_options){ .padding = { 0, MANY / 2 },
+                                                      .padding_mode = TALC_PADDING_REPLICATE });
+        assert_no_failure();
+        const talc_tensor *dy = talc_rand(tested_device(), TALC_F32, talc_dims_of(y));
+        float *values = malloc(talc_nbytes(dy));
+        cr_assert(talc_numel(dy) == MANY + 1 && talc_to_host(dy, values, talc_nbytes(dy)));
+        double due = 0;
+        for (int64_t k = 0; k <= MANY; k++)
+            due += (double)values[k];
+        free(values);
+        talc_backward(talc_sum(talc_mul(y, dy), TALC_SCALAR, false));
+        const double got = talc_item(talc_grad(x));
+        assert_no_failure();
+        cr_assert(fabs(got - due) <= 0x1.01p-24 * due, "%s: %.9g instead of %.9g", names[i], got,
+                  due);
+        talc_scope_leave(scope);
+    }
+}
+
 // ---- Types, shapes ------------------------------------------------------------------------------------------
 
 Test(resample, every_type_is_moved)

@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(BLOCK)
             readers[i] = talc_resample_readers_of(&plan.axes[i], index[i]);
             combinations *= talc_resample_reader_count(&readers[i]);
         }
-        accumulator_of<T> sum = 0;
+        double sum = 0;
         for (int64_t k = 0; k < combinations; k++) {
             int64_t which = k, at = 0, stride = 1;
             double weight = 1;
@@ -139,9 +139,9 @@ static __global__ void __launch_bounds__(BLOCK)
                 stride *= plan.axes[i].out;
             }
             if (weight != 0)
-                sum += (T)weight * dy[at];
+                sum += weight * (double)dy[at];
         }
-        dx[element] = sum;
+        dx[element] = (T)sum;
     }
 }
 
