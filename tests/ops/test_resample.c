@@ -17,20 +17,23 @@ typedef struct matrix {
     double weights[MOST][MOST], rest[MOST];
 } matrix;
 
-/* Walks from the output to its element, one step outside after the other, turning at the edges. */
+/* Walks to the element that is shown, one step outside after the other, turning at the edges. */
+static int source_of(int i, int in, talc_padding_mode mode)
+{
+    if (mode == TALC_PADDING_REFLECT)
+        return abs(i) <= in - 1 ? abs(i) : (in - 1) - (abs(i) - (in - 1));
+    if (mode == TALC_PADDING_REPLICATE)
+        return i < 0 ? 0 : i >= in ? in - 1 : i;
+    return mode == TALC_PADDING_CIRCULAR ? (i + 10 * in) % in : i;
+}
+
 static void pad_matrix(matrix *m, int in, int before, int after, talc_padding_mode mode)
 {
     memset(m, 0, sizeof *m);
     m->in = in;
     m->out = in + before + after;
     for (int o = 0; o < m->out; o++) {
-        int i = o - before;
-        if (mode == TALC_PADDING_REFLECT)
-            i = abs(i) <= in - 1 ? abs(i) : (in - 1) - (abs(i) - (in - 1));
-        else if (mode == TALC_PADDING_REPLICATE)
-            i = i < 0 ? 0 : i >= in ? in - 1 : i;
-        else if (mode == TALC_PADDING_CIRCULAR)
-            i = (i + 10 * in) % in;
+        const int i = source_of(o - before, in, mode);
         if (i >= 0 && i < in)
             m->weights[o][i] = 1;
         else
@@ -284,6 +287,44 @@ Test(resample, upsampling_is_that_of_pytorch)
                                     -1, -1, 2, 5, 5 }, 0, "nearest by factors");
 }
 // clang-format on
+
+/* Of rows that are summed in several pieces. */
+Test(resample, gradients_of_wide_rows)
+{
+    enum { IN = 2500 };
+    static const int sides[][2] = {
+        { 1500, 1200 }, { 7, 0 }, { -1100, 3 }, { 2, -2400 }, { 0, 0 }
+    };
+    for (int mode = 0; mode < TALC_PADDING_MODE_COUNT; mode++)
+        for (size_t s = 0; s < sizeof sides / sizeof *sides; s++) {
+            const int before = sides[s][0], after = sides[s][1];
+            if (mode == TALC_PADDING_CIRCULAR && (before < 0 || after < 0))
+                continue; /* repeats what is left */
+            talc_scope *scope = talc_scope_enter();
+            talc_tensor *x = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(1, 2, IN));
+            talc_require_grad(x, true);
+            talc_tensor *y =
+                talc_pad(x, &(talc_pad_options){ .padding = { before, after }, .mode = mode });
+            const int out = IN + before + after;
+            talc_tensor *dy = talc_add_scalar(talc_arange(tested_device(), TALC_F32, 0, 2 * out, 1),
+                                              1); /* sums are exact */
+            talc_backward(
+                talc_sum(talc_mul(y, talc_reshape(dy, talc_dims_of(y))), TALC_SCALAR, false));
+            assert_no_failure();
+            double due[2 * IN] = { 0 };
+            float got[2 * IN];
+            for (int k = 0; k < 2 * out; k++) {
+                const int i = source_of(k % out - before, IN, mode);
+                if (i >= 0 && i < IN)
+                    due[k / out * IN + i] += k + 1;
+            }
+            cr_assert(talc_to_host(talc_grad(x), got, sizeof got));
+            for (int i = 0; i < 2 * IN; i++)
+                cr_assert(got[i] == (float)due[i], "mode %d, %d and %d: dx[%d] is %g, due %g", mode,
+                          before, after, i, (double)got[i], due[i]);
+            talc_scope_leave(scope);
+        }
+}
 
 // ---- Accuracy -----------------------------------------------------------------------------------------------
 
