@@ -111,15 +111,17 @@ MOVE(doubles, uint64_t)
     static void give_row_##name(const talc_resample_axis *a, const T *dy, double weight,           \
                                 int64_t begin, int64_t end, double *sums)                          \
     {                                                                                              \
-        const int64_t last = talc_smaller(talc_resample_readers_of(a, end - 1).hi, a->out);        \
-        for (int64_t o = talc_resample_readers_of(a, begin).lo; o < last; o++) {                   \
+        const bool whole = end - begin == a->in;                                                   \
+        const int64_t first = whole ? 0 : talc_resample_readers_of(a, begin).lo;                   \
+        const int64_t last = whole ? a->out : talc_resample_readers_of(a, end - 1).hi;             \
+        for (int64_t o = first; o < last && o < a->out; o++) {                                     \
             const talc_resample_taps taps = talc_resample_taps_of(a, o);                           \
             if (taps.at >= begin && taps.at < end)                                                 \
                 sums[taps.at - begin] += weight * (1 - taps.weight) * (double)dy[o];               \
             if (taps.weight != 0 && taps.next >= begin && taps.next < end)                         \
                 sums[taps.next - begin] += weight * taps.weight * (double)dy[o];                   \
         }                                                                                          \
-        if (a->kind != TALC_RESAMPLE_PAD ||                                                        \
+        if (whole || a->kind != TALC_RESAMPLE_PAD ||                                               \
             (a->mode != TALC_PADDING_REFLECT && a->mode != TALC_PADDING_CIRCULAR))                 \
             return;                                                                                \
         for (int64_t i = begin; i < end; i++) {                                                    \
@@ -149,7 +151,8 @@ static void give(const resample_context *c, int64_t row)
     }
     for (int64_t begin = 0; begin < last->in; begin += COLUMNS) {
         const int64_t end = talc_smaller(begin + COLUMNS, last->in);
-        double sums[COLUMNS] = { 0 };
+        double sums[COLUMNS];
+        memset(sums, 0, (size_t)(end - begin) * sizeof *sums);
         for (int64_t k = 0; k < combinations; k++) {
             int64_t which = k, at = 0, stride = last->out;
             double weight = 1;
