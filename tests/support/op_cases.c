@@ -186,6 +186,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(min,             talc_min(in->image, TALC_DIMS(1, 3), true))                                                     \
     X(argmin,          talc_argmin(in->a, TALC_SCALAR, false))                                                         \
     X(var,             talc_var(in->image, TALC_DIMS(0, 2, 3), 1, false))                                              \
+    X(var_of_large,    talc_var(talc_mul_scalar(talc_cast(in->image, TALC_F64), 1e154), TALC_SCALAR, 1, false))         \
     X(logsumexp,       talc_logsumexp(talc_transpose(in->image, 0, 3), TALC_DIMS(1), true))                            \
     X(gather,          talc_gather(in->image, 1, talc_reshape(talc_clamp(in->labels, 0, 3), TALC_DIMS(in->labels->dims[0], 1, in->labels->dims[1], in->labels->dims[2])))) \
     X(index_select,    talc_index_select(talc_transpose(in->image, 0, 3), 2, talc_select(talc_select(talc_clamp(in->labels, 0, 3), 0, 0), 0, 0))) \

@@ -166,14 +166,31 @@ struct __attribute__((packed, aligned(4))) place {
     }
 };
 
+/// What elements are multiplied with in moments: of f64 a power of two once their squares are too large.
+template <typename T> struct scaled_elements {
+    static constexpr double unit = 1;
+    __device__ void scale()
+    {
+    }
+};
+template <> struct scaled_elements<double> {
+    double unit = 1;
+    __device__ void scale()
+    {
+        unit = 0x1p-600;
+    }
+};
+
 /// The moments of a variance, in f64: of a thread's elements the sum and the squares of their distances from the first one, of
 /// joined states the squares around the mean, which `shift` is then. No distance passes that of two elements.
-template <typename T> struct moments {
+template <typename T> struct moments : scaled_elements<T> {
     using result_type = T;
     using counted = moments;
-    /* From here on squares of f64 are taken around the mean, lest an element far from the others,
-     * the first, makes them infinite. */
-    static constexpr double LARGE = 1e300;
+    using scaled_elements<T>::unit;
+    /* Elements farther apart are scaled, lest their squares be infinite where the variance is not:
+     * those of FAR, times every element there may be, are finite. */
+    static constexpr double FAR = 1e140;
+    static constexpr bool MAY_BE_LARGE = std::is_same_v<T, double>;
     double shift = 0, sum = 0, squares = 0;
     int64_t count = 0;
 
@@ -187,14 +204,28 @@ template <typename T> struct moments {
         if (count == 0)
             shift = (double)x.of[0];
         count += COUNT;
+        bool near = true;
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            near &= fabs((double)x.of[e] - shift) <= FAR; /* false of NaN */
+        if (MAY_BE_LARGE && unit == 1 && !near)
+            scale();
 #pragma unroll
         for (int e = 0; e < COUNT; e++) {
-            const double apart = (double)x.of[e] - shift;
+            const double apart =
+                MAY_BE_LARGE ? fma((double)x.of[e], unit, -shift) : (double)x.of[e] - shift;
             sum += apart;
             squares += apart * apart;
         }
-        if (std::is_same_v<T, double> && squares > LARGE)
-            *this = around_mean();
+    }
+    __device__ void scale()
+    {
+        if (unit != 1)
+            return;
+        scaled_elements<T>::scale();
+        shift *= unit;
+        sum *= unit;
+        squares = squares * unit * unit;
     }
     __device__ double mean() const
     {
@@ -204,14 +235,6 @@ template <typename T> struct moments {
     {
         return squares - sum * (sum / (double)count);
     }
-    __device__ moments around_mean() const
-    {
-        moments same;
-        same.shift = mean();
-        same.squares = squares_around_mean();
-        same.count = count;
-        return same;
-    }
     __device__ void join(const moments &other)
     {
         if (other.count == 0)
@@ -220,17 +243,22 @@ template <typename T> struct moments {
             *this = other;
             return;
         }
-        const double own = mean(), all = (double)(count + other.count);
-        const double share = (double)other.count / all, apart = other.mean() - own;
-        squares = squares_around_mean() + other.squares_around_mean() +
+        moments next = other;
+        if (MAY_BE_LARGE && !(unit == next.unit && fabs(next.mean() - mean()) <= FAR)) {
+            scale();
+            next.scale();
+        }
+        const double own = mean(), all = (double)(count + next.count);
+        const double share = (double)next.count / all, apart = next.mean() - own;
+        squares = squares_around_mean() + next.squares_around_mean() +
                   apart * ((double)count * share) * apart;
         shift = own + apart * share;
         sum = 0;
-        count += other.count;
+        count += next.count;
     }
     __device__ result_type result(double divisor) const
     {
-        return (T)(squares_around_mean() / divisor);
+        return (T)(squares_around_mean() / divisor / unit / unit);
     }
 };
 
