@@ -42,8 +42,7 @@ typedef struct talc_check_model_options {
     talc_device *device;    ///< what is checked runs here; NULL: where the model is
     talc_device *reference; ///< the reference runs here; NULL: the CPU
     /// Algorithms forced in either run, "conv2d=im2col,linear=reference"; NULL: each op's own choice. Ops named here must
-    /// occur in the model. A depthwise and a pointwise convolution are one op where a row of separable_conv2d is named, to be named
-    /// for both runs; else they stay two, as devices differ in whether they fuse them.
+    /// occur in the model.
     const char *algorithm, *reference_algorithm;
     /// Module by module, nothing fused (nn/fuse.h). So it is in any case with activations, and where an algorithm is forced in either
     /// run on an activation that would be fused.

@@ -134,8 +134,7 @@ static bool run_forward(check_walk *walk, talc_module *model, talc_tensor *x, ta
     walk->root = model;
     walk->depth = 0;
     walk->hooks = (struct check_walk_hooks){
-        { .apart = walk->apart, .no_pairs = true, .group = group, .enter = enter, .leave = leave },
-        walk
+        { .apart = walk->apart, .group = group, .enter = enter, .leave = leave }, walk
     };
     walk->observer = (struct check_walk_observer){ { .observe = observe }, walk };
     talc_tensor *there = talc_to(x, device, x->dtype);

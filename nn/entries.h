@@ -80,7 +80,7 @@ void talc_module_restore_modes(talc_module *module, bool *modes);
 void talc_module_failed(const talc_module *module);
 
 /// The most modules that are fused into one op.
-enum { TALC_GROUP_MAX = 6 };
+enum { TALC_GROUP_MAX = 3 };
 
 /// Where the application of a group of fused modules is.
 typedef enum talc_group_phase {
@@ -94,8 +94,6 @@ typedef enum talc_group_phase {
 typedef struct talc_forward_hooks {
     /// Wants every module's own output: nothing is fused while the hooks are set. `group` is called all the same.
     bool apart;
-    /// No two convolutions are fused, but where an algorithm is forced on separable_conv2d.
-    bool no_pairs;
     /// `count` modules, at most TALC_GROUP_MAX, and what follows them in their chain are applied as one op. FOLDS comes
     /// first: ops until RUNS make operands that are kept for later calls. Unless `apart` is set, enter and leave
     /// are not called for the modules of a group, nor for those that a chain leaves out. NULL: not called.

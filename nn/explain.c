@@ -4,7 +4,6 @@
 #include "ops/matmul.h"
 #include "ops/padding.h"
 #include "ops/pool2d.h"
-#include "ops/separable_conv2d.h"
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
@@ -117,8 +116,6 @@ static void describe(talc_module_step *to, const explaining *self,
 {
     const int depth = self->depth < DEPTH ? self->depth : DEPTH;
     const level *here = &self->levels[depth - 1];
-    const talc_separable_conv2d_problem *pair =
-        strcmp(observation->op, "separable_conv2d") == 0 ? observation->problem : NULL;
     char *does = to->does;
     append_path(to->layers, self->root, here->modules[0]);
     append(does, here->modules[0]->kind->name);
@@ -127,13 +124,7 @@ static void describe(talc_module_step *to, const explaining *self,
         append(to->layers, name_in_parent(here->modules[i]));
         if (here->modules[i]->kind == &talc_batch_norm2d_class)
             append(does, " + BatchNorm2d (folded)");
-        if (pair != NULL && here->modules[i]->kind == &talc_conv2d_class) {
-            append_end(does, false, pair->depthwise.activation);
-            append(does, " + Conv2d");
-        }
     }
-    if (pair != NULL)
-        append_end(does, pair->pointwise.residual, pair->pointwise.activation);
     if (strcmp(observation->op, "conv2d") == 0) {
         const talc_conv2d_problem *p = observation->problem;
         append_end(does, p->residual, p->activation);
@@ -170,7 +161,6 @@ static void pool2d_window(char text[TALC_WINDOW_TEXT], const talc_pool2d_problem
     talc_window_text(&window, text);
 }
 
-/* Of the two convolutions of a separable one the first, since the second is 1x1. */
 static void describe_window(talc_module_step *to, const talc_observation *observation)
 {
     const void *problem = observation->problem;
@@ -179,8 +169,6 @@ static void describe_window(talc_module_step *to, const talc_observation *observ
         return;
     if (strcmp(observation->op, "conv2d") == 0 || strcmp(observation->op, "conv2d.grad_input") == 0)
         conv2d_window(to->window, problem);
-    else if (strcmp(observation->op, "separable_conv2d") == 0)
-        conv2d_window(to->window, &((const talc_separable_conv2d_problem *)problem)->depthwise);
     else if (strcmp(observation->op, "max_pool2d") == 0 ||
              strcmp(observation->op, "avg_pool2d") == 0)
         pool2d_window(to->window, problem);

@@ -7,7 +7,6 @@
 #include "ops/algorithm.h"
 #include "ops/gradient.h"
 #include "ops/operand.h"
-#include "ops/separable_conv2d_choice.h"
 #include "tensor/environment.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
@@ -61,19 +60,12 @@ static const talc_batch_norm2d_module *norm_joins(const talc_module *conv, const
                : NULL;
 }
 
-/* A layer and what joins it: how many modules, and what the op applies last. */
-typedef struct part {
+/* How many of the modules are one op, at least 1, and what it applies last. */
+typedef struct group {
     int count;
     const talc_batch_norm2d_module *norm; /* folded into the first; NULL: none */
     talc_chain_end end;                   /* activation of the layers, then the chain's own */
     bool ends;                            /* the chain's own end is in it */
-} part;
-
-/* The modules that are one op: a part, or a depthwise convolution and the pointwise one behind it. */
-typedef struct group {
-    int count; /* at least 1 */
-    bool ends;
-    part first, second; /* a second of 0 modules: there is none */
 } group;
 
 /* What was folded has no way back to the parameters that it was made from, and a recorded step may write them. */
@@ -84,10 +76,10 @@ static bool records(const talc_tensor *x, const talc_conv2d_module *conv,
     return talc_tape_wants(operands, 5) || talc_recording_of_step(conv->weight->device);
 }
 
-static part part_of(talc_module *const modules[], int count, const talc_tensor *x,
-                    const talc_chain_end *end)
+static group group_of(talc_module *const modules[], int count, const talc_tensor *x,
+                      const talc_chain_end *end)
 {
-    part g = { .count = 1 };
+    group g = { .count = 1 };
     talc_activation own;
     if (!talc_fusion_enabled() || !is_layer(modules[0], &own))
         return g;
@@ -115,91 +107,6 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
     return g;
 }
 
-// ---- Two convolutions -----------------------------------------------------------------------------------------
-
-/* In evaluation mode; NULL for another module. */
-static const talc_conv2d_module *conv2d_of(const talc_module *module)
-{
-    return module->kind == &talc_conv2d_class && !module->training
-               ? (const talc_conv2d_module *)module
-               : NULL;
-}
-
-static int64_t groups_of(const talc_conv2d_module *conv)
-{
-    return conv->options.groups == 0 ? 1 : conv->options.groups;
-}
-
-static bool is_depthwise(const talc_conv2d_module *conv)
-{
-    const int64_t *w = conv->weight->dims;
-    return groups_of(conv) == w[0] && w[1] == 1;
-}
-
-static bool is_nothing(const int64_t pair[2])
-{
-    return (pair[0] == 0 || pair[0] == TALC_ZERO) && (pair[1] == 0 || pair[1] == TALC_ZERO);
-}
-
-static bool is_pointwise(const talc_conv2d_module *conv)
-{
-    const talc_conv2d_options *o = &conv->options;
-    const int64_t *w = conv->weight->dims;
-    return w[2] == 1 && w[3] == 1 && groups_of(conv) == 1 && o->stride[0] <= 1 &&
-           o->stride[1] <= 1 && is_nothing(o->padding) && is_nothing(o->padding_end);
-}
-
-/* The bias that a convolution has with its norm folded in, or one as long in place of it. */
-static const talc_tensor *some_bias(const talc_conv2d_module *conv, const part *of)
-{
-    return conv->bias != NULL ? conv->bias : of->norm != NULL ? of->norm->running_mean : NULL;
-}
-
-static talc_conv2d_options first_options(const talc_conv2d_module *conv, const part *of)
-{
-    talc_conv2d_options options = conv->options;
-    options.activation = of->end.activation;
-    return options;
-}
-
-static talc_conv2d_options second_options(const part *of)
-{
-    return (talc_conv2d_options){ .activation = of->end.activation, .residual = of->end.residual };
-}
-
-/* Whether the two parts are one op. */
-static bool are_one(const talc_module *first, const part *one, const talc_module *second,
-                    const part *other, const talc_tensor *x)
-{
-    const talc_conv2d_module *depthwise = conv2d_of(first), *pointwise = conv2d_of(second);
-    const talc_forward_hooks *hooks = talc_forward_hooked();
-    if (depthwise == NULL || pointwise == NULL || !is_depthwise(depthwise) ||
-        !is_pointwise(pointwise) ||
-        (hooks != NULL && hooks->no_pairs && talc_algorithm_forced("separable_conv2d") == NULL))
-        return false;
-    const talc_conv2d_options options[] = { first_options(depthwise, one), second_options(other) };
-    return talc_separable_conv2d_fuses(x, depthwise->weight, some_bias(depthwise, one), &options[0],
-                                       pointwise->weight, some_bias(pointwise, other), &options[1]);
-}
-
-static group group_of(talc_module *const modules[], int count, const talc_tensor *x,
-                      const talc_chain_end *end)
-{
-    group g = { .first = part_of(modules, count, x, end) };
-    g.count = g.first.count;
-    g.ends = g.first.ends;
-    if (!talc_fusion_enabled() || g.count == count)
-        return g;
-    talc_module *const *rest = modules + g.count;
-    const part second = part_of(rest, count - g.count, x, end);
-    if (are_one(modules[0], &g.first, rest[0], &second, x)) {
-        g.second = second;
-        g.count += second.count;
-        g.ends = second.ends;
-    }
-    return g;
-}
-
 // ---- Running it -----------------------------------------------------------------------------------------------
 
 /* A convolution's operands, its norm folded in, retained; another layer has none. */
@@ -207,44 +114,34 @@ typedef struct operands {
     talc_tensor *weight, *bias;
 } operands;
 
-static bool take_operands(talc_module *module, const part *of, operands *taken)
+static bool take_operands(talc_module *module, const group *g, operands *taken)
 {
     talc_conv2d_module *conv = (talc_conv2d_module *)module;
     if (module->kind != &talc_conv2d_class)
         return true;
-    if (of->norm != NULL)
-        return talc_fold_get(conv, of->norm, &taken->weight, &taken->bias);
+    if (g->norm != NULL)
+        return talc_fold_get(conv, g->norm, &taken->weight, &taken->bias);
     taken->weight = talc_retain(conv->weight);
     taken->bias = talc_retain(conv->bias);
     return true;
 }
 
-static talc_tensor *run_conv2d(const talc_module *module, const part *of, const operands *w,
+static talc_tensor *run_conv2d(const talc_module *module, const group *g, const operands *w,
                                const talc_tensor *x)
 {
     talc_conv2d_options options = ((const talc_conv2d_module *)module)->options;
-    options.activation = of->end.activation;
-    options.residual = of->end.residual;
+    options.activation = g->end.activation;
+    options.residual = g->end.residual;
     options.keep_weights = !module->training;
     return talc_conv2d(x, w->weight, w->bias, &options);
 }
 
-static talc_tensor *run_pair(const talc_module *first, const group *g, const operands w[2],
-                             const talc_tensor *x)
-{
-    const talc_conv2d_options depthwise =
-                                  first_options((const talc_conv2d_module *)first, &g->first),
-                              pointwise = second_options(&g->second);
-    return talc_separable_conv2d(x, w[0].weight, w[0].bias, &depthwise, w[1].weight, w[1].bias,
-                                 &pointwise);
-}
-
-static talc_tensor *run_linear(talc_module *module, const part *of, const talc_tensor *x)
+static talc_tensor *run_linear(talc_module *module, const group *g, const talc_tensor *x)
 {
     const talc_linear_module *self = (talc_linear_module *)module;
     talc_linear_options options = self->options;
-    options.activation = of->end.activation;
-    options.residual = of->end.residual;
+    options.activation = g->end.activation;
+    options.residual = g->end.residual;
     return talc_linear(x, self->weight, self->bias, &options);
 }
 
@@ -259,30 +156,24 @@ static void tell(talc_module *const modules[], int count, talc_group_phase phase
 static talc_tensor *run_group(talc_module *const modules[], const group *g, talc_tensor *x)
 {
     talc_module *first = modules[0];
-    operands w[2] = { { NULL, NULL }, { NULL, NULL } };
+    operands w = { NULL, NULL };
     talc_tensor *y = NULL;
     tell(modules, g->count, TALC_GROUP_FOLDS);
-    const bool taken =
-        take_operands(first, &g->first, &w[0]) &&
-        (g->second.count == 0 || take_operands(modules[g->first.count], &g->second, &w[1]));
+    const bool taken = take_operands(first, g, &w);
     tell(modules, g->count, TALC_GROUP_RUNS);
     if (!taken)
         y = NULL;
-    else if (g->second.count > 0)
-        y = run_pair(first, g, w, x);
     else if (first->kind == &talc_conv2d_class)
-        y = run_conv2d(first, &g->first, &w[0], x);
+        y = run_conv2d(first, g, &w, x);
     else if (first->kind == &talc_linear_class)
-        y = run_linear(first, &g->first, x);
+        y = run_linear(first, g, x);
     else
-        y = talc_batch_norm2d_apply(first, x, &g->first.end);
+        y = talc_batch_norm2d_apply(first, x, &g->end);
     tell(modules, g->count, TALC_GROUP_ENDS);
     if (y == NULL)
         talc_module_failed(first);
-    for (int i = 0; i < 2; i++) {
-        talc_release(w[i].weight);
-        talc_release(w[i].bias);
-    }
+    talc_release(w.weight);
+    talc_release(w.bias);
     return y;
 }
 

@@ -6,11 +6,6 @@
 ///     Linear [ReLU | Sigmoid | Tanh]                   one linear
 ///     BatchNorm2d [ReLU | Sigmoid | Tanh]              one batch_norm2d
 ///
-/// Two Conv2d of the first line that follow each other, a depthwise one and one of 1x1 without stride, padding and groups, are one
-/// separable_conv2d where both are in evaluation mode, no gradient is recorded and that op says that it runs as one
-/// (ops/separable_conv2d.h): where the device has a kernel for both and expects it to be faster, and no algorithm is forced on
-/// conv2d.
-///
 /// Outside training, and where no gradient is recorded (talc_no_grad_enter), a batch norm with running statistics is folded into
 /// the convolution before it, channel by channel:
 ///

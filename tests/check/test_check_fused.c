@@ -3,7 +3,6 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
-#include "tests/support/timed_backend.h"
 #include "tests/support/wrong_device.h"
 
 static talc_module *fused_new(void)
@@ -59,43 +58,6 @@ Test(check_model, fused_layers_are_judged_by_their_own_bound)
     cr_assert(talc_check_model_count(report) == 4);
     cr_assert_str_eq(layer_at(report, 2)->op, "relu");
     cr_assert_str_eq(layer_at(report, 2)->path, "stem.2");
-    talc_check_model_free(report);
-    talc_module_free(model);
-}
-
-/* Two convolutions as one are a layer where both runs are told so; else each is one. */
-Test(check_model, a_pair_of_convolutions_is_judged)
-{
-    talc_manual_seed(9);
-    talc_module *model =
-        TALC_SEQUENTIAL(conv(3, 3, 3),
-                        talc_nn_conv2d(&(talc_conv2d_layer){
-                            .in_channels = 3, .out_channels = 3, .kernel = { 3, 3 }, .groups = 3 }),
-                        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 3 }),
-                        talc_nn_sigmoid(), conv(3, 4, 1), talc_nn_relu());
-    talc_forward(model, block_input());
-    static const char *const one = "separable_conv2d=reference";
-    talc_check_model_report *report;
-    for (int wrong = 0; wrong < 2; wrong++) {
-        talc_device *device = wrong ? wrong_device("conv2d", 1, 17, 1e-3) : fake_device();
-        report = checked(model, block_input(),
-                         (talc_check_model_options){
-                             .device = device, .algorithm = one, .reference_algorithm = one });
-        cr_assert(talc_check_model_first_wrong(report) == (wrong ? 0 : -1));
-        cr_assert(talc_check_model_count(report) == 4);
-        /* What the first layer is off explains what comes of it. */
-        const talc_check_model_layer *pair = layer_at(report, 3);
-        cr_assert_str_eq(pair->op, "separable_conv2d");
-        cr_assert_str_eq(pair->path, "1+2+3+4+5");
-        cr_assert(pair->own > 0 && pair->own <= 1 && pair->step >= 0 && pair->step <= 1);
-        cr_assert((pair->difference > 1e-5) == wrong);
-        talc_check_model_free(report);
-    }
-    use_timed_backend();
-    each_seconds = one_seconds = 1;
-    report = checked(model, block_input(), (talc_check_model_options){ .device = fake_device() });
-    assert_passed(report);
-    cr_assert(talc_check_model_count(report) == 5);
     talc_check_model_free(report);
     talc_module_free(model);
 }

@@ -3,7 +3,6 @@
 #include "tests/support/hooks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
-#include "tests/support/timed_backend.h"
 
 #include <math.h>
 
@@ -225,6 +224,22 @@ Test(fuse, what_is_recorded_is_not_folded)
     talc_module_free(chain);
 }
 
+/* Each takes its own norm and activation. */
+Test(fuse, a_depthwise_and_a_pointwise_convolution_are_two_ops)
+{
+    talc_module *depthwise = talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 4,
+                                                                  .out_channels = 4,
+                                                                  .kernel = { 3, 3 },
+                                                                  .padding = { 1, 1 },
+                                                                  .groups = 4 });
+    talc_module *pointwise = talc_nn_conv2d(
+        &(talc_conv2d_layer){ .in_channels = 4, .out_channels = 6, .kernel = { 1, 1 } });
+    assert_runs(evaluated(TALC_SEQUENTIAL(
+                    depthwise, talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }),
+                    talc_nn_relu(), pointwise, norm(), talc_nn_tanh())),
+                "conv2d conv2d ");
+}
+
 Test(fuse, forced_algorithms_are_obeyed)
 {
     talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
@@ -249,127 +264,6 @@ Test(fuse, forced_algorithms_are_obeyed)
     talc_module_free(chain);
 }
 
-// ---- A depthwise and a pointwise convolution --------------------------------------------------------------------
-
-static talc_module *depthwise(talc_activation activation)
-{
-    return talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 4,
-                                                .out_channels = 4,
-                                                .kernel = { 3, 3 },
-                                                .padding = { 1, 1 },
-                                                .groups = 4,
-                                                .no_bias = true,
-                                                .activation = activation });
-}
-
-static talc_module *pointwise(void)
-{
-    return talc_nn_conv2d(
-        &(talc_conv2d_layer){ .in_channels = 4, .out_channels = 6, .kernel = { 1, 1 } });
-}
-
-/* A norm of 4 channels, its statistics and parameters not those of a new one. */
-static talc_module *norm_of_4(void)
-{
-    talc_module *made = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 });
-    talc_tensor *const to[] = { talc_module_find(made, "weight"), talc_module_find(made, "bias"),
-                                talc_module_find(made, "running_mean"),
-                                talc_module_find(made, "running_var") };
-    for (unsigned i = 0; i < 4; i++)
-        talc_copy(to[i], talc_add_scalar(op_numbers(cpu_device(), TALC_DIMS(4), i + 3), 1.5));
-    return made;
-}
-
-static talc_module *separable(void)
-{
-    return evaluated(TALC_SEQUENTIAL(depthwise(0), norm_of_4(), talc_nn_relu(), pointwise(), norm(),
-                                     talc_nn_tanh()));
-}
-
-Test(fuse, a_depthwise_and_a_pointwise_convolution_are_one)
-{
-    assert_runs(separable(), "conv2d conv2d "); /* the CPU has no row that would be faster */
-    talc_algorithm_force("separable_conv2d", "reference");
-    assert_runs(separable(), "separable_conv2d ");
-    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(TALC_ACTIVATION_TANH), pointwise())),
-                "separable_conv2d ");
-    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(0), norm_of_4(), pointwise(), talc_nn_relu(),
-                                          talc_nn_tanh(), norm())),
-                "separable_conv2d tanh batch_norm2d ");
-    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(0), depthwise(0), talc_nn_relu(), pointwise())),
-                "conv2d separable_conv2d ");
-    /* What is between them, or the second is another kind. */
-    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(0), talc_nn_identity(), pointwise())),
-                "conv2d conv2d ");
-    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(0), talc_nn_relu(), norm_of_4(), pointwise())),
-                "conv2d batch_norm2d conv2d ");
-    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(0), conv(0))), "conv2d conv2d ");
-    static const talc_conv2d_layer others[] = { { .groups = 2 },
-                                                { .stride = { 2, 1 } },
-                                                { .padding = { 0, 1 } },
-                                                { .padding_end = { 1 } },
-                                                { .groups = 2, .stride = { 1, 2 } } };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        talc_conv2d_layer other = others[i];
-        other.in_channels = 4;
-        other.out_channels = 6;
-        other.kernel[0] = other.kernel[1] = 1;
-        assert_runs(evaluated(TALC_SEQUENTIAL(depthwise(0), talc_nn_conv2d(&other))),
-                    "conv2d conv2d ");
-    }
-    assert_runs(evaluated(TALC_SEQUENTIAL(pointwise(), norm(), talc_nn_relu())), "conv2d ");
-}
-
-Test(fuse, a_pair_ends_as_its_chain_does)
-{
-    talc_module *chain = separable();
-    talc_module *const modules[] = { talc_module_child(chain, "0"), talc_module_child(chain, "1"),
-                                     talc_module_child(chain, "3"), talc_module_child(chain, "4") };
-    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1),
-                *residual = op_numbers(cpu_device(), TALC_DIMS(2, 6, 5, 8), 2);
-    const talc_chain_end end = { residual, TALC_ACTIVATION_RELU };
-    const talc_tensor *due = talc_forward_chain(modules, 4, x, &end);
-    talc_algorithm_force("separable_conv2d", "reference");
-    counted.ops[0] = '\0';
-    talc_observe(&counted.base);
-    const talc_tensor *y = talc_forward_chain(modules, 4, x, &end);
-    talc_observe(NULL);
-    cr_assert_str_eq(counted.ops, "separable_conv2d ");
-    assert_near(y, due, 5e-6, "with a residual");
-    talc_module_free(chain);
-}
-
-Test(fuse, a_pair_is_two_in_training_recorded_or_forced)
-{
-    use_timed_backend();
-    each_seconds = one_seconds = 1;
-    talc_module *chain = evaluated(TALC_SEQUENTIAL(depthwise(0), talc_nn_relu(), pointwise()));
-    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
-    observed(chain, x);
-    cr_assert_str_eq(counted.ops, "separable_conv2d ");
-    talc_no_grad_leave();
-    observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d conv2d ");
-    talc_no_grad_enter();
-    talc_algorithm_force("conv2d", "each");
-    observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d conv2d ");
-    talc_algorithm_force("conv2d", NULL);
-    one_seconds = 2;
-    observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d conv2d ");
-    one_seconds = 1;
-    for (int i = 0; i < 2; i++) {
-        talc_module_train(talc_module_child(chain, i == 0 ? "0" : "2"));
-        observed(chain, x);
-        cr_assert_str_eq(counted.ops, "conv2d conv2d ");
-        talc_module_eval(chain);
-    }
-    unfused(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d relu conv2d ");
-    talc_module_free(chain);
-}
-
 // ---- Mistakes -----------------------------------------------------------------------------------------------
 
 Test(fuse, mistakes_have_the_messages_of_the_layers)
@@ -385,13 +279,6 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
         cr_assert_null(talc_forward(chain, talc_cast(x, TALC_F64)));
         assert_failure(TALC_BAD_DTYPE, "0: conv2d: x is f64, w is f32");
     }
-    talc_algorithm_force("separable_conv2d", "reference");
-    talc_module *pair = separable();
-    cr_assert_null(talc_forward(pair, op_numbers(cpu_device(), TALC_DIMS(2, 3, 5, 8), 1)));
-    assert_failure(TALC_BAD_SHAPE,
-                   "0: conv2d: x [2,3,5,8] has 3 channels, w [4,1,3,3] with groups=4 needs 4");
-    talc_module_free(pair);
-    talc_algorithm_force("separable_conv2d", NULL);
     cr_assert_null(talc_forward_chain(NULL, 1, x, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "forward_chain: modules is NULL");
     cr_assert_null(talc_forward_chain(modules, 2, x, NULL));
@@ -465,17 +352,6 @@ Test(fuse, summary_and_explain_say_what_is_fused)
         "implicit_gemm\n"
         "4       Sigmoid                               sigmoid                 [2,108]    "
         "reference\n");
-    talc_algorithm_force("separable_conv2d", "reference");
-    talc_module *pair = separable();
-    cr_assert_not_null(
-        strstr(text_of(explain, pair),
-               "0+1+2+3+4+5  Conv2d + BatchNorm2d (folded) + relu + Conv2d + BatchNorm2d (folded) "
-               "+ tanh  separable_conv2d  3x3 s1x1 p1x1 g4  [2,6,5,8]  reference\n"));
-    const char *summary = text_of(talc_module_summary, pair);
-    cr_assert(strstr(summary, "\n3        Conv2d       1x1 s1x1 p0x0 (in 0) ") != NULL &&
-              strstr(summary, "\n5        Tanh         (in 0) ") != NULL);
-    talc_algorithm_force("separable_conv2d", NULL);
-    talc_module_free(pair);
     cr_assert(chain->training && talc_module_child(chain, "1")->training);
     talc_fusion_enable(false);
     cr_assert_null(strstr(text_of(talc_module_summary, chain), "(in "));
