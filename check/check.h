@@ -22,8 +22,6 @@
 ///                                                         gradient, op conv2d.grad_input or conv2d.grad_weight, as its rows get it:
 ///                                                         without bias, residual, activation, and with padding of another mode than
 ///                                                         zeros as part of the image
-///     separable_conv2d:n2c4h9w9o4k3x3p1x1g4_relu+o8_bias  a depthwise convolution; behind the plus output channels and words of the
-///                                                         pointwise one
 ///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices    s, p, d may be left out; s is then the kernel
 ///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
 ///     adaptive_avg_pool2d:n2c3h9w9o3x4

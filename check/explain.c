@@ -5,7 +5,6 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/elementwise.h"
-#include "ops/separable_conv2d_choice.h"
 #include "tensor/error.h"
 #include "tensor/fenv.h"
 #include "tensor/shape.h"
@@ -129,20 +128,6 @@ static bool explain_elementwise(talc_device *device, const char *text, const ele
     return true;
 }
 
-/* A row that could run does not, as two convolutions do. */
-static void explain_two(talc_explanation *explanation)
-{
-    explanation->instead = "two convolutions run, conv2d each";
-    explanation->chosen = -1;
-    for (int i = 0; i < explanation->count; i++) {
-        talc_candidate *c = &explanation->candidates[i];
-        if (!c->refused)
-            snprintf(c->reason, sizeof c->reason,
-                     "two convolutions run, unless it is asked for by name");
-        c->refused = true;
-    }
-}
-
 bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
                   talc_explanation *explanation)
 {
@@ -162,8 +147,5 @@ bool talc_explain(talc_device *device, const char *problem, const char *algorith
         return nothing_to_compute(problem);
     talc_choice_explain(talc_check_op(family, &posed), device, talc_check_row_at(family, device, 0),
                         &posed, algorithm, 0, explanation);
-    if (family == &talc_check_separable_conv2d &&
-        !talc_separable_conv2d_is_one(device, (const void *)&posed, algorithm, 0))
-        explain_two(explanation);
     return true;
 }

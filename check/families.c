@@ -16,7 +16,6 @@ const check_family *const talc_check_families[] = {
     &talc_check_softmax,
     &talc_check_cross_entropy,
     &talc_check_nll_loss,
-    &talc_check_separable_conv2d,
     &talc_check_group_norm,
     &talc_check_resample,
     &talc_check_gather,

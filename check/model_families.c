@@ -11,7 +11,6 @@
 #include "ops/group_norm.h"
 #include "ops/matmul.h"
 #include "ops/observed.h"
-#include "ops/separable_conv2d.h"
 #include "tensor/memory.h"
 
 #include <math.h>
@@ -351,38 +350,6 @@ static bool conv2d_due(const op_of_family *op, const check_ran *ran, check_model
     return linear_due(op, ran, due);
 }
 
-/* The result of the first convolution, how far it may be off, and what the second makes of that. */
-static bool separable_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
-{
-    static const op_of_family conv2d = { "conv2d", &talc_check_conv2d, conv2d_due, 2 };
-    const talc_separable_conv2d_problem *p = ran->problem;
-    const talc_conv2d_problem *q = &p->pointwise;
-    const check_array *in = ran->inputs;
-    check_array m = { .dtype = in[0].dtype,
-                      .dims = TALC_DIMS(q->N, q->C, q->H, q->W),
-                      .count = q->N * q->C * q->H * q->W };
-    check_array first[] = { in[0], in[1], in[2], { 0 } }, second[] = { m, in[3], in[4], in[5] };
-    check_ran one = { "conv2d", ran->row, &p->depthwise, 4, first, m };
-    check_ran other = { "conv2d", ran->row, q, 4, second, ran->output };
-    const size_t bytes = (size_t)m.count * sizeof(double) + 1;
-    check_model_due between = {
-        .element = talc_memory_new((size_t)m.count * sizeof(check_due) + 1, "check_model"),
-        .spread = talc_memory_new(bytes, "check_model"),
-    };
-    second[0].of = talc_memory_new(bytes, "check_model");
-    second[0].off = between.spread;
-    bool done = between.element != NULL && between.spread != NULL && second[0].of != NULL &&
-                conv2d_due(&conv2d, &one, &between);
-    for (int64_t i = 0; done && i < m.count; i++)
-        second[0].of[i] =
-            (double)talc_check_activated(p->depthwise.activation, between.element[i].value);
-    done = done && ask(op, ran, due->element) && linear_spread(&conv2d, &other, due);
-    due->activation = q->activation;
-    talc_memory_free(second[0].of);
-    talc_check_model_due_free(&between);
-    return done;
-}
-
 /* The value of the padding moves nowhere. */
 static bool resample_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
@@ -401,7 +368,6 @@ static bool product_due(const op_of_family *op, const check_ran *ran, check_mode
 
 static const op_of_family ops[] = {
     { "conv2d", &talc_check_conv2d, conv2d_due, 2 },
-    { "separable_conv2d", &talc_check_separable_conv2d, separable_due, 0 },
     { "linear", &talc_check_matmul, product_due, 2 },
     { "matmul", &talc_check_matmul, matmul_due, 2 },
     { "max_pool2d", &talc_check_pool2d, linear_due, 1 },

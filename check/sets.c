@@ -52,10 +52,6 @@ const char *const talc_check_quick[] = {
     "n1c9h10w17o17k1x1_f64_bias{|_dw}", "n2c5h9w37o5k3x3p1x1g5_f64{|_dx}", "n1c500h5w8o3k5x8",
     "n1c3h31w30o16k7x7s2x2p3x3{|_dw}",
 
-    /* Depthwise, then pointwise. */
-    "separable_conv2d:n2c9h7w17o9k3x3p1x1g9_bias_relu+o17_bias_relu", "separable_conv2d:n1c33h9w14o33k5x5s2x2p2x2g33+o65_residual",
-    "separable_conv2d:n1c3h8w7o3k3x2p1x2d2x1g3_f64_bias_reflect+o5_tanh",
-
     /* Pooling. */
     "max_pool2d:n2c3h9w8k2x2", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_indices", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3",
     "max_pool2d:n3c5h8w8k3x3s1x1p1x1", "max_pool2d:n2c3h13w13k3x3s2x2p1x1", "avg_pool2d:n2c3h5w130k3x3s1x1",

@@ -122,28 +122,6 @@ const char *const talc_check_edges[] = {
     "n3c32h14w12o64k3x3p1x1_bias_residual_relu", "n9c32h7w7o128k3x3p1x1_residual", "n24c16h5w12o80k5x3p3x1",
     "n3c48h10w28o96k3x5p2x2g3_bias_silu", "n40c32h3w5o64k3x3p4x1",
 
-    /* Depthwise, then pointwise: channels, output channels and widths around vectors and tiles. */
-    "separable_conv2d:n2c1h5w7o1k3x3p1x1g1+o{1|3}", "separable_conv2d:n1c2h5w14o2k3x3g2+o7",
-    "separable_conv2d:n1c7h7w7o7k3x3p1x1g7+o{8|9}_bias", "separable_conv2d:n1c8h6w{7|14|17|33|35|66}o8k3x3p1x1g8_relu+o8",
-    "separable_conv2d:n1c16h5w9o16k3x3p1x1g16_bias+o{15|16|17|31|32|33}", "separable_conv2d:n1c17h4w6o17k3x3p1x1g17+o127_relu",
-    "separable_conv2d:n1c31h4w5o31k3x3p1x1g31+o33", "separable_conv2d:n1c32h4w5o32k3x3p1x1g32+o34",
-    "separable_conv2d:n1c65h5w4o65k3x3p1x1g65_relu+o{64|65|129}",
-    "separable_conv2d:n1c129h3w5o129k3x3p1x1g129+o33_bias", "separable_conv2d:n1c200h3w4o200k3x3p1x1g200_relu+o70_bias_relu",
-    "separable_conv2d:n3c5h3w131o5k3x3p1x1g5+o6", "separable_conv2d:n1c3h70w5o3k3x3p1x1g3+o4", "separable_conv2d:n67c2h3w4o2k3x3g2+o3",
-
-    "separable_conv2d:n2c16h5w12o16k3x3p1x1g16_{bias_relu|tanh}+o9_bias_residual_relu", "separable_conv2d:n2c40h9w36o40k5x5p2x2g40_bias+o20_tanh",
-    "separable_conv2d:n1c20h3w512o20k3x3p1x1g20+o5", "separable_conv2d:n1c72h6w40o72k3x3p{0x1|3x1x2x1}g72_relu+o24",
-    "separable_conv2d:n3c128h4w4o128k5x5p2x2g128_bias_relu+o40_bias",
-
-    /* Strides, dilation, kernels, padding of every kind; words; f64. */
-    "separable_conv2d:n2c5h9w17o5k3x3s{2x2|1x2|3x1}p1x1g5+o6", "separable_conv2d:n1c4h14w14o4k{5x5|3x3}s2x2p2x2g4_bias_relu+o9",
-    "separable_conv2d:n1c4h11w9o4k3x3p2x2{d2x2|d1x3}g4+o5", "separable_conv2d:n1c3h9w13o3k5x5p4x4d2x2g3+o7_residual",
-    "separable_conv2d:n1c4h7w8o4k{1x1|1x7|7x1|2x2|7x7}p3x3g4+o5", "separable_conv2d:n1c4h7w33o4k3x3p{0x1|2x0x1x3|4x5}g4_bias+o5",
-    "separable_conv2d:n2c4h6w7o4k3x3p2x1g4_{reflect|replicate|circular|bias_tanh_circular}+o5_bias",
-    "separable_conv2d:n1c1h1w1o1k1x1g1+o1", "separable_conv2d:n1c6h5w4o6k5x4g6+o7", "separable_conv2d:n0c4h5w4o4k3x3g4+o3",
-    "separable_conv2d:n2c6h7w7o6k3x3p1x1g6_{tanh|sigmoid|bias_relu|bias_relu6|silu}+o5_{sigmoid|tanh|bias_residual_relu}",
-    "separable_conv2d:n2c9h7w14o9k3x3p1x1g9_f64{_bias_relu|_replicate}+o10{|_bias_residual_relu}",
-
     /* Bias, residual and activations. */
     "n2c3h7w6o5k3x3p1x1_{bias|residual|bias_residual|relu|bias_relu|sigmoid|bias_sigmoid}",
     "n2c3h7w6o5k3x3p1x1_{tanh|bias_tanh|residual_relu|relu6|hardsigmoid|hardswish|silu|bias_gelu|residual_leaky_relu}",

@@ -55,8 +55,7 @@ const char *const talc_check_models[] = {
     "n1c256h28w28o256k3x3p1x1g256", "n1c256h28w28o256k1x1", "n1c256h28w28o256k3x3s2x2p1x1g256",
     "n1c256h14w14o512k1x1", "n1c512h14w14o512k3x3p1x1g512", "n1c512h14w14o512k1x1",
     "n1c512h14w14o512k3x3s2x2p1x1g512", "n1c512h7w7o1024k1x1", "n1c1024h7w7o1024k3x3p1x1g1024",
-    "n1c1024h7w7o1024k1x1", "separable_conv2d:n1c32h112w112o32k3x3p1x1g32_bias_relu+o64_bias_relu",
-    "separable_conv2d:n1c512h14w14o512k3x3s2x2p1x1g512_bias_relu+o1024_bias_relu", "batch_norm2d:n1c32h112w112_relu", "batch_norm2d:n1c1024h7w7_relu",
+    "n1c1024h7w7o1024k1x1", "batch_norm2d:n1c32h112w112_relu", "batch_norm2d:n1c1024h7w7_relu",
     "adaptive_avg_pool2d:n1c1024h7w7o1x1", "matmul:m1n1000k1024_tb_bias",
 
     NULL,

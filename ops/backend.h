@@ -21,7 +21,6 @@ struct talc_backend {
     const struct talc_algorithm *pool2d;
     const struct talc_algorithm *reduce;
     const struct talc_algorithm *resample;
-    const struct talc_algorithm *separable_conv2d;
     const struct talc_algorithm *softmax;
     const struct talc_algorithm *unary;
     const struct talc_algorithm *update;

@@ -1,7 +1,6 @@
 /// What the `problem` of a talc_observation points to. Private to talc.
 ///
 ///     conv2d, conv2d.grad_input                    talc_conv2d_problem
-///     separable_conv2d, where it runs as one       talc_separable_conv2d_problem
 ///     matmul, linear                               talc_matmul_problem
 ///     max_pool2d, avg_pool2d, and adaptive         talc_pool2d_problem
 ///     batch_norm2d                                 talc_batch_norm2d_problem

@@ -23,7 +23,6 @@
 #include "pool2d.h"
 #include "reduce.h"
 #include "resample.h"
-#include "separable_conv2d.h"
 #include "softmax.h"
 
 #endif

@@ -110,12 +110,6 @@ PLACE(adaptive)
                   (h * from + from + to - 1) / to, (w * from + from + to - 1) / to);
 }
 
-PLACE(index)
-{
-    (void)data, (void)op;
-    return (bench_gather){ .at = index };
-}
-
 // ---- What it must be ----------------------------------------------------------------------------------------
 
 static double unit(const bench_op *op)
@@ -278,34 +272,4 @@ DUE(normalized_by_itself)
     const double scale = 0.5 / sqrt(var + 1e-5), off = x_at(data, gather) - mean;
     *bound = 10 * unit(op) * (scale * (fabs(off) + fabs(mean)) + 0.5) + 1e-9;
     return scale * off + 0.5;
-}
-
-/* [N, C, H, W] by 3x3 with padding 1, then to 2 C channels. The weights are the first elements of the other operand: 9 C, then
- * 2 C C. The bound is that of check/separable_conv2d.c on any data. */
-DUE(separated)
-{
-    const int64_t C = op->shape[1], H = op->shape[2], W = op->shape[3], OC = 2 * C;
-    const int64_t h = gather->at / W % H, w = gather->at % W, oc = gather->at / W / H % OC;
-    const double u = unit(op);
-    double sum = 0, sizes = 0, carried = 0;
-    for (int64_t c = 0; c < C; c++) {
-        const int64_t plane = (gather->at / W / H / OC * C + c) * H * W;
-        const double w2 = other_at(data, 9 * C + oc * C + c);
-        double m = 0, size = 0;
-        for (int64_t tap = 0; tap < 9; tap++) {
-            const int64_t ih = h - 1 + tap / 3, iw = w - 1 + tap % 3;
-            if (ih < 0 || ih >= H || iw < 0 || iw >= W)
-                continue;
-            const double term =
-                (double)data->on_host[plane + ih * W + iw] * other_at(data, c * 9 + tap);
-            m += term;
-            size += fabs(term);
-        }
-        sum += w2 * m;
-        carried += w2 * 11 * u * size;
-        sizes += w2 * (fabs(m) + 11 * u * size);
-    }
-    *bound = carried + ((double)C + 2) * u * sizes;
-    *bound += op->precision == TALC_TF32 ? 0x1p-9 * sizes : 0;
-    return sum;
 }

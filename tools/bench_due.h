@@ -18,7 +18,6 @@ BENCH_PLACE(channel)      ///< a channel of [N, C, H, W]
 BENCH_PLACE(its_channel)  ///< the channel that an element lies in
 BENCH_PLACE(window)       ///< a window, without the padding
 BENCH_PLACE(adaptive)     ///< a window of adaptive pooling
-BENCH_PLACE(index)        ///< wherever separated looks for it
 
 #undef BENCH_PLACE
 
@@ -52,7 +51,6 @@ BENCH_DUE(share) ///< softmax
 BENCH_DUE(log_share)
 BENCH_DUE(normalized) ///< batch norm, weight and bias 0.5, of mean 0.5 and variance 0.25 - 1e-5
 BENCH_DUE(normalized_by_itself) ///< of the elements' own
-BENCH_DUE(separated) ///< a depthwise and a pointwise convolution by weights from the other operand
 
 #undef BENCH_DUE
 

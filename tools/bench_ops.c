@@ -97,17 +97,13 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
                   const bench_settings *settings)
 {
     op_run context = { op, data };
-    *self = (contender){ .name = op->name,
-                         .times = 1,
-                         .precision = op->precision == 0 ? TALC_STRICT : TALC_TF32,
-                         .run = run_once,
-                         .context = &context };
+    *self = (contender){
+        .name = op->name, .times = 1, .precision = TALC_STRICT, .run = run_once, .context = &context
+    };
     talc_scope *scope = talc_scope_enter();
-    if (settings->algorithm != NULL)
-        talc_algorithm_force("separable_conv2d", settings->algorithm);
     const talc_tensor *y = op->run(data, op);
     bool done = y != NULL;
-    if (talc_error_status() == TALC_NOT_FOUND || talc_error_status() == TALC_UNSUPPORTED) {
+    if (talc_error_status() == TALC_NOT_FOUND) {
         snprintf(self->reason, sizeof self->reason, "%.100s", talc_error_message());
         talc_error_clear();
     }
@@ -123,7 +119,5 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
     talc_scope_leave(scope);
     done = done && contender_time(self, settings->device, settings->repeats);
     self->context = NULL;
-    if (settings->algorithm != NULL)
-        talc_algorithm_force("separable_conv2d", NULL);
     return done || self->reason[0] != '\0';
 }

@@ -44,7 +44,7 @@ typedef enum bench_operand { BENCH_FLOATS, BENCH_DOUBLES, BENCH_BYTES } bench_op
 typedef struct bench_op bench_op;
 
 struct bench_op {
-    const char *set; ///< "ops", "windows", "separable"; "host" for what queueing a call costs
+    const char *set; ///< "ops", "windows"; "host" for what queueing a call costs
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data, const bench_op *op);
@@ -58,10 +58,9 @@ struct bench_op {
     int64_t shape[4];            ///< of x, as much of it as fills one; 0: as many as there are
     bench_operand operand;       ///< which x
     int64_t kernel, stride, pad; ///< of a square window; adaptive pooling: to kernel by kernel
-    unsigned precision;          ///< the classes that are admitted; 0: strict
 };
 
-/// The sets "ops", "windows" and "separable", and "host", each table ended by one without a name.
+/// The sets "ops" and "windows", and "host", each table ended by one without a name.
 extern const bench_op bench_ops[], bench_calls[];
 
 /// Number `index` of all; NULL after the last.

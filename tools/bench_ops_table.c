@@ -78,22 +78,6 @@ static talc_tensor *normal(const bench_data *d, const bench_op *op, bool trainin
                              &(talc_batch_norm2d_options){ .training = training });
 }
 
-/* 3x3 with padding 1, then to twice the channels: as one op, or as two. */
-static talc_tensor *separable(const bench_data *d, const bench_op *op, bool apart)
-{
-    const int64_t C = op->shape[1], taps = 9 * C;
-    const talc_tensor *x = seen(d, op);
-    const talc_tensor *w1 = talc_view(some(d, taps), TALC_DIMS(C, 1, 3, 3));
-    const talc_tensor *w2 =
-        talc_view(talc_slice(d->other, 0, taps, taps + 2 * C * C, 1), TALC_DIMS(2 * C, C, 1, 1));
-    const talc_conv2d_options depthwise = { .padding = { 1, 1 },
-                                            .groups = C,
-                                            .precision = apart ? op->precision : 0 },
-                              pointwise = { .precision = op->precision };
-    return apart ? talc_conv2d(talc_conv2d(x, w1, NULL, &depthwise), w2, NULL, &pointwise)
-                 : talc_separable_conv2d(x, w1, NULL, &depthwise, w2, NULL, &pointwise);
-}
-
 // ---- Running ------------------------------------------------------------------------------------------------
 
 #define RUN(name, expression)                                                                      \
@@ -141,8 +125,6 @@ RUN(batch_norm, normal(d, op, false))
 RUN(batch_norm_train, normal(d, op, true))
 RUN(max_pool_alone, max_pool(d, op, false))
 RUN(max_pool_indices, max_pool(d, op, true))
-RUN(separable_one, separable(d, op, false))
-RUN(separable_apart, separable(d, op, true))
 RUN(adaptive, talc_adaptive_avg_pool2d(seen(d, op), op->kernel, op->kernel))
 
 // ---- The tables ---------------------------------------------------------------------------------------------
@@ -165,8 +147,6 @@ RUN(adaptive, talc_adaptive_avg_pool2d(seen(d, op), op->kernel, op->kernel))
 #define MAX_POOL                    ROW(max_pool_alone, 1, window, largest)
 #define MAX_POOL_INDICES(times)     ROW(max_pool_indices, times, window, largest)
 #define AVG_POOL                    ROW(avg_pool, 1, window, averaged)
-#define SEPARABLE                   ROW(separable_one, 1, index, separated)
-#define APART                       ROW(separable_apart, 1, index, separated)
 #define ADAPTIVE                    ROW(adaptive, 1, adaptive, averaged)
 
 // clang-format off
@@ -273,15 +253,6 @@ const bench_op bench_ops[] = {
     { "windows", "avg_5_28",     "[N,1,28,28], average 5x5, stride 1",   AVG_POOL, { 0, 1, 28, 28 }, BENCH_FLOATS, 5, 1, 2 },
     { "windows", "to_7_14",      "[N,1,14,14], adaptive average to 7x7", ADAPTIVE, { 0, 1, 14, 14 }, BENCH_FLOATS, 7, 0, 0 },
     { "windows", "to_1_56",      "[N,1,56,56], global average",          ADAPTIVE, { 0, 1, 56, 56 }, BENCH_FLOATS, 1, 0, 0 },
-
-    { "separable", "kb86",       "[N,64,512,512], 3x3, 1x1 to 128",      SEPARABLE, { 0, 64, 512, 512 } },
-    { "separable", "kb86_apart", "the same by two convolutions",         APART, { 0, 64, 512, 512 } },
-    { "separable", "kb86_tf32",  "TF32 admitted",                        SEPARABLE, { 0, 64, 512, 512 }, .precision = TALC_TF32 },
-    { "separable", "kb86_tf32_apart", "the same by two convolutions",    APART, { 0, 64, 512, 512 }, .precision = TALC_TF32 },
-    { "separable", "sep_112",    "[N,32,112,112], 3x3, 1x1 to 64",       SEPARABLE, { 0, 32, 112, 112 } },
-    { "separable", "sep_112_apart", "the same by two convolutions",      APART, { 0, 32, 112, 112 } },
-    { "separable", "sep_14",     "[N,256,14,14], 3x3, 1x1 to 512",       SEPARABLE, { 0, 256, 14, 14 } },
-    { "separable", "sep_14_apart", "the same by two convolutions",       APART, { 0, 256, 14, 14 } },
     { .name = NULL },
 };
 // clang-format on

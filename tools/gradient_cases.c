@@ -80,10 +80,6 @@ F(group_norm,
   talc_group_norm(x[0], 2, x[1], x[2], &(talc_norm_options){ .activation = TALC_ACTIVATION_TANH }))
 F(instance_norm, talc_instance_norm2d(x[0], x[1], x[2], NULL))
 F(layer_norm, talc_layer_norm(x[0], TALC_DIMS(6), x[1], x[2], NULL))
-F(separable, talc_separable_conv2d(x[0], x[1], NULL,
-                                   &(talc_conv2d_options){ .padding = { 1, 1 },
-                                                           .activation = TALC_ACTIVATION_TANH },
-                                   x[2], x[3], NULL))
 F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
 F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
@@ -303,7 +299,6 @@ const gradient_case gradient_cases[] = {
     { "reshape", "of a transposed view, tanh", reshape, 1, { D3(2, 3, 4) }, -2, 2, NULL },
     { "scalars", "add, sub, mul, div by a number", scalars, 1, { D1(7) }, -2, 2, NULL },
     { "select", "tanh", select_of, 1, { D3(2, 6, 3) }, -2, 2, NULL },
-    { "separable_conv2d", "tanh between", separable, 4, { D4(2, 3, 4, 5), D4(3, 1, 3, 2), D4(4, 3, 1, 1), D1(4) }, -1, 1, NULL },
     { "slice", "tanh", slice, 1, { D3(2, 6, 3) }, -2, 2, NULL },
     { "smooth_l1_loss", "none", smooth_l1, 2, { D2(4, 5), D2(4, 5) }, -2, 2, NULL },
     { "softmax", "", softmax, 1, { D2(4, 6) }, -3, 3, NULL },

@@ -33,8 +33,7 @@ enum {
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0,
-      "only this algorithm; of ops, separable_conv2d's heeds it", 1 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only this algorithm", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
     { "chosen", KEY_CHOSEN, NULL, 0, "only the algorithm that a convolution runs by default", 1 },
     { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
@@ -138,8 +137,7 @@ static const struct argp argp = {
         "is the "
         "gradient "
         "by the input or the weights, checked at up to 512 elements. OP is the name of another "
-        "op (relu, sum_rows, ...) or a set: ops, windows for pooling, separable for kb86 and its "
-        "like as one op and as two, or host for what a call "
+        "op (relu, sum_rows, ...) or a set: ops, windows for pooling, or host for what a call "
         "costs. Without any: A1, B1 and cpu. The library chooses the "
         "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
         "bound. `talc bench NETWORK` times a whole network (`talc bench NETWORK --help`).",

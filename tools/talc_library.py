@@ -110,7 +110,7 @@ class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithme
 
 class Backend(Structure):  # ops/backend.h
     _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "cross_entropy", "cumsum", "gather", "group_norm",
-                                              "matmul", "nll_loss", "pool2d", "reduce", "resample", "separable_conv2d", "softmax", "unary", "update",
+                                              "matmul", "nll_loss", "pool2d", "reduce", "resample", "softmax", "unary", "update",
                                               "where")]
 
 

@@ -14,7 +14,6 @@ const struct talc_backend talc_cpu_backend = {
     .pool2d = talc_cpu_pool2d,
     .reduce = talc_cpu_reduce,
     .resample = talc_cpu_resample,
-    .separable_conv2d = talc_cpu_separable_conv2d,
     .softmax = talc_cpu_softmax,
     .unary = talc_cpu_unary,
     .update = talc_cpu_update,

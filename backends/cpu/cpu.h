@@ -16,7 +16,6 @@
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/resample.h"
-#include "ops/separable_conv2d.h"
 #include "ops/softmax.h"
 #include "ops/update.h"
 #include "tensor/device.h"
@@ -47,7 +46,6 @@ extern const talc_algorithm talc_cpu_nll_loss[];
 extern const talc_algorithm talc_cpu_pool2d[];
 extern const talc_algorithm talc_cpu_reduce[];
 extern const talc_algorithm talc_cpu_resample[];
-extern const talc_algorithm talc_cpu_separable_conv2d[];
 extern const talc_algorithm talc_cpu_softmax[];
 extern const talc_algorithm talc_cpu_unary[];
 extern const talc_algorithm talc_cpu_update[];

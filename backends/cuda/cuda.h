@@ -14,7 +14,6 @@
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
-#include "ops/separable_conv2d.h"
 #include "ops/softmax.h"
 #include "ops/update.h"
 #include "tensor/device.h"
@@ -154,7 +153,6 @@ extern const talc_algorithm talc_cuda_nll_loss[];
 extern const talc_algorithm talc_cuda_pool2d[];
 extern const talc_algorithm talc_cuda_reduce[];
 extern const talc_algorithm talc_cuda_resample[];
-extern const talc_algorithm talc_cuda_separable_conv2d[];
 extern const talc_algorithm talc_cuda_softmax[];
 extern const talc_algorithm talc_cuda_conv2d[];
 extern const talc_algorithm talc_cuda_cross_entropy[];

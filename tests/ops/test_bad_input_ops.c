@@ -115,46 +115,6 @@ Test(bad_input_ops, comparisons)
     refused_end(29);
 }
 
-Test(bad_input_ops, separable_conv2d)
-{
-    make_operands();
-    talc_tensor *w1 = op_numbers(cpu_device(), TALC_DIMS(4, 1, 3, 3), 8), *w2 = op_numbers(cpu_device(), TALC_DIMS(5, 4, 1, 1), 9);
-#define SEPARABLE(x, w1, b1, w2, b2) talc_separable_conv2d(x, w1, b1, NULL, w2, b2, NULL)
-#define DEPTHWISE(...) talc_separable_conv2d(image, w1, NULL, &(talc_conv2d_options){ __VA_ARGS__ }, w2, NULL, NULL)
-#define POINTWISE(...) talc_separable_conv2d(image, w1, NULL, NULL, w2, NULL, &(talc_conv2d_options){ __VA_ARGS__ })
-    static const char first[] = "separable_conv2d: the depthwise options take no residual, algorithm or precision; those of the whole are among the pointwise ones",
-                      second[] = "separable_conv2d: the pointwise options take an activation, a residual, an algorithm and a precision alone";
-    REFUSED(TALC_NULL_ARGUMENT, "separable_conv2d: x is NULL", SEPARABLE(NULL, w1, NULL, w2, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "separable_conv2d: w1 is NULL", SEPARABLE(image, NULL, NULL, w2, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "separable_conv2d: w2 is NULL", SEPARABLE(image, w1, NULL, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "separable_conv2d: x is i64, it must be f32 or f64", SEPARABLE(integers, w1, NULL, w2, NULL));
-    REFUSED(TALC_BAD_DTYPE, "separable_conv2d: x is f32, b1 is f64", SEPARABLE(image, w1, doubles, w2, NULL));
-    REFUSED(TALC_BAD_DEVICE, "separable_conv2d: x is on fake, w1 on cpu", SEPARABLE(far_image, w1, NULL, w2, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", SEPARABLE(matrix, w1, NULL, w2, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: w1 [4] has rank 1, needs 4: [C,1,KH,KW]", SEPARABLE(image, vector, NULL, w2, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: w2 [4] has rank 1, needs 4: [OC,C,1,1]", SEPARABLE(image, w1, NULL, vector, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: w1 [6,4,3,3] must be [4,1,3,3]", SEPARABLE(image, weight, NULL, w2, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: w2 [6,4,3,3] must be [6,4,1,1]", SEPARABLE(image, w1, NULL, weight, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: b1 [6] must be [4]", SEPARABLE(image, w1, bias, w2, NULL));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: b2 [4] must be [5]", SEPARABLE(image, w1, NULL, w2, vector));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: conv2d: x [2,4,7,6] has 4 channels, w [4,1,3,3] with groups=2 needs 2", DEPTHWISE(.groups = 2));
-    REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: stride [-1,1] must be at least 1", DEPTHWISE(.stride = { -1, 1 }));
-    REFUSED(TALC_BAD_ARGUMENT, first, DEPTHWISE(.residual = image));
-    REFUSED(TALC_BAD_ARGUMENT, first, DEPTHWISE(.algorithm = "depthwise"));
-    REFUSED(TALC_BAD_ARGUMENT, first, DEPTHWISE(.precision = TALC_TF32));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.stride = { 2, 1 }));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding = { 0, 1 }));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding_end = { 1 }));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding_same = true));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.padding_mode = TALC_PADDING_REFLECT));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.dilation = { 2, 1 }));
-    REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.groups = 4));
-    REFUSED(TALC_BAD_SHAPE, "separable_conv2d: conv2d: residual [2,4,7,6] must be [2,5,5,4]", POINTWISE(.residual = image));
-    REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: activation 10 is outside 0..9", POINTWISE(.activation = TALC_ACTIVATION_COUNT));
-    REFUSED(TALC_NOT_FOUND, "separable_conv2d on cpu: there is no algorithm 'depthwise'", POINTWISE(.algorithm = "depthwise"));
-    refused_end(28);
-}
-
 Test(bad_input_ops, conv_transpose2d)
 {
     make_operands();

@@ -6,7 +6,6 @@
 
 /* Larger than what one thread or one tile takes, and a little off. */
 static const char *const more[] = {
-    "separable_conv2d:n1c20h33w132o20k3x3p1x1g20_bias_relu+o70",
     "max_pool2d:n1c2h3w5003k3x3s1x1p1x1",
     "avg_pool2d:n1c2h3w5003k3x3s1x1p1x1",
     "max_pool2d:n1c2h3w5003k2x2_ceil",
@@ -96,7 +95,6 @@ static void expect_rows_pass(problem_function *problem, const char *ops, uint64_
     }
 
 ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d ")
-ROWS_PASS(of_separable_convolutions, " separable_conv2d ")
 ROWS_PASS(of_products, " matmul ")
 ROWS_PASS(of_batch_norm2d, " batch_norm2d ")
 ROWS_PASS(of_group_norm, " group_norm ")

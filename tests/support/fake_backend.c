@@ -19,7 +19,6 @@
     X(pool2d)                                                                                      \
     X(reduce)                                                                                      \
     X(resample)                                                                                    \
-    X(separable_conv2d)                                                                            \
     X(softmax)                                                                                     \
     X(unary)                                                                                       \
     X(update)                                                                                      \

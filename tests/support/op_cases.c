@@ -178,7 +178,6 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(conv2d_transposed, talc_conv2d(talc_transpose(in->image, 2, 3), in->weight, NULL, &(talc_conv2d_options){ .groups = 2 }))\
     X(conv2d_reflect,  talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 2 }, .padding_mode = TALC_PADDING_REFLECT, .activation = TALC_ACTIVATION_SIGMOID }))\
     X(conv_transpose2d, talc_conv_transpose2d(in->image, talc_reshape(in->weight, TALC_DIMS(4, 3, 3, 2)), in->bias, &(talc_conv_transpose2d_options){ .groups = 2, .stride = { 2, 1 }, .padding = { 1 } }))\
-    X(separable_conv2d, talc_separable_conv2d(talc_transpose(in->image, 2, 3), talc_reshape(talc_slice(in->weight, 0, 0, 2, 1), TALC_DIMS(4, 1, 3, 2)), in->mean, &(talc_conv2d_options){ .padding = { 1 } }, talc_reshape(in->b, TALC_DIMS(5, 4, 1, 1)), NULL, &(talc_conv2d_options){ .activation = TALC_ACTIVATION_RELU }))\
     X(sum,              talc_sum(in->image, TALC_DIMS(0, 2, 3), false))                                                \
     X(mean,             talc_mean(talc_transpose(in->image, 0, 3), TALC_DIMS(1), true))                                \
     X(max,              talc_max(in->image, TALC_SCALAR, false))                                                       \

@@ -14,7 +14,6 @@ const struct talc_backend talc_cuda_backend = {
     .pool2d = talc_cuda_pool2d,
     .reduce = talc_cuda_reduce,
     .resample = talc_cuda_resample,
-    .separable_conv2d = talc_cuda_separable_conv2d,
     .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,
     .update = talc_cuda_update,
