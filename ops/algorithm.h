@@ -105,8 +105,6 @@ typedef struct talc_explanation {
     size_t workspace_limit;
     int count;  ///< candidates, in the order of the list
     int chosen; ///< index, -1 when every one refuses
-    const char
-        *instead; ///< what runs where none is chosen: "two convolutions"; NULL: the call would fail
     talc_candidate candidates[TALC_MAX_ROWS];
 } talc_explanation;
 

@@ -235,23 +235,15 @@ static bool fail(const talc_choice *choice)
     return false;
 }
 
-bool talc_choose_quietly(talc_choice *choice, const char *op, talc_device *device,
-                         const talc_algorithm *rows, const void *problem, const char *forced,
-                         unsigned precision)
-{
-    begin(choice, op, device, forced, precision);
-    consider(choice, rows, problem, false);
-    return choice->chosen >= 0;
-}
-
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *rows, const void *problem, const char *forced,
                  unsigned precision)
 {
-    const bool chosen = talc_choose_quietly(choice, op, device, rows, problem, forced, precision);
+    begin(choice, op, device, forced, precision);
+    consider(choice, rows, problem, false);
     if ((talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0)
         print_dispatch(choice);
-    return chosen || fail(choice);
+    return choice->chosen >= 0 || fail(choice);
 }
 
 void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
@@ -336,8 +328,7 @@ static void print_none(FILE *file, const talc_explanation *e, int printed_rows)
     if (printed_rows == 0 && e->asked_for[0] != '\0')
         talc_print_wrapped(file, 6, "   -> none: there is no such algorithm; there are %s", names);
     else
-        talc_print_wrapped(file, 6, "   -> none: %s",
-                           e->instead == NULL ? "the call would fail" : e->instead);
+        talc_print_wrapped(file, 6, "   -> none: the call would fail");
 }
 
 void talc_explanation_print(FILE *file, const talc_explanation *e)

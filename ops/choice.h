@@ -36,11 +36,6 @@ bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *rows, const void *problem, const char *forced,
                  unsigned precision);
 
-/// The same for an op that has another way: raises no failure where none can run, and prints nothing.
-bool talc_choose_quietly(talc_choice *choice, const char *op, talc_device *device,
-                         const talc_algorithm *rows, const void *problem, const char *forced,
-                         unsigned precision);
-
 /// The same decision, with what it says of every row. Raises no failure.
 void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
                          const void *problem, const char *forced, unsigned precision,

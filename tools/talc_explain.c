@@ -134,7 +134,7 @@ static int print_decision(const talc_explanation *e, const char *text, bool json
 /* The exit code of what was printed with `code`: a call that would fail is a failure. */
 static int verdict(int code, const talc_explanation *e)
 {
-    return code == TOOL_OK && e->chosen < 0 && e->instead == NULL ? TOOL_FAILED : code;
+    return code == TOOL_OK && e->chosen < 0 ? TOOL_FAILED : code;
 }
 
 static int explain_op(const char *text, const char *algorithm, talc_device *device, bool json)
