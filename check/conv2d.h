@@ -52,19 +52,9 @@ static inline long double talc_check_sum_value(const check_sum *s)
 check_due talc_check_conv2d_gradient_due(const talc_conv2d_problem *problem,
                                          const check_values *values, int64_t index);
 
-/// Whether results are rounded anew by an activation.
-static inline bool talc_check_conv2d_curved(const talc_conv2d_problem *p)
-{
-    return p->activation == TALC_ACTIVATION_SIGMOID || p->activation == TALC_ACTIVATION_TANH;
-}
-
 /// check_family.random: half of them forward, a quarter of each gradient; about a third are depthwise and a third 1x1 without stride or padding, so that the rows for those have
 /// their share; every extent takes edge values often.
 bool talc_check_conv2d_random(uint64_t *state, check_problem *problem);
-
-/// A place in planes of height times width, by `bits` mostly moved to an end of either axis, where
-/// weights lie over padding, and cotangents.
-int64_t talc_check_towards_an_end(int64_t at, int64_t height, int64_t width, uint64_t bits);
 
 /// check_family.takes, fill and spoil: NaN in w, bias and residual in turn, negative and positive infinity in turn from x on, as
 /// a row may treat each operand, and each sign, in its own way. Of a gradient's two operands the first is treated as x, the

@@ -92,12 +92,17 @@ static void put_zeros(double *values, int64_t count, uint64_t seed)
             values[i] = 0;
 }
 
+/* Whether results are rounded anew by an activation. */
+static bool is_curved(const talc_conv2d_problem *p)
+{
+    return p->activation == TALC_ACTIVATION_SIGMOID || p->activation == TALC_ACTIVATION_TANH;
+}
+
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind)
 {
     const talc_conv2d_problem *p = read_only(problem);
     const double room = talc_check_format(p->dtype).integers;
-    return kind != TALC_CHECK_EXACT ||
-           (!talc_check_conv2d_curved(p) && talc_check_terms(p) + 2 < room);
+    return kind != TALC_CHECK_EXACT || (!is_curved(p) && talc_check_terms(p) + 2 < room);
 }
 
 void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
@@ -105,7 +110,7 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
 {
     const talc_conv2d_problem *p = read_only(problem);
     const double K = talc_check_terms(p);
-    const bool curved = talc_check_conv2d_curved(p);
+    const bool curved = is_curved(p);
     /* A sum has a bias and a residual beside its products. */
     const double largest = talc_check_exact_largest(p->dtype, K + 2, curved ? 1 : 8);
     /* What is special about x must not be hidden by a special w. */
@@ -135,7 +140,9 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
         keep_from_zero(p, values->of);
 }
 
-int64_t talc_check_towards_an_end(int64_t at, int64_t height, int64_t width, uint64_t bits)
+/* A place in planes of height times width, by `bits` mostly moved to an end of either axis, where
+ * weights lie over padding, and cotangents. */
+static int64_t towards_an_end(int64_t at, int64_t height, int64_t width, uint64_t bits)
 {
     const int64_t plane = at / height / width, h = at / width % height, w = at % width;
     const int64_t h_to = bits & 3 ? (bits & 1 ? 0 : height - 1) : h,
@@ -165,8 +172,8 @@ bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind,
     double *spoilt = values->of[which], *x = values->of[first];
     int64_t at = (int64_t)(talc_check_bits(seed, 6) % (uint64_t)list[which].count);
     if (which == CHECK_W || which == CHECK_DY)
-        at = talc_check_towards_an_end(at, which == CHECK_W ? p->KH : p->OH,
-                                       which == CHECK_W ? p->KW : p->OW, talc_check_bits(seed, 8));
+        at = towards_an_end(at, which == CHECK_W ? p->KH : p->OH, which == CHECK_W ? p->KW : p->OW,
+                            talc_check_bits(seed, 8));
     for (int64_t i = 0; which == first && i < list[first].count; i++)
         if (isinf(x[i]))
             at = i; /* where a window reads it */
