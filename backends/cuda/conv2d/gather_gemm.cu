@@ -47,17 +47,13 @@ struct channel_note {
 
 /// x as outputs read it.
 template <bool VECTORS_> struct window_source {
-    enum : bool { VECTORS = VECTORS_, COMPUTES = false };
+    enum : bool { VECTORS = VECTORS_ };
     const float *x;
     int C, H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
     int64_t plane;
     divisor<uint32_t> by_OW;
     bool only_inside;
 
-    __device__ int pixel_of(int pixel) const
-    {
-        return pixel;
-    }
     /// The row and the column of an output's first tap.
     __device__ void find(int pixel, int &h, int &w) const
     {
@@ -629,7 +625,6 @@ talc_status run_of(talc_device *device, const talc_conv2d_problem *p, const talc
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
     g.group_in = (int)(p->C / p->groups), g.group_out = (int)(p->OC / p->groups);
     g.OC = (int)p->OC, g.taps = (int)(p->KH * p->KW);
-    g.aligned = VECTORS;
     g.tap_chunks = (int)tap_chunks_of(p), g.chunks = (int)chunks_of(p),
     g.padded = (int)padded_of(p);
     char *packed = (char *)(a->base.kept != NULL ? a->base.kept : a->base.workspace);

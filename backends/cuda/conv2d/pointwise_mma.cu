@@ -26,18 +26,9 @@ constexpr int64_t MOST_GRID = 65535;
 
 /// x's own planes.
 template <bool VECTORS_> struct plane_source {
-    static constexpr bool VECTORS = VECTORS_, COMPUTES = false;
+    static constexpr bool VECTORS = VECTORS_;
     const float *x;
     int C, plane;
-
-    __device__ int pixel_of(int pixel) const
-    {
-        return pixel;
-    }
-    __device__ const float *keep(char *) const
-    {
-        return nullptr;
-    }
 
     struct place {
         const float *at[VECTORS ? 1 : FOUR];
@@ -48,8 +39,7 @@ template <bool VECTORS_> struct plane_source {
     }
     /// Those of the `left` channels that are the thread's, and goes on to the next chunk's.
     template <int COUNT>
-    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], place &from, int left,
-                                         const float *) const
+    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], place &from, int left) const
     {
         const int64_t next = (int64_t)plane * 4, behind = next * (STEP - 4);
 #pragma unroll
@@ -181,7 +171,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
                           const talc_conv2d_arguments *a)
 {
     using source = plane_source<VECTORS>;
-    constexpr int THREADS = POINTWISE_THREADS<source, STEPS, LONG>;
+    constexpr int THREADS = POINTWISE_THREADS<STEPS, LONG>;
     pointwise_problem<source> g = {};
     g.plane = (int)(p->H * p->W), g.positions = (int)(p->N * p->H * p->W);
     g.source = { (const float *)a->x, (int)p->C, g.plane };
@@ -198,9 +188,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
     const cudaError_t error = allow_shared(kernel, most_shared(device));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
-    const int64_t blocks = blocks_of(device, p, c);
-    g.aligned = VECTORS, g.apart = THREADS / WARP, g.stride = (int)blocks * g.apart;
-    const dim3 grid((unsigned)blocks, (unsigned)(p->groups * g.ranges));
+    const dim3 grid((unsigned)blocks_of(device, p, c), (unsigned)(p->groups * g.ranges));
     kernel<<<grid, THREADS, pointwise_bytes<PRODUCTS>(c.range, c.steps),
              talc_cuda_stream(device)>>>(g);
     return talc_cuda_launched(device, "conv2d");

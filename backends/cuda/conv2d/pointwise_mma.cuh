@@ -17,10 +17,10 @@ constexpr int POSITIONS = 32, FOUR = 4, STEP = 16, EIGHT = 8;
 constexpr int LONG_BLOCKS = 8, LONG_STEPS = 4;
 
 /// Threads of a block, which follow from the registers that each needs.
-template <typename SOURCE, int STEPS, bool LONG>
-constexpr int POINTWISE_THREADS = LONG || STEPS > 4                ? 256
-                                  : SOURCE::COMPUTES || STEPS == 4 ? 384
-                                                                   : 512;
+template <int STEPS, bool LONG>
+constexpr int POINTWISE_THREADS = LONG || STEPS > 4 ? 256
+                                  : STEPS == 4      ? 384
+                                                    : 512;
 
 /// What a thread has of an output channel in shared memory: what its sums are multiplied by, its bias, and the magnitude below which
 /// weights too small for f16 matter.
@@ -28,7 +28,7 @@ struct output_channel {
     float inverse, bias, least, unused;
 };
 
-/// SOURCE gives a position's channels: of x itself, or, if it COMPUTES, of what a depthwise convolution makes of x.
+/// SOURCE gives a position's channels.
 template <typename SOURCE> struct pointwise_problem {
     SOURCE source;
     const float *w;
@@ -37,9 +37,6 @@ template <typename SOURCE> struct pointwise_problem {
     int group_in, group_out, OC; ///< channels of a group; all output channels
     int plane, positions;        ///< output positions of an image, of all images
     int taps = 1;
-    bool aligned; ///< whether four neighbours of VECTORS are 16 bytes of memory
-    int apart,
-        stride; ///< tiles from one block's first to the next one's, and from one to the next of a warp
     int steps; ///< of the whole reduction, a multiple of a chunk's
     int range,
         ranges; ///< output channels of a block, a multiple of EIGHT, and how many such make a group
@@ -236,8 +233,7 @@ template <typename SOURCE>
 static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE> &p, int oc,
                                                   int at)
 {
-    const int n = (int)p.by_plane.quotient((uint32_t)at),
-              pixel = p.source.pixel_of(at - n * p.plane);
+    const int n = (int)p.by_plane.quotient((uint32_t)at), pixel = at - n * p.plane;
     const float *w = p.w + (int64_t)oc * p.group_in * p.taps;
     const float sum = p.source.sum(w, n, pixel, oc / p.group_out * p.group_in, p.group_in);
     const int64_t to = ((int64_t)n * p.OC + oc) * p.plane + pixel;
@@ -279,14 +275,14 @@ static __device__ __forceinline__ void load_residual(const pointwise_problem<SOU
     for (int k = 0; k < 2; k++) {
         const float *r = p.last.residual + (int64_t)(first + channel + k) * p.plane;
         const bool real = channel + k < channels;
-        if (VECTORS && p.aligned) {
+        if (VECTORS) {
             if (real && at.has(0))
                 *(float4 *)added[k] = __ldg((const float4 *)(r + at.y[0]));
         } else {
 #pragma unroll
             for (int q = 0; q < FOUR; q++)
                 if (real && at.has(q))
-                    added[k][q] = r[at.y[VECTORS ? 0 : q] + (VECTORS ? q : 0)];
+                    added[k][q] = r[at.y[VECTORS ? 0 : q]];
         }
     }
 }
@@ -318,7 +314,7 @@ static __device__ __forceinline__ void store_eight(
                 v[q] += added[k][q];
         activate_all(p.last.activation, v);
         float *y = p.y + row;
-        if (VECTORS && p.aligned) {
+        if (VECTORS) {
             if (real && at.has(0))
                 /* The compiler makes four stores of one. */
                 asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y + at.y[0]),
@@ -328,7 +324,7 @@ static __device__ __forceinline__ void store_eight(
 #pragma unroll
             for (int q = 0; q < FOUR; q++)
                 if (real && at.has(q))
-                    y[at.y[VECTORS ? 0 : q] + (VECTORS ? q : 0)] = v[q];
+                    y[at.y[VECTORS ? 0 : q]] = v[q];
         }
     }
     if (smallest >= note.any)
@@ -352,12 +348,11 @@ static __device__ __forceinline__ void store_eight(
 // ---- The kernel ---------------------------------------------------------------------------------------------
 
 template <int PRODUCTS, int STEPS, bool LONG, typename SOURCE>
-static __global__ void __launch_bounds__((POINTWISE_THREADS<SOURCE, STEPS, LONG>), 1)
+static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
     pointwise_mma_kernel(const __grid_constant__ pointwise_problem<SOURCE> p)
 {
     constexpr bool VECTORS = SOURCE::VECTORS;
-    constexpr int WARPS = POINTWISE_THREADS<SOURCE, STEPS, LONG> / WARP,
-                  BYTES = PRODUCTS == 3 ? 16 : 8;
+    constexpr int WARPS = POINTWISE_THREADS<STEPS, LONG> / WARP, BYTES = PRODUCTS == 3 ? 16 : 8;
     extern __shared__ __align__(16) char shared[];
     output_channel *outputs = (output_channel *)shared;
     char *weights = shared + p.range * sizeof(output_channel);
@@ -370,13 +365,12 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<SOURCE, STEPS, LONG>
         most_least = 0;
     __syncthreads();
     pack_weights<PRODUCTS>(p, first, channels, weights, outputs, &most_least);
-    const float *const own = p.source.keep(weights + p.range / EIGHT * p.steps * WARP * BYTES);
     __syncthreads();
     const float least_of_outputs = __uint_as_float(most_least);
     const int tiles = (p.positions + POSITIONS - 1) / POSITIONS;
-    const int warp = (int)threadIdx.x / WARP, begin = (int)blockIdx.x * p.apart,
-              end = SOURCE::COMPUTES ? min(tiles, begin + p.apart) : tiles;
-    for (int t = begin + warp; t - warp % 4 < end; t += p.stride) {
+    const int warp = (int)threadIdx.x / WARP;
+    for (int t = (int)blockIdx.x * WARPS + warp; t - warp % 4 < tiles;
+         t += (int)gridDim.x * WARPS) {
         four_positions<VECTORS> at;
         at.at = t * POSITIONS + lane / 4 * (VECTORS ? FOUR : 1);
         at.count = p.positions - at.at;
@@ -385,14 +379,14 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<SOURCE, STEPS, LONG>
         for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
             const int position = min(at.at + 8 * q, p.positions - (VECTORS ? FOUR : 1));
             const int n = (int)p.by_plane.quotient((uint32_t)position),
-                      pixel = p.source.pixel_of(position - n * p.plane);
+                      pixel = position - n * p.plane;
             at.y[q] = (int64_t)n * p.OC * p.plane + pixel;
             p.source.find(from, q, n, pixel, g * p.group_in + lane % 4 * 4);
         }
         float v[STEPS * 4][FOUR];
         pointwise_operand<PRODUCTS, STEPS> a;
         if constexpr (!LONG) {
-            p.source.load(v, from, p.group_in - lane % 4 * 4, own);
+            p.source.load(v, from, p.group_in - lane % 4 * 4);
             sums_note note = {};
             split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, note);
             note_any(note, least_of_outputs);
@@ -413,7 +407,7 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<SOURCE, STEPS, LONG>
                 typename SOURCE::place next = from;
 #pragma unroll 1
                 for (int s = 0; s < p.steps; s += STEPS) {
-                    p.source.load(v, next, p.group_in - s * STEP - lane % 4 * 4, own);
+                    p.source.load(v, next, p.group_in - s * STEP - lane % 4 * 4);
                     split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, note);
 #pragma unroll
                     for (int b = 0; b < LONG_BLOCKS; b++)
