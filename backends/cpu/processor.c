@@ -36,10 +36,11 @@ static void look(void)
     for (talc_vector_units units = TALC_VECTORS_AVX512; processor.microkernels == NULL; units--)
         processor.microkernels = microkernels_of(units);
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-    processor.cache_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (wanted != TALC_VECTORS_PORTABLE)
+        processor.cache_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
     if (processor.cache_bytes <= 0)
-        processor.cache_bytes = 256 << 10;
+        processor.cache_bytes = 1 << 20;
 }
 
 const talc_cpu_microkernels *talc_cpu_microkernels_used(void)
