@@ -183,11 +183,16 @@ static const struct {
       "a Git LFS pointer, which stands for the file: git lfs pull gets it" },
     { "<!", "an HTML page: download the file itself, not the page that shows it" },
     { "<h", "an HTML page: download the file itself, not the page that shows it" },
-    { "PK\3\4", "a zip, as torch.save writes it: tools/pt2safetensors.py converts a checkpoint" },
-    { "\x80\2", "a pickle, as torch.save wrote it: tools/pt2safetensors.py converts a checkpoint" },
-    { "\x80\3", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
-    { "\x80\4", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
-    { "\x80\5", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
+    { "PK\3\4",
+      "a zip, as torch.save writes it: tools/torch/pt2safetensors.py converts a checkpoint" },
+    { "\x80\2",
+      "a pickle, as torch.save wrote it: tools/torch/pt2safetensors.py converts a checkpoint" },
+    { "\x80\3",
+      "a pickle: torch.save a state_dict of it, which tools/torch/pt2safetensors.py converts" },
+    { "\x80\4",
+      "a pickle: torch.save a state_dict of it, which tools/torch/pt2safetensors.py converts" },
+    { "\x80\5",
+      "a pickle: torch.save a state_dict of it, which tools/torch/pt2safetensors.py converts" },
 };
 
 /* Raises what a file is that is no safetensors file, and returns true, where its first bytes say

@@ -1,5 +1,5 @@
 /// conv2d's oracle in the cross-check against numbers that do not come from it: by hand and from PyTorch.
-#include "check/conv2d.h"
+#include "check/conv2d/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 

@@ -1,6 +1,6 @@
 /// The data and the random problems of conv2d in the cross-check.
-#include "check/case.h"
-#include "check/conv2d.h"
+#include "check/engine/case.h"
+#include "check/conv2d/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 

@@ -1,6 +1,6 @@
 /// The oracle of conv2d's gradients in the cross-check against numbers that do not come from it, by hand and from PyTorch; how
 /// their problems read, and what their operands are filled with.
-#include "check/conv2d.h"
+#include "check/conv2d/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/posed.h"
 

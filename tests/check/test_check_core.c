@@ -1,7 +1,7 @@
 /* The arithmetic of a verdict: bounds by hand, what a share is, and that each kind of data is what it says. */
-#include "check/bound.h"
-#include "check/data.h"
-#include "check/judge.h"
+#include "check/engine/bound.h"
+#include "check/engine/data.h"
+#include "check/engine/judge.h"
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>

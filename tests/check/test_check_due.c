@@ -3,8 +3,8 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "check/model_due.h"
-#include "check/model_trace.h"
+#include "check/engine/due.h"
+#include "check/model/trace.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 

@@ -1,9 +1,9 @@
 /* Problems of the families, of conv2d their texts alone: texts, mistakes, random ones, and what operands are filled with. The oracles
  * have tests/check/test_check_oracles.c. */
-#include "check/case.h"
-#include "check/data.h"
-#include "check/family.h"
-#include "check/pool2d.h"
+#include "check/engine/case.h"
+#include "check/engine/data.h"
+#include "check/engine/family.h"
+#include "check/ops/pool2d.h"
 #include "ops/backend.h"
 #include "tests/support/hooks.h"
 

@@ -2,8 +2,8 @@
 
 /* Many problems at once on a device that is not the host's: what is found is what is found one after the other. */
 #include "backends/cpu/cpu.h"
-#include "check/machine.h"
-#include "check/parallel.h"
+#include "check/engine/machine.h"
+#include "check/engine/parallel.h"
 #include "tensor/streams.h"
 #include "tests/support/hooks.h"
 

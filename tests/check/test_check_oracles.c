@@ -1,6 +1,6 @@
 /* The oracles of the families beside conv2d against values by hand: what is due, and how much room it has. */
-#include "check/bound.h"
-#include "check/judge.h"
+#include "check/engine/bound.h"
+#include "check/engine/judge.h"
 #include "tests/support/posed.h"
 
 #include <math.h>

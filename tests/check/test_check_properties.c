@@ -1,12 +1,12 @@
-/* The properties of convolutions (check/properties.h): every row of the CPU has them, most rows take part in most of them, and
+/* The properties of convolutions (check/conv2d/properties.h): every row of the CPU has them, most rows take part in most of them, and
  * each of them alone rejects rows that are wrong. */
 #include "tests/support/faults.h"
 #include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
 #include "tests/support/mutants.h"
 
-#include "check/family.h"
-#include "check/properties.h"
+#include "check/engine/family.h"
+#include "check/conv2d/properties.h"
 
 #include <string.h>
 

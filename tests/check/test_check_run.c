@@ -1,7 +1,7 @@
 /* One run of a row: what it finds in its buffers, and what of the buffers' edges is seen afterwards. */
-#include "check/case.h"
+#include "check/engine/case.h"
 #include "check/check.h"
-#include "check/parallel.h"
+#include "check/engine/parallel.h"
 #include "tests/support/hooks.h"
 #include "tests/support/posed.h"
 

@@ -1,5 +1,5 @@
 /* The sets of problems: every one reads, none stands twice, and what each set has to hold is there. */
-#include "check/family.h"
+#include "check/engine/family.h"
 #include "ops/elementwise_table.h"
 #include "tests/support/hooks.h"
 

@@ -2,8 +2,8 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "check/model_judge.h"
-#include "check/model_report.h"
+#include "check/model/judge.h"
+#include "check/model/report.h"
 #include "ops/elementwise.h"
 #include "ops/observed.h"
 

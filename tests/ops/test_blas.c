@@ -2,8 +2,8 @@
 
 #include "tests/support/hooks.h"
 
-#include "backends/cpu/blas.h"
-#include "backends/cpu/openblas.h"
+#include "backends/cpu/device/blas.h"
+#include "backends/cpu/device/openblas.h"
 
 #include <math.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /// Every convolution among the edges of `talc check` on every algorithm that takes it, against the oracle.
-#include "check/bound.h"
+#include "check/engine/bound.h"
 #include "ops/backend.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"

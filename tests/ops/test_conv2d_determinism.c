@@ -1,6 +1,6 @@
 /// Results depend on the operands alone, to the bit: not on the number of threads, on what ran before or runs beside.
 /// What is not finite stays where it belongs; zeros and the smallest numbers are numbers like others.
-#include "check/family.h"
+#include "check/engine/family.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 

@@ -1,7 +1,7 @@
 /* conv2d's gradients by every row of a device, exactly in integers: each element against the sum that defines it, the
  * adjoint identity <conv(x, w), dy> = <x, dx> = <w, dw>, and the same bits for every number of threads. */
-#include "check/conv2d.h"
-#include "check/data.h"
+#include "check/conv2d/conv2d.h"
+#include "check/engine/data.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 

@@ -3,9 +3,9 @@
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/conv2d/direct_small.h"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/cuda.h"
-#include "check/data.h"
+#include "check/engine/data.h"
 
 #include <stdio.h>
 #include <string.h>

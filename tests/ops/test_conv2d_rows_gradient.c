@@ -4,7 +4,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 
-#include "check/data.h"
+#include "check/engine/data.h"
 #include "ops/backend.h"
 
 #include <math.h>

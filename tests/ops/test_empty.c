@@ -1,7 +1,7 @@
 /* Problems without elements: every op on operands that lack any extent, and the plan of every row
  * for every problem of the sets with any of its numbers 0. Whoever cuts work into parts divides by
  * something that is 0 here. */
-#include "check/family.h"
+#include "check/engine/family.h"
 #include "ops/choice.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"

@@ -1,8 +1,8 @@
 #include "tests/support/conv2d_data.h"
 
-#include "check/bound.h"
-#include "check/conv2d.h"
-#include "check/data.h"
+#include "check/engine/bound.h"
+#include "check/conv2d/conv2d.h"
+#include "check/engine/data.h"
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 #ifndef TALC_TESTS_CONV2D_DATA_H
 #define TALC_TESTS_CONV2D_DATA_H
 
-#include "check/family.h"
+#include "check/engine/family.h"
 #include "talc.h"
 #include "tests/support/guard.h"
 
@@ -16,7 +16,7 @@ typedef struct conv2d_data {
     double *bias, *residual; ///< NULL unless the problem has them
 } conv2d_data;
 
-/// The forward convolutions among the edges of the cross-check (check/sets_edges.c); NULL after the last.
+/// The forward convolutions among the edges of the cross-check (check/sets/edges.c); NULL after the last.
 const char *conv2d_case(int index);
 
 /// The problem as the library parses it; fails the test when it does not.

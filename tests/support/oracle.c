@@ -1,6 +1,6 @@
 #include "tests/support/oracle.h"
 
-#include "check/judge.h"
+#include "check/engine/judge.h"
 #include "tests/support/operands.h"
 #include "tests/support/posed.h"
 

@@ -2,8 +2,8 @@
 #ifndef TALC_TESTS_POSED_H
 #define TALC_TESTS_POSED_H
 
-#include "check/case.h"
-#include "check/family.h"
+#include "check/engine/case.h"
+#include "check/engine/family.h"
 #include "tests/support/hooks.h"
 
 #include <math.h>

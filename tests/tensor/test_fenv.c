@@ -153,14 +153,14 @@ static talc_tensor *huber_of_one(double delta)
 }
 
 /* A weight of 0 after a step along a gradient of 1: minus the rate. */
-static talc_tensor *stepped(const talc_optimizer_options *options)
+static talc_tensor *stepped(talc_device *device, const talc_optimizer_options *options)
 {
     talc_module *line = talc_nn_linear(&(talc_linear_layer){
         .in_features = 1, .out_features = 1, .no_bias = true, .dtype = TALC_F64 });
-    talc_module_to(line, tested_device());
+    talc_module_to(line, device);
     talc_fill(talc_module_find(line, "weight"), 0);
     talc_optimizer *optimizer = talc_optimizer_new(line, options);
-    talc_backward(talc_forward(line, talc_ones(tested_device(), TALC_F64, TALC_DIMS(1, 1))));
+    talc_backward(talc_forward(line, talc_ones(device, TALC_F64, TALC_DIMS(1, 1))));
     if (optimizer != NULL)
         talc_optimizer_step(optimizer);
     talc_tensor *weight = talc_clone(talc_detach(talc_module_find(line, "weight")));
@@ -224,8 +224,9 @@ static void use_tiny_numbers(void)
     assert_refused(talc_var(counts(TALC_F64), TALC_SCALAR, -TINY, false));
     assert_is(talc_uniform(device, TALC_F64, TALC_DIMS(1), 5e-324, 1e-323), 5e-324);
     assert_refused(talc_normal(device, TALC_F64, TALC_DIMS(1), 0, -TINY));
-    assert_is(stepped(&(talc_optimizer_options){ .lr = TINY }), -TINY);
-    assert_refused(stepped(&(talc_optimizer_options){ .kind = TALC_ADAM, .momentum = TINY }));
+    assert_is(stepped(device, &(talc_optimizer_options){ .lr = TINY }), -TINY);
+    assert_refused(
+        stepped(device, &(talc_optimizer_options){ .kind = TALC_ADAM, .momentum = TINY }));
     cr_assert(talc_nn_dropout(-TINY) == NULL);
     talc_error_clear();
     talc_dataset *digits = talc_dataset_digits(2, 3); /* of one channel */

@@ -169,7 +169,7 @@ Test(safetensors_hostile, files_of_other_kinds_are_named)
     static const char page[] =
         "is an HTML page: download the file itself, not the page that shows it";
     static const char old[] =
-        "is a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts";
+        "is a pickle: torch.save a state_dict of it, which tools/torch/pt2safetensors.py converts";
     const struct {
         const char *bytes;
         size_t count;
@@ -180,9 +180,11 @@ Test(safetensors_hostile, files_of_other_kinds_are_named)
         { BYTES("<!DOCTYPE html>\n<html></html>"), page },
         { BYTES("\xef\xbb\xbf\r\n  <HTML><body>Not Found</body></HTML>"), page },
         { BYTES("PK\3\4\0\0\x08\x08\0\0archive/data.pkl"),
-          "is a zip, as torch.save writes it: tools/pt2safetensors.py converts a checkpoint" },
+          "is a zip, as torch.save writes it: tools/torch/pt2safetensors.py converts a "
+          "checkpoint" },
         { BYTES("\x80\2\x8a\nl\xfc\x9c\x46\xf9\x20\x6a\xa8P\x19."),
-          "is a pickle, as torch.save wrote it: tools/pt2safetensors.py converts a checkpoint" },
+          "is a pickle, as torch.save wrote it: tools/torch/pt2safetensors.py converts a "
+          "checkpoint" },
         { BYTES("\x80\4\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\1a\x94K\1s."), old },
         /* What was cut is none of these. */
         { BYTES("\x80\2\0\0\0\0\0\0{\"a\""), NULL },

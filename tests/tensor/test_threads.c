@@ -1,6 +1,6 @@
 #include "tests/support/hooks.h"
 
-#include "backends/cpu/threads.h"
+#include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 #include "tensor/fenv.h"
 

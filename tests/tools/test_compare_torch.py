@@ -1,4 +1,4 @@
-"""Tests of tools/compare_torch.py: short comparisons that have to pass, others that have to fail, and its messages.
+"""Tests of tools/torch/compare_torch.py: short comparisons that have to pass, others that have to fail, and its messages.
 
 usage: test_compare_torch.py LIBTALC        Exits with 77, which meson counts as skipped, where PyTorch is missing.
 """
@@ -11,7 +11,7 @@ import unittest
 
 LIBRARY = os.path.abspath(sys.argv.pop(1))
 TALC = os.path.join(os.path.dirname(LIBRARY), "tools", "talc")
-TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "torch"
 OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "group_norm", "linear", "matmul", "softmax",
        "log_softmax", "sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp", "conv2d.grad_input", "conv2d.grad_weight", "conv2d.grad_bias",
        "conv_transpose2d", "conv_transpose2d.grad_input", "conv_transpose2d.grad_weight", "max_pool2d.grad_input",
@@ -231,7 +231,7 @@ class WithTorch(unittest.TestCase):
             done = subprocess.run([TALC, "run", "resnet20", "--weights", checkpoint],
                                   capture_output=True, text=True)
             self.assertRegex(done.stderr, "is a zip, as torch.save writes it: "
-                                          "tools/pt2safetensors.py converts a checkpoint$")
+                                          "tools/torch/pt2safetensors.py converts a checkpoint$")
             os.symlink(out, out + ".link")
             subprocess.run([*convert, checkpoint, out + ".link"], check=True, capture_output=True)
             self.assertTrue(os.path.islink(out + ".link"))

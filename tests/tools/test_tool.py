@@ -906,7 +906,7 @@ class Networks(Tool):
         for name in "x.pt", "x.pth":
             open(self.path(name), "w").close()
             for command in ["run"], ["check", "model"]:
-                self.fails(2, name + r"': 0 bytes .*; tools/pt2safetensors.py makes such a file of a checkpoint$",
+                self.fails(2, name + r"': 0 bytes .*; tools/torch/pt2safetensors.py makes such a file of a checkpoint$",
                            *command, "lenet", "--weights", self.path(name))
 
     def test_bench(self):

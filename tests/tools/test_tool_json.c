@@ -2,7 +2,7 @@
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
-#include "tools/tool.h"
+#include "tools/cli/tool.h"
 
 #include <stdlib.h>
 #include <string.h>

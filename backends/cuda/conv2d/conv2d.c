@@ -1,4 +1,4 @@
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/device/estimate.h"
 
 static bool is_forward(const void *problem)

@@ -19,10 +19,10 @@
 ///
 /// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out. Of weights that are not finite,
 /// which that makes a difference for, sums are computed again by the formula (window_sum.cuh).
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/warp_tiles.cuh"
 
 using namespace talc;

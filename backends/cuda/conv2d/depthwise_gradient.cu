@@ -6,16 +6,16 @@
 ///                         dy[n, oc, oh, ow] * x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
 /// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the turned kernel (turned.h). Otherwise a thread computes
-/// one element of dx, of the taps that read it (gather.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
-/// kernels, else through the cache (depthwise_sums.cuh).
+/// one element of dx, of the taps that read it (gradient_taps.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
+/// kernels, else through the cache (depthwise_weight_gradient.cuh).
 ///
 /// Sums are in the data's type, in a fixed order.
-#include "backends/cuda/conv2d/depthwise_sums.cuh"
-#include "backends/cuda/conv2d/gather.cuh"
+#include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
+#include "backends/cuda/conv2d/gradient_taps.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/turned.h"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "tensor/extent.h"
 
 using namespace talc;

@@ -21,10 +21,10 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 
-#include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/conv2d/sizes.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/plane_sizes.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
-#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 
 namespace talc
 {

@@ -1,4 +1,4 @@
-/// Depthwise convolution of narrow images, out of shared memory (tiles.cuh). Private to backends/cuda.
+/// Depthwise convolution of narrow images, out of shared memory (narrow_tiles.cuh). Private to backends/cuda.
 ///
 /// Kernels of K by K, S apart, every output channel with an input channel of its own. A thread computes some outputs of
 /// a column (thread coarsening): it reads its window of each row of x once and adds it to the sums of all the output rows that the row belongs to. Sums, like x before
@@ -6,9 +6,9 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
 
-#include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/conv2d/sizes.cuh"
-#include "backends/cuda/conv2d/tiles.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/plane_sizes.cuh"
+#include "backends/cuda/conv2d/narrow_tiles.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
 
 namespace talc

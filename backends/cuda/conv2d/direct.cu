@@ -7,17 +7,17 @@
 /// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an eighth of the products
 /// of each where there are few outputs.
 ///
-/// `tiled` (tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7 or 9 wide at stride 1,
+/// `tiled` (direct_tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7 or 9 wide at stride 1,
 /// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
 ///
 /// `small` (direct_small.cu) takes small images, of any number.
 ///
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/direct_small.h"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/conv2d/tiled.cuh"
+#include "backends/cuda/conv2d/direct_tiled.cuh"
 
 using namespace talc;
 

@@ -7,7 +7,7 @@
 ///
 /// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the strides of networks a
 /// block computes all phases of a tile of it (direct_phases.cuh). Otherwise a thread computes an element of dx, of the taps that read it
-/// (gather.cuh): neighbours read neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile by tile
+/// (gradient_taps.cuh): neighbours read neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile by tile
 /// (direct_weights.cuh). Otherwise a group of threads computes an element of dw: each takes the outputs a group apart, and a tree
 /// adds their sums.
 ///
@@ -16,11 +16,11 @@
 #include "backends/cuda/conv2d/direct_phases.cuh"
 #include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/direct_weights.cuh"
-#include "backends/cuda/conv2d/gather.cuh"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/gradient_taps.cuh"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/turned.h"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "tensor/extent.h"
 
 #include <cmath>

@@ -14,10 +14,10 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 
 #include "backends/cuda/conv2d/phases.cuh"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/window_sum.cuh"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 
 namespace talc
 {

@@ -11,7 +11,7 @@
 /// with three taps 9 loads of 16 bytes feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their order.
 #include "backends/cuda/conv2d/direct_small.h"
 
-#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/conv2d/phases.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"

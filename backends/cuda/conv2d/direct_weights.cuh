@@ -11,15 +11,15 @@
 /// has the columns of each window side by side, and so it does with rows where these are fewer then.
 ///
 /// At the end the splits' sums are added in shared memory, in their order; those of shares are in the workspace, [share][dw], and a
-/// second kernel adds them in theirs (sums.h). Products of positions that no output has are left out, those with padding are
+/// second kernel adds them in theirs (split_k.h). Products of positions that no output has are left out, those with padding are
 /// products with zero.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_WEIGHTS_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_WEIGHTS_CUH
 
-#include "backends/cuda/conv2d/sums.h"
+#include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 
 #include <cuda_pipeline_primitives.h>
 

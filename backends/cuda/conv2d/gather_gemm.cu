@@ -15,14 +15,14 @@
 /// Arithmetic: STRICT splits both operands into high and low parts of 11 bits, adds up high * high, high * low and low * high, and
 /// moves sums from the tensor cores, which truncate, to f32 registers every 32 products. TF32 takes the high parts alone. Sums that
 /// elements at the ends of f32's range can have spoilt, and any NaN, are computed again by FFMA.
-#include "backends/cuda/barriers.cuh"
+#include "backends/cuda/primitives/barriers.cuh"
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/shared_copy.cuh"
-#include "backends/cuda/wgmma.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
+#include "backends/cuda/primitives/wgmma.cuh"
 
 #include <cooperative_groups.h>
 

@@ -13,12 +13,12 @@
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "ops/window.h"
 #include "tensor/extent.h"
 

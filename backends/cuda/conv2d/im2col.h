@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IM2COL_H
 #define TALC_BACKENDS_CUDA_CONV2D_IM2COL_H
 
-#include "backends/cuda/conv2d/product.h"
+#include "backends/cuda/conv2d/slice_products.h"
 
 TALC_BEGIN_DECLARATIONS
 

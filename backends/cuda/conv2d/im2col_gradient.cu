@@ -3,22 +3,22 @@
 ///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]        dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
 ///
-/// where dx takes every tap and output that read x[h, w] (gather.cuh). Like B, D is made in chunks that the workspace holds: cuBLAS or
+/// where dx takes every tap and output that read x[h, w] (gradient_taps.cuh). Like B, D is made in chunks that the workspace holds: cuBLAS or
 /// tensor cores (matmul/product.h) write one and a kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart, and goes
 /// through their taps: neighbours read neighbours and nobody else writes, so the order of a sum is fixed. Where D is
 /// cut into columns, the elements that outputs on both sides read are added to by the later chunk.
 ///
-/// For dw im2col's kernel writes chunks of B, which are multiplied into sums beside each other (sums.h).
+/// For dw im2col's kernel writes chunks of B, which are multiplied into sums beside each other (split_k.h).
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
-#include "backends/cuda/conv2d/gather.cuh"
+#include "backends/cuda/conv2d/gradient_taps.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/rows.h"
-#include "backends/cuda/conv2d/sums.h"
+#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "tensor/extent.h"
 
 #include <type_traits>

@@ -18,7 +18,7 @@
 /// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
 /// performance, 2022.
 #include "backends/cuda/conv2d/implicit_gemm/row.cuh"
-#include "backends/cuda/wgmma.cuh"
+#include "backends/cuda/primitives/wgmma.cuh"
 
 using namespace talc;
 

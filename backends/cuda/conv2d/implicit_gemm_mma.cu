@@ -6,7 +6,7 @@
 ///
 /// Source: PTX ISA 8.5, section 9.7.13 (ldmatrix, mma.m16n8k16).
 #include "backends/cuda/conv2d/implicit_gemm/row.cuh"
-#include "backends/cuda/mma.cuh"
+#include "backends/cuda/primitives/mma.cuh"
 
 using namespace talc;
 

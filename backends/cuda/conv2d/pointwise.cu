@@ -6,10 +6,10 @@
 /// activation follow in place. Small products are one launch (matmul/small.cuh). Images of one pixel, as those that squeeze-excitation
 /// works on, are the rows of one product: a linear layer's. Arithmetic: the data's type. No workspace.
 #include "backends/cuda/device/blas.h"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/conv2d/product.h"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/slice_products.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/matmul/small.cuh"
 
 using namespace talc;

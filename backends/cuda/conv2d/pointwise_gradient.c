@@ -3,9 +3,9 @@
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j],        j = oh * OW + ow
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// dx takes one batched product and no workspace; dw is made in sums beside each other (sums.h). Arithmetic: the data's type.
-#include "backends/cuda/conv2d/rows.h"
-#include "backends/cuda/conv2d/sums.h"
+/// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h). Arithmetic: the data's type.
+#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/blas.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 /// low parts and adds up three products, in f32 registers every 64 channels; TF32 takes the high parts alone. A sum that is not well above
 /// the error that elements too small after scaling can cause, and any NaN, is computed again by FFMA. So each class's bound holds on any data.
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"

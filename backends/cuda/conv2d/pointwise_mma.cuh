@@ -3,10 +3,10 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 
-#include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/halves.cuh"
-#include "backends/cuda/index.cuh"
-#include "backends/cuda/mma.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/primitives/halves.cuh"
+#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/primitives/mma.cuh"
 
 namespace talc
 {

@@ -14,9 +14,9 @@
 /// those of the eight warps through shared memory, in the order of the warps.
 ///
 /// Arithmetic: the data's type, in an order that follows from the problem and the GPU's size.
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"
 

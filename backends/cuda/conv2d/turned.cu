@@ -1,9 +1,9 @@
 /// Input gradients by the forward kernels (turned.h), and the row split, which has no other gradient.
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/conv2d/phases.cuh"
-#include "backends/cuda/conv2d/rows.h"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 
 #include <cmath>
 #include <cstring>

@@ -13,7 +13,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_WARP_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_WARP_TILES_CUH
 
-#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 
 #include <climits>
 

@@ -18,7 +18,7 @@
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
 #include "backends/cuda/device/counter.h"
-#include "backends/cuda/mma.cuh"
+#include "backends/cuda/primitives/mma.cuh"
 
 #include <cuda_pipeline_primitives.h>
 

@@ -10,8 +10,8 @@
 ///
 /// Source: PTX ISA 8.5, section 9.7.14.5 (shared memory layouts of wgmma).
 #include "backends/cuda/conv2d/weight_gradient.cuh"
-#include "backends/cuda/launch.cuh"
-#include "backends/cuda/wgmma.cuh"
+#include "backends/cuda/primitives/launch.cuh"
+#include "backends/cuda/primitives/wgmma.cuh"
 
 using namespace talc;
 

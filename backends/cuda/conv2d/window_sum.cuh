@@ -5,7 +5,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_WINDOW_SUM_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_WINDOW_SUM_CUH
 
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "ops/conv2d.h"
 
 namespace talc

@@ -12,10 +12,10 @@
 ///
 /// Arithmetic of the gradient: f64.
 #include "backends/cuda/device/fault.cuh"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
-#include "backends/cuda/index.cuh"
-#include "backends/cuda/row.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
+#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "ops/gather.h"
 
 #include <type_traits>

@@ -5,7 +5,7 @@
 /// Memory-bound, and one launch. A word is the widest type to which all rows of all parts are aligned. Neighbouring threads write
 /// neighbouring words, whichever parts they come from, so that cache lines of dst are written whole; one written in two halves
 /// costs two memory transactions.
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/group.cuh"
 
 using namespace talc;
 

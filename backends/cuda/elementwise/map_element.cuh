@@ -2,9 +2,9 @@
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_ELEMENT_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_ELEMENT_CUH
 
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/elementwise/map.h"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/group.cuh"
 
 namespace talc
 {

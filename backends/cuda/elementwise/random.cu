@@ -4,8 +4,8 @@
 ///
 /// A thread draws whole Philox blocks, four f32 numbers or two of a wider type. Compiled without contraction of products and
 /// sums, so that every bit is the CPU's.
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/index.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/index.cuh"
 #include "tensor/philox.h"
 
 #include <type_traits>

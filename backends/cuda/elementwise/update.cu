@@ -4,9 +4,9 @@
 /// ones, and a launch each would cost more than the work. A block takes CHUNK elements of one tensor, of a norm TALC_UPDATE_PART; the
 /// block that is done last adds the sums of all in a tree of fixed shape.
 #include "backends/cuda/device/counter.h"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
-#include "backends/cuda/launch.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
+#include "backends/cuda/primitives/launch.cuh"
 #include "ops/update.h"
 
 #include <cmath>

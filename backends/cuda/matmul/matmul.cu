@@ -14,10 +14,10 @@
 /// problem, and needs no library. Few outputs are cut into smaller tiles, whose reduction a block shares (small.cuh).
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
-#include "backends/cuda/row.cuh"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/device/blas.h"
-#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/matmul/estimate.h"
 #include "backends/cuda/matmul/small.cuh"
 #include "backends/cuda/matmul/tensor_cores.h"

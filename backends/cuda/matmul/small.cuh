@@ -10,9 +10,9 @@
 #ifndef TALC_BACKENDS_CUDA_MATMUL_SMALL_CUH
 #define TALC_BACKENDS_CUDA_MATMUL_SMALL_CUH
 
-#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 #include "ops/matmul.h"
 
 namespace talc

@@ -15,11 +15,11 @@
 /// can do, and any that is not finite, is computed again by FFMA.
 #include "backends/cuda/matmul/tensor_cores.h"
 
-#include "backends/cuda/barriers.cuh"
-#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/primitives/barriers.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/device/counter.h"
-#include "backends/cuda/halves.cuh"
-#include "backends/cuda/wgmma.cuh"
+#include "backends/cuda/primitives/halves.cuh"
+#include "backends/cuda/primitives/wgmma.cuh"
 
 using namespace talc;
 

@@ -17,9 +17,9 @@
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-#include "backends/cuda/activation.cuh"
-#include "backends/cuda/row.cuh"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/activation.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/norm/moments.cuh"
 #include "ops/norm.h"

@@ -11,9 +11,9 @@
 ///             thousand. A block gives a part's sums, in f64; then each block adds up those of a channel, in a tree of fixed
 ///             shape, and does a part of its dx, as ops/norm.h says and from the back, where x and dy are still cached.
 ///   channels  One block a channel.
-#include "backends/cuda/activation.cuh"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/activation.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "backends/cuda/norm/gradient.h"
 #include "ops/norm.h"
 #include "tensor/extent.h"

@@ -16,10 +16,10 @@
 ///         and in a fixed order; the last step is that of ops/norm.h.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-#include "backends/cuda/activation.cuh"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/activation.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/norm/moments.cuh"
-#include "backends/cuda/row.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "ops/group_norm.h"
 #include "ops/norm.h"
 

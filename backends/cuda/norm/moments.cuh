@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
 #define TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
 
-#include "backends/cuda/planes.cuh"
+#include "backends/cuda/primitives/planes.cuh"
 #include "ops/batch_norm2d.h"
 
 namespace talc

@@ -6,18 +6,18 @@
 /// kernels are bound by memory.
 ///
 ///   auto       the fastest of those below.
-///   tiled      small square windows out of shared memory, some outputs of a column a thread (tiled.cuh).
+///   tiled      small square windows out of shared memory, some outputs of a column a thread (small_windows.cuh).
 ///   separable  windows of any size, first down and then across (separable.cuh).
 ///   window     any window: a thread an output, or 4 to 256 where windows are large and far apart (window.cuh). Also the
 ///              input gradient (gradient.cuh).
 ///
 /// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in separable; threads that share a window
 /// add their sums as a tree. The order follows from the problem alone.
-#include "backends/cuda/row.cuh"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/pool2d/gradient.cuh"
 #include "backends/cuda/pool2d/separable.cuh"
-#include "backends/cuda/pool2d/tiled.cuh"
+#include "backends/cuda/pool2d/small_windows.cuh"
 #include "backends/cuda/pool2d/window.cuh"
 
 namespace

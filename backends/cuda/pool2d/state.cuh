@@ -2,8 +2,8 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_STATE_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_STATE_CUH
 
-#include "backends/cuda/group.cuh"
-#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/primitives/group.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 #include "ops/pool2d_window.h"
 #include "tensor/extent.h"
 

@@ -10,9 +10,9 @@
 /// the thread before it and is no difference, so an infinity is in no sum that it does not belong to.
 ///
 /// Arithmetic: f64.
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/index.cuh"
-#include "backends/cuda/row.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "ops/cumsum.h"
 
 using namespace talc;

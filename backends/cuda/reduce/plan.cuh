@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_REDUCE_PLAN_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_PLAN_CUH
 
-#include "backends/cuda/planes.cuh"
+#include "backends/cuda/primitives/planes.cuh"
 #include "ops/reduce.h"
 
 namespace talc

@@ -4,7 +4,7 @@
 ///
 /// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
 /// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Short rows (rows.cuh) and planes that are not whole
+/// can, and read across them; rows of threads share the reduced elements. Short rows (short_rows.cuh) and planes that are not whole
 /// vectors (planes.cuh) go through shared memory. In each case a tree of fixed shape combines the threads' partial results.
 ///
 ///   parts  Long reductions of few outputs are split into parts, one a block; a second kernel combines the partial results of
@@ -15,10 +15,10 @@
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits. Variances in f64,
 /// exponentials in the data's type.
-#include "backends/cuda/row.cuh"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/reduce/plan.cuh"
-#include "backends/cuda/reduce/rows.cuh"
+#include "backends/cuda/reduce/short_rows.cuh"
 
 using namespace talc;
 

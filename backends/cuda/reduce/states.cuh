@@ -9,8 +9,8 @@
 #ifndef TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 
 #include <limits>
 #include <type_traits>

@@ -15,8 +15,8 @@
 ///
 /// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of a few of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
-#include "backends/cuda/row.cuh"
-#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/fault.h"
 #include "backends/cuda/softmax/entropy_gradient.cuh"

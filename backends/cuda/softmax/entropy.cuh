@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_ENTROPY_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_ENTROPY_CUH
 
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "ops/cross_entropy.h"
 
 #include <cmath>

@@ -5,9 +5,9 @@
 /// Memory-bound. A thread has a sample, or of the gradient an element: neighbouring threads write neighbouring elements. A label
 /// is compared before anything is read by it; the first thread to find a wrong one writes the device's record (fault.h).
 #include "backends/cuda/device/fault.cuh"
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/index.cuh"
-#include "backends/cuda/row.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "ops/nll_loss.h"
 
 using namespace talc;

@@ -9,8 +9,8 @@
 ///              clusters, of 2 to 16 blocks.
 ///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two launches.
 ///   one_block  The same without workspace: softmaxes are not tiling.
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/row.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/softmax/cluster.cuh"
 #include "backends/cuda/softmax/thread.cuh"
 #include "backends/cuda/softmax/two_pass.cuh"

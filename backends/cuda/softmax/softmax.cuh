@@ -2,8 +2,8 @@
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_SOFTMAX_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_SOFTMAX_CUH
 
-#include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "ops/softmax.h"
 
 #include <cuda_pipeline.h>

@@ -3,7 +3,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PATCH_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
-#include "backends/cuda/barriers.cuh"
+#include "backends/cuda/primitives/barriers.cuh"
 
 namespace talc
 {

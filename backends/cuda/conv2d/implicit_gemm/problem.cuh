@@ -2,9 +2,9 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
 
-#include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/halves.cuh"
-#include "backends/cuda/index.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/primitives/halves.cuh"
+#include "backends/cuda/primitives/index.cuh"
 #include "ops/conv2d.h"
 
 namespace talc

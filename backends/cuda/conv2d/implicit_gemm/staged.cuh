@@ -8,7 +8,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STAGED_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
-#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 
 namespace talc
 {

@@ -1,0 +1,56 @@
+/// The CPU's conv2d algorithms, one a file: their table, and the functions behind its rows. Private to backends/cpu.
+#ifndef TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
+#define TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
+
+#include "ops/conv2d.h"
+
+/// Most specialised first, the most general last. `wide`: sums are kept in f64 (talc_arithmetic).
+// clang-format off
+//    name       arithmetic                                   precision    wide
+#define TALC_CPU_CONV2D_TABLE(X)                                                 \
+    X(depthwise, "the data's own type",                       TALC_STRICT, false) \
+    X(pointwise, "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
+    X(implicit_gemm, "the data's own type",                   TALC_STRICT, false) \
+    X(im2col,    "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
+    X(reference, "f64 accumulation, one rounding",            TALC_STRICT, true)
+// clang-format on
+
+#define TALC_CPU_CONV2D_FUNCTIONS(name, ...)                                                       \
+    const char *talc_cpu_conv2d_##name##_plan(const talc_device *device, const void *problem,      \
+                                              size_t limit, talc_plan *plan);                      \
+    talc_status talc_cpu_conv2d_##name##_run(talc_device *device, const void *problem,             \
+                                             const talc_plan *plan, const void *arguments);
+TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
+#undef TALC_CPU_CONV2D_FUNCTIONS
+
+/// Why rows that copy the image under a kernel refuse long kernels and strides, with which their sizes could overflow; NULL for others.
+static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem *p)
+{
+    const int64_t farthest = 64 << 10;
+    return (p->KH - 1) * p->dilation_h >= farthest || (p->KW - 1) * p->dilation_w >= farthest ||
+                   p->stride_h > farthest || p->stride_w > farthest
+               ? "the dilated kernel or the stride is longer than 65536"
+               : NULL;
+}
+
+/// One pixel of dx, of plane n * C + channel, by its formula in f64: what a row that multiplies
+/// zeros around dy has in place of a NaN.
+double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *problem,
+                                  const talc_conv2d_arguments *arguments, int64_t plane, int64_t ih,
+                                  int64_t iw);
+
+/// The gradients of rows that have them in a file of their own; im2col's stand in im2col.h.
+talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,
+                                               const talc_conv2d_arguments *arguments);
+const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,
+                                                 talc_plan *plan);
+talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *problem,
+                                                const talc_plan *plan,
+                                                const talc_conv2d_arguments *arguments);
+const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *problem,
+                                                    size_t limit, talc_plan *plan);
+talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *problem,
+                                                   const talc_plan *plan,
+                                                   const talc_conv2d_arguments *arguments);
+
+#endif

@@ -1,0 +1,651 @@
+#include "backends/cpu/conv2d/gemm.h"
+
+#include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/conv2d/algorithms.h"
+#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/short_copy.h"
+#include "backends/cpu/primitives/target.h"
+#include "backends/cpu/device/threads.h"
+#include "tensor/extent.h"
+
+// ---- Blocks ---------------------------------------------------------------------------------------------------
+
+/* A block's patch of up to TERMS terms takes at most half of the second-level cache, and so do its sums; the rows of w that a tile
+ * reads come from the first-level one, or stream into it, while they meet all columns of the block. So a block has the columns for
+ * which loading those rows costs little, fewer of each phase where sums of several are kept. Blocks become smaller, in outputs or in
+ * the planes that they make, whichever costs less, until there are TASKS of them, so that many threads end at about the same time.
+ * All blocks of planes share the patches if these take no more than SHARED such caches. Gathering a row takes as long as
+ * ROW_PRODUCTS multiplications of vectors, and one for two columns. */
+enum {
+    COLUMNS = 512,
+    MIN_COLUMNS = 64,
+    CANDIDATES = 16, /* numbers of rows that are tried */
+    TERMS = 2048,
+    MIN_MADE = 8,
+    TASKS = 16,
+    CACHE_SHARE = 2,
+    SHARED = 4,
+    LINE = 16,         /* elements of a cache line of f32 */
+    GATHERED_STEP = 8, /* elements, of which rows are gathered */
+    ROW_PRODUCTS = 2,
+};
+
+static int64_t places_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    return plan->image_blocks * g->groups * plan->row_blocks * plan->column_blocks;
+}
+
+static int64_t phases_of(const talc_cpu_gemm *g)
+{
+    return g->h_phases * g->w_phases;
+}
+
+/* Taps of all phases. */
+static int64_t taps_of(const talc_cpu_gemm *g)
+{
+    int64_t h = 0, w = 0;
+    for (int64_t i = 0; i < g->h_phases; i++)
+        h += g->h_phase[i].taps;
+    for (int64_t i = 0; i < g->w_phases; i++)
+        w += g->w_phase[i].taps;
+    return h * w;
+}
+
+static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    return places_of(g, plan) * plan->made_blocks;
+}
+
+static int64_t rounded_up(int64_t count, int64_t step)
+{
+    return talc_ceil_div(count, step) * step;
+}
+
+/* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs if the patch is gathered, else
+ * through the rows of an image's slot of the patch, each image's from a vector of its own. */
+static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, int64_t images,
+                        int64_t rows, int64_t columns)
+{
+    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
+    return plan->gathered ? rounded_up(images * rows * columns, lanes)
+                          : images * rounded_up((rows - 1) * plan->patch.w.size + columns, lanes);
+}
+
+/* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that are asked for up to them. */
+static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
+{
+    const int64_t most = talc_ceil_div(outputs, plan->columns);
+    int64_t best = 0, least = 0;
+    plan->gathered = false;
+    const int64_t first = talc_even(g->h.outputs, most);
+    const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
+    for (int64_t rows = first; rows >= last; rows--) {
+        plan->patch = talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, 1);
+        const int64_t rest = g->h.outputs % rows;
+        const int64_t width = g->h.outputs / rows * width_of(g, plan, 1, rows, plan->columns) +
+                              (rest > 0 ? width_of(g, plan, 1, rest, plan->columns) : 0);
+        if (best == 0 || width < least) {
+            best = rows;
+            least = width;
+        }
+    }
+    return best;
+}
+
+/* Bytes of the patches that blocks share; 0 where each has its own. */
+static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const double elements =
+        (double)places_of(g, plan) * (double)g->summed * (double)plan->channel + LINE;
+    const bool few = elements * (double)size <= (double)(SHARED * talc_cpu_cache_bytes());
+    return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
+}
+
+/* What filling a patch costs: a gathered one is filled once more for each tap. */
+static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t rows = plan->gathered ? g->h.taps * g->w.taps * plan->rows
+                                        : plan->patch.h.count * plan->patch.h.size;
+    return plan->images * rows * (ROW_PRODUCTS + plan->columns / 2);
+}
+
+/* Multiplications of vectors for a plane of x, and what takes as long: filling its patches, and loading w for each block. */
+static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes, rest = g->h.outputs % plan->rows;
+    const int64_t width =
+        g->h.outputs / plan->rows *
+            (width_of(g, plan, plan->images, plan->rows, plan->columns) + lanes / 4) +
+        (rest > 0 ? width_of(g, plan, plan->images, rest, plan->columns) + lanes / 4 : 0);
+    const int64_t fills = shared_of(g, plan) > 0 ? 1 : plan->made_blocks;
+    return (double)(plan->image_blocks * plan->column_blocks) *
+           ((double)(width * g->made * taps_of(g)) / (double)lanes +
+            (double)(fills * plan->row_blocks * filling_of(g, plan)));
+}
+
+/* Blocks of equal size, of at most as many outputs and planes as asked for, and their patch. It is gathered where the outputs
+ * without use would cost more. */
+static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
+                talc_cpu_gemm_plan *plan)
+{
+    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
+    plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
+    plan->rows = rows_of(g, outputs, plan);
+    const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
+    plan->images = 2 * plane <= outputs ? talc_even(g->N, outputs / plane) : 1;
+    plan->made = talc_even(g->made, made);
+    plan->column_blocks = talc_ceil_div(g->w.outputs, plan->columns);
+    plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
+    plan->image_blocks = talc_ceil_div(g->N, plan->images);
+    plan->made_blocks = talc_ceil_div(g->made, plan->made);
+    plan->patch =
+        talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
+    plan->gathered = false;
+    const int64_t all = width_of(g, plan, plan->images, plan->rows, plan->columns);
+    plan->gathered = true;
+    const int64_t used = width_of(g, plan, plan->images, plan->rows, plan->columns);
+    plan->channel = g->h.taps * g->w.taps * rounded_up(used, TALC_CPU_VECTORS * lanes);
+    const int64_t shared = shared_of(g, plan);
+    const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
+    plan->gathered = may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
+                     (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
+                         lanes * filling_of(g, plan);
+    if (!plan->gathered)
+        plan->channel = plan->patch.channel;
+}
+
+/* Elements of a channel that is yet to be gathered, and of its rows under each tap. Steps and tiles may run over the end of both. */
+static int64_t one_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t steps = (1 + g->h.taps * g->w.taps) * GATHERED_STEP;
+    return plan->gathered ? plan->patch.channel + plan->channel + steps + TALC_CPU_VECTORS * LINE
+                          : 0;
+}
+
+/* The workspace for all workers and for each. */
+static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cpu_gemm_plan *plan)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(g->dtype);
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = talc_larger(taps_of(g), 1);
+    /* Terms' distances in w have 32 bits. */
+    const int64_t fitting = talc_smaller((int64_t)room / size / plan->channel,
+                                         INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
+    plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
+    plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
+    plan->phase = width_of(g, plan, plan->images, plan->rows, plan->columns);
+    plan->sums =
+        plan->phase * phases_of(g) *
+        (plan->summed < g->summed ? plan->made
+                                  : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
+    const int64_t one = one_of(g, plan);
+    const size_t shared = (size_t)shared_of(g, plan);
+    plan->shared_bytes = 0;
+    plan->slice = talc_cpu_aligned((size_t)((plan->sums + one) * size));
+    if (shared > 0 && shared + plan->terms_bytes + plan->slice < limit)
+        plan->shared_bytes = talc_cpu_aligned(shared);
+    else
+        plan->slice += talc_cpu_aligned((size_t)((plan->summed * plan->channel + LINE) * size));
+}
+
+void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan)
+{
+    const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
+    const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
+    const int64_t plane = talc_larger(gemm->H * gemm->W, MIN_COLUMNS);
+    int64_t outputs =
+        talc_smaller(talc_larger(2 * COLUMNS / phases_of(gemm), MIN_COLUMNS), COLUMNS);
+    int64_t made =
+        talc_larger(share / size / talc_smaller(plane, outputs * phases_of(gemm)), MIN_MADE);
+    cut(gemm, outputs, made, true, plan);
+    while (tasks_of(gemm, plan) < TASKS && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
+        talc_cpu_gemm_plan fewer = *plan, smaller = *plan;
+        cut(gemm, outputs, talc_larger(plan->made / 2, 1), true, &fewer);
+        cut(gemm, talc_larger(outputs / 2, MIN_COLUMNS), made, true, &smaller);
+        if (plan->made > MIN_MADE &&
+            (outputs <= MIN_COLUMNS || products_of(gemm, &fewer) <= products_of(gemm, &smaller))) {
+            made = plan->made / 2;
+            *plan = fewer;
+        } else {
+            outputs = talc_larger(outputs / 2, MIN_COLUMNS);
+            *plan = smaller;
+        }
+    }
+    add_sizes(gemm, (size_t)share, limit, plan);
+    for (; plan->terms_bytes + plan->slice > limit && outputs > 1; outputs /= 2) {
+        cut(gemm, outputs, made, false, plan);
+        add_sizes(gemm, (size_t)share, limit, plan);
+    }
+}
+
+size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                               size_t limit)
+{
+    return talc_cpu_workspace(tasks_of(gemm, plan), plan->terms_bytes + plan->shared_bytes,
+                              plan->slice, limit);
+}
+
+// ---- One task -------------------------------------------------------------------------------------------------
+
+typedef struct gemm_context {
+    const talc_cpu_gemm *gemm;
+    const talc_cpu_gemm_plan *plan;
+    const talc_cpu_kernels *kernels;
+    const talc_cpu_term *terms;
+    const void *x, *w;
+    void *y;
+    char *shared, *slices;
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+} gemm_context;
+
+/* A block of y. */
+typedef struct gemm_block {
+    int64_t n, images;
+    int64_t g;
+    int64_t made, made_count; /* first plane of the group, how many */
+    int64_t row, rows;
+    int64_t column, columns;
+} gemm_block;
+
+static gemm_block block_of(const gemm_context *c, int64_t place, int64_t made_block)
+{
+    const talc_cpu_gemm *gemm = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    gemm_block b = { .made = made_block * plan->made };
+    b.column = place % plan->column_blocks * plan->columns;
+    place /= plan->column_blocks;
+    b.row = place % plan->row_blocks * plan->rows;
+    place /= plan->row_blocks;
+    b.g = place % gemm->groups;
+    b.n = place / gemm->groups * plan->images;
+    b.images = talc_smaller(plan->images, gemm->N - b.n);
+    b.made_count = talc_smaller(plan->made, gemm->made - b.made);
+    b.rows = talc_smaller(plan->rows, gemm->h.outputs - b.row);
+    b.columns = talc_smaller(plan->columns, gemm->w.outputs - b.column);
+    return b;
+}
+
+/* The first element of row `row` of y that a block writes in plane `made` of the group of an image. */
+static char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t made, int64_t row)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t plane = (n * g->groups + b->g) * g->made + made;
+    const int64_t at = (plane * g->H + row) * g->W + b->column * g->w_phases;
+    return (char *)c->y + at * (int64_t)talc_dtype_size(g->dtype);
+}
+
+/* The first element of w for plane `from` of x and the first plane that a block makes. */
+static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t at = b->g * g->weight.group + b->made * g->weight.made + from * g->weight.summed;
+    return talc_cpu_at(g->dtype, c->w, at);
+}
+
+/* The width of a tile with `rest` elements from its first one on: TALC_CPU_VECTORS vectors or all that is left. Instead of one vector alone at the end,
+ * for which w would not come fast enough, there are two times two. */
+static inline int64_t tile_width(int64_t rest, int64_t lanes)
+{
+    return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
+}
+
+/* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
+static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
+                         talc_cpu_tile *tile, const char *patch, char *sums)
+{
+    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
+    const int64_t full = TALC_CPU_VECTORS * lanes;
+    const int64_t all = width_of(c->gemm, c->plan, b->images, b->rows, b->columns);
+    const int64_t each = c->plan->gathered ? full : all / b->images;
+    const int64_t apart = c->plan->gathered ? summed * c->gemm->h.taps * c->gemm->w.taps * full
+                                            : c->plan->patch.image;
+    for (int64_t at = 0, width; at < all; at += width, sums += width * count * size) {
+        width = tile_width(all - at, lanes);
+        for (int64_t v = 0; v * lanes < width; v++) {
+            const int64_t vector = at + v * lanes;
+            tile->x[v] = patch + (vector / each * apart + vector % each) * size;
+        }
+        tile->y = sums;
+        c->kernels->tile[width / lanes][count](tile);
+    }
+}
+
+/* Elements 0 .. count - 1 of `ways` rows of sums in turn, which stand `apart`. */
+#define INTERLEAVE(constant, suffix, T, A)                                                         \
+    static void interleave_##suffix(int64_t count, int64_t ways, const T *restrict sums,           \
+                                    int64_t apart, T *restrict y)                                  \
+    {                                                                                              \
+        if (ways == 2) {                                                                           \
+            for (int64_t i = 0; i < count / 2; i++) {                                              \
+                y[2 * i] = sums[i];                                                                \
+                y[2 * i + 1] = sums[apart + i];                                                    \
+            }                                                                                      \
+            if (count % 2 > 0)                                                                     \
+                y[count - 1] = sums[count / 2];                                                    \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t way = 0; way < ways; way++)                                                   \
+            for (int64_t i = 0; i * ways + way < count; i++)                                       \
+                y[i * ways + way] = sums[way * apart + i];                                         \
+    }
+
+TALC_CPU_FLOATS(INTERLEAVE)
+
+/* Writes the outputs of plane i of a panel of `count`, plane `made` of the group, to y. */
+TALC_TARGET_CLONES
+static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
+                        const char *sums, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->kernels->lanes;
+    const bool gathered = c->plan->gathered;
+    const bool adjoining = gathered && phases_of(g) == 1 && g->W == b->columns;
+    const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
+    const int64_t last =
+        adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
+    const int64_t all = width_of(g, c->plan, b->images, b->rows, b->columns);
+    const int64_t each = gathered ? b->rows * b->columns : all / b->images;
+    const int64_t apart = c->plan->phase * count;
+    const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
+    int64_t first_tile = 0; /* of the row */
+    for (int64_t image = 0; image < b->images; image++) {
+        char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases);
+        for (int64_t row = 0; row < rows; row++) {
+            const int64_t first = image * each + row * width_of_row;
+            for (int64_t width;
+                 first >= first_tile + (width = tile_width(all - first_tile, lanes));)
+                first_tile += width;
+            const int64_t ways = talc_smaller(g->h_phases, g->H - (b->row + row) * g->h_phases);
+            for (int64_t way = 0; way < ways; way++, to += g->W * size) {
+                const char *of_row = sums + way * g->w_phases * apart * size;
+                for (int64_t column = 0, tile = first_tile; column < columns;) {
+                    const int64_t width = tile_width(all - tile, lanes);
+                    const int64_t at = first + column - tile;
+                    const int64_t adjacent = talc_smaller(width - at, columns - column);
+                    const char *from = of_row + (tile * count + i * width + at) * size;
+                    if (g->w_phases == 1)
+                        talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
+                    else
+                        TALC_CPU_CALL(
+                            g->dtype, interleave,
+                            (talc_smaller(adjacent * g->w_phases, last - column * g->w_phases),
+                             g->w_phases, (const void *)from, apart,
+                             (void *)(to + column * g->w_phases * size)));
+                    column += adjacent;
+                    tile += width;
+                }
+            }
+        }
+    }
+}
+
+/* Bias, residual and activation of a plane of the block. */
+static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const bool whole = b->columns == g->w.outputs;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    for (int64_t image = 0; image < b->images; image++)
+        for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
+            char *at = y_at(c, b, b->n + image, made, b->row + row);
+            talc_cpu_conv2d_epilogue(
+                c->problem, b->g * g->made + made, whole ? b->rows * b->columns : b->columns, at,
+                c->arguments->bias,
+                talc_cpu_at(g->dtype, c->arguments->residual, (at - (char *)c->y) / size));
+        }
+}
+
+/* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind
+ * them. */
+#define SPOILT(constant, suffix, T, A)                                                             \
+    TALC_TARGET_CLONES                                                                             \
+    static bool is_spoilt_##suffix(const T *sums, int64_t count)                                   \
+    {                                                                                              \
+        int found = 0;                                                                             \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            found |= sums[i] != sums[i];                                                           \
+        return found != 0;                                                                         \
+    }
+
+TALC_CPU_FLOATS(SPOILT)
+
+/* Makes what is NaN in the block's part of a plane of dx again. */
+static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t column = b->column * g->w_phases, row = b->row * g->h_phases;
+    const int64_t columns = talc_smaller(b->columns * g->w_phases, g->W - column);
+    const int64_t rows = talc_smaller(b->rows * g->h_phases, g->H - row);
+    for (int64_t image = 0; image < b->images; image++)
+        for (int64_t i = 0; i < rows; i++) {
+            char *dx = y_at(c, b, b->n + image, made, row + i);
+            const int64_t plane = (dx - (char *)c->y) / size / g->W / g->H;
+            for (int64_t j = 0; j < columns; j++)
+                if (isnan(talc_cpu_load(g->dtype, dx, j)))
+                    talc_cpu_store(g->dtype, dx, j,
+                                   talc_cpu_conv2d_grad_pixel(c->problem, c->arguments, plane,
+                                                              row + i, column + j));
+        }
+}
+
+/* The planes of x from `from` on, of which the block reads a part. */
+static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *b, int64_t from,
+                                       int64_t summed)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t plane = g->h.extent * g->w.extent;
+    return (talc_cpu_patch_source){
+        .dtype = g->dtype,
+        .padding_mode = g->padding_mode,
+        .h = g->h,
+        .w = g->w,
+        .x = talc_cpu_at(g->dtype, c->x, ((b->n * g->groups + b->g) * g->summed + from) * plane),
+        .x_channel = plane,
+        .x_image = g->groups * g->summed * plane,
+        .channels = summed,
+        .images = b->images,
+        .row = b->row,
+        .column = b->column,
+    };
+}
+
+/* Copies the outputs' elements under each tap of a channel of the patch, side by side, in steps that may run over the end of a row:
+ * the next one follows, or room. They go to [tile][channel][tap][element of the tile], which the microkernel reads from one end to
+ * the other; tiles are `apart`. */
+#define GATHER(constant, suffix, T, A)                                                             \
+    TALC_TARGET_CLONES                                                                             \
+    static void gather_##suffix(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,            \
+                                const gemm_block *b, const T *patch, T *row, T *to, int64_t full,  \
+                                int64_t apart)                                                     \
+    {                                                                                              \
+        const int64_t count = b->images * b->rows * b->columns, step = count + GATHERED_STEP;      \
+        T *row_to = row;                                                                           \
+        for (int64_t kh = 0; kh < g->h.taps; kh++)                                                 \
+            for (int64_t kw = 0; kw < g->w.taps; kw++, row_to += GATHERED_STEP) {                  \
+                const T *from = patch + talc_cpu_patch_tap(&plan->patch, kh, kw);                  \
+                for (int64_t image = 0; image < b->images; image++)                                \
+                    for (int64_t i = 0; i < b->rows; i++, row_to += b->columns) {                  \
+                        const T *row_from =                                                        \
+                            from + image * plan->patch.image + i * plan->patch.w.size;             \
+                        for (int64_t j = 0; j < b->columns; j += GATHERED_STEP)                    \
+                            memcpy(row_to + j, row_from + j, GATHERED_STEP * sizeof(T));           \
+                    }                                                                              \
+            }                                                                                      \
+        for (int64_t first = 0; first < count; first += full)                                      \
+            for (int64_t tap = 0; tap < g->h.taps * g->w.taps; tap++)                              \
+                for (int64_t i = 0; i < full; i++)                                                 \
+                    to[first / full * apart + tap * full + i] = row[first + tap * step + i];       \
+    }
+
+TALC_CPU_FLOATS(GATHER)
+
+/* Fills the patch of a block from plane `from` of x on. `one` has room for a channel that is still to be gathered. */
+static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
+                 char *one, char *patch)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    if (!plan->gathered) {
+        const talc_cpu_patch_source source = source_of(c, b, from, summed);
+        talc_cpu_patch_fill(&plan->patch, &source, patch);
+        return;
+    }
+    const int64_t full = TALC_CPU_VECTORS * c->kernels->lanes;
+    const int64_t taps = g->h.taps * g->w.taps * full;
+    char *row = one + (plan->patch.channel + GATHERED_STEP) * size;
+    for (int64_t channel = 0; channel < summed; channel++) {
+        const talc_cpu_patch_source source = source_of(c, b, from + channel, 1);
+        talc_cpu_patch_fill(&plan->patch, &source, one);
+        TALC_CPU_CALL(g->dtype, gather,
+                      (g, plan, b, (const void *)one, (void *)row,
+                       (void *)(patch + channel * taps * size), full, summed * taps));
+    }
+}
+
+/* The shared patch of a place, from plane `from` of x on. */
+static char *shared_at(const gemm_context *c, int64_t place, int64_t from)
+{
+    return c->shared + (place * c->gemm->summed + from) * c->plan->channel *
+                           (int64_t)talc_dtype_size(c->gemm->dtype);
+}
+
+static void fill_task(void *context, int64_t task, int worker)
+{
+    const gemm_context *c = context;
+    const int64_t step = c->plan->summed, parts = talc_ceil_div(c->gemm->summed, step);
+    const int64_t place = task / parts, from = task % parts * step;
+    const gemm_block b = block_of(c, place, 0);
+    fill(c, &b, from, talc_smaller(step, c->gemm->summed - from),
+         c->slices + (size_t)worker * c->plan->slice, shared_at(c, place, from));
+}
+
+/* Has w for some planes of x and a panel of `count` planes fetched into the second-level cache where the processor would not see it
+ * coming: in an input gradient, whose terms lie far apart, of more weights than that cache holds. */
+static void fetch_panel(const gemm_context *c, const char *w, int64_t count, talc_range planes)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t elements = count * g->weight.made;
+    if (g->weight.made > g->weight.summed ||
+        g->made * g->summed * g->weight.made * size < talc_cpu_cache_bytes())
+        return;
+    for (int64_t plane = planes.lo; plane < planes.hi; plane++)
+        for (int64_t i = 0; i < elements + LINE; i += LINE)
+            __builtin_prefetch(w + (plane * g->weight.summed + i) * size, 0, 2);
+}
+
+static void gemm_task(void *context, int64_t task, int worker)
+{
+    const gemm_context *c = context;
+    const talc_cpu_gemm *g = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    const int64_t place = task / plan->made_blocks;
+    const gemm_block b = block_of(c, place, task % plan->made_blocks);
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
+    const bool input = c->problem->direction == TALC_GRAD_INPUT;
+    const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
+    char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
+    char *own = one + one_of(g, plan) * size;
+
+    for (int64_t from = 0; from < g->summed; from += plan->summed) {
+        const int64_t summed = talc_smaller(plan->summed, g->summed - from);
+        char *patch = plan->shared_bytes > 0 ? shared_at(c, place, from) : own;
+        if (plan->shared_bytes == 0)
+            fill(c, &b, from, summed, one, patch);
+        const char *w = w_at(c, &b, from);
+        for (int64_t panel = 0; panel < panels; panel++) {
+            const int64_t first = panel * b.made_count / panels;
+            const int64_t count = (panel + 1) * b.made_count / panels - first;
+            const int64_t made = b.made + first;
+            talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
+            for (int64_t i = 0; i < count; i++)
+                tile.w[i] = w + (first + i) * g->weight.made * size;
+            /* What comes next: a panel, or the first one of the next planes of x. */
+            const bool more = panel + 1 < panels;
+            const int64_t after = talc_smaller(plan->summed, g->summed - from - summed);
+            const int64_t next = more ? summed : after;
+            const char *of_next =
+                w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
+            char *of_panel =
+                sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
+            bool spoilt = false;
+            for (int64_t phase = 0; phase < phases; phase++) {
+                const int64_t taps =
+                    g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
+                tile.count = summed * taps;
+                fetch_panel(c, of_next, count,
+                            (talc_range){ phase * next / phases, (phase + 1) * next / phases });
+                char *of_phase = of_panel + phase * count * plan->phase * size;
+                add_products(c, &b, summed, count, &tile, patch, of_phase);
+                tile.terms += plan->summed * taps;
+                if (input && taps > 0 && from + summed == g->summed)
+                    spoilt = TALC_CPU_VALUE(g->dtype, is_spoilt,
+                                            ((const void *)of_phase, count * plan->phase)) ||
+                             spoilt;
+            }
+            for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
+                store_plane(c, &b, i, count, of_panel, made + i);
+                if (spoilt)
+                    mend_plane(c, &b, made + i);
+                else if (!input && talc_cpu_conv2d_has_epilogue(c->problem))
+                    finish_plane(c, &b, made + i);
+            }
+        }
+    }
+}
+
+// ---- Running --------------------------------------------------------------------------------------------------
+
+/* The terms of a patch, each phase's in the order of channels and taps. */
+static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                        talc_cpu_term *terms)
+{
+    const int64_t full = TALC_CPU_VECTORS * talc_cpu_kernels_of(g->dtype)->lanes;
+    const int64_t of_channel = plan->gathered ? g->h.taps * g->w.taps * full : plan->channel;
+    for (int64_t phase = 0; phase < phases_of(g); phase++) {
+        const talc_cpu_phase *h = &g->h_phase[phase / g->w_phases];
+        const talc_cpu_phase *w = &g->w_phase[phase % g->w_phases];
+        for (int64_t channel = 0; channel < plan->summed; channel++)
+            for (int64_t kh = 0; kh < h->taps; kh++)
+                for (int64_t kw = 0; kw < w->taps; kw++) {
+                    const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
+                    const int64_t x = plan->gathered ? (at_h * g->w.taps + at_w) * full
+                                                     : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
+                    *terms++ = (talc_cpu_term){ (int32_t)(channel * g->weight.summed + h->weight +
+                                                          kh * h->weight_step + w->weight +
+                                                          kw * w->weight_step),
+                                                (int32_t)(channel * of_channel + x) };
+                }
+    }
+}
+
+talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                              const void *x, const void *w, void *y, void *workspace,
+                              size_t workspace_bytes, const talc_conv2d_problem *problem,
+                              const talc_conv2d_arguments *arguments)
+{
+    write_terms(gemm, plan, workspace);
+    gemm_context context = {
+        .gemm = gemm,
+        .plan = plan,
+        .kernels = talc_cpu_kernels_of(gemm->dtype),
+        .terms = workspace,
+        .x = x,
+        .w = w,
+        .y = y,
+        .shared = (char *)workspace + plan->terms_bytes,
+        .slices = (char *)workspace + plan->terms_bytes + plan->shared_bytes,
+        .problem = problem,
+        .arguments = arguments,
+    };
+    const size_t all = plan->terms_bytes + plan->shared_bytes;
+    const int workers = (int)((workspace_bytes - all) / plan->slice);
+    const int64_t parts = talc_ceil_div(gemm->summed, plan->summed);
+    if (plan->shared_bytes > 0 && talc_cpu_parallel_limited(places_of(gemm, plan) * parts, workers,
+                                                            fill_task, &context) != TALC_OK)
+        return talc_error_status();
+    return talc_cpu_parallel_limited(tasks_of(gemm, plan), workers, gemm_task, &context);
+}

@@ -1,0 +1,200 @@
+/// Convolution as a matrix product. For each image n and group g, with K = C/groups * KH * KW,
+///
+///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
+///     B[(ic * KH + kh) * KW + kw, j] = x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///
+/// B, the im2col matrix, is never whole: a task is a block of columns j of one image, or of several images
+/// when images are small, times a block of output channels. It builds B a few rows at a time, in the worker's slice of
+/// the workspace and small enough to stay in cache, and OpenBLAS adds their product to y: sums are in the data's type.
+/// The blocks follow from the problem and the workspace limit alone, so every number of threads gives the same bits.
+///
+/// im2col_matrix.c builds B, im2col_gradient.c has the gradients.
+///
+/// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+#include "backends/cpu/device/blas.h"
+#include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/conv2d/im2col.h"
+#include "backends/cpu/conv2d/algorithms.h"
+#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/device/openblas.h"
+#include "backends/cpu/device/threads.h"
+#include "tensor/extent.h"
+
+#include <string.h>
+
+/* A block of B, 1 MiB of f32, stays in a core's second-level cache, and 32 MiB of workspace are enough for 16 threads and more. A
+ * problem of few tasks gets smaller blocks, down to the size at which OpenBLAS takes as long to pack its operands as to multiply
+ * them. */
+enum {
+    ROWS = 256,
+    COLUMNS = 1024,
+    MIN_COLUMNS = 384,
+    MIN_CHANNELS = 128,
+    TASKS = 16,
+    SLICE_BYTES = 2 << 20,
+};
+
+typedef struct im2col_plan {
+    int64_t K;        /* rows of B */
+    int64_t P;        /* outputs of one plane */
+    int64_t rows;     /* of B at a time */
+    int64_t columns;  /* of B in a block */
+    int64_t channels; /* output channels in a block */
+    int64_t images;   /* in a block; more than 1 only when it holds whole planes */
+    int64_t column_blocks, channel_blocks, image_blocks;
+    size_t slice; /* bytes of workspace for each worker */
+} im2col_plan;
+
+/* Blocks of columns and images. */
+static void cut(const talc_conv2d_problem *p, im2col_plan *plan)
+{
+    plan->images = plan->P <= plan->columns / 2 ? talc_even(p->N, plan->columns / plan->P) : 1;
+    plan->columns = plan->images > 1 ? plan->images * plan->P
+                                     : talc_cpu_im2col_aligned(talc_even(plan->P, plan->columns));
+    plan->image_blocks = talc_ceil_div(p->N, plan->images);
+    plan->column_blocks = plan->images > 1 ? 1 : talc_ceil_div(plan->P, plan->columns);
+    plan->channel_blocks = talc_ceil_div(p->OC / p->groups, plan->channels);
+}
+
+static int64_t tasks_of(const talc_conv2d_problem *p, const im2col_plan *plan)
+{
+    return plan->image_blocks * p->groups * plan->column_blocks * plan->channel_blocks;
+}
+
+static int64_t elements_of(const im2col_plan *plan)
+{
+    return plan->columns * (plan->rows + (plan->images > 1 ? plan->channels : 0));
+}
+
+static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
+{
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t room = (int64_t)(limit / 4 < SLICE_BYTES ? limit / 4 : SLICE_BYTES) / size;
+    im2col_plan plan = { .K = p->C / p->groups * p->KH * p->KW, .P = p->OH * p->OW };
+    plan.rows = talc_even(plan.K, ROWS);
+    plan.columns = COLUMNS;
+    plan.channels = p->OC / p->groups;
+    cut(p, &plan);
+    while (tasks_of(p, &plan) < TASKS &&
+           (plan.columns > MIN_COLUMNS || plan.channels > MIN_CHANNELS)) {
+        if (plan.columns > MIN_COLUMNS)
+            plan.columns = (plan.columns + 1) / 2;
+        else
+            plan.channels = (plan.channels + 1) / 2;
+        cut(p, &plan);
+    }
+    while (elements_of(&plan) > room && plan.columns * plan.rows > 1) {
+        if (plan.images > 1 && plan.channels > MIN_CHANNELS)
+            plan.channels = (plan.channels + 1) / 2;
+        else if (plan.columns >= plan.rows)
+            plan.columns = (plan.columns + 1) / 2;
+        else
+            plan.rows = (plan.rows + 1) / 2;
+        cut(p, &plan);
+    }
+    plan.slice = ((size_t)(elements_of(&plan) * size) + 63) / 64 * 64;
+    return plan;
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------
+
+typedef struct im2col_context {
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+    im2col_plan plan;
+} im2col_context;
+
+/* The part of y that a task computes. */
+typedef struct im2col_target {
+    int64_t n, images;    /* first image, how many */
+    int64_t g;            /* group */
+    int64_t oc, channels; /* first output channel of all, how many */
+    int64_t j, columns;   /* first output of a plane, how many */
+} im2col_target;
+
+static im2col_target target_of(const im2col_context *c, int64_t task)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const im2col_plan *plan = &c->plan;
+    const int64_t OC = p->OC / p->groups;
+    const int64_t channel = task % plan->channel_blocks * plan->channels;
+    task /= plan->channel_blocks;
+    im2col_target t = { .j = plan->images > 1 ? 0 : task % plan->column_blocks * plan->columns };
+    task /= plan->column_blocks;
+    t.g = task % p->groups;
+    t.n = task / p->groups * plan->images;
+    t.images = talc_smaller(plan->images, p->N - t.n);
+    t.oc = t.g * OC + channel;
+    t.channels = talc_smaller(plan->channels, OC - channel);
+    t.columns = plan->images > 1 ? plan->P : talc_smaller(plan->columns, plan->P - t.j);
+    return t;
+}
+
+static void im2col_task(void *context, int64_t task, int worker)
+{
+    const im2col_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const talc_conv2d_arguments *a = c->arguments;
+    const im2col_plan *plan = &c->plan;
+    const im2col_target t = target_of(c, task);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
+    const talc_cpu_im2col_block block = { p, t.j, t.columns, plan->columns };
+    const bool staged = plan->images > 1;
+
+    char *B = (char *)a->base.workspace + (size_t)worker * plan->slice;
+    char *y = (char *)a->y + ((t.n * p->OC + t.oc) * plan->P + t.j) * size;
+    char *C = staged ? B + plan->rows * plan->columns * size : y;
+    const int64_t ldc = staged ? plan->columns : plan->P;
+
+    talc_openblas_enter();
+    for (int64_t k = 0; k < plan->K; k += plan->rows) {
+        const int64_t rows = talc_smaller(plan->rows, plan->K - k);
+        for (int64_t i = 0; i < t.images; i++)
+            talc_cpu_im2col_fill(
+                &block,
+                talc_cpu_at(p->dtype, a->x, ((t.n + i) * p->C + t.g * (p->C / p->groups)) * plane),
+                k, rows, B + i * plan->P * size);
+        talc_blas_gemm(p->dtype, false, false, t.channels, t.images * t.columns, rows, 1,
+                       talc_cpu_at(p->dtype, a->w, t.oc * plan->K + k), plan->K, B, plan->columns,
+                       k == 0 ? 0 : 1, C, ldc);
+    }
+    talc_openblas_leave();
+    if (!staged && !talc_cpu_conv2d_has_epilogue(p))
+        return;
+    for (int64_t i = 0; i < t.images; i++)
+        for (int64_t oc = 0; oc < t.channels; oc++) {
+            const int64_t at = ((t.n + i) * p->OC + t.oc + oc) * plan->P + t.j;
+            char *row = (char *)a->y + at * size;
+            if (staged)
+                memcpy(row, C + (oc * ldc + i * plan->P) * size, (size_t)(plan->P * size));
+            talc_cpu_conv2d_epilogue(p, t.oc + oc, t.columns, row, a->bias,
+                                     talc_cpu_at(p->dtype, a->residual, at));
+        }
+}
+
+const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *problem,
+                                        size_t limit, talc_plan *plan)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_im2col_gradient_plan(p, limit, plan);
+    const im2col_plan own = plan_of(p, limit);
+    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), 0, own.slice, limit);
+    talc_plan_keep(plan, &own, sizeof own);
+    return talc_openblas_refuses();
+}
+
+talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
+                                       const talc_plan *plan, const void *arguments)
+{
+    (void)device;
+    if (((const talc_conv2d_problem *)problem)->direction != TALC_FORWARD)
+        return talc_cpu_im2col_gradient_run(problem, plan, arguments);
+    const im2col_plan *own = talc_plan_own(plan);
+    im2col_context context = { problem, arguments, *own };
+    return talc_cpu_parallel_limited(tasks_of(problem, own), (int)(plan->workspace / own->slice),
+                                     im2col_task, &context);
+}

@@ -1,0 +1,382 @@
+/// The gradients of a convolution as implicit matrix products. With x' and g as in implicit_gemm.c,
+///
+///     dx[n, ic, i, j] = sum over oc, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow],    i = oh*stride_h - top + kh*dilation_h, ...
+///     dw[oc, ic, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow] * x'[n, ic, oh*stride_h - top + kh*dilation_h, ...]
+///
+/// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps, at neighbouring outputs. So
+/// each pair of remainders, a phase, is a convolution of dy of stride 1 with some of the taps in reverse order. The forward pass's
+/// product makes all phases of a block from one patch of dy.
+///
+/// Weight: a task is a block of input channels and one of output channels times a part of the images and outputs
+/// (split_k.h). It copies x to a patch and dy, transposed, to rows of vectors. For each output, a row of the tile broadcasts the
+/// element of the patch under its tap, and the vectors of dy are multiplied by it; so sums run over outputs in order.
+///
+/// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache, and so do the parts of dw: every
+/// number of threads gives the same bits, another cache or limit may give others of dw.
+#include "backends/cpu/conv2d/gemm.h"
+#include "backends/cpu/conv2d/split_k.h"
+#include "backends/cpu/conv2d/algorithms.h"
+#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/device/threads.h"
+#include "tensor/extent.h"
+
+#include <string.h>
+
+// ---- Input ----------------------------------------------------------------------------------------------------
+
+typedef struct input_phases {
+    talc_cpu_phase h[TALC_CPU_PHASES], w[TALC_CPU_PHASES];
+} input_phases;
+
+/* The windows of dy along an axis, and their phases: inputs first, first + stride, ... meet taps tap, tap + step, ..., each
+ * `dilation` outputs from the next, the last one first. Weights of taps stand `weight` apart. Returns how many phases there are. */
+static int64_t phases_of(const talc_cpu_axis *forward, int64_t weight, talc_cpu_axis *axis,
+                         talc_cpu_phase *phases)
+{
+    const int64_t stride = forward->stride, common = talc_gcd(stride, forward->dilation);
+    const int64_t step = stride / common, dilation = forward->dilation / common;
+    const int64_t count = talc_smaller(stride, forward->extent);
+    const int64_t unit = count == 1 ? dilation : 1;
+    int64_t start = INT64_MAX, end = INT64_MIN;
+    for (int64_t i = 0; i < count; i++) {
+        talc_cpu_phase *phase = &phases[i];
+        *phase = (talc_cpu_phase){ .step = dilation / unit, .weight_step = -step * weight };
+        const int64_t end_tap = talc_smaller(step, forward->taps);
+        int64_t tap = 0;
+        while (tap < end_tap && (i - forward->start - tap * forward->dilation) % stride != 0)
+            tap++;
+        if (tap == end_tap)
+            continue;
+        phase->taps = (forward->taps - 1 - tap) / step + 1;
+        const int64_t last = tap + (phase->taps - 1) * step;
+        phase->weight = last * weight;
+        phase->first = (i - forward->start - last * forward->dilation) / stride;
+        start = talc_smaller(start, phase->first);
+        end = talc_larger(end, phase->first + (phase->taps - 1) * dilation);
+    }
+    *axis =
+        (talc_cpu_axis){ forward->outputs, talc_ceil_div(forward->extent, stride), 1, 1, unit, 0 };
+    if (start <= end) {
+        axis->start = start;
+        axis->taps = (end - start) / unit + 1;
+    }
+    for (int64_t i = 0; i < count; i++)
+        phases[i].first = (phases[i].first - start) / unit;
+    return count;
+}
+
+static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases)
+{
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * p->KW;
+    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
+    talc_cpu_gemm gemm = {
+        .dtype = p->dtype,
+        .N = p->N,
+        .groups = p->groups,
+        .made = IC,
+        .summed = OC,
+        .H = p->H,
+        .W = p->W,
+        .h_phase = phases->h,
+        .w_phase = phases->w,
+        .weight = { OC * IC * taps, taps, IC * taps },
+    };
+    gemm.h_phases = phases_of(&h, p->KW, &gemm.h, phases->h);
+    gemm.w_phases = phases_of(&w, 1, &gemm.w, phases->w);
+    return gemm;
+}
+
+// ---- Weight ---------------------------------------------------------------------------------------------------
+
+/* A patch and the dy under it take a quarter of the second-level cache each. */
+enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, TURNED = 16, STORED = 64 };
+
+typedef struct weight_plan {
+    int64_t rows, columns; /* outputs of a block */
+    int64_t row_blocks, column_blocks;
+    int64_t ic, oc; /* channels of a task */
+    int64_t ic_blocks, oc_blocks;
+    int64_t vectors;  /* of output channels in a panel: one if that is enough for all, else two */
+    int64_t width;    /* elements of these */
+    int64_t panels;   /* of a task */
+    int64_t sums, dy; /* elements of a worker's sums, of its dy */
+    talc_cpu_patch patch;
+    talc_cpu_partial partial;
+    size_t taps_bytes;         /* of the table of taps */
+    size_t terms_bytes, slice; /* of a worker's table of outputs, of all that it has */
+} weight_plan;
+
+static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
+    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
+    const int64_t room =
+        talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
+    weight_plan plan = { .columns = talc_even(p->OW, COLUMNS) };
+    plan.rows = talc_even(p->OH, COLUMNS / plan.columns);
+    plan.row_blocks = talc_ceil_div(p->OH, plan.rows);
+    plan.column_blocks = talc_ceil_div(p->OW, plan.columns);
+    plan.patch = talc_cpu_patch_of(&h, &w, p->padding_mode, plan.rows, plan.columns, 1);
+    const int64_t oc = room / talc_larger(plan.rows * plan.columns, TERMS);
+    plan.oc = talc_even(p->OC / p->groups, talc_larger(oc, MIN_CHANNELS));
+    plan.ic = talc_even(p->C / p->groups,
+                        talc_smaller(room / plan.patch.channel, talc_ceil_div(TERMS, taps)));
+    plan.ic_blocks = talc_ceil_div(p->C / p->groups, plan.ic);
+    plan.oc_blocks = talc_ceil_div(p->OC / p->groups, plan.oc);
+    plan.vectors = plan.oc <= kernels->lanes ? 1 : 2;
+    plan.width = plan.vectors * kernels->lanes;
+    plan.panels = talc_ceil_div(plan.oc, plan.width);
+    plan.sums = plan.panels * plan.ic * taps * plan.width;
+    plan.dy = plan.panels * plan.rows * plan.columns * plan.width;
+    plan.taps_bytes = talc_cpu_aligned((size_t)(plan.ic * taps) * sizeof(int64_t));
+    plan.terms_bytes = talc_cpu_aligned((size_t)(plan.rows * plan.columns) * sizeof(talc_cpu_term));
+    plan.slice = plan.terms_bytes +
+                 talc_cpu_aligned((size_t)((plan.sums + plan.dy +
+                                            talc_cpu_patch_elements(&plan.patch, plan.ic, 0)) *
+                                           size));
+    plan.partial = talc_cpu_partial_of(p, p->groups * plan.ic_blocks * plan.oc_blocks,
+                                       p->N * plan.row_blocks * plan.column_blocks, limit);
+    return plan;
+}
+
+static int64_t tasks_of(const talc_conv2d_problem *p, const weight_plan *plan)
+{
+    return plan->partial.parts * p->groups * plan->ic_blocks * plan->oc_blocks;
+}
+
+typedef struct weight_context {
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+    const weight_plan *plan;
+    const talc_cpu_kernels *kernels;
+    const int64_t *taps; /* where the patch has them, of all channels */
+    char *slices;
+} weight_context;
+
+/* A block of outputs of an image, times the channels of a task. */
+typedef struct weight_block {
+    int64_t n, g;
+    int64_t ic, ic_count, oc, oc_count;
+    int64_t row, rows, column, columns;
+} weight_block;
+
+/* Elements i, j, k, l of a and b, those of b from 4 on. */
+#if defined(__clang__)
+#define MIX(index, a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define MIX(index, a, b, i, j, k, l) __builtin_shuffle(a, b, (index){ i, j, k, l })
+#endif
+
+typedef int32_t index_f32 __attribute__((vector_size(16)));
+typedef int64_t index_f64 __attribute__((vector_size(32)));
+
+/* Four rows that lie `ld` apart to four columns that lie `to_ld` apart. */
+#define TURN(constant, suffix, T, A)                                                               \
+    typedef T quad_##suffix                                                                        \
+        __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));                \
+                                                                                                   \
+    static inline void turn_##suffix(const T *from, int64_t ld, T *to, int64_t to_ld)              \
+    {                                                                                              \
+        const quad_##suffix r0 = *(const quad_##suffix *)from;                                     \
+        const quad_##suffix r1 = *(const quad_##suffix *)(from + ld);                              \
+        const quad_##suffix r2 = *(const quad_##suffix *)(from + 2 * ld);                          \
+        const quad_##suffix r3 = *(const quad_##suffix *)(from + 3 * ld);                          \
+        const quad_##suffix a = MIX(index_##suffix, r0, r1, 0, 4, 1, 5);                           \
+        const quad_##suffix b = MIX(index_##suffix, r2, r3, 0, 4, 1, 5);                           \
+        const quad_##suffix c = MIX(index_##suffix, r0, r1, 2, 6, 3, 7);                           \
+        const quad_##suffix d = MIX(index_##suffix, r2, r3, 2, 6, 3, 7);                           \
+        *(quad_##suffix *)to = MIX(index_##suffix, a, b, 0, 1, 4, 5);                              \
+        *(quad_##suffix *)(to + to_ld) = MIX(index_##suffix, a, b, 2, 3, 6, 7);                    \
+        *(quad_##suffix *)(to + 2 * to_ld) = MIX(index_##suffix, c, d, 0, 1, 4, 5);                \
+        *(quad_##suffix *)(to + 3 * to_ld) = MIX(index_##suffix, c, d, 2, 3, 6, 7);                \
+    }
+
+TALC_CPU_FLOATS(TURN)
+
+/* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have its rows in the same sets of the
+ * cache. */
+#define TRANSPOSE(constant, suffix, T, A)                                                          \
+    static void transpose_##suffix(int64_t rows, int64_t columns, const T *restrict from,          \
+                                   int64_t ld, T *restrict to, int64_t to_ld)                      \
+    {                                                                                              \
+        for (int64_t first = 0; first < columns; first += TURNED) {                                \
+            const int64_t last = talc_smaller(first + TURNED, columns);                            \
+            for (int64_t row = 0; row < rows; row += 4) {                                          \
+                int64_t column = first;                                                            \
+                if (row + 4 <= rows)                                                               \
+                    for (; column + 4 <= last; column += 4)                                        \
+                        turn_##suffix(from + row * ld + column, ld, to + column * to_ld + row,     \
+                                      to_ld);                                                      \
+                for (int64_t i = row; i < talc_smaller(row + 4, rows); i++)                        \
+                    for (int64_t j = column; j < last; j++)                                        \
+                        to[j * to_ld + i] = from[i * ld + j];                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(TRANSPOSE)
+
+/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
+#define ARRANGE(constant, suffix, T, A)                                                            \
+    static void arrange_##suffix(const talc_conv2d_problem *p, const weight_block *b,              \
+                                 int64_t width, const T *dy, T *to)                                \
+    {                                                                                              \
+        const int64_t plane = p->OH * p->OW;                                                       \
+        for (int64_t first = 0; first < b->oc_count; first += width, dy += width * plane) {        \
+            const int64_t channels = talc_smaller(width, b->oc_count - first);                     \
+            if (channels < width)                                                                  \
+                memset(to, 0, (size_t)(b->rows * b->columns * width) * sizeof(T));                 \
+            for (int64_t row = 0; row < b->rows; row++, to += b->columns * width)                  \
+                transpose_##suffix(channels, b->columns, dy + row * p->OW, plane, to, width);      \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(ARRANGE)
+
+/* Sums, [panel of output channels][tap][channel], to a part of dw. */
+#define STORE(constant, suffix, T, A)                                                              \
+    static void store_##suffix(const weight_block *b, int64_t width, int64_t taps, int64_t K,      \
+                               const T *sums, T *dw)                                               \
+    {                                                                                              \
+        const int64_t count = b->ic_count * taps;                                                  \
+        for (int64_t first = 0; first < b->oc_count; first += width, sums += count * width)        \
+            for (int64_t k = 0; k < count; k += STORED)                                            \
+                transpose_##suffix(talc_smaller(STORED, count - k),                                \
+                                   talc_smaller(width, b->oc_count - first), sums + k * width,     \
+                                   width, dw + first * K + k, K);                                  \
+    }
+
+TALC_CPU_FLOATS(STORE)
+
+/* `first_block`: the sums begin with it. */
+static void add_block(const weight_context *c, const weight_block *b, bool first_block,
+                      talc_cpu_term *terms, char *sums, char *dy, char *patch)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
+    const int64_t width = c->plan->width, K = b->ic_count * p->KH * p->KW;
+    const talc_cpu_patch_source source = {
+        .dtype = p->dtype,
+        .padding_mode = p->padding_mode,
+        .h = talc_cpu_rows_of(p),
+        .w = talc_cpu_columns_of(p),
+        .x = talc_cpu_at(p->dtype, c->arguments->x,
+                         (b->n * p->C + b->g * (p->C / p->groups) + b->ic) * plane),
+        .x_channel = plane,
+        .channels = b->ic_count,
+        .images = 1,
+        .row = b->row,
+        .column = b->column,
+    };
+    talc_cpu_patch_fill(&c->plan->patch, &source, patch);
+    const int64_t from =
+        ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
+    const void *dy_from = talc_cpu_at(p->dtype, c->arguments->dy, from);
+    TALC_CPU_CALL(p->dtype, arrange, (p, b, width, dy_from, (void *)dy));
+    int32_t outputs = 0;
+    for (int64_t row = 0; row < b->rows; row++)
+        for (int64_t column = 0; column < b->columns; column++, outputs++)
+            terms[outputs] = (talc_cpu_term){ (int32_t)(row * c->plan->patch.w.size + column),
+                                              outputs * (int32_t)width };
+    const int64_t tiles = talc_ceil_div(K, c->kernels->rows[c->plan->vectors]);
+    for (int64_t panel = 0; panel * width < b->oc_count; panel++)
+        for (int64_t i = 0; i < tiles; i++) {
+            const int64_t first = i * K / tiles, count = (i + 1) * K / tiles - first;
+            const char *vectors = dy + panel * outputs * width * size;
+            talc_cpu_tile tile = { .count = outputs,
+                                   .terms = terms,
+                                   .x = { vectors, vectors + c->kernels->lanes * size },
+                                   .y = sums + (panel * K + first) * width * size,
+                                   .add = !first_block };
+            for (int64_t k = 0; k < count; k++)
+                tile.w[k] = patch + c->taps[first + k] * size;
+            c->kernels->tile[c->plan->vectors][count](&tile);
+        }
+}
+
+static void weight_task(void *context, int64_t task, int worker)
+{
+    const weight_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const weight_plan *plan = c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    weight_block b = { .ic = task % plan->ic_blocks * plan->ic };
+    task /= plan->ic_blocks;
+    b.oc = task % plan->oc_blocks * plan->oc;
+    task /= plan->oc_blocks;
+    b.g = task % p->groups;
+    const int64_t part = task / p->groups;
+    b.ic_count = talc_smaller(plan->ic, IC - b.ic);
+    b.oc_count = talc_smaller(plan->oc, OC - b.oc);
+
+    char *slice = c->slices + (size_t)worker * plan->slice, *sums = slice + plan->terms_bytes;
+    char *dy = sums + plan->sums * size, *patch = dy + plan->dy * size;
+    const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
+    if (terms.lo == terms.hi)
+        memset(sums, 0, (size_t)(plan->sums * size));
+    for (int64_t term = terms.lo; term < terms.hi; term++) {
+        b.column = term % plan->column_blocks * plan->columns;
+        b.row = term / plan->column_blocks % plan->row_blocks * plan->rows;
+        b.n = term / plan->column_blocks / plan->row_blocks;
+        b.columns = talc_smaller(plan->columns, p->OW - b.column);
+        b.rows = talc_smaller(plan->rows, p->OH - b.row);
+        add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, patch);
+    }
+    void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
+                                   ((b.g * OC + b.oc) * IC + b.ic) * taps);
+    TALC_CPU_CALL(p->dtype, store, (&b, plan->width, taps, IC * taps, (const void *)sums, dw));
+}
+
+// ---- The row --------------------------------------------------------------------------------------------------
+
+_Static_assert(sizeof(weight_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
+
+const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,
+                                                 talc_plan *plan)
+{
+    const talc_conv2d_problem *p = problem;
+    if (p->direction == TALC_GRAD_INPUT) {
+        input_phases phases;
+        const talc_cpu_gemm gemm = input_of(p, &phases);
+        talc_cpu_gemm_plan own;
+        talc_cpu_gemm_plan_of(&gemm, limit, &own);
+        plan->workspace = talc_cpu_gemm_workspace(&gemm, &own, limit);
+        talc_plan_keep(plan, &own, sizeof own);
+        return NULL;
+    }
+    const weight_plan own = weight_plan_of(p, limit);
+    const size_t shared = talc_cpu_partial_bytes(&own.partial) + own.taps_bytes;
+    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), shared, own.slice, limit);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
+}
+
+talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *problem,
+                                                const talc_plan *plan,
+                                                const talc_conv2d_arguments *arguments)
+{
+    const talc_conv2d_problem *p = problem;
+    if (p->direction == TALC_GRAD_INPUT) {
+        input_phases phases;
+        const talc_cpu_gemm gemm = input_of(p, &phases);
+        return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), arguments->dy, arguments->w,
+                                 arguments->dx, arguments->base.workspace, plan->workspace, p,
+                                 arguments);
+    }
+    const weight_plan *own = talc_plan_own(plan);
+    const size_t partial = talc_cpu_partial_bytes(&own->partial);
+    int64_t *taps = (int64_t *)((char *)arguments->base.workspace + partial);
+    weight_context c = { p,    arguments,
+                         own,  talc_cpu_kernels_of(p->dtype),
+                         taps, (char *)taps + own->taps_bytes };
+    for (int64_t ic = 0; ic < own->ic; ic++)
+        for (int64_t kh = 0; kh < p->KH; kh++)
+            for (int64_t kw = 0; kw < p->KW; kw++)
+                *taps++ = ic * own->patch.channel + talc_cpu_patch_tap(&own->patch, kh, kw);
+    const size_t slices = (plan->workspace - partial - own->taps_bytes) / own->slice;
+    const talc_status status =
+        talc_cpu_parallel_limited(tasks_of(p, own), (int)slices, weight_task, &c);
+    return status != TALC_OK ? status : talc_cpu_partial_sum(&own->partial, p, arguments);
+}

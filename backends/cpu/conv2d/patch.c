@@ -1,0 +1,160 @@
+#include "backends/cpu/conv2d/patch.h"
+
+#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/short_copy.h"
+#include "backends/cpu/primitives/target.h"
+#include "tensor/extent.h"
+
+/* Elements of a cache line of f32. */
+enum { LINE = 16 };
+
+// ---- Layout ---------------------------------------------------------------------------------------------------
+
+static talc_cpu_slots slots_of(const talc_cpu_axis *axis, int64_t outputs)
+{
+    const int64_t common = talc_gcd(axis->stride, axis->dilation);
+    talc_cpu_slots slots = { .count = talc_smaller(axis->stride / common, axis->taps),
+                             .shift = axis->dilation / common };
+    if (slots.shift > outputs)
+        slots.count = axis->taps;
+    slots.size = outputs + (axis->taps - 1) / slots.count * slots.shift;
+    return slots;
+}
+
+talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
+                                 talc_padding_mode mode, int64_t rows, int64_t columns,
+                                 int64_t images)
+{
+    talc_cpu_patch patch = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
+    /* The zeros to the right of a row of the image can be those to the left of the next one, as long as each output has a column
+     * of its own. */
+    const int64_t left = -w->start, right = patch.w.size - left - w->extent;
+    if (mode == TALC_PADDING_ZEROS && w->stride == 1 && columns == w->outputs && left > 0 &&
+        right > 0) {
+        patch.shared = talc_smaller(talc_smaller(left, right), patch.w.size - columns);
+        patch.w.size -= patch.shared;
+    }
+    patch.image = patch.h.count * patch.w.count * patch.h.size * patch.w.size;
+    /* An odd number of cache lines, so that the channels do not meet in the same sets of the cache. */
+    patch.channel = (talc_ceil_div(images * patch.image + patch.shared, LINE) | 1) * LINE;
+    return patch;
+}
+
+// ---- Filling --------------------------------------------------------------------------------------------------
+
+/* By vectors at stride 2, the most common. */
+#define STRIDED_COPY(constant, suffix, T, A)                                                       \
+    static void strided_copy_##suffix(int64_t count, T *restrict dst, const T *restrict src,       \
+                                      int64_t stride)                                              \
+    {                                                                                              \
+        if (stride == 2)                                                                           \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                dst[i] = src[i * 2];                                                               \
+        else                                                                                       \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                dst[i] = src[i * stride];                                                          \
+    }
+
+TALC_CPU_FLOATS(STRIDED_COPY)
+
+/* One slot of a row of the image: columns start, start + stride, ..., of which those of `inside` are in the image. */
+typedef struct slot_row {
+    int64_t start, count;
+    talc_range inside;
+    int64_t size; /* bytes of an element */
+} slot_row;
+
+/* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to have a source. */
+static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_patch_source *s,
+                                                               const slot_row *slot, int64_t lo,
+                                                               int64_t hi, const char *row,
+                                                               char *dst)
+{
+    const int64_t size = slot->size;
+    talc_cpu_short_zero(dst + lo * size, (size_t)((hi - lo) * size));
+    if (s->padding_mode == TALC_PADDING_ZEROS)
+        return;
+    for (int64_t i = lo; i < hi; i++) {
+        const int64_t from =
+            talc_window_source(s->padding_mode, slot->start + i * s->w.stride, s->w.extent);
+        if (from >= 0 && from < s->w.extent)
+            memcpy(dst + i * size, row + from * size, (size_t)size);
+    }
+}
+
+static inline __attribute__((always_inline)) void fill_row(const talc_cpu_patch_source *s,
+                                                           const slot_row *slot, const char *row,
+                                                           char *dst)
+{
+    const int64_t size = slot->size;
+    const int64_t lo = slot->inside.lo, count = slot->inside.hi - lo;
+    if (lo > 0)
+        fill_outside(s, slot, 0, lo, row, dst);
+    const char *src = row + (slot->start + lo * s->w.stride) * size;
+    if (s->w.stride == 1)
+        talc_cpu_short_copy(dst + lo * size, src, (size_t)(count * size));
+    else if (count > 0)
+        TALC_CPU_CALL(s->dtype, strided_copy,
+                      (count, (void *)(dst + lo * size), (const void *)src, s->w.stride));
+    if (slot->inside.hi < slot->count)
+        fill_outside(s, slot, slot->inside.hi, slot->count, row, dst);
+}
+
+/* The rows of one slot of one plane. `first`: the coordinate of row 0. */
+TALC_TARGET_CLONES
+static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int64_t first,
+                      int64_t rows, const char *plane, char *dst)
+{
+    const int64_t size = slot->size;
+    const bool whole = s->w.stride == 1 && slot->start == 0 && slot->count == s->w.extent;
+    const talc_range next = {
+        (s->x_channel + slot->start + slot->inside.lo * s->w.stride) * size,
+        (s->x_channel + slot->start + slot->inside.hi * s->w.stride) * size,
+    };
+    for (int64_t row = 0; row < rows; row++, dst += slot->count * size) {
+        const int64_t ih = first + row * s->h.stride;
+        const int64_t from = talc_window_source(s->padding_mode, ih, s->h.extent);
+        if (from < 0 || from >= s->h.extent) {
+            talc_cpu_short_zero(dst, (size_t)(slot->count * size));
+            continue;
+        }
+        const char *src = plane + from * s->w.extent * size;
+        /* The same columns of the next channel, which is too far for the processor to guess. */
+        for (int64_t i = next.lo; i < next.hi; i += 64)
+            __builtin_prefetch(src + i);
+        if (whole && from == ih && s->h.stride == 1) {
+            const int64_t adjacent = talc_smaller(rows - row, s->h.extent - from);
+            memcpy(dst, src, (size_t)(adjacent * slot->count * size));
+            row += adjacent - 1;
+            dst += (adjacent - 1) * slot->count * size;
+        } else {
+            fill_row(s, slot, src, dst);
+        }
+    }
+}
+
+void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
+                         void *dst)
+{
+    const talc_cpu_patch_source *s = source;
+    const int64_t size = (int64_t)talc_dtype_size(s->dtype);
+    for (int64_t slot = 0; slot < patch->h.count * patch->w.count; slot++) {
+        const int64_t slot_h = slot / patch->w.count, slot_w = slot % patch->w.count;
+        slot_row columns = { .start = s->w.start + s->column * s->w.stride + slot_w * s->w.dilation,
+                             .count = patch->w.size,
+                             .size = size };
+        columns.inside = talc_window_inside(columns.start, s->w.stride, columns.count, s->w.extent);
+        const int64_t first = s->h.start + s->row * s->h.stride + slot_h * s->h.dilation;
+        for (int64_t channel = 0; channel < s->channels; channel++)
+            for (int64_t image = 0; image < s->images; image++)
+                fill_rows(s, &columns, first, patch->h.size,
+                          talc_cpu_at(s->dtype, s->x, channel * s->x_channel + image * s->x_image),
+                          (char *)dst + (channel * patch->channel + image * patch->image +
+                                         slot * patch->h.size * patch->w.size) *
+                                            size);
+    }
+    for (int64_t channel = 0; channel < s->channels && patch->shared > 0; channel++)
+        talc_cpu_short_zero((char *)dst +
+                                (channel * patch->channel + s->images * patch->image) * size,
+                            (size_t)(patch->shared * size));
+}

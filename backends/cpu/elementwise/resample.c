@@ -1,0 +1,233 @@
+/// Padding and upsampling: outputs that show one element of x, or mix neighbours of it.
+///
+///     y[o...] = sum of weight * x[i...] over the taps of ops/resample_axis.h, along each dimension
+///
+/// Tasks are rows of y, about 32768 elements, and in the input gradient rows of x: a row of dx takes up every row of dy that
+/// shows it, in order, so that sums have one order; they are summed in f64. Elements that are shown alone are moved as unsigned
+/// integers of their size, so NaN keeps its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/device/threads.h"
+#include "ops/resample_axis.h"
+#include "tensor/extent.h"
+
+#include <string.h>
+
+enum {
+    TASK_ELEMENTS = 32768,
+    COLUMNS = 1024 /* sums on the stack: 8 KB */
+};
+
+typedef struct resample_context {
+    const talc_resample_problem *problem;
+    const talc_resample_arguments *arguments;
+    int64_t rows, per_task;
+} resample_context;
+
+/* A mean of two rows; the second stands alone for nothing where weight is 0. Offsets in elements, -1 where there is no row. */
+typedef struct row_taps {
+    int64_t first, second;
+    double weight;
+} row_taps;
+
+// ---- Forward ------------------------------------------------------------------------------------------------
+
+/* What output row `row` shows. */
+static row_taps rows_of(const talc_resample_problem *p, int64_t row)
+{
+    const talc_resample_axis *last = &p->axes[p->rank - 1];
+    row_taps rows = { 0, 0, 0 };
+    int64_t stride = last->in;
+    for (int i = p->rank - 2; i >= 0; stride *= p->axes[i--].in) {
+        const talc_resample_taps taps = talc_resample_taps_of(&p->axes[i], row % p->axes[i].out);
+        row /= p->axes[i].out;
+        if (taps.at < 0)
+            return (row_taps){ -1, -1, 0 };
+        rows.first += taps.at * stride;
+        rows.second += taps.next * stride;
+        if (taps.weight != 0)
+            rows.weight = taps.weight;
+    }
+    return rows;
+}
+
+/* The outputs [lo, hi) of a padded row that lie in the image. */
+static talc_range image_of(const talc_resample_axis *a)
+{
+    talc_range image = { .lo = talc_between(a->begin, 0, a->out) };
+    image.hi = talc_between(a->begin + a->in, image.lo, a->out);
+    return image;
+}
+
+#define MOVE(suffix, T)                                                                            \
+    static void move_row_##suffix(const talc_resample_axis *a, const T *x, T *y, T value)          \
+    {                                                                                              \
+        const talc_range image =                                                                   \
+            a->kind == TALC_RESAMPLE_PAD ? image_of(a) : (talc_range){ 0, 0 };                     \
+        for (int64_t o = 0; o < a->out; o++) {                                                     \
+            if (x != NULL && o == image.lo && image.lo < image.hi) {                               \
+                memcpy(y + o, x + (o - a->begin), (size_t)(image.hi - o) * sizeof(T));             \
+                o = image.hi;                                                                      \
+                if (o == a->out)                                                                   \
+                    return;                                                                        \
+            }                                                                                      \
+            const int64_t at = x == NULL ? -1 : talc_resample_taps_of(a, o).at;                    \
+            y[o] = at < 0 ? value : x[at];                                                         \
+        }                                                                                          \
+    }                                                                                              \
+    static void move_##suffix(const resample_context *c, int64_t row)                              \
+    {                                                                                              \
+        const talc_resample_axis *a = &c->problem->axes[c->problem->rank - 1];                     \
+        const T *x = c->arguments->x, *value = c->arguments->value;                                \
+        const row_taps rows = rows_of(c->problem, row);                                            \
+        move_row_##suffix(a, rows.first < 0 ? NULL : x + rows.first,                               \
+                          (T *)c->arguments->y + row * a->out, value == NULL ? 0 : *value);        \
+    }
+
+MOVE(bytes, uint8_t)
+MOVE(words, uint32_t)
+MOVE(doubles, uint64_t)
+
+/* Means of elements, then of rows; and what each element gets back. */
+#define MIX(constant, name, T, A)                                                                  \
+    static T mean_##name(T a, T b, double weight)                                                  \
+    {                                                                                              \
+        return weight == 0 ? a : (T)(1 - weight) * a + (T)weight * b;                              \
+    }                                                                                              \
+    static void mix_##name(const resample_context *c, int64_t row)                                 \
+    {                                                                                              \
+        const talc_resample_axis *a = &c->problem->axes[c->problem->rank - 1];                     \
+        const row_taps rows = rows_of(c->problem, row);                                            \
+        const T *x = c->arguments->x, *first = x + rows.first, *second = x + rows.second;          \
+        T *y = (T *)c->arguments->y + row * a->out;                                                \
+        for (int64_t o = 0; o < a->out; o++) {                                                     \
+            const talc_resample_taps at = talc_resample_taps_of(a, o);                             \
+            y[o] =                                                                                 \
+                mean_##name(mean_##name(first[at.at], first[at.next], at.weight),                  \
+                            mean_##name(second[at.at], second[at.next], at.weight), rows.weight);  \
+        }                                                                                          \
+    }                                                                                              \
+    /* Adds what a row of dy gives to elements begin .. end - 1 of a row of dx. */                 \
+    static void give_row_##name(const talc_resample_axis *a, const T *dy, double weight,           \
+                                int64_t begin, int64_t end, double *sums)                          \
+    {                                                                                              \
+        const bool whole = end - begin == a->in;                                                   \
+        const int64_t first = whole ? 0 : talc_resample_readers_of(a, begin).lo;                   \
+        const int64_t last = whole ? a->out : talc_resample_readers_of(a, end - 1).hi;             \
+        for (int64_t o = first; o < last && o < a->out; o++) {                                     \
+            const talc_resample_taps taps = talc_resample_taps_of(a, o);                           \
+            if (taps.at >= begin && taps.at < end)                                                 \
+                sums[taps.at - begin] += weight * (1 - taps.weight) * (double)dy[o];               \
+            if (taps.weight != 0 && taps.next >= begin && taps.next < end)                         \
+                sums[taps.next - begin] += weight * taps.weight * (double)dy[o];                   \
+        }                                                                                          \
+        if (whole || a->kind != TALC_RESAMPLE_PAD ||                                               \
+            (a->mode != TALC_PADDING_REFLECT && a->mode != TALC_PADDING_CIRCULAR))                 \
+            return;                                                                                \
+        for (int64_t i = begin; i < end; i++) {                                                    \
+            const talc_resample_readers readers = talc_resample_readers_of(a, i);                  \
+            for (int k = 0; k < readers.extras; k++)                                               \
+                sums[i - begin] += weight * (double)dy[readers.extra[k]];                          \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(MIX)
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+/* A row of dx: the rows of dy that show it, those of the last dimension but one innermost, summed
+ * in f64, COLUMNS at a time. */
+static void give(const resample_context *c, int64_t row)
+{
+    const talc_resample_problem *p = c->problem;
+    const talc_resample_axis *last = &p->axes[p->rank - 1];
+    talc_resample_readers readers[TALC_MAX_RANK];
+    int64_t index[TALC_MAX_RANK], combinations = 1, rest = row;
+    for (int i = p->rank - 2; i >= 0; i--) {
+        index[i] = rest % p->axes[i].in;
+        rest /= p->axes[i].in;
+        readers[i] = talc_resample_readers_of(&p->axes[i], index[i]);
+        combinations *= talc_resample_reader_count(&readers[i]);
+    }
+    for (int64_t begin = 0; begin < last->in; begin += COLUMNS) {
+        const int64_t end = talc_smaller(begin + COLUMNS, last->in);
+        double sums[COLUMNS];
+        memset(sums, 0, (size_t)(end - begin) * sizeof *sums);
+        for (int64_t k = 0; k < combinations; k++) {
+            int64_t which = k, at = 0, stride = last->out;
+            double weight = 1;
+            for (int i = p->rank - 2; i >= 0; stride *= p->axes[i--].out) {
+                const int64_t count = talc_resample_reader_count(&readers[i]);
+                const int64_t o = talc_resample_reader(&readers[i], which % count);
+                which /= count;
+                weight *= talc_resample_weight(&p->axes[i], o, index[i]);
+                at += o * stride;
+            }
+            if (weight != 0)
+                TALC_CPU_CALL(
+                    p->dtype, give_row,
+                    (last, talc_cpu_at(p->dtype, c->arguments->x, at), weight, begin, end, sums));
+        }
+        for (int64_t i = begin; i < end; i++)
+            talc_cpu_store(p->dtype, c->arguments->y, row * last->in + i, sums[i - begin]);
+    }
+}
+
+// ---- Run ----------------------------------------------------------------------------------------------------
+
+static bool is_linear(const talc_resample_problem *p)
+{
+    for (int i = 0; i < p->rank; i++)
+        if (p->axes[i].kind == TALC_RESAMPLE_LINEAR || p->axes[i].kind == TALC_RESAMPLE_ALIGNED)
+            return true;
+    return false;
+}
+
+static void resample_task(void *context, int64_t task, int worker)
+{
+    (void)worker;
+    const resample_context *c = context;
+    const talc_resample_problem *p = c->problem;
+    const size_t size = talc_dtype_size(p->dtype);
+    const bool linear = is_linear(p);
+    const int64_t first = task * c->per_task, end = talc_smaller(first + c->per_task, c->rows);
+    for (int64_t row = first; row < end; row++) {
+        if (p->direction == TALC_GRAD_INPUT)
+            give(c, row);
+        else if (linear)
+            TALC_CPU_CALL(p->dtype, mix, (c, row));
+        else if (size == 1)
+            move_bytes(c, row);
+        else if (size == 4)
+            move_words(c, row);
+        else
+            move_doubles(c, row);
+    }
+}
+
+static const char *resample_plan(const talc_device *device, const void *problem, size_t limit,
+                                 talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    const talc_resample_problem *p = problem;
+    return p->direction == TALC_FORWARD && !is_linear(p) ? NULL : talc_cpu_refuses(p->dtype);
+}
+
+static talc_status resample_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                const void *arguments)
+{
+    (void)device, (void)planned;
+    const talc_resample_problem *p = problem;
+    const talc_resample_axis *last = &p->axes[p->rank - 1];
+    resample_context context = { .problem = p, .arguments = arguments, .rows = 1 };
+    for (int i = 0; i < p->rank - 1; i++)
+        context.rows *= p->direction == TALC_FORWARD ? p->axes[i].out : p->axes[i].in;
+    context.per_task = 1 + TASK_ELEMENTS / talc_larger(last->in, last->out);
+    return talc_cpu_parallel(talc_ceil_div(context.rows, context.per_task), resample_task,
+                             &context);
+}
+
+const talc_algorithm talc_cpu_resample[] = {
+    { "reference", { "the data's own type", TALC_STRICT, false }, resample_plan, resample_run },
+    { .name = NULL },
+};

@@ -1,0 +1,135 @@
+#include "backends/cpu/primitives/microkernel.h"
+
+#include "backends/cpu/primitives/element.h"
+
+/* The build says which generation is compiled, as the target of the whole library may have AVX as well.
+ *
+ * How many rows fit the registers beside one vector for each column of the tile and one for the element that is broadcast: of 16
+ * registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or 12 * 2 + 2 + 1. */
+#if defined(TALC_UNITS_AVX512)
+#define INSTANCE talc_cpu_microkernels_avx512
+#define NAME     "avx512"
+enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12 };
+#elif defined(TALC_UNITS_AVX2)
+#define INSTANCE talc_cpu_microkernels_avx2
+#define NAME     "avx2"
+enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6 };
+#else
+#define INSTANCE talc_cpu_microkernels_portable
+#define NAME     "portable"
+enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
+#endif
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* Loops over rows and vectors have to be unrolled, or the sums would stand in memory. Clang unrolls them unasked. */
+#if defined(__clang__)
+#define EACH(i, count) for (int i = 0; i < (count); i++)
+#else
+#define EACH(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
+#endif
+
+/* The rows' addresses. A few have a register each; compilers would rather step from row to row, by one more instruction for each.
+ * AVX-512 has more rows than registers for addresses, and gcc would keep some in vector registers, whose moves take turns
+ * of the multipliers: 8 % of the time. So they are read again for each term, from the first-level cache. */
+#if defined(TALC_UNITS_AVX512)
+#define HOLD(pointer) (void)(pointer)
+#define READ_AGAIN()  __asm__ volatile("" ::: "memory")
+#define ROW(i)        t->w[i]
+#else
+#define HOLD(pointer) __asm__("" : "+r"(pointer))
+#define READ_AGAIN()
+#define ROW(i) w[i]
+#endif
+
+/* The kernels of a type: `vector` in registers, `stored` at any address of an element. */
+#define KERNELS(constant, suffix, T, A)                                                            \
+    typedef T vector_##suffix __attribute__((vector_size(VECTOR_BYTES)));                          \
+    typedef T stored_##suffix                                                                      \
+        __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias));                 \
+                                                                                                   \
+    ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows, const talc_cpu_tile *t)    \
+    {                                                                                              \
+        const T *w[ROWS], *x[TALC_CPU_VECTORS];                                                    \
+        stored_##suffix *y = t->y;                                                                 \
+        vector_##suffix sums[ROWS][TALC_CPU_VECTORS], b[TALC_CPU_VECTORS];                         \
+        EACH(v, vectors)                                                                           \
+        {                                                                                          \
+            x[v] = t->x[v];                                                                        \
+        }                                                                                          \
+        EACH(i, rows)                                                                              \
+        {                                                                                          \
+            w[i] = t->w[i];                                                                        \
+            HOLD(w[i]);                                                                            \
+            EACH(v, vectors)                                                                       \
+            {                                                                                      \
+                sums[i][v] = (vector_##suffix){ 0 };                                               \
+            }                                                                                      \
+        }                                                                                          \
+        if (t->add)                                                                                \
+            EACH(i, rows)                                                                          \
+            {                                                                                      \
+                EACH(v, vectors)                                                                   \
+                {                                                                                  \
+                    sums[i][v] = y[i * vectors + v];                                               \
+                }                                                                                  \
+            }                                                                                      \
+        const talc_cpu_term *end = t->terms + t->count;                                            \
+        for (const talc_cpu_term *term = t->terms; term < end; term++) {                           \
+            const int64_t at = term->w, from = term->x;                                            \
+            READ_AGAIN();                                                                          \
+            EACH(v, vectors)                                                                       \
+            {                                                                                      \
+                b[v] = *(const stored_##suffix *)(x[v] + from);                                    \
+            }                                                                                      \
+            EACH(i, rows)                                                                          \
+            {                                                                                      \
+                const T *row = ROW(i);                                                             \
+                EACH(v, vectors)                                                                   \
+                {                                                                                  \
+                    sums[i][v] += row[at] * b[v];                                                  \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        EACH(i, rows)                                                                              \
+        {                                                                                          \
+            EACH(v, vectors)                                                                       \
+            {                                                                                      \
+                y[i * vectors + v] = sums[i][v];                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Each size is a function, so that a small tile does no more work than it has to. */
+#define FUNCTION(suffix, vectors, rows)                                                            \
+    static void tile_##suffix##_##vectors##x##rows(const talc_cpu_tile *tile)                      \
+    {                                                                                              \
+        tile_##suffix(vectors, rows, tile);                                                        \
+    }
+
+#define UP_TO_4(X, ...) X(__VA_ARGS__, 1) X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4)
+#define UP_TO_6(X, ...) UP_TO_4(X, __VA_ARGS__) X(__VA_ARGS__, 5) X(__VA_ARGS__, 6)
+#define UP_TO_8(X, ...) UP_TO_6(X, __VA_ARGS__) X(__VA_ARGS__, 7) X(__VA_ARGS__, 8)
+#define UP_TO_12(X, ...)                                                                           \
+    UP_TO_8(X, __VA_ARGS__)                                                                        \
+    X(__VA_ARGS__, 9) X(__VA_ARGS__, 10) X(__VA_ARGS__, 11) X(__VA_ARGS__, 12)
+
+#if defined(TALC_UNITS_AVX512)
+#define EACH_SIZE(X, suffix) UP_TO_12(X, suffix, 1) UP_TO_12(X, suffix, 2) UP_TO_8(X, suffix, 3)
+#else
+#define EACH_SIZE(X, suffix) UP_TO_6(X, suffix, 1) UP_TO_6(X, suffix, 2) UP_TO_4(X, suffix, 3)
+#endif
+
+#define ALL_KERNELS(constant, suffix, T, A)                                                        \
+    KERNELS(constant, suffix, T, A)                                                                \
+    EACH_SIZE(FUNCTION, suffix)
+
+TALC_CPU_FLOATS(ALL_KERNELS)
+
+#define ENTRY(suffix, vectors, rows) [vectors][rows] = tile_##suffix##_##vectors##x##rows,
+#define TABLE(constant, suffix, T, A)                                                              \
+    .suffix = { .lanes = VECTOR_BYTES / sizeof(T),                                                 \
+                .rows = { 0, ROWS, ROWS, WIDE_ROWS },                                              \
+                .tile = { EACH_SIZE(ENTRY, suffix) } },
+
+const talc_cpu_microkernels INSTANCE = { .name = NAME, TALC_CPU_FLOATS(TABLE) };

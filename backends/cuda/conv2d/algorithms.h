@@ -1,0 +1,49 @@
+/// The GPU's conv2d algorithms: their table, and the functions behind its rows. Private to backends/cuda.
+///
+/// A row's forward direction is in the file of its name. Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of
+/// their own in NAME_gradient, those of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
+#define TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
+
+#include "ops/conv2d.h"
+
+TALC_BEGIN_DECLARATIONS
+
+/// Each estimates; the least runs.
+// clang-format off
+//    name       arithmetic                                        precision
+#define TALC_CUDA_CONV2D_TABLE(X)                                                       \
+    X(implicit_gemm, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_tf32, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(implicit_gemm_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_tf32_mma, "f16 on tensor cores, f32 sums",      TALC_TF32) \
+    X(pointwise_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(pointwise_tf32_mma, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(gather_gemm, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(gather_gemm_tf32, "TF32 on tensor cores, f32 sums",       TALC_TF32) \
+    X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \
+    X(split,     "the data's own type, FMA",                       TALC_STRICT) \
+    X(pointwise, "the data's own type, FMA",                       TALC_STRICT) \
+    X(direct,    "the data's own type, FMA",                       TALC_STRICT) \
+    X(im2col,    "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
+// clang-format on
+
+#define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
+    const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
+                                               size_t limit, talc_plan *plan);                     \
+    talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
+                                              const talc_plan *plan, const void *arguments);       \
+    const char *talc_cuda_conv2d_##name##_gradient_plan(                                           \
+        const talc_device *device, const void *problem, size_t limit, talc_plan *plan);            \
+    talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
+        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments);
+TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
+#undef TALC_CUDA_CONV2D_FUNCTIONS
+
+/// An estimate: talc_cuda_seconds for the problem's products.
+double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,
+                                double share, double bytes, int launches);
+
+TALC_END_DECLARATIONS
+
+#endif

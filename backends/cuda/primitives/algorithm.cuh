@@ -1,0 +1,49 @@
+/// Rows of typed functions: a plan of (device, problem, limit, plan) and a run of (device, problem, plan, arguments), of the op's
+/// own types. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_PRIMITIVES_ALGORITHM_CUH
+#define TALC_BACKENDS_CUDA_PRIMITIVES_ALGORITHM_CUH
+
+#include "ops/algorithm.h"
+
+template <typename Problem>
+using talc_cuda_plan = const char *(*)(const talc_device *, const Problem *, size_t, talc_plan *);
+template <typename Problem, typename Arguments>
+using talc_cuda_run = talc_status (*)(talc_device *, const Problem *, const talc_plan *,
+                                      const Arguments *);
+
+template <typename Problem>
+const char *talc_cuda_call_plan(talc_cuda_plan<Problem> plan, const talc_device *device,
+                                const void *problem, size_t limit, talc_plan *planned)
+{
+    return plan(device, static_cast<const Problem *>(problem), limit, planned);
+}
+
+template <typename Problem, typename Arguments>
+talc_status talc_cuda_call_run(talc_cuda_run<Problem, Arguments> run, talc_device *device,
+                               const void *problem, const talc_plan *planned, const void *arguments)
+{
+    return run(device, static_cast<const Problem *>(problem), planned,
+               static_cast<const Arguments *>(arguments));
+}
+
+template <auto PLAN>
+const char *talc_cuda_row_plan(const talc_device *device, const void *problem, size_t limit,
+                               talc_plan *planned)
+{
+    return talc_cuda_call_plan(PLAN, device, problem, limit, planned);
+}
+
+template <auto RUN>
+talc_status talc_cuda_row_run(talc_device *device, const void *problem, const talc_plan *planned,
+                              const void *arguments)
+{
+    return talc_cuda_call_run(RUN, device, problem, planned, arguments);
+}
+
+template <auto PLAN, auto RUN>
+constexpr talc_algorithm talc_cuda_row(const char *name, talc_arithmetic arithmetic)
+{
+    return { name, arithmetic, talc_cuda_row_plan<PLAN>, talc_cuda_row_run<RUN> };
+}
+
+#endif

@@ -1,0 +1,107 @@
+/// Vectors of elements that one load or store moves, and reductions over groups of threads. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_PRIMITIVES_GROUP_CUH
+#define TALC_BACKENDS_CUDA_PRIMITIVES_GROUP_CUH
+
+#include "backends/cuda/primitives/index.cuh"
+
+#include <cstring>
+#include <type_traits>
+
+namespace talc
+{
+
+/// Bytes of the widest load and store, for which addresses have to be aligned.
+constexpr int VECTOR_BYTES = 16;
+
+/// Bytes of a cache line. Warps whose accesses begin and end with one move no more than they need.
+constexpr int CACHE_LINE = 128;
+
+/// Neighbouring elements that one load or store moves.
+template <typename T, int COUNT> struct alignas(COUNT * sizeof(T)) vec {
+    T of[COUNT];
+};
+
+/// The larger of two numbers, NaN when either is: one instruction for f32.
+template <typename T> __device__ T larger_or_nan(T a, T b)
+{
+    if constexpr (std::is_same_v<T, float>) {
+        float larger;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+        return larger;
+    } else {
+        return b > a || b != b ? b : a;
+    }
+}
+
+/// The smaller one, NaN when either is.
+template <typename T> __device__ T smaller_or_nan(T a, T b)
+{
+    if constexpr (std::is_same_v<T, float>) {
+        float smaller;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+        return smaller;
+    } else {
+        return b < a || b != b ? b : a;
+    }
+}
+
+inline bool is_aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % VECTOR_BYTES == 0;
+}
+
+/// A warp shuffle (xor) of a state, which is plain data of whole words.
+template <typename State> __device__ State from_lane_xor(State state, int mask)
+{
+    static_assert(sizeof(State) % sizeof(unsigned) == 0, "whole words");
+    constexpr int WORDS = sizeof(State) / sizeof(unsigned);
+    unsigned words[WORDS];
+    memcpy(words, &state, sizeof state);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        words[i] = __shfl_xor_sync(~0u, words[i], mask);
+    memcpy(&state, words, sizeof state);
+    return state;
+}
+
+/// Reduces the states of `threads` neighbouring threads, a power of two up to the block's, in a tree of fixed shape. The first
+/// thread of the group gets the result. `shared` holds a state a warp; groups of up to a warp need none. All threads of the block
+/// take part.
+template <typename State> __device__ State join_group(State state, int threads, State *shared)
+{
+    for (int mask = (threads < WARP ? threads : WARP) / 2; mask > 0; mask /= 2)
+        state.join(from_lane_xor(state, mask));
+    if (threads <= WARP)
+        return state;
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = threads / WARP;
+    __syncthreads(); /* what an earlier call left is read */
+    if (lane == 0)
+        shared[warp] = state;
+    __syncthreads();
+    if (warp % warps != 0)
+        return state;
+    state = shared[warp + lane % warps];
+    for (int mask = warps / 2; mask > 0; mask /= 2)
+        state.join(from_lane_xor(state, mask));
+    return state;
+}
+
+/// Counts the block and tells whether it is the last of its launch, which sees all that the others wrote before they were counted. By
+/// the thread that wrote for its block; `done` is talc_cuda_counter's.
+/// By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run.
+inline __device__ bool is_last_block(unsigned *done)
+{
+    unsigned before;
+    asm volatile("atom.release.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(done)), "r"(gridDim.x - 1)
+                 : "memory");
+    const bool last = before == gridDim.x - 1;
+    if (last)
+        __threadfence();
+    return last;
+}
+
+} // namespace talc
+
+#endif

@@ -1,0 +1,188 @@
+/// What the operands of conv2d's family are filled with.
+#include "check/conv2d/conv2d.h"
+
+#include "check/engine/data.h"
+
+#include <math.h>
+
+/* An element of x that some window reads, if a few attempts find one; any other else. */
+static int64_t read_element(const talc_conv2d_problem *p, uint64_t seed)
+{
+    uint64_t s = seed;
+    const int64_t n = talc_check_draw(&s, 0, p->N - 1), c = talc_check_draw(&s, 0, p->C - 1);
+    int64_t h = -1, w = -1;
+    for (int i = 0; i < 64 && (h < 0 || h >= p->H); i++)
+        h = talc_check_draw(&s, 0, p->OH - 1) * p->stride_h - p->pad_top +
+            talc_check_draw(&s, 0, p->KH - 1) * p->dilation_h;
+    for (int i = 0; i < 64 && (w < 0 || w >= p->W); i++)
+        w = talc_check_draw(&s, 0, p->OW - 1) * p->stride_w - p->pad_left +
+            talc_check_draw(&s, 0, p->KW - 1) * p->dilation_w;
+    h = h < 0 || h >= p->H ? talc_check_draw(&s, 0, p->H - 1) : h;
+    w = w < 0 || w >= p->W ? talc_check_draw(&s, 0, p->W - 1) : w;
+    return ((n * p->C + c) * p->H + h) * p->W + w;
+}
+
+/* An output along one axis of which some tap is on the image, if a few attempts find one; any other else. */
+static int64_t output_on_image(uint64_t *s, int64_t outputs, int64_t stride, int64_t pad,
+                               int64_t dilation, int64_t taps, int64_t extent)
+{
+    for (int i = 0; i < 64; i++) {
+        const int64_t o = talc_check_draw(s, 0, outputs - 1);
+        const int64_t at = o * stride - pad + talc_check_draw(s, 0, taps - 1) * dilation;
+        if (at >= 0 && at < extent)
+            return o;
+    }
+    return talc_check_draw(s, 0, outputs - 1);
+}
+
+/* An element of dy that reaches some pixel. */
+static int64_t reaching_element(const talc_conv2d_problem *p, uint64_t seed)
+{
+    uint64_t s = seed;
+    const int64_t row = talc_check_draw(&s, 0, p->N * p->OC - 1);
+    const int64_t oh =
+        output_on_image(&s, p->OH, p->stride_h, p->pad_top, p->dilation_h, p->KH, p->H);
+    const int64_t ow =
+        output_on_image(&s, p->OW, p->stride_w, p->pad_left, p->dilation_w, p->KW, p->W);
+    return (row * p->OH + oh) * p->OW + ow;
+}
+
+/* x, or dy of the input's gradient: what is special about the data is in it. */
+static void fill_first(const talc_conv2d_problem *p, talc_check_kind kind, double largest,
+                       uint64_t seed, double *values, int64_t count)
+{
+    const bool odd =
+        kind == TALC_CHECK_HUGE || kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
+    talc_check_fill(values, count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, largest, 1, seed);
+    if (!odd || count == 0)
+        return;
+    const uint64_t place = talc_check_bits(seed, UINT64_MAX);
+    values[p->direction == TALC_GRAD_INPUT ? reaching_element(p, place) : read_element(p, place)] =
+        kind == TALC_CHECK_HUGE  ? 0x1p30
+        : kind == TALC_CHECK_NAN ? NAN
+                                 : INFINITY;
+}
+
+static void make_positive(double *values, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = fabs(values[i]);
+}
+
+/* Even output channels get sums of positive terms. Of a ReLU's outputs, and of those that all sum the same pixel, nothing
+ * but zeros might be left otherwise, which tests nothing. */
+static void keep_from_zero(const talc_conv2d_problem *p, double *const arrays[CHECK_OPERANDS])
+{
+    const int64_t K = p->C / p->groups * p->KH * p->KW, plane = p->OH * p->OW;
+    make_positive(arrays[CHECK_X], p->N * p->C * p->H * p->W);
+    for (int64_t oc = 0; oc < p->OC; oc += 2) {
+        make_positive(arrays[CHECK_W] + oc * K, K);
+        if (arrays[CHECK_BIAS] != NULL)
+            make_positive(arrays[CHECK_BIAS] + oc, 1);
+        for (int64_t n = 0; n < p->N && arrays[CHECK_RESIDUAL] != NULL; n++)
+            make_positive(arrays[CHECK_RESIDUAL] + (n * p->OC + oc) * plane, plane);
+    }
+}
+
+/* A row that leaves out zeros of one operand must not leave out a NaN or an infinity of the other with them. */
+static void put_zeros(double *values, int64_t count, uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (talc_check_bits(seed, (uint64_t)i) % 4 == 0)
+            values[i] = 0;
+}
+
+/* Whether results are rounded anew by an activation. */
+static bool is_curved(const talc_conv2d_problem *p)
+{
+    return p->activation == TALC_ACTIVATION_SIGMOID || p->activation == TALC_ACTIVATION_TANH;
+}
+
+bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_conv2d_problem *p = read_only(problem);
+    const double room = talc_check_format(p->dtype).integers;
+    return kind != TALC_CHECK_EXACT || (!is_curved(p) && talc_check_terms(p) + 2 < room);
+}
+
+void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                            const check_values *values)
+{
+    const talc_conv2d_problem *p = read_only(problem);
+    const double K = talc_check_terms(p);
+    const bool curved = is_curved(p);
+    /* A sum has a bias and a residual beside its products. */
+    const double largest = talc_check_exact_largest(p->dtype, K + 2, curved ? 1 : 8);
+    /* What is special about x must not be hidden by a special w. */
+    const talc_check_kind other =
+        kind == TALC_CHECK_EXACT || kind == TALC_CHECK_CONSTANT ? kind : TALC_CHECK_RANDOM;
+    /* Outputs of size 1; constant ones do not cancel, and would saturate a sigmoid. */
+    const double scale = kind != TALC_CHECK_CONSTANT ? 3 / sqrt(K) : curved ? 2.1 / K : 2.1;
+    const double added = kind == TALC_CHECK_CONSTANT ? 0.3 : 1;
+    const int first = talc_check_conv2d_read(p->direction, 0),
+              second = talc_check_conv2d_read(p->direction, 1);
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_conv2d, problem, list);
+    fill_first(p, kind, largest, talc_check_bits(seed, 1), values->of[first], list[first].count);
+    for (int order = 1; order < 4; order++) {
+        const int i = talc_check_conv2d_read(p->direction, order);
+        if (list[i].role == CHECK_READ)
+            talc_check_fill(values->of[i], list[i].count, p->dtype, other, largest,
+                            i == second ? scale : added,
+                            talc_check_bits(seed, (uint64_t)order + 1));
+    }
+    if (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY)
+        put_zeros(values->of[second], list[second].count, talc_check_bits(seed, 5));
+    if (p->direction != TALC_FORWARD)
+        return;
+    if (p->activation == TALC_ACTIVATION_RELU ||
+        (p->H == 1 && p->W == 1 && p->padding_mode != TALC_PADDING_ZEROS))
+        keep_from_zero(p, values->of);
+}
+
+/* A place in planes of height times width, by `bits` mostly moved to an end of either axis, where
+ * weights lie over padding, and cotangents. */
+static int64_t towards_an_end(int64_t at, int64_t height, int64_t width, uint64_t bits)
+{
+    const int64_t plane = at / height / width, h = at / width % height, w = at % width;
+    const int64_t h_to = bits & 3 ? (bits & 1 ? 0 : height - 1) : h,
+                  w_to = bits & 12 ? (bits & 4 ? 0 : width - 1) : w;
+    return (plane * height + h_to) * width + w_to;
+}
+
+bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind, int round,
+                             uint64_t seed, const check_values *values)
+{
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_conv2d, problem, list);
+    const talc_conv2d_problem *p = read_only(problem);
+    const talc_direction direction = p->direction;
+    const bool is_nan = kind == TALC_CHECK_NAN;
+    const int number = is_nan ? round + 1 : round; /* x has had its NaN, but no negative infinity */
+    const int first = talc_check_conv2d_read(direction, 0);
+    int which = first;
+    for (int order = 0, left = number; order < 4; order++) {
+        which = talc_check_conv2d_read(direction, order);
+        if (list[which].role == CHECK_READ && left-- == 0)
+            break;
+        which = CHECK_Y;
+    }
+    if ((!is_nan && kind != TALC_CHECK_INFINITY) || which == CHECK_Y || list[which].count == 0)
+        return false;
+    double *spoilt = values->of[which], *x = values->of[first];
+    int64_t at = (int64_t)(talc_check_bits(seed, 6) % (uint64_t)list[which].count);
+    if (which == CHECK_W || which == CHECK_DY)
+        at = towards_an_end(at, which == CHECK_W ? p->KH : p->OH, which == CHECK_W ? p->KW : p->OW,
+                            talc_check_bits(seed, 8));
+    for (int64_t i = 0; which == first && i < list[first].count; i++)
+        if (isinf(x[i]))
+            at = i; /* where a window reads it */
+    /* The others are those of data without anything odd: one place at a time tells what it spoils. */
+    for (int64_t i = 0; i < list[first].count; i++)
+        if (!isfinite(x[i]))
+            x[i] = 1;
+    if (which == talc_check_conv2d_read(direction, 1))
+        put_zeros(x, list[first].count, talc_check_bits(seed, 7));
+    spoilt[at] = is_nan ? (double)NAN : number % 2 == 0 ? -(double)INFINITY : (double)INFINITY;
+    return true;
+}

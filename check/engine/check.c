@@ -1,0 +1,565 @@
+#include "check/check.h"
+
+#include "backends/backends.h"
+#include "check/engine/data.h"
+#include "check/engine/judge.h"
+#include "check/engine/machine.h"
+#include "check/conv2d/properties.h"
+#include "check/engine/results.h"
+#include "tensor/fenv.h"
+#include "tensor/memory.h"
+#include "tensor/shown.h"
+#include "tensor/storage.h"
+#include "tensor/table.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ROWS = 32 };
+
+static bool wanted(const talc_check *check, talc_check_kind kind)
+{
+    return check->options.kinds == 0 || (check->options.kinds >> kind & 1) != 0;
+}
+
+// ---- One problem --------------------------------------------------------------------------------------------
+
+/* A run of a large problem may take seconds, and of the rows that add up in f64, the yardsticks, minutes: those are judged
+ * on exact data alone. */
+static bool is_large(double terms)
+{
+    return terms > CHECK_FULL_TERMS;
+}
+
+/* A problem, its data and the rows that try it. */
+typedef struct session {
+    talc_check *check;
+    const check_family *family;
+    check_problem problem;
+    char text[TALC_CHECK_TEXT];
+    check_oracle oracle;
+    check_values values, results, others;
+    check_room room;
+    double terms;
+    int row_count;
+    const talc_algorithm *rows[MOST_ROWS];
+    talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS], fenv[MOST_ROWS],
+        status[MOST_ROWS];  /* of all its runs */
+    bool failed[MOST_ROWS]; /* but for relations */
+    bool own;               /* the row is in no table */
+    int64_t unwritten;      /* elements of outputs, in the last run */
+} session;
+
+static const char *plan_of(const session *s, int row, size_t limit, talc_plan *plan)
+{
+    return talc_check_plan(s->family, s->rows[row], s->check->device, &s->problem, limit, plan);
+}
+
+static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
+{
+    return (talc_check_outcome){ .op = talc_check_op(s->family, &s->problem),
+                                 .algorithm = s->rows[row]->name,
+                                 .device = s->check->device->name,
+                                 .problem = s->text,
+                                 .kind = kind,
+                                 .passed = true,
+                                 .place = "",
+                                 .output = "" };
+}
+
+static bool note(session *s, int row, talc_check_outcome *outcome)
+{
+    if (!wanted(s->check, outcome->kind))
+        return true;
+    outcome->terms = s->terms;
+    s->failed[row] |= !outcome->passed && outcome->kind <= TALC_CHECK_STATUS;
+    return talc_check_note(s->check, s->rows[row], outcome);
+}
+
+static void blame(talc_check_outcome *outcome, const char *format, const char *what,
+                  const char *when)
+{
+    if (outcome->passed)
+        snprintf(outcome->reason, sizeof outcome->reason, format, what, when);
+    outcome->passed = false;
+}
+
+/* Runs a row and notes a failure, a write outside its outputs and a changed input. *ran: whether there are results. */
+static bool run(session *s, int row, const check_run_options *options, const check_values *results,
+                const char *when, bool *ran)
+{
+    check_run_report report;
+    if (!talc_check_run(s->family, s->rows[row], s->check->device, &s->problem, &s->values, options,
+                        &s->room, results, &report))
+        return false;
+    if (report.status != TALC_OK)
+        blame(&s->status[row], "it failed: %s (%s)", report.failure, when);
+    if (report.written != NULL)
+        blame(&s->guards[row], "it wrote outside %s (%s)", report.written, when);
+    if (report.changed != NULL)
+        blame(&s->inputs[row], "it changed its input %s (%s)", report.changed, when);
+    if (report.left_fenv)
+        blame(&s->fenv[row], "it changed the caller's %s (%s)", "floating-point environment", when);
+    s->unwritten = report.unwritten;
+    *ran = report.status == TALC_OK;
+    return true;
+}
+
+static bool spared(const session *s, int row, talc_check_kind data)
+{
+    return is_large(s->terms) && data != TALC_CHECK_EXACT &&
+           s->rows[row]->arithmetic.wide_accumulator &&
+           s->family->takes(&s->problem, TALC_CHECK_EXACT);
+}
+
+static const check_run_options plain = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
+
+static void fill(session *s, talc_check_kind kind)
+{
+    s->family->fill(&s->problem, kind, s->check->options.seed, &s->values);
+}
+
+static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check_outcome *outcome)
+{
+    talc_check_judge(&s->oracle, &s->rows[row]->arithmetic, data, &s->results, outcome);
+    const size_t used = strlen(outcome->reason);
+    if (!outcome->passed && s->unwritten > 0)
+        snprintf(outcome->reason + used, sizeof outcome->reason - used,
+                 "; %lld elements were not written", (long long)s->unwritten);
+    return note(s, row, outcome);
+}
+
+static bool check_trust(session *s, int row)
+{
+    talc_check_outcome outcome = outcome_new(s, row, TALC_CHECK_TRUST);
+    int64_t fed, nonzero;
+    outcome.passed = talc_check_trusted(&s->oracle, &s->results, &fed, &nonzero);
+    if (!outcome.passed)
+        snprintf(outcome.reason, sizeof outcome.reason,
+                 "only %lld of the %lld outputs that have something to add up are not zero",
+                 (long long)nonzero, (long long)fed);
+    return note(s, row, &outcome);
+}
+
+/* The data of runs that are made for another reason than their results. */
+static talc_check_kind plain_data(const session *s)
+{
+    return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+}
+
+/* Whether runs of a kind are made: for its own sake, or for guards, inputs, fenv and status, which
+ * any run may break: asked for alone, these must find what they find among all kinds. */
+static bool runs(const session *s, talc_check_kind kind)
+{
+    return wanted(s->check, kind) || wanted(s->check, TALC_CHECK_GUARDS) ||
+           wanted(s->check, TALC_CHECK_INPUTS) || wanted(s->check, TALC_CHECK_FENV) ||
+           wanted(s->check, TALC_CHECK_STATUS);
+}
+
+/* Of a small problem a ReLU may leave so few outputs, or none, that passing would mean nothing: then other random data are
+ * drawn. */
+static void draw_until_trusted(session *s)
+{
+    enum { DRAWS = 32 };
+    for (uint64_t draw = 1; draw < DRAWS; draw++) {
+        int64_t fed, nonzero;
+        const bool trusted = talc_check_trusted(&s->oracle, NULL, &fed, &nonzero);
+        if (trusted && (nonzero > 0 || fed == 0))
+            return;
+        s->family->fill(&s->problem, TALC_CHECK_RANDOM, s->check->options.seed + draw, &s->values);
+        talc_check_oracle_update(&s->oracle, &s->values);
+    }
+}
+
+/* All rows on data of one kind, which s->values hold. */
+static bool check_filled(session *s, talc_check_kind kind)
+{
+    const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
+    const bool judged = trusts || wanted(s->check, kind);
+    if (judged)
+        talc_check_oracle_update(&s->oracle, &s->values);
+    if (judged && kind == TALC_CHECK_RANDOM)
+        draw_until_trusted(s);
+    for (int row = 0; row < s->row_count; row++) {
+        bool ran = false;
+        if (!spared(s, row, kind) &&
+            !run(s, row, &plain, &s->results, talc_check_kind_name(kind), &ran))
+            return false;
+        talc_check_outcome outcome = outcome_new(s, row, kind);
+        if (ran && judged &&
+            (!judge_and_note(s, row, kind, &outcome) || (trusts && !check_trust(s, row))))
+            return false;
+    }
+    return true;
+}
+
+/* All rows on one kind of data, wherever it puts a NaN or an infinity. */
+static bool check_data(session *s, talc_check_kind kind)
+{
+    const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
+    if ((!trusts && !runs(s, kind)) || !s->family->takes(&s->problem, kind))
+        return true;
+    fill(s, kind);
+    bool done = check_filled(s, kind);
+    for (int round = 0; done && s->family->spoil != NULL && !is_large(s->terms); round++) {
+        fill(s, kind);
+        if (!s->family->spoil(&s->problem, kind, round, s->check->options.seed, &s->values))
+            break;
+        done = check_filled(s, kind);
+    }
+    return done;
+}
+
+/* A row on the data that s->values hold, run in another way. */
+static bool check_variant(session *s, int row, talc_check_kind kind, talc_check_kind data,
+                          const check_run_options *options)
+{
+    bool ran;
+    if (!run(s, row, options, &s->results, talc_check_kind_name(kind), &ran))
+        return false;
+    talc_check_outcome outcome = outcome_new(s, row, kind);
+    return !ran || !wanted(s->check, kind) || judge_and_note(s, row, data, &outcome);
+}
+
+/* The smallest workspace limit under which a row runs that does so under `most`. */
+static size_t smallest_limit(const session *s, int row, size_t most)
+{
+    talc_plan plan;
+    size_t refused = 0, taken = most;
+    if (plan_of(s, row, 0, &plan) == NULL)
+        return 0;
+    while (taken - refused > 1) {
+        const size_t middle = refused + (taken - refused) / 2;
+        if (plan_of(s, row, middle, &plan) == NULL)
+            taken = middle;
+        else
+            refused = middle;
+    }
+    return taken;
+}
+
+static bool check_variants(session *s)
+{
+    static const int shifts[] = { 4, 8, 16 };
+    if (!runs(s, TALC_CHECK_MISALIGNED) && !runs(s, TALC_CHECK_WORKSPACE))
+        return true;
+    const talc_check_kind data = plain_data(s);
+    fill(s, data);
+    if (wanted(s->check, TALC_CHECK_MISALIGNED) || wanted(s->check, TALC_CHECK_WORKSPACE))
+        talc_check_oracle_update(&s->oracle, &s->values);
+    for (int row = 0; row < s->row_count; row++) {
+        for (int i = 0; i < 3 && runs(s, TALC_CHECK_MISALIGNED); i++) {
+            const check_run_options shifted = { .shift_bytes = shifts[i],
+                                                .workspace_limit = SIZE_MAX };
+            if (!check_variant(s, row, TALC_CHECK_MISALIGNED, data, &shifted))
+                return false;
+        }
+        talc_plan plan;
+        if (!runs(s, TALC_CHECK_WORKSPACE) || plan_of(s, row, SIZE_MAX, &plan) != NULL ||
+            plan.workspace == 0)
+            continue;
+        const check_run_options smallest = { .workspace_limit =
+                                                 smallest_limit(s, row, plan.workspace) };
+        if (!check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
+            return false;
+    }
+    return true;
+}
+
+// ---- Bits ---------------------------------------------------------------------------------------------------
+
+/* Outputs and workspace hold finite numbers before: a row that reads them, and replaces only a NaN there, must not pass. */
+static bool check_again(session *s, int row, talc_check_kind kind, const char *when)
+{
+    const check_run_options again = { .workspace_limit = SIZE_MAX,
+                                      .foreign = kind == TALC_CHECK_FENV,
+                                      .finite = true };
+    bool ran;
+    if (!run(s, row, &again, &s->others, when, &ran))
+        return false;
+    talc_check_outcome outcome = outcome_new(s, row, kind);
+    outcome.passed = !ran || talc_check_same(&s->oracle, &s->results, &s->others, outcome.reason);
+    return note(s, row, &outcome);
+}
+
+static bool check_threads(session *s, int row)
+{
+    static const int counts[] = { 1, 2, 3, 5 };
+    const int before = talc_threads();
+    bool done = true;
+    for (int i = 0; i < (is_large(s->terms) ? 1 : 4) && done; i++)
+        done = talc_set_threads(counts[i]) && check_again(s, row, TALC_CHECK_THREADS, "threads");
+    return talc_set_threads(before) && done;
+}
+
+/* On data of which some are denormal; with threads that begin in the caller's environment. */
+static bool check_fenv(session *s)
+{
+    const bool host = s->check->device->is_host;
+    const int before = talc_threads();
+    bool done = true;
+    if (!wanted(s->check, TALC_CHECK_FENV))
+        return true;
+    fill(s, s->family->takes(&s->problem, TALC_CHECK_TINY) ? TALC_CHECK_TINY : plain_data(s));
+    for (int row = 0; row < s->row_count && done; row++) {
+        bool ran = false;
+        done = run(s, row, &plain, &s->results, "fenv", &ran) &&
+               (!host || talc_set_threads(before > 2 ? before : 2)) &&
+               (!ran || check_again(s, row, TALC_CHECK_FENV, "fenv"));
+    }
+    return (!host || talc_set_threads(before)) && done;
+}
+
+/* The same data again must give the same bits, whatever the number of threads. */
+static bool check_bits(session *s)
+{
+    const bool threads = runs(s, TALC_CHECK_THREADS) && s->check->device->is_host;
+    if (!runs(s, TALC_CHECK_RERUN) && !threads)
+        return true;
+    fill(s, TALC_CHECK_RANDOM);
+    for (int row = 0; row < s->row_count; row++) {
+        bool ran = false;
+        if (!spared(s, row, TALC_CHECK_RANDOM) && !run(s, row, &plain, &s->results, "rerun", &ran))
+            return false;
+        if (ran && runs(s, TALC_CHECK_RERUN) && !check_again(s, row, TALC_CHECK_RERUN, "rerun"))
+            return false;
+        if (ran && threads && !check_threads(s, row))
+            return false;
+    }
+    return true;
+}
+
+static bool check_relations(session *s)
+{
+    for (int row = 0; row < s->row_count; row++)
+        for (talc_check_kind kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
+            if (!wanted(s->check, kind))
+                continue;
+            talc_check_outcome outcome = outcome_new(s, row, kind);
+            const check_property_result result =
+                talc_check_property(kind, s->rows[row], s->check->device, &s->problem,
+                                    s->check->options.seed, outcome.reason);
+            if (talc_failed())
+                return false;
+            outcome.passed = result == CHECK_HOLDS;
+            if (result != CHECK_LEFT_OUT && !note(s, row, &outcome))
+                return false;
+        }
+    return true;
+}
+
+// ---- All of it ----------------------------------------------------------------------------------------------
+
+static bool check_all(session *s)
+{
+    static const talc_check_kind large_kinds[] = { TALC_CHECK_EXACT, TALC_CHECK_RANDOM,
+                                                   TALC_CHECK_WIDE, TALC_CHECK_NAN };
+    const bool large = is_large(s->terms);
+    bool done = true;
+    for (int i = 0; i < (large ? 4 : TALC_CHECK_GUARDS) && done; i++)
+        done = check_data(s, large ? large_kinds[i] : (talc_check_kind)i);
+    done = done && (large || check_variants(s)) && check_bits(s) && (large || check_fenv(s));
+    if (done && s->family == &talc_check_conv2d)
+        done = check_relations(s);
+    for (int row = 0; row < s->row_count && done; row++)
+        done = note(s, row, &s->guards[row]) && note(s, row, &s->inputs[row]) &&
+               note(s, row, &s->fenv[row]) && note(s, row, &s->status[row]);
+    return done;
+}
+
+/* What operands, the largest workspace, their copies and the oracle take of the host's memory. */
+static double memory_of(const session *s)
+{
+    check_operand operands[CHECK_OPERANDS];
+    talc_check_operands(s->family, &s->problem, operands);
+    double workspace = 0;
+    for (int row = 0; row < s->row_count; row++) {
+        talc_plan plan;
+        if (plan_of(s, row, talc_workspace_limit(s->check->device), &plan) == NULL)
+            workspace = fmax(workspace, (double)plan.workspace);
+    }
+    double bytes =
+        talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
+    bytes += 3 * workspace;
+    for (int i = 0; i < CHECK_OPERANDS; i++)
+        bytes += (double)operands[i].count *
+                 (3 * sizeof(double) + 3 * (double)talc_dtype_size(operands[i].dtype));
+    return bytes;
+}
+
+static bool fits_memory(const session *s, double bytes)
+{
+    const double free = (double)talc_device_memory(talc_device_host()).free;
+    char needed[TALC_BYTES_TEXT], left[TALC_BYTES_TEXT];
+    if (free <= 0 || bytes <= free)
+        return true;
+    talc_fail(TALC_NO_MEMORY,
+              "check: %s needs %s for operands, workspace and the oracle, %s are free", s->text,
+              talc_bytes_text(bytes, needed), talc_bytes_text(free, left));
+    return false;
+}
+
+/* Drops the rows that refuse the problem; notes each in its summary. */
+static bool sort_out_rows(session *s)
+{
+    const char *op = talc_check_op(s->family, &s->problem);
+    int kept = 0;
+    for (int i = 0; i < s->row_count; i++) {
+        talc_check_summary *summary = talc_check_summary_of(s->check, op, s->rows[i]);
+        if (summary == NULL)
+            return false;
+        talc_plan plan;
+        const bool refuses = plan_of(s, i, talc_workspace_limit(s->check->device), &plan) != NULL;
+        summary->refused += refuses;
+        summary->problems += !refuses;
+        if (!refuses)
+            s->rows[kept++] = s->rows[i];
+    }
+    s->row_count = kept;
+    return true;
+}
+
+/* Refuses a row of the program's own that lacks something, or whose name is too long for a summary. */
+static bool is_usable(const session *s, const talc_algorithm *row)
+{
+    const char *op = talc_check_op(s->family, &s->problem);
+    const size_t most = sizeof((talc_check_summary *)NULL)->algorithm - 1;
+    if (row->name == NULL || row->name[0] == '\0') {
+        talc_fail(TALC_BAD_ARGUMENT, "check: the row of %s has no name", op);
+        return false;
+    }
+    if (strlen(row->name) > most) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "check: the name '%s' of a row has %zu characters, at most %zu",
+                  TALC_SHOWN(row->name), strlen(row->name), most);
+        return false;
+    }
+    if (row->plan == NULL || row->run == NULL) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: row '%s' of %s has no function 'plan' or no 'run'",
+                  TALC_SHOWN(row->name), op);
+        return false;
+    }
+    return true;
+}
+
+/* The checks themselves, once the memory for them is granted. */
+static bool check_kept_rows(session *s)
+{
+    for (int row = 0; row < s->row_count; row++) {
+        s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
+        s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);
+        s->fenv[row] = outcome_new(s, row, TALC_CHECK_FENV);
+        s->status[row] = outcome_new(s, row, TALC_CHECK_STATUS);
+    }
+    s->terms = talc_check_oracle_terms(s->family, &s->problem);
+    const bool done = talc_check_oracle_new(s->family, &s->problem, s->check->options.seed,
+                                            s->check->options.observe != NULL, &s->oracle) &&
+                      talc_check_values_new(s->family, &s->problem, &s->values) &&
+                      talc_check_values_new(s->family, &s->problem, &s->results) &&
+                      talc_check_values_new(s->family, &s->problem, &s->others) && check_all(s);
+    talc_check_values_free(&s->values);
+    talc_check_values_free(&s->results);
+    talc_check_values_free(&s->others);
+    talc_check_room_free(&s->room);
+    talc_check_oracle_free(&s->oracle);
+    for (int row = 0; row < s->row_count && done; row++) {
+        check_tally *tally =
+            talc_check_tally_of(s->check, talc_check_op(s->family, &s->problem), s->rows[row]);
+        tally->own = s->own;
+        talc_check_tally_add(tally, s->family, &s->problem, s->failed[row]);
+    }
+    return done;
+}
+
+static bool check_session(session *s)
+{
+    for (int row = 0; row < s->row_count; row++)
+        if (!is_usable(s, s->rows[row]))
+            return false;
+    const bool empty = talc_check_nothing_due(s->family, &s->problem);
+    if (!empty && !sort_out_rows(s))
+        return false;
+    if (empty || s->row_count == 0) {
+        s->check->untaken++;
+        return true;
+    }
+    const double bytes = memory_of(s);
+    talc_check_machine_enter(s->check->device, bytes);
+    const bool done = fits_memory(s, bytes) && check_kept_rows(s);
+    talc_check_machine_leave(bytes);
+    return done;
+}
+
+static session *session_new(talc_check *check, const char *problem)
+{
+    if (talc_operand_missing("check", "check", check) ||
+        talc_operand_missing("check", "problem", problem))
+        return NULL;
+    session *s = talc_memory_new(sizeof *s, "check");
+    if (s == NULL)
+        return NULL;
+    s->check = check;
+    s->family = talc_check_parse(problem, &s->problem);
+    if (s->family == NULL) {
+        talc_memory_free(s);
+        return NULL;
+    }
+    talc_check_write(s->family, &s->problem, s->text);
+    return s;
+}
+
+static bool check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+{
+    session *s = talc_operand_missing("check", "row", row) ? NULL : session_new(check, problem);
+    if (s == NULL)
+        return false;
+    s->rows[s->row_count++] = row;
+    const talc_algorithm *known;
+    s->own = true;
+    for (int i = 0; s->own && (known = talc_check_row_at(s->family, check->device, i)) != NULL; i++)
+        s->own = known != row;
+    const bool done = check_session(s);
+    talc_memory_free(s);
+    return done;
+}
+
+static bool check_rows(talc_check *check, const char *problem)
+{
+    session *s = session_new(check, problem);
+    if (s == NULL)
+        return false;
+    const char *name = check->options.algorithm;
+    const talc_algorithm *row;
+    for (int i = 0;
+         (row = talc_check_row_at(s->family, check->device, i)) != NULL && !talc_failed(); i++)
+        if (name != NULL && strcmp(name, row->name) != 0)
+            continue;
+        else if (s->row_count == MOST_ROWS)
+            talc_fail(TALC_UNSUPPORTED, "check: %s has more than %d algorithms to check on %s",
+                      talc_check_op(s->family, &s->problem), MOST_ROWS, check->device->name);
+        else
+            s->rows[s->row_count++] = row;
+    const bool done = !talc_failed() && check_session(s);
+    talc_memory_free(s);
+    return done;
+}
+
+/* Counts a check that could not be made: talc_check_passed is then false whatever the others found. */
+static bool made(talc_check *check, bool done)
+{
+    if (check != NULL)
+        check->unmade += !done;
+    return done;
+}
+
+bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+{
+    TALC_DEFAULT_FENV;
+    return made(check, check_row(check, problem, row));
+}
+
+bool talc_check_problem(talc_check *check, const char *problem)
+{
+    TALC_DEFAULT_FENV;
+    return made(check, check_rows(check, problem));
+}

@@ -1,0 +1,183 @@
+#include "check/engine/family.h"
+
+#include "check/engine/data.h"
+#include "ops/backend.h"
+#include "tensor/error.h"
+#include "tensor/shown.h"
+
+#include <string.h>
+
+const check_family *const talc_check_families[] = {
+    &talc_check_conv2d,
+    &talc_check_pool2d,
+    &talc_check_matmul,
+    &talc_check_batch_norm2d,
+    &talc_check_reduce,
+    &talc_check_softmax,
+    &talc_check_cross_entropy,
+    &talc_check_nll_loss,
+    &talc_check_group_norm,
+    &talc_check_resample,
+    &talc_check_gather,
+    &talc_check_unary,
+    &talc_check_update,
+    &talc_check_pool2d_gradient,
+    &talc_check_batch_norm2d_gradient,
+    &talc_check_cross_entropy_gradient,
+    &talc_check_nll_loss_gradient,
+    &talc_check_resample_gradient,
+    &talc_check_gather_gradient,
+    &talc_check_group_norm_gradient,
+    &talc_check_unary_gradient,
+    NULL,
+};
+
+// ---- Problems -----------------------------------------------------------------------------------------------
+
+/* The input gradient of these ops is a family of its own: its ops are "NAME.grad_input", in the order of the family of NAME, and
+ * its texts are those of NAME with the word dx. */
+static bool asks_for_gradient(const char *text)
+{
+    const char *word = strstr(text, "_dx");
+    return word != NULL && (word[3] == '_' || word[3] == '\0');
+}
+
+/* The family of an op's gradient, NULL if it has none of its own; which op it is. */
+static const check_family *gradient_of(const char *name, size_t length, int *op)
+{
+    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
+        for (int i = 0; (*family)->ops[i] != NULL; i++) {
+            const char *known = (*family)->ops[i];
+            if (*family != &talc_check_conv2d && known[strcspn(known, ".")] != '\0' &&
+                strcspn(known, ".") == length && memcmp(known, name, length) == 0) {
+                *op = i;
+                return *family;
+            }
+        }
+    return NULL;
+}
+
+/* The family with an op of that very name, "conv2d" or "conv2d.grad_input"; which op it is. */
+static const check_family *family_of(const char *name, size_t length, int *op)
+{
+    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
+        for (int i = 0; (*family)->ops[i] != NULL; i++)
+            if (strlen((*family)->ops[i]) == length &&
+                memcmp((*family)->ops[i], name, length) == 0) {
+                *op = i;
+                return *family;
+            }
+    return NULL;
+}
+
+const check_family *talc_check_parse(const char *text, check_problem *problem)
+{
+    const char *colon = strchr(text, ':');
+    const size_t length = colon == NULL ? strlen("conv2d") : (size_t)(colon - text);
+    const char *name = colon == NULL ? "conv2d" : text;
+    int op = 0;
+    memset(problem, 0, sizeof *problem);
+    const check_family *family = family_of(name, length, &op);
+    if (family == NULL) {
+        talc_fail(TALC_NOT_FOUND, "check: problem '%s': there is no op '%s' at position 0",
+                  TALC_SHOWN(text), TALC_SHOWN_PART(name, length));
+        return NULL;
+    }
+    check_reader reader = { family->ops[op], text, colon == NULL ? text : colon + 1 };
+    const check_family *gradient = asks_for_gradient(text) ? gradient_of(name, length, &op) : NULL;
+    family = gradient != NULL ? gradient : family;
+    return family->parse(&reader, op, problem) ? family : NULL;
+}
+
+void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem)
+{
+    uint64_t state = talc_check_bits(seed, family->stream);
+    do
+        memset(problem, 0, sizeof *problem);
+    while (!family->random(&state, problem));
+}
+
+const char *talc_check_op(const check_family *family, const check_problem *problem)
+{
+    return family->ops[family->op == NULL ? 0 : family->op(problem)];
+}
+
+const char *talc_check_write(const check_family *family, const check_problem *problem,
+                             char text[TALC_CHECK_TEXT])
+{
+    text[0] = '\0';
+    if (family != &talc_check_conv2d)
+        talc_check_append(text, "%.*s:", (int)strcspn(talc_check_op(family, problem), "."),
+                          talc_check_op(family, problem));
+    family->print(problem, text);
+    return text;
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+check_operand talc_check_operand(const char *name, check_role role, talc_dtype dtype,
+                                 talc_dims dims)
+{
+    check_operand operand = { .name = name, .role = role, .dtype = dtype, .rank = dims.rank };
+    operand.count = 1;
+    for (int i = 0; i < dims.rank; i++) /* beside an extent of 0 a product may be too large */
+        operand.count = dims.dim[i] == 0 ? 0 : operand.count;
+    for (int i = 0; i < dims.rank; i++) {
+        operand.dims[i] = dims.dim[i];
+        operand.count *= operand.count == 0 ? 1 : dims.dim[i];
+    }
+    return operand;
+}
+
+void talc_check_operands(const check_family *family, const check_problem *problem,
+                         check_operand operands[CHECK_OPERANDS])
+{
+    memset(operands, 0, CHECK_OPERANDS * sizeof *operands);
+    family->operands(problem, operands);
+}
+
+bool talc_check_nothing_due(const check_family *family, const check_problem *problem)
+{
+    check_operand operands[CHECK_OPERANDS];
+    talc_check_operands(family, problem, operands);
+    for (int i = 0; i < CHECK_OPERANDS; i++)
+        if (talc_check_is_output(&operands[i]) && operands[i].count == 0)
+            return true;
+    return false;
+}
+
+bool talc_check_is_empty(const check_family *family, const check_problem *problem)
+{
+    return talc_check_nothing_due(family, problem) ||
+           (family->is_empty != NULL && family->is_empty(problem));
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
+                                        int index)
+{
+    const char *list = (const char *)device->backend + family->list;
+    const talc_algorithm *row = *(const talc_algorithm *const *)(const void *)list;
+    while (row != NULL && row->name != NULL && index > 0) {
+        row++;
+        index--;
+    }
+    return row == NULL || row->name == NULL ? NULL : row;
+}
+
+const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit,
+                            talc_plan *plan)
+{
+    *plan = (talc_plan){ .workspace = 0 };
+    if (talc_check_is_empty(family, problem))
+        return "there is nothing to compute";
+    check_problem first;
+    const char *refusal = NULL;
+    if (family->first != NULL && family->first(problem, &first, NULL)) {
+        talc_plan of_first = { .workspace = 0 };
+        refusal = talc_algorithm_refuses(row, device, &first, limit, &of_first);
+    }
+    return refusal != NULL ? refusal : talc_algorithm_refuses(row, device, problem, limit, plan);
+}

@@ -1,0 +1,183 @@
+/// What talc_check needs to know of an op: one family of rows a file, check/NAME.c. Private to check/.
+///
+/// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says for one element of an
+/// output, from the formula in the op's header alone, what it must be and how large the terms of its sum are. Nothing of
+/// it may come from ops/ or backends/ but types.
+///
+/// Operands are host arrays of double holding values of the operand's type.
+#ifndef TALC_CHECK_ENGINE_FAMILY_H
+#define TALC_CHECK_ENGINE_FAMILY_H
+
+#include "check/check.h"
+#include "check/engine/text.h"
+
+enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 3072 };
+
+/// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the op's rows take.
+typedef union check_problem {
+    char bytes[CHECK_PROBLEM_BYTES];
+    int64_t alignment;
+} check_problem;
+
+/// The family's own view of a problem, which begins with what the op's rows take: read_only and writable.
+#define CHECK_PROBLEM(type, arguments)                                                             \
+    _Static_assert(sizeof(type) <= CHECK_PROBLEM_BYTES, "a problem has to fit");                   \
+    _Static_assert(sizeof(arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");               \
+    static inline const type *read_only(const check_problem *problem)                              \
+    {                                                                                              \
+        return (const type *)(const void *)problem;                                                \
+    }                                                                                              \
+    static inline type *writable(check_problem *problem)                                           \
+    {                                                                                              \
+        return (type *)(void *)problem;                                                            \
+    }
+
+typedef enum check_role { CHECK_ABSENT, CHECK_READ, CHECK_WRITTEN, CHECK_UPDATED } check_role;
+
+typedef struct check_operand {
+    const char *name; ///< "x", as in the op's header
+    check_role role;
+    talc_dtype dtype;
+    int rank;
+    int64_t dims[TALC_MAX_RANK];
+    int64_t count; ///< product of dims
+} check_operand;
+
+/// What the elements of a row or channel have in common, its largest element and its sum, for example; in an order of the
+/// family's own.
+typedef struct check_common {
+    long double of[7];
+} check_common;
+
+/// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of an updated one, what it
+/// holds before.
+typedef struct check_values {
+    double *of[CHECK_OPERANDS];
+    const check_common *common; ///< of each group; NULL: each element works out its own
+} check_values;
+
+/// What an element of an output must be. Its bound follows from K, S and the row's arithmetic (check/engine/bound.h).
+typedef struct check_due {
+    long double value;
+    double K; ///< terms of its sum, a bias or residual not counted; 0: not a sum
+    double S; ///< sum of their sizes, with bias and residual; 0 for results without rounding
+    double
+        extra; ///< what else it may be off, in absolute terms: the rounding of a division, a sigmoid, an exp
+    double
+        alike; ///< and how much more where roundings need not be random: those of equal terms all go one way
+    double
+        foreign; ///< what S is larger by in another library's formula of the same, such as x s + (bias - mean s) of batch norm
+    bool border; ///< its window reaches into the padding
+    bool any;    ///< whatever the row gives is right
+} check_due;
+
+struct check_ran;
+
+typedef struct check_family {
+    const char *const *ops; ///< the op names that texts begin with, NULL at the end
+    uint64_t stream;        ///< of random numbers, from which random problems are drawn
+
+    /// Reads what follows "op:" of ops[op]; all checks of the op that need no tensor. False with a failure that gives the
+    /// position.
+    bool (*parse)(check_reader *reader, int op, check_problem *problem);
+    /// Appends that to a text.
+    void (*print)(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+    /// The index of the problem's op; NULL where there is only one.
+    int (*op)(const check_problem *problem);
+    /// Draws a small problem, edge values often; false when it is none, and another is drawn.
+    bool (*random)(uint64_t *state, check_problem *problem);
+    /// The problem that a model has posed to the op, without its activation, over operands without gaps. False when it is too
+    /// large. NULL: no check of models asks.
+    bool (*pose)(const struct check_ran *ran, check_problem *problem);
+
+    /// Describes the operands that the problem has (talc_check_operand), each in its place: those that are read or updated
+    /// first, in the order in which the op tells an observer of them.
+    void (*operands)(const check_problem *problem, check_operand operands[CHECK_OPERANDS]);
+    /// Whether there is data of this kind for the problem: softmax, for example, has no exact data.
+    bool (*takes)(const check_problem *problem, talc_check_kind kind);
+    /// Fills everything that is read (check/engine/data.h helps): values.of[i] has room for operand i. The same arguments give the
+    /// same numbers.
+    void (*fill)(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values);
+    /// Puts the NaN or infinity of filled data somewhere else, in each `round` 0, 1, ... in another place; false when there is none
+    /// left. NULL: it stays where `fill` put it.
+    bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values);
+    /// Groups of elements that have something in common; 0: there are none. NULL, all three functions: in no problem. The last is
+    /// always worked out: it may be one of no element, with what all have in common.
+    int64_t (*groups)(const check_problem *problem);
+    /// The group of an element that is written or updated.
+    int64_t (*group_of)(const check_problem *problem, int operand, int64_t index);
+    check_common (*learn)(const check_problem *problem, const check_values *values, int64_t group);
+    /// Element `index` of operand `operand`, which is written or updated.
+    check_due (*due)(const check_problem *problem, const check_values *values, int operand,
+                     int64_t index);
+    /// Cost of one due element, in terms, with its part in that of its group; for the choice between all elements and a
+    /// sample.
+    double (*terms)(const check_problem *problem);
+
+    /// What the row runs before, with the same workspace, for results that the problem's run reads: a
+    /// gradient's forward pass. Makes the problem, and `arguments`, those of the later run, its own
+    /// unless they are NULL. False: nothing runs before. NULL: of no problem.
+    bool (*first)(const check_problem *problem, check_problem *first, void *arguments);
+
+    /// Where a backend keeps its list of rows, as an offset into struct talc_backend.
+    size_t list;
+    /// Where a row's arguments have each operand, as offsets into the op's talc_NAME_arguments.
+    size_t arguments[CHECK_OPERANDS];
+    /// Whether no row computes the result, though it has elements; NULL: never.
+    bool (*is_empty)(const check_problem *problem);
+} check_family;
+
+extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
+    talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy,
+    talc_check_nll_loss, talc_check_group_norm, talc_check_resample, talc_check_gather,
+    talc_check_unary, talc_check_update;
+
+/// Input gradients: their ops are "NAME.grad_input", their texts those of NAME with the word dx.
+extern const check_family talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
+    talc_check_cross_entropy_gradient, talc_check_nll_loss_gradient, talc_check_resample_gradient,
+    talc_check_gather_gradient, talc_check_group_norm_gradient, talc_check_unary_gradient;
+
+/// All of them, NULL at the end.
+extern const check_family *const talc_check_families[];
+
+/// Row `index` of the device's list; NULL after the last.
+const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
+                                        int index);
+
+/// Why the row cannot do the problem, or what it runs before, under `limit`; NULL when it can, with its
+/// plan.
+const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit,
+                            talc_plan *plan);
+
+/// Finds the family of a text and reads the problem; NULL with a failure.
+const check_family *talc_check_parse(const char *text, check_problem *problem);
+
+/// The problem that belongs to a seed.
+void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem);
+
+/// The name of its op, as talc_algorithm_force takes it, and its whole text, "op:" included unless that is conv2d.
+const char *talc_check_op(const check_family *family, const check_problem *problem);
+const char *talc_check_write(const check_family *family, const check_problem *problem,
+                             char text[TALC_CHECK_TEXT]);
+
+/// An operand of these dimensions.
+check_operand talc_check_operand(const char *name, check_role role, talc_dtype dtype,
+                                 talc_dims dims);
+
+/// All operands of a problem, absent ones among them.
+void talc_check_operands(const check_family *family, const check_problem *problem,
+                         check_operand operands[CHECK_OPERANDS]);
+
+static inline bool talc_check_is_output(const check_operand *operand)
+{
+    return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
+}
+
+/// nothing_due: whether an output has no elements. is_empty: whether no row computes the result, for that or another reason.
+bool talc_check_nothing_due(const check_family *family, const check_problem *problem);
+bool talc_check_is_empty(const check_family *family, const check_problem *problem);
+
+#endif

@@ -1,0 +1,512 @@
+#include "check/engine/judge.h"
+
+#include "check/engine/bound.h"
+#include "check/engine/data.h"
+#include "check/engine/layout.h"
+#include "check/engine/parallel.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed out */
+
+// ---- Which elements -----------------------------------------------------------------------------------------
+
+double talc_check_oracle_terms(const check_family *family, const check_problem *problem)
+{
+    check_operand operands[CHECK_OPERANDS];
+    talc_check_operands(family, problem, operands);
+    double terms = 0;
+    for (int i = 0; i < CHECK_OPERANDS; i++)
+        if (talc_check_is_output(&operands[i]))
+            terms += (double)operands[i].count * family->terms(problem);
+    return terms;
+}
+
+/* One element of a sample: each coordinate is the first, the last or any with equal chance, so that corners, borders and
+ * tails are seen often. */
+static int64_t sampled_index(const check_operand *operand, uint64_t seed, int64_t i)
+{
+    int64_t index = 0;
+    for (int d = 0; d < operand->rank; d++) {
+        const uint64_t bits = talc_check_bits(seed + (uint64_t)d, (uint64_t)i);
+        const int64_t extent = operand->dims[d];
+        const int64_t any = (int64_t)(bits / 4 % (uint64_t)extent);
+        index = index * extent + (bits % 4 == 0 ? 0 : bits % 4 == 1 ? extent - 1 : any);
+    }
+    return index;
+}
+
+static int64_t place_of(const check_expected *expected, int64_t e)
+{
+    return expected->index == NULL ? e : expected->index[e];
+}
+
+static bool expected_new(check_expected *self, const check_operand *operand, int number,
+                         bool sampled, bool shares, uint64_t seed)
+{
+    *self = (check_expected){ .operand = number, .count = operand->count };
+    if (sampled && operand->count > CHECK_SAMPLE) {
+        self->count = CHECK_SAMPLE;
+        self->index = talc_memory_new(CHECK_SAMPLE * sizeof *self->index, "check");
+        for (int64_t i = 0; self->index != NULL && i < self->count; i++)
+            self->index[i] = sampled_index(operand, seed, i);
+        if (self->index == NULL)
+            return false;
+    }
+    self->due = talc_memory_new((size_t)self->count * sizeof *self->due + 1, "check");
+    if (shares && operand->count <= MOST_SHARES) {
+        self->shares = talc_memory_new((size_t)operand->count * sizeof *self->shares + 1, "check");
+        if (self->shares == NULL)
+            return false;
+    }
+    return self->due != NULL;
+}
+
+static int64_t groups_of(const check_family *family, const check_problem *problem)
+{
+    return family->groups == NULL ? 0 : family->groups(problem);
+}
+
+static int rising(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of large problems the groups that the sample meets, and the last. */
+static bool groups_new(check_oracle *oracle, bool sampled)
+{
+    const check_family *family = oracle->family;
+    const int64_t groups = groups_of(family, oracle->problem);
+    int64_t count = 0, kept = 0;
+    oracle->learnt_count = groups;
+    if (groups == 0)
+        return true;
+    oracle->common = talc_memory_new((size_t)groups * sizeof *oracle->common, "check");
+    if (oracle->common == NULL || !sampled)
+        return oracle->common != NULL;
+    for (int i = 0; i < oracle->outputs; i++)
+        count += oracle->expected[i].count;
+    int64_t *list = talc_memory_new((size_t)(count + 1) * sizeof *list, "check");
+    if (list == NULL)
+        return false;
+    list[0] = groups - 1;
+    count = 1;
+    for (int i = 0; i < oracle->outputs; i++) {
+        const check_expected *expected = &oracle->expected[i];
+        for (int64_t e = 0; e < expected->count; e++)
+            list[count++] =
+                family->group_of(oracle->problem, expected->operand, place_of(expected, e));
+    }
+    qsort(list, (size_t)count, sizeof *list, rising);
+    for (int64_t i = 0; i < count; i++)
+        if (i == 0 || list[i] != list[i - 1])
+            list[kept++] = list[i];
+    oracle->learnt = list;
+    oracle->learnt_count = kept;
+    return true;
+}
+
+bool talc_check_oracle_new(const check_family *family, const check_problem *problem, uint64_t seed,
+                           bool shares, check_oracle *oracle)
+{
+    *oracle = (check_oracle){ .family = family, .problem = problem };
+    talc_check_operands(family, problem, oracle->operand);
+    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&oracle->operand[i]))
+            continue;
+        oracle->outputs++;
+        if (!expected_new(&oracle->expected[oracle->outputs - 1], &oracle->operand[i], i, sampled,
+                          shares, seed)) {
+            talc_check_oracle_free(oracle);
+            return false;
+        }
+    }
+    if (groups_new(oracle, sampled))
+        return true;
+    talc_check_oracle_free(oracle);
+    return false;
+}
+
+double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
+                               bool shares)
+{
+    check_operand operands[CHECK_OPERANDS];
+    talc_check_operands(family, problem, operands);
+    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
+    double bytes = (double)groups_of(family, problem) * sizeof(check_common);
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&operands[i]))
+            continue;
+        const bool part = sampled && operands[i].count > CHECK_SAMPLE;
+        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + 2 * sizeof(int64_t))
+                      : (double)operands[i].count * sizeof(check_due);
+        if (shares && operands[i].count <= MOST_SHARES)
+            bytes += (double)operands[i].count * sizeof(float);
+    }
+    return bytes;
+}
+
+void talc_check_oracle_free(check_oracle *oracle)
+{
+    for (int i = 0; i < oracle->outputs; i++) {
+        talc_memory_free(oracle->expected[i].index);
+        talc_memory_free(oracle->expected[i].due);
+        talc_memory_free(oracle->expected[i].shares);
+    }
+    oracle->outputs = 0;
+    talc_memory_free(oracle->common);
+    talc_memory_free(oracle->learnt);
+    oracle->common = NULL;
+    oracle->learnt = NULL;
+}
+
+/* About nanoseconds that a term of a due element takes, and the rest of it. */
+static const double TERM_COST = 1, DUE_COST = 50;
+
+/* The working out of one output, chunk by chunk. */
+typedef struct working {
+    const check_oracle *oracle;
+    const check_values *values;
+    check_expected *expected;
+    double S_norm[CHECK_CHUNKS];
+} working;
+
+static void work_out(void *context, int index, int64_t first, int64_t end)
+{
+    working *self = context;
+    const check_oracle *oracle = self->oracle;
+    check_expected *expected = self->expected;
+    double norm = 0;
+    for (int64_t e = first; e < end; e++) {
+        const check_due due = oracle->family->due(oracle->problem, self->values, expected->operand,
+                                                  place_of(expected, e));
+        norm = due.S > norm && isfinite(due.S) ? due.S : norm;
+        expected->due[e] = due;
+    }
+    self->S_norm[index] = norm;
+}
+
+static void learn(void *context, int index, int64_t first, int64_t end)
+{
+    const working *self = context;
+    const check_oracle *oracle = self->oracle;
+    (void)index;
+    for (int64_t i = first; i < end; i++) {
+        const int64_t group = oracle->learnt == NULL ? i : oracle->learnt[i];
+        oracle->common[group] = oracle->family->learn(oracle->problem, self->values, group);
+    }
+}
+
+void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
+{
+    const double terms = oracle->family->terms(oracle->problem),
+                 cost = DUE_COST + TERM_COST * terms;
+    check_values known = *values;
+    if (oracle->common != NULL) {
+        working work = { .oracle = oracle, .values = values };
+        const int64_t groups = groups_of(oracle->family, oracle->problem);
+        const double each =
+            talc_check_oracle_terms(oracle->family, oracle->problem) / (double)groups;
+        talc_check_parallel(oracle->learnt_count, TERM_COST * each, learn, &work);
+        known.common = oracle->common;
+    }
+    for (int i = 0; i < oracle->outputs; i++) {
+        check_expected *expected = &oracle->expected[i];
+        working work = { .oracle = oracle, .values = &known, .expected = expected };
+        talc_check_parallel(expected->count, cost, work_out, &work);
+        expected->S_norm = 0;
+        for (int p = 0; p < CHECK_CHUNKS; p++)
+            expected->S_norm = fmax(expected->S_norm, work.S_norm[p]);
+    }
+}
+
+// ---- Judging ------------------------------------------------------------------------------------------------
+
+/* Beyond the last whole block of 8 channels or 16 columns, where vector code and tiles end. */
+static bool in_tail(const check_operand *operand, const int64_t where[TALC_MAX_RANK])
+{
+    enum { COLUMNS = 16, CHANNELS = 8 };
+    const int last = operand->rank - 1;
+    return (last >= 0 && where[last] >= operand->dims[last] / COLUMNS * COLUMNS) ||
+           (last == 3 && where[1] >= operand->dims[1] / CHANNELS * CHANNELS);
+}
+
+static const char *coordinates_text(const check_operand *operand, const int64_t *where,
+                                    char text[128])
+{
+    int used = snprintf(text, 128, "%s[", operand->name);
+    for (int d = 0; d < operand->rank && used < 120; d++)
+        used +=
+            snprintf(text + used, (size_t)(128 - used), "%s%" PRId64, d == 0 ? "" : ",", where[d]);
+    if (used < 127)
+        snprintf(text + used, (size_t)(128 - used), "]");
+    return text;
+}
+
+/* Along each dimension the first and last coordinate of wrong elements, and whether there is one between the output's ends. */
+typedef struct extent {
+    int64_t first[TALC_MAX_RANK], last[TALC_MAX_RANK];
+    bool within[TALC_MAX_RANK];
+} extent;
+
+static void add_place(const check_operand *operand, int64_t index, bool is_first, extent *of)
+{
+    int64_t at[TALC_MAX_RANK];
+    talc_check_coordinates(operand->rank, operand->dims, index, at);
+    for (int d = 0; d < operand->rank; d++) {
+        of->first[d] = is_first || at[d] < of->first[d] ? at[d] : of->first[d];
+        of->last[d] = is_first || at[d] > of->last[d] ? at[d] : of->last[d];
+        of->within[d] = (!is_first && of->within[d]) || (at[d] > 0 && at[d] < operand->dims[d] - 1);
+    }
+}
+
+static void join_places(const check_operand *operand, const extent *more, bool is_first, extent *of)
+{
+    for (int d = 0; d < operand->rank; d++) {
+        of->first[d] = is_first || more->first[d] < of->first[d] ? more->first[d] : of->first[d];
+        of->last[d] = is_first || more->last[d] > of->last[d] ? more->last[d] : of->last[d];
+        of->within[d] = (!is_first && of->within[d]) || more->within[d];
+    }
+}
+
+/* What a dimension is called in the formulas of the op, in brackets by its number where that is nothing in particular. */
+static const char *dimension_name(const talc_check_outcome *outcome, const check_operand *operand,
+                                  int d, char text[32])
+{
+    static const char *const image[] = { "n", "c", "h", "w" },
+                             *const y[] = { "n", "oc", "oh", "ow" },
+                             *const kernel[] = { "oc", "ic", "kh", "kw" };
+    const bool convolves = strstr(outcome->op, "conv2d") != NULL;
+    snprintf(text, 32, "dimension %d", d);
+    if (operand->rank != 4 || (!convolves && strstr(outcome->op, "2d") == NULL))
+        return text;
+    return !convolves                         ? image[d]
+           : strcmp(operand->name, "dw") == 0 ? kernel[d]
+           : strcmp(operand->name, "y") == 0  ? y[d]
+                                              : image[d];
+}
+
+/* ", all at ow = 5", ", all at oc = 0 or 7", ", all at n > 0": what all wrong elements have in common and others do not. */
+static void add_where(const check_operand *operand, const extent *places,
+                      talc_check_outcome *outcome)
+{
+    bool any = false;
+    for (int d = 0; d < operand->rank; d++) {
+        const int64_t first = places->first[d], last = places->last[d], end = operand->dims[d] - 1;
+        char place[64], name[32];
+        if (end == 0 || (first == 0 && last == end && (places->within[d] || end == 1)))
+            continue;
+        if (first == last)
+            snprintf(place, sizeof place, " = %" PRId64, first);
+        else if (first == 0 && last == end)
+            snprintf(place, sizeof place, " = 0 or %" PRId64, end);
+        else if (first > 0 && last == end)
+            snprintf(place, sizeof place, " > %" PRId64, first - 1);
+        else if (first == 0)
+            snprintf(place, sizeof place, " < %" PRId64, last + 1);
+        else
+            snprintf(place, sizeof place, " from %" PRId64 " to %" PRId64, first, last);
+        const size_t used = strlen(outcome->reason);
+        snprintf(outcome->reason + used, sizeof outcome->reason - used, "%s%s%s",
+                 any ? ", " : ", all at ", dimension_name(outcome, operand, d, name), place);
+        any = true;
+    }
+}
+
+static void explain(const check_operand *operand, int64_t wrong, const extent *places,
+                    talc_check_outcome *outcome)
+{
+    char at[128];
+    coordinates_text(operand, outcome->where, at);
+    const int used =
+        snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g", at,
+                 outcome->place, talc_check_shown(outcome->got), talc_check_shown(outcome->due));
+    if (used < 0 || used >= (int)sizeof outcome->reason)
+        return;
+    char *rest = outcome->reason + used;
+    const size_t room = sizeof outcome->reason - (size_t)used;
+    if (outcome->bound > 0 && isfinite(outcome->share))
+        snprintf(rest, room, ": %.3g times the bound %.3g; %" PRId64 " of %" PRId64 " are wrong",
+                 outcome->share, outcome->bound, wrong, outcome->compared);
+    else
+        snprintf(rest, room, "; %" PRId64 " of %" PRId64 " are wrong", wrong, outcome->compared);
+    if (places != NULL && wrong > 1 && wrong < outcome->compared)
+        add_where(operand, places, outcome);
+}
+
+/* A NaN may fill the tile of a row that is accurate in norm. */
+static bool spoiled(const talc_arithmetic *arithmetic, talc_check_kind kind, double got)
+{
+    return arithmetic->precision == TALC_NORMWISE &&
+           (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY) && !isfinite(got);
+}
+
+static const double VERDICT_COST = 15;
+
+/* The worst of a chunk: the first where several are as bad. */
+typedef struct verdict {
+    double share, got, due, bound;
+    int64_t index, wrong;
+    bool border;
+    extent where; /* of those that are wrong */
+} verdict;
+
+/* The judging of one output, chunk by chunk. */
+typedef struct judging {
+    const check_expected *expected;
+    const check_operand *operand;
+    const talc_arithmetic *arithmetic;
+    talc_check_kind kind;
+    const double *results;
+    verdict of[CHECK_CHUNKS];
+} judging;
+
+static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
+{
+    judging *self = context;
+    const check_expected *expected = self->expected;
+    verdict worst = { .share = -1 };
+    for (int64_t e = first; e < end; e++) {
+        const check_due *due = &expected->due[e];
+        const int64_t index = place_of(expected, e);
+        const double got = self->results[index];
+        const double bound = talc_check_bound(self->arithmetic, self->operand->dtype, self->kind,
+                                              due, expected->S_norm);
+        const double share = due->any || spoiled(self->arithmetic, self->kind, got)
+                                 ? 0
+                                 : talc_check_share(due->value, got, bound);
+        if (expected->shares != NULL)
+            expected->shares[index] = (float)share;
+        if (!(share <= 1))
+            add_place(self->operand, index, worst.wrong++ == 0, &worst.where);
+        if (!(share <= worst.share))
+            worst = (verdict){ .share = share,
+                               .got = got,
+                               .due = (double)due->value,
+                               .bound = bound,
+                               .index = index,
+                               .wrong = worst.wrong,
+                               .border = due->border,
+                               .where = worst.where };
+    }
+    self->of[chunk] = worst;
+}
+
+/* Takes the verdict for the outcome's. */
+static void tell(const judging *self, const verdict *worst, talc_check_outcome *outcome)
+{
+    outcome->share = worst->share;
+    outcome->got = worst->got;
+    outcome->due = worst->due;
+    outcome->bound = worst->bound;
+    outcome->shares = self->expected->shares;
+    talc_check_coordinates(self->operand->rank, self->operand->dims, worst->index, outcome->where);
+    outcome->place = worst->border                            ? "border"
+                     : in_tail(self->operand, outcome->where) ? "tail"
+                                                              : "inside";
+}
+
+void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithmetic,
+                      talc_check_kind kind, const check_values *results,
+                      talc_check_outcome *outcome)
+{
+    outcome->share = -1;
+    outcome->compared = 0;
+    outcome->reason[0] = '\0';
+    int64_t all_wrong = 0;
+    extent where = { .first = { 0 } };
+    int wrong_outputs = 0;
+    const check_operand *worst = NULL;
+    for (int i = 0; i < oracle->outputs; i++) {
+        const check_expected *expected = &oracle->expected[i];
+        const check_operand *operand = &oracle->operand[expected->operand];
+        judging judged = { .expected = expected,
+                           .operand = operand,
+                           .arithmetic = arithmetic,
+                           .kind = kind,
+                           .results = results->of[expected->operand] };
+        for (int64_t e = 0; expected->shares != NULL && e < operand->count; e++)
+            expected->shares[e] = NAN;
+        for (int p = 0; p < CHECK_CHUNKS; p++)
+            judged.of[p].share = -1;
+        talc_check_parallel(expected->count, VERDICT_COST, judge_chunk, &judged);
+        outcome->compared += expected->count;
+        int64_t wrong = 0;
+        for (int p = 0; p < CHECK_CHUNKS; p++) {
+            if (judged.of[p].wrong > 0)
+                join_places(operand, &judged.of[p].where, wrong == 0, &where);
+            wrong += judged.of[p].wrong;
+            if (judged.of[p].share <= outcome->share)
+                continue;
+            worst = operand;
+            tell(&judged, &judged.of[p], outcome);
+        }
+        all_wrong += wrong;
+        wrong_outputs += wrong > 0;
+    }
+    outcome->passed = outcome->share <= 1;
+    if (worst == NULL)
+        return;
+    outcome->output = worst->name;
+    outcome->rank = worst->rank;
+    memcpy(outcome->dims, worst->dims, sizeof outcome->dims);
+    if (!outcome->passed)
+        explain(worst, all_wrong, wrong_outputs == 1 ? &where : NULL, outcome);
+}
+
+bool talc_check_trusted(const check_oracle *oracle, const check_values *results, int64_t *fed,
+                        int64_t *nonzero)
+{
+    *fed = *nonzero = 0;
+    int64_t due_nonzero = 0;
+    for (int i = 0; i < oracle->outputs; i++) {
+        const check_expected *expected = &oracle->expected[i];
+        for (int64_t e = 0; e < expected->count; e++) {
+            const int64_t index = place_of(expected, e);
+            const bool counts = expected->due[e].S > 0 || expected->due[e].value != 0;
+            *fed += counts;
+            due_nonzero += expected->due[e].value != 0;
+            *nonzero += counts && (results == NULL ? expected->due[e].value != 0
+                                                   : results->of[expected->operand][index] != 0);
+        }
+    }
+    /* Half of what a ReLU sees is negative. */
+    const double least = due_nonzero * 10 < *fed * 9 ? 0.15 : 0.30;
+    return *fed < 8 || (double)*nonzero >= least * (double)*fed;
+}
+
+/* As compared where results must be the same bits: -0 is not 0, and a NaN is itself. */
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+bool talc_check_same(const check_oracle *oracle, const check_values *a, const check_values *b,
+                     char reason[256])
+{
+    for (int i = 0; i < oracle->outputs; i++) {
+        const int number = oracle->expected[i].operand;
+        const check_operand *operand = &oracle->operand[number];
+        if (memcmp(a->of[number], b->of[number], (size_t)operand->count * sizeof(double)) == 0)
+            continue;
+        for (int64_t e = 0; e < operand->count; e++)
+            if (bits_of(a->of[number][e]) != bits_of(b->of[number][e])) {
+                char at[128];
+                int64_t where[TALC_MAX_RANK] = { 0 };
+                talc_check_coordinates(operand->rank, operand->dims, e, where);
+                snprintf(reason, 256, "%s is %.9g in one run and %.9g in another",
+                         coordinates_text(operand, where, at), talc_check_shown(a->of[number][e]),
+                         talc_check_shown(b->of[number][e]));
+                return false;
+            }
+    }
+    return true;
+}

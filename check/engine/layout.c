@@ -1,0 +1,162 @@
+#include "check/engine/layout.h"
+
+#include "check/engine/data.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+bool talc_check_read_dims(check_reader *reader, check_layout *layout)
+{
+    layout->rank = 0;
+    if (*reader->at == '@' || *reader->at == '_' || *reader->at == '\0')
+        return true;
+    for (;;) {
+        if (layout->rank == TALC_MAX_RANK)
+            return talc_check_unexpected(reader, "at most 8 dimensions");
+        if (!talc_check_read_number(reader, &layout->dims[layout->rank++]))
+            return false;
+        if (*reader->at != 'x')
+            return true;
+        reader->at++;
+    }
+}
+
+void talc_check_append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout)
+{
+    for (int i = 0; i < layout->rank; i++)
+        talc_check_append(text, "%s%" PRId64, i == 0 ? "" : "x", layout->dims[i]);
+}
+
+bool talc_check_read_axis(check_reader *reader, int rank, int *axis)
+{
+    const char *place = reader->at;
+    const bool negative = *reader->at == '-';
+    if (negative)
+        reader->at++;
+    int64_t number;
+    if (!talc_check_read_number(reader, &number))
+        return false;
+    const int64_t dims = rank == 0 ? 1 : rank;
+    if (negative ? number < 1 || number > dims : number >= dims)
+        return talc_check_unexpected_at(reader, place, "one of x's dimensions");
+    *axis = (int)(negative ? dims - number : number);
+    return true;
+}
+
+// ---- Layout -------------------------------------------------------------------------------------------------
+
+bool talc_check_lay_out(check_layout *layout)
+{
+    if (!talc_check_elements(layout->dtype, layout->rank, layout->dims, &layout->count))
+        return false;
+    int64_t stride = 1;
+    for (int j = 0; j < layout->rank; j++) {
+        const int i = layout->reversed ? j : layout->rank - 1 - j;
+        layout->strides[i] = stride;
+        if (!talc_multiply(stride, layout->dims[i], &stride))
+            return false;
+    }
+    return true;
+}
+
+check_operand talc_check_stored(const check_layout *layout, const char *name, check_role role)
+{
+    talc_dims dims = { .rank = layout->rank };
+    for (int i = 0; i < layout->rank; i++)
+        dims.dim[i] = layout->dims[layout->reversed ? layout->rank - 1 - i : i];
+    return talc_check_operand(name, role, layout->dtype, dims);
+}
+
+void talc_check_random_dims(uint64_t *state, check_layout *layout)
+{
+    layout->rank = (int)talc_check_draw(state, 0, 4);
+    int64_t left = 4096;
+    for (int i = 0; i < layout->rank; i++) {
+        const int64_t extent = CHECK_PICK(state, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 40);
+        layout->dims[i] = extent <= left ? extent : 1;
+        left /= layout->dims[i];
+    }
+}
+
+bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_RANK], bool value,
+                        check_part *part)
+{
+    *part = (check_part){ .count = 1 };
+    for (int i = 0; i < layout->rank; i++) {
+        if (chosen[i] != value)
+            continue;
+        part->dims[part->rank] = layout->dims[i];
+        part->strides[part->rank++] = layout->strides[i];
+        if (!talc_multiply(part->count, layout->dims[i], &part->count))
+            return false;
+    }
+    return true;
+}
+
+int talc_check_class_dim(int rank)
+{
+    return rank == 1 ? 0 : 1;
+}
+
+bool talc_check_lay_out_classes(check_layout *logits, check_part *outer, check_layout *labels)
+{
+    bool along[TALC_MAX_RANK] = { false };
+    along[talc_check_class_dim(logits->rank)] = true;
+    if (!talc_check_lay_out(logits) || !talc_check_part_of(logits, along, false, outer))
+        return false;
+    *labels = (check_layout){ .dtype = TALC_I64, .rank = outer->rank };
+    memcpy(labels->dims, outer->dims, sizeof labels->dims);
+    return talc_check_lay_out(labels);
+}
+
+// ---- Indices ------------------------------------------------------------------------------------------------
+
+int64_t talc_check_part_offset(const check_part *part, int64_t index)
+{
+    return talc_check_offset(part->rank, part->dims, part->strides, index);
+}
+
+int64_t talc_check_layout_offset(const check_layout *layout, int64_t index)
+{
+    return talc_check_offset(layout->rank, layout->dims, layout->strides, index);
+}
+
+void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_t *where)
+{
+    for (int i = rank - 1; i >= 0; i--) {
+        where[i] = index % dims[i];
+        index /= dims[i];
+    }
+}
+
+int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index)
+{
+    int64_t at = 0, step = 1;
+    for (int i = to.rank - 1, own = rank - 1; own >= 0; i--, own--) {
+        at += dims[own] == 1 ? 0 : index % to.dim[i] * step;
+        step *= dims[own];
+        index /= to.dim[i];
+    }
+    return at;
+}
+
+int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides, int64_t index)
+{
+    int64_t offset = 0;
+    for (int i = rank - 1; i >= 0; i--) {
+        offset += index % dims[i] * strides[i];
+        index /= dims[i];
+    }
+    return offset;
+}
+
+check_layout talc_check_layout_of(const check_array *array)
+{
+    check_layout layout = { .dtype = array->dtype, .rank = array->dims.rank };
+    for (int i = 0; i < layout.rank; i++)
+        layout.dims[i] = array->dims.dim[i];
+    return layout;
+}

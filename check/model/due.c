@@ -1,0 +1,429 @@
+/// Elementwise ops and copies, and what is due of any op.
+#include "check/engine/due.h"
+
+#include "check/engine/data.h"
+#include "check/ops/elementwise.h"
+#include "check/engine/layout.h"
+#include "ops/elementwise.h"
+#include "ops/conv2d.h"
+#include "ops/nll_loss.h"
+#include "ops/observed.h"
+#include "tensor/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- One operand --------------------------------------------------------------------------------------------
+
+/* The largest slope of a function with such numbers; of those that are activations, which are
+ * applied later, 1. */
+static double largest_slope(const talc_unary_problem *problem)
+{
+    switch (problem->function) {
+    case TALC_LEAKY_RELU:
+    case TALC_ELU:
+        return fmax(1, fabs(problem->numbers[0]));
+    case TALC_GELU_TANH:
+        return 1.2;
+    case TALC_MISH:
+        return 1.1;
+    default:
+        return 1;
+    }
+}
+
+/* How far the value moves when x moves by `off`. */
+static double unary_spread(talc_unary_function function, double x, double off, double value,
+                           double slope)
+{
+    if (off == 0)
+        return 0;
+    switch (function) {
+    case TALC_EXP:
+        return value * expm1(off);
+    case TALC_LOG:
+        return x > off ? -log1p(-off / x) : INFINITY;
+    case TALC_SQRT:
+        return x > off ? sqrt(x) - sqrt(x - off) : INFINITY;
+    case TALC_RSQRT:
+        return x > off ? 1 / sqrt(x - off) - 1 / sqrt(x) : INFINITY;
+    case TALC_FLOOR:
+        return floor(x + off) - floor(x - off);
+    case TALC_SIGN:
+        return fabs(x) > off ? 0 : 2;
+    default:
+        return off * slope;
+    }
+}
+
+static bool unary(const check_ran *ran, check_model_due *due)
+{
+    const talc_unary_problem *problem = ran->problem;
+    const talc_unary_function function = problem->function;
+    const check_array *x = &ran->inputs[0];
+    const check_format format = talc_check_format(x->dtype);
+    const bool exact = function == TALC_NEG || function == TALC_ABS || function == TALC_FLOOR ||
+                       function == TALC_SIGN;
+    if ((int)function + 1 < TALC_ACTIVATION_COUNT && function != TALC_LEAKY_RELU) /* of any slope */
+        due->activation = (talc_activation)(function + 1);
+    for (int64_t i = 0; i < x->count; i++) {
+        const long double value =
+            due->activation != TALC_ACTIVATION_NONE
+                ? x->of[i]
+                : talc_check_unary_value(function, problem->numbers, x->of[i]);
+        due->element[i].value = value;
+        if (function == TALC_GELU_TANH) /* x / 2 (1 + tanh ...) cancels below 0 */
+            due->element[i].foreign = fabs(x->of[i]);
+        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value,
+                                      largest_slope(problem));
+        const double p = problem->numbers[0], q = problem->numbers[1], off = check_off(x, i);
+        /* At its threshold softplus jumps. */
+        if (function == TALC_SOFTPLUS && off > 0 && fabs(p * x->of[i] - q) <= fabs(p) * off)
+            due->spread[i] += log1p(exp(-q)) / fabs(p);
+        const double exponent = function == TALC_SOFTPLUS ? p * x->of[i] : x->of[i];
+        /* The formulas' roundings, and of the numbers; those of a steep exponential grow with its exponent, up to x^2. */
+        if (!exact && due->activation == TALC_ACTIVATION_NONE)
+            due->element[i].extra =
+                (8 + fmin(exponent * exponent, 200)) * format.unit * (double)fabsl(value) +
+                4 * format.smallest + fabs(x->of[i]) * format.normal;
+    }
+    return true;
+}
+
+// ---- Two operands -------------------------------------------------------------------------------------------
+
+typedef struct number {
+    double of, off;
+} number;
+
+static double quotient_spread(number a, number b)
+{
+    if (a.off == 0 && b.off == 0)
+        return 0;
+    return fabs(b.of) > b.off ? (a.off + fabs(a.of / b.of) * b.off) / (fabs(b.of) - b.off)
+                              : INFINITY;
+}
+
+/* Of a positive base a power grows or falls with each operand: it is off most at a corner. */
+static double power_spread(number a, number b)
+{
+    if (a.off == 0 && b.off == 0)
+        return 0;
+    if (!(a.of > a.off))
+        return INFINITY;
+    const double value = pow(a.of, b.of);
+    double most = 0;
+    for (int corner = 0; corner < 4; corner++)
+        most = fmax(most, fabs(pow(a.of + (corner % 2 == 0 ? a.off : -a.off),
+                                   b.of + (corner < 2 ? b.off : -b.off)) -
+                               value));
+    return most;
+}
+
+static bool compares(talc_binary_function function, double a, double b)
+{
+    switch (function) {
+    case TALC_EQUAL:
+        return a == b;
+    case TALC_NOT_EQUAL:
+        return a != b;
+    case TALC_LESS:
+        return a < b;
+    case TALC_LESS_EQUAL:
+        return a <= b;
+    case TALC_GREATER:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
+/* Maximum, minimum and comparisons, which have no rounding. False for another function. */
+static bool ordered_element(talc_binary_function function, number a, number b, int64_t i,
+                            check_model_due *due)
+{
+    if (function < TALC_MAXIMUM || function > TALC_GREATER_EQUAL)
+        return false;
+    const bool picks = function == TALC_MAXIMUM || function == TALC_MINIMUM;
+    const bool takes_a = function == TALC_MAXIMUM ? a.of > b.of : a.of < b.of;
+    if (picks)
+        due->element[i].value = isnan(a.of) || isnan(b.of) ? NAN : takes_a ? a.of : b.of;
+    else
+        due->element[i].value = compares(function, a.of, b.of);
+    /* Operands so close that the reference may have them in another order. */
+    const bool open = a.off + b.off > 0 && !(fabs(a.of - b.of) > a.off + b.off);
+    due->spread[i] = picks ? fmax(a.off, b.off) : open;
+    return true;
+}
+
+static void binary_element(talc_binary_function function, number a, number b, talc_dtype dtype,
+                           int64_t i, check_model_due *due)
+{
+    if (ordered_element(function, a, b, i, due))
+        return;
+    const long double x = a.of, y = b.of;
+    due->spread[i] = a.off + b.off;
+    if (function == TALC_MUL)
+        due->spread[i] = fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
+    if (function == TALC_DIV)
+        due->spread[i] = quotient_spread(a, b);
+    if (function == TALC_POW)
+        due->spread[i] = power_spread(a, b);
+    due->element[i].value = function == TALC_ADD   ? x + y
+                            : function == TALC_SUB ? x - y
+                            : function == TALC_MUL ? x * y
+                            : function == TALC_POW ? powl(x, y)
+                                                   : x / y;
+    const double roundings = function == TALC_POW ? 8 : 1;
+    due->element[i].extra =
+        roundings *
+        (talc_check_format(dtype).unit * (double)fabsl(due->element[i].value) +
+         (function == TALC_ADD || function == TALC_SUB ? 0 : talc_check_format(dtype).smallest));
+}
+
+static bool binary(const check_ran *ran, check_model_due *due)
+{
+    const talc_binary_problem *p = ran->problem;
+    const check_array *a = &ran->inputs[0], *b = &ran->inputs[1];
+    const number scalar = { talc_check_rounded(ran->output.dtype, p->scalar), 0 };
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const int64_t at = talc_check_stretched(a->dims.rank, a->dims.dim, ran->output.dims, i);
+        const int64_t bt =
+            p->b_is_scalar ? 0
+                           : talc_check_stretched(b->dims.rank, b->dims.dim, ran->output.dims, i);
+        binary_element(p->function, (number){ a->of[at], check_off(a, at) },
+                       p->b_is_scalar ? scalar : (number){ b->of[bt], check_off(b, bt) },
+                       ran->output.dtype, i, due);
+    }
+    return true;
+}
+
+// ---- Copies -------------------------------------------------------------------------------------------------
+
+static void copy_element(const check_array *x, int64_t from, talc_dtype dtype, int64_t to,
+                         check_model_due *due)
+{
+    const double off = check_off(x, from);
+    due->element[to].value = talc_check_cast(x->dtype, dtype, x->of[from]);
+    due->spread[to] = off;
+    if (x->dtype == dtype || off == 0)
+        return;
+    /* Numbers that differ may be rounded or truncated apart. */
+    due->spread[to] += talc_dtype_is_float(dtype)
+                           ? 2 * talc_check_format(dtype).unit * (fabs(x->of[from]) + off) +
+                                 talc_check_format(dtype).smallest
+                           : 1;
+}
+
+static bool copied(const check_ran *ran, check_model_due *due)
+{
+    for (int64_t i = 0; i < ran->output.count; i++)
+        copy_element(&ran->inputs[0], i, ran->output.dtype, i, due);
+    return true;
+}
+
+/* An index that may be another one may pick any other element. */
+static bool gathered(const check_ran *ran, check_model_due *due)
+{
+    const talc_gather_observed *of = ran->problem;
+    const check_array *x = &ran->inputs[0], *index = &ran->inputs[1];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        int64_t at = 0, step = 1, rest = i, by = of->function == TALC_GATHER ? i : 0;
+        for (int d = x->dims.rank - 1; d >= 0; d--) {
+            const int64_t place = rest % ran->output.dims.dim[d];
+            rest /= ran->output.dims.dim[d];
+            if (d == of->dim && of->function == TALC_INDEX_SELECT)
+                by = place;
+            at += (d == of->dim ? (int64_t)index->of[by] : place) * step;
+            step *= x->dims.dim[d];
+        }
+        copy_element(x, at, ran->output.dtype, i, due);
+        if (check_off(index, by) > 0)
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
+/* Each line of the dimension for itself. */
+static bool added_up(const check_ran *ran, check_model_due *due)
+{
+    const int dim = ((const talc_cumsum_observed *)ran->problem)->dim;
+    const check_array *x = &ran->inputs[0];
+    int64_t inner = 1;
+    for (int d = dim + 1; d < x->dims.rank; d++)
+        inner *= x->dims.dim[d];
+    const int64_t extent = x->dims.rank == 0 ? 1 : x->dims.dim[dim];
+    for (int64_t i = 0; i < x->count; i++) {
+        const bool first = i / inner % extent == 0;
+        check_due *to = &due->element[i];
+        if (!first)
+            *to = due->element[i - inner];
+        to->value += x->of[i];
+        to->S += fabs(x->of[i]);
+        to->K++;
+        due->spread[i] = check_off(x, i) + (first ? 0 : due->spread[i - inner]);
+    }
+    return true;
+}
+
+/* A label that may be another one may have its 1 anywhere. */
+static bool hot(const check_ran *ran, check_model_due *due)
+{
+    const int64_t classes = ran->output.dims.dim[ran->output.dims.rank - 1];
+    const check_array *labels = &ran->inputs[1];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        due->element[i].value = (int64_t)labels->of[i / classes] == i % classes;
+        due->spread[i] = check_off(labels, i / classes) > 0 ? 1 : 0;
+    }
+    return true;
+}
+
+/* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
+static bool picked(const check_ran *ran, check_model_due *due)
+{
+    const talc_nll_loss_problem *p = ran->problem;
+    const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1], *weight = &ran->inputs[2];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const int64_t label = (int64_t)labels->of[i];
+        const bool counts = label != p->ignore_index && label >= 0 && label < p->C;
+        const int64_t at = (i / p->inner * p->C + label) * p->inner + i % p->inner;
+        const double w = !counts ? 0 : weight->of == NULL ? 1 : weight->of[label];
+        const number of_x = counts ? (number){ x->of[at], check_off(x, at) } : (number){ 0, 0 };
+        const double off_w = counts && weight->of != NULL ? check_off(weight, label) : 0;
+        const double value = -w * of_x.of;
+        due->element[i].value = value;
+        due->element[i].extra = 2 * talc_check_format(x->dtype).unit * fabs(value) +
+                                (counts ? talc_check_format(x->dtype).smallest : 0);
+        due->spread[i] = fabs(w) * of_x.off + fabs(of_x.of) * off_w + of_x.off * off_w;
+        if (check_off(labels, i) > 0) /* another label may have any other loss */
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
+/* One axis of a convolution, and the output whose tap k reads image coordinate i; -1: there is none. */
+static int64_t output_at(int64_t i, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
+                         int64_t count)
+{
+    const int64_t from = i + pad - k * dilation;
+    return from < 0 || from % stride != 0 || from / stride >= count ? -1 : from / stride;
+}
+
+/* A convolution's gradient by its input, which is a transposed convolution too: dx[i] = sum of dy[o] w[k] over the outputs o
+ * whose tap k reads i. */
+static void scattered_element(const talc_conv2d_problem *p, const check_ran *ran, int64_t i,
+                              check_model_due *due)
+{
+    const check_array *dy = &ran->inputs[0], *w = &ran->inputs[1];
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    const int64_t iw = i % p->W, ih = i / p->W % p->H, c = i / p->W / p->H % p->C;
+    const int64_t n = i / p->W / p->H / p->C, g = c / IC;
+    check_due *to = &due->element[i];
+    for (int64_t k = 0; k < p->KH * p->KW; k++) {
+        const int64_t kh = k / p->KW, kw = k % p->KW;
+        const int64_t oh = output_at(ih, kh, p->stride_h, p->pad_top, p->dilation_h, p->OH);
+        const int64_t ow = output_at(iw, kw, p->stride_w, p->pad_left, p->dilation_w, p->OW);
+        if (oh < 0 || ow < 0)
+            continue;
+        for (int64_t oc = g * OC; oc < (g + 1) * OC; oc++) {
+            const int64_t at = ((n * p->OC + oc) * p->OH + oh) * p->OW + ow;
+            const int64_t tap = (oc * IC + c % IC) * p->KH * p->KW + k;
+            const double off_dy = check_off(dy, at), off_w = check_off(w, tap);
+            to->value += (long double)dy->of[at] * w->of[tap];
+            to->S += fabs(dy->of[at] * w->of[tap]);
+            to->K++;
+            due->spread[i] += fabs(w->of[tap]) * off_dy + fabs(dy->of[at]) * off_w + off_dy * off_w;
+        }
+    }
+}
+
+static bool scattered(const check_ran *ran, check_model_due *due)
+{
+    for (int64_t i = 0; i < ran->output.count; i++)
+        scattered_element(ran->problem, ran, i, due);
+    return true;
+}
+
+static bool chosen(const check_ran *ran, check_model_due *due)
+{
+    const check_array *condition = &ran->inputs[0];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const int64_t at =
+            talc_check_stretched(condition->dims.rank, condition->dims.dim, ran->output.dims, i);
+        const check_array *x = &ran->inputs[condition->of[at] != 0 ? 1 : 2];
+        copy_element(x, talc_check_stretched(x->dims.rank, x->dims.dim, ran->output.dims, i),
+                     ran->output.dtype, i, due);
+        if (check_off(condition, at) > 0) /* the other may be any */
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
+static bool concatenated(const check_ran *ran, check_model_due *due)
+{
+    const int dim = ((const talc_concat_observed *)ran->problem)->dim;
+    const talc_dims dims = ran->output.dims;
+    int64_t inner = 1, start = 0;
+    for (int i = dim + 1; i < dims.rank; i++)
+        inner *= dims.dim[i];
+    for (int t = 0; t < ran->count; t++) {
+        const int64_t run = ran->inputs[t].dims.dim[dim] * inner; /* elements that lie together */
+        for (int64_t i = 0; i < ran->inputs[t].count; i++)
+            copy_element(&ran->inputs[t], i, ran->output.dtype,
+                         i / run * dims.dim[dim] * inner + start + i % run, due);
+        start += run;
+    }
+    return true;
+}
+
+// ---- Any op -------------------------------------------------------------------------------------------------
+
+static const struct {
+    const char *op;
+    bool (*due)(const check_ran *ran, check_model_due *due);
+} ops[] = {
+#define UNARY(constant, name, ...)  { #name, unary },
+#define BINARY(constant, name, ...) { #name, binary },
+    TALC_UNARY_TABLE(UNARY) TALC_BINARY_TABLE(BINARY)
+#undef UNARY
+#undef BINARY
+        { "where", chosen },
+    { "nll_loss", picked },
+    { "cumsum", added_up },
+    { "gather", gathered },
+    { "index_select", gathered },
+    { "one_hot", hot },
+    { "conv2d.grad_input", scattered },
+    { "concat", concatenated },
+    { "clone", copied },
+    { "contiguous", copied },
+    { "cast", copied },
+    { "to", copied },
+    { "copy", copied },
+};
+
+bool talc_check_model_due(const check_ran *ran, check_model_due *due)
+{
+    const size_t count = (size_t)ran->output.count + 1;
+    *due = (check_model_due){ 0 };
+    due->element = talc_memory_new(count * sizeof *due->element, "check_model");
+    due->spread = talc_memory_new(count * sizeof *due->spread, "check_model");
+    bool known = false;
+    if (!talc_failed())
+        talc_check_due_of_family(ran, due, &known);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops && !known && !talc_failed(); i++)
+        if (strcmp(ops[i].op, ran->op) == 0)
+            known = ops[i].due(ran, due);
+    if (!known && !talc_failed())
+        talc_fail(TALC_UNSUPPORTED, "check_model: there is no check for the op %s", ran->op);
+    if (talc_failed())
+        talc_check_model_due_free(due);
+    return !talc_failed();
+}
+
+void talc_check_model_due_free(check_model_due *due)
+{
+    talc_memory_free(due->element);
+    talc_memory_free(due->spread);
+    *due = (check_model_due){ 0 };
+}

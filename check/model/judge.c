@@ -1,0 +1,135 @@
+#include "check/model/judge.h"
+
+#include "check/engine/activation.h"
+#include "check/engine/bound.h"
+#include "check/engine/data.h"
+#include "check/engine/layout.h"
+#include "tensor/memory.h"
+
+#include <math.h>
+
+void talc_check_open_free(check_open *open)
+{
+    talc_memory_free(open->got);
+    talc_memory_free(open->spread);
+    talc_memory_free(open->room);
+    *open = (check_open){ 0 };
+}
+
+// ---- Own ----------------------------------------------------------------------------------------------------
+
+/* How far an element may be off by rounding alone, where the result has moved by `moved` because the inputs have. */
+static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
+                       const check_due *element, double S_norm, double moved)
+{
+    if (!talc_dtype_is_float(dtype))
+        return element->extra;
+    check_due there = *element;
+    there.value = fabsl(there.value) + moved;
+    there.S += there.K > 0 ? moved : 0;
+    there.extra += 8 * talc_check_format(dtype).unit * moved;
+    return talc_check_bound(arithmetic, dtype, TALC_CHECK_CONSTANT, &there, S_norm + moved);
+}
+
+static void worst(talc_check_model_layer *layer, talc_dims dims, int64_t i, double got, double due)
+{
+    layer->where.rank = dims.rank;
+    talc_check_coordinates(dims.rank, dims.dim, i, layer->where.dim);
+    layer->got = got;
+    layer->due = due;
+}
+
+static void judge_elements(const check_ran *ran, const talc_arithmetic *reference,
+                           const check_model_due *due, talc_check_model_layer *layer,
+                           check_open *open)
+{
+    static const talc_arithmetic copy = { "copy", TALC_STRICT, false },
+                                 saved = { "as PyTorch's", TALC_STRICT, false };
+    const talc_arithmetic *arithmetic = ran->row == NULL ? &copy : &ran->row->arithmetic;
+    const talc_dtype dtype = ran->output.dtype;
+    double S_norm = 0, own = -1;
+    bool finite = false;
+    for (int64_t i = 0; i < open->count; i++)
+        S_norm = fmax(S_norm, due->element[i].S);
+    for (int64_t i = 0; i < open->count; i++) {
+        check_due element = due->element[i];
+        talc_check_activate(&element, due->activation, dtype);
+        const double T = rounding(arithmetic, dtype, &element, S_norm, 0);
+        const double share = element.any ? 0 : talc_check_share(element.value, open->got[i], T);
+        finite = finite || isfinite(open->got[i]) || isfinite(element.value);
+        if (share > own) {
+            own = share;
+            worst(layer, open->dims, i, open->got[i], (double)element.value);
+        }
+        const double spread = isnan(due->spread[i]) || element.any ? INFINITY : due->spread[i];
+        open->spread[i] = spread * talc_check_activation_slope(due->activation);
+        element.S += reference == NULL ? element.foreign : 0;
+        open->room[i] =
+            T + rounding(reference == NULL ? &saved : reference, dtype, &element, S_norm, spread);
+    }
+    /* Without elements, or where all are NaN or infinite as they must be, there is nothing to say. */
+    layer->own = own < 0 || (own == 0 && !finite) ? NAN : own;
+}
+
+bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference,
+                          talc_check_model_layer *layer, check_open *open)
+{
+    const size_t bytes = ((size_t)ran->output.count + 1) * sizeof(double);
+    *open = (check_open){ .count = ran->output.count, .dims = ran->output.dims };
+    open->got = talc_memory_new(bytes, "check_model");
+    open->spread = talc_memory_new(bytes, "check_model");
+    open->room = talc_memory_new(bytes, "check_model");
+    check_model_due due;
+    if (talc_failed() || !talc_check_model_due(ran, &due)) {
+        talc_check_open_free(open);
+        return false;
+    }
+    for (int64_t i = 0; i < open->count; i++)
+        open->got[i] = ran->output.of[i];
+    judge_elements(ran, reference, &due, layer, open);
+    talc_check_model_due_free(&due);
+    return true;
+}
+
+// ---- Step ---------------------------------------------------------------------------------------------------
+
+static double distance(double a, double b)
+{
+    if (a == b || (isnan(a) && isnan(b)))
+        return 0;
+    return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
+}
+
+void talc_check_judge_step(check_open *open, const double *reference, double before,
+                           talc_check_model_layer *layer)
+{
+    if (open->count == 0)
+        return;
+    double step = 0;
+    bool finite = false;
+    layer->difference = 0;
+    for (int64_t i = 0; i < open->count; i++) {
+        const double off = distance(open->got[i], reference[i]);
+        finite = finite || isfinite(open->got[i]) || isfinite(reference[i]);
+        double share = 0;
+        if (off > open->spread[i])
+            share = open->room[i] > 0 ? (off - open->spread[i]) / open->room[i] : INFINITY;
+        if (i == 0 || share > step) {
+            step = share;
+            layer->unexplained = fmax(off - open->spread[i], 0);
+            layer->allowed = open->room[i];
+            if (step > 0 && !(layer->own >= step))
+                worst(layer, open->dims, i, open->got[i], reference[i]);
+        }
+        layer->difference = fmax(layer->difference, off);
+        open->spread[i] = off;
+        open->room[i] = 0;
+    }
+    layer->step = step == 0 && !finite ? NAN : step;
+    layer->accumulated = fmax(before, step);
+}
+
+void talc_check_judge_end(talc_check_model_layer *layer)
+{
+    layer->passed = !(layer->own > 1) && !(layer->accumulated > 1);
+}

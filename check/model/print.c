@@ -1,0 +1,148 @@
+#include "check/model.h"
+
+#include "check/engine/data.h"
+#include "check/engine/text.h"
+#include "tensor/fenv.h"
+#include "tensor/shown.h"
+#include "tensor/table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { NUMBER_TEXT = 24 };
+
+static const char *share_text(double share, char text[NUMBER_TEXT])
+{
+    if (isnan(share))
+        snprintf(text, NUMBER_TEXT, "-");
+    else if (isinf(share))
+        snprintf(text, NUMBER_TEXT, "inf");
+    else
+        snprintf(text, NUMBER_TEXT, share < 999.9995 ? "%.3f" : "%.0e", share);
+    return text;
+}
+
+static const char *difference_text(double difference, char text[NUMBER_TEXT])
+{
+    if (isnan(difference))
+        snprintf(text, NUMBER_TEXT, "-");
+    else
+        snprintf(text, NUMBER_TEXT, difference == 0 ? "0" : "%.2e", difference);
+    return text;
+}
+
+static const char *path_text(const talc_check_model_layer *layer, char text[TALC_SHOWN_TEXT])
+{
+    return *layer->path == '\0' ? "(model)"
+                                : talc_shown(layer->path, SIZE_MAX, text, TALC_SHOWN_TEXT);
+}
+
+/* Wrong itself, or only reached by the error of a layer before it. */
+static const char *verdict_text(const talc_check_model_layer *layer)
+{
+    if (layer->passed)
+        return layer->step >= 0 ? "ok" : layer->own >= 0 ? "own ok" : "-";
+    return layer->own > 1 || layer->step > 1 ? "WRONG" : "after it";
+}
+
+enum { LAYER, OP, ALGORITHM, OUTPUT, OWN, STEP, ACCUMULATED, DIFFERENCE, VERDICT, COLUMNS };
+
+static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
+{
+    const talc_check_model_layer *layer = talc_check_model_at(context, (int)row);
+    switch (column) {
+    case LAYER:
+        return path_text(layer, text);
+    case OP:
+        return layer->op;
+    case ALGORITHM:
+        return layer->algorithm;
+    case OUTPUT:
+        return talc_dims_text(layer->dims, text);
+    case OWN:
+        return share_text(layer->own, text);
+    case STEP:
+        return share_text(layer->step, text);
+    case ACCUMULATED:
+        return share_text(layer->accumulated, text);
+    case DIFFERENCE:
+        return difference_text(layer->difference, text);
+    default:
+        return verdict_text(layer);
+    }
+}
+
+static void print_table(FILE *file, const talc_check_model_report *report)
+{
+    static const talc_column columns[COLUMNS] = {
+        { "layer", TALC_COLUMN_NAME },     { "op", TALC_COLUMN_NAME },
+        { "algorithm", TALC_COLUMN_NAME }, { "output", TALC_COLUMN_WHOLE },
+        { "own", TALC_COLUMN_NUMBER },     { "step", TALC_COLUMN_NUMBER },
+        { "accum.", TALC_COLUMN_NUMBER },  { "differs", TALC_COLUMN_NUMBER },
+        { "verdict", TALC_COLUMN_WHOLE },
+    };
+    talc_table_print(file, &(talc_table){ .count = COLUMNS,
+                                          .columns = columns,
+                                          .rows = talc_check_model_count(report),
+                                          .cell = cell,
+                                          .context = report });
+}
+
+static void print_first(FILE *file, const talc_check_model_layer *layer)
+{
+    const bool own = layer->own > 1 && !(layer->step > layer->own);
+    char index[TALC_DIMS_TEXT], share[NUMBER_TEXT], path[TALC_SHOWN_TEXT], verdict[128];
+    if (own || layer->own > 1)
+        snprintf(verdict, sizeof verdict, "%s of its bound", share_text(layer->own, share));
+    else
+        snprintf(verdict, sizeof verdict, "the reference's: unexplained %.3g, allowed %.3g; %s",
+                 layer->unexplained, layer->allowed,
+                 layer->own <= 1 ? "its own op is right" : "nothing else is known of it");
+    talc_print_wrapped(file, 2, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, %s",
+                       path_text(layer, path), layer->op, *layer->algorithm == '\0' ? "" : " by ",
+                       layer->algorithm, talc_dims_text(layer->where, index),
+                       talc_check_shown(layer->got), talc_check_shown(layer->due), verdict);
+}
+
+/* The names of the file that the model lacks, the first of them. */
+static void print_skipped(FILE *file, const talc_check_model_report *report)
+{
+    enum { NAMED = 3 };
+    const int count = talc_check_model_skipped(report);
+    if (count == 0)
+        return;
+    char names[NAMED * TALC_SHOWN_TEXT] = "";
+    for (int i = 0; i < count && i < NAMED; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                 TALC_SHOWN(talc_check_model_skipped_name(report, i)));
+    }
+    talc_print_wrapped(file, 2, "skipped: %d tensor%s of the file that no module gave: %s%s", count,
+                       count == 1 ? "" : "s", names, count > NAMED ? ", ..." : "");
+}
+
+static bool any_compared(const talc_check_model_report *report)
+{
+    for (int i = 0; i < talc_check_model_count(report); i++)
+        if (talc_check_model_at(report, i)->step >= 0)
+            return true;
+    return false;
+}
+
+void talc_check_model_print(FILE *file, const talc_check_model_report *report)
+{
+    TALC_DEFAULT_FENV;
+    if (file == NULL)
+        return;
+    print_table(file, report);
+    print_skipped(file, report);
+    const int wrong = talc_check_model_first_wrong(report);
+    if (wrong >= 0)
+        print_first(file, talc_check_model_at(report, wrong));
+    fprintf(file, "%s\n",
+            talc_check_model_passed(report) ? "passed"
+            : wrong >= 0                    ? "failed"
+            : any_compared(report) ? "failed: the last layer's output has no finite element"
+                                   : "failed: nothing was compared");
+}

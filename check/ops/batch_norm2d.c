@@ -1,0 +1,419 @@
+/// The family of batch normalisation, forward; batch_norm2d_gradient.c has the other direction.
+///
+/// Words: train; plain: without weight and bias; untracked: training without running statistics, in which no batch is counted;
+/// residual; momentum0, momentum1: instead of 0.1; eps0: instead of 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
+///
+/// Errors, with u of the data's type, A = mean |x| of a channel and s = |weight| rstd. The formula subtracts first, so an
+/// evaluation has a handful of roundings of s |x - mu|, of |bias| and of |residual|: K = 6, that is 8 u of their sum on any data.
+/// In training mu itself is off. f32 data keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
+/// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
+/// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
+/// constant data with eps = 0, or the variance underflows, the result means nothing and any will do.
+///
+/// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a five-hundredth, as it puts what
+/// rounding the mean loses into the shift.
+#include "check/ops/batch_norm2d.h"
+
+#include "check/engine/activation.h"
+#include "check/engine/data.h"
+#include "check/engine/due.h"
+#include "ops/backend.h"
+
+#include <math.h>
+
+static const char *const op_names[] = { "batch_norm2d", NULL };
+static const double EPS = 0x1p-17, MOMENTUM = 0.1;
+
+// ---- Problem and text ---------------------------------------------------------------------------------------
+
+/* What is wrong with the problem; NULL: nothing. */
+static const char *wrong(const check_norm_problem *own)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    int64_t count, M;
+    if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count) ||
+        !talc_check_elements(p->dtype, 3, (int64_t[]){ p->N, p->H, p->W }, &M))
+        return "an input below 2^63 bytes";
+    if (p->training && M == 1)
+        return "more than one value a channel in training";
+    if (own->untracked && !p->training)
+        return "running statistics outside training";
+    const bool backwards = p->direction == TALC_GRAD_INPUT;
+    if (own->given && !(backwards && p->training))
+        return "given statistics in the gradient of training alone";
+    if (backwards && (p->eps != EPS || p->momentum != MOMENTUM || own->untracked))
+        return "no words of a gradient but train, given, plain, residual, an activation, f32 and "
+               "f64";
+    if (backwards && p->residual && p->activation == TALC_ACTIVATION_NONE)
+        return "an activation, without which the gradient of the residual is dy";
+    if (backwards && !talc_activation_gradient_from_result(p->activation))
+        return "an activation whose gradient follows from its result";
+    return NULL;
+}
+
+#define FIELD(name) offsetof(check_norm_problem, name)
+
+static const check_word words[] = {
+    { "train", CHECK_FLAG, FIELD(p.training), 1 },
+    { "plain", CHECK_FLAG, FIELD(plain), 1 },
+    { "untracked", CHECK_FLAG, FIELD(untracked), 1 },
+    { "given", CHECK_FLAG, FIELD(given), 1 },
+    { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
+    { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
+    { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
+    { "momentum1", CHECK_REAL, FIELD(p.momentum), 1 },
+    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
+    { .word = NULL },
+};
+
+bool talc_check_norm_parse(check_reader *r, int op, check_problem *problem)
+{
+    check_norm_problem *own = writable(problem);
+    talc_batch_norm2d_problem *p = &own->p;
+    const char *start = r->at;
+    (void)op;
+    p->eps = EPS;
+    p->momentum = MOMENTUM;
+    if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W) ||
+        !talc_check_read_words(r, words, 0, own))
+        return false;
+    const char *wanted = wrong(own);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+}
+
+void talc_check_norm_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    talc_check_append_image(text, p->N, p->C, p->H, p->W);
+    talc_check_append_words(text, words, problem);
+}
+
+bool talc_check_norm_random(uint64_t *state, check_problem *problem)
+{
+    check_norm_problem *own = writable(problem);
+    talc_batch_norm2d_problem *p = &own->p;
+    p->dtype = talc_check_draw_float(state);
+    p->N = talc_check_draw(state, 1, 4);
+    p->C = talc_check_draw(state, 1, 6);
+    p->H = CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17);
+    p->W = CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17);
+    p->training = talc_check_draw(state, 0, 1) != 0;
+    own->plain = talc_check_draw(state, 0, 3) == 0;
+    own->untracked = p->training && talc_check_draw(state, 0, 3) == 0;
+    p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
+    p->momentum = (double[]){ MOMENTUM, MOMENTUM, 0, 1 }[talc_check_draw(state, 0, 3)];
+    p->activation = talc_check_draw_activation(state);
+    p->residual = talc_check_draw(state, 0, 2) == 0;
+    return wrong(own) == NULL;
+}
+
+void talc_check_norm_turn(check_problem *problem)
+{
+    check_norm_problem *own = writable(problem);
+    own->p.direction = TALC_GRAD_INPUT;
+    own->p.eps = EPS;
+    own->p.momentum = MOMENTUM;
+    if (!talc_activation_gradient_from_result(own->p.activation))
+        own->p.activation = TALC_ACTIVATION_NONE;
+    own->p.residual &= own->p.activation != TALC_ACTIVATION_NONE;
+    own->untracked = false;
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, RESIDUAL, COUNT, Y, MEAN, RSTD };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
+    const check_role running = p->training ? CHECK_UPDATED : CHECK_READ;
+    list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, image);
+    if (!own->plain) {
+        list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
+        list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, channels);
+    }
+    if (!own->untracked) {
+        list[RUNNING_MEAN] = talc_check_operand("running_mean", running, p->dtype, channels);
+        list[RUNNING_VAR] = talc_check_operand("running_var", running, p->dtype, channels);
+    }
+    if (p->residual)
+        list[RESIDUAL] = talc_check_operand("residual", CHECK_READ, p->dtype, image);
+    if (p->training && !own->untracked)
+        list[COUNT] =
+            talc_check_operand("num_batches_tracked", CHECK_UPDATED, TALC_I64, TALC_SCALAR);
+    if (p->training) {
+        list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, TALC_F64, channels);
+        list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, TALC_F64, channels);
+    }
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+/* Exact where the statistics are given: then the variance and eps add up to 1. */
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    return kind == TALC_CHECK_EXACT ? !read_only(problem)->p.training : kind <= TALC_CHECK_INFINITY;
+}
+
+/* x and what is given a channel: shifts small beside the scales, so that a ReLU leaves enough of every channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or a
+ * subtraction of the mean as the last step, loses all digits; and slight channels. */
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const check_norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_batch_norm2d, problem, list);
+    const bool exact = kind == TALC_CHECK_EXACT, far = kind == TALC_CHECK_WIDE;
+    const talc_check_kind of_channels = exact ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+    double *x = values->of[X];
+
+    talc_check_fill(x, list[X].count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 32,
+                    far ? sqrt(3) : 1, seed);
+    for (int64_t i = 0; far && i < list[X].count; i++)
+        x[i] = talc_check_is_slight(kind, i / (p->H * p->W) % p->C)
+                   ? x[i] * CHECK_SLIGHT_SPREAD
+                   : talc_check_rounded(p->dtype, 1e4 + x[i]);
+    for (int i = WEIGHT; i <= RUNNING_VAR; i++)
+        if (list[i].role != CHECK_ABSENT)
+            talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 0.125,
+                            talc_check_bits(seed, (uint64_t)i));
+    if (p->residual)
+        talc_check_fill(values->of[RESIDUAL], list[X].count, p->dtype,
+                        exact ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM, 32, 1,
+                        talc_check_bits(seed, RESIDUAL));
+    if (list[COUNT].role != CHECK_ABSENT)
+        values->of[COUNT][0] = (double)(talc_check_bits(seed, COUNT) % 1000);
+    for (int64_t c = 0; !exact && !own->plain && c < p->C; c++) {
+        double *weight = &values->of[WEIGHT][c];
+        *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
+    }
+    for (int64_t i = 0; !own->plain && i < list[X].count; i++) {
+        const int64_t c = i / (p->H * p->W) % p->C;
+        if (p->residual && talc_check_is_slight(kind, c))
+            values->of[RESIDUAL][i] *= CHECK_SLIGHT_WEIGHT;
+    }
+    for (int64_t c = 0; !own->plain && c < p->C; c++)
+        for (int i = WEIGHT; i <= BIAS && talc_check_is_slight(kind, c); i++)
+            values->of[i][c] *= CHECK_SLIGHT_WEIGHT;
+    for (int64_t c = 0; !own->untracked && c < p->C; c++) {
+        double *mean = &values->of[RUNNING_MEAN][c], *var = &values->of[RUNNING_VAR][c];
+        const double spread = talc_check_is_slight(kind, c) ? CHECK_SLIGHT_SPREAD : 1;
+        *mean = far && spread == 1 ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean * spread;
+        *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var * 4) * spread * spread;
+    }
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* A channel: its mean and biased variance, or the running ones. */
+typedef struct statistics {
+    double M;
+    long double mean, var;
+    double sizes; /* A */
+} statistics;
+
+static int64_t groups(const check_problem *problem)
+{
+    return read_only(problem)->p.training ? read_only(problem)->p.C : 0;
+}
+
+static int64_t group_of(const check_problem *problem, int operand, int64_t index)
+{
+    const check_norm_problem *own = read_only(problem);
+    return operand == Y ? index / own->p.H / own->p.W % own->p.C : operand == COUNT ? 0 : index;
+}
+
+static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const check_norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const int64_t plane = p->H * p->W;
+    const double *x = values->of[X], M = (double)(p->N * plane);
+    long double sum = 0, sizes = 0, squares = 0;
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t i = 0; i < plane; i++) {
+            const double value = x[(n * p->C + c) * plane + i];
+            sum += value;
+            sizes += fabs(value);
+        }
+    const long double mean = sum / M;
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t i = 0; i < plane; i++) {
+            const long double deviation = x[(n * p->C + c) * plane + i] - mean;
+            squares += deviation * deviation;
+        }
+    return (check_common){ .of = { [CHECK_NORM_MEAN] = mean,
+                                   [CHECK_NORM_VAR] = squares / M,
+                                   [CHECK_NORM_SIZES] = sizes / M } };
+}
+
+static statistics statistics_of(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const check_norm_problem *own = read_only(problem);
+    if (!own->p.training)
+        return (statistics){ .mean = values->of[RUNNING_MEAN][c],
+                             .var = values->of[RUNNING_VAR][c] };
+    const check_common of = values->common != NULL ? values->common[c] : learn(problem, values, c);
+    return (statistics){ .M = (double)(own->p.N * own->p.H * own->p.W),
+                         .mean = of.of[CHECK_NORM_MEAN],
+                         .var = of.of[CHECK_NORM_VAR],
+                         .sizes = (double)of.of[CHECK_NORM_SIZES] };
+}
+
+/* How exact a row has to be for a channel. */
+typedef struct allowance {
+    double K;        /* as in check_due */
+    double mean;     /* the size that the mean's error follows */
+    double f64;      /* what sums over f32 data in f64 lose, relatively */
+    double variance; /* d^2 */
+    double rstd;     /* the part of rstd that d makes it smaller */
+    double least;    /* what underflow may take from the mean */
+    bool any;        /* of rstd, and of what is multiplied by it, nothing can be said */
+} allowance;
+
+static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
+{
+    const bool narrow = talc_check_is_narrow(p->dtype);
+    const check_format format = talc_check_format(p->dtype);
+    const double u = format.unit;
+    const double var = (double)of->var + p->eps;
+    allowance may = { .K = narrow ? 6 : of->M + 6,
+                      .mean = narrow ? (double)fabsl(of->mean) : of->sizes,
+                      .f64 = narrow ? (of->M + 8) * 0x1p-53 : 0,
+                      .least = 8 * u * format.normal };
+    const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.least;
+    may.variance = d * d;
+    may.rstd = may.variance / var;
+    may.any = var < format.normal || may.rstd > 0.25;
+    return may;
+}
+
+static check_due y_due(const check_norm_problem *own, const check_values *values,
+                       const statistics *of, int64_t c, int64_t index)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    const long double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c];
+    const long double bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
+    const long double residual = values->of[RESIDUAL] == NULL ? 0 : values->of[RESIDUAL][index];
+    const long double scale = weight / sqrtl(of->var + p->eps),
+                      deviation = values->of[X][index] - of->mean;
+    const double s = (double)fabsl(scale), size = (double)fabsl(deviation);
+    check_due due = { .value = deviation * scale + bias + residual,
+                      .K = 6,
+                      .S = s * size + (double)(fabsl(bias) + fabsl(residual)),
+                      .foreign =
+                          s * (fabs(values->of[X][index]) + (double)fabsl(of->mean) - size) };
+    if (p->training) {
+        const allowance may = allow(p, of);
+        due.K = may.K;
+        due.S += s * may.mean;
+        due.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.least);
+        due.any = may.any;
+    }
+    talc_check_activate(&due, p->activation, p->dtype);
+    return due;
+}
+
+/* One of the statistics that training gives out; `before` is what a running one held. */
+static check_due statistic_due(const check_norm_problem *own, const statistics *of, int operand,
+                               double before)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    const allowance may = allow(p, of);
+    const long double m = p->momentum, kept = (1 - m) * before;
+    const long double unbiased = of->var * of->M / (of->M - 1);
+    check_due due = { .K = may.K };
+    if (operand == MEAN) {
+        due.value = of->mean;
+        due.S = may.mean;
+        due.extra = may.f64 * of->sizes;
+    } else if (operand == RSTD) {
+        due.value = 1 / sqrtl(of->var + p->eps);
+        due.S = (double)due.value;
+        due.extra = (double)due.value * (may.rstd + may.f64);
+        due.any = may.any;
+    } else if (m == 0) {
+        due.value = before;
+    } else if (operand == RUNNING_MEAN) {
+        due.value = kept + m * of->mean;
+        due.S = (double)(fabsl(kept) + m * may.mean);
+        due.extra = (double)m * may.f64 * of->sizes;
+    } else {
+        due.value = kept + m * unbiased;
+        due.S = (double)due.value;
+        due.extra = (double)(m * (2 * may.variance + may.f64 * unbiased));
+    }
+    /* The mean of an infinity is infinite, or not a number where it is joined from parts. */
+    due.any |= isinf(due.value) && operand != RSTD;
+    return due;
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    const check_norm_problem *own = read_only(problem);
+    if (operand == COUNT)
+        return (check_due){ .value = values->of[COUNT][0] + 1 };
+    const int64_t c = group_of(problem, operand, index);
+    const statistics of = statistics_of(problem, values, c);
+    if (operand == Y)
+        return y_due(own, values, &of, c, index);
+    const bool running = operand == RUNNING_MEAN || operand == RUNNING_VAR;
+    return statistic_due(own, &of, operand, running ? values->of[operand][c] : 0);
+}
+
+/* In training an element is part of two sums as well. */
+static double terms(const check_problem *problem)
+{
+    return read_only(problem)->p.training ? 6 : 4;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+/* One of weight and bias may be missing. */
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    check_norm_problem *own = writable(problem);
+    own->p = *(const talc_batch_norm2d_problem *)ran->problem;
+    own->p.dtype = ran->inputs[X].dtype;
+    own->p.activation = TALC_ACTIVATION_NONE;
+    own->untracked = ran->inputs[RUNNING_MEAN].of == NULL;
+    return wrong(own) == NULL;
+}
+
+void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
+                                     int64_t c, long double *mean, long double *var)
+{
+    const statistics of = statistics_of(problem, values, c);
+    *mean = of.mean;
+    *var = of.var;
+}
+
+#define POINTER(name) offsetof(talc_batch_norm2d_arguments, name)
+
+const check_family talc_check_batch_norm2d = {
+    .ops = op_names,
+    .stream = 9,
+    .parse = talc_check_norm_parse,
+    .print = talc_check_norm_print,
+    .random = talc_check_norm_random,
+    .pose = pose,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .groups = groups,
+    .group_of = group_of,
+    .learn = learn,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, batch_norm2d),
+    .arguments = { POINTER(x), POINTER(weight), POINTER(bias), POINTER(running_mean),
+                   POINTER(running_var), POINTER(residual), POINTER(num_batches_tracked),
+                   POINTER(y), POINTER(mean), POINTER(rstd) },
+};

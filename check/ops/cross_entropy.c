@@ -1,0 +1,272 @@
+/// The family of cross_entropy: "cross_entropy:8x10_sum", logits of 8 samples and 10 classes. `reversed`: the logits are stored with their
+/// dimensions in the reverse order. `smooth`: label smoothing of 0.1. `ignore`: class 0 is ignored, instead of -100. `weighted`: by
+/// class weights from 0 to 2. About every seventh label is the ignored one. cross_entropy_gradient.c has the other direction.
+///
+/// The bound is what ops/cross_entropy.h declares: no term of a sum goes through more than 2 sqrt(C) additions, so it holds on any data,
+/// but for the differences that smoothing adds up, on whose roundings random data are held to less: `alike` is the rest of
+/// `extra`. There are no exact data.
+#include "check/ops/cross_entropy.h"
+
+#include "check/engine/data.h"
+#include "check/engine/exponentials.h"
+#include "ops/backend.h"
+#include "tensor/memory.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SMOOTHING 0.1
+
+enum { UNCLASSED = -100 };
+
+static const char *const op_names[] = { "cross_entropy", NULL };
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* Sets the typed problem from the layout; false when it is too large. */
+static bool complete(check_entropy_problem *own)
+{
+    talc_cross_entropy_problem *p = &own->p;
+    const int at = talc_check_class_dim(own->x.rank);
+    if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
+        return false;
+    p->dtype = own->x.dtype;
+    p->C = own->x.dims[at];
+    p->x_stride = own->x.strides[at];
+    p->samples = own->labels.count;
+    p->outer_rank = own->outer.rank;
+    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
+    if (own->x.count > 0)
+        p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
+                                            (int64_t *const[]){ p->x_strides }, 1);
+    return true;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+#define FIELD(name) offsetof(check_entropy_problem, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "sum", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_SUM },
+    { "none", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_NONE },
+    { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
+    { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
+    { "weighted", CHECK_FLAG, FIELD(p.weighted), 1 },
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
+    { .word = NULL },
+};
+
+bool talc_check_entropy_parse(check_reader *r, int op, check_problem *problem)
+{
+    check_entropy_problem *own = writable(problem);
+    const char *start = r->at;
+    (void)op;
+    own->p.ignore_index = UNCLASSED;
+    if (!talc_check_read_dims(r, &own->x))
+        return false;
+    if (own->x.rank == 0 || own->x.dims[talc_check_class_dim(own->x.rank)] == 0)
+        return talc_check_unexpected(r, "dimensions with at least one class");
+    return talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
+}
+
+void talc_check_entropy_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    talc_check_append_dims(text, &read_only(problem)->x);
+    talc_check_append_words(text, words, problem);
+}
+
+bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
+{
+    check_entropy_problem *own = writable(problem);
+    own->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &own->x);
+    if (own->x.rank == 0) {
+        own->x.rank = 1;
+        own->x.dims[0] = talc_check_draw(state, 1, 40);
+    }
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->p.reduction = (talc_reduction)talc_check_draw(state, 0, 2);
+    own->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
+    own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    own->p.weighted = talc_check_draw(state, 0, 2) == 0;
+    return complete(own);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+enum { X, LABELS, WEIGHTS, Y };
+
+check_layout talc_check_entropy_y(const check_entropy_problem *own)
+{
+    check_layout y = own->labels;
+    if (own->p.reduction != TALC_REDUCTION_NONE)
+        y.rank = 0;
+    y.dtype = own->x.dtype;
+    return y;
+}
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_entropy_problem *own = read_only(problem);
+    const check_layout y = talc_check_entropy_y(own);
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
+    if (own->p.weighted)
+        list[WEIGHTS] =
+            talc_check_operand("class_weights", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+    list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const check_entropy_problem *own = read_only(problem);
+    const double scale = 8;
+    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
+    if (own->p.weighted)
+        talc_check_fill_class_weights(values->of[WEIGHTS], own->p.C, seed + 2);
+    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
+                           seed + 1);
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static double weight_of(const check_entropy_problem *own, const double *weights, int64_t j)
+{
+    return own->p.weighted ? weights[j] : 1;
+}
+
+/* One sample's loss; `extra` is how far it may be off. */
+static check_due loss_of(const check_entropy_problem *own, const double *x, const double *weights,
+                         int64_t t)
+{
+    const talc_cross_entropy_problem *p = &own->p;
+    const double u = talc_check_format(p->dtype).unit, e = p->label_smoothing;
+    const double root = 2 * sqrt((double)p->C), w = weight_of(own, weights, t);
+    const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
+    const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
+    long double differences = row.differences, all = (long double)p->C;
+    if (e > 0 && p->weighted) {
+        differences = all = 0;
+        for (int64_t j = 0; j < p->C; j++) {
+            differences += weights[j] * (x[j * p->x_stride] - row.most);
+            all += weights[j];
+        }
+    }
+    const double spread = e > 0 ? e * (double)all / (double)p->C : 0; /* weight of all classes */
+    const double near = (1 - e) * w;
+    check_due due = { .value = w * (log_sum - from_most) };
+    if (e > 0)
+        due.value = (1 - e) * due.value + e * (log_sum * (all / p->C) - differences / p->C);
+    if (!isfinite(due.value))
+        return due;
+    const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
+    const double size = near * (double)fabsl(from_most);
+    due.extra = ((4 + root) * (near + spread) + size + smoothed + (double)fabsl(due.value)) * u;
+    if (p->weighted)
+        due.extra += (2 * (size + smoothed + near * (double)fabsl(log_sum)) +
+                      (2 + root) * spread * (double)fabsl(log_sum)) *
+                     u;
+    due.alike = talc_check_is_narrow(p->dtype) ? 0 : root * smoothed * u;
+    return due;
+}
+
+static check_due sample_due(const check_entropy_problem *own, const check_values *values, int64_t i)
+{
+    const int64_t label = (int64_t)values->of[LABELS][i];
+    if (label == own->p.ignore_index)
+        return (check_due){ .value = 0 };
+    if (label < 0 || label >= own->p.C)
+        return (check_due){ .value = NAN };
+    return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), values->of[WEIGHTS],
+                   label);
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const check_entropy_problem *own = read_only(problem);
+    if (own->p.reduction == TALC_REDUCTION_NONE)
+        return sample_due(own, values, index);
+    const double u = talc_check_format(own->p.dtype).unit;
+    check_due whole = { 0 };
+    double sizes = 0, count = 0;
+    for (int64_t i = 0; i < own->labels.count; i++) {
+        const check_due one = sample_due(own, values, i);
+        whole.value += one.value;
+        whole.extra += one.extra;
+        whole.alike += one.alike;
+        sizes += (double)fabsl(one.value);
+        const int64_t label = (int64_t)values->of[LABELS][i];
+        if (label != own->p.ignore_index)
+            count +=
+                label < 0 || label >= own->p.C ? NAN : weight_of(own, values->of[WEIGHTS], label);
+    }
+    whole.extra += (own->p.weighted ? 4 : 2) * (sqrt((double)own->labels.count) + 1) * u * sizes;
+    if (own->p.reduction == TALC_REDUCTION_MEAN) {
+        /* 0 / 0 of the labels, and a quotient of its own that smoothing adds. */
+        whole.value = own->p.label_smoothing > 0 && count == 0 ? NAN : whole.value / count;
+        whole.extra /= count;
+        whole.alike /= count;
+    }
+    if (!isfinite(whole.value))
+        whole.extra = whole.alike = 0;
+    return whole;
+}
+
+static double terms(const check_problem *problem)
+{
+    const check_entropy_problem *own = read_only(problem);
+    const double one = 20 * (double)own->p.C;
+    return own->p.reduction == TALC_REDUCTION_NONE ? one : one * (double)own->labels.count;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_cross_entropy_problem *observed = ran->problem;
+    check_entropy_problem *own = writable(problem);
+    own->p.reduction = observed->reduction;
+    own->p.label_smoothing = observed->label_smoothing;
+    own->p.ignore_index = observed->ignore_index;
+    own->p.weighted = observed->weighted;
+    own->x = talc_check_layout_of(&ran->inputs[X]);
+    return complete(own);
+}
+
+bool talc_check_entropy_is_empty(const check_problem *problem)
+{
+    return read_only(problem)->x.count == 0;
+}
+
+#define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
+
+const check_family talc_check_cross_entropy = {
+    .ops = op_names,
+    .stream = 7,
+    .parse = talc_check_entropy_parse,
+    .print = talc_check_entropy_print,
+    .random = talc_check_entropy_random,
+    .pose = pose,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, cross_entropy),
+    .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(y) },
+    .is_empty = talc_check_entropy_is_empty,
+};

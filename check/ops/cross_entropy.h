@@ -1,0 +1,26 @@
+/// Problems of cross entropy, of either direction. Private to check/.
+#ifndef TALC_CHECK_OPS_CROSS_ENTROPY_H
+#define TALC_CHECK_OPS_CROSS_ENTROPY_H
+
+#include "ops/cross_entropy.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
+
+typedef struct check_entropy_problem {
+    talc_cross_entropy_problem p;
+    check_layout x, labels;
+    check_part outer; ///< x's dimensions but that of the classes
+} check_entropy_problem;
+
+CHECK_PROBLEM(check_entropy_problem, talc_cross_entropy_arguments)
+
+/// What check/engine/family.h says of these members; `random` draws a forward problem.
+bool talc_check_entropy_parse(check_reader *reader, int op, check_problem *problem);
+void talc_check_entropy_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+bool talc_check_entropy_random(uint64_t *state, check_problem *problem);
+bool talc_check_entropy_is_empty(const check_problem *problem);
+
+/// y's dimensions, which are dy's: those of labels, or none.
+check_layout talc_check_entropy_y(const check_entropy_problem *own);
+
+#endif

@@ -1,0 +1,255 @@
+/// The family of cross entropy's input gradient: "cross_entropy:8x10_smooth_weighted_dx". dx is stored like x.
+///
+///     dx_j = dl (A p_j - (1 - e) w_t [j = t] - e w_j / C),    p = softmax(x),    A = (1 - e) w_t + e mean w,
+///     dl = dy, or dy / sum of w_t over the samples that count, for the mean
+///
+/// Errors, with u of the data's type, d_j = |x_j - max|, and D the mean of d under p: as in the forward direction each exponential
+/// may be (4 + d_j) u of itself off, so that their sum is (4 + D) u, and no term of a sum goes through more than 2 sqrt(C)
+/// additions. Each of the three terms has a handful of roundings more, K = 6, and p_j 4 for f32 data, whose factors are worked
+/// out in f64, or 12. A sum of class weights is 2 (sqrt(n) + 1) u of itself off. There are no exact data.
+#include "check/ops/cross_entropy.h"
+
+#include "check/engine/data.h"
+#include "check/engine/exponentials.h"
+#include "ops/backend.h"
+
+#include <math.h>
+
+static const char *const op_names[] = { "cross_entropy.grad_input", NULL };
+
+enum { X, LABELS, WEIGHTS, DY, DX };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_entropy_problem *own = read_only(problem);
+    const check_layout y = talc_check_entropy_y(own);
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
+    if (own->p.weighted)
+        list[WEIGHTS] =
+            talc_check_operand("class_weights", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+    list[DY] = talc_check_stored(&y, "dy", CHECK_READ);
+    list[DX] = talc_check_stored(&own->x, "dx", CHECK_WRITTEN);
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+}
+
+static int64_t losses(const check_entropy_problem *own)
+{
+    return own->p.reduction == TALC_REDUCTION_NONE ? own->labels.count : 1;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const check_entropy_problem *own = read_only(problem);
+    const double scale = 8;
+    const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
+    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
+    talc_check_fill(values->of[DY], losses(own), own->x.dtype, odd ? TALC_CHECK_RANDOM : kind, 8, 1,
+                    talc_check_bits(seed, 3));
+    if (own->p.weighted)
+        talc_check_fill_class_weights(values->of[WEIGHTS], own->p.C, seed + 2);
+    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
+                           seed + 1);
+}
+
+/* After a NaN in x: in dy, a label that is no class, and a NaN in the weights; after an infinity in x: in dy, and a negative one in
+ * x. */
+static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values)
+{
+    const check_entropy_problem *own = read_only(problem);
+    const bool is_nan = kind == TALC_CHECK_NAN;
+    const int rounds = is_nan ? 2 + own->p.weighted : kind == TALC_CHECK_INFINITY ? 2 : 0;
+    const uint64_t bits = talc_check_bits(seed, 9);
+    if (round >= rounds || own->x.count == 0)
+        return false;
+    for (int64_t i = 0; i < own->x.count; i++)
+        if (!isfinite(values->of[X][i]))
+            values->of[X][i] = 1;
+    if (round == 0)
+        values->of[DY][bits % (uint64_t)losses(own)] = is_nan ? (double)NAN : (double)INFINITY;
+    else if (!is_nan)
+        values->of[X][bits % (uint64_t)own->x.count] = -(double)INFINITY;
+    else if (round == 1)
+        values->of[LABELS][bits % (uint64_t)own->labels.count] =
+            bits >> 32 & 1 ? (double)own->p.C : -1;
+    else
+        values->of[WEIGHTS][bits % (uint64_t)own->p.C] = NAN;
+    return true;
+}
+
+// ---- What elements have in common ---------------------------------------------------------------------------
+
+/* A group a sample, and a last one for all. */
+static int64_t groups(const check_problem *problem)
+{
+    return read_only(problem)->labels.count + 1;
+}
+
+/* The class of an element, and the number of its sample. */
+static int64_t place_of(const check_entropy_problem *own, int64_t index, int64_t *sample)
+{
+    int64_t where[TALC_MAX_RANK];
+    *sample = 0;
+    for (int d = 0; d < own->x.rank; d++) {
+        where[d] = index / own->x.strides[d] % own->x.dims[d];
+        if (d != talc_check_class_dim(own->x.rank))
+            *sample = *sample * own->x.dims[d] + where[d];
+    }
+    return where[talc_check_class_dim(own->x.rank)];
+}
+
+static int64_t group_of(const check_problem *problem, int operand, int64_t index)
+{
+    int64_t sample;
+    (void)operand;
+    (void)place_of(read_only(problem), index, &sample);
+    return sample;
+}
+
+static bool is_class(const check_entropy_problem *own, int64_t label)
+{
+    return label >= 0 && label < own->p.C;
+}
+
+static double weight_of(const check_entropy_problem *own, const check_values *values, int64_t j)
+{
+    return own->p.weighted ? values->of[WEIGHTS][j] : 1;
+}
+
+enum { LEARNT_MOST, LEARNT_SUM, LEARNT_D };  /* of a sample */
+enum { LEARNT_DIVISOR, LEARNT_MEAN_WEIGHT }; /* of all */
+
+static check_common learn_all(const check_entropy_problem *own, const check_values *values)
+{
+    check_common all = { .of = { 0 } };
+    for (int64_t i = 0; i < own->labels.count; i++) {
+        const int64_t label = (int64_t)values->of[LABELS][i];
+        if (label != own->p.ignore_index)
+            all.of[LEARNT_DIVISOR] += is_class(own, label) ? weight_of(own, values, label) : NAN;
+    }
+    if (own->p.reduction != TALC_REDUCTION_MEAN)
+        all.of[LEARNT_DIVISOR] = 1;
+    for (int64_t j = 0; j < own->p.C; j++)
+        all.of[LEARNT_MEAN_WEIGHT] += (long double)weight_of(own, values, j) / own->p.C;
+    return all;
+}
+
+static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
+{
+    const check_entropy_problem *own = read_only(problem);
+    if (group == own->labels.count)
+        return learn_all(own, values);
+    const double *x = values->of[X] + talc_check_part_offset(&own->outer, group);
+    const check_exponentials row =
+        talc_check_exponentials(own->p.dtype, x, own->p.x_stride, own->p.C);
+    long double moved = 0;
+    for (int64_t j = 0; j < own->p.C; j++) {
+        const long double difference = x[j * own->p.x_stride] - row.most;
+        const long double e = talc_check_exponential(own->p.dtype, difference);
+        moved += e == 0 ? 0 : e * fabsl(difference);
+    }
+    return (check_common){
+        .of = { [LEARNT_MOST] = row.most, [LEARNT_SUM] = row.sum, [LEARNT_D] = moved / row.sum }
+    };
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* Of class j of a sample whose label t is a class. */
+static check_due class_due(const check_entropy_problem *own, const check_values *values,
+                           const check_common *sample, const check_common *all, int64_t j,
+                           int64_t t, double x, double dy)
+{
+    const talc_cross_entropy_problem *p = &own->p;
+    const double u = talc_check_format(p->dtype).unit, root = 2 * sqrt((double)p->C);
+    const long double e = p->label_smoothing, w = weight_of(own, values, t);
+    const long double dl = dy / all->of[LEARNT_DIVISOR];
+    const long double A = (1 - e) * w + (e > 0 ? e * all->of[LEARNT_MEAN_WEIGHT] : 0);
+    const long double difference = x - sample->of[LEARNT_MOST];
+    const long double of_softmax =
+        dl * A * talc_check_exponential(p->dtype, difference) / sample->of[LEARNT_SUM];
+    const long double of_label = j == t ? dl * (1 - e) * w : 0;
+    const long double even = e > 0 ? dl * e * weight_of(own, values, j) / p->C : 0;
+    check_due due = { .value = of_softmax - of_label - even, .K = 6 };
+    if (!isfinite(due.value))
+        return due;
+    due.S = (double)(fabsl(of_softmax) + fabsl(of_label) + fabsl(even));
+    const double off = (talc_check_is_narrow(p->dtype) ? 4 : 12) + (double)sample->of[LEARNT_D] +
+                       root * (p->weighted && e > 0 ? 2 : 1);
+    if (of_softmax != 0)
+        due.extra = (double)fabsl(of_softmax) * (off + (double)fabsl(difference)) * u;
+    if (p->weighted && p->reduction == TALC_REDUCTION_MEAN)
+        due.extra += 2 * (sqrt((double)own->labels.count) + 1) * u * due.S;
+    if (p->C == 1) { /* the terms cancel, whatever they are */
+        due.value = 0;
+        due.extra += 8 * (u * due.S + talc_check_format(p->dtype).smallest);
+        due.S = 0;
+    }
+    return due;
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const check_entropy_problem *own = read_only(problem);
+    int64_t i;
+    const int64_t j = place_of(own, index, &i), label = (int64_t)values->of[LABELS][i];
+    if (label == own->p.ignore_index)
+        return (check_due){ .value = 0 };
+    if (!is_class(own, label))
+        return (check_due){ .value = NAN };
+    const check_common *known = values->common;
+    const check_common sample = known != NULL ? known[i] : learn(problem, values, i),
+                       all = known != NULL ? known[own->labels.count] : learn_all(own, values);
+    const double dy = values->of[DY][own->p.reduction == TALC_REDUCTION_NONE ? i : 0];
+    return class_due(own, values, &sample, &all, j, label, values->of[X][index], dy);
+}
+
+/* Three exponentials, two of them in what its sample has in common. */
+static double terms(const check_problem *problem)
+{
+    (void)problem;
+    return 60;
+}
+
+// ---- The family ---------------------------------------------------------------------------------------------
+
+static bool random_problem(uint64_t *state, check_problem *problem)
+{
+    if (!talc_check_entropy_random(state, problem))
+        return false;
+    writable(problem)->p.direction = TALC_GRAD_INPUT;
+    return true;
+}
+
+#define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
+
+const check_family talc_check_cross_entropy_gradient = {
+    .ops = op_names,
+    .stream = 12,
+    .parse = talc_check_entropy_parse,
+    .print = talc_check_entropy_print,
+    .random = random_problem,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .spoil = spoil,
+    .groups = groups,
+    .group_of = group_of,
+    .learn = learn,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, cross_entropy),
+    .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(dy), POINTER(dx) },
+    .is_empty = talc_check_entropy_is_empty,
+};

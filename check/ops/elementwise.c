@@ -1,0 +1,467 @@
+/// The families of the elementwise ops of one operand, from their table: "silu:8x16", and their
+/// gradients, with the word dx. `reversed`: x is stored with its dimensions in the reverse order.
+/// Ops that take numbers have those of `numbers`.
+///
+/// Bounds follow from the roundings of the formulas in ops/elementwise_table.h and of the functions
+/// that these call. Where the header promises units of the last place, 4 or 8, they are these. An
+/// argument of an exponential that is rounded costs as many more as it is large. What is subnormal
+/// on the way is off by the smallest number, times what it is multiplied by; in silu and mish
+/// nothing is. A gradient is dy times a slope, with some roundings of each of the slope's terms. It
+/// is that from s, the saved x or y, which is given as an op has rounded it.
+///
+/// RANDOM reaches beyond where exponentials under- and overflow, WIDE over all exponents. There are
+/// no exact data.
+#include "check/ops/elementwise.h"
+
+#include "check/engine/activation.h"
+#include "check/engine/data.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
+#include "ops/backend.h"
+#include "tensor/shape.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct unary_problem {
+    union {
+        talc_unary_problem p;
+        talc_binary_problem gradient; /* of dy and s */
+    };
+    check_layout x;
+    int function;
+    bool dx;
+} unary_problem;
+
+CHECK_PROBLEM(unary_problem, talc_binary_arguments)
+
+static const double numbers[TALC_UNARY_COUNT][2] = {
+    [TALC_LEAKY_RELU] = { 0.375 },
+    [TALC_ELU] = { 0.375 },
+    [TALC_HARDTANH] = { -0.75, 1.25 },
+    [TALC_SOFTPLUS] = { 0.75, 20 },
+};
+
+static const int saves[] = {
+#define TALC_ROW(constant, name, numbers, with, value, saved, gradient) saved,
+    TALC_UNARY_TABLE(TALC_ROW)
+#undef TALC_ROW
+};
+
+// ---- Problem and text ---------------------------------------------------------------------------------------
+
+/* Sets the typed problem from the layout; false when it is too large. */
+static bool complete(unary_problem *own)
+{
+    check_layout y = own->x;
+    y.reversed = false;
+    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
+        return false;
+    if (own->dx) {
+        talc_binary_problem *p = &own->gradient;
+        p->function = (talc_binary_function)(TALC_BINARY_COUNT - TALC_UNARY_COUNT + own->function);
+        p->dtype = y.dtype;
+        p->rank = y.rank;
+        memcpy(p->numbers, numbers[own->function], sizeof p->numbers);
+        memcpy(p->dims, y.dims, sizeof p->dims);
+        memcpy(p->y_strides, y.strides, sizeof p->y_strides);
+        memcpy(p->a_strides, y.strides, sizeof p->a_strides);
+        memcpy(p->b_strides, own->x.strides, sizeof p->b_strides);
+        if (y.count > 0)
+            p->rank = talc_shape_coalesce(
+                p->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides },
+                3);
+        return true;
+    }
+    talc_unary_problem *p = &own->p;
+    p->function = (talc_unary_function)own->function;
+    p->dtype = y.dtype;
+    p->rank = y.rank;
+    memcpy(p->numbers, numbers[own->function], sizeof p->numbers);
+    memcpy(p->dims, y.dims, sizeof p->dims);
+    memcpy(p->y_strides, y.strides, sizeof p->y_strides);
+    memcpy(p->x_strides, own->x.strides, sizeof p->x_strides);
+    if (y.count > 0)
+        p->rank = talc_shape_coalesce(p->rank, p->dims,
+                                      (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
+    return true;
+}
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, offsetof(unary_problem, x.reversed), 1 },
+    { "dx", CHECK_FLAG, offsetof(unary_problem, dx), 1 },
+    CHECK_FLOAT_WORDS(offsetof(unary_problem, x.dtype)),
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
+{
+    unary_problem *own = writable(problem);
+    const char *start = r->at;
+    own->function = op;
+    return talc_check_read_dims(r, &own->x) && talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
+}
+
+static int op_of(const check_problem *problem)
+{
+    return read_only(problem)->function;
+}
+
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const unary_problem *own = read_only(problem);
+    talc_check_append_dims(text, &own->x);
+    talc_check_append_words(text, words, own);
+}
+
+static bool draw(uint64_t *state, bool dx, check_problem *problem)
+{
+    unary_problem *own = writable(problem);
+    own->function = (int)talc_check_draw(state, 0, TALC_UNARY_COUNT - 1);
+    own->dx = dx;
+    own->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &own->x);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    return complete(own);
+}
+
+static bool random_forward(uint64_t *state, check_problem *problem)
+{
+    return draw(state, false, problem);
+}
+
+static bool random_gradient(uint64_t *state, check_problem *problem)
+{
+    return draw(state, true, problem);
+}
+
+// ---- Operands and data --------------------------------------------------------------------------------------
+
+enum { S, DY, Y };
+
+static bool saves_y(int function)
+{
+    return saves[function] == TALC_SAVES_Y;
+}
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const unary_problem *own = read_only(problem);
+    check_layout y = own->x;
+    y.reversed = false;
+    list[S] = talc_check_stored(&own->x, own->dx && saves_y(own->function) ? "y" : "x", CHECK_READ);
+    if (own->dx)
+        list[DY] = talc_check_stored(&y, "dy", CHECK_READ);
+    list[Y] = talc_check_stored(&y, own->dx ? "dx" : "y", CHECK_WRITTEN);
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+}
+
+/* Every other one near 0, the rest to where exponentials are 0 and infinite; over all exponents. */
+static double drawn(talc_dtype dtype, talc_check_kind kind, uint64_t seed, int64_t i)
+{
+    const bool narrow = talc_check_is_narrow(dtype);
+    const double part = (double)(talc_check_bits(seed, 2 * (uint64_t)i) >> 11) * 0x1p-53;
+    const uint64_t bits = talc_check_bits(seed, 2 * (uint64_t)i + 1);
+    if (kind == TALC_CHECK_RANDOM)
+        return (i % 2 == 0 ? 8 : narrow ? 110 : 760) * (2 * part - 1);
+    const int least = narrow ? -149 : -1074, binades = (narrow ? 127 : 1023) - least + 1;
+    const double size = ldexp(1 + part, least + (int)(bits / 2 % (uint64_t)binades));
+    return bits % 2 == 0 ? size : -size;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const unary_problem *own = read_only(problem);
+    const talc_dtype dtype = own->x.dtype;
+    double *x = values->of[S];
+    if (kind == TALC_CHECK_RANDOM || kind == TALC_CHECK_WIDE)
+        for (int64_t i = 0; i < own->x.count; i++)
+            x[i] = talc_check_rounded(dtype, drawn(dtype, kind, seed, i));
+    else
+        talc_check_fill(x, own->x.count, dtype, kind, 8, 8, seed);
+    if (!own->dx)
+        return;
+    talc_check_fill(values->of[DY], own->x.count, dtype, TALC_CHECK_RANDOM, 2, 2, seed + 1);
+    for (int64_t i = 0; i < own->x.count && saves_y(own->function); i++) {
+        const talc_unary_function function = (talc_unary_function)own->function;
+        const bool defined = x[i] >= 0 || (function != TALC_SQRT && function != TALC_RSQRT);
+        x[i] =
+            talc_check_rounded(dtype, (double)talc_check_unary_value(function, numbers[function],
+                                                                     defined ? x[i] : fabs(x[i])));
+    }
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static long double sigmoid(long double x)
+{
+    return 1 / (1 + expl(-x));
+}
+
+/* Of the approximation of gelu by tanh, which is x sigmoid(2 a): a and its slope. */
+static long double gelu_argument(long double x)
+{
+    return sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x);
+}
+
+static long double gelu_slope(long double x)
+{
+    return sqrtl(2 / acosl(-1)) * (1 + 3 * 0.044715L * x * x);
+}
+
+long double talc_check_unary_value(talc_unary_function function, const double of[2], long double x)
+{
+    const double p = of[0], q = of[1];
+    switch (function) {
+    case TALC_LEAKY_RELU:
+        return x > 0 ? x : p * x;
+    case TALC_ELU:
+        return x > 0 ? x : p * expm1l(x);
+    case TALC_HARDTANH:
+        return x < p ? p : x > q ? q : x;
+    case TALC_GELU_TANH:
+        return x * sigmoid(2 * gelu_argument(x));
+    case TALC_MISH:
+        return x * tanhl(log1pl(expl(x)));
+    case TALC_SOFTPLUS:
+        return p * x > q ? x : (fmaxl(p * x, 0) + log1pl(expl(-fabsl(p * x)))) / p;
+    case TALC_NEG:
+        return -x;
+    case TALC_EXP:
+        return expl(x);
+    case TALC_LOG:
+        return logl(x);
+    case TALC_SQRT:
+        return sqrtl(x);
+    case TALC_RSQRT:
+        return 1 / sqrtl(x);
+    case TALC_ABS:
+        return fabsl(x);
+    case TALC_FLOOR:
+        return floorl(x);
+    case TALC_SIGN:
+        return x > 0 ? 1 : x < 0 ? -1 : x;
+    default: /* those that are activations too */
+        return talc_check_activated((talc_activation)(function + 1), x);
+    }
+}
+
+/* Whether roundings may have put beta x on the other side of softplus's threshold. */
+static bool on_threshold(check_format format, const double of[2], long double x)
+{
+    return fabsl(of[0] * x - of[1]) <= 2 * format.unit * fabsl(of[0] * x);
+}
+
+/* How many units of the last place f(x) may be off, and by how much more what underflows and what
+ * jumps. */
+static double units_off(const unary_problem *own, check_format format, double x, double *more)
+{
+    const double *of = numbers[own->function], size = fmin(fabs(x), 1e4);
+    *more = 0;
+    switch (own->function) {
+    case TALC_EXP:
+    case TALC_LOG:
+    case TALC_RSQRT:
+        return 2;
+    case TALC_SQRT:
+    case TALC_LEAKY_RELU:
+        return 0.5 + 0x1p-8; /* the oracle rounds too */
+    case TALC_SIGMOID:
+        *more = format.normal; /* 0 where the exponential overflows */
+        return 4;
+    case TALC_TANH:
+    case TALC_HARDSIGMOID:
+    case TALC_ELU:
+        return 4;
+    case TALC_HARDSWISH:
+    case TALC_SILU:
+    case TALC_MISH:
+        return 8;
+    case TALC_GELU:
+        *more = 8 * size * format.smallest;
+        return 8 + 2 * size * size;
+    case TALC_GELU_TANH:
+        *more = 8 * size * format.smallest;
+        return 6 + 6 * (size + 0.05 * size * size * size);
+    case TALC_SOFTPLUS:
+        *more = 4 * format.smallest / of[0];
+        if (on_threshold(format, of, x))
+            *more += log1p(exp(-of[1])) / of[0];
+        return 4 + of[0] * size;
+    default:
+        return 0;
+    }
+}
+
+/* The slope at s, what its terms add up to without their signs, how many units of roundoff of that
+ * it may be off, and how much more. 0 units: it is 0 or 1, or -1. */
+typedef struct slope {
+    long double of, size;
+    double units, more;
+} slope;
+
+static slope chosen(bool holds)
+{
+    return (slope){ .of = holds ? 1 : 0 };
+}
+
+static slope of_terms(long double a, long double b, double units, double more)
+{
+    return (slope){ a + b, fabsl(a) + fabsl(b), units, more };
+}
+
+static slope mish_slope(long double s, double lost)
+{
+    const long double e = expl(-fabsl(s)), divisor = s < 0 ? e * (e + 2) + 2 : 1 + 2 * e * (1 + e);
+    const long double value = s < 0 ? e * (e + 2) : 1 + 2 * e, rise = 4 * (1 + e) / divisor;
+    return of_terms(value / divisor, (s < 0 ? e : e * e) * s * rise / divisor, 24, lost);
+}
+
+static slope slope_of(int function, check_format format, double s)
+{
+    const double p = numbers[function][0], q = numbers[function][1];
+    const double size = fmin(fabs(s), 1e4), lost = 8 * (1 + size) * format.smallest;
+    long double a;
+    switch (function) {
+    case TALC_RELU:
+        return chosen(!(s <= 0));
+    case TALC_RELU6:
+        return chosen(!(s <= 0 || s >= 6));
+    case TALC_HARDTANH:
+        return chosen(!(s <= p || s >= q));
+    case TALC_SIGMOID:
+        return of_terms(s * (1 - (long double)s), 0, 4, 2 * format.smallest);
+    case TALC_TANH:
+        return of_terms(1, -(long double)s * s, 4, 0);
+    case TALC_HARDSIGMOID:
+        return s > 0 && s < 1 ? of_terms(1 / 6.0L, 0, 2, 0) : chosen(false);
+    case TALC_HARDSWISH:
+        return s > -3 && s < 3 ? of_terms(s / 3.0L, 0.5, 4, 0) : chosen(!(s <= -3));
+    case TALC_SILU:
+        return of_terms(sigmoid(s), sigmoid(s) * s * sigmoid(-(long double)s), 16, lost);
+    case TALC_GELU:
+        return of_terms(erfcl(-s / sqrtl(2)) / 2,
+                        s * expl(-(long double)s * s / 2) / sqrtl(2 * acosl(-1)),
+                        16 + 4 * size * size, lost);
+    case TALC_GELU_TANH:
+        a = gelu_argument(s);
+        return of_terms(sigmoid(2 * a), 2 * gelu_slope(s) * s * sigmoid(2 * a) * sigmoid(-2 * a),
+                        16 + 16 * (double)fminl(fabsl(a), 1e4),
+                        fabsl(a) < 800 ? lost * (double)gelu_slope(s) : 0);
+    case TALC_MISH:
+        return mish_slope(s, lost);
+    case TALC_LEAKY_RELU:
+        return s > 0 ? chosen(true) : of_terms(p, 0, 2, 0);
+    case TALC_ELU:
+        return s <= 0 ? of_terms(p * expl(s), 0, 8, 2 * format.smallest) : chosen(true);
+    case TALC_SOFTPLUS:
+        a = sigmoid(p * (long double)s);
+        return p * s > q
+                   ? of_terms(1, 0, 0, on_threshold(format, numbers[function], s) ? exp(-q) : 0)
+                   : of_terms(a, 0, 8 + 2 * p * size,
+                              2 * format.normal +
+                                  (on_threshold(format, numbers[function], s) ? exp(-q) : 0));
+    case TALC_EXP:
+        return of_terms(s, 0, 2, 0);
+    case TALC_LOG:
+        return of_terms(1 / (long double)s, 0, 2, 0);
+    case TALC_SQRT:
+        return of_terms(1 / (2 * (long double)s), 0, 2, 0);
+    case TALC_RSQRT:
+        return of_terms(-0.5L * s * s * s, 0, 8, 0);
+    case TALC_NEG:
+        return (slope){ .of = -1 };
+    case TALC_ABS:
+        return s < 0 ? (slope){ .of = -1 } : chosen(s != 0);
+    default:
+        return chosen(false);
+    }
+}
+
+/* What passes the type's largest number is infinite, but for roundings. */
+static void overflow(check_due *due, talc_dtype dtype)
+{
+    const long double most = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
+    const long double value = fabsl(due->value);
+    due->any = isfinite(value) && fabsl(value - most) <= due->extra + most * 2 * DBL_EPSILON;
+    if (value > most)
+        due->value = due->value > 0 ? INFINITY : -INFINITY;
+    if (!isfinite(due->value))
+        due->extra = 0;
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const unary_problem *own = read_only(problem);
+    const check_format format = talc_check_format(own->x.dtype);
+    const double s = values->of[S][talc_check_layout_offset(&own->x, index)];
+    check_due due = { 0 };
+    if (own->dx) {
+        const double dy = values->of[DY][index];
+        const slope of = slope_of(own->function, format, s);
+        due.value = of.of == 0 && of.units == 0 ? 0 : dy * of.of;
+        due.extra = fabs(dy) * (of.units * format.unit * (double)of.size + of.more) +
+                    (of.units > 0 ? 2 * format.smallest : 0);
+    } else {
+        double more;
+        int exponent = 0;
+        const double units = units_off(own, format, s, &more);
+        due.value =
+            talc_check_unary_value((talc_unary_function)own->function, numbers[own->function], s);
+        (void)frexpl(due.value, &exponent);
+        const double last = due.value == 0 ? 0 : ldexp(format.unit, exponent);
+        due.extra = units * fmax(last, format.smallest) + more;
+    }
+    if (isfinite(due.value))
+        overflow(&due, own->x.dtype);
+    else
+        due.extra = 0;
+    return due;
+}
+
+static double terms(const check_problem *problem)
+{
+    (void)problem;
+    return 60; /* a few functions of long double */
+}
+
+// ---- The families -------------------------------------------------------------------------------------------
+
+#define FAMILY(names, number, draw, of_list, ...)                                                  \
+    {                                                                                              \
+        .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
+        .random = draw, .operands = operands, .takes = takes, .fill = fill, .due = due_of,         \
+        .terms = terms, .list = offsetof(struct talc_backend, of_list), .arguments = {             \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+static const char *const forward_ops[] = {
+#define TALC_NAME(constant, name, ...) #name,
+    TALC_UNARY_TABLE(TALC_NAME)
+#undef TALC_NAME
+        NULL
+};
+static const char *const gradient_ops[] = {
+#define TALC_NAME(constant, name, ...) #name ".grad_input",
+    TALC_UNARY_TABLE(TALC_NAME)
+#undef TALC_NAME
+        NULL
+};
+
+const check_family talc_check_unary =
+    FAMILY(forward_ops, 26, random_forward, unary, offsetof(talc_unary_arguments, x), 0,
+           offsetof(talc_unary_arguments, y));
+const check_family talc_check_unary_gradient =
+    FAMILY(gradient_ops, 27, random_gradient, binary, offsetof(talc_binary_arguments, b),
+           offsetof(talc_binary_arguments, a), offsetof(talc_binary_arguments, y));

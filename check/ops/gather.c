@@ -1,0 +1,276 @@
+/// The families of gather and index_select: "gather:5x7@1i5x3", x's dimensions, the one that is indexed and the index's
+/// dimensions; "index_select:5x7@1i3"; and their input gradients, with the word dx. reversed: x is stored with its dimensions in
+/// the reverse order. one_hot is index_select of the rows of a matrix, to the rows that run it.
+///
+///     y[i...] = x[i... with the index in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
+///
+/// What is picked is moved, without rounding; a gradient is a sum of K terms.
+#include "ops/gather.h"
+
+#include "check/engine/data.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
+#include "ops/backend.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+
+typedef struct gather_problem {
+    talc_gather_problem p;
+    check_layout x, index, y;
+    int dim;
+} gather_problem;
+
+CHECK_PROBLEM(gather_problem, talc_gather_arguments)
+
+enum { X, INDEX, DY, Y, DX };
+
+// ---- Problem and text ---------------------------------------------------------------------------------------
+
+/* Sets the typed problem from the layouts of x and index. NULL, or what was wanted. */
+static const char *complete(gather_problem *own)
+{
+    talc_gather_problem *p = &own->p;
+    const bool select = p->function == TALC_INDEX_SELECT;
+    p->dtype = own->x.dtype;
+    own->index.dtype = TALC_I64;
+    own->y = select ? own->x : own->index;
+    own->y.dtype = p->dtype;
+    own->y.reversed = false;
+    if (own->index.rank != (select ? 1 : own->x.rank))
+        return select ? "an index of one dimension" : "an index of x's rank";
+    if (select)
+        own->y.dims[own->dim] = own->index.dims[0];
+    for (int i = 0; i < own->x.rank; i++)
+        if (i != own->dim && own->y.dims[i] > own->x.dims[i])
+            return "an index that is no larger than x in other dimensions";
+    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&own->index) ||
+        !talc_check_lay_out(&own->y))
+        return "operands below 2^63 bytes";
+    if (p->direction == TALC_GRAD_INPUT && (own->x.reversed || !talc_dtype_is_float(p->dtype)))
+        return "a gradient that is not reversed, of f32 or f64";
+    p->extent = own->x.dims[own->dim];
+    if (p->extent == 0 && own->index.count > 0)
+        return "at least one element to pick";
+    p->rank = own->y.rank;
+    p->x_stride = own->x.strides[own->dim];
+    p->index_count = own->index.count;
+    p->x_count = own->x.count;
+    p->along = own->dim;
+    for (int i = 0; i < p->rank; i++) {
+        p->dims[i] = own->y.dims[i];
+        p->y_strides[i] = own->y.strides[i];
+        p->x_strides[i] = i == own->dim ? 0 : own->x.strides[i];
+        p->index_strides[i] = !select ? own->index.strides[i] : i == own->dim;
+    }
+    if (p->direction == TALC_FORWARD && own->y.count > 0)
+        p->rank = talc_shape_coalesce(
+            p->rank, p->dims, (int64_t *const[]){ p->y_strides, p->x_strides, p->index_strides },
+            3);
+    return NULL;
+}
+
+#define FIELD(name) offsetof(gather_problem, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
+    CHECK_INTEGER_WORDS(FIELD(x.dtype)),
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
+{
+    gather_problem *own = writable(problem);
+    const char *start = r->at;
+    own->p.function = (talc_gather_function)op;
+    if (!talc_check_read_dims(r, &own->x))
+        return false;
+    if (own->x.rank == 0 || *r->at != '@')
+        return talc_check_unexpected(r, own->x.rank == 0 ? "at least one dimension" : "'x' or '@'");
+    r->at++;
+    if (!talc_check_read_axis(r, own->x.rank, &own->dim))
+        return false;
+    if (*r->at != 'i')
+        return talc_check_unexpected(r, "'i'");
+    r->at++;
+    if (!talc_check_read_dims(r, &own->index) || !talc_check_read_words(r, words, 0, own))
+        return false;
+    const char *wanted = complete(own);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+}
+
+static int op_of(const check_problem *problem)
+{
+    return (int)read_only(problem)->p.function;
+}
+
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const gather_problem *own = read_only(problem);
+    talc_check_append_dims(text, &own->x);
+    talc_check_append(text, "@%di", own->dim);
+    talc_check_append_dims(text, &own->index);
+    talc_check_append_words(text, words, own);
+}
+
+static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+{
+    gather_problem *own = writable(problem);
+    own->p.direction = direction;
+    own->p.function = talc_check_draw(state, 0, 1) != 0 ? TALC_GATHER : TALC_INDEX_SELECT;
+    own->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &own->x);
+    if (own->x.rank == 0)
+        return false;
+    own->dim = (int)talc_check_draw(state, 0, own->x.rank - 1);
+    if (direction == TALC_FORWARD && talc_check_draw(state, 0, 3) == 0)
+        own->x.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    own->x.reversed = direction == TALC_FORWARD && talc_check_draw(state, 0, 2) == 0;
+    own->index.rank = own->p.function == TALC_GATHER ? own->x.rank : 1;
+    for (int i = 0; i < own->index.rank; i++)
+        own->index.dims[i] = own->p.function == TALC_INDEX_SELECT || i == own->dim
+                                 ? CHECK_PICK(state, 1, 2, 3, 7, 16, 33, 65)
+                             : talc_check_draw(state, 0, 2) != 0
+                                 ? own->x.dims[i]
+                                 : talc_check_draw(state, 1, own->x.dims[i]);
+    return complete(own) == NULL;
+}
+
+static bool random_forward(uint64_t *state, check_problem *problem)
+{
+    return draw(state, TALC_FORWARD, problem);
+}
+
+static bool random_gradient(uint64_t *state, check_problem *problem)
+{
+    return draw(state, TALC_GRAD_INPUT, problem);
+}
+
+// ---- Operands and data --------------------------------------------------------------------------------------
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const gather_problem *own = read_only(problem);
+    list[INDEX] = talc_check_stored(&own->index, "index", CHECK_READ);
+    if (own->p.direction == TALC_FORWARD) {
+        list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+        list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
+    } else {
+        list[DY] = talc_check_stored(&own->y, "dy", CHECK_READ);
+        list[DX] = talc_check_stored(&own->x, "dx", CHECK_WRITTEN);
+    }
+}
+
+/* How many elements of the index may pick one of x. */
+static int64_t pickers(const gather_problem *own)
+{
+    return own->y.dims[own->dim];
+}
+
+static const double LARGEST = 64;
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const gather_problem *own = read_only(problem);
+    if (!talc_dtype_is_float(own->p.dtype))
+        return kind == TALC_CHECK_EXACT;
+    return kind == TALC_CHECK_EXACT
+               ? (double)pickers(own) * LARGEST < talc_check_format(own->p.dtype).integers
+               : kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const gather_problem *own = read_only(problem);
+    const bool forward = own->p.direction == TALC_FORWARD;
+    const int64_t count = forward ? own->x.count : own->y.count;
+    double *of = values->of[forward ? X : DY];
+    talc_check_fill(of, count, own->p.dtype, kind, LARGEST, 1, seed);
+    for (int64_t i = 0; i < count && !talc_dtype_is_float(own->p.dtype); i++)
+        of[i] += LARGEST; /* also an unsigned one */
+    for (int64_t i = 0; i < own->index.count; i++)
+        values->of[INDEX][i] = (double)(talc_check_bits(talc_check_bits(seed, 1), (uint64_t)i) %
+                                        (uint64_t)own->p.extent);
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* The index's element of y's coordinates. */
+static int64_t index_at(const gather_problem *own, const check_values *values,
+                        const int64_t at[TALC_MAX_RANK])
+{
+    if (own->p.function == TALC_INDEX_SELECT)
+        return (int64_t)values->of[INDEX][at[own->dim]];
+    int64_t place = 0;
+    for (int i = 0; i < own->index.rank; i++)
+        place += at[i] * own->index.strides[i];
+    return (int64_t)values->of[INDEX][place];
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    const gather_problem *own = read_only(problem);
+    const check_layout *result = operand == Y ? &own->y : &own->x;
+    int64_t at[TALC_MAX_RANK], place = 0;
+    check_due due = { .value = 0 };
+    talc_check_coordinates(result->rank, result->dims, index, at);
+    if (operand == Y) {
+        at[own->dim] = index_at(own, values, at);
+        for (int i = 0; i < own->x.rank; i++)
+            place += at[i] * own->x.strides[i];
+        due.value = values->of[X][place];
+        return due;
+    }
+    const int64_t picked = at[own->dim];
+    for (int i = 0; i < own->y.rank; i++) {
+        if (i != own->dim && at[i] >= own->y.dims[i])
+            return due;
+        place += i == own->dim ? 0 : at[i] * own->y.strides[i];
+    }
+    for (int64_t k = 0; k < pickers(own); k++) {
+        at[own->dim] = k;
+        if (index_at(own, values, at) != picked)
+            continue;
+        const double dy = values->of[DY][place + k * own->y.strides[own->dim]];
+        due.value += dy;
+        due.S += isfinite(dy) ? fabs(dy) : 0;
+        due.K++;
+    }
+    if (due.K <= 1)
+        due.K = due.S = 0;
+    return due;
+}
+
+static double terms(const check_problem *problem)
+{
+    const gather_problem *own = read_only(problem);
+    return own->p.direction == TALC_FORWARD ? 1 : (double)pickers(own);
+}
+
+/* Of no dy all of dx is 0, without a row. */
+static bool is_empty(const check_problem *problem)
+{
+    return read_only(problem)->y.count == 0;
+}
+
+// ---- The families -------------------------------------------------------------------------------------------
+
+#define POINTER(name) offsetof(talc_gather_arguments, name)
+#define FAMILY(names, number, draw)                                                                \
+    {                                                                                              \
+        .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
+        .random = draw, .operands = operands, .takes = takes, .fill = fill, .due = due_of,         \
+        .terms = terms, .list = offsetof(struct talc_backend, gather),                             \
+        .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
+        .is_empty = is_empty,                                                                      \
+    }
+
+static const char *const forward_ops[] = { "gather", "index_select", NULL };
+static const char *const gradient_ops[] = { "gather.grad_input", "index_select.grad_input", NULL };
+
+const check_family talc_check_gather = FAMILY(forward_ops, 18, random_forward);
+const check_family talc_check_gather_gradient = FAMILY(gradient_ops, 19, random_gradient);

@@ -1,0 +1,228 @@
+/// The family of group norm, forward: "group_norm:n8c16l49g4_relu". l: values of a plane; layer norm of 64x192 is n64c192l1g1. plain:
+/// without weight and bias; eps0: instead of 2^-17.
+///
+/// Rows are the channels of one image in training to batch_norm2d.c, whose data, statistics and bounds these are: K, S and what comes on
+/// top of a row without weight and bias, times |weight|, and |bias| added to S.
+#include "check/ops/group_norm.h"
+
+#include "check/engine/activation.h"
+#include "check/ops/batch_norm2d.h"
+#include "check/engine/data.h"
+#include "check/engine/due.h"
+#include "ops/backend.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const char *const op_names[] = { "group_norm", NULL };
+static const double EPS = 0x1p-17;
+
+/* The places of batch_norm2d.c's operands. */
+enum { X, WEIGHT, BIAS, Y = 7, MEAN, RSTD };
+
+// ---- Problem and text ---------------------------------------------------------------------------------------
+
+check_problem talc_check_group_rows(const check_problem *problem)
+{
+    const talc_group_norm_problem *p = &read_group(problem)->p;
+    check_problem rows = { 0 };
+    *writable(&rows) = (check_norm_problem){ .p = { .dtype = p->dtype,
+                                                    .N = 1,
+                                                    .C = p->N * p->groups,
+                                                    .H = row_values(p),
+                                                    .W = 1,
+                                                    .training = true,
+                                                    .eps = p->eps },
+                                             .plain = true,
+                                             .untracked = true };
+    return rows;
+}
+
+static const char *wrong(const talc_group_norm_problem *p)
+{
+    int64_t count;
+    const bool backwards = p->direction == TALC_GRAD_INPUT;
+    return backwards && (p->eps != EPS || p->activation != TALC_ACTIVATION_NONE)
+               ? "no words of a gradient but plain, f32 and f64"
+           : p->groups < 1 || p->C % p->groups != 0 ? "groups that divide the channels"
+           : !talc_check_elements(p->dtype, 3, (int64_t[]){ p->N, p->C, p->plane }, &count)
+               ? "an input below 2^63 bytes"
+               : NULL;
+}
+
+#define FIELD(name) offsetof(group_problem, name)
+
+static const check_word words[] = {
+    { "plain", CHECK_FLAG, FIELD(plain), 1 },
+    { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
+    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
+    { .word = NULL },
+};
+
+bool talc_check_group_parse(check_reader *r, int op, check_problem *problem)
+{
+    group_problem *own = write_group(problem);
+    talc_group_norm_problem *p = &own->p;
+    const char *start = r->at;
+    (void)op;
+    p->eps = EPS;
+    if (!talc_check_read_field(r, 'n', false, &p->N) ||
+        !talc_check_read_field(r, 'c', false, &p->C) ||
+        !talc_check_read_field(r, 'l', false, &p->plane) ||
+        !talc_check_read_field(r, 'g', false, &p->groups) ||
+        !talc_check_read_words(r, words, 0, own))
+        return false;
+    const char *wanted = wrong(p);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+}
+
+void talc_check_group_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const talc_group_norm_problem *p = &read_group(problem)->p;
+    talc_check_append(text, "n%" PRId64 "c%" PRId64 "l%" PRId64 "g%" PRId64, p->N, p->C, p->plane,
+                      p->groups);
+    talc_check_append_words(text, words, problem);
+}
+
+bool talc_check_group_random(uint64_t *state, check_problem *problem)
+{
+    group_problem *own = write_group(problem);
+    talc_group_norm_problem *p = &own->p;
+    p->dtype = talc_check_draw_float(state);
+    p->N = talc_check_draw(state, 1, 5);
+    p->groups = talc_check_draw(state, 1, 4);
+    p->C = p->groups * CHECK_PICK(state, 1, 1, 2, 3, 8, 33, 129);
+    p->plane = CHECK_PICK(state, 1, 1, 2, 3, 4, 9, 16, 49, 260);
+    own->plain = talc_check_draw(state, 0, 3) == 0;
+    p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
+    p->activation = talc_check_draw_activation(state);
+    return wrong(p) == NULL;
+}
+
+void talc_check_group_turn(check_problem *problem)
+{
+    talc_group_norm_problem *p = &write_group(problem)->p;
+    p->direction = TALC_GRAD_INPUT;
+    p->eps = EPS;
+    p->activation = TALC_ACTIVATION_NONE;
+}
+
+// ---- Operands and data --------------------------------------------------------------------------------------
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const group_problem *own = read_group(problem);
+    const talc_group_norm_problem *p = &own->p;
+    const talc_dims image = TALC_DIMS(p->N, p->C, p->plane), channels = TALC_DIMS(p->C),
+                    rows = TALC_DIMS(p->plane == 0 || p->C == 0 ? 0 : p->N * p->groups);
+    list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
+    if (!own->plain) {
+        list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
+        list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, channels);
+    }
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, image);
+    list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, TALC_F64, rows);
+    list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, TALC_F64, rows);
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const group_problem *own = read_group(problem);
+    const check_problem rows = talc_check_group_rows(problem);
+    talc_check_batch_norm2d.fill(&rows, kind, seed, values);
+    for (int i = WEIGHT; i <= BIAS && !own->plain; i++)
+        talc_check_fill(values->of[i], own->p.C, own->p.dtype, TALC_CHECK_RANDOM, 8,
+                        kind == TALC_CHECK_WIDE ? CHECK_SLIGHT_WEIGHT : 1,
+                        talc_check_bits(seed, (uint64_t)i));
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static int64_t groups(const check_problem *problem)
+{
+    return read_group(problem)->p.N * read_group(problem)->p.groups;
+}
+
+static int64_t group_of(const check_problem *problem, int operand, int64_t index)
+{
+    return operand == Y ? index / row_values(&read_group(problem)->p) : index;
+}
+
+static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
+{
+    const check_problem rows = talc_check_group_rows(problem);
+    return talc_check_batch_norm2d.learn(&rows, values, group);
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    const talc_group_norm_problem *p = &read_group(problem)->p;
+    const check_problem rows = talc_check_group_rows(problem);
+    check_values plain = { .common = values->common };
+    plain.of[X] = values->of[X];
+    check_due due = talc_check_batch_norm2d.due(&rows, &plain, operand, index);
+    if (operand != Y)
+        return due;
+    if (values->of[WEIGHT] != NULL || values->of[BIAS] != NULL) {
+        const int64_t c = index / p->plane % p->C;
+        const double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c],
+                     bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
+        due.value = due.value * weight + bias;
+        due.S = due.S * fabs(weight) + fabs(bias);
+        due.extra *= fabs(weight);
+        due.foreign *= fabs(weight);
+    }
+    talc_check_activate(&due, p->activation, p->dtype);
+    return due;
+}
+
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    group_problem *own = write_group(problem);
+    own->p = *(const talc_group_norm_problem *)ran->problem;
+    own->p.activation = TALC_ACTIVATION_NONE;
+    own->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
+    return wrong(&own->p) == NULL;
+}
+
+static double terms(const check_problem *problem)
+{
+    (void)problem;
+    return 6;
+}
+
+#define POINTER(name) offsetof(talc_group_norm_arguments, name)
+
+const check_family talc_check_group_norm = {
+    .ops = op_names,
+    .stream = 15,
+    .parse = talc_check_group_parse,
+    .print = talc_check_group_print,
+    .random = talc_check_group_random,
+    .pose = pose,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .groups = groups,
+    .group_of = group_of,
+    .learn = learn,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, group_norm),
+    .arguments = { [X] = POINTER(x),
+                   [WEIGHT] = POINTER(weight),
+                   [BIAS] = POINTER(bias),
+                   [Y] = POINTER(y),
+                   [MEAN] = POINTER(mean),
+                   [RSTD] = POINTER(rstd) },
+};

@@ -1,0 +1,40 @@
+/// Problems of group norm, of either direction. Private to check/.
+#ifndef TALC_CHECK_OPS_GROUP_NORM_H
+#define TALC_CHECK_OPS_GROUP_NORM_H
+
+#include "ops/group_norm.h"
+#include "check/engine/family.h"
+
+typedef struct group_problem {
+    talc_group_norm_problem p;
+    bool plain;
+} group_problem;
+
+static inline const group_problem *read_group(const check_problem *problem)
+{
+    return (const group_problem *)(const void *)problem;
+}
+
+static inline group_problem *write_group(check_problem *problem)
+{
+    return (group_problem *)(void *)problem;
+}
+
+/// The values of a row, a group of a sample.
+static inline int64_t row_values(const talc_group_norm_problem *p)
+{
+    return p->C / p->groups * p->plane;
+}
+
+/// The rows as a batch norm in training has them: the channels of one image.
+check_problem talc_check_group_rows(const check_problem *problem);
+
+/// What check/engine/family.h says of these members; `random` draws a forward problem.
+bool talc_check_group_parse(check_reader *reader, int op, check_problem *problem);
+void talc_check_group_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+bool talc_check_group_random(uint64_t *state, check_problem *problem);
+
+/// Makes a forward problem one of the gradient, whose text has no words but plain and the type.
+void talc_check_group_turn(check_problem *problem);
+
+#endif

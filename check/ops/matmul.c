@@ -1,0 +1,256 @@
+/// The family of matrix products: act( op(A) op(B) + bias + residual ) for a batch.
+///
+/// Words: ta, tb: a stored [K, M], b stored [N, K]. onea, oneb: one matrix for the whole batch. gaps: 3 elements behind each
+/// stored row of a and b, which hold a huge number that spoils whatever it gets into.
+#include "ops/matmul.h"
+
+#include "check/engine/activation.h"
+#include "check/engine/data.h"
+#include "check/engine/family.h"
+#include "check/engine/due.h"
+#include "ops/backend.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct product_problem {
+    talc_matmul_problem p;
+    bool one_a, one_b, gaps;
+} product_problem;
+
+CHECK_PROBLEM(product_problem, talc_matmul_arguments)
+
+enum { GAP = 3 };
+
+static const char *const op_names[] = { "matmul", NULL };
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+static int64_t rows_a(const talc_matmul_problem *p)
+{
+    return p->transpose_a ? p->K : p->M;
+}
+
+static int64_t rows_b(const talc_matmul_problem *p)
+{
+    return p->transpose_b ? p->N : p->K;
+}
+
+/* Sets what follows from the sizes and words; false when an operand is too large. */
+static bool complete(product_problem *own)
+{
+    talc_matmul_problem *p = &own->p;
+    const int64_t gap = own->gaps ? GAP : 0;
+    const int64_t columns_a = p->transpose_a ? p->M : p->K;
+    const int64_t columns_b = p->transpose_b ? p->K : p->N;
+    int64_t count;
+    if (columns_a > INT64_MAX - GAP || columns_b > INT64_MAX - GAP)
+        return false;
+    p->lda = columns_a + gap < 1 ? 1 : columns_a + gap;
+    p->ldb = columns_b + gap < 1 ? 1 : columns_b + gap;
+    if (!talc_check_elements(p->dtype, 3, (int64_t[]){ rows_a(p), p->lda, p->batch }, &count) ||
+        !talc_check_elements(p->dtype, 3, (int64_t[]){ rows_b(p), p->ldb, p->batch }, &count) ||
+        !talc_check_elements(p->dtype, 3, (int64_t[]){ p->M, p->N, p->batch }, &count))
+        return false;
+    p->batch_rank = p->batch == 1 ? 0 : 1;
+    p->batch_dims[0] = p->batch == 1 ? 0 : p->batch;
+    p->a_strides[0] = p->batch == 1 || own->one_a ? 0 : rows_a(p) * p->lda;
+    p->b_strides[0] = p->batch == 1 || own->one_b ? 0 : rows_b(p) * p->ldb;
+    return true;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+#define FIELD(name) offsetof(product_problem, name)
+
+static const check_word words[] = {
+    { "ta", CHECK_FLAG, FIELD(p.transpose_a), 1 },
+    { "tb", CHECK_FLAG, FIELD(p.transpose_b), 1 },
+    { "onea", CHECK_FLAG, FIELD(one_a), 1 },
+    { "oneb", CHECK_FLAG, FIELD(one_b), 1 },
+    { "gaps", CHECK_FLAG, FIELD(gaps), 1 },
+    { "bias", CHECK_FLAG, FIELD(p.bias), 1 },
+    { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
+    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
+{
+    product_problem *own = writable(problem);
+    talc_matmul_problem *p = &own->p;
+    const char *start = r->at;
+    (void)op;
+    p->batch = 1;
+    return talc_check_read_field(r, 'b', true, &p->batch) &&
+           talc_check_read_field(r, 'm', false, &p->M) &&
+           talc_check_read_field(r, 'n', false, &p->N) &&
+           talc_check_read_field(r, 'k', false, &p->K) && talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "matrices below 2^63 bytes"));
+}
+
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const talc_matmul_problem *p = &read_only(problem)->p;
+    talc_check_append(text, "b%" PRId64 "m%" PRId64 "n%" PRId64 "k%" PRId64, p->batch, p->M, p->N,
+                      p->K);
+    talc_check_append_words(text, words, problem);
+}
+
+static int64_t draw_extent(uint64_t *state)
+{
+    return CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65);
+}
+
+static bool random_problem(uint64_t *state, check_problem *problem)
+{
+    product_problem *own = writable(problem);
+    talc_matmul_problem *p = &own->p;
+    p->dtype = talc_check_draw_float(state);
+    p->batch = talc_check_draw(state, 0, 1) == 0 ? 1 : talc_check_draw(state, 2, 5);
+    p->M = draw_extent(state);
+    p->N = draw_extent(state);
+    p->K = talc_check_draw(state, 0, 19) == 0 ? 0 : draw_extent(state);
+    p->transpose_a = talc_check_draw(state, 0, 1) != 0;
+    p->transpose_b = talc_check_draw(state, 0, 1) != 0;
+    own->one_a = talc_check_draw(state, 0, 4) == 0;
+    own->one_b = talc_check_draw(state, 0, 2) == 0;
+    own->gaps = talc_check_draw(state, 0, 3) == 0;
+    p->bias = talc_check_draw(state, 0, 2) == 0;
+    p->residual = talc_check_draw(state, 0, 2) == 0;
+    p->activation = talc_check_draw_activation(state);
+    return complete(own);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+enum { A, B, BIAS, RESIDUAL, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const product_problem *own = read_only(problem);
+    const talc_matmul_problem *p = &own->p;
+    const int64_t a_count = own->one_a ? 1 : p->batch, b_count = own->one_b ? 1 : p->batch;
+    const talc_dims y = TALC_DIMS(p->batch, p->M, p->N);
+    list[A] = talc_check_operand("a", CHECK_READ, p->dtype, TALC_DIMS(a_count, rows_a(p), p->lda));
+    list[B] = talc_check_operand("b", CHECK_READ, p->dtype, TALC_DIMS(b_count, rows_b(p), p->ldb));
+    if (p->bias)
+        list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, TALC_DIMS(p->N));
+    if (p->residual)
+        list[RESIDUAL] = talc_check_operand("residual", CHECK_READ, p->dtype, y);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, y);
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_matmul_problem *p = &read_only(problem)->p;
+    if (kind ==
+        TALC_CHECK_EXACT) /* a longer sum would leave integers of 1 only, and then not fit */
+        return (double)p->K < (talc_check_format(p->dtype).integers / 4);
+    return kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const product_problem *own = read_only(problem);
+    const talc_matmul_problem *p = &own->p;
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_matmul, problem, list);
+    /* The bias and the residual count as a product each. */
+    const double largest = talc_check_exact_largest(p->dtype, (double)p->K + 2, 8);
+    /* One odd value is enough: in a or in b. */
+    const bool one =
+        kind == TALC_CHECK_HUGE || kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
+    const int odd = (talc_check_bits(seed, 4) & 1) != 0 && list[A].count > 0 ? A : B;
+    for (int i = A; i < Y; i++)
+        talc_check_fill(values->of[i], list[i].count, p->dtype,
+                        one && i != odd ? TALC_CHECK_RANDOM : kind, largest, 1,
+                        talc_check_bits(seed, (uint64_t)i + 5));
+    /* A negative bias of all outputs of a column would leave a ReLU nothing but zeros. */
+    for (int64_t n = 0; p->bias && p->activation == TALC_ACTIVATION_RELU && n < p->N; n++)
+        if (kind == TALC_CHECK_RANDOM)
+            values->of[BIAS][n] = fabs(values->of[BIAS][n]);
+    for (int i = A; own->gaps && i <= B; i++)
+        for (int64_t j = 0; j < list[i].count; j++)
+            if (j % list[i].dims[2] >= list[i].dims[2] - GAP)
+                values->of[i][j] = talc_check_rounded(p->dtype, 1e30);
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const product_problem *own = read_only(problem);
+    const talc_matmul_problem *p = &own->p;
+    const int64_t n = index % p->N, m = index / p->N % p->M, product = index / p->N / p->M;
+    const double *a = values->of[A] + (own->one_a ? 0 : product * rows_a(p) * p->lda);
+    const double *b = values->of[B] + (own->one_b ? 0 : product * rows_b(p) * p->ldb);
+    long double sum = 0, sizes = 0;
+    for (int64_t k = 0; k < p->K; k++) {
+        const long double term =
+            (long double)(p->transpose_a ? a[k * p->lda + m] : a[m * p->lda + k]) *
+            (p->transpose_b ? b[n * p->ldb + k] : b[k * p->ldb + n]);
+        sum += term;
+        sizes += fabsl(term);
+    }
+    if (p->bias) {
+        sum += values->of[BIAS][n];
+        sizes += fabs(values->of[BIAS][n]);
+    }
+    if (p->residual) {
+        sum += values->of[RESIDUAL][index];
+        sizes += fabs(values->of[RESIDUAL][index]);
+    }
+    check_due due = { .value = sum, .K = (double)p->K, .S = (double)sizes };
+    talc_check_activate(&due, p->activation, p->dtype);
+    return due;
+}
+
+static double terms(const check_problem *problem)
+{
+    return (double)read_only(problem)->p.K + 1;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+/* [M, K] by [K, N], or for linear by [N, K]. */
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_dims a = ran->inputs[A].dims, b = ran->inputs[B].dims;
+    product_problem *own = writable(problem);
+    talc_matmul_problem *p = &own->p;
+    p->dtype = ran->inputs[A].dtype;
+    p->transpose_b = strcmp(ran->op, "linear") == 0;
+    p->K = a.dim[a.rank - 1];
+    p->N = p->transpose_b ? b.dim[0] : b.dim[b.rank - 1];
+    p->batch = 1;
+    p->M = p->N > 0 ? ran->output.count / p->N : 0;
+    p->bias = ran->count > BIAS && ran->inputs[BIAS].of != NULL;
+    p->residual = ran->count > RESIDUAL && ran->inputs[RESIDUAL].of != NULL;
+    return complete(own);
+}
+
+#define POINTER(name) offsetof(talc_matmul_arguments, name)
+
+const check_family talc_check_matmul = {
+    .ops = op_names,
+    .stream = 3,
+    .parse = parse,
+    .print = print,
+    .random = random_problem,
+    .pose = pose,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, matmul),
+    .arguments = { POINTER(a), POINTER(b), POINTER(bias), POINTER(residual), POINTER(y) },
+};

@@ -1,0 +1,257 @@
+/// The families of nll_loss, forward, "nll_loss:8x10_weighted", and its input gradient, with the word dx.
+///
+///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i]; 0 where t is ignored
+///
+/// Words: reversed, ignore, weighted as of cross_entropy; mean: the weight of each sample is given too, as a mean needs it. The
+/// row gives a loss a sample, whatever becomes of them, and dx without gaps.
+///
+/// One product, so one rounding: K = 0 and S = |w x|.
+#include "ops/nll_loss.h"
+
+#include "check/engine/data.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
+#include "ops/backend.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct nll_problem {
+    talc_nll_loss_problem p;
+    check_layout x, labels;
+    check_part outer; /* x's dimensions but that of the classes */
+    bool weighted, mean;
+} nll_problem;
+
+CHECK_PROBLEM(nll_problem, talc_nll_loss_arguments)
+
+enum { UNCLASSED = -100 };
+
+// ---- Problem and text ---------------------------------------------------------------------------------------
+
+/* Sets the typed problem from the layout; false when it is too large. */
+static bool complete(nll_problem *own)
+{
+    talc_nll_loss_problem *p = &own->p;
+    const int at = talc_check_class_dim(own->x.rank);
+    if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
+        return false;
+    p->dtype = own->x.dtype;
+    p->C = own->x.dims[at];
+    p->x_stride = own->x.strides[at];
+    p->samples = own->labels.count;
+    p->inner = 1;
+    for (int i = at + 1; i < own->x.rank && own->x.count > 0; i++)
+        p->inner *= own->x.dims[i];
+    p->outer_rank = own->outer.rank;
+    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
+    if (own->x.count > 0)
+        p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
+                                            (int64_t *const[]){ p->x_strides }, 1);
+    return true;
+}
+
+#define FIELD(name) offsetof(nll_problem, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
+    { "weighted", CHECK_FLAG, FIELD(weighted), 1 },
+    { "mean", CHECK_FLAG, FIELD(mean), 1 },
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
+{
+    nll_problem *own = writable(problem);
+    const char *start = r->at;
+    (void)op;
+    own->p.ignore_index = UNCLASSED;
+    if (!talc_check_read_dims(r, &own->x))
+        return false;
+    if (own->x.rank == 0 || own->x.dims[talc_check_class_dim(own->x.rank)] == 0)
+        return talc_check_unexpected(r, "dimensions with at least one class");
+    const char *first_word = r->at;
+    if (!talc_check_read_words(r, words, 0, own))
+        return false;
+    if (own->p.direction == TALC_GRAD_INPUT && (own->x.reversed || own->mean))
+        return talc_check_unexpected_at(r, first_word, "a gradient that is not reversed or mean");
+    return complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes");
+}
+
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    talc_check_append_dims(text, &read_only(problem)->x);
+    talc_check_append_words(text, words, problem);
+}
+
+static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+{
+    nll_problem *own = writable(problem);
+    own->p.direction = direction;
+    own->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &own->x);
+    if (own->x.rank == 0) {
+        own->x.rank = 1;
+        own->x.dims[0] = talc_check_draw(state, 1, 40);
+    }
+    own->x.reversed = direction == TALC_FORWARD && talc_check_draw(state, 0, 2) == 0;
+    own->mean = direction == TALC_FORWARD && talc_check_draw(state, 0, 1) == 0;
+    own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    own->weighted = talc_check_draw(state, 0, 1) == 0;
+    return complete(own);
+}
+
+static bool random_forward(uint64_t *state, check_problem *problem)
+{
+    return draw(state, TALC_FORWARD, problem);
+}
+
+static bool random_gradient(uint64_t *state, check_problem *problem)
+{
+    return draw(state, TALC_GRAD_INPUT, problem);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+enum { X, LABELS, WEIGHT, DY, LOSSES, WEIGHTS, DX };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const nll_problem *own = read_only(problem);
+    const bool forward = own->p.direction == TALC_FORWARD;
+    check_layout samples = own->labels;
+    samples.dtype = own->x.dtype;
+    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
+    if (own->weighted)
+        list[WEIGHT] = talc_check_operand("weight", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+    if (!forward) {
+        list[DY] = talc_check_stored(&samples, "dy", CHECK_READ);
+        list[DX] = talc_check_stored(&own->x, "dx", CHECK_WRITTEN);
+        return;
+    }
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[LOSSES] = talc_check_stored(&samples, "losses", CHECK_WRITTEN);
+    if (own->mean)
+        list[WEIGHTS] = talc_check_stored(&samples, "weights", CHECK_WRITTEN);
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind <= TALC_CHECK_INFINITY;
+}
+
+/* The operand that has more than labels and weights. */
+static double *factors(const nll_problem *own, const check_values *values, int64_t *count)
+{
+    const bool forward = own->p.direction == TALC_FORWARD;
+    *count = forward ? own->x.count : own->labels.count;
+    return values->of[forward ? X : DY];
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const nll_problem *own = read_only(problem);
+    int64_t count;
+    double *of = factors(own, values, &count);
+    talc_check_fill(of, count, own->x.dtype, kind, 8, 8, seed);
+    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
+                           seed + 1);
+    if (!own->weighted)
+        return;
+    talc_check_fill_class_weights(values->of[WEIGHT], own->p.C, seed + 2);
+    for (int64_t j = 0; kind == TALC_CHECK_EXACT && j < own->p.C; j++)
+        values->of[WEIGHT][j] = 1 + floor(2 * values->of[WEIGHT][j]);
+}
+
+/* Where the factor of a sample stands. */
+static int64_t factor_at(const nll_problem *own, int64_t i, int64_t label)
+{
+    return own->p.direction == TALC_FORWARD
+               ? talc_check_part_offset(&own->outer, i) + label * own->p.x_stride
+               : i;
+}
+
+/* Where a label reads it: a NaN in x or dy and in a weight, either infinity in x or dy. */
+static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values)
+{
+    const nll_problem *own = read_only(problem);
+    const bool is_nan = kind == TALC_CHECK_NAN;
+    const int rounds = is_nan ? 1 + own->weighted : kind == TALC_CHECK_INFINITY ? 2 : 0;
+    int64_t count, i = 0;
+    double *of = factors(own, values, &count);
+    (void)seed;
+    while (i < own->labels.count && (int64_t)values->of[LABELS][i] == own->p.ignore_index)
+        i++;
+    if (round >= rounds || i == own->labels.count)
+        return false;
+    for (int64_t k = 0; k < count; k++)
+        of[k] = isfinite(of[k]) ? of[k] : 1;
+    const int64_t label = (int64_t)values->of[LABELS][i];
+    if (is_nan && round == 1)
+        values->of[WEIGHT][label] = NAN;
+    else
+        of[factor_at(own, i, label)] = is_nan       ? (double)NAN
+                                       : round == 0 ? (double)INFINITY
+                                                    : -(double)INFINITY;
+    return true;
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    const nll_problem *own = read_only(problem);
+    const bool gradient = operand == DX;
+    const int64_t row = index / own->p.inner;
+    const int64_t i = gradient ? row / own->p.C * own->p.inner + index % own->p.inner : index;
+    const int64_t label = (int64_t)values->of[LABELS][i];
+    if (label == own->p.ignore_index || (gradient && label != row % own->p.C))
+        return (check_due){ .value = 0 };
+    int64_t count;
+    const double w = own->weighted ? values->of[WEIGHT][label] : 1;
+    if (operand == WEIGHTS)
+        return (check_due){ .value = w };
+    const double factor = factors(own, values, &count)[factor_at(own, i, label)];
+    check_due due = { .value = -(long double)w * factor };
+    due.S = isfinite(due.value) ? (double)fabsl(due.value) : 0;
+    return due;
+}
+
+static double terms(const check_problem *problem)
+{
+    (void)problem;
+    return 1;
+}
+
+static bool is_empty(const check_problem *problem)
+{
+    return read_only(problem)->x.count == 0;
+}
+
+// ---- The families -------------------------------------------------------------------------------------------
+
+#define POINTER(name) offsetof(talc_nll_loss_arguments, name)
+#define FAMILY(names, number, draw)                                                                \
+    {                                                                                              \
+        .ops = names, .stream = number, .parse = parse, .print = print, .random = draw,            \
+        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil, .due = due_of,         \
+        .terms = terms, .list = offsetof(struct talc_backend, nll_loss),                           \
+        .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
+                       POINTER(losses), POINTER(weights), POINTER(dx) },                           \
+        .is_empty = is_empty,                                                                      \
+    }
+
+static const char *const forward_ops[] = { "nll_loss", NULL };
+static const char *const gradient_ops[] = { "nll_loss.grad_input", NULL };
+
+const check_family talc_check_nll_loss = FAMILY(forward_ops, 13, random_forward);
+const check_family talc_check_nll_loss_gradient = FAMILY(gradient_ops, 14, random_gradient);

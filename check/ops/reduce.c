@@ -1,0 +1,416 @@
+/// The family of reductions: sum, mean, max, argmax, min, argmin, var, logsumexp. `reversed` in a
+/// text: x is stored with its dimensions in the reverse order; `population`: the variance is that
+/// of the elements, with correction 0 instead of 1; `large`: its elements, of f64, are so large
+/// that the sum of their squares is finite, and the square of their sum is not.
+///
+/// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error for long sums,
+/// min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
+/// division, so no more roundings than K. Largest values and places have no rounding; nor have sums of integers, which wrap
+/// around. Variances and logarithms of sums are held to K roundings of what ops/reduce.h names.
+#include "ops/reduce.h"
+
+#include "check/engine/data.h"
+#include "check/engine/exponentials.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
+#include "ops/backend.h"
+#include "ops/observed.h"
+#include "tensor/memory.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct reduce_problem {
+    talc_reduce_problem p;
+    check_layout x;
+    bool reduced[TALC_MAX_RANK];
+    bool population, large;
+    check_part kept, along; /* x's dimensions of both kinds, not merged */
+} reduce_problem;
+
+CHECK_PROBLEM(reduce_problem, talc_reduce_arguments)
+
+static const char *const op_names[] = { "sum",    "mean", "max",       "argmax", "min",
+                                        "argmin", "var",  "logsumexp", NULL };
+
+static bool is_sum(const talc_reduce_problem *p)
+{
+    return p->function == TALC_SUM || p->function == TALC_MEAN;
+}
+
+static bool is_place(const talc_reduce_problem *p)
+{
+    return p->function == TALC_ARGMAX || p->function == TALC_ARGMIN;
+}
+
+/* Results are elements, or say where they stand. */
+static bool is_extreme(const talc_reduce_problem *p)
+{
+    return is_place(p) || p->function == TALC_MAX || p->function == TALC_MIN;
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* Sets the typed problem from layout, function and dimensions. NULL, or what was wanted. */
+static const char *complete(reduce_problem *own)
+{
+    talc_reduce_problem *p = &own->p;
+    if (!talc_check_lay_out(&own->x) ||
+        !talc_check_part_of(&own->x, own->reduced, false, &own->kept) ||
+        !talc_check_part_of(&own->x, own->reduced, true, &own->along))
+        return "an input below 2^63 bytes";
+    p->outputs = own->kept.count;
+    p->K = own->along.count;
+    if (p->K == 0 && is_extreme(p))
+        return "at least one element to reduce";
+    p->dtype = own->x.dtype;
+    p->correction = p->function == TALC_VAR && !own->population ? 1 : 0;
+    p->y_dtype = is_place(p) || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
+                     ? TALC_I64
+                     : p->dtype;
+    p->kept_rank = own->kept.rank;
+    p->reduced_rank = own->along.rank;
+    memcpy(p->kept_dims, own->kept.dims, sizeof p->kept_dims);
+    memcpy(p->kept_strides, own->kept.strides, sizeof p->kept_strides);
+    memcpy(p->reduced_dims, own->along.dims, sizeof p->reduced_dims);
+    memcpy(p->reduced_strides, own->along.strides, sizeof p->reduced_strides);
+    if (own->x.count > 0) {
+        p->kept_rank = talc_shape_coalesce(p->kept_rank, p->kept_dims,
+                                           (int64_t *const[]){ p->kept_strides }, 1);
+        p->reduced_rank = talc_shape_coalesce(p->reduced_rank, p->reduced_dims,
+                                              (int64_t *const[]){ p->reduced_strides }, 1);
+    }
+    return NULL;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+/* "@1,-2"; nothing for all dimensions. */
+static bool read_axes(check_reader *r, reduce_problem *own)
+{
+    const int dims = own->x.rank == 0 ? 1 : own->x.rank;
+    if (*r->at != '@') {
+        for (int i = 0; i < dims; i++)
+            own->reduced[i] = true;
+        return *r->at == '_' || *r->at == '\0' ||
+               talc_check_unexpected(r, "'x', '@', '_' or the end");
+    }
+    do {
+        r->at++;
+        const char *place = r->at;
+        int axis;
+        if (!talc_check_read_axis(r, own->x.rank, &axis))
+            return false;
+        if (own->reduced[axis])
+            return talc_check_unexpected_at(r, place, "no dimension twice");
+        own->reduced[axis] = true;
+    } while (*r->at == ',');
+    return true;
+}
+
+#define FIELD(name) offsetof(reduce_problem, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
+    CHECK_INTEGER_WORDS(FIELD(x.dtype)),
+    { "population", CHECK_FLAG, FIELD(population), 1 },
+    { "large", CHECK_FLAG, FIELD(large), 1 },
+    { .word = NULL },
+};
+
+static bool needs_floats(const talc_reduce_problem *p)
+{
+    return p->function == TALC_MEAN || p->function == TALC_VAR || p->function == TALC_LOGSUMEXP;
+}
+
+static bool parse(check_reader *r, int op, check_problem *problem)
+{
+    const unsigned integers = 7u << 3, of_var = 3u << 6;
+    reduce_problem *own = writable(problem);
+    const char *start = r->at;
+    own->p.function = (talc_reduce_function)op;
+    if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
+        !talc_check_read_words(r, words,
+                               (needs_floats(&own->p) ? integers : 0) |
+                                   (own->p.function == TALC_VAR ? 0 : of_var),
+                               own))
+        return false;
+    const char *wanted = complete(own);
+    if (wanted == NULL && own->large && talc_check_is_narrow(own->x.dtype))
+        wanted = "large elements of f64";
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+}
+
+static int op_of(const check_problem *problem)
+{
+    return (int)read_only(problem)->p.function;
+}
+
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const reduce_problem *own = read_only(problem);
+    talc_check_append_dims(text, &own->x);
+    char separator = '@';
+    for (int i = 0; i < own->x.rank && own->kept.rank > 0; i++)
+        if (own->reduced[i]) {
+            talc_check_append(text, "%c%d", separator, i);
+            separator = ',';
+        }
+    talc_check_append_words(text, words, own);
+}
+
+static bool random_problem(uint64_t *state, check_problem *problem)
+{
+    static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
+    reduce_problem *own = writable(problem);
+    own->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
+    talc_check_random_dims(state, &own->x);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->x.dtype =
+        talc_check_draw(state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(state, 0, 4)];
+    own->population = own->p.function == TALC_VAR && talc_check_draw(state, 0, 1) != 0;
+    if (needs_floats(&own->p) && !talc_dtype_is_float(own->x.dtype))
+        own->x.dtype = TALC_F64;
+    own->large = own->p.function == TALC_VAR && !talc_check_is_narrow(own->x.dtype) &&
+                 talc_check_draw(state, 0, 1) != 0;
+    const int dims = own->x.rank == 0 ? 1 : own->x.rank;
+    bool any = false;
+    for (int i = 0; i < dims; i++)
+        any |= own->reduced[i] = talc_check_draw(state, 0, 1) != 0;
+    for (int i = 0; i < dims && !any; i++)
+        own->reduced[i] = true;
+    return complete(own) == NULL;
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+enum { X, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const reduce_problem *own = read_only(problem);
+    talc_dims kept = { .rank = own->kept.rank };
+    memcpy(kept.dim, own->kept.dims, sizeof kept.dim);
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, own->p.y_dtype, kept);
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+/* The odd part of a mean's divisor: multiples of it have exact means. */
+static double exact_multiple(const talc_reduce_problem *p)
+{
+    int64_t K = p->function == TALC_MEAN ? p->K : 1;
+    while (K > 0 && K % 2 == 0)
+        K /= 2;
+    return (double)K;
+}
+
+/* Integers -largest .. largest, times exact_multiple, have exact results; below 1 there are none. Few of them, so that there
+ * are equal ones among the largest. */
+static double exact_largest(const talc_reduce_problem *p)
+{
+    if (!is_sum(p))
+        return 4;
+    const double room = talc_check_format(p->dtype).integers;
+    return fmin(64, floor(room / (double)p->K / exact_multiple(p)));
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_reduce_problem *p = &read_only(problem)->p;
+    if (p->function == TALC_VAR || p->function == TALC_LOGSUMEXP)
+        return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+    if (talc_dtype_is_float(p->dtype))
+        return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 : kind <= TALC_CHECK_INFINITY;
+    return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
+}
+
+/* EXACT: few numbers, many of them equal. HUGE: over the whole range of the type; of i64 multiples of 2^40, whose sums have few
+ * enough digits, also after they wrapped around, for a double to hold. */
+static void fill_integers(const check_layout *x, talc_check_kind kind, uint64_t seed,
+                          double *values)
+{
+    uint64_t state = talc_check_bits(seed, 8);
+    const bool wide = kind == TALC_CHECK_HUGE;
+    for (int64_t i = 0; i < x->count; i++)
+        if (x->dtype == TALC_U8)
+            values[i] = (double)talc_check_draw(&state, 0, wide ? UINT8_MAX : 4);
+        else if (x->dtype == TALC_I32)
+            values[i] =
+                (double)talc_check_draw(&state, wide ? INT32_MIN : -4, wide ? INT32_MAX : 4);
+        else
+            values[i] = wide ? (double)talc_check_draw(&state, -(1 << 23), (1 << 23) - 1) * 0x1p40
+                             : (double)talc_check_draw(&state, -4, 4);
+}
+
+/* By a power of two, so that K squares of the largest, and of a distance that is twice as large,
+ * have a sum of about 2^1020. */
+static void enlarge(const reduce_problem *own, double *x)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < own->x.count; i++)
+        largest = isfinite(x[i]) ? fmax(largest, fabs(x[i])) : largest;
+    int exponent, terms;
+    (void)frexp(largest, &exponent);
+    (void)frexp((double)own->p.K, &terms);
+    for (int64_t i = 0; i < own->x.count; i++)
+        x[i] = ldexp(x[i], 509 - exponent - (terms + 1) / 2);
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const reduce_problem *own = read_only(problem);
+    const check_layout *layout = &own->x;
+    double *x = values->of[X];
+    if (!talc_dtype_is_float(layout->dtype)) {
+        fill_integers(layout, kind, seed, x);
+        return;
+    }
+    const bool exact = kind == TALC_CHECK_EXACT;
+    /* Exponentials of one size would hide that they are taken below the largest. */
+    const double scale = own->p.function == TALC_LOGSUMEXP ? 8 : 1;
+    talc_check_fill(x, layout->count, layout->dtype, kind, exact ? exact_largest(&own->p) : 1,
+                    scale, seed);
+    for (int64_t i = 0; exact && i < layout->count; i++)
+        x[i] *= exact_multiple(&own->p);
+    if (own->large)
+        enlarge(own, x);
+    /* Several NaN in a reduction, as it matters which of them argmax names. */
+    if (kind == TALC_CHECK_NAN && is_extreme(&own->p))
+        talc_check_add_nans(x, layout->count, seed);
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* Element k, in row-major order of the reduced dimensions. */
+static double element(const reduce_problem *own, const double *x, int64_t k)
+{
+    return x[talc_check_part_offset(&own->along, k)];
+}
+
+static long double integer_sum(const reduce_problem *own, const double *x)
+{
+    uint64_t sum = 0; /* wraps around, where a signed sum would be undefined */
+    for (int64_t k = 0; k < own->p.K; k++)
+        sum += (uint64_t)(int64_t)element(own, x, k);
+    return sum <= INT64_MAX ? (long double)sum : (long double)sum - 0x1p64L;
+}
+
+static check_due sum_due(const reduce_problem *own, const double *x)
+{
+    long double sum = 0, sizes = 0;
+    for (int64_t k = 0; k < own->p.K; k++) {
+        const double value = element(own, x, k);
+        sum += value;
+        sizes += fabs(value);
+    }
+    const long double divisor = own->p.function == TALC_MEAN ? (long double)own->p.K : 1;
+    return (check_due){ .value = sum / divisor,
+                        .K = (double)own->p.K,
+                        .S = isfinite(sum) ? (double)(sizes / divisor) : 0 };
+}
+
+static check_due var_due(const reduce_problem *own, const double *x)
+{
+    const long double K = (long double)own->p.K;
+    long double sum = 0, squares = 0, rest = 0;
+    for (int64_t k = 0; k < own->p.K; k++)
+        sum += element(own, x, k);
+    const long double mean = sum / K;
+    for (int64_t k = 0; k < own->p.K; k++) {
+        const long double apart = element(own, x, k) - mean;
+        squares += apart * apart;
+        rest += apart; /* what the mean's rounding left */
+    }
+    const long double divisor = K > own->p.correction ? K - own->p.correction : 0;
+    const long double value = (squares - rest * rest / K) / divisor;
+    const long double size = 4 * (value + fabsl(mean) * sqrtl(value));
+    return (check_due){ .value = value, .K = (double)K, .S = isfinite(size) ? (double)size : 0 };
+}
+
+static check_due logsumexp_due(const reduce_problem *own, const double *x)
+{
+    long double most = -(long double)INFINITY, sum = 0;
+    for (int64_t k = 0; k < own->p.K; k++)
+        most = element(own, x, k) > most ? element(own, x, k) : most;
+    const long double base = isinf(most) ? 0 : most; /* what is infinite stays so */
+    for (int64_t k = 0; k < own->p.K; k++)
+        sum += talc_check_exponential(own->p.dtype, element(own, x, k) - base);
+    const long double value = base + logl(sum);
+    return (check_due){ .value = value,
+                        .K = (double)own->p.K + 2,
+                        .S = isfinite(value) ? (double)(1 + fabsl(value)) : 0 };
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const reduce_problem *own = read_only(problem);
+    const talc_reduce_problem *p = &own->p;
+    const double *x = values->of[X] + talc_check_part_offset(&own->kept, index);
+    if (is_sum(p) && talc_dtype_is_float(p->dtype))
+        return sum_due(own, x);
+    if (is_sum(p))
+        return (check_due){ .value = integer_sum(own, x) };
+    if (p->function == TALC_VAR)
+        return var_due(own, x);
+    if (p->function == TALC_LOGSUMEXP)
+        return logsumexp_due(own, x);
+    const bool least = p->function == TALC_MIN || p->function == TALC_ARGMIN;
+    double most = element(own, x, 0);
+    int64_t most_at = 0;
+    for (int64_t k = 1; k < p->K && !isnan(most); k++) {
+        const double value = element(own, x, k);
+        if (isnan(value) || (least ? value < most : value > most)) {
+            most = value;
+            most_at = k;
+        }
+    }
+    return (check_due){ .value = is_place(p) ? (long double)most_at : (long double)most };
+}
+
+static double terms(const check_problem *problem)
+{
+    return (double)read_only(problem)->p.K;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_reduce_observed *observed = ran->problem;
+    reduce_problem *own = writable(problem);
+    own->p.function = observed->function;
+    own->population = observed->correction == 0;
+    memcpy(own->reduced, observed->reduced, sizeof own->reduced);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
+    return complete(own) == NULL;
+}
+
+static bool is_empty(const check_problem *problem)
+{
+    return read_only(problem)->p.K == 0;
+}
+
+const check_family talc_check_reduce = {
+    .ops = op_names,
+    .stream = 7,
+    .parse = parse,
+    .print = print,
+    .op = op_of,
+    .random = random_problem,
+    .pose = pose,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, reduce),
+    .arguments = { offsetof(talc_reduce_arguments, x), offsetof(talc_reduce_arguments, y) },
+    .is_empty = is_empty,
+};

@@ -1,0 +1,498 @@
+/// The families of padding and upsampling: "pad:3x5x7p1x2x0x3c0x1_reflect", "upsample2d:n2c3h5w7o8x9_bilinear", and their input
+/// gradients, with the word dx.
+///
+/// pad: p has elements before and after the last dimension, then the one ahead of it, and so on; c likewise those that are cut
+/// off; value: another number than 0. upsample2d: o has the output's extents, f7x3 instead of it the scale factor 7/3; nearest
+/// without a word, else bilinear or aligned, which is bilinear with align_corners.
+///
+/// Along each axis w[o, i] says how much of element i output o shows, which is 0 or 1 unless it is linear:
+///
+///     y[o...] = sum over i... of w[o, i] ... x[i...],    dx[i...] = sum over o... of w[o, i] ... dy[o...]
+///
+/// Linear, w is the hat max(0, 1 - |place - i|). A term goes through at most K + 2 roundings: of four, in two means, each two products,
+/// two sums and two weights. What is shown alone has none.
+#include "ops/resample.h"
+
+#include "check/conv2d/conv2d.h"
+#include "check/engine/data.h"
+#include "check/engine/layout.h"
+#include "check/engine/due.h"
+#include "ops/backend.h"
+#include "tensor/extent.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+typedef struct resample_problem {
+    talc_resample_problem p;
+    talc_resample_kind kind; /* of the axes that are no copy */
+    talc_padding_mode mode;
+    bool value;
+    int64_t up, down; /* the scale factor is up / down; 0: none is given */
+} resample_problem;
+
+static const resample_problem *read_resample(const check_problem *problem)
+{
+    return (const resample_problem *)(const void *)problem;
+}
+
+enum {
+    X,
+    VALUE,
+    Y,
+    HEIGHT = 2,
+    IMAGE_RANK = 4,
+    MOST_PADDING = 999999999
+}; /* texts of 8 dimensions fit */
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+static bool is_linear(const resample_problem *own)
+{
+    return own->kind == TALC_RESAMPLE_LINEAR || own->kind == TALC_RESAMPLE_ALIGNED;
+}
+
+static const char *wrong_padding(const talc_resample_axis *a, int behind)
+{
+    const int64_t most = talc_larger(a->begin, a->out - a->in - a->begin);
+    const bool cuts = talc_smaller(a->begin, a->out - a->in - a->begin) < 0;
+    if (a->out < 0)
+        return "padding that leaves an extent of at least 0";
+    if (a->mode == TALC_PADDING_ZEROS || (most == 0 && !cuts))
+        return NULL;
+    return behind > 3                                 ? "a mode that pads the last 3 dimensions"
+           : a->mode == TALC_PADDING_CIRCULAR && cuts ? "circular padding that cuts nothing off"
+           : most > 0 && most > (a->mode == TALC_PADDING_REFLECT    ? a->in - 1
+                                 : a->mode == TALC_PADDING_CIRCULAR ? a->in
+                                 : a->in > 0                        ? INT64_MAX
+                                                                    : 0)
+               ? "padding that the extent allows"
+               : NULL;
+}
+
+/* Where the output has the extent of the image, it is a copy. */
+static void scale(const resample_problem *own, talc_resample_axis *a)
+{
+    a->kind = a->in == a->out ? TALC_RESAMPLE_PAD : own->kind;
+    a->scale = a->kind == TALC_RESAMPLE_PAD ? 0
+               : a->kind == TALC_RESAMPLE_ALIGNED
+                   ? (a->out == 1 ? 0 : (double)(a->in - 1) / (double)(a->out - 1))
+               : a->kind == TALC_RESAMPLE_NEAREST && a->out - a->in == a->in ? 0.5
+               : own->up > 0 ? 1 / ((double)own->up / (double)own->down)
+                             : (double)a->in / (double)a->out;
+}
+
+/* Completes axes that have `in`, and `out` or `begin`. NULL, or what was wanted. */
+static const char *complete(resample_problem *own)
+{
+    talc_resample_problem *p = &own->p;
+    int64_t in[TALC_MAX_RANK], out[TALC_MAX_RANK], count;
+    if ((p->direction != TALC_FORWARD || is_linear(own)) && !talc_dtype_is_float(p->dtype))
+        return "elements of f32 or f64";
+    for (int i = 0; i < p->rank; i++) {
+        talc_resample_axis *a = &p->axes[i];
+        if (own->kind != TALC_RESAMPLE_PAD && i >= HEIGHT && (a->in < 1 || a->out < 1))
+            return "an image and an output of at least 1x1";
+        if (own->kind != TALC_RESAMPLE_PAD && i >= HEIGHT)
+            scale(own, a);
+        a->mode = own->mode;
+        const char *wanted = own->kind == TALC_RESAMPLE_PAD ? wrong_padding(a, p->rank - i) : NULL;
+        if (wanted != NULL)
+            return wanted;
+        in[i] = a->in;
+        out[i] = a->out;
+    }
+    return talc_check_elements(p->dtype, p->rank, in, &count) &&
+                   talc_check_elements(p->dtype, p->rank, out, &count)
+               ? NULL
+               : "an input and an output below 2^63 bytes";
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+#define FIELD(name) offsetof(resample_problem, name)
+
+static const check_word words[] = {
+    { "reflect", CHECK_CHOICE, FIELD(mode), TALC_PADDING_REFLECT },
+    { "replicate", CHECK_CHOICE, FIELD(mode), TALC_PADDING_REPLICATE },
+    { "circular", CHECK_CHOICE, FIELD(mode), TALC_PADDING_CIRCULAR },
+    { "value", CHECK_FLAG, FIELD(value), 1 },
+    { "bilinear", CHECK_CHOICE, FIELD(kind), TALC_RESAMPLE_LINEAR },
+    { "aligned", CHECK_CHOICE, FIELD(kind), TALC_RESAMPLE_ALIGNED },
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
+    CHECK_INTEGER_WORDS(FIELD(p.dtype)),
+    { .word = NULL },
+};
+
+/* Pads the last two dimensions, or the only one, by `sign` times as much on all sides. */
+static void pad_alike(talc_resample_problem *p, int sign, int64_t side)
+{
+    for (int i = p->rank - 1; i >= 0 && i >= p->rank - 2; i--) {
+        p->axes[i].begin += sign * side;
+        p->axes[i].out += 2 * sign * side;
+    }
+}
+
+/* "p1x2x0x3": `sign` times the elements on either side of the last dimension, the one ahead of it,
+ * ...; "p1": all sides of both. */
+static bool read_sides(check_reader *r, char letter, int sign, talc_resample_problem *p)
+{
+    for (int i = p->rank - 1; i >= 0; i--) {
+        const char *place = r->at;
+        int64_t sides[2];
+        if (*r->at != (i == p->rank - 1 ? letter : 'x'))
+            return true;
+        r->at++;
+        if (!talc_check_read_number(r, &sides[0]))
+            return false;
+        sides[1] = sides[0];
+        const bool alone = i == p->rank - 1 && *r->at != 'x';
+        if (!alone && !talc_check_read_field(r, 'x', false, &sides[1]))
+            return false;
+        if (sides[0] > MOST_PADDING || sides[1] > MOST_PADDING)
+            return talc_check_unexpected_at(r, place, "padding below 10^9");
+        if (alone) {
+            pad_alike(p, sign, sides[0]);
+            return true;
+        }
+        p->axes[i].begin += sign * sides[0];
+        p->axes[i].out += sign * (sides[0] + sides[1]);
+    }
+    return true;
+}
+
+static bool read_pad(check_reader *r, resample_problem *own)
+{
+    const unsigned others = 3u << 4;
+    check_layout x = { .rank = 0 };
+    if (!talc_check_read_dims(r, &x))
+        return false;
+    if (x.rank == 0)
+        return talc_check_unexpected(r, "at least one dimension");
+    own->p.rank = x.rank;
+    for (int i = 0; i < x.rank; i++) {
+        if (x.dims[i] > INT64_MAX / 4)
+            return talc_check_unexpected(r, "extents below 2^61");
+        own->p.axes[i].in = own->p.axes[i].out = x.dims[i];
+    }
+    return read_sides(r, 'p', 1, &own->p) && read_sides(r, 'c', -1, &own->p) &&
+           talc_check_read_words(r, words, others, own);
+}
+
+static bool read_upsample(check_reader *r, resample_problem *own)
+{
+    const unsigned others = 0xf;
+    talc_resample_axis *a = own->p.axes;
+    own->p.rank = IMAGE_RANK;
+    own->kind = TALC_RESAMPLE_NEAREST;
+    if (!talc_check_read_image(r, &a[0].in, &a[1].in, &a[2].in, &a[3].in))
+        return false;
+    for (int i = 0; i < IMAGE_RANK; i++)
+        a[i].out = a[i].in;
+    const char *place = r->at;
+    if (*r->at != 'f')
+        return talc_check_read_pair(r, 'o', false, &a[2].out, &a[3].out) &&
+               talc_check_read_words(r, words, others, own);
+    own->down = 1;
+    if (!talc_check_read_field(r, 'f', false, &own->up) ||
+        !talc_check_read_field(r, 'x', true, &own->down))
+        return false;
+    for (int i = HEIGHT; i < IMAGE_RANK; i++) {
+        const double out = (double)a[i].in * ((double)own->up / (double)own->down);
+        if (own->up < 1 || own->down < 1 || !(out < 0x1p62))
+            return talc_check_unexpected_at(r, place, "a factor above 0, an output below 2^62");
+        a[i].out = (int64_t)out;
+    }
+    return talc_check_read_words(r, words, others, own);
+}
+
+static bool parse(check_reader *r, int op, check_problem *problem)
+{
+    resample_problem *own = (resample_problem *)(void *)problem;
+    const char *start = r->at;
+    if (!(op == 0 ? read_pad(r, own) : read_upsample(r, own)))
+        return false;
+    const char *wanted = complete(own);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+}
+
+static int op_of(const check_problem *problem)
+{
+    return read_resample(problem)->kind != TALC_RESAMPLE_PAD;
+}
+
+static void append_sides(char text[TALC_CHECK_TEXT], char letter, int sign,
+                         const talc_resample_problem *p)
+{
+    int first = 0; /* dimension with any */
+    while (first < p->rank && sign * p->axes[first].begin <= 0 &&
+           sign * (p->axes[first].out - p->axes[first].in - p->axes[first].begin) <= 0)
+        first++;
+    for (int i = p->rank - 1; i >= first; i--) {
+        const talc_resample_axis *a = &p->axes[i];
+        talc_check_append(text, "%c%" PRId64 "x%" PRId64, i == p->rank - 1 ? letter : 'x',
+                          talc_larger(sign * a->begin, 0),
+                          talc_larger(sign * (a->out - a->in - a->begin), 0));
+    }
+}
+
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const resample_problem *own = read_resample(problem);
+    const talc_resample_axis *a = own->p.axes;
+    if (own->kind == TALC_RESAMPLE_PAD) {
+        check_layout x = { .rank = own->p.rank };
+        for (int i = 0; i < x.rank; i++)
+            x.dims[i] = a[i].in;
+        talc_check_append_dims(text, &x);
+        append_sides(text, 'p', 1, &own->p);
+        append_sides(text, 'c', -1, &own->p);
+    } else {
+        talc_check_append_image(text, a[0].in, a[1].in, a[2].in, a[3].in);
+        talc_check_append(text, "%c%" PRId64 "x%" PRId64, own->up > 0 ? 'f' : 'o',
+                          own->up > 0 ? own->up : a[2].out, own->up > 0 ? own->down : a[3].out);
+    }
+    talc_check_append_words(text, words, own);
+}
+
+// ---- Random problems ----------------------------------------------------------------------------------------
+
+static void draw_pad(uint64_t *state, resample_problem *own)
+{
+    talc_resample_problem *p = &own->p;
+    check_layout x;
+    talc_check_random_dims(state, &x);
+    p->rank = x.rank;
+    own->mode = (talc_padding_mode)talc_check_draw(state, 0, TALC_PADDING_MODE_COUNT - 1);
+    own->value = own->mode == TALC_PADDING_ZEROS && p->direction == TALC_FORWARD &&
+                 talc_check_draw(state, 0, 1) != 0;
+    for (int i = 0; i < p->rank; i++) {
+        talc_resample_axis *a = &p->axes[i];
+        a->in = a->out = x.dims[i];
+        if (i + 3 < p->rank && own->mode != TALC_PADDING_ZEROS)
+            continue;
+        a->begin = CHECK_PICK(state, 0, 0, 1, 2, 5, -1, -3);
+        a->out += a->begin + CHECK_PICK(state, 0, 0, 1, 3, 17, -1, -2);
+    }
+}
+
+static void draw_upsample(uint64_t *state, resample_problem *own)
+{
+    talc_resample_axis *a = own->p.axes;
+    own->p.rank = IMAGE_RANK;
+    own->kind =
+        (talc_resample_kind)talc_check_draw(state, TALC_RESAMPLE_NEAREST, TALC_RESAMPLE_ALIGNED);
+    a[0].in = a[0].out = talc_check_draw(state, 1, 3);
+    a[1].in = a[1].out = talc_check_draw(state, 1, 5);
+    const bool factor = talc_check_draw(state, 0, 3) == 0;
+    own->up = factor ? talc_check_draw(state, 1, 9) : 0;
+    own->down = factor ? talc_check_draw(state, 1, 4) : 0;
+    for (int i = HEIGHT; i < IMAGE_RANK; i++) {
+        a[i].in = CHECK_PICK(state, 1, 2, 3, 4, 7, 8, 15, 16, 17, 33);
+        a[i].out = factor ? (int64_t)((double)a[i].in * ((double)own->up / (double)own->down))
+                   : talc_check_draw(state, 0, 2) == 0 ? 2 * a[i].in
+                                                       : talc_check_draw(state, 1, 40);
+    }
+}
+
+static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+{
+    resample_problem *own = (resample_problem *)(void *)problem;
+    own->p.direction = direction;
+    own->p.dtype = talc_check_draw_float(state);
+    if (talc_check_draw(state, 0, 1) != 0)
+        draw_pad(state, own);
+    else
+        draw_upsample(state, own);
+    if (direction == TALC_FORWARD && !is_linear(own) && talc_check_draw(state, 0, 3) == 0)
+        own->p.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    return own->p.rank > 0 && complete(own) == NULL;
+}
+
+static bool random_forward(uint64_t *state, check_problem *problem)
+{
+    return draw(state, TALC_FORWARD, problem);
+}
+
+static bool random_gradient(uint64_t *state, check_problem *problem)
+{
+    return draw(state, TALC_GRAD_INPUT, problem);
+}
+
+// ---- Operands and data --------------------------------------------------------------------------------------
+
+static talc_dims dims_of(const talc_resample_problem *p, bool out)
+{
+    talc_dims dims = { .rank = p->rank };
+    for (int i = 0; i < p->rank; i++)
+        dims.dim[i] = out ? p->axes[i].out : p->axes[i].in;
+    return dims;
+}
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const resample_problem *own = read_resample(problem);
+    const talc_resample_problem *p = &own->p;
+    const bool forward = p->direction == TALC_FORWARD;
+    list[X] = talc_check_operand(forward ? "x" : "dy", CHECK_READ, p->dtype, dims_of(p, !forward));
+    if (own->value)
+        list[VALUE] = talc_check_operand("value", CHECK_READ, p->dtype, TALC_DIMS(1));
+    list[Y] =
+        talc_check_operand(forward ? "y" : "dx", CHECK_WRITTEN, p->dtype, dims_of(p, forward));
+}
+
+/* Outputs that show one element, at most. */
+static double readers(const talc_resample_problem *p)
+{
+    double most = 1;
+    for (int i = 0; i < p->rank; i++) {
+        const talc_resample_axis *a = &p->axes[i];
+        const int64_t added = talc_larger(a->begin, 0) + talc_larger(a->out - a->in - a->begin, 0);
+        most *= a->kind != TALC_RESAMPLE_PAD    ? 2 * (floor((double)a->out / (double)a->in) + 2)
+                : a->mode == TALC_PADDING_ZEROS ? 1
+                                                : 1 + (double)added;
+    }
+    return most;
+}
+
+static const double LARGEST = 64;
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const resample_problem *own = read_resample(problem);
+    if (!talc_dtype_is_float(own->p.dtype))
+        return kind == TALC_CHECK_EXACT;
+    return kind == TALC_CHECK_EXACT
+               ? !is_linear(own) &&
+                     readers(&own->p) * LARGEST < talc_check_format(own->p.dtype).integers
+               : kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_resample, problem, list);
+    for (int i = X; i <= VALUE; i++) {
+        talc_check_fill(values->of[i], list[i].count, list[i].dtype,
+                        i == X || kind == TALC_CHECK_EXACT ? kind : TALC_CHECK_RANDOM, LARGEST, 1,
+                        talc_check_bits(seed, (uint64_t)i));
+        for (int64_t e = 0; e < list[i].count && !talc_dtype_is_float(list[i].dtype); e++)
+            values->of[i][e] += LARGEST; /* also an unsigned one */
+    }
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* How much of element i output o shows. */
+static long double shown(const talc_resample_axis *a, int64_t o, int64_t i)
+{
+    const double last = (double)(a->in - 1);
+    if (a->kind == TALC_RESAMPLE_PAD)
+        return talc_check_source(a->mode, o - a->begin, a->in) == i;
+    if (a->kind == TALC_RESAMPLE_NEAREST)
+        return fmin((double)floorf((float)o * (float)a->scale), last) == (double)i;
+    /* The product is rounded, as the op's is: no fused multiplication. */
+    const double scaled = a->scale * ((double)o + (a->kind == TALC_RESAMPLE_LINEAR ? 0.5 : 0));
+    const double place = a->kind == TALC_RESAMPLE_LINEAR ? scaled - 0.5 : scaled;
+    return fmaxl(0, 1 - fabsl((long double)fmin(fmax(place, 0), last) - (long double)i));
+}
+
+typedef struct showing {
+    const talc_resample_problem *p;
+    const double *of;
+    int64_t at[TALC_MAX_RANK]; /* of the result */
+} showing;
+
+/* Adds what axes `axis` and on show, from element `from` of those before. */
+static void add_shown(const showing *s, int axis, int64_t from, long double weight, check_due *due)
+{
+    const talc_resample_axis *a = &s->p->axes[axis];
+    const bool forward = s->p->direction == TALC_FORWARD;
+    if (axis == s->p->rank) {
+        const long double term = weight * s->of[from];
+        due->value += term;
+        due->S += isfinite(term) ? (double)fabsl(term) : 0;
+        due->K++;
+        return;
+    }
+    const int64_t extent = forward ? a->in : a->out, at = s->at[axis];
+    const bool one =
+        a->kind == TALC_RESAMPLE_PAD && (forward || a->in == a->out) && (forward || a->begin == 0);
+    const int64_t first = one ? talc_check_source(a->mode, at - a->begin, a->in) : 0;
+    const int64_t end = !one ? extent : first < 0 ? 0 : first + 1;
+    for (int64_t k = talc_larger(first, 0); k < end; k++) {
+        const long double w = forward ? shown(a, at, k) : shown(a, k, at);
+        if (w != 0)
+            add_shown(s, axis + 1, from * extent + k, weight * w, due);
+    }
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const talc_resample_problem *p = &read_resample(problem)->p;
+    const bool forward = p->direction == TALC_FORWARD;
+    showing s = { .p = p, .of = values->of[X] };
+    check_due due = { .value = 0 };
+    talc_check_coordinates(p->rank, dims_of(p, forward).dim, index, s.at);
+    add_shown(&s, 0, 0, 1, &due);
+    due.border = due.K == 0;
+    if (due.border && forward)
+        due.value = values->of[VALUE] != NULL ? values->of[VALUE][0]
+                                              : talc_check_cast(TALC_F64, p->dtype, p->value);
+    bool linear = false;
+    for (int i = 0; i < p->rank; i++)
+        linear = linear || p->axes[i].kind > TALC_RESAMPLE_NEAREST;
+    if (due.K <= 1 && !linear)
+        due.K = due.S = 0;
+    return due;
+}
+
+/* Each axis is gone over whole for each element that the axes before it show. */
+static double terms(const check_problem *problem)
+{
+    talc_resample_problem p = read_resample(problem)->p;
+    const bool forward = p.direction == TALC_FORWARD;
+    double sum = 0;
+    for (p.rank = forward ? 1 : 0; p.rank < read_resample(problem)->p.rank; p.rank++) {
+        const talc_resample_axis *a = &p.axes[p.rank];
+        if (!forward || a->kind != TALC_RESAMPLE_PAD)
+            sum += (double)(forward ? a->in : a->out) * (forward ? 2 : readers(&p));
+    }
+    return sum + 1;
+}
+
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    resample_problem *own = (resample_problem *)(void *)problem;
+    own->p = *(const talc_resample_problem *)ran->problem;
+    return true;
+}
+
+/* Of no dy all of dx is 0, without a row. */
+static bool is_empty(const check_problem *problem)
+{
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_resample, problem, list);
+    return read_resample(problem)->p.direction != TALC_FORWARD && list[X].count == 0;
+}
+
+// ---- The families -------------------------------------------------------------------------------------------
+
+#define POINTER(name) offsetof(talc_resample_arguments, name)
+#define FAMILY(names, number, draw)                                                                \
+    {                                                                                              \
+        .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
+        .random = draw, .pose = pose, .operands = operands, .takes = takes, .fill = fill,          \
+        .due = due_of, .terms = terms, .list = offsetof(struct talc_backend, resample),            \
+        .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
+    }
+
+static const char *const forward_ops[] = { "pad", "upsample2d", NULL };
+static const char *const gradient_ops[] = { "pad.grad_input", "upsample2d.grad_input", NULL };
+
+const check_family talc_check_resample = FAMILY(forward_ops, 16, random_forward);
+const check_family talc_check_resample_gradient = FAMILY(gradient_ops, 17, random_gradient);

@@ -1,0 +1,316 @@
+#include "tools/cli/models.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const network *model_find(const char *name)
+{
+    const network *row;
+    for (int i = 0; (row = network_at(i)) != NULL; i++)
+        if (strcmp(row->name, name) == 0)
+            return row;
+    return NULL;
+}
+
+error_t model_parse(int key, char *argument, struct argp_state *state)
+{
+    model_arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case MODEL_WEIGHTS:
+        self->weights = argument;
+        return 0;
+    case MODEL_INPUT:
+        if (self->input != NULL)
+            argp_error(state,
+                       "--input: '%s' after '%s': one is taken; several images are one .npy "
+                       "[N,C,H,W]",
+                       TALC_SHOWN(argument), TALC_SHOWN(self->input));
+        self->input = argument;
+        return 0;
+    case MODEL_BATCH:
+        self->batch = tool_count(state, "--batch", argument, 1);
+        self->batch_given = true;
+        return 0;
+    case MODEL_SEED:
+        self->seed = tool_count(state, "--seed", argument, 0);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        self->network = network_find(argument);
+        if (self->network == NULL)
+            argp_error(state, "%s", talc_error_message());
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Four numbers with an x between; false for another text. */
+static bool read_shape(const char *text, talc_dims *dims)
+{
+    char commas[128];
+    snprintf(commas, sizeof commas, "%s", text);
+    for (char *at = commas; *at != '\0'; at++)
+        *at = *at == 'x' ? ',' : *at == ',' ? 'x' : *at;
+    dims->rank = tool_numbers(commas, TALC_MAX_RANK, dims->dim);
+    return dims->rank > 1;
+}
+
+bool model_input_is_file(const model_arguments *self)
+{
+    talc_dims dims;
+    return self->input != NULL && !read_shape(self->input, &dims);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The first lines of talc_module_differences, and how many more there are. */
+static void print_differences(talc_module *model, const char *weights)
+{
+    enum { LINES = 10 };
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    const int64_t count = file == NULL ? -1 : talc_module_differences(file, model, weights);
+    if (file == NULL || fclose(file) != 0)
+        return;
+    const char *end = text;
+    for (int i = 0; i < LINES && *end != '\0'; i++) {
+        const char *line = strchr(end, '\n');
+        end = line == NULL ? end + strlen(end) : line + 1;
+    }
+    fprintf(stderr, "%.*s", (int)(end - text), text);
+    if (count > LINES)
+        fprintf(stderr, "... and %" PRId64 " more\n", count - LINES);
+    free(text);
+}
+
+/* What the file of weights says of its model; NULL, without a failure, where it cannot be read,
+ * which loading it will tell. */
+static talc_model_info *info_of(const model_arguments *self)
+{
+    talc_model_info *info = self->weights == NULL ? NULL : talc_model_info_read(self->weights);
+    if (talc_error_status() != TALC_NO_MEMORY) /* nothing would be known then */
+        talc_error_clear();
+    return info;
+}
+
+const network *model_find_by_weights(const model_arguments *self)
+{
+    talc_model_info *info = info_of(self);
+    const network *found = info == NULL || info->network == NULL ? NULL : model_find(info->network);
+    talc_model_info_free(info);
+    return found;
+}
+
+void model_fail_by_weights(const struct argp_state *state, const model_arguments *self)
+{
+    talc_model_info *info = talc_model_info_read(self->weights);
+    if (info == NULL)
+        argp_error(state, "%s", talc_error_message());
+    char named[TALC_SHOWN_TEXT] = "";
+    if (info->network != NULL)
+        talc_shown(info->network, SIZE_MAX, named, sizeof named);
+    talc_model_info_free(info); /* argp_error does not return */
+    if (named[0] == '\0')
+        argp_error(state, "'%s' does not say which network it is of; `talc summary` lists them",
+                   TALC_SHOWN(self->weights));
+    argp_error(state, "'%s' says that it is of '%s', which is no network of `talc summary`",
+               TALC_SHOWN(self->weights), named);
+}
+
+/* What a strict load refused, name by name; a file that cannot be read has no names. */
+static void list_differences(talc_module *model, const model_arguments *self,
+                             const talc_model_info *info)
+{
+    const char *weights = self->weights;
+    const bool other =
+        info != NULL && info->network != NULL && strcmp(info->network, self->network->name) != 0;
+    const talc_status status = talc_error_status();
+    char message[1024];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_error_clear();
+    print_differences(model, weights);
+    talc_error_clear();
+    talc_fail(status, "%s%s%s%s", message, other ? "; it says that it is of " : "",
+              other ? TALC_SHOWN(info->network) : "",
+              (ends_with(weights, ".pt") || ends_with(weights, ".pth")) &&
+                      strstr(message, "pt2safetensors") == NULL
+                  ? "; tools/torch/pt2safetensors.py makes such a file of a checkpoint"
+                  : "");
+}
+
+talc_module *model_new(const model_arguments *self)
+{
+    talc_model_info *info = info_of(self);
+    const int64_t classes = self->classes == 0 && info != NULL ? info->classes : self->classes;
+    const int64_t channels = info != NULL && info->channels <= 4 ? info->channels : 0;
+    talc_module *model = network_new(
+        self->network->name, &(network_options){ .channels = channels, .classes = classes });
+    if (model != NULL && self->weights != NULL && !talc_module_load(model, self->weights, true)) {
+        list_differences(model, self, info);
+        talc_module_free(model);
+        model = NULL;
+    }
+    talc_model_info_free(info);
+    return model;
+}
+
+// ---- Input --------------------------------------------------------------------------------------------------
+
+talc_tensor *model_images(const network *self, int64_t batch)
+{
+    return talc_randn(
+        talc_device_get("cpu"), TALC_F32,
+        TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));
+}
+
+/* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has
+ * none, else ImageNet's where there are 3. False with a failure. */
+static bool pixel_numbers(const network *self, const char *option, int given, const double own[3],
+                          const double *of_file, const double imagenet[3], double numbers[3])
+{
+    const int64_t channels = self->image.channels;
+    if (given > 1 && given != channels) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s has %d numbers, %s has %" PRId64 " channel%s", option,
+                  given, self->name, channels, channels == 1 ? "" : "s");
+        return false;
+    }
+    if (given > 0 || of_file != NULL || channels == 3)
+        memcpy(numbers,
+               given > 0         ? own
+               : of_file != NULL ? of_file
+                                 : imagenet,
+               3 * sizeof *numbers);
+    return true;
+}
+
+static talc_tensor *read_image(const network *self, const char *path, const model_pixels *pixels,
+                               const talc_model_info *info)
+{
+    static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
+    talc_image_options options = { .channels = self->image.channels,
+                                   .height = self->image.height,
+                                   .width = self->image.width };
+    const bool known = info != NULL && info->channels > 0;
+    if (known && (info->height > 0 || info->width > 0)) {
+        options.height = info->height;
+        options.width = info->width;
+    }
+    return pixel_numbers(self, "--mean", pixels->mean_count, pixels->mean,
+                         known ? info->mean : NULL, means, options.mean) &&
+                   pixel_numbers(self, "--std", pixels->deviation_count, pixels->deviation,
+                                 known ? info->deviation : NULL, deviations, options.deviation)
+               ? talc_image_load(path, &options)
+               : NULL;
+}
+
+talc_tensor *model_input(const model_arguments *self, const talc_module *model)
+{
+    network own = *self->network; /* as its weights say, which may be of grey images */
+    const network *of = &own;
+    const talc_model_info *info = talc_module_info(model);
+    if (info != NULL && info->channels > 0)
+        own.image.channels = info->channels;
+    const char *text = self->input;
+    talc_dims dims;
+    const bool is_shape = text != NULL && read_shape(text, &dims),
+               is_png = text != NULL && !is_shape && !ends_with(text, ".npy");
+    if (!is_png && self->pixels.mean_count + self->pixels.deviation_count > 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "--mean and --std are of a PNG's pixels, and there is none");
+        return NULL;
+    }
+    if (text == NULL)
+        return model_images(of, self->batch);
+    talc_device *cpu = talc_device_get("cpu");
+    talc_tensor *x = is_shape ? talc_randn(cpu, TALC_F32, dims)
+                     : is_png ? read_image(of, text, &self->pixels, info)
+                              : talc_npy_load(cpu, text);
+    char shape[TALC_DIMS_TEXT];
+    if (x == NULL)
+        return NULL;
+    if (x->dtype != TALC_F32)
+        talc_fail(TALC_BAD_DTYPE,
+                  "%s: '%s' is %s, the network takes f32, which np.save('%s', "
+                  "np.load('%s').astype(np.float32)) writes",
+                  of->name, TALC_SHOWN(text), talc_dtype_name(x->dtype), TALC_SHOWN(text),
+                  TALC_SHOWN(text));
+    else if (x->rank != 4 || x->dims[1] != of->image.channels)
+        talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
+                  TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);
+    else if (self->batch_given && x->dims[0] != self->batch)
+        talc_fail(TALC_BAD_ARGUMENT, "--batch is %" PRId64 ", '%s' has %" PRId64 " images",
+                  self->batch, TALC_SHOWN(text), x->dims[0]);
+    return talc_failed() ? NULL : x;
+}
+
+bool model_open(const model_arguments *self, talc_module **model, talc_tensor **x)
+{
+    talc_device *device = tool_open(&self->tool);
+    talc_manual_seed((uint64_t)self->seed);
+    *model = device == NULL ? NULL : model_new(self);
+    *x = *model == NULL ? NULL : model_input(self, *model);
+    return *x != NULL && talc_module_to(*model, device) &&
+           (*x = talc_to(*x, device, TALC_F32)) != NULL;
+}
+
+int model_usage(const model_arguments *self, const talc_tensor *x)
+{
+    const network *of = self->network;
+    const bool other_size =
+        x != NULL && (x->dims[2] != of->image.height || x->dims[3] != of->image.width);
+    char message[1024], shape[TALC_DIMS_TEXT];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    if (talc_error_status() == TALC_BAD_SHAPE && other_size) {
+        talc_error_clear();
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: '%s' is %s, the network is made for [N,%" PRId64 ",%" PRId64 ",%" PRId64
+                  "]: %s",
+                  of->name, TALC_SHOWN(self->input), talc_dims_text(talc_dims_of(x), shape),
+                  of->image.channels, of->image.height, of->image.width, message);
+    }
+    return tool_usage_talc();
+}
+
+// ---- Reference rows -----------------------------------------------------------------------------------------
+
+/* An op that a pass runs; a folded norm is one too, though it makes no step. */
+static bool occurs(const talc_module_explanation *explanation, const char *op, const char *folded)
+{
+    for (int i = 0; i < explanation->count; i++)
+        if (strcmp(explanation->steps[i].op, op) == 0 ||
+            (folded != NULL && strstr(explanation->steps[i].does, folded) != NULL))
+            return true;
+    return false;
+}
+
+char *model_references(talc_module *model, talc_tensor *x)
+{
+    static const struct {
+        const char *op, *folded;
+    } ops[] = { { "conv2d", NULL },     { "linear", NULL },     { "matmul", NULL },
+                { "max_pool2d", NULL }, { "avg_pool2d", NULL }, { "adaptive_avg_pool2d", NULL },
+                { "softmax", NULL },    { "group_norm", NULL }, { "batch_norm2d", "BatchNorm2d" } };
+    enum { ROOM = 400 };
+    talc_module_explanation explanation = { 0 };
+    char *text = talc_module_explain(model, x, &explanation) ? calloc(1, ROOM) : NULL;
+    if (text == NULL)
+        talc_fail(TALC_NO_MEMORY, "no memory for the names of the reference's algorithms");
+    for (size_t i = 0; text != NULL && i < sizeof ops / sizeof *ops; i++)
+        if (occurs(&explanation, ops[i].op, ops[i].folded)) {
+            const size_t length = strlen(text);
+            snprintf(text + length, ROOM - length, "%s%s=reference", length > 0 ? "," : "",
+                     ops[i].op);
+        }
+    talc_module_explanation_free(&explanation);
+    return text;
+}

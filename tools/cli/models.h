@@ -1,0 +1,71 @@
+/// The networks of examples/networks as commands use them: by name, with weights of a file, on images.
+#ifndef TALC_TOOLS_CLI_MODELS_H
+#define TALC_TOOLS_CLI_MODELS_H
+
+#include "examples/networks/networks.h"
+#include "tools/cli/tool.h"
+
+/// The network of that name; NULL, without a failure, when there is none.
+const network *model_find(const char *name);
+
+/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. Numbers that were not given are
+/// those of the weights' file, else ImageNet's if there are 3 channels, else 0 and 1.
+typedef struct model_pixels {
+    double mean[3], deviation[3];
+    int mean_count, deviation_count; ///< how many were given: 0, 1 for all channels, 3
+} model_pixels;
+
+/// The arguments that commands for a network share; each begins its own with them.
+typedef struct model_arguments {
+    tool_options tool;
+    const network *network;
+    const char *weights; ///< a safetensors file; NULL: random ones
+    const char *
+        input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the network's own size
+    int64_t batch; ///< without an input: random images
+    bool batch_given;
+    int64_t seed;
+    int64_t classes; ///< 0: the network's own
+    model_pixels pixels;
+} model_arguments;
+
+/// The network that the file of weights says it is of; NULL, without a failure, when it does not
+/// say one.
+const network *model_find_by_weights(const model_arguments *self);
+
+/// Ends the command, as argp_error does: says what keeps the file of weights from naming a network.
+void model_fail_by_weights(const struct argp_state *state, const model_arguments *self);
+
+/// The keys of those that are options; a command lists the ones that it has, with their help.
+enum { MODEL_WEIGHTS = 'w', MODEL_INPUT = 'x', MODEL_BATCH = 'n', MODEL_SEED = 's' };
+
+/// argp parser for these options, the tool_children and the name of one network.
+error_t model_parse(int key, char *argument, struct argp_state *state);
+
+/// The network, on the CPU, with as many classes as its weights say unless the arguments do; all
+/// names that do not fit its weights are listed on stderr.
+talc_module *model_new(const model_arguments *self);
+
+/// Whether the input is a file of images, and not the shape of random ones.
+bool model_input_is_file(const model_arguments *self);
+
+/// Random images for a network, on the CPU.
+talc_tensor *model_images(const network *self, int64_t batch);
+
+/// The network's input, on the CPU. A PNG has the size, mean and deviation that the model is
+/// described by, if it is.
+talc_tensor *model_input(const model_arguments *self, const talc_module *model);
+
+/// The network and its input on the device that is asked for, made with the seed. False with a failure; the network is to be freed in
+/// any case.
+bool model_open(const model_arguments *self, talc_module **model, talc_tensor **x);
+
+/// tool_usage_talc after a pass over x, NULL where there was none: a failure of shapes is told with the sizes where x has not the
+/// network's own.
+int model_usage(const model_arguments *self, const talc_tensor *x);
+
+/// The reference rows of those ops of a network that have others, "conv2d=reference,linear=reference", for talc_check_model; NULL with a
+/// failure. To be freed.
+char *model_references(talc_module *model, talc_tensor *x);
+
+#endif

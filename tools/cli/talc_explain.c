@@ -1,0 +1,245 @@
+/// talc explain: which algorithm an op would use, and why: nothing runs and no operand is made. And what becomes of each layer of a
+/// model, by one forward pass.
+#include "tools/cli/conv2d_arguments.h"
+#include "tools/cli/models.h"
+#include "tools/cli/problems.h"
+
+#include <string.h>
+
+typedef struct arguments {
+    tool_options tool;
+    conv2d_arguments conv2d;
+    const char *texts[2]; ///< the problem, or the shapes of x and w
+    bool bias;
+    talc_dtype dtype;
+    bool train;
+} arguments;
+
+enum { KEY_BIAS = 3000, KEY_DTYPE, KEY_TRAIN };
+
+static const struct argp_option options[] = {
+    { "bias", KEY_BIAS, NULL, 0, "with a bias (for shapes)", 3 },
+    { "dtype", KEY_DTYPE, "NAME", 0, "f32 or f64 (for shapes)", 3 },
+    { "train", KEY_TRAIN, NULL, 0, "of a model in training, with its gradient recorded", 3 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        state->child_inputs[1] = &self->conv2d;
+        return 0;
+    case KEY_BIAS:
+        self->bias = self->conv2d.shaped = true;
+        return 0;
+    case KEY_DTYPE:
+        if (!talc_dtype_from_name(argument, &self->dtype) || !talc_dtype_is_float(self->dtype))
+            argp_error(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
+        self->conv2d.shaped = true;
+        return 0;
+    case KEY_TRAIN:
+        self->train = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num >= 2)
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        self->texts[state->arg_num] = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (state->arg_num == 0)
+            argp_error(state, "give a problem, or the shapes of x and w");
+        if (self->train && (state->arg_num > 1 || model_find(self->texts[0]) == NULL))
+            argp_error(state, "--train is for models, which '%s' is not",
+                       TALC_SHOWN(self->texts[0]));
+        if (state->arg_num == 1 && self->conv2d.shaped)
+            argp_error(state,
+                       "the problem '%s' has all options but --algorithm in its text; give the "
+                       "others with the shapes of x and w",
+                       TALC_SHOWN(self->texts[0]));
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
+                                              { &conv2d_argp, 0, NULL, 2 },
+                                              { 0 } };
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nNETWORK",
+    .doc =
+        "Which algorithm an op would use, and why, before anything runs. Of a model, by one "
+        "forward pass: what became of each layer, which ones are fused, and by which "
+        "algorithm.\v"
+        "PROBLEM is a convolution, n8c64h512w256o128k5x7s1x1p0x0d1x1g1 or a name: A1, B1, A, "
+        "B, conv64, ... (talc bench --list shows them). For other ops it is a text as talc "
+        "check takes it: max_pool2d:n1c8h9w9k3x3s2x2, matmul:m5n6k7_tb_bias (a linear layer), "
+        "sum:8x16@1, softmax:64x1000@1, cross_entropy:8x10, batch_norm2d:n8c16h7w7_relu; or "
+        "an elementwise op of that shape: relu:8x16, add:8x16,8x1. A convolution is explained "
+        "with its gradients, conv2d.grad_input and conv2d.grad_weight; of a text that ends in "
+        "_dx or _dw only that one. --algorithm is the forward one's, or that one's. Exit code 1: "
+        "the call would fail.",
+    .children = children,
+};
+
+/* A tensor of that shape which holds one element: shapes are all that counts here. */
+static talc_tensor *shape_only(talc_device *device, talc_dtype dtype, const char *text)
+{
+    talc_dims dims = { .rank = 0 };
+    dims.rank = tool_numbers(text, TALC_MAX_RANK, dims.dim);
+    if (dims.rank == 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "'%s' is not a shape such as 8,3,32,32", TALC_SHOWN(text));
+        return NULL;
+    }
+    talc_dims ones = dims;
+    for (int i = 0; i < ones.rank; i++)
+        ones.dim[i] = 1;
+    return talc_expand(talc_zeros(device, dtype, ones), dims);
+}
+
+/* The problem, "conv2d:" left out. */
+static const char *conv2d_text(const arguments *self)
+{
+    const char *text = self->texts[0];
+    return strncmp(text, "conv2d:", 7) == 0 ? text + 7 : text;
+}
+
+static bool find_problem(talc_device *device, const arguments *self, talc_conv2d_problem *problem)
+{
+    if (self->texts[1] == NULL)
+        return problem_read(conv2d_text(self), problem);
+    const talc_tensor *x = shape_only(device, self->dtype, self->texts[0]);
+    const talc_tensor *w = shape_only(device, self->dtype, self->texts[1]);
+    const talc_tensor *bias =
+        self->bias && w != NULL ? talc_zeros(device, self->dtype, TALC_DIMS(w->dims[0])) : NULL;
+    return !talc_failed() && talc_conv2d_problem_of(x, w, bias, &self->conv2d.options, problem);
+}
+
+static int print_decision(const talc_explanation *e, const char *text, bool json)
+{
+    char limit[TOOL_TEXT];
+    if (json)
+        return tool_json_print(tool_json_explanation(e, json_pack("{s:s}", "text", text)));
+    printf("%s\n  the workspace limit is %s\n", text,
+           talc_bytes_text((double)e->workspace_limit, limit));
+    talc_explanation_print(stdout, e);
+    return tool_finish();
+}
+
+/* The exit code of what was printed with `code`: a call that would fail is a failure. */
+static int verdict(int code, const talc_explanation *e)
+{
+    return code == TOOL_OK && e->chosen < 0 ? TOOL_FAILED : code;
+}
+
+static int explain_op(const char *text, const char *algorithm, talc_device *device, bool json)
+{
+    talc_explanation explanation;
+    return talc_explain(device, text, algorithm, &explanation)
+               ? verdict(print_decision(&explanation, text, json), &explanation)
+               : tool_usage_talc();
+}
+
+/* A convolution and its gradients, or the one direction that the problem's text asks for. */
+enum { DIRECTIONS = 3 };
+
+static int explain_directions(const arguments *self, talc_device *device,
+                              talc_conv2d_explanation explanations[DIRECTIONS])
+{
+    talc_conv2d_problem problem;
+    if (!find_problem(device, self, &problem))
+        return -tool_usage_talc();
+    const int count = problem.direction == TALC_FORWARD ? DIRECTIONS : 1;
+    talc_conv2d_options taken = self->conv2d.options;
+    for (int i = 0; i < count; i++) {
+        problem.direction = i == 0 ? problem.direction : (talc_direction)i;
+        if (!talc_conv2d_explain(device, &problem, &taken, &explanations[i]))
+            return -tool_fail_talc();
+        taken.algorithm = NULL; /* which is the forward direction's */
+    }
+    return count;
+}
+
+static int explain_conv2d(const arguments *self, talc_device *device)
+{
+    static talc_conv2d_explanation explanations[DIRECTIONS];
+    const int count = explain_directions(self, device, explanations);
+    if (count < 0)
+        return -count;
+    if (!self->tool.json) {
+        for (int i = 0; i < count; i++) {
+            printf("%s", i > 0 ? "\n" : "");
+            talc_conv2d_explanation_print(stdout, &explanations[i]);
+        }
+        return verdict(tool_finish(), &explanations[0].decision);
+    }
+    json_t *all[DIRECTIONS], *gradients = json_array();
+    for (int i = 0; i < count; i++)
+        all[i] = tool_json_explanation(&explanations[i].decision,
+                                       tool_json_problem(&explanations[i].problem));
+    for (int i = 1; i < count; i++)
+        json_array_append_new(gradients, all[i]);
+    json_object_set_new(all[0], "gradients", gradients);
+    return verdict(tool_json_print(all[0]), &explanations[0].decision);
+}
+
+static int print_steps(const network *of, const talc_device *device,
+                       const talc_module_explanation *explanation, bool json)
+{
+    if (!json) {
+        talc_module_explanation_print(stdout, explanation);
+        return tool_finish();
+    }
+    json_t *steps = json_array();
+    for (int i = 0; i < explanation->count; i++) {
+        const talc_module_step *step = &explanation->steps[i];
+        json_array_append_new(
+            steps, json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "layers", step->layers, "does",
+                             step->does, "op", step->op, "window", step->window, "output",
+                             tool_json_dims(step->output), "algorithm", step->algorithm));
+    }
+    return tool_json_print(json_pack("{s:s, s:s, s:o}", "network", of->name, "device",
+                                     talc_device_name(device), "steps", steps));
+}
+
+static int explain_model(const network *known, const char *algorithm, talc_device *device,
+                         bool train, bool json)
+{
+    if (algorithm != NULL)
+        talc_algorithm_force("conv2d", algorithm);
+    talc_module *model = network_new(known->name, NULL);
+    talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
+    talc_module_explanation explanation = { 0 };
+    if (train)
+        talc_no_grad_leave();
+    const bool explained =
+        model != NULL && x != NULL && talc_module_to(model, device) &&
+        (train ? talc_module_explain_training : talc_module_explain)(model, x, &explanation);
+    if (train)
+        talc_no_grad_enter();
+    const int code = explained ? print_steps(known, device, &explanation, json) : tool_fail_talc();
+    talc_module_explanation_free(&explanation);
+    talc_module_free(model);
+    return code;
+}
+
+int command_explain(int argc, char **argv)
+{
+    arguments self = { .dtype = TALC_F32 };
+    tool_parse(&argp, argc, argv, &self);
+    talc_device *device = tool_open(&self.tool);
+    if (device == NULL)
+        return tool_fail_talc();
+    const char *algorithm = self.conv2d.options.algorithm;
+    const network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
+    if (known != NULL)
+        return explain_model(known, algorithm, device, self.train, self.tool.json);
+    if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)
+        return explain_op(self.texts[0], algorithm, device, self.tool.json);
+    return explain_conv2d(&self, device);
+}

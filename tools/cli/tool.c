@@ -1,0 +1,286 @@
+#include "tools/cli/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+static const char *tool_name = "talc";
+
+void tool_set_name(const char *name)
+{
+    tool_name = name;
+}
+
+int tool_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "%s: ", tool_name);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return TOOL_FAILED;
+}
+
+int tool_fail_talc(void)
+{
+    return tool_fail("%s", talc_error_message());
+}
+
+int tool_usage_talc(void)
+{
+    (void)tool_fail_talc();
+    return TOOL_USAGE;
+}
+
+void tool_convert_hint(const char *path, const talc_tensor *array)
+{
+    const talc_status status = talc_error_status();
+    char message[1024];
+    if (array == NULL || array->dtype == TALC_F32 || status != TALC_BAD_DTYPE)
+        return;
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_error_clear();
+    talc_fail(status,
+              "%s; '%s' is %s: np.save('%s', np.load('%s').astype(np.float32)) makes it f32",
+              message, TALC_SHOWN(path), talc_dtype_name(array->dtype), TALC_SHOWN(path),
+              TALC_SHOWN(path));
+}
+
+int tool_finish(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return TOOL_OK;
+    return tool_fail("standard output: %s", strerror(errno != 0 ? errno : EIO));
+}
+
+// ---- Options ------------------------------------------------------------------------------------------------
+
+enum { KEY_DEVICE = 'd', KEY_THREADS = 't', KEY_WORKSPACE = 1000, KEY_JSON = 'j' };
+
+static const struct argp_option options[] = {
+    { "device", KEY_DEVICE, "NAME", 0,
+      "cpu, cuda or cuda:N (default: CUDA if there is a GPU, else the CPU)", 10 },
+    { "threads", KEY_THREADS, "N", 0, "CPU threads; results do not depend on it", 10 },
+    { "workspace", KEY_WORKSPACE, "SIZE", 0,
+      "workspace that an algorithm may use at most: 64MiB, 1GiB, or bytes", 10 },
+    { "json", KEY_JSON, NULL, 0, "print JSON", 10 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    tool_options *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        self->workspace = -1;
+        return 0;
+    case KEY_DEVICE:
+        self->device = argument;
+        return 0;
+    case KEY_THREADS:
+        self->threads = tool_count(state, "--threads", argument, 1);
+        if (self->threads > 1024)
+            argp_error(state, "--threads: %s is more than 1024", TALC_SHOWN(argument));
+        return 0;
+    case KEY_WORKSPACE:
+        self->workspace = tool_size(state, "--workspace", argument, 0);
+        return 0;
+    case KEY_JSON:
+        self->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp tool_argp = { .options = options, .parser = parse };
+const struct argp_child tool_children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+
+void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    argp_err_exit_status = TOOL_USAGE;
+    error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
+    if (error != 0)
+        exit(tool_fail("%s", strerror(error)));
+}
+
+talc_device *tool_open(const tool_options *self)
+{
+    if (self->threads > 0 && !talc_set_threads((int)self->threads))
+        return NULL;
+    talc_device *device =
+        self->device == NULL ? talc_device_default() : talc_device_get(self->device);
+    if (device != NULL && self->workspace >= 0 &&
+        !talc_workspace_set_limit(device, (size_t)self->workspace))
+        return NULL;
+    return device;
+}
+
+// ---- Numbers in arguments -----------------------------------------------------------------------------------
+
+int tool_numbers(const char *text, int most, int64_t *numbers)
+{
+    for (int count = 0; count < most; count++) {
+        if (*text < '0' || *text > '9')
+            return 0;
+        char *end;
+        errno = 0;
+        numbers[count] = strtoll(text, &end, 10);
+        if (errno != 0)
+            return 0;
+        if (*end == '\0')
+            return count + 1;
+        if (*end != ',')
+            return 0;
+        text = end + 1;
+    }
+    return 0;
+}
+
+int64_t tool_count(struct argp_state *state, const char *option, const char *text, int64_t low)
+{
+    int64_t number = 0;
+    if (tool_numbers(text, 1, &number) != 1 || number < low)
+        argp_error(state, "%s: '%s' is not a whole number of at least %lld", option,
+                   TALC_SHOWN(text), (long long)low);
+    return number;
+}
+
+int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = { { "", 0 }, { "KiB", 10 }, { "MiB", 20 }, { "GiB", 30 }, { "TiB", 40 } };
+    char *end = (char *)text;
+    errno = 0;
+    const long long number = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
+    end += strspn(end, " ");
+    for (size_t i = 0; number >= 0 && errno == 0 && i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].name) == 0 && number <= INT64_MAX >> units[i].shift &&
+            number << units[i].shift >= low)
+            return number << units[i].shift;
+    argp_error(state, "%s: '%s' is not a size such as 64MiB, 1GiB or 5000, of at least %lld bytes",
+               option, TALC_SHOWN(text), (long long)low);
+    return low;
+}
+
+const char *tool_npy(struct argp_state *state, const char *option, const char *text)
+{
+    const size_t length = strlen(text);
+    if (length < 4 || strcmp(text + length - 4, ".npy") != 0)
+        argp_error(state, "%s: '%s' does not end in .npy, which is what is written", option,
+                   TALC_SHOWN(text));
+    return text;
+}
+
+void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
+               int64_t pair[2])
+{
+    int count = tool_numbers(text, 2, pair);
+    if (count == 1)
+        pair[1] = pair[0];
+    if (count == 0 || pair[0] < low || pair[1] < low)
+        argp_error(state, "%s: '%s' is not a number or a pair such as 2,1, of at least %lld",
+                   option, TALC_SHOWN(text), (long long)low);
+}
+
+FILE *tool_open_file(const char *path)
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (descriptor < 0)
+        return NULL;
+    /* What a pipe's writer has yet to write is waited for. */
+    (void)fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+    FILE *file = fdopen(descriptor, "r");
+    if (file == NULL) {
+        const int number = errno;
+        (void)close(descriptor);
+        errno = number;
+    }
+    return file;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+const char *tool_seconds(double seconds, char text[TOOL_TEXT])
+{
+    if (seconds >= 1)
+        snprintf(text, TOOL_TEXT, "%.2f s", seconds);
+    else if (seconds >= 1e-3)
+        snprintf(text, TOOL_TEXT, "%.3g ms", seconds * 1e3);
+    else
+        snprintf(text, TOOL_TEXT, "%.3g us", seconds * 1e6);
+    return text;
+}
+
+static bool styled(void)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && (no_color == NULL || *no_color == '\0');
+}
+
+const char *tool_bold(void)
+{
+    return styled() ? "\033[1m" : "";
+}
+
+const char *tool_dim(void)
+{
+    return styled() ? "\033[2m" : "";
+}
+
+const char *tool_plain(void)
+{
+    return styled() ? "\033[0m" : "";
+}
+
+// ---- Clock and memory ---------------------------------------------------------------------------------------
+
+double tool_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* The value of a "Name:   123 kB" line, in bytes; 0 when there is none. */
+static size_t kilobytes_line(const char *path, const char *name)
+{
+    FILE *file = fopen(path, "r");
+    char line[256];
+    size_t bytes = 0;
+    while (file != NULL && bytes == 0 && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':')
+            bytes = (size_t)strtoull(line + strlen(name) + 1, NULL, 10) * 1024;
+    if (file != NULL)
+        fclose(file);
+    return bytes;
+}
+
+size_t tool_resident_peak(void)
+{
+    return kilobytes_line("/proc/self/status", "VmHWM");
+}
+
+void tool_resident_reset(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (file == NULL)
+        return;
+    fputs("5", file);
+    fclose(file);
+}
+
+size_t tool_memory_available(void)
+{
+    return kilobytes_line("/proc/meminfo", "MemAvailable");
+}

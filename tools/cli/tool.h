@@ -1,0 +1,147 @@
+/// What the subcommands of the talc command share: exit codes, errors, options, devices, clock and JSON.
+///
+/// Each subcommand is one file, talc_NAME.c, whose function gets argv[0] = "talc NAME" and returns an exit code.
+/// The command uses the public interface of talc alone.
+#ifndef TALC_TOOLS_CLI_TOOL_H
+#define TALC_TOOLS_CLI_TOOL_H
+
+#include <talc/talc.h>
+
+#include <argp.h>
+#include <jansson.h>
+
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+
+typedef struct command {
+    const char *name;
+    const char *summary; ///< one line of `talc --help`
+    int (*run)(int argc, char **argv);
+} command;
+
+int command_bench(int argc, char **argv);
+int command_bench_model(int argc, char **argv); ///< talc bench NETWORK
+int command_check(int argc, char **argv);
+int command_check_grad(int argc, char **argv);  ///< talc check grad
+int command_check_model(int argc, char **argv); ///< talc check model
+int command_conv2d(int argc, char **argv);
+int command_explain(int argc, char **argv);
+int command_info(int argc, char **argv);
+int command_run(int argc, char **argv);
+int command_run_model(int argc, char **argv); ///< talc run NETWORK
+int command_summary(int argc, char **argv);
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+/// What errors begin with: "talc conv2d".
+void tool_set_name(const char *name);
+
+/// Prints "talc NAME: message" on stderr. Returns TOOL_FAILED.
+int tool_fail(const char *format, ...) TALC_PRINTF(1, 2);
+
+/// The same with the failure that stands in the library.
+int tool_fail_talc(void);
+
+/// The same for a failure that an argument caused: returns TOOL_USAGE.
+int tool_usage_talc(void);
+
+/// Adds to a failure that stands how an array of f64 or of integers, which came from `path`,
+/// becomes f32. NULL passes, and so does one that is f32.
+void tool_convert_hint(const char *path, const talc_tensor *array);
+
+/// Ends a subcommand that printed on stdout: TOOL_OK, or TOOL_FAILED when stdout could not be written.
+int tool_finish(void);
+
+// ---- Options that most subcommands have ---------------------------------------------------------------------
+
+/// Zeroed: the default device, the default threads and workspace, plain text.
+typedef struct tool_options {
+    const char *device;
+    int64_t threads;
+    int64_t workspace; ///< bytes; -1 when not given
+    bool json;
+} tool_options;
+
+/// argp child for --device, --threads, --workspace and --json; its input is a tool_options. And a
+/// list of this one alone.
+extern const struct argp tool_argp;
+extern const struct argp_child tool_children[];
+
+/// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are wrong.
+void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/// The device that the options ask for, with threads and workspace limit set; NULL with a talc failure.
+talc_device *tool_open(const tool_options *options);
+
+/// A whole number, low .. INT64_MAX; a usage error that names `option` otherwise.
+int64_t tool_count(struct argp_state *state, const char *option, const char *text, int64_t low);
+
+/// "64MiB", "1GiB", "2KiB" or "5000" as bytes, low .. INT64_MAX; a usage error that names `option`
+/// otherwise.
+int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low);
+
+/// The name of a file that is written: `text`, which ends in .npy, since that is what is written; a
+/// usage error otherwise.
+const char *tool_npy(struct argp_state *state, const char *option, const char *text);
+
+/// "2" or "2,1" as a pair, each at least `low`; a usage error otherwise.
+void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
+               int64_t pair[2]);
+
+/// Numbers with commas between, "8,3,32,32": how many, at most `most`; 0 when the text is something else.
+int tool_numbers(const char *text, int most, int64_t *numbers);
+
+/// A file open for reading; NULL with errno set. It does not wait until a program writes to a pipe.
+FILE *tool_open_file(const char *path);
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+#define TOOL_TEXT 32
+
+/// Seconds as "3.21 s", "12.3 ms" or "45.6 us".
+const char *tool_seconds(double seconds, char text[TOOL_TEXT]);
+
+/// Terminal codes, empty when stdout is not a terminal or NO_COLOR is set.
+const char *tool_bold(void);
+const char *tool_dim(void);
+const char *tool_plain(void);
+
+// ---- Clock and memory ---------------------------------------------------------------------------------------
+
+/// Seconds on a clock that never goes back.
+double tool_clock(void);
+
+/// The most memory that the process held at once (VmHWM), in bytes; 0 when unknown.
+size_t tool_resident_peak(void);
+
+/// Starts that count anew, where the system allows it.
+void tool_resident_reset(void);
+
+/// What the system can still give (MemAvailable), in bytes; 0 when unknown.
+size_t tool_memory_available(void);
+
+// ---- JSON ---------------------------------------------------------------------------------------------------
+
+/// Has jansson's allocations of this process watched: it leaves some out of a value without a word, so that JSON after one that
+/// failed is not printed.
+void tool_json_watch(void);
+
+/// A number, null when it is not finite.
+json_t *tool_real(double value);
+
+/// A text, null for NULL. What is no UTF-8, as a path may be, is written as messages show it.
+json_t *tool_json_text(const char *text);
+
+/// A shape as an array.
+json_t *tool_json_dims(talc_dims dims);
+
+/// All fields of a problem, and its text.
+json_t *tool_json_problem(const talc_conv2d_problem *problem);
+
+/// Op, device, the problem, which it takes over, workspace limit, candidates with their reasons, and the chosen one's name or
+/// null.
+json_t *tool_json_explanation(const talc_explanation *explanation, json_t *problem);
+
+/// Prints on stdout, in ASCII, and releases `json`. Returns the exit code.
+int tool_json_print(json_t *json);
+
+#endif
