@@ -22,11 +22,15 @@
 /// Threads: several may apply one module at once (talc_forward, talc_forward_chain, graphs of their own),
 /// and one of them may load weights meanwhile (talc_module_load, talc_checkpoint_load). A load waits for the
 /// passes under way, and passes that begin meanwhile wait while it exchanges the parameters: each pass
-/// sees the old ones or the new, and what it reads stays until it ends. talc_module_to and
-/// talc_module_cast wait as well; passes then fail where x is not where the parameters are. Everything else
-/// that changes a module is for one thread while no other uses it: optimizer steps, passes in train mode
-/// that move running statistics, train, eval, adding, freeing, and talc_module_summary and its like,
-/// which set modes. So is reading a parameter outside a forward function. Backward passes take turns
+/// sees the old ones or the new, and what it reads stays until it ends. A load that a forward function
+/// makes, of its own model or another, pauses the passes that its thread is in: what comes after the load
+/// in them sees what this load and those of other threads put in place. A load knows the passes through its
+/// own tree alone: a parameter that two trees share is read and loaded by one thread at a time.
+/// talc_module_to and talc_module_cast wait as a load does; passes then fail where x is not where the
+/// parameters are. Everything else that changes a module is for one thread while no other uses it:
+/// optimizer steps, passes in train mode that move running statistics, train, eval, adding, freeing, and
+/// talc_module_summary and its like, which set modes. So is reading a parameter outside a forward
+/// function. Backward passes take turns
 /// (tensor/autograd.h).
 #ifndef TALC_NN_MODULE_H
 #define TALC_NN_MODULE_H

@@ -117,12 +117,28 @@ void talc_pass_end(const talc_pass *pass)
         leave(pass->root);
 }
 
+/* Counts this thread out of the passes that it is in. Were it counted while its change waits, two threads
+ * in a pass each, that change each other's trees, would wait for ever. */
+static void pause_passes(void)
+{
+    for (talc_pass *pass = innermost; pass != NULL; pass = pass->outer)
+        if (pass->counted && pass->generation == generation)
+            leave(pass->root);
+}
+
+static void resume_passes(void)
+{
+    for (talc_pass *pass = innermost; pass != NULL; pass = pass->outer)
+        if (pass->counted) {
+            enter(pass->root, true);
+            pass->generation = generation;
+        }
+}
+
 void talc_change_begin(const talc_module *module)
 {
     struct talc_module_entries *root = root_of(module);
-    const talc_pass *own = pass_through(root);
-    if (own != NULL && own->generation == generation)
-        leave(root);
+    pause_passes();
     pthread_mutex_lock(&lock);
     begin_generation(root);
     while ((atomic_load(&root->passes) & (CHANGING | WAITING)) != 0)
@@ -139,13 +155,9 @@ void talc_change_begin(const talc_module *module)
 void talc_change_end(const talc_module *module)
 {
     struct talc_module_entries *root = root_of(module);
-    talc_pass *own = pass_through(root);
     pthread_mutex_lock(&lock);
     atomic_fetch_and(&root->passes, ~(CHANGING | WAITING));
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    if (own != NULL) {
-        enter(root, true);
-        own->generation = generation;
-    }
+    resume_passes();
 }

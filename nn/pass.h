@@ -24,7 +24,8 @@ bool talc_pass_through(const talc_module *module);
 void talc_pass_begin(talc_pass *pass, const talc_module *module);
 void talc_pass_end(const talc_pass *pass);
 
-/// A thread that is in a pass itself may change the module, which is then between two ops of the pass.
+/// A thread that is in a pass itself may change a module, which is then between two ops of the pass. Its
+/// passes, through whatever trees, are paused from begin to end: other threads may change those trees.
 void talc_change_begin(const talc_module *module);
 void talc_change_end(const talc_module *module);
 

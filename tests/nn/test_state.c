@@ -699,3 +699,47 @@ Test(state, a_load_waits_for_passes_under_way)
     talc_module_free(net);
     remove(path);
 }
+
+/* Loads another model in its forward pass, once both are in one. */
+typedef struct crossed {
+    talc_module base;
+    talc_module *other;
+} crossed;
+
+static talc_tensor *load_other(talc_module *module, talc_tensor *x)
+{
+    atomic_fetch_add(&inside, 1);
+    while (atomic_load(&inside) < 2)
+        wait_a_little(1);
+    (void)load_net(((crossed *)module)->other);
+    return x;
+}
+
+/* Neither waits for ever for the other's pass, and none is counted when both have ended. */
+Test(state, two_passes_load_each_others_model, .timeout = 20)
+{
+    static const talc_module_class crosses = { .name = "Crosses",
+                                               .size = sizeof(crossed),
+                                               .forward = load_other };
+    make_path();
+    talc_module *nets[2], *last[2];
+    pthread_t passes[2];
+    for (int i = 0; i < 2; i++) {
+        nets[i] = net_new(4, TALC_F32);
+        cr_assert(i > 0 || talc_module_save(nets[i], path));
+        last[i] = talc_module_new(&crosses, NULL);
+        talc_nn_sequential_append(nets[i], last[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        ((crossed *)last[i])->other = nets[1 - i];
+        cr_assert(pthread_create(&passes[i], NULL, pass_through_net, nets[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(passes[i], NULL);
+    for (int i = 0; i < 2; i++)
+        (void)load_net(nets[i]);
+    cr_assert(atomic_load(&loads) == 4);
+    for (int i = 0; i < 2; i++)
+        talc_module_free(nets[i]);
+    remove(path);
+}
