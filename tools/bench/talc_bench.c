@@ -46,7 +46,7 @@ static const struct argp_option options[] = {
 static void add_problem(arguments *self, struct argp_state *state, const char *text)
 {
     if (self->count == MAX_PROBLEMS)
-        argp_error(state, "more than %d problems", MAX_PROBLEMS);
+        tool_usage(state, "more than %d problems", MAX_PROBLEMS);
     self->problems[self->count++] = text;
 }
 
@@ -65,7 +65,7 @@ static void add_argument(arguments *self, struct argp_state *state, const char *
     if (self->count > before)
         return;
     if (!problem_read(text, &problem))
-        argp_error(state, "%s", talc_error_message());
+        tool_usage(state, "%s", talc_error_message());
     add_problem(self, state, text);
 }
 
@@ -79,7 +79,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_REPEAT: {
         const int64_t repeats = tool_count(state, "--repeat", argument, 1);
         if (repeats > BENCH_REPEATS)
-            argp_error(state, "--repeat: %s is more than %d", TALC_SHOWN(argument), BENCH_REPEATS);
+            tool_usage(state, "--repeat: %s is more than %d", TALC_SHOWN(argument), BENCH_REPEATS);
         self->settings.repeats = (int)repeats;
         return 0;
     }
@@ -101,7 +101,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SIZE:
         self->megabytes = tool_size(state, "--size", argument, 1 << 20) >> 20;
         if (self->megabytes > 1 << 20)
-            argp_error(state, "--size: %s is more than 1TiB", TALC_SHOWN(argument));
+            tool_usage(state, "--size: %s is more than 1TiB", TALC_SHOWN(argument));
         return 0;
     case KEY_LIST:
         self->list = true;

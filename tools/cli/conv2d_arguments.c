@@ -33,7 +33,7 @@ static void parse_padding(struct argp_state *state, const char *text, talc_conv2
     if (o->padding_same)
         return;
     if (count == 0 || count == 3)
-        argp_error(
+        tool_usage(
             state,
             "--padding: '%s' is not a number, a pair H,W, four numbers TOP,LEFT,BOTTOM,RIGHT "
             "or same",
@@ -51,7 +51,7 @@ static int parse_name(struct argp_state *state, const char *option, const char *
     for (int i = 0; i < count; i++)
         if (strcmp(text, name_of(i)) == 0)
             return i;
-    argp_error(state, "%s: there is no '%s'", option, TALC_SHOWN(text));
+    tool_usage(state, "%s: there is no '%s'", option, TALC_SHOWN(text));
     return 0;
 }
 

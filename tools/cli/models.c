@@ -25,7 +25,7 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         return 0;
     case MODEL_INPUT:
         if (self->input != NULL)
-            argp_error(state,
+            tool_usage(state,
                        "--input: '%s' after '%s': one is taken; several images are one .npy "
                        "[N,C,H,W]",
                        TALC_SHOWN(argument), TALC_SHOWN(self->input));
@@ -40,10 +40,10 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         self->network = network_find(argument);
         if (self->network == NULL)
-            argp_error(state, "%s", talc_error_message());
+            tool_usage(state, "%s", talc_error_message());
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -116,15 +116,15 @@ void model_fail_by_weights(const struct argp_state *state, const model_arguments
 {
     talc_model_info *info = talc_model_info_read(self->weights);
     if (info == NULL)
-        argp_error(state, "%s", talc_error_message());
+        tool_usage(state, "%s", talc_error_message());
     char named[TALC_SHOWN_TEXT] = "";
     if (info->network != NULL)
         talc_shown(info->network, SIZE_MAX, named, sizeof named);
-    talc_model_info_free(info); /* argp_error does not return */
+    talc_model_info_free(info); /* tool_usage does not return */
     if (named[0] == '\0')
-        argp_error(state, "'%s' does not say which network it is of; `talc summary` lists them",
+        tool_usage(state, "'%s' does not say which network it is of; `talc summary` lists them",
                    TALC_SHOWN(self->weights));
-    argp_error(state, "'%s' says that it is of '%s', which is no network of `talc summary`",
+    tool_usage(state, "'%s' says that it is of '%s', which is no network of `talc summary`",
                TALC_SHOWN(self->weights), named);
 }
 

@@ -33,7 +33,7 @@ typedef struct model_arguments {
 /// say one.
 const network *model_find_by_weights(const model_arguments *self);
 
-/// Ends the command, as argp_error does: says what keeps the file of weights from naming a network.
+/// Ends the command, as tool_usage does: says what keeps the file of weights from naming a network.
 void model_fail_by_weights(const struct argp_state *state, const model_arguments *self);
 
 /// The keys of those that are options; a command lists the ones that it has, with their help.

@@ -63,7 +63,7 @@ static uint64_t kind_bit(struct argp_state *state, const char *name, size_t leng
         if (strlen(known) == length && strncmp(known, name, length) == 0)
             return UINT64_C(1) << kind;
     }
-    argp_error(state, "--kinds: there is no '%s'; talc check --help lists them",
+    tool_usage(state, "--kinds: there is no '%s'; talc check --help lists them",
                TALC_SHOWN_PART(name, length));
     return 0;
 }
@@ -91,7 +91,7 @@ static void read_part(arguments *self, struct argp_state *state, const char *tex
     }
     if (length >= sizeof first || tool_numbers(first, 1, &self->part) != 1 ||
         tool_numbers(slash + 1, 1, &self->parts) != 1 || self->part < 1 || self->part > self->parts)
-        argp_error(state, "--part: '%s' is no part such as 1/4 to 4/4", TALC_SHOWN(text));
+        tool_usage(state, "--part: '%s' is no part such as 1/4 to 4/4", TALC_SHOWN(text));
 }
 
 /* A number after `random` says how many; all else is a set, a file or a problem. */
@@ -105,7 +105,7 @@ static void add_argument(arguments *self, struct argp_state *state, const char *
         return;
     }
     if (self->count == MAX_ARGUMENTS)
-        argp_error(state, "more than %d sets, files and problems", MAX_ARGUMENTS);
+        tool_usage(state, "more than %d sets, files and problems", MAX_ARGUMENTS);
     self->texts[self->count++] = text;
 }
 

@@ -23,10 +23,10 @@ static void add_name(arguments *self, struct argp_state *state, const char *name
 {
     char names[NAMES_TEXT];
     if (!gradient_case_known(name))
-        argp_error(state, "there is no op or model '%s'; there are %s", TALC_SHOWN(name),
+        tool_usage(state, "there is no op or model '%s'; there are %s", TALC_SHOWN(name),
                    gradient_case_names(names, sizeof names));
     if (self->count == MAX_NAMES)
-        argp_error(state, "more than %d ops and models", MAX_NAMES);
+        tool_usage(state, "more than %d ops and models", MAX_NAMES);
     self->names[self->count++] = name;
 }
 

@@ -73,10 +73,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (self->training && self->save != NULL)
-            argp_error(state, "--save-activations writes those of evaluation mode, not of --train");
+            tool_usage(state, "--save-activations writes those of evaluation mode, not of --train");
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which model? `talc summary` lists them");
+        tool_usage(state, "which model? `talc summary` lists them");
         return 0;
     default:
         return model_parse(key, argument, state);

@@ -32,12 +32,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         *(state->arg_num == 0 ? &self->x : &self->w) = argument;
         return 0;
     case ARGP_KEY_END:
         if (state->arg_num < 2)
-            argp_error(state, "x.npy and w.npy are needed");
+            tool_usage(state, "x.npy and w.npy are needed");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

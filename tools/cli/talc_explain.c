@@ -37,7 +37,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_DTYPE:
         if (!talc_dtype_from_name(argument, &self->dtype) || !talc_dtype_is_float(self->dtype))
-            argp_error(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
+            tool_usage(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
         self->conv2d.shaped = true;
         return 0;
     case KEY_TRAIN:
@@ -45,17 +45,17 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         self->texts[state->arg_num] = argument;
         return 0;
     case ARGP_KEY_END:
         if (state->arg_num == 0)
-            argp_error(state, "give a problem, or the shapes of x and w");
+            tool_usage(state, "give a problem, or the shapes of x and w");
         if (self->train && (state->arg_num > 1 || model_find(self->texts[0]) == NULL))
-            argp_error(state, "--train is for models, which '%s' is not",
+            tool_usage(state, "--train is for models, which '%s' is not",
                        TALC_SHOWN(self->texts[0]));
         if (state->arg_num == 1 && self->conv2d.shaped)
-            argp_error(state,
+            tool_usage(state,
                        "the problem '%s' has all options but --algorithm in its text; give the "
                        "others with the shapes of x and w",
                        TALC_SHOWN(self->texts[0]));

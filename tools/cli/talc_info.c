@@ -13,7 +13,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         state->child_inputs[0] = &self->tool;
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -107,9 +107,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         if (strcmp(argument, "model-new") != 0)
-            argp_error(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
+            tool_usage(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -57,12 +57,12 @@ static int read_pixels(struct argp_state *state, const char *option, const char 
         const char *begin = *end == ',' ? end + 1 : end;
         const double number = strtod(begin, &end);
         if (end == begin || count == 3 || (*end != ',' && *end != '\0'))
-            argp_error(state, "%s: '%s' is not a number, or three with commas between", option,
+            tool_usage(state, "%s: '%s' is not a number, or three with commas between", option,
                        TALC_SHOWN(text));
         numbers[count++] = number;
     } while (*end == ',');
     if (count == 2)
-        argp_error(state, "%s: '%s' has 2 numbers, not 1 or 3", option, TALC_SHOWN(text));
+        tool_usage(state, "%s: '%s' has 2 numbers, not 1 or 3", option, TALC_SHOWN(text));
     for (int i = count; i < 3; i++)
         numbers[i] = numbers[0];
     return count;
@@ -93,7 +93,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             read_pixels(state, "--std", argument, self->model.pixels.deviation);
         for (int i = 0; i < 3; i++)
             if (!(self->model.pixels.deviation[i] > 0))
-                argp_error(state, "--std: '%s' is no deviation, which is above 0",
+                tool_usage(state, "--std: '%s' is no deviation, which is above 0",
                            TALC_SHOWN(argument));
         return 0;
     case ARGP_KEY_NO_ARGS:
@@ -103,7 +103,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (self->model.weights != NULL)
             model_fail_by_weights(state, &self->model);
         else
-            argp_error(state, "which network? `talc summary` lists them; and there is model-new");
+            tool_usage(state, "which network? `talc summary` lists them; and there is model-new");
         return 0;
     default:
         return model_parse(key, argument, state);

@@ -17,15 +17,30 @@ void tool_set_name(const char *name)
     tool_name = name;
 }
 
+static void print_error(const char *format, va_list arguments)
+{
+    fprintf(stderr, "%s: ", tool_name);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
 int tool_fail(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "%s: ", tool_name);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    print_error(format, arguments);
     va_end(arguments);
     return TOOL_FAILED;
+}
+
+void tool_usage(const struct argp_state *state, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_error(format, arguments);
+    va_end(arguments);
+    argp_state_help(state, stderr, ARGP_HELP_STD_ERR);
+    exit(TOOL_USAGE);
 }
 
 int tool_fail_talc(void)
@@ -88,7 +103,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_THREADS:
         self->threads = tool_count(state, "--threads", argument, 1);
         if (self->threads > 1024)
-            argp_error(state, "--threads: %s is more than 1024", TALC_SHOWN(argument));
+            tool_usage(state, "--threads: %s is more than 1024", TALC_SHOWN(argument));
         return 0;
     case KEY_WORKSPACE:
         self->workspace = tool_size(state, "--workspace", argument, 0);
@@ -149,7 +164,7 @@ int64_t tool_count(struct argp_state *state, const char *option, const char *tex
 {
     int64_t number = 0;
     if (tool_numbers(text, 1, &number) != 1 || number < low)
-        argp_error(state, "%s: '%s' is not a whole number of at least %lld", option,
+        tool_usage(state, "%s: '%s' is not a whole number of at least %lld", option,
                    TALC_SHOWN(text), (long long)low);
     return number;
 }
@@ -168,7 +183,7 @@ int64_t tool_size(struct argp_state *state, const char *option, const char *text
         if (strcmp(end, units[i].name) == 0 && number <= INT64_MAX >> units[i].shift &&
             number << units[i].shift >= low)
             return number << units[i].shift;
-    argp_error(state, "%s: '%s' is not a size such as 64MiB, 1GiB or 5000, of at least %lld bytes",
+    tool_usage(state, "%s: '%s' is not a size such as 64MiB, 1GiB or 5000, of at least %lld bytes",
                option, TALC_SHOWN(text), (long long)low);
     return low;
 }
@@ -177,7 +192,7 @@ const char *tool_npy(struct argp_state *state, const char *option, const char *t
 {
     const size_t length = strlen(text);
     if (length < 4 || strcmp(text + length - 4, ".npy") != 0)
-        argp_error(state, "%s: '%s' does not end in .npy, which is what is written", option,
+        tool_usage(state, "%s: '%s' does not end in .npy, which is what is written", option,
                    TALC_SHOWN(text));
     return text;
 }
@@ -189,7 +204,7 @@ void tool_pair(struct argp_state *state, const char *option, const char *text, i
     if (count == 1)
         pair[1] = pair[0];
     if (count == 0 || pair[0] < low || pair[1] < low)
-        argp_error(state, "%s: '%s' is not a number or a pair such as 2,1, of at least %lld",
+        tool_usage(state, "%s: '%s' is not a number or a pair such as 2,1, of at least %lld",
                    option, TALC_SHOWN(text), (long long)low);
 }
 

@@ -38,7 +38,12 @@ void tool_set_name(const char *name);
 /// Prints "talc NAME: message" on stderr. Returns TOOL_FAILED.
 int tool_fail(const char *format, ...) TALC_PRINTF(1, 2);
 
-/// The same with the failure that stands in the library.
+/// The same for wrong arguments, with a word of where help is; ends the program with TOOL_USAGE, so that
+/// what was allocated is freed before. argp_error prints "(null)" without memory.
+_Noreturn void tool_usage(const struct argp_state *state, const char *format, ...)
+    TALC_PRINTF(2, 3);
+
+/// tool_fail with the failure that stands in the library.
 int tool_fail_talc(void);
 
 /// The same for a failure that an argument caused: returns TOOL_USAGE.
