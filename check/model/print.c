@@ -105,21 +105,69 @@ static void print_first(FILE *file, const talc_check_model_layer *layer)
                        talc_check_shown(layer->got), talc_check_shown(layer->due), verdict);
 }
 
+/* Names in a line: the first of them, and whether there are more. */
+typedef struct naming {
+    int count;
+    char text[3 * (TALC_SHOWN_TEXT + 40)];
+} naming;
+
+static void add_name(naming *self, const char *name, const char *op)
+{
+    enum { NAMED = 3 };
+    const size_t used = strlen(self->text);
+    if (self->count++ < NAMED)
+        snprintf(self->text + used, sizeof self->text - used, "%s%s%s%s", used == 0 ? "" : ", ",
+                 name, *op == '\0' ? "" : " ", op);
+    else if (self->count == NAMED + 1)
+        snprintf(self->text + used, sizeof self->text - used, ", ...");
+}
+
+/* Whether the module of a saved tensor stands beside that of a layer, or in it. */
+static bool is_beside(const char *saved, const char *path)
+{
+    const char *last = strrchr(saved, '.');
+    const char *dot = strrchr(path, '.');
+    const size_t parent = last == NULL ? 0 : (size_t)(last - saved);
+    return strncmp(saved, path, parent) == 0 &&
+           (path[parent] == '\0' || (dot == NULL ? parent == 0 : dot == path + parent));
+}
+
+/* An error of the reference may be one of an earlier layer for which nothing was saved under a name that
+ * the model has. */
+static void print_not_compared(FILE *file, const talc_check_model_report *report, int wrong)
+{
+    naming layers = { 0 }, saved = { 0 };
+    char path[TALC_SHOWN_TEXT];
+    int from = wrong;
+    while (from > 0 && !(talc_check_model_at(report, from - 1)->step >= 0))
+        from--;
+    for (int i = from; i < wrong; i++) {
+        const talc_check_model_layer *layer = talc_check_model_at(report, i);
+        add_name(&layers, path_text(layer, path), layer->op);
+    }
+    for (int k = 0; k < talc_check_model_skipped(report); k++) {
+        const char *name = talc_check_model_skipped_name(report, k);
+        bool beside = false;
+        for (int i = from; i < wrong && !beside; i++)
+            beside = is_beside(name, talc_check_model_at(report, i)->path);
+        if (beside)
+            add_name(&saved, TALC_SHOWN(name), "");
+    }
+    if (layers.count > 0)
+        talc_print_wrapped(file, 2, "not compared before it: %s%s%s", layers.text,
+                           saved.count == 0 ? "" : "; skipped beside: ", saved.text);
+}
+
 /* The names of the file that the model lacks, the first of them. */
 static void print_skipped(FILE *file, const talc_check_model_report *report)
 {
-    enum { NAMED = 3 };
     const int count = talc_check_model_skipped(report);
-    if (count == 0)
-        return;
-    char names[NAMED * TALC_SHOWN_TEXT] = "";
-    for (int i = 0; i < count && i < NAMED; i++) {
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                 TALC_SHOWN(talc_check_model_skipped_name(report, i)));
-    }
-    talc_print_wrapped(file, 2, "skipped: %d tensor%s of the file that no module gave: %s%s", count,
-                       count == 1 ? "" : "s", names, count > NAMED ? ", ..." : "");
+    naming names = { 0 };
+    for (int i = 0; i < count; i++)
+        add_name(&names, TALC_SHOWN(talc_check_model_skipped_name(report, i)), "");
+    if (count > 0)
+        talc_print_wrapped(file, 2, "skipped: %d tensor%s of the file that no module gave: %s",
+                           count, count == 1 ? "" : "s", names.text);
 }
 
 static bool any_compared(const talc_check_model_report *report)
@@ -138,8 +186,12 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
     print_table(file, report);
     print_skipped(file, report);
     const int wrong = talc_check_model_first_wrong(report);
-    if (wrong >= 0)
-        print_first(file, talc_check_model_at(report, wrong));
+    if (wrong >= 0) {
+        const talc_check_model_layer *first = talc_check_model_at(report, wrong);
+        print_first(file, first);
+        if (!(first->own > 1))
+            print_not_compared(file, report, wrong);
+    }
     fprintf(file, "%s\n",
             talc_check_model_passed(report) ? "passed"
             : wrong >= 0                    ? "failed"

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PRINTED = 8192 };
+
 static talc_module *net_new(void)
 {
     talc_manual_seed(5);
@@ -161,6 +163,15 @@ Test(check_activations, some_of_the_layers_will_do)
     talc_module_free(net);
 }
 
+static void print_report(const talc_check_model_report *report, char printed[PRINTED])
+{
+    FILE *file = tmpfile();
+    talc_check_model_print(file, report);
+    rewind(file);
+    printed[fread(printed, 1, PRINTED - 1, file)] = '\0';
+    fclose(file);
+}
+
 /* Another library may have modules that the model lacks. */
 Test(check_activations, names_that_the_model_lacks_are_skipped)
 {
@@ -169,7 +180,7 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
     } renamed[] = { { "fc2", "fc9" }, { "pool:2", "pool:3" } };
     talc_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors");
-    char printed[8192];
+    char printed[PRINTED];
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (int i = 0; i < 2; i++) {
         rewrite(path, other, renamed[i].name, renamed[i].to_name);
@@ -178,11 +189,7 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
         cr_assert_str_eq(talc_check_model_skipped_name(report, 0), renamed[i].to_name);
         cr_assert(talc_check_model_skipped_name(report, 1) == NULL &&
                   talc_check_model_skipped_name(report, -1) == NULL);
-        FILE *file = tmpfile();
-        talc_check_model_print(file, report);
-        rewind(file);
-        printed[fread(printed, 1, sizeof printed - 1, file)] = '\0';
-        fclose(file);
+        print_report(report, printed);
         char line[100];
         snprintf(line, sizeof line, "\nskipped: 1 tensor of the file that no module gave: %s\n",
                  renamed[i].to_name);
@@ -190,6 +197,36 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
         talc_check_model_free(report);
     }
     cr_assert(talc_check_model_skipped(NULL) == 0);
+    talc_module_free(net);
+}
+
+/* They may be what is wrong, and are told where they are near: those of LeNet's first layers are not. */
+Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
+{
+    static const struct {
+        const char *name, *to_name, *wrong, *told;
+    } cases[] = {
+        { "fc1", "fc9", "fc2",
+          "\nnot compared before it: fc1 linear, (model) relu; skipped beside: fc9\n" },
+        { "fc1", "layer9.fc1", "fc2", "\nnot compared before it: fc1 linear, (model) relu\n" },
+        { "fc3", "fc9", "fc2", "\nnot compared before it: (model) relu; skipped beside: fc9\n" },
+        { "fc1", "fc9", "conv1", NULL },
+    };
+    talc_module *net = net_new();
+    const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors"),
+               *spoiled = file_path("c.safetensors");
+    char printed[PRINTED];
+    cr_assert(talc_check_model_save_activations(net, images(), path));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rewrite(path, other, cases[i].name, cases[i].to_name);
+        rewrite(other, spoiled, cases[i].wrong, NULL);
+        talc_check_model_report *report = against(net, images(), spoiled);
+        print_report(report, printed);
+        cr_assert(cases[i].told == NULL ? strstr(printed, "not compared") == NULL
+                                        : strstr(printed, cases[i].told) != NULL,
+                  "%zu: %s", i, printed);
+        talc_check_model_free(report);
+    }
     talc_module_free(net);
 }
 
