@@ -130,6 +130,7 @@ typedef struct layout {
     const talc_table *table;
     int from, to;
     int line, gap;
+    bool above; /* the first column's cells have lines of their own */
     int natural[TALC_MAX_COLUMNS], width[TALC_MAX_COLUMNS];
 } layout;
 
@@ -221,11 +222,27 @@ static void lay_out(layout *self)
         self->width[last] += self->line - total(self, self->gap, own);
 }
 
+/* The first column's cell in a line of its own, unless it is that of the row before. */
+static void print_above(FILE *file, const layout *self, int64_t row)
+{
+    char text[TALC_CELL_TEXT], before[TALC_CELL_TEXT];
+    const char *said = cell(self->table, row, 0, text);
+    if (*said == '\0' || (row > 0 && strcmp(said, cell(self->table, row - 1, 0, before)) == 0))
+        return;
+    print_spaces(file, self->table->indent);
+    print_shortened(file, said, strlen(said), self->line - self->table->indent);
+    (void)fputc('\n', file);
+}
+
 static void print_row(FILE *file, const layout *self, int64_t row)
 {
     char text[TALC_CELL_TEXT];
     int column = 0, due = self->table->indent; /* where the line is, and where it is to be */
-    for (int i = 0; i < self->table->count; i++) {
+    if (self->above) {
+        print_above(file, self, row);
+        due += self->width[0] + self->gap;
+    }
+    for (int i = self->above ? 1 : 0; i < self->table->count; i++) {
         if (!has(self, i))
             continue;
         const talc_column_kind kind = self->table->columns[i].kind;
@@ -255,6 +272,10 @@ void talc_table_print(FILE *file, const talc_table *table)
                     .from = 1,
                     .line = table->width > 0 ? table->width : talc_line_width(file) };
     measure(&part);
+    part.to = table->count;
+    part.above = table->names_above && table->count > 1 && total(&part, 1, natural) > part.line;
+    if (part.above)
+        part.natural[0] = 1;
     do {
         lay_out(&part);
         if (part.from > 1)

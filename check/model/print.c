@@ -85,6 +85,7 @@ static void print_table(FILE *file, const talc_check_model_report *report)
     talc_table_print(file, &(talc_table){ .count = COLUMNS,
                                           .columns = columns,
                                           .rows = talc_check_model_count(report),
+                                          .names_above = true,
                                           .cell = cell,
                                           .context = report });
 }

@@ -304,6 +304,61 @@ Test(print, a_table_of_numbers_goes_on_below)
         "a    3234567890123456\n");
 }
 
+/* Names that would lose their middle stand above their rows, where the table asks for it. */
+Test(print, names_of_a_table_stand_above_its_rows)
+{
+    static const char *const rows[][4] = {
+        { "first.block.conv+norm", "Convolution", "1,234,567", "12" },
+        { "first.block.conv+norm", "Norm", "12", "3" },
+        { "second", "ReLU", "0", "1" },
+        { "", "Norm", "0", "1" },
+    };
+    static const talc_column columns[] = { { "layer", TALC_COLUMN_NAME },
+                                           { "type", TALC_COLUMN_NAME },
+                                           { "count", TALC_COLUMN_NUMBER },
+                                           { "what", TALC_COLUMN_NUMBER } };
+    talc_table table = { .count = 4,
+                         .columns = columns,
+                         .rows = 4,
+                         .names_above = true,
+                         .cell = cell_of,
+                         .context = rows };
+    assert_table(48, table,
+                 "layer                 type            count what\n"
+                 "first.block.conv+norm Convolution 1,234,567   12\n"
+                 "first.block.conv+norm Norm               12    3\n"
+                 "second                ReLU                0    1\n"
+                 "                      Norm                0    1\n");
+    table.indent = 1;
+    assert_table(48, table,
+                 " layer\n"
+                 "    type             count  what\n"
+                 " first.block.conv+norm\n"
+                 "    Convolution  1,234,567    12\n"
+                 "    Norm                12     3\n"
+                 " second\n"
+                 "    ReLU                 0     1\n"
+                 "    Norm                 0     1\n");
+    assert_table(20, table,
+                 " layer\n"
+                 "   type        count\n"
+                 " firs..ock.conv+norm\n"
+                 "   Co..ion 1,234,567\n"
+                 "   Norm           12\n"
+                 " second\n"
+                 "   ReLU            0\n"
+                 "   Norm            0\n"
+                 "\n"
+                 " layer\n"
+                 "    what\n"
+                 " firs..ock.conv+norm\n"
+                 "      12\n"
+                 "       3\n"
+                 " second\n"
+                 "       1\n"
+                 "       1\n");
+}
+
 enum { RANDOM_ROWS = 6, RANDOM_COLUMNS = 12 };
 
 /* Cells of letters, each a word of up to 20, or of up to 12 where the column has to be whole. */
@@ -335,6 +390,7 @@ Test(print, no_table_is_too_wide)
                              .width = TALC_LEAST_COLUMNS + i % 90,
                              .indent = i % 4,
                              .untitled = i % 5 == 0,
+                             .names_above = i % 7 < 3,
                              .cell = random_cell,
                              .context = &table };
         char *text = NULL, whole[TALC_CELL_TEXT];
