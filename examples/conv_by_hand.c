@@ -40,10 +40,15 @@ typedef struct convolution {
 
 static void print_matrix(const char *title, int rows, int columns, const float *elements)
 {
+    int width = 2;
+    for (int i = 0; i < rows * columns; i++)
+        width = elements[i] < 0 || elements[i] > 9 ? 4 : width;
+    const int line = columns * width < 80 ? columns : columns / 2; /* a row is a line, or two */
     printf("%s, %d x %d:\n", title, rows, columns);
     for (int row = 0; row < rows; row++) {
         for (int column = 0; column < columns; column++)
-            printf(" %3.0f", (double)elements[row * columns + column]);
+            printf("%s%*.0f", column > 0 && column % line == 0 ? "\n  " : "", width,
+                   (double)elements[row * columns + column]);
         printf("\n");
     }
     printf("\n");
@@ -72,10 +77,14 @@ static void convolve(const convolution *c, bool show, float y[OC][H][W])
                     const float v = inside(ih, iw) ? image[first + ic][ih][iw] : 0;
                     const float w = c->w[oc * IC * side * side + k];
                     sum += v * w;
+                    if (show) /* a line a channel */
+                        printf("%s", k == 0                   ? " "
+                                     : k % (side * side) == 0 ? "\n           + "
+                                                              : " + ");
                     if (show && inside(ih, iw))
-                        printf("%s%.0f*%.0f", k == 0 ? " " : " + ", (double)v, (double)w);
+                        printf("%.0f*%.0f", (double)v, (double)w);
                     else if (show)
-                        printf("%s.*%.0f", k == 0 ? " " : " + ", (double)w);
+                        printf(".*%.0f", (double)w);
                 }
                 if (show)
                     printf(" = %.0f\n", (double)sum);

@@ -149,9 +149,18 @@ static void open_data(training *run)
     if (run->data == NULL) {
         run->train_data = talc_dataset_digits(train > 0 ? train : 8000, 1);
         run->test_data = talc_dataset_digits(test > 0 ? test : 2000, 2);
-    } else if (is_there(run, "train")) {
+    } else if (is_there(run, "train") && is_there(run, "test")) {
         run->train_data = part(talc_dataset_folder(path_in(run->data, "train", path)), 0, train);
         run->test_data = part(talc_dataset_folder(path_in(run->data, "test", path)), 0, test);
+    } else if (!has_images(run, "t10k") && !has_images(run, "train")) {
+        talc_fail(TALC_NOT_FOUND,
+                  "data: '%s' is no folder with train/CLASS/*.png and test/CLASS/*.png, nor one "
+                  "with MNIST's files%s",
+                  TALC_SHOWN(run->data),
+                  !is_there(run, "")       ? ": there is no such folder"
+                  : is_there(run, "train") ? ": it has no test"
+                  : is_there(run, "test")  ? ": it has no train"
+                                           : "");
     } else {
         bool half = has_images(run, "t10k") && !has_images(run, "train");
         train = half && train == 0 ? 8000 : train; /* of 10,000 */

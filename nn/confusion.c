@@ -127,11 +127,13 @@ typedef struct printing {
     const char *const *names; /* NULL: classes have none */
 } printing;
 
-/* "3 cat", or "3" where classes have no names. */
+/* "3 cat", or "3" where classes have no names, or their numbers for names. */
 static const char *class_text(const printing *self, int64_t k, int width, char text[TALC_CELL_TEXT])
 {
-    const int used = snprintf(text, TALC_CELL_TEXT, "%*" PRId64 " ", width, k);
-    if (self->names == NULL)
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, k);
+    const int used = snprintf(text, TALC_CELL_TEXT, "%*s ", width, number);
+    if (self->names == NULL || strcmp(self->names[k], number) == 0)
         text[used - 1] = '\0';
     else
         talc_shown(self->names[k], SIZE_MAX, text + used, TALC_CELL_TEXT - (size_t)used);

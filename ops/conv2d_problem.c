@@ -109,9 +109,9 @@ bool talc_conv2d_problem_check(talc_conv2d_problem *p)
         return false;
     if (p->C % p->groups != 0 || p->OC % p->groups != 0) {
         talc_fail(TALC_BAD_SHAPE,
-                  "conv2d: groups=%" PRId64 " does not divide %" PRId64 " channels and %" PRId64
-                  " output channels",
-                  p->groups, p->C, p->OC);
+                  "conv2d: groups=%" PRId64 " does not divide %" PRId64 " channel%s and %" PRId64
+                  " output channel%s",
+                  p->groups, p->C, TALC_PLURAL(p->C), p->OC, TALC_PLURAL(p->OC));
         return false;
     }
     return axis_extent(p, "height", p->H, p->pad_top, p->pad_bottom, p->KH, p->dilation_h,
@@ -152,15 +152,15 @@ static bool channels_fit(const talc_tensor *x, const talc_tensor *w, int64_t gro
                   talc_dims_text(w_dims, w_text), groups);
     else if (needed != x->dims[1])
         talc_fail(TALC_BAD_SHAPE,
-                  "conv2d: x %s has %" PRId64 " channels, w %s with groups=%" PRId64
+                  "conv2d: x %s has %" PRId64 " channel%s, w %s with groups=%" PRId64
                   " needs %" PRId64,
-                  talc_dims_text(x_dims, x_text), x->dims[1], talc_dims_text(w_dims, w_text),
-                  groups, needed);
+                  talc_dims_text(x_dims, x_text), x->dims[1], TALC_PLURAL(x->dims[1]),
+                  talc_dims_text(w_dims, w_text), groups, needed);
     else if (w->dims[0] % groups != 0)
         talc_fail(TALC_BAD_SHAPE,
-                  "conv2d: w %s has %" PRId64 " output channels, which groups=%" PRId64
+                  "conv2d: w %s has %" PRId64 " output channel%s, which groups=%" PRId64
                   " does not divide",
-                  talc_dims_text(w_dims, w_text), w->dims[0], groups);
+                  talc_dims_text(w_dims, w_text), w->dims[0], TALC_PLURAL(w->dims[0]), groups);
     return !talc_failed();
 }
 

@@ -75,14 +75,14 @@ static bool channels_fit(const talc_tensor *x, const talc_tensor *w, int64_t gro
     if (groups < 1)
         talc_fail(TALC_BAD_ARGUMENT, "%s: groups %" PRId64 " must be at least 1", OP, groups);
     else if (x->dims[1] != w->dims[0])
-        talc_fail(TALC_BAD_SHAPE, "%s: x %s has %" PRId64 " channels, w %s needs %" PRId64, OP,
-                  x_text, x->dims[1], w_text, w->dims[0]);
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has %" PRId64 " channel%s, w %s needs %" PRId64, OP,
+                  x_text, x->dims[1], TALC_PLURAL(x->dims[1]), w_text, w->dims[0]);
     else if (x->dims[1] < 1 || w->dims[1] < 1)
         talc_fail(TALC_BAD_SHAPE, "%s: x %s and w %s must have channels", OP, x_text, w_text);
     else if (x->dims[1] % groups != 0)
         talc_fail(TALC_BAD_SHAPE,
-                  "%s: x %s has %" PRId64 " channels, which groups=%" PRId64 " does not divide", OP,
-                  x_text, x->dims[1], groups);
+                  "%s: x %s has %" PRId64 " channel%s, which groups=%" PRId64 " does not divide",
+                  OP, x_text, x->dims[1], TALC_PLURAL(x->dims[1]), groups);
     else if (!talc_multiply(w->dims[1], groups, OC))
         talc_fail(TALC_TOO_LARGE, "%s: w %s with groups=%" PRId64 " makes more than 2^63 channels",
                   OP, w_text, groups);

@@ -74,8 +74,9 @@ static bool result_dims(talc_gather_function function, const talc_tensor *x, int
     for (int i = 0; i < x->rank && !talc_failed(); i++)
         if (i != dim && index->dims[i] > x->dims[i])
             talc_fail(TALC_BAD_SHAPE,
-                      "%s: index %s has %" PRId64 " elements in dimension %d, x %s has %" PRId64,
-                      names[function], index_text, index->dims[i], i, text, x->dims[i]);
+                      "%s: index %s has %" PRId64 " element%s in dimension %d, x %s has %" PRId64,
+                      names[function], index_text, index->dims[i], TALC_PLURAL(index->dims[i]), i,
+                      text, x->dims[i]);
     return !talc_failed();
 }
 

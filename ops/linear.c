@@ -22,8 +22,9 @@ static bool check_features(const talc_tensor *x, const talc_tensor *weight)
         return false;
     int64_t features = x->dims[x->rank - 1];
     if (features != weight->dims[1])
-        talc_fail(TALC_BAD_SHAPE, "linear: x %s has %" PRId64 " features, weight %s needs %" PRId64,
-                  talc_dims_text(talc_dims_of(x), text_x), features,
+        talc_fail(TALC_BAD_SHAPE,
+                  "linear: x %s has %" PRId64 " feature%s, weight %s needs %" PRId64,
+                  talc_dims_text(talc_dims_of(x), text_x), features, TALC_PLURAL(features),
                   talc_dims_text(talc_dims_of(weight), text_weight), weight->dims[1]);
     return features == weight->dims[1];
 }

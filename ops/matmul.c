@@ -94,9 +94,10 @@ static bool result_dims(const talc_tensor *a, const talc_tensor *b, talc_dims *b
     int64_t columns = a->dims[a->rank - 1];
     int64_t rows = b->dims[b->rank == 1 ? 0 : b->rank - 2];
     if (columns != rows) {
-        talc_fail(TALC_BAD_SHAPE, "matmul: a %s has %" PRId64 " columns, b %s has %" PRId64 " rows",
-                  talc_dims_text(talc_dims_of(a), text_a), columns,
-                  talc_dims_text(talc_dims_of(b), text_b), rows);
+        talc_fail(TALC_BAD_SHAPE,
+                  "matmul: a %s has %" PRId64 " column%s, b %s has %" PRId64 " row%s",
+                  talc_dims_text(talc_dims_of(a), text_a), columns, TALC_PLURAL(columns),
+                  talc_dims_text(talc_dims_of(b), text_b), rows, TALC_PLURAL(rows));
         return false;
     }
     if (!talc_shape_broadcast(batch_dims(a), batch_dims(b), batch)) {

@@ -58,6 +58,9 @@ TALC_API const char *talc_status_text(talc_status status);
 /// users write call it too. Returns the status that now stands, so that `return talc_fail(...)` reads well.
 TALC_API talc_status talc_fail(talc_status status, const char *format, ...) TALC_PRINTF(2, 3);
 
+/// What a noun ends in after a number, in messages: "1 byte", "2 bytes".
+#define TALC_PLURAL(count) ((count) == 1 ? "" : "s")
+
 TALC_END_DECLARATIONS
 
 #endif

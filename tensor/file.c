@@ -93,9 +93,9 @@ talc_status talc_file_read(const talc_file *file, const char *who, int64_t offse
         if (got < 0)
             return talc_file_fail(who, "read", file->path, errno);
         if (got == 0)
-            return talc_fail(TALC_IO_ERROR,
-                             "%s: '%s' ends at byte %" PRId64 ", %zu bytes too early", who,
-                             TALC_SHOWN(file->path), offset + (int64_t)done, left);
+            return talc_fail(
+                TALC_IO_ERROR, "%s: '%s' ends at byte %" PRId64 ", %zu byte%s too early", who,
+                TALC_SHOWN(file->path), offset + (int64_t)done, left, TALC_PLURAL(left));
         done += (size_t)got;
     }
     return TALC_OK;

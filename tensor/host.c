@@ -38,9 +38,9 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
         return false;
     char text[TALC_DIMS_TEXT];
     if (bytes != talc_nbytes(tensor)) {
-        talc_fail(TALC_BAD_ARGUMENT, "to_host: %s of %s has %zu bytes, the array %zu",
+        talc_fail(TALC_BAD_ARGUMENT, "to_host: %s of %s has %zu byte%s, the array %zu",
                   talc_dims_text(talc_dims_of(tensor), text), talc_dtype_name(tensor->dtype),
-                  talc_nbytes(tensor), bytes);
+                  talc_nbytes(tensor), TALC_PLURAL(talc_nbytes(tensor)), bytes);
         return false;
     }
     if (talc_recording_refuses("to_host", tensor->device, "read elements back"))

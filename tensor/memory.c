@@ -16,7 +16,8 @@ void *talc_memory_new(size_t bytes, const char *what)
 {
     void *memory = talc_allocation_allowed(bytes) ? calloc(1, bytes == 0 ? 1 : bytes) : NULL;
     if (memory == NULL)
-        talc_fail(TALC_NO_MEMORY, "%s: out of host memory: asked %zu bytes", what, bytes);
+        talc_fail(TALC_NO_MEMORY, "%s: out of host memory: asked %zu byte%s", what, bytes,
+                  TALC_PLURAL(bytes));
     return memory;
 }
 

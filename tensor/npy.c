@@ -237,8 +237,8 @@ static talc_status read_prefix(const talc_file *file, int *version, size_t *leng
     *data += (int64_t)*length;
     if (*data > file->size)
         return talc_fail(TALC_BAD_FORMAT,
-                         "npy_load: '%s': a header of %zu bytes in a file of %" PRId64,
-                         TALC_SHOWN(file->path), *length, file->size);
+                         "npy_load: '%s': a header of %zu byte%s in a file of %" PRId64,
+                         TALC_SHOWN(file->path), *length, TALC_PLURAL(*length), file->size);
     if (*length > MAX_HEADER)
         return talc_fail(TALC_BAD_FORMAT,
                          "npy_load: '%s': a header of %zu bytes, talc reads up to %d",
@@ -276,9 +276,9 @@ static talc_status check_size(const talc_file *file, const npy_header *header, i
         return TALC_OK;
     char text[TALC_DIMS_TEXT];
     return talc_fail(TALC_BAD_FORMAT,
-                     "npy_load: '%s': %s of %s needs %" PRId64 " bytes, the file has %" PRId64,
+                     "npy_load: '%s': %s of %s needs %" PRId64 " byte%s, the file has %" PRId64,
                      TALC_SHOWN(file->path), talc_dims_text(header->dims, text),
-                     talc_dtype_name(header->dtype), bytes, file->size - data);
+                     talc_dtype_name(header->dtype), bytes, TALC_PLURAL(bytes), file->size - data);
 }
 
 /* The elements in the order of the file. */

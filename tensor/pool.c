@@ -132,8 +132,8 @@ talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, 
     char text[TALC_BYTES_TEXT], asked_text[TALC_BYTES_TEXT + 32] = "an unknown size";
     char held_text[TALC_BYTES_TEXT], free_text[TALC_BYTES_TEXT] = "unknown";
     if (asked > 0)
-        snprintf(asked_text, sizeof asked_text, "%s (%zu bytes)",
-                 talc_bytes_text((double)asked, text), asked);
+        snprintf(asked_text, sizeof asked_text, "%s (%zu byte%s)",
+                 talc_bytes_text((double)asked, text), asked, TALC_PLURAL(asked));
     if (free_bytes > 0)
         talc_bytes_text((double)free_bytes, free_text);
     return talc_fail(TALC_NO_MEMORY, "%s: out of %s: asked %s, held %s, free %s", who, what,

@@ -185,6 +185,10 @@ static const struct {
     { "<h", "an HTML page: download the file itself, not the page that shows it" },
     { "PK\3\4",
       "a zip, as torch.save writes it: tools/torch/pt2safetensors.py converts a checkpoint" },
+    { "\x89PNG", "a PNG image" },
+    { "\xff\xd8\xff", "a JPEG image" },
+    { "\x93NUMPY", "an array of NumPy's" },
+    { "\x1f\x8b", "compressed by gzip: gunzip it first" },
     { "\x80\2",
       "a pickle, as torch.save wrote it: tools/torch/pt2safetensors.py converts a checkpoint" },
     { "\x80\3",
@@ -222,23 +226,23 @@ static talc_status read_header(talc_safetensors *s)
 {
     unsigned char prefix[LENGTH_BYTES];
     if (s->file.size < LENGTH_BYTES + 2)
-        return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%s': %" PRId64
-                         " bytes are too few for a safetensors file",
-                         TALC_SHOWN(s->file.path), s->file.size);
+        return talc_fail(
+            TALC_BAD_FORMAT,
+            "safetensors_open: '%s': %" PRId64 " byte%s too few for a safetensors file",
+            TALC_SHOWN(s->file.path), s->file.size, s->file.size == 1 ? " is" : "s are");
     if (talc_file_read(&s->file, "safetensors_open", 0, prefix, sizeof prefix) != TALC_OK)
         return talc_error_status();
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | prefix[i];
     const bool fits = length >= 2 && length <= (uint64_t)(s->file.size - LENGTH_BYTES);
-    if ((!fits || length > MAX_HEADER) && is_stranger(s))
+    if (is_stranger(s))
         return talc_error_status();
     if (!fits)
         return talc_fail(TALC_BAD_FORMAT,
                          "safetensors_open: '%s': a header of %" PRIu64
-                         " bytes in a file of %" PRId64,
-                         TALC_SHOWN(s->file.path), length, s->file.size);
+                         " byte%s in a file of %" PRId64,
+                         TALC_SHOWN(s->file.path), length, TALC_PLURAL(length), s->file.size);
     if (length > MAX_HEADER)
         return talc_fail(TALC_BAD_FORMAT,
                          "safetensors_open: '%s': a header of %" PRIu64
@@ -368,9 +372,10 @@ static talc_status check_coverage(const talc_safetensors *s)
     }
     if (place != s->file.size - s->data)
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%s': tensors of %" PRId64 " bytes, but %" PRId64
-                         " bytes of data",
-                         TALC_SHOWN(s->file.path), place, s->file.size - s->data);
+                         "safetensors_open: '%s': tensors of %" PRId64 " byte%s, but %" PRId64
+                         " byte%s of data",
+                         TALC_SHOWN(s->file.path), place, TALC_PLURAL(place),
+                         s->file.size - s->data, TALC_PLURAL(s->file.size - s->data));
     return TALC_OK;
 }
 

@@ -296,7 +296,8 @@ const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT])
         bytes /= 1024;
         unit++;
     }
-    snprintf(text, TALC_BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    snprintf(text, TALC_BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
+             bytes == 1 && unit == 0 ? "byte" : units[unit]);
     return text;
 }
 

@@ -98,9 +98,9 @@ static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *
         return false;
     }
     if (known != numel || (open >= 0 && dims->dim[open] == -1)) {
-        talc_fail(TALC_BAD_SHAPE, "%s: %s has %" PRId64 " elements, shape %s needs %s%" PRId64, who,
-                  talc_dims_text(talc_dims_of(tensor), from), numel, talc_dims_text(asked, to),
-                  open >= 0 ? "a multiple of " : "", known);
+        talc_fail(TALC_BAD_SHAPE, "%s: %s has %" PRId64 " element%s, shape %s needs %s%" PRId64,
+                  who, talc_dims_text(talc_dims_of(tensor), from), numel, TALC_PLURAL(numel),
+                  talc_dims_text(asked, to), open >= 0 ? "a multiple of " : "", known);
         return false;
     }
     /* An empty shape may still have extents whose strides do not fit. */

@@ -125,7 +125,8 @@ static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check
     const size_t used = strlen(outcome->reason);
     if (!outcome->passed && s->unwritten > 0)
         snprintf(outcome->reason + used, sizeof outcome->reason - used,
-                 "; %lld elements were not written", (long long)s->unwritten);
+                 "; %lld element%s not written", (long long)s->unwritten,
+                 s->unwritten == 1 ? " was" : "s were");
     return note(s, row, outcome);
 }
 

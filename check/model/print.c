@@ -168,7 +168,7 @@ static void print_skipped(FILE *file, const talc_check_model_report *report)
         add_name(&names, TALC_SHOWN(talc_check_model_skipped_name(report, i)), "");
     if (count > 0)
         talc_print_wrapped(file, 2, "skipped: %d tensor%s of the file that no module gave: %s",
-                           count, count == 1 ? "" : "s", names.text);
+                           count, TALC_PLURAL(count), names.text);
 }
 
 static bool any_compared(const talc_check_model_report *report)

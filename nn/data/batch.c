@@ -28,8 +28,8 @@ static bool counts_fit(const talc_loader_options *o, const talc_dataset *dataset
         talc_fail(TALC_BAD_ARGUMENT, "%s: batch %" PRId64 " must be at least 1", WHO, o->batch);
     else if (o->drop_last && o->batch > count)
         talc_fail(TALC_BAD_ARGUMENT,
-                  "%s: batch %" PRId64 " with drop_last leaves nothing of %" PRId64 " samples", WHO,
-                  o->batch, count);
+                  "%s: batch %" PRId64 " with drop_last leaves nothing of %" PRId64 " sample%s",
+                  WHO, o->batch, count, TALC_PLURAL(count));
     else if (o->shift < 0 || o->shift >= least)
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: shift %" PRId64 " is outside 0..%" PRId64 " for images of %" PRId64

@@ -58,12 +58,14 @@ static talc_status check_size(const talc_inflated *in, talc_dims dims)
     const int64_t most = talc_inflated_most(in) - header;
     if (bytes > most)
         return talc_fail(TALC_BAD_FORMAT,
-                         "%s: '%s' says %s, but after its header come at most %" PRId64 " bytes",
-                         in->who, TALC_SHOWN(in->file.path), talc_dims_text(dims, text), most);
+                         "%s: '%s' says %s, but after its header come at most %" PRId64 " byte%s",
+                         in->who, TALC_SHOWN(in->file.path), talc_dims_text(dims, text), most,
+                         TALC_PLURAL(most));
     if (!in->gzip && bytes < most)
         return talc_fail(TALC_BAD_FORMAT,
-                         "%s: '%s' says %s, but after its header come %" PRId64 " bytes", in->who,
-                         TALC_SHOWN(in->file.path), talc_dims_text(dims, text), most);
+                         "%s: '%s' says %s, but after its header come %" PRId64 " byte%s", in->who,
+                         TALC_SHOWN(in->file.path), talc_dims_text(dims, text), most,
+                         TALC_PLURAL(most));
     return TALC_OK;
 }
 
@@ -104,9 +106,9 @@ static talc_samples *read_both(talc_inflated *images, talc_inflated *labels)
         read_header(labels, &labels_kind, &count) != TALC_OK)
         return NULL;
     if (dims.dim[0] != count.dim[0]) {
-        talc_fail(TALC_BAD_FORMAT, "%s: '%s' has %" PRId64 " images, '%s' %" PRId64 " labels",
-                  images->who, TALC_SHOWN(images->file.path), dims.dim[0],
-                  TALC_SHOWN(labels->file.path), count.dim[0]);
+        talc_fail(TALC_BAD_FORMAT, "%s: '%s' has %" PRId64 " image%s, '%s' %" PRId64 " label%s",
+                  images->who, TALC_SHOWN(images->file.path), dims.dim[0], TALC_PLURAL(dims.dim[0]),
+                  TALC_SHOWN(labels->file.path), count.dim[0], TALC_PLURAL(count.dim[0]));
         return NULL;
     }
     const int last = dims.rank - 1;

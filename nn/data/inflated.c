@@ -140,8 +140,8 @@ talc_status talc_inflated_read(talc_inflated *in, void *bytes, size_t count)
         if (more(in, (uint8_t *)bytes + done, count - done, &got) != TALC_OK)
             return talc_error_status();
         if (got == 0)
-            return talc_fail(TALC_BAD_FORMAT, "%s: '%s' ends %zu bytes too early", in->who,
-                             TALC_SHOWN(in->file.path), count - done);
+            return talc_fail(TALC_BAD_FORMAT, "%s: '%s' ends %zu byte%s too early", in->who,
+                             TALC_SHOWN(in->file.path), count - done, TALC_PLURAL(count - done));
     }
     return TALC_OK;
 }

@@ -89,10 +89,10 @@ static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_
         return NULL;
     }
     if (lacking > 0 && !atomic_flag_test_and_set(&told))
-        talc_warn("%s: the part of %" PRId64 " samples lacks %" PRId64 " of %" PRId64
+        talc_warn("%s: the part of %" PRId64 " sample%s lacks %" PRId64 " of %" PRId64
                   " classes, such as '%s'%s",
-                  who, part->count, lacking, all, TALC_SHOWN(talc_dataset_class(whole, first)),
-                  hint);
+                  who, part->count, TALC_PLURAL(part->count), lacking, all,
+                  TALC_SHOWN(talc_dataset_class(whole, first)), hint);
     return part;
 }
 
@@ -210,8 +210,8 @@ talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint6
         counts == NULL ? 0 : share_out(counts, talc_dataset_classes(dataset), share);
     if (counts != NULL && (first < 1 || first >= dataset->count))
         talc_fail(TALC_BAD_ARGUMENT,
-                  "%s: share %g of %" PRId64 " samples leaves a part without any", who, share,
-                  dataset->count);
+                  "%s: share %g of %" PRId64 " sample%s leaves a part without any", who, share,
+                  dataset->count, TALC_PLURAL(dataset->count));
     if (!talc_failed())
         parts = deal(who, dataset, counts, first, seed);
     talc_memory_free(counts);

@@ -317,7 +317,7 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
     static const struct {
         mutant which;
         const char *count;
-    } cases[] = { { MUTANT_UNWRITTEN, "; 1 elements were not written" },
+    } cases[] = { { MUTANT_UNWRITTEN, "; 1 element was not written" },
                   { MUTANT_LAST_ROW, "; 132 elements were not written" }, /* 2 x 6 x 11 */
                   { MUTANT_ALL_ZEROS, NULL } };
     for (int i = 0; i < 3; i++) {

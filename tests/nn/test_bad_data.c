@@ -47,7 +47,7 @@ static const idx_case idx_cases[] = {
     { 7, "\0", 1, GOOD_IMAGES, "dataset_idx: '%s' is empty" },
     { 15, "\0", 1, GOOD_IMAGES, "dataset_idx: '%s' is empty" },
     { 0, "", 0, 0, "dataset_idx: '%s' ends 4 bytes too early" },
-    { 0, "", 0, 3, "dataset_idx: '%s' ends 1 bytes too early" },
+    { 0, "", 0, 3, "dataset_idx: '%s' ends 1 byte too early" },
     { 0, "", 0, 14, "dataset_idx: '%s' ends 2 bytes too early" },
     { 0, "", 0, 19, "dataset_idx: '%s' says [2,1,2], but after its header come at most 3 bytes" },
     { 20, "\0", 1, 21, "dataset_idx: '%s' says [2,1,2], but after its header come 5 bytes" },
@@ -57,7 +57,7 @@ static const idx_case idx_cases[] = {
 
 /* The same through gzip, whose length says little. */
 static const idx_case gzip_cases[] = {
-    { 0, "", 0, 19, "dataset_idx: '%s' ends 1 bytes too early" },
+    { 0, "", 0, 19, "dataset_idx: '%s' ends 1 byte too early" },
     { 20, "\0", 1, 21, "dataset_idx: '%s' goes on after the last element" },
     { 0, "\x89PNG", 4, GOOD_IMAGES, "dataset_idx: '%s' begins with 89504e47, an IDX file with 0000" },
 };
@@ -332,7 +332,7 @@ Test(bad_data, arguments)
     REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share 0 must be between 0 and 1", talc_dataset_split(dataset, 0, 1).rest);
     REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share nan must be between 0 and 1", talc_dataset_split(dataset, NAN, 1).first);
     talc_dataset *one = talc_dataset_part(dataset, 0, 1);
-    REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share 0.5 of 1 samples leaves a part without any", talc_dataset_split(one, 0.5, 1).first);
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share 0.5 of 1 sample leaves a part without any", talc_dataset_split(one, 0.5, 1).first);
     talc_dataset_free(one);
 
 #define LOADER(...) talc_loader_new(dataset, &(talc_loader_options){ __VA_ARGS__ })

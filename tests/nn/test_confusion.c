@@ -73,6 +73,19 @@ Test(confusion, a_wide_matrix_says_the_most_frequent_mistakes)
     talc_confusion_free(matrix);
 }
 
+/* A name that is its class's number is not said twice. */
+Test(confusion, names_that_are_numbers_are_told_once)
+{
+    static const char *const names[] = { "0", "cat" };
+    talc_confusion *matrix = talc_confusion_new(2);
+    matrix->counts[1] = matrix->count = 2;
+    cr_assert_str_eq(printed(matrix, names), "label  0  1  right\n"
+                                             "0      0  2  0.0 %\n"
+                                             "1 cat  0  0      -\n"
+                                             "0 of 2 right, 0.00 %\n");
+    talc_confusion_free(matrix);
+}
+
 /* Names lose their middle to counts: of 80 columns these take 28, the spaces between them 17. */
 Test(confusion, lines_fit)
 {

@@ -487,7 +487,7 @@ Test(bad_input_ops, conv2d_problems)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,0] must be at least 1", talc_conv2d_explain(cpu_device(), &changed, NULL, &explanation));
     changed = small;
     changed.groups = 3;
-    REFUSED(TALC_BAD_SHAPE, "conv2d: groups=3 does not divide 1 channels and 1 output channels", talc_conv2d_problem_check(&changed));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: groups=3 does not divide 1 channel and 1 output channel", talc_conv2d_problem_check(&changed));
     HARMLESS(talc_conv2d_problem_parse("n1c4h8w9o6k3x3", &changed));
     changed.groups = 4;
     REFUSED(TALC_BAD_SHAPE, "conv2d: groups=4 does not divide 4 channels and 6 output channels", talc_conv2d_problem_check(&changed));

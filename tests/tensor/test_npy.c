@@ -277,7 +277,7 @@ Test(npy, prefixes_that_do_not_fit_are_refused)
     file_write(path, "\223NUMPY\002\000\377\377\377\377", 12);
     assert_refused(path, TALC_BAD_FORMAT, ": a header of 4294967295 bytes in a file of 12");
     file_write(path, "\223NUMPY\002\000\001\000", 10);
-    assert_refused(path, TALC_BAD_FORMAT, ": a header of 1 bytes in a file of 10");
+    assert_refused(path, TALC_BAD_FORMAT, ": a header of 1 byte in a file of 10");
     file_write(path, "\223NUMPY\002\000\001\000\001\000", 12);
     cr_assert(truncate(path, 1 << 20) == 0);
     assert_refused(path, TALC_BAD_FORMAT, ": a header of 65537 bytes, talc reads up to 65536");

@@ -124,7 +124,7 @@ Test(safetensors_hostile, headers_that_break_the_format_are_refused)
           4, "tensor 'b' begins at byte 0 of the data, the one before it ends at 4" },
         { ENTRY("[1]", "0", "4"), 5, "tensors of 4 bytes, but 5 bytes of data" },
         { ENTRY("[1]", "0", "4"), 2, "tensors of 4 bytes, but 2 bytes of data" },
-        { "{}", 1, "tensors of 0 bytes, but 1 bytes of data" },
+        { "{}", 1, "tensors of 0 bytes, but 1 byte of data" },
         { "{\"a\":{\"dtype\":{\"x\":{}},\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
           "the header nests deeper than 3 levels" },
     };
@@ -152,7 +152,7 @@ Test(safetensors_hostile, lengths_that_do_not_fit_are_refused)
     file_write(path, "\002\0\0\0\0\0\0\0{", 9);
     assert_refused(path, "9 bytes are too few for a safetensors file");
     assert_refused(file_with(0, "{}", 2, 0), "a header of 0 bytes in a file of 10");
-    assert_refused(file_with(1, "{}", 2, 0), "a header of 1 bytes in a file of 10");
+    assert_refused(file_with(1, "{}", 2, 0), "a header of 1 byte in a file of 10");
     assert_refused(file_with(3, "{}", 2, 0), "a header of 3 bytes in a file of 10");
     assert_refused(file_with(UINT64_MAX, "{}", 2, 0),
                    "a header of 18446744073709551615 bytes in a file of 10");
@@ -170,6 +170,8 @@ Test(safetensors_hostile, files_of_other_kinds_are_named)
         "is an HTML page: download the file itself, not the page that shows it";
     static const char old[] =
         "is a pickle: torch.save a state_dict of it, which tools/torch/pt2safetensors.py converts";
+    static const char gzip[] = "is compressed by gzip: gunzip it first";
+    static const char sparse[600000] = "\x1f\x8b\x08";
     const struct {
         const char *bytes;
         size_t count;
@@ -185,6 +187,12 @@ Test(safetensors_hostile, files_of_other_kinds_are_named)
         { BYTES("\x80\2\x8a\nl\xfc\x9c\x46\xf9\x20\x6a\xa8P\x19."),
           "is a pickle, as torch.save wrote it: tools/torch/pt2safetensors.py converts a "
           "checkpoint" },
+        { BYTES("\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), "is a PNG image" },
+        { BYTES("\xff\xd8\xff\xe0\0\x10JFIF"), "is a JPEG image" },
+        { BYTES("\x93NUMPY\1\0v\0{'descr'"), "is an array of NumPy's" },
+        { BYTES("\x1f\x8b\x08\0\xf9\x20\x6a\x68\0\3abc"), gzip },
+        /* `gzip -n` writes no time: a length of 559,903, which fits a longer file. */
+        { sparse, sizeof sparse, gzip },
         { BYTES("\x80\4\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\1a\x94K\1s."), old },
         /* What was cut is none of these. */
         { BYTES("\x80\2\0\0\0\0\0\0{\"a\""), NULL },

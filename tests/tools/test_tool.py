@@ -177,9 +177,14 @@ class Basics(Tool):
     def test_failures(self):
         self.fails(1, r"^talc info: device_get: there is no device 'tpu'", "info", "--device", "tpu")
         self.fails(2, "there is no problem 'nonsense'; talc bench --list shows the named ones, talc summary the networks", "explain", "nonsense")
-        self.fails(2, "padded input has height 3, the kernel needs 5", "explain", "1,1,3,3", "1,1,5,5")
-        self.fails(2, "x .* has 3 channels, w .* needs 4", "explain", "8,3,32,32", "16,4,3,3")
-        self.fails(2, "'8,3' is not a shape|must be|rank", "explain", "8,3", "16,4,3,3")
+        # What reads well and cannot run is a failure, what does not read is wrong usage.
+        self.fails(1, "padded input has height 3, the kernel needs 5", "explain", "1,1,3,3", "1,1,5,5")
+        self.fails(1, "padded input has height 8, the kernel needs 9", "explain", "n1c3h8w8o4k9")
+        self.fails(1, "groups=2 does not divide 3 channels and 1 output channel$", "explain", "n1c3h8w8o1k3g2")
+        self.fails(2, "expected a number at position 11", "explain", "n1c3h8w8o4kx")
+        self.fails(1, "x .* has 3 channels, w .* needs 4", "explain", "8,3,32,32", "16,4,3,3")
+        self.fails(1, "must be|rank", "explain", "8,3", "16,4,3,3")
+        self.fails(2, "'8,3x' is not a shape", "explain", "8,3x", "16,4,3,3")
         self.fails(1, "missing.npy", "conv2d", self.path("missing.npy"), self.path("missing.npy"))
 
     def test_explain_a_model(self):
@@ -454,7 +459,7 @@ class Conv2d(Tool):
         x, w = self.path("x.npy"), self.path("w.npy")
         self.fails(1, r"^talc conv2d: .*there is no algorithm 'no_such'", "conv2d", x, w, "--algorithm", "no_such")
         self.fails(1, "no_folder", "conv2d", x, w, "--output", self.path("no_folder/y.npy"))
-        self.fails(1, "conv2d: groups=3|channels", "conv2d", x, w, "--groups", "3")
+        self.fails(1, "has 1 channel, w .* with groups=3 needs 3", "conv2d", x, w, "--groups", "3")
         with open(self.path("bad.npy"), "wb") as file:
             file.write(b"not an array")
         self.fails(1, "bad.npy", "conv2d", self.path("bad.npy"), w)

@@ -349,7 +349,10 @@ class Training(unittest.TestCase):
         (self.root / "small").mkdir()
         write_idx(self.root / "small/t10k-images-idx3-ubyte.gz", bytes(8 * 5 * 5), 8, 5, 5)
         write_idx(self.root / "small/t10k-labels-idx1-ubyte.gz", bytes([0, 9] * 4), 8)
-        for folder, message in [("missing", "missing"), ("empty", "empty")]:
+        (self.root / "half/train/cat").mkdir(parents=True)
+        layout = r"is no folder with train/CLASS/\*.png and test/CLASS/\*.png, nor one with MNIST's files"
+        for folder, message in [("missing", rf"missing' {layout}: there is no such folder$"), ("empty", rf"empty' {layout}$"),
+                                ("half", rf"half' {layout}: it has no test$")]:
             self.failed(self.train("a", "--data", self.root / folder), message)
         small = ["--data", self.root / "small", "--test-count", 2]
         self.failed(self.train("a", *small, "--train-count", 4), r"data: images are 5x5 \(height x width\), LeNet takes 28x28")

@@ -182,7 +182,7 @@ static bool pixel_numbers(const network *self, const char *option, int given, co
     const int64_t channels = self->image.channels;
     if (given > 1 && given != channels) {
         talc_fail(TALC_BAD_ARGUMENT, "%s has %d numbers, %s has %" PRId64 " channel%s", option,
-                  given, self->name, channels, channels == 1 ? "" : "s");
+                  given, self->name, channels, TALC_PLURAL(channels));
         return false;
     }
     if (given > 0 || of_file != NULL || channels == 3)
@@ -248,8 +248,8 @@ talc_tensor *model_input(const model_arguments *self, const talc_module *model)
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
                   TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);
     else if (self->batch_given && x->dims[0] != self->batch)
-        talc_fail(TALC_BAD_ARGUMENT, "--batch is %" PRId64 ", '%s' has %" PRId64 " images",
-                  self->batch, TALC_SHOWN(text), x->dims[0]);
+        talc_fail(TALC_BAD_ARGUMENT, "--batch is %" PRId64 ", '%s' has %" PRId64 " image%s",
+                  self->batch, TALC_SHOWN(text), x->dims[0], TALC_PLURAL(x->dims[0]));
     return talc_failed() ? NULL : x;
 }
 

@@ -137,12 +137,20 @@ static int verdict(int code, const talc_explanation *e)
     return code == TOOL_OK && e->chosen < 0 ? TOOL_FAILED : code;
 }
 
+/* The exit code of a problem that is none: 1 where it reads well and cannot run. */
+static int refuse(void)
+{
+    const talc_status status = talc_error_status();
+    return status == TALC_BAD_SHAPE || status == TALC_TOO_LARGE ? tool_fail_talc()
+                                                                : tool_usage_talc();
+}
+
 static int explain_op(const char *text, const char *algorithm, talc_device *device, bool json)
 {
     talc_explanation explanation;
     return talc_explain(device, text, algorithm, &explanation)
                ? verdict(print_decision(&explanation, text, json), &explanation)
-               : tool_usage_talc();
+               : refuse();
 }
 
 /* A convolution and its gradients, or the one direction that the problem's text asks for. */
@@ -153,7 +161,7 @@ static int explain_directions(const arguments *self, talc_device *device,
 {
     talc_conv2d_problem problem;
     if (!find_problem(device, self, &problem))
-        return -tool_usage_talc();
+        return -refuse();
     const int count = problem.direction == TALC_FORWARD ? DIRECTIONS : 1;
     talc_conv2d_options taken = self->conv2d.options;
     for (int i = 0; i < count; i++) {

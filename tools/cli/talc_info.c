@@ -65,7 +65,7 @@ static void print_device(const talc_device *device, const device_report *r)
     talc_print_wrapped(stdout, 2, "%s%s%s: %s, %d %s%s", tool_bold(), talc_device_name(device),
                        tool_plain(), r->properties.description, r->properties.units,
                        talc_device_is_host(device) ? "thread" : "multiprocessor",
-                       r->properties.units == 1 ? "" : "s");
+                       TALC_PLURAL(r->properties.units));
     talc_print_wrapped(
         stdout, 13,
         "  memory     %s free of %s; talc holds %s, at most %s, %s with its cache, %s for "

@@ -167,14 +167,15 @@ static bool rank_classes(const arguments *self, const talc_model_info *info, con
     }
     *r = (ranking){ .images = y->dims[0], .classes = y->dims[1], .top = self->top };
     if (r->top > r->classes)
-        talc_fail(TALC_BAD_ARGUMENT, "--top %" PRId64 " is more than the %" PRId64 " classes",
-                  r->top, r->classes);
+        talc_fail(TALC_BAD_ARGUMENT, "--top %" PRId64 " is more than the %" PRId64 " class%s",
+                  r->top, r->classes, r->classes == 1 ? "" : "es");
     int64_t count = r->classes;
     if (self->labels != NULL && !talc_failed())
         r->labels = read_labels(self->labels, &r->text, &count);
     if (!talc_failed() && count != r->classes)
-        talc_fail(TALC_BAD_ARGUMENT, "'%s' has %" PRId64 " labels, %s has %" PRId64 " classes",
-                  TALC_SHOWN(self->labels), count, self->model.network->name, r->classes);
+        talc_fail(TALC_BAD_ARGUMENT, "'%s' has %" PRId64 " label%s, %s has %" PRId64 " class%s",
+                  TALC_SHOWN(self->labels), count, TALC_PLURAL(count), self->model.network->name,
+                  r->classes, r->classes == 1 ? "" : "es");
     r->names = (const char *const *)r->labels;
     if (self->labels == NULL && info != NULL && info->classes == r->classes)
         r->names = info->class_names;

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Times networks on a GPU in talc and in PyTorch, taking turns in one run.
 
-    compare_models.py build/tools/talc [NETWORK ...] [--batch 1] [--train] [--compile] [--turns 3]
+    compare_models.py build/tools/talc [NETWORK ...] [--batch 1] [--train]
+                      [--compile] [--turns 3]
 
-talc's figures come from `talc bench`, eager and recorded, strict and with TF32 admitted; PyTorch's are eager, by
-torch.cuda.CUDAGraph and, with --compile, by torch.compile(mode="max-autotune"), with cudnn.benchmark on, without TF32 and with it.
-With --train they are training steps: forward, cross entropy, backward, SGD with momentum and weight decay. "latency" is one pass
-with a wait for the GPU after it, "in a row" the time of each of passes that are waited for together: the least and the median of
-all turns' rounds, in microseconds. Memory is the most that was held at once, in MB.
+talc's figures come from `talc bench`, eager and recorded, strict and with TF32
+admitted; PyTorch's are eager, by torch.cuda.CUDAGraph and, with --compile, by
+torch.compile(mode="max-autotune"), with cudnn.benchmark on, without TF32 and
+with it. With --train they are training steps: forward, cross entropy, backward,
+SGD with momentum and weight decay. "latency" is one pass with a wait for the
+GPU after it, "in a row" the time of each of passes that are waited for
+together: the least and the median of all turns' rounds, in microseconds. Memory
+is the most that was held at once, in MB.
 """
 import argparse
 import gc

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Writes a PyTorch checkpoint's state_dict as safetensors: pt2safetensors.py CHECKPOINT.pt OUT.safetensors [--rename PATTERN=TEXT ...]
+"""Writes a PyTorch checkpoint's state_dict as safetensors.
 
-The checkpoint is loaded with weights_only=True, so that it cannot run code. It holds a state_dict, or a dictionary that has one as
-"state_dict", "model_state_dict" or "model". A "module." that begins all names (nn.DataParallel)
-goes, and "_orig_mod." in names (torch.compile); half precision becomes float32, bool uint8; a batch
-norm without num_batches_tracked, as old checkpoints have it, gets one of 0. --rename replaces a
-regular expression in names: torchvision's files of DenseNet need
---rename '(norm|relu|conv)\\.([12])=\\1\\2'. A file of torch.save(model), a whole module, is code
-to run: where you trust it, save its state_dict where its classes can be imported,
-torch.save(torch.load(FILE, weights_only=False).state_dict(), NEW), and convert NEW. Needs numpy and
-PyTorch.
+The checkpoint is loaded with weights_only=True, so that it cannot run code. It
+holds a state_dict, or a dictionary that has one as "state_dict",
+"model_state_dict" or "model". A "module." that begins all names
+(nn.DataParallel) goes, and "_orig_mod." in names (torch.compile); half
+precision becomes float32, bool uint8; a batch norm without num_batches_tracked,
+as old checkpoints have it, gets one of 0. --rename replaces a regular
+expression in names: torchvision's files of DenseNet need --rename
+'(norm|relu|conv)\\.([12])=\\1\\2'. A file of torch.save(model), a whole module,
+is code to run: where you trust it, save its state_dict where its classes can be
+imported, torch.save(torch.load(FILE, weights_only=False).state_dict(), NEW),
+and convert NEW. Needs numpy and PyTorch.
 """
 import argparse
 import json
