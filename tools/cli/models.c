@@ -13,6 +13,12 @@ const network *model_find(const char *name)
     return NULL;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
 error_t model_parse(int key, char *argument, struct argp_state *state)
 {
     model_arguments *self = state->input;
@@ -42,6 +48,9 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         if (state->arg_num > 0)
             tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         self->network = network_find(argument);
+        if (self->network == NULL && (ends_with(argument, ".png") || ends_with(argument, ".npy")))
+            tool_usage(state, "there is no network '%s'; an image is --input's",
+                       TALC_SHOWN(argument));
         if (self->network == NULL)
             tool_usage(state, "%s", talc_error_message());
         return 0;
@@ -65,12 +74,6 @@ bool model_input_is_file(const model_arguments *self)
 {
     talc_dims dims;
     return self->input != NULL && !read_shape(self->input, &dims);
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
 /* The first lines of talc_module_differences, and how many more there are. */
