@@ -64,7 +64,7 @@ int main(int count, char **arguments)
         talc_check_row(check, only, &mine);
     for (int64_t i = 0; !only && talc_check_set_problem("quick", i, 1, problem) != NULL; i++)
         if (strchr(problem, ':') == NULL && strstr(problem, "_d") == NULL) { /* a convolution */
-            fprintf(stderr, "\r%lld problems", (long long)i + 1);
+            fprintf(stderr, "\rproblem %lld", (long long)i + 1);
             talc_check_row(check, problem, &mine);
         }
     fprintf(stderr, "\n");
