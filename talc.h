@@ -1,8 +1,8 @@
 /// talc: Tensors And Layers in C. Everything public.
 ///
-/// Threads use talc at once, each with its own errors, scopes, generator and streams. A tensor that several
-/// share is read by all or written by one, and retained by each (tensor/scope.h). nn/module.h says what
-/// threads may do with one module, tensor/autograd.h with gradients.
+/// Threads use talc at once, each with its own errors, scopes, generator and streams. A tensor that
+/// several share is read by all or written by one, and retained by each (tensor/scope.h).
+/// nn/module.h says what threads may do with one module, tensor/autograd.h with gradients.
 #ifndef TALC_TALC_H
 #define TALC_TALC_H
 

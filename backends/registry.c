@@ -12,8 +12,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Every backend: what its device names begin with, and how to find one of its devices by full name. `find` returns
- * NULL with a failure raised when the device is missing. */
+/* Every backend: what its device names begin with, and how to find one of its devices by full name.
+ * `find` returns NULL with a failure raised when the device is missing. */
 static const struct {
     const char *prefix;
     talc_device *(*find)(const char *name);

@@ -1,10 +1,10 @@
-/// Cross-checking: every algorithm of every op against an oracle that shares no code with it, with a verdict that is
-/// derived and not guessed.
+/// Cross-checking: every algorithm of every op against an oracle that shares no code with it, with
+/// a verdict that is derived and not guessed.
 ///
-/// Problems are texts (the list below). For each problem and each row of a device's tables the row runs on
-/// several kinds of data, between guard bands, its outputs and workspace filled with NaN beforehand, and each element of
-/// the result is held against an error bound that follows from the row's declared arithmetic, the length of its sum and
-/// the size of its terms:
+/// Problems are texts (the list below). For each problem and each row of a device's tables the row
+/// runs on several kinds of data, between guard bands, its outputs and workspace filled with NaN
+/// beforehand, and each element of the result is held against an error bound that follows from the
+/// row's declared arithmetic, the length of its sum and the size of its terms:
 ///
 ///     talc_check *check = talc_check_new(&(talc_check_options){ .device = device });
 ///     talc_check_problem(check, "n2c5h9w9o7k3x3p1x1");          every row of conv2d
@@ -45,9 +45,9 @@
 ///                                                         corners; without either nearest
 ///     gather:5x7@1i5x9     behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8 here and in pad
 ///                          and nearest upsampling
-/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm, cross_entropy,
-/// nll_loss, pad, upsample2d, gather, index_select and elementwise ops take _dx: the input gradient, which
-/// conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
+/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm,
+/// cross_entropy, nll_loss, pad, upsample2d, gather, index_select and elementwise ops take _dx: the
+/// input gradient, which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 
@@ -67,20 +67,23 @@ typedef enum talc_check_kind {
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
     TALC_CHECK_TINY,     ///< blocks of values 2^-30 times the others, or denormal
-    TALC_CHECK_NAN, ///< one NaN in an input (conv2d: in each in turn): outputs that read it are NaN, no others
-    TALC_CHECK_INFINITY, ///< likewise, and negative too in conv2d
-    TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
-    TALC_CHECK_INPUTS,   ///< the inputs are as they were
-    TALC_CHECK_TRUST,    ///< enough outputs are not zero for the other checks to mean something
-    TALC_CHECK_MISALIGNED, ///< operands 4, 8, 16 and more bytes off alignment, each by another amount, as views may be
-    TALC_CHECK_WORKSPACE, ///< exact also in the smallest workspace that the row can work in
-    TALC_CHECK_RERUN,     ///< the same bits again, whatever outputs and workspace hold before
-    TALC_CHECK_THREADS,   ///< the same bits with 1, 2, 3 and 5 threads (CPU)
+    TALC_CHECK_NAN, ///< one NaN in an input (conv2d: in each in turn): outputs that read it are
+                    ///< NaN, no others
+    TALC_CHECK_INFINITY,   ///< likewise, and negative too in conv2d
+    TALC_CHECK_GUARDS,     ///< nothing outside the outputs and the workspace was written
+    TALC_CHECK_INPUTS,     ///< the inputs are as they were
+    TALC_CHECK_TRUST,      ///< enough outputs are not zero for the other checks to mean something
+    TALC_CHECK_MISALIGNED, ///< operands 4, 8, 16 and more bytes off alignment, each by another
+                           ///< amount, as views may be
+    TALC_CHECK_WORKSPACE,  ///< exact also in the smallest workspace that the row can work in
+    TALC_CHECK_RERUN,      ///< the same bits again, whatever outputs and workspace hold before
+    TALC_CHECK_THREADS,    ///< the same bits with 1, 2, 3 and 5 threads (CPU)
     /// The same bits where the caller's floating-point environment flushes denormals and rounds
     /// upwards; in every run it stands as before behind the row.
     TALC_CHECK_FENV,
     TALC_CHECK_STATUS, ///< the row ran and reported no failure
-    /* Relations between convolutions, exact on small integers. Gradients have those of their own, all but POINTWISE and SHIFT. */
+    /* Relations between convolutions, exact on small integers. Gradients have those of their own,
+     * all but POINTWISE and SHIFT. */
     TALC_CHECK_BATCH,     ///< the batch in two parts is the whole
     TALC_CHECK_GROUPS,    ///< groups are separate convolutions side by side
     TALC_CHECK_DILATION,  ///< a dilated kernel is one with zeros between its taps
@@ -113,7 +116,8 @@ typedef struct talc_check_outcome {
     int64_t where[TALC_MAX_RANK]; ///< index of the worst element
     const char *place;            ///< of the worst element: "border", "tail" or "inside"
     double got, due, bound;
-    /// Each element's share in row-major order, NaN where it was not compared; NULL for checks that compare no values.
+    /// Each element's share in row-major order, NaN where it was not compared; NULL for checks that
+    /// compare no values.
     const float *shares;
     char reason[256]; ///< why it failed; "" otherwise
     double terms;     ///< of all the problem's outputs: its size
@@ -124,8 +128,8 @@ typedef struct talc_check_options {
     const char *algorithm; ///< only rows of this name; NULL: all
     uint64_t kinds;        ///< 1 << talc_check_kind of each that is wanted; 0: all
     uint64_t seed;         ///< of the data
-    /// What repeats a failure of a row that is in no table, with the problem's text behind it: "./my_check mistake". NULL: the report
-    /// has the call in C. It lasts as long as the check.
+    /// What repeats a failure of a row that is in no table, with the problem's text behind it:
+    /// "./my_check mistake". NULL: the report has the call in C. It lasts as long as the check.
     const char *command;
     /// Called after each check; NULL: not.
     void (*observe)(void *context, const talc_check_outcome *outcome);
@@ -138,22 +142,24 @@ typedef struct talc_check talc_check;
 TALC_API talc_check *talc_check_new(const talc_check_options *options);
 TALC_API void talc_check_free(talc_check *check);
 
-/// Checks every row of the problem's op on the device; rows that refuse are counted as refusing. False when the check
-/// itself could not be made: a text that does not parse (the message has the position), an oracle too large for memory.
-/// That a row is wrong is a result, not a failure.
+/// Checks every row of the problem's op on the device; rows that refuse are counted as refusing.
+/// False when the check itself could not be made: a text that does not parse (the message has the
+/// position), an oracle too large for memory. That a row is wrong is a result, not a failure.
 TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 
-/// The same for `count` problems, in results as if one after the other; `step`, where it is not NULL, is called as each begins,
-/// one call at a time. On a device that is not the host's, whose every answer has to be waited for, several threads check small
-/// problems at once, unless somebody observes. False at the first check that could not be made, which is the last.
+/// The same for `count` problems, in results as if one after the other; `step`, where it is not
+/// NULL, is called as each begins, one call at a time. On a device that is not the host's, whose
+/// every answer has to be waited for, several threads check small problems at once, unless somebody
+/// observes. False at the first check that could not be made, which is the last.
 TALC_API bool talc_check_problems(talc_check *check, const char *const *problems, int64_t count,
                                   void (*step)(void *context, const char *problem), void *context);
 
-/// The same as talc_check_problem for one row, which need not be in any table: it takes the problem and arguments of the text's op.
-/// False with TALC_BAD_ARGUMENT for one without a name, with a name of more than 31 characters, or without `plan` or `run`.
+/// The same as talc_check_problem for one row, which need not be in any table: it takes the problem
+/// and arguments of the text's op. False with TALC_BAD_ARGUMENT for one without a name, with a name
+/// of more than 31 characters, or without `plan` or `run`.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
-// ---- A convolution's result at some outputs -----------------------------------------------------------------
+// ---- A convolution's result at some outputs -----------------------------------------------------
 
 enum { TALC_CHECK_SAMPLES = 4096 };
 
@@ -167,47 +173,53 @@ typedef struct talc_check_sample_report {
     int64_t where[4]; ///< n, oc, oh, ow of the output with that share
 } talc_check_sample_report;
 
-/// Works out TALC_CHECK_SAMPLES outputs, all when there are no more; `seed` chooses. The operands, f32 or f64 on any device,
-/// are those of the problem; bias and residual are not looked at where it has none. One image is held as double meanwhile.
-/// NULL with a failure for operands that do not fit the problem, and without memory. The program frees it.
+/// Works out TALC_CHECK_SAMPLES outputs, all when there are no more; `seed` chooses. The operands,
+/// f32 or f64 on any device, are those of the problem; bias and residual are not looked at where it
+/// has none. One image is held as double meanwhile. NULL with a failure for operands that do not
+/// fit the problem, and without memory. The program frees it.
 TALC_API talc_check_sample *talc_check_sample_new(const talc_conv2d_problem *problem,
                                                   const talc_tensor *x, const talc_tensor *w,
                                                   const talc_tensor *bias,
                                                   const talc_tensor *residual, uint64_t seed);
 TALC_API void talc_check_sample_free(talc_check_sample *sample);
 
-/// Compares y, on any device, under the bound for random data of a precision class. False with a failure when y is not of
-/// the problem's shape and type, or there is no such class; that it is wrong is a result.
+/// Compares y, on any device, under the bound for random data of a precision class. False with a
+/// failure when y is not of the problem's shape and type, or there is no such class; that it is
+/// wrong is a result.
 TALC_API bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
                                         talc_precision precision, talc_check_sample_report *report);
 
-/// Compares two results, each allowed its own bound: error is the largest |a - b|, share the largest over the sum of both
-/// bounds. Two that pass by themselves are at most 1 apart. False as talc_check_sample_compare.
+/// Compares two results, each allowed its own bound: error is the largest |a - b|, share the
+/// largest over the sum of both bounds. Two that pass by themselves are at most 1 apart. False as
+/// talc_check_sample_compare.
 TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const talc_tensor *a,
                                         talc_precision a_precision, const talc_tensor *b,
                                         talc_precision b_precision,
                                         talc_check_sample_report *report);
 
-// ---- Explaining ---------------------------------------------------------------------------------------------
+// ---- Explaining ---------------------------------------------------------------------------------
 
-/// Which row the op of a problem's text would run on the device, and why the others would not; nothing runs, and no operand is
-/// made. Elementwise ops have texts here, which are not checked: relu:8x16_f64, add:8x16, add:8x16,8x1 for a second operand of
-/// another shape; _reversed, _i32, _i64, _u8 as above. `algorithm` is forced; NULL: the thread's. That every row refuses is an
-/// answer, not a failure. False for NULL, a text that does not parse and a problem with nothing to compute.
+/// Which row the op of a problem's text would run on the device, and why the others would not;
+/// nothing runs, and no operand is made. Elementwise ops have texts here, which are not checked:
+/// relu:8x16_f64, add:8x16, add:8x16,8x1 for a second operand of another shape; _reversed, _i32,
+/// _i64, _u8 as above. `algorithm` is forced; NULL: the thread's. That every row refuses is an
+/// answer, not a failure. False for NULL, a text that does not parse and a problem with nothing to
+/// compute.
 TALC_API bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
                            talc_explanation *explanation);
 
-// ---- Sets of problems ---------------------------------------------------------------------------------------
+// ---- Sets of problems ---------------------------------------------------------------------------
 
-/// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position, when it does not parse.
+/// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position,
+/// when it does not parse.
 TALC_API const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TEXT]);
 
-/// Problem `index` of a set: "quick", "edges", "models", or "random", which has no end and depends on `seed`. NULL after the
-/// last, and, with a failure, for an unknown set.
+/// Problem `index` of a set: "quick", "edges", "models", or "random", which has no end and depends
+/// on `seed`. NULL after the last, and, with a failure, for an unknown set.
 TALC_API const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed,
                                             char text[TALC_CHECK_TEXT]);
 
-// ---- Results ------------------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 /// What became of a row.
 typedef struct talc_check_summary {
@@ -238,12 +250,12 @@ TALC_API const talc_check_failure *talc_check_failure_at(const talc_check *check
 /// Problems that every row refused, or without anything to compute.
 TALC_API int64_t talc_check_untaken(const talc_check *check);
 
-/// At least one row ran, none failed, and every check that was asked for could be made: after one talc_check_problem or
-/// talc_check_row that returned false it stays false.
+/// At least one row ran, none failed, and every check that was asked for could be made: after one
+/// talc_check_problem or talc_check_row that returned false it stays false.
 TALC_API bool talc_check_passed(const talc_check *check);
 
-/// A table of the rows; for each that fails how many problems, what these have in common where that is plain, and three of its
-/// failures, of the smallest problems first, with what repeats each.
+/// A table of the rows; for each that fails how many problems, what these have in common where that
+/// is plain, and three of its failures, of the smallest problems first, with what repeats each.
 TALC_API void talc_check_print(FILE *file, const talc_check *check);
 
 TALC_END_DECLARATIONS

@@ -1,10 +1,11 @@
-/// A convolution by hand: the worked example of docs/convolution.md, every product and sum shown. `conv_by_hand cuda` ends
-/// on a GPU.
+/// A convolution by hand: the worked example of docs/convolution.md, every product and sum shown.
+/// `conv_by_hand cuda` ends on a GPU.
 ///
-/// First straight from the formula: each output is a sum of 18 products. Then as a matrix product: the image's windows
-/// become the columns of a matrix (im2col), and the weights times that matrix give all outputs at once. Two relatives
-/// follow, with a 1x1 kernel and with one input channel a group. At the end each algorithm of the device computes all
-/// three, and every output is compared. Small whole numbers keep every step exact.
+/// First straight from the formula: each output is a sum of 18 products. Then as a matrix product:
+/// the image's windows become the columns of a matrix (im2col), and the weights times that matrix
+/// give all outputs at once. Two relatives follow, with a 1x1 kernel and with one input channel a
+/// group. At the end each algorithm of the device computes all three, and every output is compared.
+/// Small whole numbers keep every step exact.
 #include <talc/talc.h>
 
 #include <stdio.h>
@@ -31,7 +32,8 @@ static const float weights[OC][C][KH * KW] = {
     { { 0, -1, 0, -1, 5, -1, 0, -1, 0 }, { 1, 1, 0, 1, -3, -1, 0, -1, -1 } },
 };
 
-/* All have as many outputs as the image has pixels: stride 1, and padding that makes up for the kernel. */
+/* All have as many outputs as the image has pixels: stride 1, and padding that makes up for the
+ * kernel. */
 typedef struct convolution {
     const char *title;
     const float *w; /* [OC, C / groups, side, side] */
@@ -59,8 +61,8 @@ static bool inside(int ih, int iw)
     return ih >= 0 && ih < H && iw >= 0 && iw < W;
 }
 
-/* y[oc, oh, ow] = sum over ic, kh, kw of x[first + ic, oh - pad + kh, ow - pad + kw] * w[oc, ic, kh, kw], x being 0 outside
- * the image. */
+/* y[oc, oh, ow] = sum over ic, kh, kw of x[first + ic, oh - pad + kh, ow - pad + kw] * w[oc, ic,
+ * kh, kw], x being 0 outside the image. */
 static void convolve(const convolution *c, bool show, float y[OC][H][W])
 {
     const int IC = C / c->groups, side = c->side, pad = side / 2;
@@ -92,7 +94,8 @@ static void convolve(const convolution *c, bool show, float y[OC][H][W])
             }
 }
 
-/* columns[(ic * KH + kh) * KW + kw, oh * W + ow] = x[ic, oh - 1 + kh, ow - 1 + kw]: one column a window, one row a tap. */
+/* columns[(ic * KH + kh) * KW + kw, oh * W + ow] = x[ic, oh - 1 + kh, ow - 1 + kw]: one column a
+ * window, one row a tap. */
 static void unfold(float columns[K][P])
 {
     for (int k = 0; k < K; k++)

@@ -2,8 +2,8 @@
  *
  *     model_new [A|B] [batch [height [width]]]
  *
- * A: x 8x64x512x256 with w 128x64x5x7. B: x 8x32x512x512 with w 64x32x5x9. Smaller images and batches take less
- * memory and time. */
+ * A: x 8x64x512x256 with w 128x64x5x7. B: x 8x32x512x512 with w 64x32x5x9. Smaller images and
+ * batches take less memory and time. */
 #include <talc/talc.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* A network by name: its summary, a forward pass, the weights written to a file, and a second network that reads them and agrees.
- * The first sees a batch in train mode before, so that its batch norms' running statistics, which are saved too, have moved.
+/* A network by name: its summary, a forward pass, the weights written to a file, and a second
+ * network that reads them and agrees. The first sees a batch in train mode before, so that its
+ * batch norms' running statistics, which are saved too, have moved.
  *
  *     save_and_load [network] [file]   lenet unless another of examples/networks is named; the file stays when its name is given */
 #include "networks/networks.h"

@@ -1,9 +1,10 @@
-/* Trains LeNet-5 on 28x28 images: MNIST and its family, folders of PNGs, or digits that the library draws.
+/* Trains LeNet-5 on 28x28 images: MNIST and its family, folders of PNGs, or digits that the library
+ * draws.
  *
  *     train_lenet [--data DIR] [--epochs N] [--device NAME] ...        --help lists all
  *
- * On the first 8,000 of MNIST's 10,000 test images the defaults reach about 98.8 % of the other 2,000, with --shift 2 about
- * 99.1 %. */
+ * On the first 8,000 of MNIST's 10,000 test images the defaults reach about 98.8 % of the other
+ * 2,000, with --shift 2 about 99.1 %. */
 #include "networks/networks.h"
 #include "training.h"
 

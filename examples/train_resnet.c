@@ -1,8 +1,10 @@
-/* Trains ResNet-20 on images of any number of channels and classes: MNIST's 28x28, CIFAR's 32x32, folders of PNGs.
+/* Trains ResNet-20 on images of any number of channels and classes: MNIST's 28x28, CIFAR's 32x32,
+ * folders of PNGs.
  *
  *     train_resnet [--data DIR] [--epochs N] [--device NAME] ...        --help lists all
  *
- * On the first 8,000 images of MNIST's test files the defaults reach about 99.3 % of the other 2,000. */
+ * On the first 8,000 images of MNIST's test files the defaults reach about 99.3 % of the other
+ * 2,000. */
 #include "networks/networks.h"
 #include "training.h"
 

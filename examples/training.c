@@ -28,7 +28,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-// ---- Options ------------------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 typedef struct option_row {
     const char *name, *value, *help;
@@ -100,7 +100,7 @@ static int read_options(training *run, int argc, char **argv)
     return USAGE;
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 static char *path_in(const char *folder, const char *name, char path[PATH_ROOM])
 {
@@ -130,7 +130,8 @@ static bool has_images(const training *run, const char *part)
     return false;
 }
 
-/* Samples start .. start + count - 1 of a dataset, which this takes over; count 0: all from start on. */
+/* Samples start .. start + count - 1 of a dataset, which this takes over; count 0: all from start
+ * on. */
 static talc_dataset *part(talc_dataset *all, int64_t start, int64_t count)
 {
     long long have = talc_dataset_count(all), end = count > 0 ? start + count : have;
@@ -176,8 +177,8 @@ static void open_data(training *run)
         talc_fail(TALC_BAD_ARGUMENT, "data: the classes to test on are not those to train on");
 }
 
-/* Fails where no file of this name can be written: none can be made beside it, as saving does, or it is that of a folder. What is
- * there stays as it is. */
+/* Fails where no file of this name can be written: none can be made beside it, as saving does, or
+ * it is that of a folder. What is there stays as it is. */
 static void try_writing(const char *path)
 {
     char beside[PATH_ROOM + 8];
@@ -263,7 +264,7 @@ int training_begin(training *run, int argc, char **argv)
     return -1;
 }
 
-// ---- The run ------------------------------------------------------------------------------------------------
+// ---- The run ------------------------------------------------------------------------------------
 
 double *training_row(const training *run, int64_t epoch)
 {
@@ -276,8 +277,8 @@ static const char *const setup_names[] = { "batch",      "seed",   "shift", "tra
 
 enum { SETUP = sizeof setup_names / sizeof *setup_names, RATE = SETUP - 1 };
 
-/* Fails when the run of the checkpoint had other options; without --lr its rate is the checkpoint's. A checkpoint that does not
- * say is left to talc_checkpoint_load. */
+/* Fails when the run of the checkpoint had other options; without --lr its rate is the
+ * checkpoint's. A checkpoint that does not say is left to talc_checkpoint_load. */
 static void compare_setup(const training *run, const double setup[SETUP])
 {
     double saved[SETUP];
@@ -322,8 +323,8 @@ bool training_prepare(training *run, talc_step_function *function)
     if (!talc_device_is_host(run->device) && !talc_failed())
         prepare_step(run);
     talc_module_describe(run->net, &run->info);
-    /* Where a checkpoint has what is no model's, so that its weights load into another such network;
-     * an Identity changes nothing where the network is a Sequential. */
+    /* Where a checkpoint has what is no model's, so that its weights load into another such
+     * network; an Identity changes nothing where the network is a Sequential. */
     talc_module *beside = talc_module_add(run->net, "optimizer", talc_nn_identity());
     talc_module_buffer(beside, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
     run->history = talc_module_buffer(beside, "history", talc_zeros(host, TALC_F64, rows));

@@ -53,7 +53,7 @@ static void put_escaped(FILE *file, const char *text)
             fputc(*c, file);
 }
 
-// ---- Confusion ----------------------------------------------------------------------------------------------
+// ---- Confusion ----------------------------------------------------------------------------------
 
 static void print_confusion(const training *run)
 {
@@ -77,7 +77,7 @@ static void print_confusion(const training *run)
     talc_confusion_free(matrix);
 }
 
-// ---- Curves -------------------------------------------------------------------------------------------------
+// ---- Curves -------------------------------------------------------------------------------------
 
 enum { LEFT = 60, TOP = 40, PLOT_WIDTH = 420, PLOT_HEIGHT = 260, PLOT_STEP = 520 };
 
@@ -206,7 +206,7 @@ static void draw_curves(const training *run)
     close_picture(run, "curves.svg", file);
 }
 
-// ---- Wrong predictions --------------------------------------------------------------------------------------
+// ---- Wrong predictions --------------------------------------------------------------------------
 
 enum { ACROSS = 12, CELL = 84, SIDE = 56, WRONG_MOST = 120 };
 

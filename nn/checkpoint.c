@@ -26,9 +26,10 @@ enum { TEXT = 512 };
 /* So that every count is a double, as formulas have it, and counts on. */
 static const int64_t MOST_STEPS = INT64_C(1) << 53;
 
-// ---- Records as text ----------------------------------------------------------------------------------------
+// ---- Records as text ----------------------------------------------------------------------------
 //
-// "lr=0x1999999999999ap-57 momentum=0x1ccccccccccccdp-53 ...": every member, numbers in hexadecimal, so that they come back exactly.
+// "lr=0x1999999999999ap-57 momentum=0x1ccccccccccccdp-53 ...": every member, numbers in
+// hexadecimal, so that they come back exactly.
 
 typedef enum field_type {
     FIELD_DOUBLE,
@@ -98,7 +99,8 @@ static const field run_fields[] = {
     { .name = NULL },
 };
 
-/* As an integer and a power of two, since a locale may have a comma in place of the point that %a writes. */
+/* As an integer and a power of two, since a locale may have a comma in place of the point that %a
+ * writes. */
 static int write_real(double value, char *to, size_t room)
 {
     int exponent = 0;
@@ -237,7 +239,7 @@ static char *state_name(const char *path, const char *state)
     return name;
 }
 
-// ---- Saving -------------------------------------------------------------------------------------------------
+// ---- Saving -------------------------------------------------------------------------------------
 
 static bool add_state(talc_names *names, const char *path, const char *state,
                       const talc_tensor *tensor)
@@ -331,7 +333,7 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
     return ok;
 }
 
-// ---- Loading ------------------------------------------------------------------------------------------------
+// ---- Loading ------------------------------------------------------------------------------------
 
 /* What a file has of one parameter; the tensors are the calling scope's. */
 typedef struct loaded_state {

@@ -21,7 +21,7 @@ enum {
     SHARE = 8,
 };
 
-// ---- Counting -----------------------------------------------------------------------------------------------
+// ---- Counting -----------------------------------------------------------------------------------
 
 talc_confusion *talc_confusion_new(int64_t classes)
 {
@@ -114,7 +114,7 @@ double talc_confusion_accuracy(const talc_confusion *matrix)
     return matrix == NULL || matrix->count == 0 ? 0 : (double)matrix->right / (double)matrix->count;
 }
 
-// ---- Printing -----------------------------------------------------------------------------------------------
+// ---- Printing -----------------------------------------------------------------------------------
 
 static int digits(int64_t number)
 {

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Where the name is in the hash table, or would be: the next place that is free after that of its FNV-1a. */
+/* Where the name is in the hash table, or would be: the next place that is free after that of its
+ * FNV-1a. */
 static int *place_of(const struct talc_module_entries *entries, const char *name, size_t length)
 {
     uint64_t hash = UINT64_C(14695981039346656037);

@@ -40,7 +40,7 @@ typedef struct explaining {
     size_t room;
 } explaining;
 
-// ---- Where the pass is --------------------------------------------------------------------------------------
+// ---- Where the pass is --------------------------------------------------------------------------
 
 static void enter(talc_forward_hooks *hooks, const talc_module *module)
 {
@@ -76,7 +76,7 @@ static void group(talc_forward_hooks *hooks, talc_module *const modules[], int c
     self->depth++;
 }
 
-// ---- Texts --------------------------------------------------------------------------------------------------
+// ---- Texts --------------------------------------------------------------------------------------
 
 static void append(char text[TEXT], const char *more)
 {
@@ -198,7 +198,7 @@ static void observe(talc_observer *observer, const talc_observation *observation
              observation->row == NULL ? "" : observation->row->name);
 }
 
-// ---- The pass ----------------------------------------------------------------------------------------------
+// ---- The pass -----------------------------------------------------------------------------------
 
 static bool run_forward(explaining *self, talc_module *module, talc_tensor *x, bool train)
 {
@@ -262,7 +262,7 @@ void talc_module_explanation_free(talc_module_explanation *explanation)
     *explanation = (talc_module_explanation){ 0 };
 }
 
-// ---- The table ----------------------------------------------------------------------------------------------
+// ---- The table ----------------------------------------------------------------------------------
 
 enum { LAYERS, DOES, OP, WINDOW, OUTPUT, ALGORITHM, COLUMNS };
 

@@ -81,7 +81,7 @@ void talc_module_forget_folds(talc_module *module)
             talc_module_forget_folds(module->entries->list[i].child);
 }
 
-// ---- Whether it still stands --------------------------------------------------------------------------------
+// ---- Whether it still stands --------------------------------------------------------------------
 
 static void list_sources(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                          const talc_tensor *list[SOURCES])
@@ -130,10 +130,10 @@ bool talc_fold_possible(const talc_conv2d_module *conv, const talc_batch_norm2d_
     return true;
 }
 
-// ---- Making it ----------------------------------------------------------------------------------------------
+// ---- Making it ----------------------------------------------------------------------------------
 
-/* w s is the batch norm of w for mean 0 and without a shift, b' that of b, or of 0: so both are the op's own arithmetic, and
- * need no operand that is not there already. */
+/* w s is the batch norm of w for mean 0 and without a shift, b' that of b, or of 0: so both are the
+ * op's own arithmetic, and need no operand that is not there already. */
 static bool make_operands(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                           talc_fold *fold)
 {
@@ -185,7 +185,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
     return NULL;
 }
 
-// ---- Handing it out -----------------------------------------------------------------------------------------
+// ---- Handing it out -----------------------------------------------------------------------------
 
 /* The operands of a fold that stands. */
 static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
@@ -209,13 +209,15 @@ bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *nor
 {
     if (take(conv, norm, weight, bias))
         return true;
-    /* Threads that come here at once each make one: all are the same to the bit, and the last one stays. */
+    /* Threads that come here at once each make one: all are the same to the bit, and the last one
+     * stays. */
     talc_fold *fold = fold_new(conv, norm);
     if (fold == NULL)
         return false;
     *weight = talc_retain(fold->weight);
     *bias = talc_retain(fold->bias);
-    /* What is made in a recording's memory is the recording's: it has elements only once that is replayed. */
+    /* What is made in a recording's memory is the recording's: it has elements only once that is
+     * replayed. */
     if (talc_recording_serving(conv->weight->device) == NULL)
         keep(&conv->base, fold);
     else

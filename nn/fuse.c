@@ -13,7 +13,7 @@
 #include "tensor/storage.h"
 #include "tensor/tape.h"
 
-// ---- Whether --------------------------------------------------------------------------------------------------
+// ---- Whether ------------------------------------------------------------------------------------
 
 static _Thread_local int said; /* 0: this thread has not said; 1: on; -1: off */
 
@@ -27,7 +27,7 @@ void talc_fusion_enable(bool enabled)
     said = enabled ? 1 : -1;
 }
 
-// ---- What -----------------------------------------------------------------------------------------------------
+// ---- What ---------------------------------------------------------------------------------------
 
 /* The activation that a layer has itself; whether a module is such a layer. */
 static bool is_layer(const talc_module *module, talc_activation *own)
@@ -68,7 +68,8 @@ typedef struct group {
     bool ends;                            /* the chain's own end is in it */
 } group;
 
-/* What was folded has no way back to the parameters that it was made from, and a recorded step may write them. */
+/* What was folded has no way back to the parameters that it was made from, and a recorded step may
+ * write them. */
 static bool records(const talc_tensor *x, const talc_conv2d_module *conv,
                     const talc_batch_norm2d_module *norm)
 {
@@ -107,7 +108,7 @@ static group group_of(talc_module *const modules[], int count, const talc_tensor
     return g;
 }
 
-// ---- Running it -----------------------------------------------------------------------------------------------
+// ---- Running it ---------------------------------------------------------------------------------
 
 /* A convolution's operands, its norm folded in, retained; another layer has none. */
 typedef struct operands {
@@ -177,7 +178,8 @@ static talc_tensor *run_group(talc_module *const modules[], const group *g, talc
     return y;
 }
 
-/* Applies the first group of a list of modules, followed by `end`; returns its result, and the group in *g. */
+/* Applies the first group of a list of modules, followed by `end`; returns its result, and the
+ * group in *g. */
 static talc_tensor *forward_group(talc_module *const modules[], int count, talc_tensor *x,
                                   const talc_chain_end *end, group *g)
 {
@@ -198,7 +200,7 @@ static talc_tensor *forward_group(talc_module *const modules[], int count, talc_
     return y;
 }
 
-// ---- Chains ---------------------------------------------------------------------------------------------------
+// ---- Chains -------------------------------------------------------------------------------------
 
 static const char *const WHO = "forward_chain";
 
@@ -214,7 +216,8 @@ static bool check(talc_module *const modules[], int count, const talc_tensor *x,
     return end == NULL || talc_operand_activation(WHO, end->activation);
 }
 
-/* The fused ops take a residual of the result's shape alone, so nothing is stretched here either. */
+/* The fused ops take a residual of the result's shape alone, so nothing is stretched here
+ * either. */
 static talc_tensor *add_residual(talc_tensor *y, talc_tensor *residual)
 {
     if (y == NULL || residual == NULL)
@@ -227,8 +230,8 @@ static talc_tensor *add_residual(talc_tensor *y, talc_tensor *residual)
     return NULL;
 }
 
-/* The modules that a list comes to when each Sequential is its children, without those that hand their input on; returns how many they
- * are. NULL for flat: only counts. */
+/* The modules that a list comes to when each Sequential is its children, without those that hand
+ * their input on; returns how many they are. NULL for flat: only counts. */
 static int spread(talc_module *const modules[], int count, talc_module **flat)
 {
     int total = 0;
@@ -251,7 +254,8 @@ static int spread(talc_module *const modules[], int count, talc_module **flat)
     return total;
 }
 
-/* Whether there is something to spread or to leave out, and nobody who wants every module's own output. */
+/* Whether there is something to spread or to leave out, and nobody who wants every module's own
+ * output. */
 static bool spreads(talc_module *const modules[], int count)
 {
     const talc_forward_hooks *hooks = talc_forward_hooked();

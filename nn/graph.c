@@ -31,7 +31,7 @@ struct talc_graph {
     int parameter_count;
 };
 
-// ---- Parameters ---------------------------------------------------------------------------------------------
+// ---- Parameters ---------------------------------------------------------------------------------
 
 static bool add_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
@@ -100,7 +100,7 @@ static void note_replayed(talc_graph *graph)
     talc_tensor_written(graph->y);
 }
 
-// ---- Modes --------------------------------------------------------------------------------------------------
+// ---- Modes --------------------------------------------------------------------------------------
 
 /* A module of the tree that is in training mode, with its path; NULL: there is none. */
 static const talc_module *training_module(const talc_module *module, char *path, size_t size)
@@ -133,7 +133,7 @@ static bool in_evaluation(const talc_module *module)
     return false;
 }
 
-// ---- Passes -------------------------------------------------------------------------------------------------
+// ---- Passes -------------------------------------------------------------------------------------
 
 static talc_tensor *forward(talc_graph *graph)
 {
@@ -143,7 +143,8 @@ static talc_tensor *forward(talc_graph *graph)
     return y;
 }
 
-/* Its result in the recording's memory: x, or what the program holds, may be written before the next replay. */
+/* Its result in the recording's memory: x, or what the program holds, may be written before the
+ * next replay. */
 static talc_tensor *forward_to_own(talc_graph *graph)
 {
     talc_tensor *y = forward(graph);
@@ -174,8 +175,9 @@ static talc_tensor *recorded_pass(talc_graph *graph)
     return y;
 }
 
-/* The first pass makes what is made once (folded weights, handles of libraries, kernels' code) in the device's memory; the second
- * allocates the recording's memory, as much as the third pass, which is recorded, needs. */
+/* The first pass makes what is made once (folded weights, handles of libraries, kernels' code) in
+ * the device's memory; the second allocates the recording's memory, as much as the third pass,
+ * which is recorded, needs. */
 static talc_tensor *record(talc_graph *graph)
 {
     for (int pool = 0; pool < 2; pool++) {
@@ -199,8 +201,8 @@ static talc_tensor *rehearse(talc_graph *graph)
     return y == NULL ? NULL : talc_clone_for(CAPTURE, y);
 }
 
-/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own, and
- * nothing shows of the passes that are run for it. */
+/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output
+ * handle, or keeps its own, and nothing shows of the passes that are run for it. */
 static bool capture(talc_graph *graph)
 {
     talc_recording *before = graph->recording;
@@ -227,7 +229,7 @@ static bool capture(talc_graph *graph)
     return false;
 }
 
-// ---- Public -------------------------------------------------------------------------------------------------
+// ---- Public -------------------------------------------------------------------------------------
 
 /* In a scope that ends with the call. */
 static bool prepare(talc_graph *graph, const talc_tensor *example)

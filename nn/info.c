@@ -19,7 +19,7 @@ static const char *const NETWORK = "talc.network", *const IMAGE = "talc.image",
                          *const MEAN = "talc.mean", *const DEVIATION = "talc.deviation",
                          *const CLASSES = "talc.classes", *const NAMES = "talc.class_names";
 
-// ---- What it may be -----------------------------------------------------------------------------------------
+// ---- What it may be -----------------------------------------------------------------------------
 
 static int normalised(const talc_model_info *info)
 {
@@ -47,7 +47,7 @@ static const char *number_fault(const talc_model_info *info)
                                                            : NULL;
 }
 
-// ---- Copies -------------------------------------------------------------------------------------------------
+// ---- Copies -------------------------------------------------------------------------------------
 
 /* In one block: the struct, the pointers to the names, and text. NULL with a failure. */
 static talc_model_info *info_new(const char *who, const talc_model_info *of, size_t text)
@@ -144,7 +144,7 @@ const talc_model_info *talc_module_info(const talc_module *module)
     return module == NULL ? NULL : module->entries->info;
 }
 
-// ---- Numbers as text ----------------------------------------------------------------------------------------
+// ---- Numbers as text ----------------------------------------------------------------------------
 
 /* What stands between units and tenths in the thread's locale: "." or ",". */
 static const char *point(char text[8])
@@ -218,7 +218,7 @@ static const char *read_count(const char *text, int64_t most, int64_t *count)
     return at == text || *count > most ? NULL : at;
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 /* One name a line; returns the end. */
 static char *write_names(const talc_model_info *info, char *at)
@@ -277,7 +277,7 @@ const char **talc_info_metadata(const talc_module *module, const char *const *ow
     return all;
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 /* Cuts a text of one name a line into its names, without their escapes; false unless there are as
  * many as classes. */

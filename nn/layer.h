@@ -1,4 +1,5 @@
-/// The layers' own structs and classes, and how they make and check their parameters. Private to nn/.
+/// The layers' own structs and classes, and how they make and check their parameters. Private to
+/// nn/.
 #ifndef TALC_NN_LAYER_H
 #define TALC_NN_LAYER_H
 
@@ -50,11 +51,12 @@ bool talc_pool2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT
 /// Whether a module is a dropout or a drop path in evaluation, which hands its input on.
 bool talc_dropout_passes(const talc_module *module);
 
-/// Applies a batch norm, in training with its running statistics moved and the batch counted, then `end`.
+/// Applies a batch norm, in training with its running statistics moved and the batch counted, then
+/// `end`.
 talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
                                      const talc_chain_end *end);
 
-// ---- Parameters ---------------------------------------------------------------------------------------------
+// ---- Parameters ---------------------------------------------------------------------------------
 
 /// Registers a parameter with elements uniform in +-1/sqrt(fan_in), drawn on the CPU.
 talc_tensor *talc_parameter_uniform(talc_module *module, const char *name, talc_dtype dtype,
@@ -72,11 +74,13 @@ bool talc_layer_positive(const talc_module *module, const char *option, int64_t 
 /// False, with a failure raised, unless dtype is f32 or f64.
 bool talc_layer_float(const talc_module *module, talc_dtype dtype);
 
-/// False, with a failure raised, where one of two is negative; TALC_ZERO, which is as well, may be asked for or not.
+/// False, with a failure raised, where one of two is negative; TALC_ZERO, which is as well, may be
+/// asked for or not.
 bool talc_layer_not_negative(const talc_module *module, const char *option, const int64_t pair[2],
                              bool may_ask_for_zero);
 
-/// False, with a failure raised, unless a convolution can have these channels, kernel, groups (0: 1) and dtype.
+/// False, with a failure raised, unless a convolution can have these channels, kernel, groups (0:
+/// 1) and dtype.
 bool talc_layer_convolves(const talc_module *module, int64_t in_channels, int64_t out_channels,
                           const int64_t kernel[2], int64_t groups, talc_dtype dtype);
 

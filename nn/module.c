@@ -27,7 +27,7 @@ talc_forward_hooks *talc_forward_hooked(void)
     return current_hooks;
 }
 
-// ---- Making and freeing -------------------------------------------------------------------------------------
+// ---- Making and freeing -------------------------------------------------------------------------
 
 static bool class_fits(const talc_module_class *kind)
 {
@@ -65,7 +65,8 @@ talc_module *talc_module_new(const talc_module_class *kind, const void *options)
     talc_module *module = module_allocate(kind);
     if (module == NULL)
         return NULL;
-    /* Parameters belong to the module alone: the scope that is open around this call must not hold them too. */
+    /* Parameters belong to the module alone: the scope that is open around this call must not hold
+     * them too. */
     talc_scope *scope = talc_scope_enter();
     bool made = scope != NULL && (kind->init == NULL || kind->init(module, options));
     talc_scope_leave(scope);
@@ -96,7 +97,7 @@ void talc_module_free(talc_module *module)
     free_tree(module);
 }
 
-// ---- Registering --------------------------------------------------------------------------------------------
+// ---- Registering --------------------------------------------------------------------------------
 
 static bool contains(const talc_module *module, const talc_module *below)
 {
@@ -246,7 +247,7 @@ bool talc_module_require_grad(talc_module *module, bool required)
     return true;
 }
 
-// ---- Applying -----------------------------------------------------------------------------------------------
+// ---- Applying -----------------------------------------------------------------------------------
 
 void talc_module_failed(const talc_module *module)
 {
@@ -356,9 +357,10 @@ void talc_module_restore_modes(talc_module *module, bool *modes)
     talc_memory_free(modes);
 }
 
-// ---- Moving -------------------------------------------------------------------------------------------------
+// ---- Moving -------------------------------------------------------------------------------------
 
-/* All tensors that are elsewhere go to the device, NULL: stay where they are; those of floats become `dtype`. */
+/* All tensors that are elsewhere go to the device, NULL: stay where they are; those of floats
+ * become `dtype`. */
 static bool convert(talc_module *module, talc_device *device, const talc_dtype *dtype)
 {
     talc_scope *scope = talc_scope_enter();

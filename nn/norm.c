@@ -32,7 +32,7 @@ static bool norm_init(talc_module *module, double eps, talc_activation activatio
     return !talc_failed();
 }
 
-// ---- GroupNorm ----------------------------------------------------------------------------------------------
+// ---- GroupNorm ----------------------------------------------------------------------------------
 
 static bool group_norm_init(talc_module *module, const void *options)
 {
@@ -58,7 +58,7 @@ static talc_tensor *group_norm_forward(talc_module *module, talc_tensor *x)
     return talc_group_norm(x, self->groups, self->weight, self->bias, &self->options);
 }
 
-// ---- InstanceNorm2d -----------------------------------------------------------------------------------------
+// ---- InstanceNorm2d -----------------------------------------------------------------------------
 
 static bool instance_norm2d_init(talc_module *module, const void *options)
 {
@@ -75,7 +75,7 @@ static talc_tensor *instance_norm2d_forward(talc_module *module, talc_tensor *x)
     return talc_instance_norm2d(x, self->weight, self->bias, &self->options);
 }
 
-// ---- LayerNorm ----------------------------------------------------------------------------------------------
+// ---- LayerNorm ----------------------------------------------------------------------------------
 
 static bool layer_norm_init(talc_module *module, const void *options)
 {
@@ -98,7 +98,7 @@ static talc_tensor *layer_norm_forward(talc_module *module, talc_tensor *x)
     return talc_layer_norm(x, self->shape, self->weight, self->bias, &self->options);
 }
 
-// ---- LocalResponseNorm --------------------------------------------------------------------------------------
+// ---- LocalResponseNorm --------------------------------------------------------------------------
 
 typedef struct local_response_norm {
     talc_module base;
@@ -127,7 +127,7 @@ static talc_tensor *local_response_norm_forward(talc_module *module, talc_tensor
     return talc_local_response_norm(x, o->size, &o->options);
 }
 
-// ---- Makers -------------------------------------------------------------------------------------------------
+// ---- Makers -------------------------------------------------------------------------------------
 
 #define NORM(op, text, self)                                                                       \
     static const talc_module_class op##_class = {                                                  \

@@ -24,7 +24,7 @@ const char *talc_optimizer_kind_name(talc_optimizer_kind kind)
     return (unsigned)kind < TALC_OPTIMIZER_COUNT ? names[kind] : "?";
 }
 
-// ---- Options ------------------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 static double or_default(double value, double fallback)
 {
@@ -101,7 +101,7 @@ static bool complete(const talc_optimizer_options *given, talc_optimizer_options
     return talc_optimizer_in_range(o);
 }
 
-// ---- Making and freeing -------------------------------------------------------------------------------------
+// ---- Making and freeing -------------------------------------------------------------------------
 
 static bool count_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
@@ -220,7 +220,7 @@ bool talc_optimizer_group(talc_optimizer *optimizer, const char *pattern,
     return true;
 }
 
-// ---- Rates --------------------------------------------------------------------------------------------------
+// ---- Rates --------------------------------------------------------------------------------------
 
 bool talc_optimizer_schedule(talc_optimizer *optimizer, const talc_schedule *s)
 {
@@ -266,7 +266,7 @@ double talc_optimizer_rate(const talc_optimizer *optimizer, int group)
                                     optimizer->steps);
 }
 
-// ---- State --------------------------------------------------------------------------------------------------
+// ---- State --------------------------------------------------------------------------------------
 
 const char *talc_optimizer_state_name(const talc_optimizer_options *group, int state)
 {
@@ -330,7 +330,7 @@ static bool states_ready(const talc_optimizer *optimizer)
     return ok;
 }
 
-// ---- Gradients ----------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------
 
 void talc_optimizer_zero_grad(talc_optimizer *optimizer)
 {
@@ -344,7 +344,8 @@ static void give_gradients(const talc_optimizer *optimizer, int count, const voi
         talc_tape_give(optimizer->list[i].parameter, holder);
 }
 
-/* From here to give_gradients they are the holder's alone; false, with a failure, where another thread has one. */
+/* From here to give_gradients they are the holder's alone; false, with a failure, where another
+ * thread has one. */
 static bool take_gradients(const char *who, const talc_optimizer *optimizer, const void *holder)
 {
     for (int i = 0; i < optimizer->count; i++)
@@ -400,7 +401,7 @@ static bool alike(const talc_optimized *a, const talc_optimized *b)
            a->parameter->device == b->parameter->device;
 }
 
-// ---- Recorded steps -----------------------------------------------------------------------------------------
+// ---- Recorded steps -----------------------------------------------------------------------------
 
 /* Of parameters that are updated alike. */
 typedef struct noted_update {
@@ -475,9 +476,10 @@ static void note_step(talc_optimizer *optimizer, const bool *done)
         &(talc_numbers){ .fill = check_places, .done = count_step, .of = noted });
 }
 
-// ---- Steps --------------------------------------------------------------------------------------------------
+// ---- Steps --------------------------------------------------------------------------------------
 
-/* Updates the parameters that are like the first of those left, and marks them; false when none is left or it failed. */
+/* Updates the parameters that are like the first of those left, and marks them; false when none is
+ * left or it failed. */
 static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updated *list)
 {
     const talc_optimized *first = NULL;
@@ -538,7 +540,7 @@ bool talc_optimizer_step(talc_optimizer *optimizer)
     return done;
 }
 
-// ---- Clipping -----------------------------------------------------------------------------------------------
+// ---- Clipping -----------------------------------------------------------------------------------
 
 static talc_tensor *clip(const char *who, const talc_optimizer *optimizer, double max_norm,
                          talc_updated *list)

@@ -9,9 +9,9 @@ typedef struct talc_optimized {
     char *path;
     talc_tensor *parameter; ///< retained
     int group;
-    int64_t steps; ///< of this parameter
-    talc_tensor *states
-        [TALC_UPDATE_STATES]; ///< retained, in no scope; NULL before the first step, and those not used
+    int64_t steps;                           ///< of this parameter
+    talc_tensor *states[TALC_UPDATE_STATES]; ///< retained, in no scope; NULL before the first step,
+                                             ///< and those not used
 } talc_optimized;
 
 struct talc_optimizer {
@@ -23,10 +23,12 @@ struct talc_optimizer {
     talc_optimized *list; ///< in the order of talc_module_visit
 };
 
-/// Whether options, with numbers in place of zeros, are what a step can go by; else a failure says why.
+/// Whether options, with numbers in place of zeros, are what a step can go by; else a failure says
+/// why.
 bool talc_optimizer_in_range(const talc_optimizer_options *group);
 
-/// The name of a state as PyTorch has it ("momentum_buffer", "exp_avg"); NULL for one that these options do not use.
+/// The name of a state as PyTorch has it ("momentum_buffer", "exp_avg"); NULL for one that these
+/// options do not use.
 const char *talc_optimizer_state_name(const talc_optimizer_options *group, int state);
 
 #endif

@@ -4,10 +4,11 @@
 
 #include <pthread.h>
 
-/* A root's `passes`: the generation of its numbers, whether a change waits for the passes and whether it
- * is under way, and how many threads are in a pass. A thread that is in a pass through another tree
- * enters while a change waits: what it holds, another change may wait for, whose passes want this tree.
- * A child of fork has a generation of its own, since it lacks the threads that its parent counted. */
+/* A root's `passes`: the generation of its numbers, whether a change waits for the passes and
+ * whether it is under way, and how many threads are in a pass. A thread that is in a pass through
+ * another tree enters while a change waits: what it holds, another change may wait for, whose
+ * passes want this tree. A child of fork has a generation of its own, since it lacks the threads
+ * that its parent counted. */
 enum { GENERATION_SHIFT = 32 };
 static const uint64_t CHANGING = UINT64_C(1) << 31, WAITING = UINT64_C(1) << 30,
                       COUNT = (UINT64_C(1) << 30) - 1;
@@ -117,8 +118,8 @@ void talc_pass_end(const talc_pass *pass)
         leave(pass->root);
 }
 
-/* Counts this thread out of the passes that it is in. Were it counted while its change waits, two threads
- * in a pass each, that change each other's trees, would wait for ever. */
+/* Counts this thread out of the passes that it is in. Were it counted while its change waits, two
+ * threads in a pass each, that change each other's trees, would wait for ever. */
 static void pause_passes(void)
 {
     for (talc_pass *pass = innermost; pass != NULL; pass = pass->outer)

@@ -60,7 +60,7 @@ talc_module *talc_nn_avg_pool2d(const talc_pool2d_options *options)
     return talc_module_new(&avg_pool2d_class, options);
 }
 
-// ---- Adaptive -----------------------------------------------------------------------------------------------
+// ---- Adaptive -----------------------------------------------------------------------------------
 
 typedef struct adaptive_pool2d {
     talc_module base;

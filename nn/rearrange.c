@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-// ---- Padding ------------------------------------------------------------------------------------------------
+// ---- Padding ------------------------------------------------------------------------------------
 
 typedef struct pad2d {
     talc_module base;
@@ -52,7 +52,7 @@ talc_module *talc_nn_pad2d(const talc_pad_options *options)
     return talc_module_new(&pad2d_classes[kind], options);
 }
 
-// ---- Upsampling ---------------------------------------------------------------------------------------------
+// ---- Upsampling ---------------------------------------------------------------------------------
 
 typedef struct upsample {
     talc_module base;
@@ -84,7 +84,7 @@ talc_module *talc_nn_upsample(const talc_upsample2d_options *options)
     return talc_module_new(&upsample_class, options);
 }
 
-// ---- Channel shuffle ----------------------------------------------------------------------------------------
+// ---- Channel shuffle ----------------------------------------------------------------------------
 
 typedef struct channel_shuffle {
     talc_module base;
@@ -115,7 +115,7 @@ talc_module *talc_nn_channel_shuffle(int64_t groups)
     return talc_module_new(&channel_shuffle_class, &groups);
 }
 
-// ---- Unflatten ----------------------------------------------------------------------------------------------
+// ---- Unflatten ----------------------------------------------------------------------------------
 
 typedef struct unflatten {
     talc_module base;

@@ -48,8 +48,8 @@ typedef struct talc_schedule {
 /// "constant", "step", "cosine", "one_cycle"; "?" for another number.
 TALC_API const char *talc_schedule_name(talc_schedule_kind kind);
 
-/// The rate after t steps. Numbers are not checked, which talc_optimizer_schedule does; NAN for NULL and for a step schedule whose
-/// `every` is below 1.
+/// The rate after t steps. Numbers are not checked, which talc_optimizer_schedule does; NAN for
+/// NULL and for a step schedule whose `every` is below 1.
 TALC_API double talc_schedule_rate(const talc_schedule *schedule, double lr, int64_t t);
 
 TALC_END_DECLARATIONS

@@ -53,8 +53,9 @@ talc_module *talc_nn_sequential_append(talc_module *sequential, talc_module *chi
     return talc_module_add(sequential, next_name(sequential, name), child);
 }
 
-/* Frees those of a list that have no parent, each once. The list may name a module twice, and children of modules that are
- * freed: so before the first is freed, those to free are linked through their parent pointers; the last points to itself. */
+/* Frees those of a list that have no parent, each once. The list may name a module twice, and
+ * children of modules that are freed: so before the first is freed, those to free are linked
+ * through their parent pointers; the last points to itself. */
 static void free_roots(talc_module *const modules[], int count)
 {
     talc_module *chain = NULL;
@@ -87,7 +88,7 @@ talc_module *talc_nn_sequential_of(talc_module *const modules[], int count)
     return NULL;
 }
 
-// ---- ModuleList -----------------------------------------------------------------------------------------------
+// ---- ModuleList ---------------------------------------------------------------------------------
 
 static const talc_module_class module_list_class = {
     .name = "ModuleList",

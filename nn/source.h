@@ -1,12 +1,13 @@
-/// A tensor that something was computed from, and the version it had: whether the result is still up to date. Private to nn/.
+/// A tensor that something was computed from, and the version it had: whether the result is still
+/// up to date. Private to nn/.
 #ifndef TALC_NN_SOURCE_H
 #define TALC_NN_SOURCE_H
 
 #include "tensor/tensor.h"
 
 typedef struct talc_source {
-    talc_tensor *
-        held; ///< an alias, so that no other storage takes its place in memory; NULL: there was no tensor
+    talc_tensor *held; ///< an alias, so that no other storage takes its place in memory; NULL:
+                       ///< there was no tensor
     uint64_t version;
 } talc_source;
 

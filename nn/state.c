@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- Saving -------------------------------------------------------------------------------------------------
+// ---- Saving -------------------------------------------------------------------------------------
 
 bool talc_names_add(talc_names *names, const char *name, const talc_tensor *tensor)
 {
@@ -57,7 +57,7 @@ bool talc_module_save(talc_module *module, const char *path)
     return saved;
 }
 
-// ---- Loading ------------------------------------------------------------------------------------------------
+// ---- Loading ------------------------------------------------------------------------------------
 
 typedef struct loading {
     const talc_safetensors *file;
@@ -221,7 +221,7 @@ void talc_load_report_free(talc_load_report *report)
     names_free(&report->extra);
 }
 
-// ---- All that differs ---------------------------------------------------------------------------------------
+// ---- All that differs ---------------------------------------------------------------------------
 
 typedef struct comparing {
     FILE *out;

@@ -38,9 +38,9 @@ void talc_module_take_read(talc_module *module, talc_model_info *info);
 #define TALC_OPTIMIZER_NAMES "optimizer."
 #define TALC_RUN_KEY         "talc.run"
 
-/// Checks the file's tensors against the module's and reads them, with nothing replaced yet: one for each of
-/// talc_module_replacements, in the innermost scope. Options and report, which may be NULL, as for
-/// talc_module_load_with. NULL with a failure.
+/// Checks the file's tensors against the module's and reads them, with nothing replaced yet: one
+/// for each of talc_module_replacements, in the innermost scope. Options and report, which may be
+/// NULL, as for talc_module_load_with. NULL with a failure.
 talc_replacement *talc_state_read(const talc_safetensors *file, const char *path,
                                   talc_module *module, const talc_load_options *options,
                                   talc_load_report *report);

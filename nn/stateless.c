@@ -32,7 +32,7 @@ talc_module *talc_nn_flatten(void)
     return talc_module_new(&flatten_class, NULL);
 }
 
-// ---- Elementwise ops ----------------------------------------------------------------------------------------
+// ---- Elementwise ops ----------------------------------------------------------------------------
 
 typedef struct elementwise {
     talc_module base;

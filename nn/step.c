@@ -9,7 +9,8 @@
 
 static const char *const STEP = "step";
 
-/* Runs before one is recorded: the first makes what is made once, the second all else in the recording's memory. */
+/* Runs before one is recorded: the first makes what is made once, the second all else in the
+ * recording's memory. */
 enum { CALLS = 2 };
 
 struct talc_step {
@@ -36,7 +37,8 @@ talc_step *talc_step_new(talc_device *device, talc_step_function *function, void
     return step;
 }
 
-/* The function's result, in memory that nobody else sees: what the program holds may be written before the result is read. */
+/* The function's result, in memory that nobody else sees: what the program holds may be written
+ * before the result is read. */
 static talc_tensor *call(const talc_step *step)
 {
     talc_tensor *y = step->function(step->context);

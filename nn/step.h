@@ -1,4 +1,5 @@
-/// Steps: what a program does over and over on the same tensors, such as forward, loss, backward and update, as one graph.
+/// Steps: what a program does over and over on the same tensors, such as forward, loss, backward
+/// and update, as one graph.
 ///
 ///     static talc_tensor *train(void *context)
 ///     {
@@ -13,9 +14,10 @@
 ///         ...                                                           // talc_item(loss), when it is wanted
 ///     talc_step_free(step);
 ///
-/// Each run does what a call of the function does, to the bit. The first two call it; where the device can repeat recorded work
-/// (a CUDA graph), the third records it, and from then on a run is one small copy and one launch: no checks, no choice of
-/// algorithm, no allocation. Elsewhere every run calls it, under the same rules.
+/// Each run does what a call of the function does, to the bit. The first two call it; where the
+/// device can repeat recorded work (a CUDA graph), the third records it, and from then on a run is
+/// one small copy and one launch: no checks, no choice of algorithm, no allocation. Elsewhere every
+/// run calls it, under the same rules.
 ///
 /// * What the function reads and writes outside of what it makes is the same at each run: fixed tensors that the program holds, such
 ///   as inputs, parameters, their buffers and an optimizer's state. Between runs the program writes inputs in place (talc_copy,
@@ -31,7 +33,8 @@
 /// * The optimizer outlives the step, and so does what the function uses by `context`. A parameter whose storage was replaced, by
 ///   talc_module_to or talc_module_load, makes a run fail: make the step anew.
 ///
-/// One thread at a time uses a step; a run comes after all that its thread asked of the device before.
+/// One thread at a time uses a step; a run comes after all that its thread asked of the device
+/// before.
 #ifndef TALC_NN_STEP_H
 #define TALC_NN_STEP_H
 
@@ -47,9 +50,10 @@ typedef talc_tensor *talc_step_function(void *context);
 /// A step of the device; nothing runs yet. NULL on failure: NULL arguments, no memory.
 TALC_API talc_step *talc_step_new(talc_device *device, talc_step_function *function, void *context);
 
-/// Does the step once. Returns its result, which the step owns. NULL on failure: NULL, whatever the function fails with or that it
-/// returned NULL, a call in it that cannot be repeated (names it), storage that was replaced, no memory. What ran until
-/// then is done: parameters may have been updated, and gradients are not to be used.
+/// Does the step once. Returns its result, which the step owns. NULL on failure: NULL, whatever the
+/// function fails with or that it returned NULL, a call in it that cannot be repeated (names it),
+/// storage that was replaced, no memory. What ran until then is done: parameters may have been
+/// updated, and gradients are not to be used.
 TALC_API talc_tensor *talc_step_run(talc_step *step);
 
 /// Frees a step with its result. NULL passes.

@@ -13,7 +13,7 @@ typedef struct summarising {
     talc_module_layers *of;
 } summarising;
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 /* "layer1" and "0" give "layer1.0". */
 static char *join(const char *path, const char *name)
@@ -89,7 +89,8 @@ static void record_group(talc_forward_hooks *hooks, talc_module *const modules[]
     }
 }
 
-/* Fills in the rows by one forward pass, layer by layer, and in evaluation mode so that it changes no running statistics. */
+/* Fills in the rows by one forward pass, layer by layer, and in evaluation mode so that it changes
+ * no running statistics. */
 static bool run_forward(talc_module_layers *all, talc_module *module, talc_tensor *x)
 {
     summarising self = { { .apart = true, .group = record_group, .leave = record_call }, all };
@@ -150,7 +151,7 @@ void talc_module_layers_free(talc_module_layers *layers)
     *layers = (talc_module_layers){ 0 };
 }
 
-// ---- The table ----------------------------------------------------------------------------------------------
+// ---- The table ----------------------------------------------------------------------------------
 
 /* A count with its thousands apart: "272,474". */
 static const char *number_text(double number, char text[TALC_CELL_TEXT])

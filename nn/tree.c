@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Walking ------------------------------------------------------------------------------------------------
+// ---- Walking ------------------------------------------------------------------------------------
 
 /* Characters of the longest path below a module. */
 static size_t longest_path(const talc_module *module)
@@ -31,7 +31,8 @@ typedef struct path_walk {
     char *path; /* as long as the longest */
 } path_walk;
 
-/* Visits a module whose own path, with a dot at its end, is the first `length` characters of walk->path. */
+/* Visits a module whose own path, with a dot at its end, is the first `length` characters of
+ * walk->path. */
 static bool walk_module(const path_walk *walk, const talc_module *module, size_t length)
 {
     for (talc_entry_kind kind = TALC_ENTRY_PARAMETER; kind <= TALC_ENTRY_CHILD; kind++)
@@ -104,7 +105,7 @@ int64_t talc_module_count(const talc_module *module)
     return module == NULL ? 0 : count_in(module, module);
 }
 
-// ---- Finding ------------------------------------------------------------------------------------------------
+// ---- Finding ------------------------------------------------------------------------------------
 
 /* The entry at a path of at least one name; NULL when there is none. */
 static const talc_module_entry *entry_at(const talc_module *module, const char *path)
@@ -143,7 +144,7 @@ int talc_module_tree_count(const talc_module *module)
     return count;
 }
 
-// ---- Replacing all tensors ----------------------------------------------------------------------------------
+// ---- Replacing all tensors ----------------------------------------------------------------------
 
 int talc_module_tensor_count(const talc_module *module)
 {

@@ -1,7 +1,8 @@
 /// Activations: the functions that an op can apply to its result as its last step.
 ///
-/// They are the elementwise ops of the same names (ops/elementwise.h), applied before the result is written; leaky_relu with the slope
-/// 0.01, PyTorch's default. With another slope it is an op of its own, and so is the layer after another.
+/// They are the elementwise ops of the same names (ops/elementwise.h), applied before the result is
+/// written; leaky_relu with the slope 0.01, PyTorch's default. With another slope it is an op of
+/// its own, and so is the layer after another.
 #ifndef TALC_OPS_ACTIVATION_H
 #define TALC_OPS_ACTIVATION_H
 
@@ -27,8 +28,9 @@ typedef enum talc_activation {
 /// "none", "relu", "sigmoid", ...; "?" for another number.
 TALC_API const char *talc_activation_name(talc_activation activation);
 
-/// Whether its gradient follows from its result. Where one is recorded and it does not, as hardswish's and those behind it, the op runs
-/// without the activation, and the elementwise op after it.
+/// Whether its gradient follows from its result. Where one is recorded and it does not, as
+/// hardswish's and those behind it, the op runs without the activation, and the elementwise op
+/// after it.
 TALC_API bool talc_activation_gradient_from_result(talc_activation activation);
 
 TALC_END_DECLARATIONS

@@ -1,8 +1,9 @@
 /// Algorithm rows: what a backend supplies for each op.
 ///
-/// A backend has, for each op, a list of rows, most specialised first, the general `reference` last, ended by a row
-/// without a name. Of those that can do the problem, are of an admitted precision class and fit the workspace limit, the
-/// one of the least estimated time runs, or the first where the list does not estimate; `reference` where no other can.
+/// A backend has, for each op, a list of rows, most specialised first, the general `reference`
+/// last, ended by a row without a name. Of those that can do the problem, are of an admitted
+/// precision class and fit the workspace limit, the one of the least estimated time runs, or the
+/// first where the list does not estimate; `reference` where no other can.
 #ifndef TALC_OPS_ALGORITHM_H
 #define TALC_OPS_ALGORITHM_H
 
@@ -26,13 +27,13 @@ typedef enum talc_direction { TALC_FORWARD, TALC_GRAD_INPUT, TALC_GRAD_WEIGHT } 
 
 /// How a row would do a problem. Made once a call, and handed to the run.
 typedef struct talc_plan {
-    size_t workspace; ///< bytes, at most the limit wherever the row can work in chunks that small
-    double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
-    size_t
-        kept; ///< bytes at the beginning of the workspace that follow from a convolution's weights alone
+    size_t workspace;  ///< bytes, at most the limit wherever the row can work in chunks that small
+    double seconds;    ///< estimated; 0 in a list that does not estimate, and of `reference`
+    size_t kept;       ///< bytes at the beginning of the workspace that follow from a convolution's
+                       ///< weights alone
     int64_t kept_form; ///< tells different ones of the row and the weights apart
-    /// Why a library that the row needs is missing, NULL when it is there. Asked of the row that would run alone, as an answer
-    /// loads the library; NULL: the row needs none.
+    /// Why a library that the row needs is missing, NULL when it is there. Asked of the row that
+    /// would run alone, as an answer loads the library; NULL: the row needs none.
     const char *(*missing)(void);
     union {
         int64_t alignment;
@@ -59,13 +60,15 @@ typedef struct talc_arguments {
     bool kept_ready; ///< they are there from an earlier run
 } talc_arguments;
 
-/// A row. `problem` and `arguments` are those of the op: talc_softmax_problem and talc_softmax_arguments, and so on.
+/// A row. `problem` and `arguments` are those of the op: talc_softmax_problem and
+/// talc_softmax_arguments, and so on.
 typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
     talc_arithmetic arithmetic;
-    /// NULL when the row can do the problem, with the plan filled, which is 0 beforehand but for `own`; else why it
-    /// cannot. Follows from the problem, the device's properties and the limit alone; on the CPU the workspace also grows with
-    /// the number of threads, on which no result depends. A row never refuses because another is faster.
+    /// NULL when the row can do the problem, with the plan filled, which is 0 beforehand but for
+    /// `own`; else why it cannot. Follows from the problem, the device's properties and the limit
+    /// alone; on the CPU the workspace also grows with the number of threads, on which no result
+    /// depends. A row never refuses because another is faster.
     const char *(*plan)(const talc_device *device, const void *problem, size_t limit,
                         talc_plan *plan);
     /// Runs a non-empty problem.
@@ -73,7 +76,8 @@ typedef struct talc_algorithm {
                        const void *arguments);
 } talc_algorithm;
 
-/// What keeps a row from doing a problem, a library that is missing included, with `plan` filled; NULL when nothing does.
+/// What keeps a row from doing a problem, a library that is missing included, with `plan` filled;
+/// NULL when nothing does.
 const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
                                    const void *problem, size_t limit, talc_plan *plan);
 
@@ -115,13 +119,15 @@ TALC_API bool talc_candidate_is_passed_over(const talc_explanation *explanation,
 /// Prints an explanation for people.
 TALC_API void talc_explanation_print(FILE *file, const talc_explanation *explanation);
 
-/// Forces one algorithm by name for this thread's calls of an op: "conv2d", "linear", "max_pool2d", "sum", "relu", ..., the
-/// name that begins its error messages. NULL takes that back. Whether the device has such a row shows when the op runs;
-/// concat, which has no rows, takes no notice. An algorithm named in an op's options wins. Errors: NULL op, more than 16
-/// ops forced, a name that is empty or over 31 characters.
+/// Forces one algorithm by name for this thread's calls of an op: "conv2d", "linear", "max_pool2d",
+/// "sum", "relu", ..., the name that begins its error messages. NULL takes that back. Whether the
+/// device has such a row shows when the op runs; concat, which has no rows, takes no notice. An
+/// algorithm named in an op's options wins. Errors: NULL op, more than 16 ops forced, a name that
+/// is empty or over 31 characters.
 TALC_API bool talc_algorithm_force(const char *op, const char *name);
 
-/// The name forced on this thread for an op; NULL when there is none, and for a NULL op. Lasts until the next force.
+/// The name forced on this thread for an op; NULL when there is none, and for a NULL op. Lasts
+/// until the next force.
 TALC_API const char *talc_algorithm_forced(const char *op);
 
 TALC_END_DECLARATIONS

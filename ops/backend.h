@@ -1,7 +1,7 @@
 /// All that a backend supplies to ops: one list of algorithm rows an op (ops/algorithm.h).
 ///
-/// A list may be absent (NULL): the op then fails on that device with TALC_UNSUPPORTED. Nothing falls back to
-/// another device.
+/// A list may be absent (NULL): the op then fails on that device with TALC_UNSUPPORTED. Nothing
+/// falls back to another device.
 #ifndef TALC_OPS_BACKEND_H
 #define TALC_OPS_BACKEND_H
 

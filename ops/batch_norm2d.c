@@ -23,7 +23,7 @@ typedef struct operands {
     talc_tensor *num_batches_tracked;
 } operands;
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 /* An operand with one value per channel; NULL passes. */
 static bool check_channels(const talc_tensor *x, const char *name, const talc_tensor *operand)
@@ -92,7 +92,8 @@ static bool read_options(const talc_batch_norm2d_options *options, talc_batch_no
     return !talc_failed() && talc_operand_activation(OP, p->activation);
 }
 
-/* Training writes the running statistics in place, so they have to be contiguous and overlap no operand before them. */
+/* Training writes the running statistics in place, so they have to be contiguous and overlap no
+ * operand before them. */
 static bool check_written(const operands *o, const char *name, const talc_tensor *running)
 {
     const struct {
@@ -137,14 +138,15 @@ static bool check_statistics(const operands *o, const talc_batch_norm2d_problem 
            check_written(o, "num_batches_tracked", o->num_batches_tracked);
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* What x was normalised by, [C] of f64 each, for the gradient; NULL without one. */
 typedef struct statistics {
     talc_tensor *mean, *rstd;
 } statistics;
 
-/* Room for what training works out; else the running statistics as they are now, which training may move later. */
+/* Room for what training works out; else the running statistics as they are now, which training may
+ * move later. */
 static bool statistics_new(const operands *o, const talc_batch_norm2d_problem *p, statistics *saved)
 {
     const talc_dims channels = TALC_DIMS(p->C);
@@ -176,8 +178,9 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->H, p->W, p->training ? "_training" : "");
 }
 
-/* x, weight, bias, residual. The row gives all at once; without an activation the residual's is dy. That of the residual alone needs
- * neither x nor its statistics, so that the call need not have saved them. */
+/* x, weight, bias, residual. The row gives all at once; without an activation the residual's is dy.
+ * That of the residual alone needs neither x nor its statistics, so that the call need not have
+ * saved them. */
 static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
                                   talc_tensor *gradients[])
 {
@@ -249,7 +252,7 @@ static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem 
                                              .problem_bytes = sizeof *p });
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 /* Whether each image is contiguous: neighbouring channels of a larger tensor are. */
 static bool has_contiguous_images(const talc_tensor *x)
@@ -261,8 +264,8 @@ static bool has_contiguous_images(const talc_tensor *x)
     return x->strides[0] >= due;
 }
 
-/* Contiguous handles on the operands; outside training x may have gaps between its images, in training the running
- * statistics are themselves. */
+/* Contiguous handles on the operands; outside training x may have gaps between its images, in
+ * training the running statistics are themselves. */
 static bool pack(const operands *o, const talc_batch_norm2d_problem *p, operands *packed)
 {
     packed->x = !p->training && has_contiguous_images(o->x) ? talc_retain((talc_tensor *)o->x)
@@ -348,7 +351,8 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     const bool learns = talc_tape_wants((const talc_tensor *const[]){ x, weight, bias }, 3);
     if (y != NULL &&
         (learns ? statistics_new(&given, &problem, &saved) : talc_tape_wants_one(o->residual)))
-        /* Before the run, because afterwards, with the running statistics written, nothing may fail. */
+        /* Before the run, because afterwards, with the running statistics written, nothing may
+         * fail. */
         y = recorded(&given, &problem, &saved, y);
     operands packed = { 0 };
     talc_status status = talc_error_status();

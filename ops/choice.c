@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Forced algorithms --------------------------------------------------------------------------------------
+// ---- Forced algorithms --------------------------------------------------------------------------
 
 enum { MAX_FORCED = 16, NAME_LENGTH = 32 };
 
@@ -58,7 +58,7 @@ bool talc_algorithm_force(const char *op, const char *name)
     return true;
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
+// ---- Choice -------------------------------------------------------------------------------------
 
 /* The plan of a row for a problem, or why it has none. */
 static const char *plan_of(const talc_algorithm *row, const talc_device *device,
@@ -146,7 +146,8 @@ static bool may_run(const talc_choice *choice, const talc_considered *considered
            considered->plan.workspace <= choice->limit;
 }
 
-/* A row without an estimate is `reference`, or in a list where none has one: the first that may run does. */
+/* A row without an estimate is `reference`, or in a list where none has one: the first that may run
+ * does. */
 static bool is_better(const talc_choice *choice, const talc_considered *considered)
 {
     return choice->chosen < 0 ||
@@ -171,7 +172,8 @@ static void choose_again(talc_choice *choice)
             choice->chosen = i;
 }
 
-/* The one place where rows are chosen. Without `all` it stops where the rest cannot change the choice. */
+/* The one place where rows are chosen. Without `all` it stops where the rest cannot change the
+ * choice. */
 static void consider(talc_choice *choice, const talc_algorithm *rows, const void *problem, bool all)
 {
     TALC_DEFAULT_FENV; /* what is planned and estimated decides what runs */

@@ -1,7 +1,7 @@
 /// The choice among an op's rows. Private to talc.
 ///
-/// Every op chooses here, so that forcing, precision, workspace limits, messages and TALC_VERBOSE mean the same everywhere, and
-/// what is explained is what runs:
+/// Every op chooses here, so that forcing, precision, workspace limits, messages and TALC_VERBOSE
+/// mean the same everywhere, and what is explained is what runs:
 ///
 ///     talc_choice choice;
 ///     if (!talc_choose(&choice, "softmax", device, device->backend->softmax, &problem, NULL, 0))
@@ -30,8 +30,9 @@ typedef struct talc_choice {
     talc_considered rows[TALC_MAX_ROWS];
 } talc_choice;
 
-/// Chooses among `rows`, NULL for a backend without the op. `forced` is the caller's own choice, NULL for the thread's;
-/// classes 0 for the thread's. False, with a failure that has every row's reason, when none can run.
+/// Chooses among `rows`, NULL for a backend without the op. `forced` is the caller's own choice,
+/// NULL for the thread's; classes 0 for the thread's. False, with a failure that has every row's
+/// reason, when none can run.
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *rows, const void *problem, const char *forced,
                  unsigned precision);
@@ -45,7 +46,8 @@ void talc_choice_explain(const char *op, talc_device *device, const talc_algorit
 const talc_algorithm *talc_chosen(const talc_choice *choice);
 const talc_plan *talc_chosen_plan(const talc_choice *choice);
 
-/// Runs it on a non-empty problem, with its workspace, in the frame of tensor/run.h; `write` writes `subject` there.
+/// Runs it on a non-empty problem, with its workspace, in the frame of tensor/run.h; `write` writes
+/// `subject` there.
 talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, const void *subject,
                             const void *problem, talc_arguments *arguments);
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-// ---- Comparisons --------------------------------------------------------------------------------------------
+// ---- Comparisons --------------------------------------------------------------------------------
 
 /* A comparison of the elementwise table is 0 or 1 in the data's type. */
 static talc_tensor *condition_of(const char *op, talc_tensor *holds)
@@ -56,7 +56,7 @@ COMPARISON(less_equal, TALC_LESS_EQUAL)
 COMPARISON(greater, TALC_GREATER)
 COMPARISON(greater_equal, TALC_GREATER_EQUAL)
 
-// ---- Clamp --------------------------------------------------------------------------------------------------
+// ---- Clamp --------------------------------------------------------------------------------------
 
 typedef struct bounds {
     double low, high;

@@ -12,8 +12,9 @@
 /// clamp gives the integers of x's dtype from low to high, of which there has to be one. The value
 /// of masked_fill is one that x's dtype holds.
 ///
-/// Gradients: clamp: dx = dy where low <= x <= high, the bounds included, else 0. where: da = dy where the condition is not 0, else 0; db the
-/// other way round; masked_fill: dx as where's. Comparisons have none.
+/// Gradients: clamp: dx = dy where low <= x <= high, the bounds included, else 0. where: da = dy
+/// where the condition is not 0, else 0; db the other way round; masked_fill: dx as where's.
+/// Comparisons have none.
 ///
 /// Errors: NULL operand, dtype or device mismatch, a condition that is not u8, shapes that do not
 /// broadcast, clamp: low above high, a bound that is NaN, no integer of x's dtype between them,
@@ -41,7 +42,8 @@ TALC_API talc_tensor *talc_less_equal_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_greater_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_greater_equal_scalar(const talc_tensor *a, double b);
 
-/// x within bounds, of which an infinite one is none. Its gradient is dy from bound to bound, these included, as PyTorch 2.11 has it.
+/// x within bounds, of which an infinite one is none. Its gradient is dy from bound to bound, these
+/// included, as PyTorch 2.11 has it.
 TALC_API talc_tensor *talc_clamp(const talc_tensor *x, double low, double high);
 
 /// a or b, as the condition says.
@@ -51,10 +53,11 @@ TALC_API talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor
 /// x, with `value` where the mask says so.
 TALC_API talc_tensor *talc_masked_fill(const talc_tensor *x, const talc_tensor *mask, double value);
 
-// ---- What backends implement --------------------------------------------------------------------------------
+// ---- What backends implement --------------------------------------------------------------------
 
-/// y[i...] = condition[i...] != 0 ? a[i...] : b[i...]; y is contiguous, operands have stride 0 where they stretch. Dimensions are
-/// merged where one stride of each serves two. Elements are moved, never looked at.
+/// y[i...] = condition[i...] != 0 ? a[i...] : b[i...]; y is contiguous, operands have stride 0
+/// where they stretch. Dimensions are merged where one stride of each serves two. Elements are
+/// moved, never looked at.
 typedef struct talc_where_problem {
     talc_dtype dtype; ///< of y, a and b
     int rank;

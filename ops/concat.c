@@ -19,7 +19,7 @@ static const char *name_of(int index, char text[NAME_TEXT])
     return text;
 }
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 static bool check_first(const talc_tensor *const *tensors, int count)
 {
@@ -68,7 +68,7 @@ static bool result_dims(const talc_tensor *const *tensors, int count, int dim, t
     return true;
 }
 
-// ---- Run ------------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 static bool copy_into_slice(talc_tensor *y, const talc_tensor *tensor, int dim, int64_t start)
 {
@@ -87,7 +87,8 @@ static talc_status join(talc_join_problem *problem, talc_tensor *y)
     return status;
 }
 
-/* Contiguous tensors are rows of bytes, of which the device joins several at once; each other one takes a copy of its own. */
+/* Contiguous tensors are rows of bytes, of which the device joins several at once; each other one
+ * takes a copy of its own. */
 static talc_status fill_in(talc_tensor *y, const talc_tensor *const *tensors, int count, int dim)
 {
     size_t inner = talc_dtype_size(y->dtype);
@@ -115,7 +116,7 @@ static talc_status fill_in(talc_tensor *y, const talc_tensor *const *tensors, in
     return join(&problem, y);
 }
 
-// ---- Gradient -------------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* The problem is the dimension. */
 static void concat_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
@@ -131,7 +132,7 @@ static void concat_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     }
 }
 
-// ---- The op ---------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
 {
@@ -159,7 +160,7 @@ talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
                                              .problem_bytes = sizeof dim });
 }
 
-// ---- Stack, split, chunk, channel shuffle ---------------------------------------------------------------------
+// ---- Stack, split, chunk, channel shuffle -------------------------------------------------------
 
 talc_tensor *talc_stack(const talc_tensor *const *tensors, int count, int dim)
 {

@@ -19,7 +19,7 @@ const char *talc_conv2d_name(talc_direction direction)
                                            : "conv2d";
 }
 
-// ---- Padding other than zeros ---------------------------------------------------------------------------------
+// ---- Padding other than zeros -------------------------------------------------------------------
 //
 // The image with its padding around it is an image without padding, and its gradient goes to the
 // image as talc_pad's does.
@@ -74,7 +74,7 @@ static talc_tensor *unpad(const talc_conv2d_problem *p, talc_tensor *padded)
     return talc_resample_grad_input(&sides, padded, TALC_DIMS(p->N, p->C, p->H, p->W));
 }
 
-// ---- The two gradients ----------------------------------------------------------------------------------------
+// ---- The two gradients --------------------------------------------------------------------------
 
 static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 {
@@ -188,7 +188,7 @@ talc_tensor *talc_conv2d_gradient(const talc_conv2d_problem *problem, const talc
     return result;
 }
 
-// ---- The rule -------------------------------------------------------------------------------------------------
+// ---- The rule -----------------------------------------------------------------------------------
 
 typedef struct conv2d_note {
     talc_conv2d_problem problem;

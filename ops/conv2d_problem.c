@@ -1,4 +1,5 @@
-/// The problem of a convolution: how it follows from operands and options, its checks, and what it costs.
+/// The problem of a convolution: how it follows from operands and options, its checks, and what it
+/// costs.
 #include "ops/conv2d.h"
 
 #include "ops/operand.h"
@@ -7,7 +8,7 @@
 
 #include <inttypes.h>
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 static bool at_least(int64_t low, const char *what, int64_t h, int64_t w)
 {
@@ -21,7 +22,8 @@ static bool positive(const char *what, int64_t value)
     return !talc_failed();
 }
 
-/* One axis: the output extent of `size` under padding, dilation and stride. `axis` is "height" or "width". */
+/* One axis: the output extent of `size` under padding, dilation and stride. `axis` is "height" or
+ * "width". */
 static bool axis_extent(const talc_conv2d_problem *p, const char *axis, int64_t size, int64_t begin,
                         int64_t end, int64_t kernel, int64_t dilation, int64_t stride,
                         int64_t *extent)
@@ -57,7 +59,8 @@ static bool axis_extent(const talc_conv2d_problem *p, const char *axis, int64_t 
     return true;
 }
 
-/* Every product of extents that an algorithm forms fits int64, in bytes: operands, and an image's im2col matrix. */
+/* Every product of extents that an algorithm forms fits int64, in bytes: operands, and an image's
+ * im2col matrix. */
 static bool sizes_fit(const talc_conv2d_problem *p)
 {
     int64_t unused, K, matrix;
@@ -121,7 +124,7 @@ bool talc_conv2d_problem_check(talc_conv2d_problem *p)
            sizes_fit(p);
 }
 
-// ---- From operands ------------------------------------------------------------------------------------------
+// ---- From operands ------------------------------------------------------------------------------
 
 static bool set_padding(const talc_conv2d_options *o, talc_conv2d_problem *p)
 {
@@ -205,7 +208,7 @@ bool talc_conv2d_problem_of(const talc_tensor *x, const talc_tensor *w, const ta
     return true;
 }
 
-// ---- Cost ---------------------------------------------------------------------------------------------------
+// ---- Cost ---------------------------------------------------------------------------------------
 
 /* Any problem may come here, checked or not, so groups may be 0. */
 static double channels_per_group(const talc_conv2d_problem *p)

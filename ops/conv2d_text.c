@@ -16,7 +16,7 @@ const char *talc_padding_mode_name(talc_padding_mode mode)
     return (unsigned)mode < TALC_PADDING_MODE_COUNT ? names[mode] : "?";
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 const char *talc_conv2d_problem_text(const talc_conv2d_problem *p, char text[TALC_CONV2D_TEXT])
 {
@@ -45,7 +45,7 @@ const char *talc_conv2d_problem_text(const talc_conv2d_problem *p, char text[TAL
     return text;
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 /* A text being read. */
 typedef struct reader {

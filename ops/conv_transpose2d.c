@@ -22,7 +22,7 @@ typedef struct transpose_note {
     unsigned precision;
 } transpose_note;
 
-// ---- The convolution whose input gradient this is ---------------------------------------------------------------
+// ---- The convolution whose input gradient this is -----------------------------------------------
 
 /* OH or OW; false with a failure where there is none. `axis` is "height" or "width". */
 static bool axis_extent(const char *axis, int64_t size, int64_t padding, int64_t output_padding,
@@ -157,7 +157,7 @@ static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_te
     return note->nothing || talc_conv2d_problem_check(p);
 }
 
-// ---- Running ----------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 /* The part of y, or of dy, that windows reach. */
 static talc_tensor *reached(const transpose_note *note, const talc_tensor *y)
@@ -202,7 +202,7 @@ static talc_tensor *run(const transpose_note *note, const talc_tensor *x, const 
     return y;
 }
 
-// ---- Gradient ---------------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
 {
@@ -259,7 +259,7 @@ static talc_tensor *recorded(const transpose_note *note, const talc_tensor *x, c
                                           .problem_bytes = sizeof *note });
 }
 
-// ---- The op -----------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 /* The sum in place of y. */
 static talc_tensor *plus_bias(talc_tensor *y, const talc_tensor *bias, int64_t channels)

@@ -17,7 +17,7 @@
 
 static const char *const OP = "cross_entropy", *const GRADIENT = "cross_entropy.grad_input";
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
 {
@@ -59,7 +59,7 @@ static bool check_options(const talc_tensor *logits, const talc_cross_entropy_op
     return !talc_failed() && check_weights(logits, options->class_weights);
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static talc_cross_entropy_problem problem_of(const talc_tensor *x,
                                              const talc_cross_entropy_options *options)
@@ -79,7 +79,7 @@ static talc_cross_entropy_problem problem_of(const talc_tensor *x,
     return p;
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 /* "n128c10": samples and classes. */
 static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
@@ -109,7 +109,7 @@ static talc_status run(const talc_choice *choice, const talc_cross_entropy_probl
     return status;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
                                    talc_tensor *gradients[])
@@ -148,7 +148,8 @@ static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
     gradients[0] = dx;
 }
 
-/* An algorithm that is forced is the forward pass's alone, and what weighs classes is saved like an operand. */
+/* An algorithm that is forced is the forward pass's alone, and what weighs classes is saved like an
+ * operand. */
 static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *labels,
                              const talc_cross_entropy_options *options, const talc_tensor *dx,
                              talc_tensor *y)
@@ -171,10 +172,11 @@ static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *label
                                              .ready = dx == NULL ? 0 : 4 });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
-/* Most losses are where a backward pass begins, with dy = 1. For another dy the rule moves no more bytes than a product with that
- * gradient would, and rounds once less. An algorithm that is forced on one of the two ops is not the other's. */
+/* Most losses are where a backward pass begins, with dy = 1. For another dy the rule moves no more
+ * bytes than a product with that gradient would, and rounds once less. An algorithm that is forced
+ * on one of the two ops is not the other's. */
 static bool is_gradient_due(const talc_cross_entropy_problem *p, const talc_tensor *logits,
                             const talc_cross_entropy_options *options)
 {

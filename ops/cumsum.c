@@ -30,7 +30,7 @@ static talc_tensor *cumsum(talc_direction direction, const talc_tensor *x, int d
     return y;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static void cumsum_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
@@ -49,7 +49,7 @@ static talc_tensor *recorded(const talc_tensor *x, int dim, talc_tensor *y)
                                              .problem_bytes = sizeof dim });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_cumsum(const talc_tensor *x, int dim)
 {

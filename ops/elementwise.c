@@ -27,7 +27,7 @@ static const char *const binary_names[] = {
 #undef TALC_GRADIENT_NAME
 };
 
-// ---- One operand --------------------------------------------------------------------------------------------
+// ---- One operand --------------------------------------------------------------------------------
 
 talc_unary_problem talc_unary_problem_of(talc_unary_function function, const talc_tensor *y,
                                          const talc_tensor *x)
@@ -148,7 +148,7 @@ talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, doub
     }
 TALC_UNARY_TABLE(TALC_UNARY_OP)
 
-// ---- Two operands -------------------------------------------------------------------------------------------
+// ---- Two operands -------------------------------------------------------------------------------
 
 /* b is NULL for a scalar second operand. */
 talc_binary_problem talc_binary_problem_of(talc_binary_function function, const talc_tensor *y,
@@ -177,7 +177,8 @@ static const int binary_kinds[TALC_BINARY_COUNT] = {
 #undef TALC_BINARY_KIND
 };
 
-/* What da and db need; of the gradients of rows of one operand, which are not recorded themselves, nothing. */
+/* What da and db need; of the gradients of rows of one operand, which are not recorded themselves,
+ * nothing. */
 static const struct {
     int a, b;
 } binary_saves[TALC_BINARY_COUNT] = {

@@ -1,8 +1,9 @@
 /// Elementwise ops: y[i] = f(x[i]) and y[i] = f(a[i], b[i]).
 ///
-/// The operands of the binary ops broadcast by NumPy's rule: shapes are aligned at the last dimension and an extent
-/// of 1 stretches. Both must be of one dtype and on one device. neg, add, sub, mul take every dtype (integers wrap
-/// around), and so do maximum and minimum; the others f32 and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
+/// The operands of the binary ops broadcast by NumPy's rule: shapes are aligned at the last
+/// dimension and an extent of 1 stretches. Both must be of one dtype and on one device. neg, add,
+/// sub, mul take every dtype (integers wrap around), and so do maximum and minimum; the others f32
+/// and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
 ///
 /// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a number out of
 /// range or that the dtype does not hold, no memory. Gradients of maximum and minimum: of equal
@@ -10,9 +11,10 @@
 /// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are
 /// NaN.
 ///
-/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp (a sigmoid below the smallest
-/// normal number may be 0), for silu, mish and hardswish within 8, for gelu within 8 + 2 x^2. Where PyTorch's values at infinity are NaN,
-/// as silu's at -inf, so are these.
+/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh
+/// within 4 ulp (a sigmoid below the smallest normal number may be 0), for silu, mish and hardswish
+/// within 8, for gelu within 8 + 2 x^2. Where PyTorch's values at infinity are NaN, as silu's at
+/// -inf, so are these.
 #ifndef TALC_OPS_ELEMENTWISE_H
 #define TALC_OPS_ELEMENTWISE_H
 
@@ -29,8 +31,9 @@ TALC_API talc_tensor *talc_rsqrt(const talc_tensor *x); ///< 1 / sqrt(x)
 TALC_API talc_tensor *talc_abs(const talc_tensor *x);   ///< absolute value
 TALC_API talc_tensor *talc_floor(const talc_tensor *x); ///< the largest integer that is at most x
 TALC_API talc_tensor *talc_sign(const talc_tensor *x);  ///< -1, 0 or 1; NaN stays NaN
-/// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold, as in PyTorch, whose defaults are 1 and 20. beta is finite,
-/// the threshold any number; above an infinite one is nothing.
+/// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold, as in PyTorch, whose
+/// defaults are 1 and 20. beta is finite, the threshold any number; above an infinite one is
+/// nothing.
 TALC_API talc_tensor *talc_softplus(const talc_tensor *x, double beta, double threshold);
 
 /// Activations.
@@ -49,7 +52,8 @@ TALC_API talc_tensor *talc_gelu_tanh(const talc_tensor *x);
 /// Where x is at most 0 negative_slope x and alpha (exp(x) - 1), else x. The number is finite.
 TALC_API talc_tensor *talc_leaky_relu(const talc_tensor *x, double negative_slope);
 TALC_API talc_tensor *talc_elu(const talc_tensor *x, double alpha);
-/// min(max(x, low), high), low at most high. Unlike talc_clamp it passes no gradient at the limits, as in PyTorch.
+/// min(max(x, low), high), low at most high. Unlike talc_clamp it passes no gradient at the limits,
+/// as in PyTorch.
 TALC_API talc_tensor *talc_hardtanh(const talc_tensor *x, double low, double high);
 
 /// a + b, a - b, a * b and a / b, broadcast.
@@ -71,7 +75,7 @@ TALC_API talc_tensor *talc_mul_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_div_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_pow_scalar(const talc_tensor *a, double b);
 
-// ---- What backends implement --------------------------------------------------------------------------------
+// ---- What backends implement --------------------------------------------------------------------
 
 #define TALC_UNARY_ENUMERATOR(constant, ...) constant,
 typedef enum talc_unary_function {
@@ -88,7 +92,8 @@ typedef enum talc_binary_function {
 #undef TALC_BINARY_ENUMERATOR
 #undef TALC_GRADIENT_ENUMERATOR
 
-/// y[i...] = f(x[i...]); y is contiguous, x strided. Dimensions are merged where one stride of each serves two.
+/// y[i...] = f(x[i...]); y is contiguous, x strided. Dimensions are merged where one stride of each
+/// serves two.
 typedef struct talc_unary_problem {
     talc_unary_function function;
     talc_dtype dtype;
@@ -105,8 +110,8 @@ typedef struct talc_unary_arguments {
     const void *x;
 } talc_unary_arguments;
 
-/// y[i...] = f(a[i...], b[i...]); broadcast operands have stride 0 where they stretch. With `b_is_scalar`, b is NULL
-/// and `scalar`, rounded to dtype, stands for every b.
+/// y[i...] = f(a[i...], b[i...]); broadcast operands have stride 0 where they stretch. With
+/// `b_is_scalar`, b is NULL and `scalar`, rounded to dtype, stands for every b.
 typedef struct talc_binary_problem {
     talc_binary_function function;
     talc_dtype dtype;
@@ -127,8 +132,8 @@ typedef struct talc_binary_arguments {
     const void *b;
 } talc_binary_arguments;
 
-/// The problems of calls on tensors, whose data is not looked at: y is of the result's shape, to which the operands broadcast; b is
-/// NULL for `scalar`. Their numbers are 0.
+/// The problems of calls on tensors, whose data is not looked at: y is of the result's shape, to
+/// which the operands broadcast; b is NULL for `scalar`. Their numbers are 0.
 talc_unary_problem talc_unary_problem_of(talc_unary_function function, const talc_tensor *y,
                                          const talc_tensor *x);
 talc_binary_problem talc_binary_problem_of(talc_binary_function function, const talc_tensor *y,

@@ -1,14 +1,18 @@
-/// The elementwise ops: one row each, for every backend and for gradients. Compiles as C and as CUDA C++.
+/// The elementwise ops: one row each, for every backend and for gradients. Compiles as C and as
+/// CUDA C++.
 ///
-/// A row of one operand gives the enum constant, the function's name, the numbers that it takes beside x, NONE, ONE(name) or
-/// TWO(name, name), and expressions: t in the argument x, the value in x and t, what is saved for the gradient, and the gradient in dy
-/// and s, the saved x or y, and, where x is saved, t. In all of them p and q are the numbers, and T is the data's type, of which they
-/// are. The gradient is a function of two operands, so that the kernels of these compute it: TALC_RELU has TALC_RELU_GRADIENT. A row of
-/// two operands gives the value in a and b, and for da and db which of a, b and y they need and what they are, in ops on tensors. A
-/// comparison is 0 or 1 in the data's type and has no gradient.
+/// A row of one operand gives the enum constant, the function's name, the numbers that it takes
+/// beside x, NONE, ONE(name) or TWO(name, name), and expressions: t in the argument x, the value in
+/// x and t, what is saved for the gradient, and the gradient in dy and s, the saved x or y, and,
+/// where x is saved, t. In all of them p and q are the numbers, and T is the data's type, of which
+/// they are. The gradient is a function of two operands, so that the kernels of these compute it:
+/// TALC_RELU has TALC_RELU_GRADIENT. A row of two operands gives the value in a and b, and for da
+/// and db which of a, b and y they need and what they are, in ops on tensors. A comparison is 0 or
+/// 1 in the data's type and has no gradient.
 ///
-/// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is computed in f32, and a number with a
-/// point is cast to T. NaN propagates to every value, but not to every gradient. log1p takes numbers from 0 to 1.
+/// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is
+/// computed in f32, and a number with a point is cast to T. NaN propagates to every value, but not
+/// to every gradient. log1p takes numbers from 0 to 1.
 #ifndef TALC_OPS_ELEMENTWISE_TABLE_H
 #define TALC_OPS_ELEMENTWISE_TABLE_H
 
@@ -25,8 +29,9 @@ enum {
     TALC_FLOATS    ///< refuses them
 };
 
-/* The root of 1/2, the height of the standard normal density, twice the slope of gelu, and, of the approximation of its distribution by tanh, the argument
- * and that argument's slope, bounded where t, which it is a factor of, is 0. */
+/* The root of 1/2, the height of the standard normal density, twice the slope of gelu, and, of the
+ * approximation of its distribution by tanh, the argument and that argument's slope, bounded where
+ * t, which it is a factor of, is 0. */
 #define TALC_SQRT_HALF      0.70710678118654752440
 #define TALC_NORMAL_DENSITY 0.39894228040143267794
 #define TALC_GELU_TWICE_SLOPE(x)                                                                   \
@@ -35,20 +40,20 @@ enum {
 #define TALC_GELU_SLOPE(x)                                                                         \
     ((T)0.79788456080286535588 * (1 + (T)0.134145 * (x * x < (T)1e4 ? x * x : (T)1e4)))
 
-/* Of silu and mish t, e^(-|x| / 2), and its square: that may be subnormal and so have few digits where x times it has all of them, so that t is what a tail
- * is multiplied by, twice. */
+/* Of silu and mish t, e^(-|x| / 2), and its square: that may be subnormal and so have few digits
+ * where x times it has all of them, so that t is what a tail is multiplied by, twice. */
 #define TALC_ROOT_EXPONENTIAL(x) exp((T)-0.5 * (x))
 #define TALC_EXPONENTIAL         (t * t)
 
-/* Of mish, with E = e^-|x|, what (1 + e^x)^2 + 1 is times E^2 where x is not negative, and 4 (1 + E) by it, which x follows as a factor only after t:
- * 4 x may overflow. */
+/* Of mish, with E = e^-|x|, what (1 + e^x)^2 + 1 is times E^2 where x is not negative, and 4 (1 +
+ * E) by it, which x follows as a factor only after t: 4 x may overflow. */
 #define TALC_MISH_DIVISOR(x)                                                                       \
     ((x) < 0 ? TALC_EXPONENTIAL * (TALC_EXPONENTIAL + 2) + 2                                       \
              : 1 + 2 * TALC_EXPONENTIAL * (1 + TALC_EXPONENTIAL))
 #define TALC_MISH_SLOPE(x)     (4 * (1 + TALC_EXPONENTIAL) / TALC_MISH_DIVISOR(x))
 
-/* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order.
- * Where the row takes a number, it is this one then. */
+/* Those that an op can apply as its last step; the constant in ops/activation.h is one more than
+ * the row's, so they stand in that order. Where the row takes a number, it is this one then. */
 #define TALC_ACTIVATION_NUMBER 0.01
 // clang-format off
 //    constant            name         numbers                t

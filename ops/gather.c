@@ -24,7 +24,7 @@ talc_status talc_gather_bad_index(talc_gather_function function, int64_t element
                                                                         index, extent);
 }
 
-// ---- Checks and shapes --------------------------------------------------------------------------------------
+// ---- Checks and shapes --------------------------------------------------------------------------
 
 static bool check_index(const char *op, const char *name, const talc_tensor *index)
 {
@@ -80,7 +80,7 @@ static bool result_dims(talc_gather_function function, const talc_tensor *x, int
     return !talc_failed();
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static void merge(talc_gather_problem *p)
 {
@@ -140,7 +140,7 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
              talc_dtype_name(p->dtype));
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 typedef struct gather_note {
     talc_gather_function function;
@@ -200,7 +200,7 @@ static talc_tensor *recorded(talc_gather_function function, const talc_tensor *x
                                              .problem_bytes = sizeof note });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 /* y, of elements of x that begin at `x_data`. */
 static talc_tensor *picked(talc_gather_problem *p, const talc_tensor *x, const void *x_data,
@@ -251,7 +251,8 @@ talc_tensor *talc_index_select(const talc_tensor *x, int dim, const talc_tensor 
     return gather(TALC_INDEX_SELECT, x, dim, index);
 }
 
-/* Rows of the identity matrix, which begin one element apart, backwards, in zeros with a single 1. */
+/* Rows of the identity matrix, which begin one element apart, backwards, in zeros with a single
+ * 1. */
 talc_tensor *talc_one_hot(const talc_tensor *labels, int64_t classes)
 {
     const char *const op = names[TALC_ONE_HOT];

@@ -22,7 +22,7 @@ talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims)
     return sum == NULL ? NULL : talc_reshape(sum, dims);
 }
 
-// ---- Rows of two operands -----------------------------------------------------------------------------------
+// ---- Rows of two operands -----------------------------------------------------------------------
 
 /* y' = b a^(b - 1), which is 0 for b = 0, whatever a is. */
 talc_tensor *talc_pow_base_gradient(const talc_tensor *dy, const talc_tensor *a,

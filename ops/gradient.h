@@ -16,14 +16,15 @@ bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2
 talc_tensor *talc_unary_gradient(talc_unary_function function, const double numbers[2],
                                  const talc_tensor *dy, const talc_tensor *saved);
 
-/// A row of the table of two operands on tensors, recorded where it has a gradient; a NULL b is the scalar. binary_tensors refuses it.
+/// A row of the table of two operands on tensors, recorded where it has a gradient; a NULL b is the
+/// scalar. binary_tensors refuses it.
 talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,
                          double scalar);
 talc_tensor *talc_binary_tensors(talc_binary_function function, const talc_tensor *a,
                                  const talc_tensor *b);
 
-/// What rows of two operands give for da and db. The larger of a and b gets dy, and half of it where they are equal; so does the smaller.
-/// NULL while a failure stands.
+/// What rows of two operands give for da and db. The larger of a and b gets dy, and half of it
+/// where they are equal; so does the smaller. NULL while a failure stands.
 talc_tensor *talc_pow_base_gradient(const talc_tensor *dy, const talc_tensor *a,
                                     const talc_tensor *b);
 talc_tensor *talc_pow_exponent_gradient(const talc_tensor *dy, const talc_tensor *a,
@@ -39,7 +40,8 @@ talc_tensor *talc_keep_where(const talc_tensor *condition, const talc_tensor *dy
 /// The activation of x by itself; x where there is none, and NULL of NULL.
 talc_tensor *talc_activated(talc_activation activation, talc_tensor *x);
 
-/// The gradient before an op's last step, from that after it and y, where it follows from these; dy itself where there was no activation.
+/// The gradient before an op's last step, from that after it and y, where it follows from these; dy
+/// itself where there was no activation.
 talc_tensor *talc_activation_gradient(talc_activation activation, const talc_tensor *dy,
                                       const talc_tensor *y);
 

@@ -17,7 +17,7 @@ typedef struct operands {
     const talc_tensor *x, *weight, *bias;
 } operands;
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 /* Of the affine operands, which may be NULL. */
 static bool check_affine(const char *op, const operands *o, talc_dims due)
@@ -51,7 +51,7 @@ static int64_t product(const talc_tensor *x, int begin, int end)
     return count;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 {
@@ -108,7 +108,7 @@ static void group_norm_gradient(const talc_node *node, const talc_tensor *dy,
     gradients[2] = dbias;
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 static talc_tensor *recorded(const operands *o, const talc_group_norm_problem *p,
                              const talc_tensor *mean, const talc_tensor *rstd, talc_tensor *y)
@@ -155,7 +155,8 @@ static talc_status run(const talc_choice *choice, const talc_group_norm_problem 
     return talc_choice_run(choice, problem_text, p, p, &arguments.base);
 }
 
-/* The op behind its three names. The operands are checked, the problem lacks what the options say. */
+/* The op behind its three names. The operands are checked, the problem lacks what the options
+ * say. */
 static talc_tensor *normalised(const char *op, const operands *o, talc_group_norm_problem *p,
                                const talc_norm_options *options)
 {
@@ -198,7 +199,7 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
     return y;
 }
 
-// ---- The three ops ------------------------------------------------------------------------------------------
+// ---- The three ops ------------------------------------------------------------------------------
 
 talc_tensor *talc_group_norm(const talc_tensor *x, int64_t groups, const talc_tensor *weight,
                              const talc_tensor *bias, const talc_norm_options *options)

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 static bool check_features(const talc_tensor *x, const talc_tensor *weight)
 {
@@ -52,7 +52,7 @@ static bool check_operands(const talc_tensor *x, const talc_tensor *weight, cons
            talc_operand_activation("linear", options->activation);
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 /* The leading dimensions of x as the rows of a matrix, if one stride serves them all. */
 static bool rows_layout(const talc_tensor *x, bool *transposed, int64_t *ld)
@@ -96,7 +96,7 @@ static talc_matmul_problem problem_of(const talc_tensor *x, const talc_tensor *w
     return p;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 typedef struct linear_note {
     unsigned precision;
@@ -156,7 +156,7 @@ static talc_tensor *recorded(const talc_tensor *x, const talc_tensor *weight,
                          .problem_bytes = sizeof note });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const talc_tensor *bias,
                          const talc_linear_options *options)

@@ -6,8 +6,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// One line of `extent` elements for every index of the outer dimensions, of x and of y, which has x's shape and strides of its own.
-/// Outer dimensions are merged where one stride serves two.
+/// One line of `extent` elements for every index of the outer dimensions, of x and of y, which has
+/// x's shape and strides of its own. Outer dimensions are merged where one stride serves two.
 typedef struct talc_lines_problem {
     talc_direction direction; ///< forward but for cumsum
     bool log;                 ///< log_softmax

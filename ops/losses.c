@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 static bool check_operands(const char *op, const talc_tensor *x, const talc_tensor *target,
                            talc_reduction reduction)
@@ -42,7 +42,7 @@ static bool check_weight(const char *op, const char *name, const talc_tensor *we
     return false;
 }
 
-// ---- What the losses share ----------------------------------------------------------------------------------
+// ---- What the losses share ----------------------------------------------------------------------
 
 /* Of steps that failed there is none, and the next one returns at once. */
 static talc_tensor *reduced(talc_tensor *losses, talc_reduction reduction)
@@ -73,7 +73,7 @@ static talc_tensor *finished(composed c, talc_tensor *loss)
     return loss;
 }
 
-// ---- Losses of a difference ---------------------------------------------------------------------------------
+// ---- Losses of a difference ---------------------------------------------------------------------
 
 talc_tensor *talc_mse_loss(const talc_tensor *x, const talc_tensor *target,
                            talc_reduction reduction)
@@ -132,7 +132,7 @@ talc_tensor *talc_smooth_l1_loss(const talc_tensor *x, const talc_tensor *target
     return finished(c, reduced(losses, reduction));
 }
 
-// ---- Binary cross entropy -----------------------------------------------------------------------------------
+// ---- Binary cross entropy -----------------------------------------------------------------------
 
 /* Of any x by the formula. */
 static talc_tensor *softplus(const talc_tensor *x)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Shared with linear -------------------------------------------------------------------------------------
+// ---- Shared with linear -------------------------------------------------------------------------
 
 bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
                         bool *transposed, int64_t *ld)
@@ -53,7 +53,7 @@ talc_status talc_matmul_run(const char *op, talc_device *device, const char *for
                : talc_choice_run(&choice, problem_text, p, p, &arguments->base);
 }
 
-// ---- Checks and shapes --------------------------------------------------------------------------------------
+// ---- Checks and shapes --------------------------------------------------------------------------
 
 static bool check_rank(const char *name, const talc_tensor *tensor)
 {
@@ -113,9 +113,10 @@ static bool result_dims(const talc_tensor *a, const talc_tensor *b, talc_dims *b
     return true;
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
-/* The operand itself, or a contiguous copy where neither its rows nor its columns are contiguous. */
+/* The operand itself, or a contiguous copy where neither its rows nor its columns are
+ * contiguous. */
 static talc_tensor *multipliable(const talc_tensor *tensor, bool vector_is_row)
 {
     matrix m = matrix_of(tensor, vector_is_row);
@@ -137,7 +138,8 @@ static void batch_strides(const talc_tensor *tensor, talc_dims batch,
     }
 }
 
-/* With one B for the whole batch, the matrices of a are one tall matrix where their rows are evenly spaced. */
+/* With one B for the whole batch, the matrices of a are one tall matrix where their rows are evenly
+ * spaced. */
 static void join_rows(const talc_tensor *a, talc_matmul_problem *p)
 {
     if (p->transpose_a || a->rank < 3)
@@ -178,7 +180,7 @@ static talc_matmul_problem problem_of(const talc_tensor *a, const talc_tensor *b
     return p;
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_tensor *b,
                              unsigned precision)
@@ -208,7 +210,7 @@ talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_te
     return y;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static talc_tensor *product(const talc_node *node, const talc_tensor *a, const talc_tensor *b)
 {
@@ -222,7 +224,8 @@ static talc_tensor *turned(const talc_tensor *matrices)
     return matrices == NULL ? NULL : talc_transpose(matrices, -2, -1);
 }
 
-/* All rows of a tensor as one matrix, for a b that serves them all: the sum over the batch is then part of the product. */
+/* All rows of a tensor as one matrix, for a b that serves them all: the sum over the batch is then
+ * part of the product. */
 static const talc_tensor *rows_of(const talc_tensor *tensor)
 {
     return tensor->rank > 2 ? talc_flatten(tensor, 0, tensor->rank - 2) : tensor;

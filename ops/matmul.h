@@ -2,16 +2,18 @@
 ///
 ///     y[..., m, n] = sum over k of a[..., m, k] * b[..., k, n]
 ///
-/// Shapes: a [..., M, K], b [..., K, N], y [..., M, N]; the leading (batch) dimensions broadcast by NumPy's rule. A
-/// vector a [K] is a row, [1, K], and its dimension is dropped from y; a vector b [K] is a column, [K, 1], likewise; so
-/// two vectors give a scalar. Ranks 1 to 8. K = 0 gives zeros. Types: f32 or f64, both alike, on one device.
-/// Transposed views are multiplied as they are; a matrix of which neither rows nor columns are contiguous is copied first.
+/// Shapes: a [..., M, K], b [..., K, N], y [..., M, N]; the leading (batch) dimensions broadcast by
+/// NumPy's rule. A vector a [K] is a row, [1, K], and its dimension is dropped from y; a vector b
+/// [K] is a column, [K, 1], likewise; so two vectors give a scalar. Ranks 1 to 8. K = 0 gives
+/// zeros. Types: f32 or f64, both alike, on one device. Transposed views are multiplied as they
+/// are; a matrix of which neither rows nor columns are contiguous is copied first.
 ///
-/// Gradients: da = dy b^T, db = a^T dy, each summed over the batch dimensions in which the operand was stretched.
+/// Gradients: da = dy b^T, db = a^T dy, each summed over the batch dimensions in which the operand
+/// was stretched.
 ///
-/// Accuracy: the classes of tensor/precision.h.
-/// Errors: NULL operand, rank 0, K that differ, batch dimensions that do not broadcast, dtype or device mismatch, a
-/// result past int64, no algorithm, no memory. Source: textbook; semantics as torch.matmul.
+/// Accuracy: the classes of tensor/precision.h. Errors: NULL operand, rank 0, K that differ, batch
+/// dimensions that do not broadcast, dtype or device mismatch, a result past int64, no algorithm,
+/// no memory. Source: textbook; semantics as torch.matmul.
 #ifndef TALC_OPS_MATMUL_H
 #define TALC_OPS_MATMUL_H
 
@@ -23,11 +25,12 @@ TALC_BEGIN_DECLARATIONS
 /// y = a b.
 TALC_API talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b);
 
-// ---- What backends implement --------------------------------------------------------------------------------
+// ---- What backends implement --------------------------------------------------------------------
 
-/// For every index of the batch dimensions: y = act( op(A) op(B) + bias + residual ), all row-major, with op(A) [M, K],
-/// op(B) [K, N], y [M, N], bias [N] and residual as y. A transposed A is stored [K, M], a transposed B [N, K]. The
-/// matrices of y and residual follow each other without gaps, in the order of the batch dimensions.
+/// For every index of the batch dimensions: y = act( op(A) op(B) + bias + residual ), all
+/// row-major, with op(A) [M, K], op(B) [K, N], y [M, N], bias [N] and residual as y. A transposed A
+/// is stored [K, M], a transposed B [N, K]. The matrices of y and residual follow each other
+/// without gaps, in the order of the batch dimensions.
 typedef struct talc_matmul_problem {
     talc_dtype dtype;
     int64_t M, N, K;

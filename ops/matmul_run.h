@@ -4,12 +4,13 @@
 
 #include "ops/matmul.h"
 
-/// How a strided matrix [rows, columns] is handed to a product. False when neither its rows nor its columns are contiguous; it
-/// has to be copied then.
+/// How a strided matrix [rows, columns] is handed to a product. False when neither its rows nor its
+/// columns are contiguous; it has to be copied then.
 bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
                         bool *transposed, int64_t *ld);
 
-/// Chooses a row for `op` and runs the problem on it, unless y is empty. Gives the row, NULL with a failure where there is none.
+/// Chooses a row for `op` and runs the problem on it, unless y is empty. Gives the row, NULL with a
+/// failure where there is none.
 talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
                             unsigned precision, const talc_matmul_problem *problem,
                             talc_matmul_arguments *arguments, const talc_algorithm **row);

@@ -19,7 +19,7 @@
 
 static const char *const OP = "nll_loss";
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 static bool check_operands(const talc_tensor *x, const talc_tensor *labels)
 {
@@ -42,7 +42,7 @@ static bool check_options(const talc_tensor *x, const talc_nll_loss_options *opt
     return !talc_failed();
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static talc_nll_loss_problem problem_of(const talc_tensor *x, int64_t ignored)
 {
@@ -69,7 +69,7 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
     snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64, p->samples, p->C);
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static void nll_loss_gradient(const talc_node *node, const talc_tensor *dy,
                               talc_tensor *gradients[])
@@ -113,9 +113,10 @@ static talc_tensor *recorded(const talc_tensor *x, const talc_tensor *labels,
                                           .problem_bytes = sizeof ignore_index });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
-/* The losses of the samples, recorded; and, where `weights` is given, their weights. In the scope of the caller. */
+/* The losses of the samples, recorded; and, where `weights` is given, their weights. In the scope
+ * of the caller. */
 static talc_tensor *losses_of(const talc_tensor *x, const talc_tensor *labels,
                               const talc_nll_loss_options *options, talc_tensor **weights)
 {

@@ -6,9 +6,9 @@
 ///
 /// The second is weight rstd (g - (sum g + x^ sum g x^) / M), x^ = (x - mu) rstd. Both are a few
 /// multiplications and additions in the data's type, of the mean as that type holds it; what it
-/// loses is part of the shift. Where f32 would not have all digits of a coefficient, or no x - mean,
-/// though results may be ordinary numbers, the step is `wide`: in f64, of f64 data too, and with
-/// ((x - mean) * rstd) * slope, as rstd^2 may be out of range even there.
+/// loses is part of the shift. Where f32 would not have all digits of a coefficient, or no x -
+/// mean, though results may be ordinary numbers, the step is `wide`: in f64, of f64 data too, and
+/// with ((x - mean) * rstd) * slope, as rstd^2 may be out of range even there.
 #ifndef TALC_OPS_NORM_H
 #define TALC_OPS_NORM_H
 

@@ -20,7 +20,8 @@
 ///     pad, upsample2d                              talc_resample_problem
 ///     clone, contiguous, cast, to, copy, where     nothing
 ///
-/// Strides in a problem are those of the operands as they lay; the structs here speak of dimensions instead.
+/// Strides in a problem are those of the operands as they lay; the structs here speak of dimensions
+/// instead.
 #ifndef TALC_OPS_OBSERVED_H
 #define TALC_OPS_OBSERVED_H
 

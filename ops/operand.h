@@ -9,7 +9,8 @@
 /// False when a failure stands, `tensor` is NULL, or its dtype is not f32 or f64.
 bool talc_operand_float(const char *op, const char *name, const talc_tensor *tensor);
 
-/// False when `b` is NULL or lives on another device or has another dtype than `a`, which was checked before.
+/// False when `b` is NULL or lives on another device or has another dtype than `a`, which was
+/// checked before.
 bool talc_operand_like(const char *op, const char *name_a, const talc_tensor *a, const char *name_b,
                        const talc_tensor *b);
 
@@ -23,12 +24,14 @@ bool talc_operand_shape(const char *op, const char *name, const talc_tensor *ten
 /// False unless `activation` is one.
 bool talc_operand_activation(const char *op, talc_activation activation);
 
-/// A contiguous handle on an operand: the tensor itself, retained, where it is contiguous (a view would cost as much as the
-/// rest of a call), else a copy. And its device address. Both give NULL for NULL, an operand that is left out.
+/// A contiguous handle on an operand: the tensor itself, retained, where it is contiguous (a view
+/// would cost as much as the rest of a call), else a copy. And its device address. Both give NULL
+/// for NULL, an operand that is left out.
 talc_tensor *talc_operand_contiguous(const char *op, const talc_tensor *tensor);
 void *talc_operand_data(const talc_tensor *tensor);
 
-/// What an op returns after its run: the result, or NULL after releasing it when the status is a failure.
+/// What an op returns after its run: the result, or NULL after releasing it when the status is a
+/// failure.
 talc_tensor *talc_result(talc_tensor *result, talc_status status);
 
 #endif

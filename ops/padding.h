@@ -27,9 +27,9 @@ int64_t talc_or_default(int64_t value, int64_t fallback);
 int64_t talc_first_of(const int64_t pair[2], int64_t fallback);
 int64_t talc_second_of(const int64_t pair[2], int64_t fallback);
 
-/// The sides that `padding`, `padding_end` and `same` ask for, all pairs being height, width. False, with an error of `op`, when
-/// `same` comes with padding, a stride or a kernel whose extent exceeds 2^63 - 1. That a side is not negative is left to the
-/// caller.
+/// The sides that `padding`, `padding_end` and `same` ask for, all pairs being height, width.
+/// False, with an error of `op`, when `same` comes with padding, a stride or a kernel whose extent
+/// exceeds 2^63 - 1. That a side is not negative is left to the caller.
 bool talc_padding_of(const char *op, const int64_t padding[2], const int64_t padding_end[2],
                      bool same, const int64_t kernel[2], const int64_t stride[2],
                      const int64_t dilation[2], talc_padding *sides);

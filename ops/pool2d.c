@@ -15,7 +15,7 @@
 static const char *const op_names[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
                                         "adaptive_max_pool2d" };
 
-// ---- Checks -------------------------------------------------------------------------------------------------
+// ---- Checks -------------------------------------------------------------------------------------
 
 /* N, C, H, W from x of rank 4 or 3. */
 static bool read_input(const talc_tensor *x, talc_pool2d_problem *p)
@@ -131,7 +131,8 @@ static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int
         return 0;
     int64_t room = padded - 1 - reach; /* places where a window may start, less one */
     if (room < 0)
-        /* Rounding up lets one window start that ends past the padded image, but not by a stride or more. */
+        /* Rounding up lets one window start that ends past the padded image, but not by a stride or
+         * more. */
         return ceil_mode && room > -stride ? 1 : 0;
     int64_t out = room / stride + 1;
     if (ceil_mode && room % stride != 0 && out <= (extent + pad_begin - 1) / stride)
@@ -158,7 +159,7 @@ static bool find_output(const talc_tensor *x, bool ceil_mode, talc_pool2d_proble
     return false;
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 {
@@ -174,7 +175,7 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
                  p->pad_right);
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static const char *const gradient_names[] = { "max_pool2d.grad_input", "avg_pool2d.grad_input",
                                               "adaptive_avg_pool2d.grad_input",
@@ -223,7 +224,7 @@ static talc_tensor *recorded(const talc_pool2d_problem *p, const talc_tensor *x,
                                              .problem_bytes = sizeof *p });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 /* x is checked and the problem complete. The gradient of max needs the indices too. */
 static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_problem *p,

@@ -9,20 +9,23 @@
 ///
 /// Shapes: x [N, C, H, W] or [C, H, W], y alike with OH, OW for H, W, where
 ///     OH = floor((H + top + bottom - dilation_h * (KH - 1) - 1) / stride_h) + 1
-/// and ceil_mode rounds up instead, unless the last window would then start past the image, in its bottom padding or beyond.
-/// N may be 0, the other extents of x not. Types: f32 or f64.
+/// and ceil_mode rounds up instead, unless the last window would then start past the image, in its
+/// bottom padding or beyond. N may be 0, the other extents of x not. Types: f32 or f64.
 ///
-/// The maximum of a window that holds NaN is NaN. Every window reaches into the image, as padding is smaller than a window; with
-/// a dilation larger than the image all taps may still lie around it: that maximum is -infinity, as in PyTorch, and its index -1.
+/// The maximum of a window that holds NaN is NaN. Every window reaches into the image, as padding
+/// is smaller than a window; with a dilation larger than the image all taps may still lie around
+/// it: that maximum is -infinity, as in PyTorch, and its index -1.
 ///
-/// Gradients: max: dx[indices[o]] += dy[o]; avg: every tap of window o inside the image gets dy[o] / D.
+/// Gradients: max: dx[indices[o]] += dy[o]; avg: every tap of window o inside the image gets dy[o]
+/// / D.
 ///
-/// Errors: NULL x, another rank or type, an empty extent other than N, kernel, stride or dilation below 1, padding that
-/// is negative or above dilation * (kernel - 1), `same` with a stride, a negative divisor, an option of the other kind of pooling,
-/// a kernel larger than the padded input, an algorithm that does not exist or refuses, no memory.
+/// Errors: NULL x, another rank or type, an empty extent other than N, kernel, stride or dilation
+/// below 1, padding that is negative or above dilation * (kernel - 1), `same` with a stride, a
+/// negative divisor, an option of the other kind of pooling, a kernel larger than the padded input,
+/// an algorithm that does not exist or refuses, no memory.
 ///
-/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and the adaptive ones, which have one padding for
-/// both sides, of at most half the kernel.
+/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and the adaptive ones,
+/// which have one padding for both sides, of at most half the kernel.
 #ifndef TALC_OPS_POOL2D_H
 #define TALC_OPS_POOL2D_H
 
@@ -54,14 +57,15 @@ TALC_API talc_tensor *talc_avg_pool2d(const talc_tensor *x, const talc_pool2d_op
 TALC_API talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW);
 TALC_API talc_tensor *talc_adaptive_max_pool2d(const talc_tensor *x, int64_t OH, int64_t OW);
 
-/// talc_max_pool2d, and in *indices an i64 tensor of y's shape: where in its plane of H * W elements each maximum stands.
-/// Of equal maxima it is the first; of several NaN the last, as in PyTorch; -1 where the window holds no element.
+/// talc_max_pool2d, and in *indices an i64 tensor of y's shape: where in its plane of H * W
+/// elements each maximum stands. Of equal maxima it is the first; of several NaN the last, as in
+/// PyTorch; -1 where the window holds no element.
 /// *indices is NULL on failure.
 TALC_API talc_tensor *talc_max_pool2d_indices(const talc_tensor *x,
                                               const talc_pool2d_options *options,
                                               talc_tensor **indices);
 
-// ---- What backends implement --------------------------------------------------------------------------------
+// ---- What backends implement --------------------------------------------------------------------
 
 typedef enum talc_pool2d_kind {
     TALC_POOL2D_MAX,
@@ -74,8 +78,8 @@ typedef enum talc_pool2d_kind {
 /// What max or avg refuses of options whatever x is: false with a failure. For the modules.
 bool talc_pool2d_check(talc_pool2d_kind kind, const talc_pool2d_options *options);
 
-/// A checked problem. Its planes are the N * C images of H by W elements, contiguous; the window of an output comes from
-/// ops/pool2d_window.h.
+/// A checked problem. Its planes are the N * C images of H by W elements, contiguous; the window of
+/// an output comes from ops/pool2d_window.h.
 typedef struct talc_pool2d_problem {
     talc_pool2d_kind kind;
     talc_direction direction; ///< forward or input gradient
@@ -101,8 +105,9 @@ static inline bool talc_pool2d_is_adaptive(const talc_pool2d_problem *p)
     return p->kind == TALC_POOL2D_ADAPTIVE_AVG || p->kind == TALC_POOL2D_ADAPTIVE_MAX;
 }
 
-/// Device pointers to contiguous operands. Forward reads x and writes y, and indices when the problem says so; the input
-/// gradient reads dy, and indices for max, and writes dx. Others are NULL.
+/// Device pointers to contiguous operands. Forward reads x and writes y, and indices when the
+/// problem says so; the input gradient reads dy, and indices for max, and writes dx. Others are
+/// NULL.
 typedef struct talc_pool2d_arguments {
     talc_arguments base;
     const void *x;

@@ -13,7 +13,8 @@ typedef struct talc_pool2d_axis {
     int64_t stride, pad_begin, pad_end, dilation;
 } talc_pool2d_axis;
 
-/// Input indices first, first + step, ... below end; all inside 0 .. extent - 1. first == end: none.
+/// Input indices first, first + step, ... below end; all inside 0 .. extent - 1. first == end:
+/// none.
 typedef struct talc_pool2d_window {
     int64_t first, end, step;
     int64_t padded; ///< elements at dilation 1 inside the padded input
@@ -33,8 +34,8 @@ TALC_HOST_DEVICE static inline talc_pool2d_axis talc_pool2d_axis_w(const talc_po
     return axis;
 }
 
-/// From one tap that is inside to the next. A dilation beyond the extent leaves one tap inside at most,
-/// which any step that long ends; so index + step fits, whatever the dilation.
+/// From one tap that is inside to the next. A dilation beyond the extent leaves one tap inside at
+/// most, which any step that long ends; so index + step fits, whatever the dilation.
 TALC_HOST_DEVICE static inline int64_t talc_pool2d_step(talc_pool2d_axis axis)
 {
     return axis.dilation < axis.extent ? axis.dilation : axis.extent;
@@ -56,7 +57,8 @@ TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_poo
     }
     talc_range taps =
         talc_window_taps(o, axis.stride, axis.pad_begin, axis.dilation, axis.kernel, axis.extent);
-    /* Of the sums only those of extent and padding are known to fit: a kernel may reach far past both. */
+    /* Of the sums only those of extent and padding are known to fit: a kernel may reach far past
+     * both. */
     int64_t start = o * axis.stride - axis.pad_begin;
     int64_t room = axis.extent + axis.pad_end - start;
     window.step = talc_pool2d_step(axis);
@@ -66,13 +68,14 @@ TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_poo
     return window;
 }
 
-/// The outputs whose windows hold input index i, and with a dilation perhaps some that step over it. Where lo == hi
-/// none does, and lo is the first output beyond i.
+/// The outputs whose windows hold input index i, and with a dilation perhaps some that step over
+/// it. Where lo == hi none does, and lo is the first output beyond i.
 TALC_HOST_DEVICE static inline talc_range talc_pool2d_outputs_at(talc_pool2d_axis axis, int64_t i)
 {
     talc_range outputs;
     if (axis.kernel == 0) {
-        /* floor(o * extent / out) <= i < ceil((o + 1) * extent / out), solved for o: the same with the roles changed. */
+        /* floor(o * extent / out) <= i < ceil((o + 1) * extent / out), solved for o: the same with
+         * the roles changed. */
         talc_pool2d_axis turned = axis;
         turned.extent = axis.out;
         turned.out = axis.extent;

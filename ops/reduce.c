@@ -34,7 +34,7 @@ static bool needs_floats(talc_reduce_function function)
     return function == TALC_MEAN || function == TALC_VAR || function == TALC_LOGSUMEXP;
 }
 
-// ---- Checks and shapes --------------------------------------------------------------------------------------
+// ---- Checks and shapes --------------------------------------------------------------------------
 
 /* Which dimensions go. A scalar has, as in PyTorch, one dimension that may be named. */
 static bool reduced_dims(const char *op, const talc_tensor *x, talc_dims axes,
@@ -83,7 +83,7 @@ static talc_dtype result_dtype(talc_reduce_function function, talc_dtype dtype)
     return integers ? TALC_I64 : dtype;
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static talc_reduce_problem problem_of(talc_reduce_function function, const talc_tensor *x,
                                       const bool reduced[TALC_MAX_RANK], double correction)
@@ -112,7 +112,7 @@ static talc_reduce_problem problem_of(talc_reduce_function function, const talc_
     return p;
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 /* What no element sums up to, and averages to. */
 static talc_tensor *without_elements(const char *op, talc_reduce_function function,
@@ -140,7 +140,7 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              talc_dtype_name(p->dtype));
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 typedef struct reduce_note {
     talc_reduce_function function;
@@ -210,7 +210,7 @@ static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TA
     return talc_tape_record(y, &recording);
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
                            double correction, bool keep_dims)

@@ -15,7 +15,7 @@
 
 static const char *const mode_names[] = { "a constant", "reflect", "replicate", "circular" };
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 /* Whether outputs show what they have. */
 static bool is_plain(const talc_resample_axis *a)
@@ -40,7 +40,7 @@ static void add_plain(talc_resample_problem *p, int64_t extent)
     add_axis(p, (talc_resample_axis){ .in = extent, .out = extent });
 }
 
-// ---- Checks of pad ------------------------------------------------------------------------------------------
+// ---- Checks of pad ------------------------------------------------------------------------------
 
 /* That the mode has an element for every output. */
 static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, int64_t before,
@@ -71,7 +71,8 @@ static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, in
     return !talc_failed();
 }
 
-/* The padding of a dimension of x; true where it pads, and false, with a failure, where it cannot. */
+/* The padding of a dimension of x; true where it pads, and false, with a failure, where it
+ * cannot. */
 static bool read_axis(const talc_tensor *x, int dim, const talc_pad_options *options,
                       talc_resample_axis *axis)
 {
@@ -116,7 +117,7 @@ static bool check_pad(const talc_tensor *x, const talc_pad_options *options)
     return !talc_failed();
 }
 
-// ---- Checks of upsample2d -----------------------------------------------------------------------------------
+// ---- Checks of upsample2d -----------------------------------------------------------------------
 
 bool talc_upsample2d_check(const talc_upsample2d_options *o)
 {
@@ -198,7 +199,7 @@ static talc_resample_axis upsample_axis(const talc_upsample2d_options *o, int64_
     return axis;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 static const char *gradient_name(const talc_resample_problem *p)
 {
@@ -236,9 +237,10 @@ static void resample_gradient(const talc_node *node, const talc_tensor *dy,
         talc_resample_grad_input(talc_node_problem(node), dy, talc_node_input_dims(node, 0));
 }
 
-// ---- The ops ------------------------------------------------------------------------------------------------
+// ---- The ops ------------------------------------------------------------------------------------
 
-/* y of these extents. The value is a tensor of one element, so that it is converted as every other. */
+/* y of these extents. The value is a tensor of one element, so that it is converted as every
+ * other. */
 static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dims,
                              const talc_resample_problem *p)
 {

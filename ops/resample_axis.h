@@ -1,11 +1,12 @@
-/// Which elements an output of padding or upsampling shows, and which outputs show an element, along one dimension; for C and CUDA
-/// kernels alike.
+/// Which elements an output of padding or upsampling shows, and which outputs show an element,
+/// along one dimension; for C and CUDA kernels alike.
 #ifndef TALC_OPS_RESAMPLE_AXIS_H
 #define TALC_OPS_RESAMPLE_AXIS_H
 
 #include "resample.h"
 
-/// (1 - weight) * x[at] + weight * x[next]; at is -1 where there is no element, and weight 0 where next is no other.
+/// (1 - weight) * x[at] + weight * x[next]; at is -1 where there is no element, and weight 0 where
+/// next is no other.
 typedef struct talc_resample_taps {
     int64_t at, next;
     double weight;
@@ -61,7 +62,8 @@ TALC_HOST_DEVICE static inline talc_resample_taps talc_resample_taps_of(const ta
     return taps;
 }
 
-/* The first output that shows element i or one after it first; the elements never go back. A guess is put right. */
+/* The first output that shows element i or one after it first; the elements never go back. A guess
+ * is put right. */
 TALC_HOST_DEVICE static inline int64_t talc_resample_first(const talc_resample_axis *a, int64_t i)
 {
     if (i <= 0)

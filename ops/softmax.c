@@ -10,7 +10,7 @@
 #include "tensor/run.h"
 #include "tensor/tape.h"
 
-// ---- Gradient -------------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* What the rules are made for: the problem is the dimension, what is saved is y. */
 static talc_tensor *sum_of(const talc_node *node, const talc_tensor *tensor)
@@ -49,7 +49,7 @@ static talc_tensor *recorded(const char *op, bool log, const talc_tensor *x, int
                                              .problem_bytes = sizeof dim });
 }
 
-// ---- The op ---------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int dim)
 {

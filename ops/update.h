@@ -1,4 +1,5 @@
-/// Optimizer steps: many parameters updated at once. Private to talc; nn/optimizer.h is what programs use.
+/// Optimizer steps: many parameters updated at once. Private to talc; nn/optimizer.h is what
+/// programs use.
 ///
 /// With g the gradient and p the parameter, element by element, in the data's own type:
 ///
@@ -12,8 +13,9 @@
 ///     norm     y = n, min(1, max_norm / (n + 1e-6)),    n the square root of the sum of p p over all parameters, added up in f64; as clipping
 ///              wants them
 ///
-/// Source: Sutskever, Martens, Dahl and Hinton 2013; Kingma and Ba 2015, arXiv 1412.6980; Loshchilov and Hutter 2019, arXiv
-/// 1711.05101; Tieleman and Hinton 2012; the formulas of torch.optim.
+/// Source: Sutskever, Martens, Dahl and Hinton 2013; Kingma and Ba 2015, arXiv 1412.6980;
+/// Loshchilov and Hutter 2019, arXiv 1711.05101; Tieleman and Hinton 2012; the formulas of
+/// torch.optim.
 #ifndef TALC_OPS_UPDATE_H
 #define TALC_OPS_UPDATE_H
 
@@ -54,15 +56,17 @@ typedef struct talc_update_problem {
     int64_t numel[TALC_UPDATE_TENSORS];
 } talc_update_problem;
 
-/// Device pointers to contiguous arrays of numel elements; gradient and states are NULL where the rule has none.
+/// Device pointers to contiguous arrays of numel elements; gradient and states are NULL where the
+/// rule has none.
 typedef struct talc_update_arguments {
     talc_arguments base;
     const void *scale; ///< one number on the device, for TALC_UPDATE_SCALE
-    /// talc_update_float or talc_update_double, by the type, in the device's memory, instead of the problem's numbers; NULL: none
+    /// talc_update_float or talc_update_double, by the type, in the device's memory, instead of the
+    /// problem's numbers; NULL: none
     const void *numbers;
-    double *
-        parts; ///< norm: sums of squares, of the tensors in their order; all of them, of this call's and the earlier ones
-    void *y;   ///< norm: two numbers
+    double *parts; ///< norm: sums of squares, of the tensors in their order; all of them, of this
+                   ///< call's and the earlier ones
+    void *y;       ///< norm: two numbers
     struct {
         void *parameter;
         const void *gradient;
@@ -77,19 +81,21 @@ typedef struct talc_updated {
     talc_tensor *states[TALC_UPDATE_STATES];
 } talc_updated;
 
-/// Updates `count` tensors by problem's rule, which is not norm, and numbers; its count and numel are filled in here. `scale` for
+/// Updates `count` tensors by problem's rule, which is not norm, and numbers; its count and numel
+/// are filled in here. `scale` for
 /// TALC_UPDATE_SCALE, else NULL; `numbers` as in the arguments. It allocates nothing, so that it fails before anything is written or not at all.
 bool talc_update(const char *op, const talc_update_problem *problem, const talc_updated *tensors,
                  int64_t count, const talc_tensor *scale, const void *numbers);
 
-/// Writes to y, [2] of their type, what the rule norm gives of `count` parameters. It allocates in the scope of the caller.
+/// Writes to y, [2] of their type, what the rule norm gives of `count` parameters. It allocates in
+/// the scope of the caller.
 bool talc_update_norm(const char *op, double max_norm, const talc_updated *tensors, int64_t count,
                       talc_tensor *y);
 
 /// The parts that the squares of a problem's tensors are added up in.
 int64_t talc_update_parts(const talc_update_problem *problem);
 
-// ---- One element, for C and CUDA ----------------------------------------------------------------------------
+// ---- One element, for C and CUDA ----------------------------------------------------------------
 
 /// The numbers of a problem in type T.
 #define TALC_UPDATE_NUMBERS(T)                                                                     \

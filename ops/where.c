@@ -10,7 +10,7 @@
 
 static const char *const OP = "where";
 
-// ---- Checks and shapes --------------------------------------------------------------------------------------
+// ---- Checks and shapes --------------------------------------------------------------------------
 
 /* A condition, by its name, and what it chooses from. */
 static bool check_condition(const char *op, const char *name, const talc_tensor *condition,
@@ -47,7 +47,7 @@ static bool result_dims(const talc_tensor *condition, const talc_tensor *a, cons
     return false;
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static talc_where_problem problem_of(const talc_tensor *y, const talc_tensor *condition,
                                      const talc_tensor *a, const talc_tensor *b)
@@ -64,7 +64,7 @@ static talc_where_problem problem_of(const talc_tensor *y, const talc_tensor *co
     return p;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 talc_tensor *talc_keep_where(const talc_tensor *condition, const talc_tensor *dy, bool holds)
 {
@@ -96,7 +96,7 @@ static talc_tensor *recorded(const talc_tensor *condition, const talc_tensor *a,
                                              .saved = { { "condition", condition } } });
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b)
 {

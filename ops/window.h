@@ -1,14 +1,16 @@
-/// The arithmetic of sliding windows along one axis, shared by every convolution and pooling kernel of every backend.
+/// The arithmetic of sliding windows along one axis, shared by every convolution and pooling kernel
+/// of every backend.
 ///
 /// Output coordinate o and tap k read image coordinate
 ///
 ///     i = o * stride - pad_begin + k * dilation,        0 <= o < O,  0 <= k < K
 ///
-/// which is inside the image when 0 <= i < extent, and padding otherwise. All arguments are what an op has checked:
-/// stride, dilation and K at least 1, paddings and extents at least 0, everything small enough that nothing overflows.
-/// Compiles as C and as CUDA C++.
+/// which is inside the image when 0 <= i < extent, and padding otherwise. All arguments are what an
+/// op has checked: stride, dilation and K at least 1, paddings and extents at least 0, everything
+/// small enough that nothing overflows. Compiles as C and as CUDA C++.
 ///
-/// Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", arXiv 1603.07285.
+/// Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", arXiv
+/// 1603.07285.
 #ifndef TALC_OPS_WINDOW_H
 #define TALC_OPS_WINDOW_H
 
@@ -16,7 +18,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// What x is outside the image: zeros, its mirror image without the edge, its edge, or the image repeated.
+/// What x is outside the image: zeros, its mirror image without the edge, its edge, or the image
+/// repeated.
 typedef enum talc_padding_mode {
     TALC_PADDING_ZEROS,
     TALC_PADDING_REFLECT,
@@ -39,7 +42,8 @@ static inline TALC_HOST_DEVICE int64_t talc_window_extent(int64_t extent, int64_
     return room < 0 ? 0 : room / stride + 1;
 }
 
-/// The j in 0 .. count - 1 for which start + j * step is inside 0 .. extent - 1; step is at least 1.
+/// The j in 0 .. count - 1 for which start + j * step is inside 0 .. extent - 1; step is at least
+/// 1.
 static inline TALC_HOST_DEVICE talc_range talc_window_inside(int64_t start, int64_t step,
                                                              int64_t count, int64_t extent)
 {
@@ -70,9 +74,9 @@ static inline TALC_HOST_DEVICE talc_range talc_window_outputs(int64_t k, int64_t
     return talc_window_inside(k * dilation - pad_begin, stride, O, extent);
 }
 
-/// The image coordinate whose value stands at coordinate i, which may lie outside: -1 where that value is zero.
-/// Outside, reflection reaches extent - 1 coordinates far and repetition extent; the image is not empty unless zeros
-/// surround it.
+/// The image coordinate whose value stands at coordinate i, which may lie outside: -1 where that
+/// value is zero. Outside, reflection reaches extent - 1 coordinates far and repetition extent; the
+/// image is not empty unless zeros surround it.
 static inline TALC_HOST_DEVICE int64_t talc_window_source(talc_padding_mode mode, int64_t i,
                                                           int64_t extent)
 {

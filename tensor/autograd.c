@@ -11,7 +11,8 @@
 
 static const char *const WHO = "backward";
 
-/* A pass: nodes to come, as a heap with the newest on top, and the leaves that it has reached. All are retained. */
+/* A pass: nodes to come, as a heap with the newest on top, and the leaves that it has reached. All
+ * are retained. */
 typedef struct node_list {
     talc_node **list;
     size_t count, room;
@@ -38,7 +39,7 @@ static bool append(node_list *list, talc_node *node, const pass *p)
     return true;
 }
 
-// ---- The heap -------------------------------------------------------------------------------------------------
+// ---- The heap -----------------------------------------------------------------------------------
 
 static void exchange(talc_node **list, size_t i, size_t j)
 {
@@ -76,7 +77,7 @@ static talc_node *pop(node_list *heap)
     }
 }
 
-// ---- One node -------------------------------------------------------------------------------------------------
+// ---- One node -----------------------------------------------------------------------------------
 
 static bool fits(const talc_node *consumer, const talc_node *node, const talc_tensor *gradient)
 {
@@ -170,7 +171,7 @@ static bool play(pass *p, talc_node *node)
     return ok;
 }
 
-// ---- The pass -------------------------------------------------------------------------------------------------
+// ---- The pass -----------------------------------------------------------------------------------
 
 /* Makes what came for a leaf the leaf's alone: an optimizer may write to it. */
 static bool settle(talc_node *leaf)

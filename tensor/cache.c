@@ -17,7 +17,8 @@ typedef struct cached_size {
     size_t newest, oldest;
 } cached_size;
 
-/* Room for one more of `count`: the list or a longer one; NULL without memory, which is no failure here. */
+/* Room for one more of `count`: the list or a longer one; NULL without memory, which is no failure
+ * here. */
 static void *grown(void *list, size_t count, size_t *room, size_t size)
 {
     if (count < *room)

@@ -1,7 +1,9 @@
-/// The free blocks of a pool, by stream and capacity. Private to tensor/pool.c, which holds its lock.
+/// The free blocks of a pool, by stream and capacity. Private to tensor/pool.c, which holds its
+/// lock.
 ///
-/// The cost of a call does not grow with the number of blocks: it is a binary search among the capacities of each stream, few
-/// since the pool rounds sizes up, and a step in the list of blocks of that capacity. A zeroed cache is empty.
+/// The cost of a call does not grow with the number of blocks: it is a binary search among the
+/// capacities of each stream, few since the pool rounds sizes up, and a step in the list of blocks
+/// of that capacity. A zeroed cache is empty.
 #ifndef TALC_TENSOR_CACHE_H
 #define TALC_TENSOR_CACHE_H
 
@@ -23,7 +25,8 @@ typedef struct talc_cache {
 /// False without memory, the block then not added.
 bool talc_cache_add(talc_cache *cache, talc_block block);
 
-/// A stream's smallest block of at least `capacity` bytes, the newest of equal ones; NULL: none. Valid until the next change.
+/// A stream's smallest block of at least `capacity` bytes, the newest of equal ones; NULL: none.
+/// Valid until the next change.
 const talc_block *talc_cache_fit(const talc_cache *cache, size_t capacity, int stream);
 
 /// The same among all streams.

@@ -106,7 +106,8 @@ talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
     return recorded("cast", tensor, talc_cast_for("cast", tensor, dtype));
 }
 
-/* Directly where the two devices can, else through host memory; dst and src are contiguous, of one dtype. */
+/* Directly where the two devices can, else through host memory; dst and src are contiguous, of one
+ * dtype. */
 static talc_status move_bytes(talc_tensor *dst, const talc_tensor *src)
 {
     size_t bytes = talc_nbytes(src);
@@ -160,7 +161,8 @@ static talc_tensor *moved_for(const char *who, const talc_tensor *tensor, talc_d
         return talc_cast_for(who, tensor, dtype);
     if (recording_refuses(who, tensor->device, device))
         return NULL;
-    /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
+    /* Casting before the copy needs a kernel on the source only, and both devices have that
+     * kernel. */
     talc_observer *observer = talc_observe_pause();
     talc_tensor *cast = talc_cast_for(who, tensor, dtype);
     talc_tensor *packed = cast == NULL ? NULL : talc_contiguous_for(who, cast);

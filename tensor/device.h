@@ -1,9 +1,11 @@
 /// Devices: where tensors live and ops run, and their memory.
 ///
-/// talc_device_get and talc_device_default (backends/backends.h) find one. Memory comes from a caching pool that
-/// each device has; the pool's counts are readable, and running out of memory is an error the program survives.
+/// talc_device_get and talc_device_default (backends/backends.h) find one. Memory comes from a
+/// caching pool that each device has; the pool's counts are readable, and running out of memory is
+/// an error the program survives.
 ///
-/// The second half of this header is the interface that a backend implements; programs do not need it.
+/// The second half of this header is the interface that a backend implements; programs do not need
+/// it.
 #ifndef TALC_TENSOR_DEVICE_H
 #define TALC_TENSOR_DEVICE_H
 
@@ -20,18 +22,21 @@ TALC_API bool talc_device_is_host(const talc_device *device);
 /// The CPU, on which modules make their parameters. Implemented next to talc_device_get.
 TALC_API talc_device *talc_device_host(void);
 
-/// Waits for all work that any thread has queued on the device by now, on every stream, and raises what went wrong in it. Only a
-/// stream that the program is capturing itself is passed over, as such work does not run.
+/// Waits for all work that any thread has queued on the device by now, on every stream, and raises
+/// what went wrong in it. Only a stream that the program is capturing itself is passed over, as
+/// such work does not run.
 TALC_API bool talc_device_synchronize(talc_device *device);
 
-/// Times a device's work between two points, by the device's own clock; other work on a GPU counts only as far as it delays that.
+/// Times a device's work between two points, by the device's own clock; other work on a GPU counts
+/// only as far as it delays that.
 typedef struct talc_timer talc_timer;
 
-/// Starts a timer after the work queued so far. NULL with a failure; work that is being recorded cannot be timed.
+/// Starts a timer after the work queued so far. NULL with a failure; work that is being recorded
+/// cannot be timed.
 TALC_API talc_timer *talc_timer_start(talc_device *device);
 
-/// Stops it after the work queued so far, waits for that work, and returns the seconds between. Frees the timer in any case;
-/// negative with a failure, and for NULL.
+/// Stops it after the work queued so far, waits for that work, and returns the seconds between.
+/// Frees the timer in any case; negative with a failure, and for NULL.
 TALC_API double talc_timer_stop(talc_timer *timer);
 
 /// Memory of a device, in bytes: its pool, and what libraries hold outside it.
@@ -39,8 +44,8 @@ typedef struct talc_memory {
     size_t live;     ///< held by tensors and running ops now
     size_t peak;     ///< the most that was live since the start or talc_memory_reset_peak
     size_t reserved; ///< taken from the system for the pool: live and cached
-    /// Taken from the system besides, until the device is closed: on a GPU 32 MiB for cuBLAS for each of the streams that have
-    /// run products at the same time.
+    /// Taken from the system besides, until the device is closed: on a GPU 32 MiB for cuBLAS for
+    /// each of the streams that have run products at the same time.
     size_t libraries;
     size_t free;  ///< what the system still has; 0 when unknown
     size_t total; ///< what the device has; 0 when unknown
@@ -52,30 +57,34 @@ TALC_API talc_memory talc_device_memory(talc_device *device);
 /// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
 TALC_API void talc_memory_reset_peak(talc_device *device);
 
-/// How many results of rows on tensor cores were computed again by FFMA since the last call, since elements far smaller than those around
-/// them, or not finite, may have spoilt them. Waits for the calling thread's stream. 0 for NULL, and where there are no such rows.
+/// How many results of rows on tensor cores were computed again by FFMA since the last call, since
+/// elements far smaller than those around them, or not finite, may have spoilt them. Waits for the
+/// calling thread's stream. 0 for NULL, and where there are no such rows.
 TALC_API uint64_t talc_device_recomputed(talc_device *device);
 
-/// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the system; returns how many bytes.
+/// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the
+/// system; returns how many bytes.
 TALC_API size_t talc_memory_trim(talc_device *device);
 
-/// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless TALC_WORKSPACE_MB says
-/// otherwise. Algorithms that can work in chunks make them this small; others refuse. What libraries keep (talc_memory) is not
-/// counted, as it does not grow with the problem.
+/// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless
+/// TALC_WORKSPACE_MB says otherwise. Algorithms that can work in chunks make them this small;
+/// others refuse. What libraries keep (talc_memory) is not counted, as it does not grow with the
+/// problem.
 TALC_API size_t talc_workspace_limit(const talc_device *device);
 
 /// Sets it, for all threads. False, with a failure, for NULL.
 TALC_API bool talc_workspace_set_limit(talc_device *device, size_t bytes);
 
-/// Closes a device: its memory, streams and libraries are given back, and talc_device_get opens it again. No other thread
-/// may be using it. The pointer stays valid; until then only queries answer, all else refuses it. False, with a failure that
-/// says how many bytes, while tensors on it live, and while a stream is entered; NULL and a closed device pass.
+/// Closes a device: its memory, streams and libraries are given back, and talc_device_get opens it
+/// again. No other thread may be using it. The pointer stays valid; until then only queries answer,
+/// all else refuses it. False, with a failure that says how many bytes, while tensors on it live,
+/// and while a stream is entered; NULL and a closed device pass.
 TALC_API bool talc_device_close(talc_device *device);
 
-// ---- What a backend implements ------------------------------------------------------------------------------
+// ---- What a backend implements ------------------------------------------------------------------
 
-/// A strided copy within one device, casting: dst[i...] = (dst_dtype)src[i...]. Adjacent dimensions that can be
-/// walked as one are already merged. Strides in elements; src strides may be 0.
+/// A strided copy within one device, casting: dst[i...] = (dst_dtype)src[i...]. Adjacent dimensions
+/// that can be walked as one are already merged. Strides in elements; src strides may be 0.
 typedef struct talc_copy_problem {
     talc_dtype dst_dtype, src_dtype;
     int rank;
@@ -96,8 +105,9 @@ typedef struct talc_fill_problem {
 /// The most arrays that one join takes.
 enum { TALC_JOIN_PARTS = 8 };
 
-/// Rows of bytes from several arrays, side by side: dst[r * pitch + start + b] = from[r * bytes + b], with `start` and
-/// `bytes` of each part and b < bytes. No part is empty, and dst overlaps no source.
+/// Rows of bytes from several arrays, side by side: dst[r * pitch + start + b] = from[r * bytes +
+/// b], with `start` and `bytes` of each part and b < bytes. No part is empty, and dst overlaps no
+/// source.
 typedef struct talc_join_problem {
     int64_t rows;
     size_t pitch; ///< bytes from a row of dst to the next
@@ -110,7 +120,8 @@ typedef struct talc_join_problem {
 
 typedef enum talc_distribution { TALC_UNIFORM, TALC_NORMAL, TALC_INTEGERS } talc_distribution;
 
-/// `count` contiguous random elements; element i depends on (seed, call, i) alone (tensor/philox.h).
+/// `count` contiguous random elements; element i depends on (seed, call, i) alone
+/// (tensor/philox.h).
 typedef struct talc_random_problem {
     talc_dtype dtype;
     talc_distribution distribution;
@@ -131,11 +142,13 @@ typedef struct talc_device_properties {
     size_t memory_total, memory_free; ///< bytes; 0 when unknown
 } talc_device_properties;
 
-/// What a device can do apart from ops. Functions that fail raise the failure with talc_fail and return its status.
-/// Work is ordered: each call acts as if it ran after all earlier ones on this device and, where it has streams, on the
-/// stream of the calling thread. Those marked so may be NULL.
+/// What a device can do apart from ops. Functions that fail raise the failure with talc_fail and
+/// return its status. Work is ordered: each call acts as if it ran after all earlier ones on this
+/// device and, where it has streams, on the stream of the calling thread. Those marked so may be
+/// NULL.
 typedef struct talc_device_interface {
-    /// Memory from the system, at least 64-byte aligned; NULL when there is none (no failure is raised).
+    /// Memory from the system, at least 64-byte aligned; NULL when there is none (no failure is
+    /// raised).
     void *(*allocate)(talc_device *device, size_t bytes);
     void (*deallocate)(talc_device *device, void *data, size_t bytes);
     talc_status (*copy)(talc_device *device, const talc_copy_problem *problem, void *dst,
@@ -146,49 +159,55 @@ typedef struct talc_device_interface {
     /// Contiguous bytes from and to pageable host memory; complete on return.
     talc_status (*upload)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
-    /// Waits for the calling thread's stream; then for those of all threads (talc_streams_each), NULL where there are no streams.
+    /// Waits for the calling thread's stream; then for those of all threads (talc_streams_each),
+    /// NULL where there are no streams.
     talc_status (*synchronize)(talc_device *device);
     talc_status (*synchronize_all)(talc_device *device);
     uint64_t (*recomputed)(talc_device *device); ///< see talc_device_recomputed; may be NULL
-    /// Makes a timer that starts here in the order of work, into *timer; then stops it here, waits and frees it.
+    /// Makes a timer that starts here in the order of work, into *timer; then stops it here, waits
+    /// and frees it.
     talc_status (*timer_start)(talc_device *device, void **timer);
     talc_status (*timer_stop)(talc_device *device, void *timer, double *seconds);
     void (*properties)(talc_device *device, talc_device_properties *properties);
-    /// On devices that can repeat work as one; NULL elsewhere. From record_begin to record_end what this thread asks of
-    /// the device, other threads' work not, is noted and not done. record_end returns what was noted, NULL with a
-    /// failure raised, and ends noting in any case; replay does it, and may be called again at once; record_free waits
-    /// for replays that still run.
+    /// On devices that can repeat work as one; NULL elsewhere. From record_begin to record_end what
+    /// this thread asks of the device, other threads' work not, is noted and not done. record_end
+    /// returns what was noted, NULL with a failure raised, and ends noting in any case; replay does
+    /// it, and may be called again at once; record_free waits for replays that still run.
     talc_status (*record_begin)(talc_device *device);
     void *(*record_end)(talc_device *device);
     talc_status (*replay)(talc_device *device, void *noted);
     void (*record_free)(talc_device *device, void *noted);
-    /// Names what this thread asks of the device from begin to end, for a profiler; calls nest. Called only on devices
-    /// whose `ranges` is set, so NULL elsewhere.
+    /// Names what this thread asks of the device from begin to end, for a profiler; calls nest.
+    /// Called only on devices whose `ranges` is set, so NULL elsewhere.
     void (*range_begin)(talc_device *device, const char *name);
     void (*range_end)(talc_device *device);
-    /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
+    /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always
+    /// does.
     talc_status (*alive)(talc_device *device, const char *who);
-    /// Host memory that the device reaches itself (talc_pinned): taken, NULL with a failure raised, and given back, which lets
-    /// copies end first; `trim` frees what is kept for reuse and counts its bytes, NULL where nothing is. Copies of contiguous bytes
-    /// are queued; `await` waits for those of one block and raises what went wrong by then. NULL, all: there is no such memory.
+    /// Host memory that the device reaches itself (talc_pinned): taken, NULL with a failure raised,
+    /// and given back, which lets copies end first; `trim` frees what is kept for reuse and counts
+    /// its bytes, NULL where nothing is. Copies of contiguous bytes are queued; `await` waits for
+    /// those of one block and raises what went wrong by then. NULL, all: there is no such memory.
     void *(*pin)(talc_device *device, size_t bytes);
     void (*unpin)(talc_device *device, void *host);
     size_t (*trim)(talc_device *device);
     talc_status (*send)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*receive)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*await)(talc_device *device, const void *host);
-    /// Contiguous bytes from another device of the same interface, in order with the work of both. NULL: through the host.
+    /// Contiguous bytes from another device of the same interface, in order with the work of both.
+    /// NULL: through the host.
     talc_status (*from_peer)(talc_device *device, void *dst, talc_device *peer, const void *src,
                              size_t bytes);
-    /// What is queued on `stream` from now on waits for what is queued on `after` by now; both are numbers of
-    /// tensor/streams.h. NULL: there are no streams.
+    /// What is queued on `stream` from now on waits for what is queued on `after` by now; both are
+    /// numbers of tensor/streams.h. NULL: there are no streams.
     talc_status (*order)(talc_device *device, int stream, int after);
-    /// Raises why a caller's stream, not NULL, cannot be entered: one of another device, say. NULL: any can.
+    /// Raises why a caller's stream, not NULL, cannot be entered: one of another device, say. NULL:
+    /// any can.
     talc_status (*takes_stream)(talc_device *device, void *stream);
     /// The calling thread's stream, as callers know streams. NULL where there are none.
     void *(*stream)(talc_device *device);
-    /// A new stream for talc_stream_enter, NULL with a failure raised; given back once it is left. NULL, both, where there are
-    /// none.
+    /// A new stream for talc_stream_enter, NULL with a failure raised; given back once it is left.
+    /// NULL, both, where there are none.
     void *(*stream_new)(talc_device *device);
     void (*stream_free)(talc_device *device, void *stream);
     /// Gives back what opening took; the pool is gone already. NULL: nothing.
@@ -212,7 +231,8 @@ struct talc_device {
     void *state; ///< the backend's own
 };
 
-/// Sets up what every device has; a backend calls it on a zeroed device whose first four fields are set.
+/// Sets up what every device has; a backend calls it on a zeroed device whose first four fields are
+/// set.
 TALC_API talc_status talc_device_open(talc_device *device);
 
 TALC_END_DECLARATIONS

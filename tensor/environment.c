@@ -50,7 +50,8 @@ void talc_environment_warn(const char *name, const char *value, const char *want
     talc_warn("%s=%s is ignored: %s", name, TALC_SHOWN(value), wanted);
 }
 
-/* Words joined by `separator`, "" for just one, as flags; `fallback` when unset or when a word is unknown. */
+/* Words joined by `separator`, "" for just one, as flags; `fallback` when unset or when a word is
+ * unknown. */
 static unsigned read_words(const char *name, const word_flag *words, const char *separator,
                            unsigned fallback)
 {

@@ -1,15 +1,17 @@
 /// Errors: the first failure of a thread is kept until the thread clears it.
 ///
-/// A failure is a status and one line of text that names the operand and both conflicting numbers. While it
-/// stands, every function of that thread that makes or changes anything fails at once and leaves the message
-/// as it is; releases, scope leaves and queries go on working. So a program may check once, at its end:
+/// A failure is a status and one line of text that names the operand and both conflicting numbers.
+/// While it stands, every function of that thread that makes or changes anything fails at once and
+/// leaves the message as it is; releases, scope leaves and queries go on working. So a program may
+/// check once, at its end:
 ///
 ///     talc_tensor *y = talc_relu(talc_conv2d(x, w, NULL, NULL));
 ///     if (talc_failed())
 ///         fprintf(stderr, "%s\n", talc_error_message());
 ///
-/// The library never prints an error, never exits and never aborts. A few warnings go to stderr, once a
-/// process: a value of the environment that it does not know, a part of a dataset that lacks classes.
+/// The library never prints an error, never exits and never aborts. A few warnings go to stderr,
+/// once a process: a value of the environment that it does not know, a part of a dataset that lacks
+/// classes.
 #ifndef TALC_TENSOR_ERROR_H
 #define TALC_TENSOR_ERROR_H
 
@@ -54,8 +56,9 @@ TALC_API void talc_error_clear(void);
 /// Static text for a status; "unknown status" for a number that is none.
 TALC_API const char *talc_status_text(talc_status status);
 
-/// Raises a failure on this thread, unless one stands already. The one way to create a failure; modules that
-/// users write call it too. Returns the status that now stands, so that `return talc_fail(...)` reads well.
+/// Raises a failure on this thread, unless one stands already. The one way to create a failure;
+/// modules that users write call it too. Returns the status that now stands, so that `return
+/// talc_fail(...)` reads well.
 TALC_API talc_status talc_fail(talc_status status, const char *format, ...) TALC_PRINTF(2, 3);
 
 /// What a noun ends in after a number, in messages: "1 byte", "2 bytes".

@@ -51,7 +51,7 @@ void talc_swap_bytes(unsigned char *bytes, size_t count, size_t size)
         }
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 talc_status talc_file_open(talc_file *file, const char *who, const char *path)
 {

@@ -21,7 +21,7 @@
 
 enum { ATTEMPTS = 100, LINKS = 40, SUFFIX = 64, DESCRIPTOR_TEXT = 32 };
 
-// ---- What is replaced ---------------------------------------------------------------------------------------
+// ---- What is replaced ---------------------------------------------------------------------------
 
 /* The directory of a path, its last slash included; 0 for none. */
 static size_t directory_length(const char *path)
@@ -63,9 +63,10 @@ static char *target_of(const char *who, const char *path, bool exists)
     return NULL;
 }
 
-// ---- The temporary file -------------------------------------------------------------------------------------
+// ---- The temporary file -------------------------------------------------------------------------
 
-/* A name in the target's directory that no other writer uses; `attempt` gets past what a crash left behind. */
+/* A name in the target's directory that no other writer uses; `attempt` gets past what a crash left
+ * behind. */
 static void name_temporary(talc_file_writer *writer, int attempt)
 {
     static atomic_uint counter;
@@ -155,9 +156,10 @@ talc_status talc_file_create(talc_file_writer *writer, const char *who, const ch
     return TALC_OK;
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
-/* write(2), without the signal that a write past the limit of file size sends to its thread and that ends the program. */
+/* write(2), without the signal that a write past the limit of file size sends to its thread and
+ * that ends the program. */
 static ssize_t write_some(int descriptor, const void *bytes, size_t count)
 {
     const struct timespec now = { 0 };
@@ -228,10 +230,11 @@ talc_status talc_file_write_tensor(talc_file_writer *writer, const char *who,
     return status;
 }
 
-// ---- Its end ------------------------------------------------------------------------------------------------
+// ---- Its end ------------------------------------------------------------------------------------
 
-/* A rename is on the disk once its directory is. Some file systems cannot do that; the file is safe all the same.
- * The temporary name, in the same directory and of no more use, becomes the directory's. */
+/* A rename is on the disk once its directory is. Some file systems cannot do that; the file is safe
+ * all the same. The temporary name, in the same directory and of no more use, becomes the
+ * directory's. */
 static void synchronize_directory(char *temporary)
 {
     char *slash = strrchr(temporary, '/');
@@ -246,8 +249,8 @@ static void synchronize_directory(char *temporary)
     }
 }
 
-/* Names the file, if it has no name yet, and puts it in the target's place, between which no signal to this thread ends the
- * program. Returns 0 or an errno. */
+/* Names the file, if it has no name yet, and puts it in the target's place, between which no signal
+ * to this thread ends the program. Returns 0 or an errno. */
 static int put_in_place(talc_file_writer *writer)
 {
     sigset_t all, before;

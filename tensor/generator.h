@@ -4,7 +4,8 @@
 
 #include "tensor/random.h"
 
-/// Puts the generator back as it was before a call that failed, which does not count; works while the failure stands.
+/// Puts the generator back as it was before a call that failed, which does not count; works while
+/// the failure stands.
 void talc_generator_restore(talc_generator before);
 
 #endif

@@ -17,8 +17,8 @@ typedef struct talc_node_input {
     talc_dims dims;
 } talc_node_input;
 
-/// A leaf that asks for a gradient, or the result of a recorded op. Counted: by the tensors that it stands for, by the nodes
-/// that use them and by a backward pass under way.
+/// A leaf that asks for a gradient, or the result of a recorded op. Counted: by the tensors that it
+/// stands for, by the nodes that use them and by a backward pass under way.
 struct talc_autograd {
     atomic_size_t references;
     uint64_t order; ///< of its making, over all threads
@@ -29,8 +29,8 @@ struct talc_autograd {
     talc_device *device;
     talc_tensor *gradient; ///< a leaf's; NULL: none yet
     talc_tensor *pending;  ///< what a pass has added up so far; NULL: nothing
-    /// Who alone may use `pending`, `gradient`, `spent`, `saved` and `inputs` now: a pass that will come
-    /// to the node, or a change of a leaf's gradient; NULL: nobody.
+    /// Who alone may use `pending`, `gradient`, `spent`, `saved` and `inputs` now: a pass that will
+    /// come to the node, or a change of a leaf's gradient; NULL: nobody.
     _Atomic(const void *) holder;
     talc_leaf_name *name; ///< a leaf's, when it is called; NULL: it has none
     const void *named;    ///< what `name` takes

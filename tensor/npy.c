@@ -39,7 +39,7 @@ typedef struct npy_header {
     talc_dims dims;
 } npy_header;
 
-// ---- The dictionary, a Python literal -----------------------------------------------------------------------
+// ---- The dictionary, a Python literal -----------------------------------------------------------
 
 typedef struct parser {
     const char *path;
@@ -99,7 +99,8 @@ static talc_status parse_string(parser *p, char text[STRING_TEXT])
     return TALC_OK;
 }
 
-/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2. Leading zeros are not allowed. */
+/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2.
+ * Leading zeros are not allowed. */
 static talc_status parse_extent(parser *p, int64_t *extent)
 {
     char c = peek(p);
@@ -170,7 +171,8 @@ static talc_status parse_boolean(parser *p, bool *value)
     return *value || take_word(p, "False") ? TALC_OK : syntax_error(p, "True or False");
 }
 
-/* {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and white space; each key once, in any order. */
+/* {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and white space; each key once, in
+ * any order. */
 static talc_status parse_header(parser *p, npy_header *header)
 {
     enum { DESCR = 1, FORTRAN_ORDER = 2, SHAPE = 4, ALL = 7 };
@@ -211,7 +213,7 @@ static talc_status parse_header(parser *p, npy_header *header)
     return TALC_OK;
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 /* The header's version and place: its length, and where the elements start. */
 static talc_status read_prefix(const talc_file *file, int *version, size_t *length, int64_t *data)
@@ -294,7 +296,8 @@ static talc_tensor *read_elements(const talc_file *file, const npy_header *heade
     return tensor;
 }
 
-/* In Fortran's order the first dimension changes fastest: the elements of the reversed shape, row-major. */
+/* In Fortran's order the first dimension changes fastest: the elements of the reversed shape,
+ * row-major. */
 static talc_tensor *read_fortran(const talc_file *file, const npy_header *header, int64_t data,
                                  talc_device *device)
 {
@@ -331,7 +334,7 @@ talc_tensor *talc_npy_load(talc_device *device, const char *path)
     return tensor;
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 /* The bytes in front of the elements; returns how many, a multiple of 64. */
 static size_t header_bytes(const talc_tensor *tensor, char bytes[4 * DATA_ALIGNMENT + 1])

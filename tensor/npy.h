@@ -16,12 +16,13 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Errors: TALC_IO_ERROR for what the system reports and for what is no regular file, TALC_BAD_FORMAT for a file
-/// that breaks the format, TALC_UNSUPPORTED for a type that talc has not, and those of talc_empty.
+/// Errors: TALC_IO_ERROR for what the system reports and for what is no regular file,
+/// TALC_BAD_FORMAT for a file that breaks the format, TALC_UNSUPPORTED for a type that talc has
+/// not, and those of talc_empty.
 TALC_API talc_tensor *talc_npy_load(talc_device *device, const char *path);
 
-/// Writes version 1.0, little-endian and row-major. The new file takes its name when it is complete; until then, and
-/// on failure, an old file stays as it was.
+/// Writes version 1.0, little-endian and row-major. The new file takes its name when it is
+/// complete; until then, and on failure, an old file stays as it was.
 TALC_API bool talc_npy_save(const char *path, const talc_tensor *tensor);
 
 TALC_END_DECLARATIONS

@@ -1,7 +1,8 @@
 /// Being told of each op that a thread runs. Private to talc.
 ///
-/// An op tells once, after it succeeded, and not of the ops that it is made of: those stand between talc_observe_pause
-/// and talc_observe_resume. Views tell nothing, since they make no elements; their storage says where elements come from.
+/// An op tells once, after it succeeded, and not of the ops that it is made of: those stand between
+/// talc_observe_pause and talc_observe_resume. Views tell nothing, since they make no elements;
+/// their storage says where elements come from.
 #ifndef TALC_TENSOR_OBSERVE_H
 #define TALC_TENSOR_OBSERVE_H
 
@@ -17,9 +18,9 @@ typedef struct talc_observation {
     const talc_tensor *output;
 } talc_observation;
 
-/// Told of each op of this thread while it is set; what it does itself is not observed. A failure that it raises stands
-/// when the op returns. The tensors are whoever called the op's, to release when they like: an observer that keeps one keeps
-/// a view of its own.
+/// Told of each op of this thread while it is set; what it does itself is not observed. A failure
+/// that it raises stands when the op returns. The tensors are whoever called the op's, to release
+/// when they like: an observer that keeps one keeps a view of its own.
 typedef struct talc_observer {
     void (*observe)(struct talc_observer *observer, const talc_observation *observation);
 } talc_observer;
@@ -31,8 +32,8 @@ talc_observer *talc_observe(talc_observer *observer);
 talc_observer *talc_observe_pause(void);
 void talc_observe_resume(talc_observer *observer);
 
-/// Tells this thread's observer, if there is one, unless the output is NULL. `inputs` are `count` tensors; that the thread's
-/// stream uses them is noted in any case.
+/// Tells this thread's observer, if there is one, unless the output is NULL. `inputs` are `count`
+/// tensors; that the thread's stream uses them is noted in any case.
 void talc_observed(const char *op, const struct talc_algorithm *row, const void *problem,
                    const talc_tensor *const *inputs, int count, const talc_tensor *output);
 

@@ -1,7 +1,9 @@
-/// Random numbers as a function of a counter: Philox4x32-10, and what its words become. Private to talc.
+/// Random numbers as a function of a counter: Philox4x32-10, and what its words become. Private to
+/// talc.
 ///
-/// Element i of call j of a generator with seed s depends on (s, j, i) alone, not on how many threads, on a CPU or
-/// a GPU, compute it. A block of four 32-bit words comes from key = s and counter = (b, j), 64 bits each:
+/// Element i of call j of a generator with seed s depends on (s, j, i) alone, not on how many
+/// threads, on a CPU or a GPU, compute it. A block of four 32-bit words comes from key = s and
+/// counter = (b, j), 64 bits each:
 ///
 ///     f32 uniform   element i: block i / 4, word i % 4
 ///     f64 uniform   element i: block i / 2, words 2 (i % 2) and the next, 53 bits of them
@@ -9,9 +11,9 @@
 ///     f64 normal    element i: block i / 2, its two 53-bit numbers give a pair
 ///     integers      element i: block i / 2, words 2 (i % 2) and the next, as 64 bits
 ///
-/// Everything here is made of integer operations and + - * / sqrt on doubles, which IEEE 754 rounds one way only, so
-/// every device gives the same bits, provided the compiler contracts no product and sum into one rounding
-/// (-ffp-contract=off, nvcc --fmad=false).
+/// Everything here is made of integer operations and + - * / sqrt on doubles, which IEEE 754 rounds
+/// one way only, so every device gives the same bits, provided the compiler contracts no product
+/// and sum into one rounding (-ffp-contract=off, nvcc --fmad=false).
 ///
 /// Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
 #ifndef TALC_TENSOR_PHILOX_H
@@ -53,7 +55,7 @@ TALC_HOST_DEVICE static inline uint64_t talc_philox_pair(talc_philox_block block
     return (uint64_t)block.word[2 * pair + 1] << 32 | block.word[2 * pair];
 }
 
-// ---- Uniform ------------------------------------------------------------------------------------------------
+// ---- Uniform ------------------------------------------------------------------------------------
 
 /// Uniform over the multiples of 2^-24 in [0, 1); exact in f32.
 TALC_HOST_DEVICE static inline double talc_uniform24(uint32_t word)
@@ -67,11 +69,11 @@ TALC_HOST_DEVICE static inline double talc_uniform53(uint64_t words)
     return (double)(int64_t)(words >> 11) * 0x1p-53;
 }
 
-// ---- Integers -----------------------------------------------------------------------------------------------
+// ---- Integers -----------------------------------------------------------------------------------
 
-/// floor(words * range / 2^64): 0 .. range-1. Each value's probability is within 2^-64 of 1 / range, and no draw
-/// is rejected, so that the counter alone decides. Source: Lemire, Fast random integer generation in an interval,
-/// ACM TOMACS 29 (2019), without its rejection step.
+/// floor(words * range / 2^64): 0 .. range-1. Each value's probability is within 2^-64 of 1 /
+/// range, and no draw is rejected, so that the counter alone decides. Source: Lemire, Fast random
+/// integer generation in an interval, ACM TOMACS 29 (2019), without its rejection step.
 TALC_HOST_DEVICE static inline uint64_t talc_integer_below(uint64_t words, uint64_t range)
 {
     const uint64_t a0 = (uint32_t)words, a1 = words >> 32, b0 = (uint32_t)range, b1 = range >> 32;
@@ -80,10 +82,10 @@ TALC_HOST_DEVICE static inline uint64_t talc_integer_below(uint64_t words, uint6
     return a1 * b1 + (middle >> 32) + (carried >> 32);
 }
 
-// ---- Normal -------------------------------------------------------------------------------------------------
+// ---- Normal -------------------------------------------------------------------------------------
 
-/// log(x) for a positive normal x, within 2 ulp.
-/// x = m 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh(s), s = (m-1)/(m+1), by its Taylor series.
+/// log(x) for a positive normal x, within 2 ulp. x = m 2^e with m in [sqrt(1/2), sqrt(2)); log m =
+/// 2 artanh(s), s = (m-1)/(m+1), by its Taylor series.
 TALC_HOST_DEVICE static inline double talc_random_log(double x)
 {
     uint64_t bits;
@@ -106,7 +108,8 @@ TALC_HOST_DEVICE static inline double talc_random_log(double x)
     series = series * z + 1.0 / 7;
     series = series * z + 1.0 / 5;
     series = series * z + 1.0 / 3;
-    /* log 2 in two parts, the first with zeros at its end, so that its product with the exponent is exact. */
+    /* log 2 in two parts, the first with zeros at its end, so that its product with the exponent is
+     * exact. */
     const double high = 0x1.62e42fefap-1, low = 0x1.cf79abc9e3b3ap-40;
     const double e = (double)exponent;
     return e * high + (2 * s + (2 * s * z * series + e * low));
@@ -147,8 +150,8 @@ TALC_HOST_DEVICE static inline void talc_random_cos_sin(double u, double *cosine
         *sine = -*sine;
 }
 
-/// Two independent normal numbers from u in (0, 1] and v in [0, 1). Source: Box, Muller: A note on the generation
-/// of random normal deviates, 1958.
+/// Two independent normal numbers from u in (0, 1] and v in [0, 1). Source: Box, Muller: A note on
+/// the generation of random normal deviates, 1958.
 TALC_HOST_DEVICE static inline void talc_normal_pair(double u, double v, double *first,
                                                      double *second)
 {

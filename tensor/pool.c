@@ -47,7 +47,8 @@ static bool block_serves(size_t capacity, size_t wanted)
     return capacity >= wanted && capacity - wanted <= wanted / 8;
 }
 
-/* The cached block for a request, one of this stream before those that the stream would have to wait for. */
+/* The cached block for a request, one of this stream before those that the stream would have to
+ * wait for. */
 static const talc_block *find(const struct talc_pool *pool, size_t capacity, int stream)
 {
     const talc_block *own = talc_cache_fit(&pool->cached, capacity, stream);
@@ -79,8 +80,8 @@ static size_t most_reserved(const struct talc_pool *pool, size_t capacity)
     return most + CACHE_SLACK;
 }
 
-/* At the cache's limit a fresh block would evict others that the next iteration asks for again. A cached one of up to twice the
- * size serves instead, where that raises no peak. */
+/* At the cache's limit a fresh block would evict others that the next iteration asks for again. A
+ * cached one of up to twice the size serves instead, where that raises no peak. */
 static const talc_block *find_larger(const struct talc_pool *pool, size_t capacity)
 {
     const talc_block *larger = pool->reserved + capacity > most_reserved(pool, capacity)

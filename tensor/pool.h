@@ -1,8 +1,9 @@
 /// The caching pool of a device, and blocks from it. Private to talc.
 ///
-/// Freed blocks are kept and handed out again: fresh pages cost more than most kernels. The cache is bounded: what
-/// is reserved never exceeds the peak of what was live by more than 64 MiB. A block belongs to the stream of the thread that
-/// took it: on that, reuse follows the order of calls; another stream that is handed it waits for that one first.
+/// Freed blocks are kept and handed out again: fresh pages cost more than most kernels. The cache
+/// is bounded: what is reserved never exceeds the peak of what was live by more than 64 MiB. A
+/// block belongs to the stream of the thread that took it: on that, reuse follows the order of
+/// calls; another stream that is handed it waits for that one first.
 #ifndef TALC_TENSOR_POOL_H
 #define TALC_TENSOR_POOL_H
 
@@ -15,25 +16,28 @@ typedef struct talc_block {
     struct talc_recording *recording; ///< whose the block is (tensor/recording.h); NULL: the pool's
 } talc_block;
 
-/// Takes a block of at least `bytes` from the device's pool, undefined content. When the system has no more, cached
-/// blocks are given back and it is tried again; then TALC_NO_MEMORY, with asked, held and free bytes. `who` names
-/// the op in the message.
+/// Takes a block of at least `bytes` from the device's pool, undefined content. When the system has
+/// no more, cached blocks are given back and it is tried again; then TALC_NO_MEMORY, with asked,
+/// held and free bytes. `who` names the op in the message.
 talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block);
 
-/// Gives a block back to the pool; a block without data passes. Only work of its own stream may have used it.
+/// Gives a block back to the pool; a block without data passes. Only work of its own stream may
+/// have used it.
 void talc_block_free(talc_device *device, talc_block block);
 
-/// The same for a block that other streams have used too, bit i for the one of number i: the block's waits for them.
+/// The same for a block that other streams have used too, bit i for the one of number i: the
+/// block's waits for them.
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams);
 
-/// Memory that a library keeps for its own use: the system's, not the pool's. When the system has no more, cached blocks are
-/// given back first; NULL with a failure as of talc_block_new.
+/// Memory that a library keeps for its own use: the system's, not the pool's. When the system has
+/// no more, cached blocks are given back first; NULL with a failure as of talc_block_new.
 void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes);
 
 /// Gives it back, that of a closed device too; NULL passes.
 void talc_library_memory_free(talc_device *device, void *data, size_t bytes);
 
-/// Raises TALC_NO_MEMORY: "who: out of WHAT: asked 8.4 MB (8388608 bytes), held 1.2 GB, free 0 bytes". 0 asked or free: unknown.
+/// Raises TALC_NO_MEMORY: "who: out of WHAT: asked 8.4 MB (8388608 bytes), held 1.2 GB, free 0
+/// bytes". 0 asked or free: unknown.
 talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, size_t held,
                                size_t free_bytes);
 
@@ -43,13 +47,16 @@ talc_status talc_device_out_of_memory(talc_device *device, const char *who, size
 /// Gives page-locked memory back; in a child of fork nothing happens, as it is the parent's.
 void talc_pinned_free(talc_device *device, void *data);
 
-/// True, with a failure raised, in a child of fork for a device other than the host's that its parent opened. `who` names the call.
+/// True, with a failure raised, in a child of fork for a device other than the host's that its
+/// parent opened. `who` names the call.
 bool talc_device_forked(const talc_device *device, const char *who);
 
-/// True, with a failure raised, for a device that is lost, closed or the parent process's. `who` names the call.
+/// True, with a failure raised, for a device that is lost, closed or the parent process's. `who`
+/// names the call.
 bool talc_device_gone(talc_device *device, const char *who);
 
-/// Makes an empty pool for a device, and gives everything back; talc_device_open and talc_device_close call them.
+/// Makes an empty pool for a device, and gives everything back; talc_device_open and
+/// talc_device_close call them.
 talc_status talc_pool_open(talc_device *device);
 void talc_pool_close(talc_device *device);
 

@@ -37,7 +37,7 @@ typedef struct printer {
     const int64_t *integers; /* the same memory; form says which */
 } printer;
 
-// ---- Reading what is shown ----------------------------------------------------------------------------------
+// ---- Reading what is shown ----------------------------------------------------------------------
 
 /* dst takes from src the ends of the shortened dimensions, from `dim` on. */
 static bool copy_shown(const printer *p, int dim, talc_tensor *dst, const talc_tensor *src)
@@ -58,7 +58,8 @@ static bool copy_shown(const printer *p, int dim, talc_tensor *dst, const talc_t
     return ok;
 }
 
-/* The elements shown, converted to f64 or i64 where they live; NULL on failure. The caller frees them. */
+/* The elements shown, converted to f64 or i64 where they live; NULL on failure. The caller frees
+ * them. */
 static void *read_shown(const printer *p, const talc_tensor *tensor)
 {
     if (talc_recording_refuses("print", tensor->device, "read elements back"))
@@ -77,7 +78,7 @@ static void *read_shown(const printer *p, const talc_tensor *tensor)
     return elements;
 }
 
-// ---- Numbers ------------------------------------------------------------------------------------------------
+// ---- Numbers ------------------------------------------------------------------------------------
 
 static number_form choose_form(const double *reals, int64_t count)
 {
@@ -116,7 +117,7 @@ static void choose_width(printer *p, int64_t count)
     }
 }
 
-// ---- Brackets and lines -------------------------------------------------------------------------------------
+// ---- Brackets and lines -------------------------------------------------------------------------
 
 static void print_spaces(const printer *p, int count)
 {
@@ -147,7 +148,8 @@ static void print_row(const printer *p, int64_t first)
     }
 }
 
-/* Between two blocks of a dimension: one line break between rows, an empty line more for each dimension inside. */
+/* Between two blocks of a dimension: one line break between rows, an empty line more for each
+ * dimension inside. */
 static void separate(const printer *p, int dim)
 {
     (void)fprintf(p->file, ",");

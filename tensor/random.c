@@ -39,7 +39,7 @@ bool talc_manual_seed(uint64_t seed)
     return talc_generator_set((talc_generator){ .seed = seed });
 }
 
-// ---- Distributions, checked ---------------------------------------------------------------------------------
+// ---- Distributions, checked ---------------------------------------------------------------------
 
 static talc_status check_float(const char *who, talc_dtype dtype)
 {
@@ -135,7 +135,7 @@ static talc_status integer_problem(const char *who, talc_dtype dtype, int64_t lo
     return TALC_OK;
 }
 
-// ---- Drawing ------------------------------------------------------------------------------------------------
+// ---- Drawing ------------------------------------------------------------------------------------
 
 static talc_status run(const char *who, const talc_random_problem *problem, talc_tensor *tensor)
 {
@@ -154,7 +154,8 @@ static bool next_call(const void *of, void *numbers)
     return true;
 }
 
-/* Fills a contiguous tensor. The call counts when it has succeeded; one that is recorded, when it is replayed. */
+/* Fills a contiguous tensor. The call counts when it has succeeded; one that is recorded, when it
+ * is replayed. */
 static bool draw(const char *who, talc_random_problem *problem, talc_tensor *tensor)
 {
     problem->count = talc_numel(tensor);

@@ -121,7 +121,7 @@ void talc_recording_free(talc_recording *recording)
         destroy(recording);
 }
 
-// ---- What the thread is in ----------------------------------------------------------------------------------
+// ---- What the thread is in ----------------------------------------------------------------------
 
 bool talc_recording_active(const talc_device *device)
 {
@@ -279,7 +279,7 @@ bool talc_recording_replay(talc_recording *recording)
     return true;
 }
 
-// ---- Others' tensors ----------------------------------------------------------------------------------------
+// ---- Others' tensors ----------------------------------------------------------------------------
 
 bool talc_recording_owns(const talc_recording *recording, const talc_tensor *tensor)
 {
@@ -300,7 +300,8 @@ bool talc_recording_writes(const talc_recording *recording, const talc_tensor *t
     return found != NULL && found->written;
 }
 
-/* Views, since the program, or a layer that makes what it keeps anew, may be about to let go of the tensor itself. */
+/* Views, since the program, or a layer that makes what it keeps anew, may be about to let go of the
+ * tensor itself. */
 static operand *hold_operand(talc_recording *recording, const talc_tensor *tensor)
 {
     operand *grown = talc_memory_grown(recording->operands, recording->operand_count,
@@ -368,7 +369,8 @@ bool talc_recording_restore(talc_recording *recording)
     return restored;
 }
 
-/* Whether a block of the recording's was made by a pass before the one that is noted: replays would find it as they left it. */
+/* Whether a block of the recording's was made by a pass before the one that is noted: replays would
+ * find it as they left it. */
 static bool is_early(talc_recording *recording, const talc_tensor *tensor)
 {
     bool early = false;
@@ -399,7 +401,7 @@ void talc_recording_uses(const talc_tensor *tensor, bool written)
         held->written = held->written || written;
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------
+// ---- Memory -------------------------------------------------------------------------------------
 
 talc_recording *talc_recording_serving(const talc_device *device)
 {
@@ -417,7 +419,8 @@ static bool grow(talc_recording *recording)
     return true;
 }
 
-/* The smallest that serves: the second pass asks for the first one's sizes in the same order, so it finds them. */
+/* The smallest that serves: the second pass asks for the first one's sizes in the same order, so it
+ * finds them. */
 bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block *block)
 {
     place *best = NULL;
@@ -451,8 +454,8 @@ bool talc_recording_own(talc_recording *recording, talc_block *block)
     return has_room;
 }
 
-/* Noted work reads a block of the device's pool that is freed meanwhile: it stays until the recording is freed. Without
- * memory to note that, it stays for good. */
+/* Noted work reads a block of the device's pool that is freed meanwhile: it stays until the
+ * recording is freed. Without memory to note that, it stays for good. */
 static void hold(talc_recording *recording, talc_block block)
 {
     pthread_mutex_lock(&recording->lock);

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Every element type of the format. Those without a talc type have a size all the same, so that a file that holds
- * some of them can be checked and its other tensors read. */
+/* Every element type of the format. Those without a talc type have a size all the same, so that a
+ * file that holds some of them can be checked and its other tensors read. */
 static const struct {
     const char *name;
     int bits;
@@ -60,7 +60,7 @@ struct talc_safetensors {
     named_index *by_name; /* sorted */
 };
 
-// ---- The header ---------------------------------------------------------------------------------------------
+// ---- The header ---------------------------------------------------------------------------------
 
 static talc_status bad_header(const talc_safetensors *s, const char *what)
 {
@@ -73,8 +73,9 @@ static talc_status bad_tensor(const talc_safetensors *s, const char *name, const
                      TALC_SHOWN(s->file.path), TALC_SHOWN(name), what);
 }
 
-/* The JSON parser takes tens of bytes for each bracket and number it meets. Valid headers nest three deep, have
- * two short arrays a tensor, and little else; whatever else a hostile file holds is refused before it is parsed.
+/* The JSON parser takes tens of bytes for each bracket and number it meets. Valid headers nest
+ * three deep, have two short arrays a tensor, and little else; whatever else a hostile file holds
+ * is refused before it is parsed.
  * *longest becomes a bound on the bytes of a string or number. */
 static const char *structure_fault(const char *text, size_t length, size_t *longest)
 {
@@ -115,10 +116,11 @@ static const char *structure_fault(const char *text, size_t length, size_t *long
     return depth == 0 ? NULL : "the header ends within its object";
 }
 
-/* jansson collects the bytes of a string or number in a buffer, which it keeps from one to the next, and takes no notice when
- * that cannot grow: the byte is lost, and a name is another one. So a string longer than all of the header's comes first, in an
- * array with the header, and the buffer grows there alone: at 16 bytes, and each time it is full to twice its size. These are
- * all within an escape, so what loses a byte there is no string, and the text is refused. */
+/* jansson collects the bytes of a string or number in a buffer, which it keeps from one to the
+ * next, and takes no notice when that cannot grow: the byte is lost, and a name is another one. So
+ * a string longer than all of the header's comes first, in an array with the header, and the buffer
+ * grows there alone: at 16 bytes, and each time it is full to twice its size. These are all within
+ * an escape, so what loses a byte there is no string, and the text is refused. */
 static char *primed(const char *text, size_t length, size_t longest, size_t *before)
 {
     static const char escape[] = "\\u0041";
@@ -157,8 +159,8 @@ static talc_status parse_header(talc_safetensors *s, const char *text, size_t le
     char *all = primed(text, length, longest, &before);
     if (all == NULL)
         return talc_error_status();
-    /* jansson gives some allocations that fail as mistakes in the text. So a text is wrong when it is so twice, and
-     * there is memory for a value. */
+    /* jansson gives some allocations that fail as mistakes in the text. So a text is wrong when it
+     * is so twice, and there is memory for a value. */
     json_error_t error;
     for (int i = 0; i < 2 && s->header == NULL; i++)
         s->header = parsed(all, before + length + 1, &error);
@@ -260,7 +262,7 @@ static talc_status read_header(talc_safetensors *s)
     return status;
 }
 
-// ---- Its entries --------------------------------------------------------------------------------------------
+// ---- Its entries --------------------------------------------------------------------------------
 
 static bool natural(const json_t *value)
 {
@@ -285,8 +287,9 @@ static talc_status read_shape(const talc_safetensors *s, file_entry *entry, cons
     return TALC_OK;
 }
 
-/* What shape and type need; false when that is no whole number of bytes or does not fit. Zero extents count as 1
- * first, so that the others have to multiply within bounds even in an empty tensor. */
+/* What shape and type need; false when that is no whole number of bytes or does not fit. Zero
+ * extents count as 1 first, so that the others have to multiply within bounds even in an empty
+ * tensor. */
 static bool bytes_needed(const file_entry *entry, int64_t *bytes)
 {
     int64_t bits = types[entry->type].bits;
@@ -425,7 +428,7 @@ static talc_status read_entries(talc_safetensors *s)
     return check_coverage(s);
 }
 
-// ---- Public: reading ----------------------------------------------------------------------------------------
+// ---- Public: reading ----------------------------------------------------------------------------
 
 talc_safetensors *talc_safetensors_open(const char *path)
 {

@@ -1,4 +1,5 @@
-/// What the reader and the writer of safetensors agree on: whatever is saved can be opened. Private to the two.
+/// What the reader and the writer of safetensors agree on: whatever is saved can be opened. Private
+/// to the two.
 #ifndef TALC_TENSOR_SAFETENSORS_FORMAT_H
 #define TALC_TENSOR_SAFETENSORS_FORMAT_H
 

@@ -33,7 +33,8 @@ static talc_status add(json_t *object, const char *kind, const char *key, json_t
 /* Keys and strings are UTF-8, because the format is. */
 static talc_status check_text(const char *kind, const char *text)
 {
-    /* jansson does not say why it made no string. Twice without, and then one that it does not check: not UTF-8. */
+    /* jansson does not say why it made no string. Twice without, and then one that it does not
+     * check: not UTF-8. */
     for (int i = 0; i < 2; i++) {
         json_t *string = json_string(text);
         json_decref(string);
@@ -61,8 +62,8 @@ static talc_status check_tensor(const talc_named_tensor *named, int64_t index)
     return check_text("name", named->name);
 }
 
-/* Elements that need more alignment first; then each tensor's data is aligned without gaps. Within one size the
- * order is the reference writer's, so that both make the same file. */
+/* Elements that need more alignment first; then each tensor's data is aligned without gaps. Within
+ * one size the order is the reference writer's, so that both make the same file. */
 static int compare_order(const void *a, const void *b)
 {
     static const int place[] = {

@@ -13,8 +13,9 @@ typedef struct scope_record {
     tensor_record *first; /* what the scope holds one reference of, newest first */
 } scope_record;
 
-/* A root scope lives in its thread; a key's destructor frees what it holds when the thread ends. The main thread
- * ends through exit, which runs no such destructors, so the library's own does it. */
+/* A root scope lives in its thread; a key's destructor frees what it holds when the thread ends.
+ * The main thread ends through exit, which runs no such destructors, so the library's own does
+ * it. */
 static _Thread_local scope_record root;
 static _Thread_local scope_record *innermost;
 static pthread_key_t thread_end;
@@ -143,7 +144,8 @@ static void drop_all(scope_record *scope)
     }
 }
 
-/* Leaves the scopes inside `outer`, all before the first tensor is freed: a caller's release function may use scopes too. */
+/* Leaves the scopes inside `outer`, all before the first tensor is freed: a caller's release
+ * function may use scopes too. */
 static void leave_inside(scope_record *outer)
 {
     scope_record *leaving = innermost;
@@ -200,7 +202,8 @@ void talc_release(talc_tensor *tensor)
     if (tensor == NULL)
         return;
     tensor_record *record = (tensor_record *)tensor;
-    /* With one reference left it is the scope's own, so nobody else holds the tensor and it leaves the list here. */
+    /* With one reference left it is the scope's own, so nobody else holds the tensor and it leaves
+     * the list here. */
     if (atomic_load(&record->references) == 1 && scope_of(record) != NULL)
         unlink_record(record);
     drop_reference(record);

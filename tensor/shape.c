@@ -31,8 +31,8 @@ talc_status talc_shape_check(const char *who, talc_dtype dtype, talc_dims dims, 
         if (dims.dim[i] < 0)
             return talc_fail(TALC_BAD_SHAPE, "%s: shape %s has the negative dimension %" PRId64,
                              who, talc_dims_text(dims, text), dims.dim[i]);
-    /* A zero anywhere makes the tensor empty, but the other extents still have to multiply within bounds, so that
-     * strides fit. */
+    /* A zero anywhere makes the tensor empty, but the other extents still have to multiply within
+     * bounds, so that strides fit. */
     int64_t bytes = (int64_t)size;
     int64_t product = 1;
     for (int i = 0; i < dims.rank; i++) {

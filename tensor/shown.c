@@ -38,7 +38,8 @@ static size_t decode(const unsigned char *text, size_t left, uint32_t *c)
     return *c < least[length] || *c > 0x10ffff || surrogate ? 0 : length;
 }
 
-/* Writes the first character of a text as it is shown, and returns how many bytes of the text it has. */
+/* Writes the first character of a text as it is shown, and returns how many bytes of the text it
+ * has. */
 static size_t next_unit(const char *text, size_t left, char unit[UNIT_TEXT])
 {
     uint32_t c;

@@ -41,7 +41,8 @@ void *talc_stream_of(const talc_device *device, int number)
     return number == 0 ? NULL : streams_of(device)->handles[number];
 }
 
-/* With the lock held. What was queued on a stream that all have left, the device's own has waited for. */
+/* With the lock held. What was queued on a stream that all have left, the device's own has waited
+ * for. */
 static talc_status order(talc_device *device, struct talc_streams *all, int stream, int after)
 {
     stream = all->users[stream] == 0 ? 0 : stream;

@@ -15,7 +15,7 @@ enum {
     GAP = 2,
 };
 
-// ---- The width of a line ------------------------------------------------------------------------------------
+// ---- The width of a line ------------------------------------------------------------------------
 
 int talc_line_width(FILE *file)
 {
@@ -30,7 +30,7 @@ int talc_line_width(FILE *file)
     return known && size.ws_col >= TALC_LEAST_COLUMNS ? size.ws_col : LINE;
 }
 
-// ---- Characters ---------------------------------------------------------------------------------------------
+// ---- Characters ---------------------------------------------------------------------------------
 
 /* The byte behind a character of UTF-8, or behind a code that sets a terminal's colours and takes
  * no room. */
@@ -78,7 +78,7 @@ static int print_shortened(FILE *file, const char *text, size_t length, int widt
     return width;
 }
 
-// ---- Sentences ----------------------------------------------------------------------------------------------
+// ---- Sentences ----------------------------------------------------------------------------------
 
 /* From `column` on; lines after the first begin at `indent`. */
 static void print_filled(FILE *file, int column, int indent, int width, const char *text)
@@ -122,7 +122,7 @@ void talc_print_wrapped(FILE *file, int indent, const char *format, ...)
     (void)fputc('\n', file);
 }
 
-// ---- Tables -------------------------------------------------------------------------------------------------
+// ---- Tables -------------------------------------------------------------------------------------
 
 /* A part of a table: the first column, and those from `from` to `to`, with the widths that they
  * get. */
@@ -286,7 +286,7 @@ void talc_table_print(FILE *file, const talc_table *table)
     } while (part.from < table->count);
 }
 
-// ---- Numbers -----------------------------------------------------------------------------------------------
+// ---- Numbers ------------------------------------------------------------------------------------
 
 const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT])
 {

@@ -41,8 +41,8 @@ typedef struct talc_table {
     int width;     ///< of a line, in columns; 0: the stream's
     int indent;    ///< spaces before each line
     bool untitled; ///< without a line of titles
-    /// Where names would lose their middle, those of the first column stand whole above their rows, once
-    /// for rows in sequence that share one.
+    /// Where names would lose their middle, those of the first column stand whole above their rows,
+    /// once for rows in sequence that share one.
     bool names_above;
 
     /// The text of a cell, which may be written into `text`. It is asked for more than once, and

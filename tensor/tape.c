@@ -26,7 +26,7 @@ bool talc_grad_enabled(void)
     return talc_no_grad_depth == 0;
 }
 
-// ---- Nodes ----------------------------------------------------------------------------------------------------
+// ---- Nodes --------------------------------------------------------------------------------------
 
 static size_t aligned(size_t bytes)
 {
@@ -138,7 +138,7 @@ talc_dims talc_node_input_dims(const talc_node *node, int input)
     return node->inputs[input].dims;
 }
 
-// ---- Leaves ---------------------------------------------------------------------------------------------------
+// ---- Leaves -------------------------------------------------------------------------------------
 
 bool talc_require_grad(talc_tensor *tensor, bool required)
 {
@@ -275,9 +275,10 @@ void talc_tape_moved(talc_tensor *tensor)
     node->dims = talc_dims_of(tensor);
 }
 
-// ---- Recording ------------------------------------------------------------------------------------------------
+// ---- Recording ----------------------------------------------------------------------------------
 
-/* A handle that no scope holds, and that leads back to no node: one that did would keep its own node alive. */
+/* A handle that no scope holds, and that leads back to no node: one that did would keep its own
+ * node alive. */
 static talc_tensor *kept(const talc_tensor *tensor)
 {
     talc_tensor *alias = talc_tensor_alias(tensor);

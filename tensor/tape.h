@@ -1,4 +1,5 @@
-/// The tape: what autograd notes of each op. Private to talc; ops record here, tensor/autograd.c plays it backwards.
+/// The tape: what autograd notes of each op. Private to talc; ops record here, tensor/autograd.c
+/// plays it backwards.
 ///
 /// The last paragraph of an op records its result:
 ///
@@ -21,9 +22,9 @@
 
 typedef struct talc_autograd talc_node;
 
-/// Gradients of a node's inputs, new tensors or dy itself, from that of its output. Nothing is recorded meanwhile, and what is
-/// made is freed when the rule returns. It computes no gradient that is not wanted; NULL is a gradient of zeros. It fails
-/// by raising a failure.
+/// Gradients of a node's inputs, new tensors or dy itself, from that of its output. Nothing is
+/// recorded meanwhile, and what is made is freed when the rule returns. It computes no gradient
+/// that is not wanted; NULL is a gradient of zeros. It fails by raising a failure.
 typedef void talc_gradient_rule(const talc_node *node, const talc_tensor *dy,
                                 talc_tensor *gradients[]);
 
@@ -42,14 +43,15 @@ typedef struct talc_note {
     } saved[TALC_TAPE_SAVED];
     const void *problem; ///< plain data, copied
     size_t problem_bytes;
-    /// The place among `saved`, counted from 1, of the gradient of inputs[0] for dy = 1, where the op has worked it out already: a
-    /// pass that begins here takes it, and calls no rule. 0: none.
+    /// The place among `saved`, counted from 1, of the gradient of inputs[0] for dy = 1, where the
+    /// op has worked it out already: a pass that begins here takes it, and calls no rule. 0: none.
     int ready;
 } talc_note;
 
 extern _Thread_local int talc_no_grad_depth;
 
-/// Whether an op on these inputs is recorded: the one test that it costs where nothing asks for a gradient.
+/// Whether an op on these inputs is recorded: the one test that it costs where nothing asks for a
+/// gradient.
 static inline bool talc_tape_wants(const talc_tensor *const inputs[], int count)
 {
     for (int i = 0; i < count; i++)
@@ -64,13 +66,16 @@ static inline bool talc_tape_wants_one(const talc_tensor *input)
     return talc_tape_wants(&input, 1);
 }
 
-/// Notes how y was made. Returns y; NULL, y released and a failure standing, without memory. NULL y passes.
+/// Notes how y was made. Returns y; NULL, y released and a failure standing, without memory. NULL y
+/// passes.
 talc_tensor *talc_tape_record(talc_tensor *y, const talc_note *note);
 
-/// Makes `alias`, which has the elements of `base`, what base is for gradients. Returns it; NULL passes.
+/// Makes `alias`, which has the elements of `base`, what base is for gradients. Returns it; NULL
+/// passes.
 talc_tensor *talc_tape_share(talc_tensor *alias, const talc_tensor *base);
 
-/// Raises why a tensor may not be written while this thread records: it is the result of a recorded op. False then.
+/// Raises why a tensor may not be written while this thread records: it is the result of a recorded
+/// op. False then.
 bool talc_tape_writable(const char *who, const talc_tensor *tensor);
 
 /// Writes how a leaf is called, the path of a parameter, from what talc_tape_name was given.
@@ -81,12 +86,14 @@ typedef void talc_leaf_name(const void *named, const talc_node *leaf, char *text
 void talc_tape_name(talc_tensor *leaf, talc_leaf_name *name, const void *named);
 void talc_tape_unname(talc_tensor *leaf, const void *named);
 
-/// From take to give `holder` alone may use the gradient of a leaf. False, with a failure that names it,
-/// while another thread does, or a backward pass has reached the leaf. A tensor that is no leaf passes.
+/// From take to give `holder` alone may use the gradient of a leaf. False, with a failure that
+/// names it, while another thread does, or a backward pass has reached the leaf. A tensor that is
+/// no leaf passes.
 bool talc_tape_take(const char *who, const talc_tensor *leaf, const void *holder);
 void talc_tape_give(const talc_tensor *leaf, const void *holder);
 
-/// What a tensor is told when it moves to another device or shape: a gradient that no longer fits is dropped.
+/// What a tensor is told when it moves to another device or shape: a gradient that no longer fits
+/// is dropped.
 void talc_tape_moved(talc_tensor *tensor);
 
 /// Makes a leaf what it was before it asked for a gradient. Works while a failure stands.
@@ -95,7 +102,7 @@ void talc_tape_forget(talc_tensor *tensor);
 void talc_node_retain(talc_node *node);  ///< NULL passes
 void talc_node_release(talc_node *node); ///< NULL passes
 
-// ---- For rules ------------------------------------------------------------------------------------------------
+// ---- For rules ----------------------------------------------------------------------------------
 
 bool talc_node_wants(const talc_node *node, int input);
 const talc_tensor *talc_node_saved(const talc_node *node, int index);
@@ -104,12 +111,13 @@ const void *talc_node_problem(const talc_node *node);
 /// The shape of an input. Also of one that wants no gradient.
 talc_dims talc_node_input_dims(const talc_node *node, int input);
 
-// ---- Implemented in ops/gradient.c: what the tape needs of ops ------------------------------------------------
+// ---- Implemented in ops/gradient.c: what the tape needs of ops ----------------------------------
 
 /// a + b, of one shape.
 talc_tensor *talc_tape_add(const talc_tensor *a, const talc_tensor *b);
 
-/// A gradient summed over the dimensions in which an operand of shape `dims` was stretched; itself where it was not. NULL passes.
+/// A gradient summed over the dimensions in which an operand of shape `dims` was stretched; itself
+/// where it was not. NULL passes.
 talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims);
 
 #endif

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- Element types ------------------------------------------------------------------------------------------
+// ---- Element types ------------------------------------------------------------------------------
 
 static const struct {
     const char *name;
@@ -54,7 +54,7 @@ bool talc_dtype_is_float(talc_dtype dtype)
     return dtype == TALC_F32 || dtype == TALC_F64;
 }
 
-// ---- Queries ------------------------------------------------------------------------------------------------
+// ---- Queries ------------------------------------------------------------------------------------
 
 talc_dims talc_dims_of(const talc_tensor *tensor)
 {
@@ -100,7 +100,7 @@ uint64_t talc_version(const talc_tensor *tensor)
     return tensor == NULL ? 0 : atomic_load(&tensor->storage->version);
 }
 
-// ---- Records and storage ------------------------------------------------------------------------------------
+// ---- Records and storage ------------------------------------------------------------------------
 
 void talc_dtype_range(talc_dtype dtype, double *low, double *end)
 {
@@ -175,7 +175,8 @@ void talc_tensor_destroy(tensor_record *record)
     talc_memory_free(record);
 }
 
-/* A record in the innermost scope that sees `storage` and takes over the caller's reference to it. */
+/* A record in the innermost scope that sees `storage` and takes over the caller's reference to
+ * it. */
 static talc_tensor *record_new(talc_storage *storage, talc_dtype dtype, talc_dims dims,
                                const int64_t strides[TALC_MAX_RANK], void *data)
 {
@@ -258,7 +259,7 @@ void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other)
     storage_drop(old);
 }
 
-// ---- Creation -----------------------------------------------------------------------------------------------
+// ---- Creation -----------------------------------------------------------------------------------
 
 talc_tensor *talc_empty(talc_device *device, talc_dtype dtype, talc_dims dims)
 {

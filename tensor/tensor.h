@@ -1,10 +1,11 @@
 /// Tensors: typed n-dimensional arrays on a device, with views that share storage.
 ///
-/// Layout is row-major with the outermost dimension first, so an image batch is [N, C, H, W] and printed that
-/// way. Strides count elements. A dimension may be zero; rank 0 is a scalar.
+/// Layout is row-major with the outermost dimension first, so an image batch is [N, C, H, W] and
+/// printed that way. Strides count elements. A dimension may be zero; rank 0 is a scalar.
 ///
-/// Ownership: a new tensor belongs to the innermost open scope of its thread (tensor/scope.h), so expressions
-/// nest without leaking. Every function here that returns a tensor returns a new one, NULL on failure.
+/// Ownership: a new tensor belongs to the innermost open scope of its thread (tensor/scope.h), so
+/// expressions nest without leaking. Every function here that returns a tensor returns a new one,
+/// NULL on failure.
 ///
 ///     talc_tensor *x = talc_rand(device, TALC_F32, TALC_DIMS(8, 3, 32, 32));
 ///     talc_tensor *rows = talc_slice(x, 2, 0, TALC_END, 2);      // every second row, shares x's storage
@@ -33,7 +34,8 @@ typedef enum talc_dtype { TALC_DTYPE_TABLE(TALC_DTYPE_ENUMERATOR) TALC_DTYPE_COU
 typedef struct talc_device talc_device;
 typedef struct talc_storage talc_storage;
 
-/// A shape, or a list of axes, as one value: TALC_DIMS(8, 64, 512, 256). TALC_SCALAR is the shape of rank 0.
+/// A shape, or a list of axes, as one value: TALC_DIMS(8, 64, 512, 256). TALC_SCALAR is the shape
+/// of rank 0.
 typedef struct talc_dims {
     int rank;
     int64_t dim[TALC_MAX_RANK];
@@ -72,7 +74,7 @@ typedef struct talc_tensor {
     struct talc_autograd *autograd; ///< how it was made, for its gradient; NULL: it gets none
 } talc_tensor;
 
-// ---- Queries: they work while a failure stands --------------------------------------------------------------
+// ---- Queries: they work while a failure stands --------------------------------------------------
 
 TALC_API size_t talc_dtype_size(talc_dtype dtype);      ///< bytes an element; 0 for no dtype
 TALC_API const char *talc_dtype_name(talc_dtype dtype); ///< "f32"; "?" for no dtype
@@ -92,12 +94,14 @@ TALC_API bool talc_same_dims(const talc_tensor *a, const talc_tensor *b);
 /// How often the storage has been written since it was made; views share the count.
 TALC_API uint64_t talc_version(const talc_tensor *tensor);
 
-/// A shape as text, "[8,3,32,32]", into the caller's buffer of at least TALC_DIMS_TEXT bytes; returns it.
+/// A shape as text, "[8,3,32,32]", into the caller's buffer of at least TALC_DIMS_TEXT bytes;
+/// returns it.
 #define TALC_DIMS_TEXT 176
 TALC_API const char *talc_dims_text(talc_dims dims, char text[TALC_DIMS_TEXT]);
 
-// ---- Creation -----------------------------------------------------------------------------------------------
-// Errors: a NULL device, an unknown dtype, rank over 8, a negative dimension, a size past INT64_MAX bytes, no memory.
+// ---- Creation -----------------------------------------------------------------------------------
+// Errors: a NULL device, an unknown dtype, rank over 8, a negative dimension, a size past INT64_MAX
+// bytes, no memory.
 
 /// A tensor whose elements are undefined.
 TALC_API talc_tensor *talc_empty(talc_device *device, talc_dtype dtype, talc_dims dims);
@@ -125,57 +129,65 @@ TALC_API talc_tensor *talc_eye(talc_device *device, talc_dtype dtype, int64_t n)
 TALC_API talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dims,
                                      const void *elements);
 
-/// Called once when the last tensor on wrapped memory is gone, with the pointer and context given to talc_wrap.
+/// Called once when the last tensor on wrapped memory is gone, with the pointer and context given
+/// to talc_wrap.
 typedef void talc_release_function(void *data, void *context);
 
-/// A tensor on the caller's host memory, without a copy; the device must be one whose memory the host can touch.
-/// The memory must hold numel elements, aligned for the dtype, until `release` (NULL: nothing to do) is called.
-/// On failure `release` is not called and the memory stays the caller's.
+/// A tensor on the caller's host memory, without a copy; the device must be one whose memory the
+/// host can touch. The memory must hold numel elements, aligned for the dtype, until `release`
+/// (NULL: nothing to do) is called. On failure `release` is not called and the memory stays the
+/// caller's.
 TALC_API talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, void *data,
                                 talc_release_function *release, void *context);
 
-/// A tensor of the CPU, its elements undefined, in page-locked memory that `device` reaches itself. Copies of contiguous
-/// elements of one dtype between the two, by talc_to to the device and by talc_copy both ways, are only queued: the host goes
-/// on, and the memory is held until they are done. So what is copied away must not be written, and what is copied here
-/// not be read, before talc_device_synchronize, or talc_data of this tensor, which waits for its copies. On the CPU it is an
-/// ordinary tensor.
+/// A tensor of the CPU, its elements undefined, in page-locked memory that `device` reaches itself.
+/// Copies of contiguous elements of one dtype between the two, by talc_to to the device and by
+/// talc_copy both ways, are only queued: the host goes on, and the memory is held until they are
+/// done. So what is copied away must not be written, and what is copied here not be read, before
+/// talc_device_synchronize, or talc_data of this tensor, which waits for its copies. On the CPU it
+/// is an ordinary tensor.
 TALC_API talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims);
 
-// ---- Back to the host ---------------------------------------------------------------------------------------
+// ---- Back to the host ---------------------------------------------------------------------------
 
-/// Copies all elements, contiguous, into a host array of exactly `bytes` bytes, waiting for the device first.
+/// Copies all elements, contiguous, into a host array of exactly `bytes` bytes, waiting for the
+/// device first.
 TALC_API bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes);
 
-/// The only element of a tensor with one element, as a double; NAN on failure. Waits for the device.
+/// The only element of a tensor with one element, as a double; NAN on failure. Waits for the
+/// device.
 TALC_API double talc_item(const talc_tensor *tensor);
 
 /// The same as an integer, exact for i64; 0 on failure. A float element is truncated.
 TALC_API int64_t talc_item_i64(const talc_tensor *tensor);
 
-/// A host pointer to the elements, after checking that the dtype is `dtype`, that the tensor is contiguous and that
-/// the host can touch the device's memory; NULL on failure, and for an empty tensor. Borrowed from the tensor. The caller may write
-/// to the elements, so a call counts as a write (talc_version): who writes to a module's parameter asks for the pointer
-/// before each time, since what was worked out of the elements before, such as a folded weight, is kept.
+/// A host pointer to the elements, after checking that the dtype is `dtype`, that the tensor is
+/// contiguous and that the host can touch the device's memory; NULL on failure, and for an empty
+/// tensor. Borrowed from the tensor. The caller may write to the elements, so a call counts as a
+/// write (talc_version): who writes to a module's parameter asks for the pointer before each time,
+/// since what was worked out of the elements before, such as a folded weight, is kept.
 TALC_API void *talc_data(const talc_tensor *tensor, talc_dtype dtype);
 
 /// The same for reading alone, which is no write.
 TALC_API const void *talc_data_read(const talc_tensor *tensor, talc_dtype dtype);
 
-// ---- Views: new tensors that share the storage of their argument ---------------------------------------------
+// ---- Views: new tensors that share the storage of their argument --------------------------------
 // A dimension argument may be negative: -1 is the last.
 
-/// Another shape over the same elements; one dimension may be -1 and is worked out. Fails where strides forbid it.
+/// Another shape over the same elements; one dimension may be -1 and is worked out. Fails where
+/// strides forbid it.
 TALC_API talc_tensor *talc_view(const talc_tensor *tensor, talc_dims dims);
 
 /// talc_view where strides allow it, else a contiguous copy in that shape.
 TALC_API talc_tensor *talc_reshape(const talc_tensor *tensor, talc_dims dims);
 
-/// Dimension i of the result is dimension axes[i] of the tensor; axes is a permutation of 0 .. rank-1.
+/// Dimension i of the result is dimension axes[i] of the tensor; axes is a permutation of 0 ..
+/// rank-1.
 TALC_API talc_tensor *talc_permute(const talc_tensor *tensor, talc_dims axes);
 TALC_API talc_tensor *talc_transpose(const talc_tensor *tensor, int dim_a, int dim_b);
 
-/// Elements start, start+step, ... before end of one dimension. Negative bounds count from the end, bounds past
-/// the ends are clamped, TALC_END is the end; step is at least 1.
+/// Elements start, start+step, ... before end of one dimension. Negative bounds count from the end,
+/// bounds past the ends are clamped, TALC_END is the end; step is at least 1.
 TALC_API talc_tensor *talc_slice(const talc_tensor *tensor, int dim, int64_t start, int64_t end,
                                  int64_t step);
 
@@ -194,9 +206,9 @@ TALC_API talc_tensor *talc_unsqueeze(const talc_tensor *tensor, int dim);
 /// Joins dimensions first .. last into one; a copy where strides forbid a view.
 TALC_API talc_tensor *talc_flatten(const talc_tensor *tensor, int first_dim, int last_dim);
 
-// ---- Copies and writes --------------------------------------------------------------------------------------
-// Casting rounds to nearest for floats; to an integer type it truncates and saturates, from a wider integer type too; NaN
-// gives 0.
+// ---- Copies and writes --------------------------------------------------------------------------
+// Casting rounds to nearest for floats; to an integer type it truncates and saturates, from a wider
+// integer type too; NaN gives 0.
 
 /// A contiguous copy.
 TALC_API talc_tensor *talc_clone(const talc_tensor *tensor);
@@ -207,11 +219,13 @@ TALC_API talc_tensor *talc_contiguous(const talc_tensor *tensor);
 /// The same values as another dtype; shares storage where it is that dtype already.
 TALC_API talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype);
 
-/// The same values on another device and as another dtype; shares storage where both are so already.
+/// The same values on another device and as another dtype; shares storage where both are so
+/// already.
 TALC_API talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype);
 
-/// dst[...] = src[...], casting; shapes must be equal, devices and strides may differ, overlap is allowed. No gradient goes
-/// through it (tensor/autograd.h): a src that asks for one is an error while the thread records.
+/// dst[...] = src[...], casting; shapes must be equal, devices and strides may differ, overlap is
+/// allowed. No gradient goes through it (tensor/autograd.h): a src that asks for one is an error
+/// while the thread records.
 TALC_API bool talc_copy(talc_tensor *dst, const talc_tensor *src);
 
 /// Writes one value everywhere, under the same condition as talc_full.

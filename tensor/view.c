@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- Gradients ------------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------
 
 /* A view, NULL passes, as the result of an op on `tensor`. */
 static talc_tensor *recorded(const char *op, talc_gradient_rule *rule, const talc_tensor *tensor,
@@ -57,9 +57,10 @@ static void slice_gradient(const talc_node *node, const talc_tensor *dy, talc_te
         gradients[0] = dx;
 }
 
-// ---- Shapes ---------------------------------------------------------------------------------------------------
+// ---- Shapes -------------------------------------------------------------------------------------
 
-/* Works out a -1 in `dims` so that the shape has the tensor's number of elements, and checks that it does. */
+/* Works out a -1 in `dims` so that the shape has the tensor's number of elements, and checks that
+ * it does. */
 static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *dims)
 {
     char from[TALC_DIMS_TEXT], to[TALC_DIMS_TEXT];
@@ -107,8 +108,9 @@ static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *
     return talc_shape_check(who, tensor->dtype, *dims, &numel) == TALC_OK;
 }
 
-/* Strides under which the elements of `tensor` read in order make up `dims`; false where there are none. Each run of
- * old dimensions that is contiguous within itself may be cut anew; new dimensions may not straddle two runs. */
+/* Strides under which the elements of `tensor` read in order make up `dims`; false where there are
+ * none. Each run of old dimensions that is contiguous within itself may be cut anew; new dimensions
+ * may not straddle two runs. */
 static bool view_strides(const talc_tensor *tensor, talc_dims dims, int64_t strides[TALC_MAX_RANK])
 {
     if (talc_numel(tensor) == 0) {

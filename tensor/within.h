@@ -6,8 +6,9 @@
 #ifndef TALC_TENSOR_WITHIN_H
 #define TALC_TENSOR_WITHIN_H
 
-/// From here on this thread's failures begin with `who`, which lasts as long as the program, unless a name stands already: the
-/// outermost is what the caller knows. Returns what stood, to be given back at the end; NULL where nothing did, which ends it.
+/// From here on this thread's failures begin with `who`, which lasts as long as the program, unless
+/// a name stands already: the outermost is what the caller knows. Returns what stood, to be given
+/// back at the end; NULL where nothing did, which ends it.
 const char *talc_within(const char *who);
 
 /// Begins the message of this thread's failure with where it happened, "17.0: conv2d: ...". The

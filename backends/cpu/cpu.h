@@ -20,7 +20,8 @@
 #include "ops/update.h"
 #include "tensor/device.h"
 
-/// The CPU as a device, named "cpu"; another name raises TALC_BAD_DEVICE. Opened when first asked for.
+/// The CPU as a device, named "cpu"; another name raises TALC_BAD_DEVICE. Opened when first asked
+/// for.
 talc_device *talc_cpu_find(const char *name);
 
 /// The algorithm tables of the CPU; the tests' fake device runs them too.

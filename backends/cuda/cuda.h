@@ -1,7 +1,8 @@
 /// The CUDA backend's parts. Private to backends/.
 ///
-/// C files hold what the host does, .cu files a kernel or two with the function that launches them. A GPU is a device with
-/// one stream; all its work goes there in order, so memory that the pool hands on needs no waiting.
+/// C files hold what the host does, .cu files a kernel or two with the function that launches them.
+/// A GPU is a device with one stream; all its work goes there in order, so memory that the pool
+/// hands on needs no waiting.
 #ifndef TALC_BACKENDS_CUDA_CUDA_H
 #define TALC_BACKENDS_CUDA_CUDA_H
 
@@ -22,8 +23,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// The GPU of that name, "cuda" or "cuda:N", opened when first asked for. NULL, with TALC_BAD_DEVICE and what is missing: a
-/// driver, a newer driver, a GPU, one of that number.
+/// The GPU of that name, "cuda" or "cuda:N", opened when first asked for. NULL, with
+/// TALC_BAD_DEVICE and what is missing: a driver, a newer driver, a GPU, one of that number.
 talc_device *talc_cuda_find(const char *name);
 
 /// Whether there is a GPU that a driver of this machine can use. Raises nothing.
@@ -57,15 +58,16 @@ static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
     return (talc_cuda_state *)device->state;
 }
 
-/// Where the calling thread's work on the device goes: a graph that it records, the stream it has entered (tensor/stream.h),
-/// else the device's own.
+/// Where the calling thread's work on the device goes: a graph that it records, the stream it has
+/// entered (tensor/stream.h), else the device's own.
 cudaStream_t talc_cuda_stream(const talc_device *device);
 
-/// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it, and a failure
-/// when it is closed.
+/// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has
+/// ended it, and a failure when it is closed.
 talc_status talc_cuda_enter(talc_device *device, const char *who);
 
-/// The same without a failure, for what gives things back: false when there is nothing left to give back to.
+/// The same without a failure, for what gives things back: false when there is nothing left to give
+/// back to.
 bool talc_cuda_usable(const talc_device *device);
 
 /// TALC_OK for cudaSuccess, else the failure raised; a sticky error ends the device. `who` names the op.
@@ -74,11 +76,12 @@ talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t e
 /// Ends the device when the error is a sticky one, and raises nothing.
 void talc_cuda_note(talc_device *device, const char *who, cudaError_t error);
 
-/// Whether a call that returned `error` is worth another try: it lacked memory, and memory that talc keeps for later has been given
-/// back.
+/// Whether a call that returned `error` is worth another try: it lacked memory, and memory that
+/// talc keeps for later has been given back.
 bool talc_cuda_relieved(talc_device *device, cudaError_t error);
 
-/// Raises why a launch failed. One that lacked memory, to load the kernel, finds it when it is tried again.
+/// Raises why a launch failed. One that lacked memory, to load the kernel, finds it when it is
+/// tried again.
 talc_status talc_cuda_not_launched(talc_device *device, const char *who, cudaError_t error);
 
 /// What a launch that went before returned.
@@ -123,17 +126,21 @@ void talc_cuda_record_free(talc_device *device, void *noted);
 /// The stream on which this thread's work is being recorded; NULL: none is.
 cudaStream_t talc_cuda_recording_stream(const talc_device *device);
 
-/// Gives back to the system all that talc_cuda_allocate took, the memory of tensors that still live too.
+/// Gives back to the system all that talc_cuda_allocate took, the memory of tensors that still live
+/// too.
 void talc_cuda_memory_end(talc_device *device);
 
-/// The same for page-locked memory, but for what tensors of the host still hold, once its copies are done.
+/// The same for page-locked memory, but for what tensors of the host still hold, once its copies
+/// are done.
 void talc_cuda_pinned_end(talc_device *device);
 
-/// Whether, at the end of the process, other threads may be anywhere in their work on a GPU. All is then left to the driver: from
-/// here on what they begin fails, and what they have begun is waited for.
+/// Whether, at the end of the process, other threads may be anywhere in their work on a GPU. All is
+/// then left to the driver: from here on what they begin fails, and what they have begun is waited
+/// for.
 bool talc_cuda_used_by_others(void);
 
-/// Waits until nobody is opening cuBLAS; whoever begins to waits for ever. For the end of the process.
+/// Waits until nobody is opening cuBLAS; whoever begins to waits for ever. For the end of the
+/// process.
 void talc_cuda_blas_settle(void);
 
 /// Gives back the device's cuBLAS handle, if it has one.

@@ -1,8 +1,8 @@
 /// The family of conv2d's rows.
 ///
-/// The oracle is the formula of ops/conv2d.h, one output at a time: it finds the window's place, and what stands in the
-/// padding, by walking, sums in double for f32 data, whose products double holds exactly, and in long double for f64. That of
-/// the gradients is in check/conv2d/gradient.c.
+/// The oracle is the formula of ops/conv2d.h, one output at a time: it finds the window's place,
+/// and what stands in the padding, by walking, sums in double for f32 data, whose products double
+/// holds exactly, and in long double for f64. That of the gradients is in check/conv2d/gradient.c.
 #include "check/conv2d/conv2d.h"
 
 #include "check/engine/activation.h"
@@ -15,9 +15,10 @@
 
 _Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "a text has to fit");
 
-// ---- Problems -----------------------------------------------------------------------------------------------
+// ---- Problems -----------------------------------------------------------------------------------
 
-/* The op's name is that of a direction: a text behind it need not say it again. A gradient is posed as its rows get it. */
+/* The op's name is that of a direction: a text behind it need not say it again. A gradient is posed
+ * as its rows get it. */
 static bool parse(check_reader *reader, int op, check_problem *problem)
 {
     talc_conv2d_problem *p = writable(problem);
@@ -48,7 +49,7 @@ static double terms(const check_problem *problem)
     return talc_check_terms(read_only(problem));
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X = CHECK_X, W = CHECK_W, BIAS = CHECK_BIAS, RESIDUAL = CHECK_RESIDUAL, Y = CHECK_Y };
 
@@ -91,7 +92,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
         list[CHECK_DW] = talc_check_operand("dw", CHECK_WRITTEN, dtype, w);
 }
 
-// ---- The oracle ---------------------------------------------------------------------------------------------
+// ---- The oracle ---------------------------------------------------------------------------------
 
 /* A window along one axis: tap k stands at start + k * step, inside the image for lo <= k < hi. */
 typedef struct axis {
@@ -149,7 +150,8 @@ static void add_row(check_sum *s, const double *x, int64_t step, const double *w
     s->size = size;
 }
 
-/* A window of one output: `x` is the image's first channel of the group, `w` the output channel's weights. */
+/* A window of one output: `x` is the image's first channel of the group, `w` the output channel's
+ * weights. */
 typedef struct window {
     const talc_conv2d_problem *p;
     const double *x, *w;

@@ -13,21 +13,22 @@ CHECK_PROBLEM(talc_conv2d_problem, talc_conv2d_arguments)
 /// Its operands; the last three are those of the gradients.
 enum { CHECK_X, CHECK_W, CHECK_BIAS, CHECK_RESIDUAL, CHECK_Y, CHECK_DY, CHECK_DX, CHECK_DW };
 
-/// The operands that the problem's direction reads, x or dy first: `order` of them, 0 to 3, present or not; CHECK_Y after the
-/// last.
+/// The operands that the problem's direction reads, x or dy first: `order` of them, 0 to 3, present
+/// or not; CHECK_Y after the last.
 int talc_check_conv2d_read(talc_direction direction, int order);
 
 /// The one that it writes.
 int talc_check_conv2d_written(talc_direction direction);
 
-/// Products in the sum of an element of the result: C/groups * KH * KW of y, N * OH * OW of dw, and OC/groups * KH * KW, of which
-/// some may have no output to read, of dx.
+/// Products in the sum of an element of the result: C/groups * KH * KW of y, N * OH * OW of dw, and
+/// OC/groups * KH * KW, of which some may have no output to read, of dx.
 double talc_check_terms(const talc_conv2d_problem *problem);
 
 /// The index in x of coordinate i, which may lie in the padding; -1: a zero of the padding.
 int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent);
 
-/// A sum of products, and of their sizes: in double for f32 data, whose products double holds exactly, in long double for f64.
+/// A sum of products, and of their sizes: in double for f32 data, whose products double holds
+/// exactly, in long double for f64.
 typedef struct check_sum {
     bool narrow; ///< f32 data
     double value, size;
@@ -52,13 +53,14 @@ static inline long double talc_check_sum_value(const check_sum *s)
 check_due talc_check_conv2d_gradient_due(const talc_conv2d_problem *problem,
                                          const check_values *values, int64_t index);
 
-/// check_family.random: half of them forward, a quarter of each gradient; about a third are depthwise and a third 1x1 without stride or padding, so that the rows for those have
-/// their share; every extent takes edge values often.
+/// check_family.random: half of them forward, a quarter of each gradient; about a third are
+/// depthwise and a third 1x1 without stride or padding, so that the rows for those have their
+/// share; every extent takes edge values often.
 bool talc_check_conv2d_random(uint64_t *state, check_problem *problem);
 
-/// check_family.takes, fill and spoil: NaN in w, bias and residual in turn, negative and positive infinity in turn from x on, as
-/// a row may treat each operand, and each sign, in its own way. Of a gradient's two operands the first is treated as x, the
-/// other as w.
+/// check_family.takes, fill and spoil: NaN in w, bias and residual in turn, negative and positive
+/// infinity in turn from x on, as a row may treat each operand, and each sign, in its own way. Of a
+/// gradient's two operands the first is treated as x, the other as w.
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind);
 void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                             const check_values *values);

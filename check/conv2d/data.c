@@ -22,7 +22,8 @@ static int64_t read_element(const talc_conv2d_problem *p, uint64_t seed)
     return ((n * p->C + c) * p->H + h) * p->W + w;
 }
 
-/* An output along one axis of which some tap is on the image, if a few attempts find one; any other else. */
+/* An output along one axis of which some tap is on the image, if a few attempts find one; any other
+ * else. */
 static int64_t output_on_image(uint64_t *s, int64_t outputs, int64_t stride, int64_t pad,
                                int64_t dilation, int64_t taps, int64_t extent)
 {
@@ -69,8 +70,8 @@ static void make_positive(double *values, int64_t count)
         values[i] = fabs(values[i]);
 }
 
-/* Even output channels get sums of positive terms. Of a ReLU's outputs, and of those that all sum the same pixel, nothing
- * but zeros might be left otherwise, which tests nothing. */
+/* Even output channels get sums of positive terms. Of a ReLU's outputs, and of those that all sum
+ * the same pixel, nothing but zeros might be left otherwise, which tests nothing. */
 static void keep_from_zero(const talc_conv2d_problem *p, double *const arrays[CHECK_OPERANDS])
 {
     const int64_t K = p->C / p->groups * p->KH * p->KW, plane = p->OH * p->OW;
@@ -84,7 +85,8 @@ static void keep_from_zero(const talc_conv2d_problem *p, double *const arrays[CH
     }
 }
 
-/* A row that leaves out zeros of one operand must not leave out a NaN or an infinity of the other with them. */
+/* A row that leaves out zeros of one operand must not leave out a NaN or an infinity of the other
+ * with them. */
 static void put_zeros(double *values, int64_t count, uint64_t seed)
 {
     for (int64_t i = 0; i < count; i++)
@@ -177,7 +179,8 @@ bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind,
     for (int64_t i = 0; which == first && i < list[first].count; i++)
         if (isinf(x[i]))
             at = i; /* where a window reads it */
-    /* The others are those of data without anything odd: one place at a time tells what it spoils. */
+    /* The others are those of data without anything odd: one place at a time tells what it
+     * spoils. */
     for (int64_t i = 0; i < list[first].count; i++)
         if (!isfinite(x[i]))
             x[i] = 1;

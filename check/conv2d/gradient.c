@@ -1,4 +1,5 @@
-/// The oracle of conv2d's gradients: the sums of backpropagation, one element at a time, with g = oc / (OC / groups),
+/// The oracle of conv2d's gradients: the sums of backpropagation, one element at a time, with g =
+/// oc / (OC / groups),
 ///
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
@@ -8,13 +9,14 @@
 /// that there are. Each axis is walked from end to end in search of what meets.
 #include "check/conv2d/conv2d.h"
 
-// ---- The input's gradient -----------------------------------------------------------------------------------
+// ---- The input's gradient -----------------------------------------------------------------------
 
-/* How a tap of the kernel meets a pixel: in an output, in an output that there would be if the image were larger, or in none,
- * as strides step over it. */
+/* How a tap of the kernel meets a pixel: in an output, in an output that there would be if the
+ * image were larger, or in none, as strides step over it. */
 typedef enum meeting { MEETS_OUTPUT, MEETS_PADDING, MEETS_NOTHING } meeting;
 
-/* `start` is where a window would begin for its tap to be on the pixel, counted from the first window's beginning. */
+/* `start` is where a window would begin for its tap to be on the pixel, counted from the first
+ * window's beginning. */
 static meeting meets(int64_t start, int64_t stride, int64_t outputs)
 {
     if (start % stride != 0)
@@ -22,7 +24,8 @@ static meeting meets(int64_t start, int64_t stride, int64_t outputs)
     return start >= 0 && start / stride < outputs ? MEETS_OUTPUT : MEETS_PADDING;
 }
 
-/* Output channels of a group at one tap: `w` and `dy` are the first one's, `w_step` and `dy_step` lead to the next. */
+/* Output channels of a group at one tap: `w` and `dy` are the first one's, `w_step` and `dy_step`
+ * lead to the next. */
 typedef struct tap {
     const double *w, *dy;
     int64_t w_step, dy_step, channels;
@@ -66,7 +69,7 @@ static check_due input_due(const talc_conv2d_problem *p, const check_values *val
     return due;
 }
 
-// ---- The weights' gradient ----------------------------------------------------------------------------------
+// ---- The weights' gradient ----------------------------------------------------------------------
 
 /* One tap over one image and channel: `x` and `dy` are their planes. Returns whether there is
  * padding under it. */

@@ -1,5 +1,6 @@
-/* Each property derives from the problem one on which it says something (a batch of three, a dilation of 2x3, ...), poses that
- * and those it is equal to, and compares. Where the row refuses any of them the trial is decided and nothing follows. */
+/* Each property derives from the problem one on which it says something (a batch of three, a
+ * dilation of 2x3, ...), poses that and those it is equal to, and compares. Where the row refuses
+ * any of them the trial is decided and nothing follows. */
 #include "check/conv2d/properties.h"
 
 #include "check/conv2d/properties_gradient.h"
@@ -32,7 +33,7 @@ static int64_t at4(int64_t a, int64_t b, int64_t c, int64_t d, int64_t B, int64_
     return ((a * B + b) * C + c) * D + d;
 }
 
-// ---- Parts and the whole ------------------------------------------------------------------------------------
+// ---- Parts and the whole ------------------------------------------------------------------------
 
 static void batch(check_trial *trial, conv2d whole)
 {
@@ -72,7 +73,7 @@ static void groups(check_trial *trial, conv2d whole)
     compare(trial, &whole, y, due, "its group alone");
 }
 
-// ---- Dilation, stride and padding as what they stand for ----------------------------------------------------
+// ---- Dilation, stride and padding as what they stand for ----------------------------------------
 
 static void dilation(check_trial *trial, conv2d whole)
 {
@@ -118,7 +119,7 @@ static void padding(check_trial *trial, conv2d whole)
     compare(trial, &whole, y, convolve(trial, &larger, large, w), "the padded image");
 }
 
-// ---- What a convolution is ----------------------------------------------------------------------------------
+// ---- What a convolution is ----------------------------------------------------------------------
 
 static void pointwise(check_trial *trial, conv2d whole)
 {
@@ -193,7 +194,8 @@ static void adjoint(check_trial *trial, conv2d whole)
     if (!settled(trial, &whole))
         return;
     conv2d back = back_of(&whole);
-    /* With several outputs for each channel the transpose of a depthwise convolution is not depthwise. */
+    /* With several outputs for each channel the transpose of a depthwise convolution is not
+     * depthwise. */
     if (whole.groups == whole.C && talc_check_settle(&back) &&
         !talc_check_trial_takes(trial, &back)) {
         whole.OC = whole.C;
@@ -235,7 +237,7 @@ static void linearity(check_trial *trial, conv2d whole)
     compare(trial, &whole, y, due, "2 conv(x1) - 3 conv(x2)");
 }
 
-// ---- Shift --------------------------------------------------------------------------------------------------
+// ---- Shift --------------------------------------------------------------------------------------
 
 /* Whether the window of output o lies inside the image. */
 static bool inside(int64_t o, int64_t stride, int64_t pad, int64_t dilation, int64_t K,
@@ -288,7 +290,7 @@ static void shift(check_trial *trial, conv2d whole)
     compare(trial, &whole, y_moved, due, "the image before its shift");
 }
 
-// ---- Entry --------------------------------------------------------------------------------------------------
+// ---- Entry --------------------------------------------------------------------------------------
 
 check_property_result talc_check_property(talc_check_kind kind, const talc_algorithm *row,
                                           talc_device *device, const check_problem *problem,

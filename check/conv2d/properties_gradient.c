@@ -1,5 +1,5 @@
-/* Gradients of convolutions among themselves, and beside the convolution that they are of. The operands of one are a and b: dy
- * and w for dx, x and dy for dw. */
+/* Gradients of convolutions among themselves, and beside the convolution that they are of. The
+ * operands of one are a and b: dy and w for dx, x and dy for dw. */
 #include "check/conv2d/properties_gradient.h"
 
 #include "check/conv2d/relations.h"
@@ -38,7 +38,7 @@ static double *room(check_trial *trial, const conv2d *p)
     return numbers(trial, talc_check_result_count(p));
 }
 
-// ---- Parts and the whole ------------------------------------------------------------------------------------
+// ---- Parts and the whole ------------------------------------------------------------------------
 
 /* dx of each image alone side by side, dw of each added. */
 static void batch(check_trial *trial, conv2d whole)
@@ -89,7 +89,7 @@ static void groups(check_trial *trial, conv2d whole)
     compare(trial, &whole, result, due, "its group alone");
 }
 
-// ---- Dilation, stride and padding as what they stand for ----------------------------------------------------
+// ---- Dilation, stride and padding as what they stand for ----------------------------------------
 
 static void dilation(check_trial *trial, conv2d whole)
 {
@@ -160,7 +160,7 @@ static void padding(check_trial *trial, conv2d whole)
     compare(trial, &whole, result, due, "the padded image");
 }
 
-// ---- What a gradient is -------------------------------------------------------------------------------------
+// ---- What a gradient is -------------------------------------------------------------------------
 
 /* Against the row's own convolution. */
 static void adjoint(check_trial *trial, conv2d whole)

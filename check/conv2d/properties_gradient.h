@@ -4,7 +4,8 @@
 
 #include "check/conv2d/trial.h"
 
-/// A property: derives from `whole` what it compares, and decides the trial where it finds a difference.
+/// A property: derives from `whole` what it compares, and decides the trial where it finds a
+/// difference.
 typedef void check_property(check_trial *trial, talc_conv2d_problem whole);
 
 /// That of a kind; NULL for a kind that says nothing about gradients.

@@ -1,4 +1,5 @@
-/// Random convolutions: every extent takes the values at which kernels go wrong far more often than chance would.
+/// Random convolutions: every extent takes the values at which kernels go wrong far more often than
+/// chance would.
 #include "check/conv2d/conv2d.h"
 
 #include "check/engine/data.h"

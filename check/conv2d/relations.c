@@ -11,7 +11,7 @@ bool talc_check_settled(check_trial *trial, conv2d *p)
     return !trial->decided;
 }
 
-// ---- Groups -------------------------------------------------------------------------------------------------
+// ---- Groups -------------------------------------------------------------------------------------
 
 void talc_check_relate_groups(conv2d *whole, conv2d *part)
 {
@@ -40,7 +40,7 @@ void talc_check_copy_group(double *group, double *all, bool back, int64_t N, int
     }
 }
 
-// ---- Dilation -----------------------------------------------------------------------------------------------
+// ---- Dilation -----------------------------------------------------------------------------------
 
 bool talc_check_relate_dilation(check_trial *trial, conv2d *whole, conv2d *dense)
 {
@@ -67,7 +67,7 @@ int64_t talc_check_dense_tap(const conv2d *whole, const conv2d *dense, int64_t i
     return (kernel * dense->KH + kh * whole->dilation_h) * dense->KW + kw * whole->dilation_w;
 }
 
-// ---- Stride -------------------------------------------------------------------------------------------------
+// ---- Stride -------------------------------------------------------------------------------------
 
 bool talc_check_relate_stride(check_trial *trial, conv2d *whole, conv2d *dense)
 {
@@ -90,7 +90,7 @@ int64_t talc_check_dense_output(const conv2d *whole, const conv2d *dense, int64_
     return (plane * dense->OH + oh * whole->stride_h) * dense->OW + ow * whole->stride_w;
 }
 
-// ---- Padding ------------------------------------------------------------------------------------------------
+// ---- Padding ------------------------------------------------------------------------------------
 
 bool talc_check_relate_padding(check_trial *trial, conv2d *whole, conv2d *larger)
 {

@@ -1,8 +1,8 @@
-/// The pairs of convolutions that properties compare, and how the operands of one follow from those of the other. Private to
-/// check/.
+/// The pairs of convolutions that properties compare, and how the operands of one follow from those
+/// of the other. Private to check/.
 ///
-/// Each function makes `whole` a problem on which its property says something and sets the other one; false, and the trial
-/// decided, where there is none.
+/// Each function makes `whole` a problem on which its property says something and sets the other
+/// one; false, and the trial decided, where there is none.
 #ifndef TALC_CHECK_CONV2D_RELATIONS_H
 #define TALC_CHECK_CONV2D_RELATIONS_H
 
@@ -14,7 +14,8 @@ bool talc_check_settled(check_trial *trial, talc_conv2d_problem *problem);
 /// Two to four groups, and one of them alone.
 void talc_check_relate_groups(talc_conv2d_problem *whole, talc_conv2d_problem *part);
 
-/// Copies group g of an array [N, groups * C, plane] out of it, or back into it; `size` is C * plane.
+/// Copies group g of an array [N, groups * C, plane] out of it, or back into it; `size` is C *
+/// plane.
 void talc_check_copy_group(double *group, double *all, bool back, int64_t N, int64_t groups,
                            int64_t g, int64_t size);
 

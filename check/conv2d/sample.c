@@ -1,7 +1,8 @@
-/// A convolution's result against the oracle at some of its outputs, where x as double would not fit beside x.
+/// A convolution's result against the oracle at some of its outputs, where x as double would not
+/// fit beside x.
 ///
-/// Each output is posed as a problem of its own: one image, one group, one output channel. The outputs are chosen in row-major
-/// order, so that a group's image is widened once.
+/// Each output is posed as a problem of its own: one image, one group, one output channel. The
+/// outputs are chosen in row-major order, so that a group's image is widened once.
 #include "check/check.h"
 
 #include "check/engine/bound.h"
@@ -51,7 +52,7 @@ static void widen(const talc_tensor *host, int64_t first, int64_t count, double 
         values[i] = element(host, first + i);
 }
 
-// ---- The outputs --------------------------------------------------------------------------------------------
+// ---- The outputs --------------------------------------------------------------------------------
 
 /* One of each of `count` stretches of about the same length. */
 static void choose(talc_check_sample *self, uint64_t seed)
@@ -130,7 +131,7 @@ static bool work_out(talc_check_sample *self, operands *o)
     return room;
 }
 
-// ---- For programs -------------------------------------------------------------------------------------------
+// ---- For programs -------------------------------------------------------------------------------
 
 static bool fits(const talc_conv2d_problem *p, const talc_tensor *x, const talc_tensor *w,
                  const talc_tensor *bias, const talc_tensor *residual)

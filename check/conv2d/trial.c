@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Arrays -------------------------------------------------------------------------------------------------
+// ---- Arrays -------------------------------------------------------------------------------------
 
 void talc_check_trial_free(check_trial *trial)
 {
@@ -50,7 +50,8 @@ double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype 
 {
     const double room = talc_check_format(dtype).integers, terms = K * times;
     double largest = talc_check_exact_largest(dtype, terms, 8);
-    /* The bound of a row that is accurate in norm, (K + 2) u S, has to stay below a half, as results are rounded to integers. */
+    /* The bound of a row that is accurate in norm, (K + 2) u S, has to stay below a half, as
+     * results are rounded to integers. */
     if (trial->row->arithmetic.precision == TALC_NORMWISE)
         largest = fmin(fmin(largest, 3), floor(sqrt(room / 2 / ((terms + 2) * fmax(terms, 1)))));
     if (largest < 1 || terms * largest * largest >= room) {
@@ -63,7 +64,7 @@ double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype 
     return numbers;
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 static double *row_result(check_trial *trial, const check_problem *posed,
                           const talc_conv2d_problem *problem, const double *first,
@@ -195,7 +196,7 @@ void talc_check_trial_compare_inner(check_trial *trial, const talc_conv2d_proble
     decide(trial, CHECK_BROKEN);
 }
 
-// ---- Problems -----------------------------------------------------------------------------------------------
+// ---- Problems -----------------------------------------------------------------------------------
 
 int64_t talc_check_x_count(const talc_conv2d_problem *p)
 {
@@ -252,7 +253,8 @@ bool talc_check_settle(talc_conv2d_problem *p)
            p->pad_left <= far_w && p->pad_right <= far_w;
 }
 
-/* Costs relative to what a property's problem may cost, as if the stride were 1; over 1 is too much. */
+/* Costs relative to what a property's problem may cost, as if the stride were 1; over 1 is too
+ * much. */
 static double cost(const talc_conv2d_problem *p)
 {
     const double MACS = 0x1p19, ELEMENTS = 0x1p17;

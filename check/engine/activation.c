@@ -88,8 +88,8 @@ void talc_check_activate(check_due *due, talc_activation activation, talc_dtype 
                              : activation == TALC_ACTIVATION_SILU ? 16
                                                                   : 8;
     due->extra += roundings * format.unit * (double)fabsl(due->value);
-    /* x / 2 (1 + erf(x / sqrt(2))) cancels below 0, and PyTorch's vector code of erf is formula 7.1.26 of Abramowitz and
-     * Stegun, which is off by 1.5e-7, 2.5 u, by itself. */
+    /* x / 2 (1 + erf(x / sqrt(2))) cancels below 0, and PyTorch's vector code of erf is formula
+     * 7.1.26 of Abramowitz and Stegun, which is off by 1.5e-7, 2.5 u, by itself. */
     if (activation == TALC_ACTIVATION_GELU)
         due->foreign += 4 * fabs(sum);
     if (activation == TALC_ACTIVATION_SIGMOID)

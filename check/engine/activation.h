@@ -18,10 +18,11 @@ bool talc_check_activation_rounds(talc_activation activation);
 
 /// Makes *due, which says what the sum before the activation must be, say what the result must be.
 ///
-/// What the sum may be off, the result may be, times the steepest slope where that is over 1. Those that are no choice among
-/// numbers may be 4 ulp off on top, silu 8, in the tail of gelu as many more as its exponent x^2 / 2 has roundings, a sigmoid also by the
-/// smallest normal number, as 1 / (1 + exp(-x)) is 0 where the exponential overflows, and gelu by x times that. A sum that is not finite
-/// has no error: its result is due as it is.
+/// What the sum may be off, the result may be, times the steepest slope where that is over 1. Those
+/// that are no choice among numbers may be 4 ulp off on top, silu 8, in the tail of gelu as many
+/// more as its exponent x^2 / 2 has roundings, a sigmoid also by the smallest normal number, as 1 /
+/// (1 + exp(-x)) is 0 where the exponential overflows, and gelu by x times that. A sum that is not
+/// finite has no error: its result is due as it is.
 void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype);
 
 #endif

@@ -13,7 +13,8 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     const bool wide = arithmetic->wide_accumulator && talc_check_is_narrow(dtype);
     if (u == 0)
         return 0;
-    /* Where all terms are 0 a row that is accurate in norm still has the error of its neighbours. */
+    /* Where all terms are 0 a row that is accurate in norm still has the error of its
+     * neighbours. */
     const bool sums = due->S > 0 || (normwise && due->K > 0);
     if (kind == TALC_CHECK_EXACT && due->extra == 0)
         return normwise && sums ? fmax(0.5, (due->K + 2) * u * S_norm) : 0;

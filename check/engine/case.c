@@ -17,16 +17,18 @@ enum {
     FINITE = 0x3F         /* 0.747 in f32, 0.00048 in f64 */
 };
 
-/* The most of a workspace that is filled on the host and brought back. A larger one has only its beginning filled there: the
- * rest is copied from that on the device, and its guard bands alone come back. */
+/* The most of a workspace that is filled on the host and brought back. A larger one has only its
+ * beginning filled there: the rest is copied from that on the device, and its guard bands alone
+ * come back. */
 static const size_t WORKSPACE_IMAGE = (size_t)64 << 10;
 
-/* Where an operand or the workspace lies in the buffer: between its guard bands, which begin and end the whole. */
+/* Where an operand or the workspace lies in the buffer: between its guard bands, which begin and
+ * end the whole. */
 typedef struct guarded {
     size_t start, begin, end, stop;
 } guarded;
 
-// ---- Host values --------------------------------------------------------------------------------------------
+// ---- Host values --------------------------------------------------------------------------------
 
 /* Moving elements between doubles and bytes; chunk by chunk. */
 typedef struct transfer {
@@ -107,7 +109,7 @@ void talc_check_values_free(check_values *values)
     *values = (check_values){ .of = { NULL } };
 }
 
-// ---- The buffer ---------------------------------------------------------------------------------------------
+// ---- The buffer ---------------------------------------------------------------------------------
 
 /* The operands of a run, then the workspace, one behind the other. */
 enum { WORKSPACE = CHECK_OPERANDS, PLACES };
@@ -127,7 +129,8 @@ static int fill_of(const check_operand *operand, const check_run_options *option
     return talc_dtype_is_float(operand->dtype) ? UNWRITTEN : UNWRITTEN_INT;
 }
 
-/* Operands differ in how far they are off, so that none may take another's alignment for its own. */
+/* Operands differ in how far they are off, so that none may take another's alignment for its
+ * own. */
 static size_t shift_of(const check_run_options *options, int operand, size_t size)
 {
     if (options->shift_bytes == 0)
@@ -214,7 +217,8 @@ static char *address(const check_stage *stage, size_t at)
     return (char *)stage->buffer->data + at;
 }
 
-/* Fills the rest of a large workspace with what its beginning holds, twice as much with each copy. */
+/* Fills the rest of a large workspace with what its beginning holds, twice as much with each
+ * copy. */
 static talc_status spread(const check_stage *stage)
 {
     const guarded *workspace = &stage->of[WORKSPACE];
@@ -264,7 +268,7 @@ static bool download(const check_stage *stage, check_room *room)
                                workspace->stop - workspace->end) == TALC_OK;
 }
 
-// ---- A run --------------------------------------------------------------------------------------------------
+// ---- A run --------------------------------------------------------------------------------------
 
 static bool same(const check_room *room, size_t begin, size_t end)
 {

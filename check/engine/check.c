@@ -22,10 +22,10 @@ static bool wanted(const talc_check *check, talc_check_kind kind)
     return check->options.kinds == 0 || (check->options.kinds >> kind & 1) != 0;
 }
 
-// ---- One problem --------------------------------------------------------------------------------------------
+// ---- One problem --------------------------------------------------------------------------------
 
-/* A run of a large problem may take seconds, and of the rows that add up in f64, the yardsticks, minutes: those are judged
- * on exact data alone. */
+/* A run of a large problem may take seconds, and of the rows that add up in f64, the yardsticks,
+ * minutes: those are judged on exact data alone. */
 static bool is_large(double terms)
 {
     return terms > CHECK_FULL_TERMS;
@@ -84,7 +84,8 @@ static void blame(talc_check_outcome *outcome, const char *format, const char *w
     outcome->passed = false;
 }
 
-/* Runs a row and notes a failure, a write outside its outputs and a changed input. *ran: whether there are results. */
+/* Runs a row and notes a failure, a write outside its outputs and a changed input. *ran: whether
+ * there are results. */
 static bool run(session *s, int row, const check_run_options *options, const check_values *results,
                 const char *when, bool *ran)
 {
@@ -157,8 +158,8 @@ static bool runs(const session *s, talc_check_kind kind)
            wanted(s->check, TALC_CHECK_STATUS);
 }
 
-/* Of a small problem a ReLU may leave so few outputs, or none, that passing would mean nothing: then other random data are
- * drawn. */
+/* Of a small problem a ReLU may leave so few outputs, or none, that passing would mean nothing:
+ * then other random data are drawn. */
 static void draw_until_trusted(session *s)
 {
     enum { DRAWS = 32 };
@@ -267,9 +268,10 @@ static bool check_variants(session *s)
     return true;
 }
 
-// ---- Bits ---------------------------------------------------------------------------------------------------
+// ---- Bits ---------------------------------------------------------------------------------------
 
-/* Outputs and workspace hold finite numbers before: a row that reads them, and replaces only a NaN there, must not pass. */
+/* Outputs and workspace hold finite numbers before: a row that reads them, and replaces only a NaN
+ * there, must not pass. */
 static bool check_again(session *s, int row, talc_check_kind kind, const char *when)
 {
     const check_run_options again = { .workspace_limit = SIZE_MAX,
@@ -349,7 +351,7 @@ static bool check_relations(session *s)
     return true;
 }
 
-// ---- All of it ----------------------------------------------------------------------------------------------
+// ---- All of it ----------------------------------------------------------------------------------
 
 static bool check_all(session *s)
 {
@@ -420,7 +422,8 @@ static bool sort_out_rows(session *s)
     return true;
 }
 
-/* Refuses a row of the program's own that lacks something, or whose name is too long for a summary. */
+/* Refuses a row of the program's own that lacks something, or whose name is too long for a
+ * summary. */
 static bool is_usable(const session *s, const talc_algorithm *row)
 {
     const char *op = talc_check_op(s->family, &s->problem);
@@ -545,7 +548,8 @@ static bool check_rows(talc_check *check, const char *problem)
     return done;
 }
 
-/* Counts a check that could not be made: talc_check_passed is then false whatever the others found. */
+/* Counts a check that could not be made: talc_check_passed is then false whatever the others
+ * found. */
 static bool made(talc_check *check, bool done)
 {
     if (check != NULL)

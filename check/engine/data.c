@@ -93,7 +93,8 @@ static double uniform(uint64_t bits)
     return (double)(bits >> 11) * 0x1p-52 - 1;
 }
 
-/* How much smaller the tiny values of a block are; in every other block they are denormal, which no row may take for zero. */
+/* How much smaller the tiny values of a block are; in every other block they are denormal, which no
+ * row may take for zero. */
 static double tininess(talc_dtype dtype, int64_t block)
 {
     return block % 2 == 0 ? 0x1p-30 : talc_check_format(dtype).normal / 16;
@@ -108,7 +109,8 @@ static double element(talc_dtype dtype, talc_check_kind kind, double largest, do
         return (double)((int64_t)(bits % (uint64_t)(2 * (int64_t)largest + 1)) - (int64_t)largest);
     case TALC_CHECK_CONSTANT:
         return scale / 3;
-    case TALC_CHECK_WIDE: /* a fraction of 1 to 2 in the upper bits, sign and exponent in the lower */
+    case TALC_CHECK_WIDE: /* a fraction of 1 to 2 in the upper bits, sign and exponent in the lower
+                           */
         return ldexp((bits & 1) != 0 ? -scale : scale, -1 - (int)(bits / 2 % BINADES)) *
                (1 + (double)(bits >> 12) * 0x1p-52);
     case TALC_CHECK_TINY:

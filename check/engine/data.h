@@ -39,8 +39,8 @@ bool talc_check_is_narrow(talc_dtype dtype);
 /// `value` as an element of `dtype` holds it.
 double talc_check_rounded(talc_dtype dtype, double value);
 
-/// An element of `from` as one of `to`: to an integer type a number is truncated, NaN is 0, and what is too large becomes the
-/// largest.
+/// An element of `from` as one of `to`: to an integer type a number is truncated, NaN is 0, and
+/// what is too large becomes the largest.
 double talc_check_cast(talc_dtype from, talc_dtype to, double value);
 
 /// A NaN without its sign, for messages; anything else as it is.
@@ -61,8 +61,8 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 /// Makes every sixteenth of the elements a NaN, for ops in which it matters where the first one is.
 void talc_check_add_nans(double *values, int64_t count, uint64_t seed);
 
-/// Class labels 0 .. classes - 1, of which about every seventh is `ignored`; and weights of classes, multiples of 1/128 from 0
-/// to 2.
+/// Class labels 0 .. classes - 1, of which about every seventh is `ignored`; and weights of
+/// classes, multiples of 1/128 from 0 to 2.
 void talc_check_fill_labels(double *labels, int64_t count, int64_t classes, int64_t ignored,
                             uint64_t seed);
 void talc_check_fill_class_weights(double *weights, int64_t classes, uint64_t seed);

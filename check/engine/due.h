@@ -1,8 +1,9 @@
 /// What the output of an op that ran in a model must be, element by element. Private to check/.
 ///
-/// The exact result and what its bound follows from are the family's of the op (check/engine/family.h), asked about the inputs that
-/// the op had; elementwise ops and copies, which have no family, are worked out here. So is how far a result may move when
-/// each input element moves by as much as its `off` says:
+/// The exact result and what its bound follows from are the family's of the op
+/// (check/engine/family.h), asked about the inputs that the op had; elementwise ops and copies,
+/// which have no family, are worked out here. So is how far a result may move when each input
+/// element moves by as much as its `off` says:
 ///
 ///     y = sum x w            spread = sum |w| off_x + |x| off_w + off_x off_w
 ///     the largest x          spread = the largest off
@@ -21,7 +22,8 @@
 #include "check/engine/family.h"
 #include "ops/algorithm.h"
 
-/// A tensor's elements on the host, in row-major order; without elements (`of` NULL) for an operand that was left out.
+/// A tensor's elements on the host, in row-major order; without elements (`of` NULL) for an operand
+/// that was left out.
 typedef struct check_array {
     talc_dtype dtype;
     talc_dims dims;
@@ -51,7 +53,8 @@ typedef struct check_model_due {
 bool talc_check_model_due(const check_ran *ran, check_model_due *due);
 void talc_check_model_due_free(check_model_due *due);
 
-/// Ops that have a family, in families.c. *known becomes true for one that has. False with a failure.
+/// Ops that have a family, in families.c. *known becomes true for one that has. False with a
+/// failure.
 bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known);
 
 /// How far batch norm's results may move, in norm.c.

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-// ---- Elementwise ops ----------------------------------------------------------------------------------------
+// ---- Elementwise ops ----------------------------------------------------------------------------
 
 typedef struct elementwise_op {
     const char *name;
@@ -96,7 +96,7 @@ static talc_tensor header_of(const check_layout *layout)
     return header;
 }
 
-// ---- All ops ------------------------------------------------------------------------------------------------
+// ---- All ops ------------------------------------------------------------------------------------
 
 static bool nothing_to_compute(const char *text)
 {

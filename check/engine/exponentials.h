@@ -8,12 +8,13 @@
 
 typedef struct check_exponentials {
     long double most; ///< the largest logit
-    long double
-        sum; ///< of exp(x - most): a NaN, which is no maximum, gets into it, and so does an infinite maximum
+    long double sum; ///< of exp(x - most): a NaN, which is no maximum, gets into it, and so does an
+                     ///< infinite maximum
     long double differences; ///< sum of x - most
 } check_exponentials;
 
-/// exp in the precision that the oracle of a type needs; for narrower types than f64 the float64 one, which is several times faster.
+/// exp in the precision that the oracle of a type needs; for narrower types than f64 the float64
+/// one, which is several times faster.
 static inline long double talc_check_exponential(talc_dtype dtype, long double x)
 {
     return talc_check_is_narrow(dtype) ? (long double)exp((double)x) : expl(x);

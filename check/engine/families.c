@@ -32,10 +32,10 @@ const check_family *const talc_check_families[] = {
     NULL,
 };
 
-// ---- Problems -----------------------------------------------------------------------------------------------
+// ---- Problems -----------------------------------------------------------------------------------
 
-/* The input gradient of these ops is a family of its own: its ops are "NAME.grad_input", in the order of the family of NAME, and
- * its texts are those of NAME with the word dx. */
+/* The input gradient of these ops is a family of its own: its ops are "NAME.grad_input", in the
+ * order of the family of NAME, and its texts are those of NAME with the word dx. */
 static bool asks_for_gradient(const char *text)
 {
     const char *word = strstr(text, "_dx");
@@ -113,7 +113,7 @@ const char *talc_check_write(const check_family *family, const check_problem *pr
     return text;
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 check_operand talc_check_operand(const char *name, check_role role, talc_dtype dtype,
                                  talc_dims dims)
@@ -152,7 +152,7 @@ bool talc_check_is_empty(const check_family *family, const check_problem *proble
            (family->is_empty != NULL && family->is_empty(problem));
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index)

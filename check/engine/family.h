@@ -1,8 +1,9 @@
-/// What talc_check needs to know of an op: one family of rows a file, check/NAME.c. Private to check/.
+/// What talc_check needs to know of an op: one family of rows a file, check/NAME.c. Private to
+/// check/.
 ///
-/// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says for one element of an
-/// output, from the formula in the op's header alone, what it must be and how large the terms of its sum are. Nothing of
-/// it may come from ops/ or backends/ but types.
+/// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says
+/// for one element of an output, from the formula in the op's header alone, what it must be and how
+/// large the terms of its sum are. Nothing of it may come from ops/ or backends/ but types.
 ///
 /// Operands are host arrays of double holding values of the operand's type.
 #ifndef TALC_CHECK_ENGINE_FAMILY_H
@@ -13,13 +14,15 @@
 
 enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 3072 };
 
-/// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the op's rows take.
+/// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the
+/// op's rows take.
 typedef union check_problem {
     char bytes[CHECK_PROBLEM_BYTES];
     int64_t alignment;
 } check_problem;
 
-/// The family's own view of a problem, which begins with what the op's rows take: read_only and writable.
+/// The family's own view of a problem, which begins with what the op's rows take: read_only and
+/// writable.
 #define CHECK_PROBLEM(type, arguments)                                                             \
     _Static_assert(sizeof(type) <= CHECK_PROBLEM_BYTES, "a problem has to fit");                   \
     _Static_assert(sizeof(arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");               \
@@ -43,32 +46,33 @@ typedef struct check_operand {
     int64_t count; ///< product of dims
 } check_operand;
 
-/// What the elements of a row or channel have in common, its largest element and its sum, for example; in an order of the
-/// family's own.
+/// What the elements of a row or channel have in common, its largest element and its sum, for
+/// example; in an order of the family's own.
 typedef struct check_common {
     long double of[7];
 } check_common;
 
-/// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of an updated one, what it
-/// holds before.
+/// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of
+/// an updated one, what it holds before.
 typedef struct check_values {
     double *of[CHECK_OPERANDS];
     const check_common *common; ///< of each group; NULL: each element works out its own
 } check_values;
 
-/// What an element of an output must be. Its bound follows from K, S and the row's arithmetic (check/engine/bound.h).
+/// What an element of an output must be. Its bound follows from K, S and the row's arithmetic
+/// (check/engine/bound.h).
 typedef struct check_due {
     long double value;
-    double K; ///< terms of its sum, a bias or residual not counted; 0: not a sum
-    double S; ///< sum of their sizes, with bias and residual; 0 for results without rounding
-    double
-        extra; ///< what else it may be off, in absolute terms: the rounding of a division, a sigmoid, an exp
-    double
-        alike; ///< and how much more where roundings need not be random: those of equal terms all go one way
-    double
-        foreign; ///< what S is larger by in another library's formula of the same, such as x s + (bias - mean s) of batch norm
-    bool border; ///< its window reaches into the padding
-    bool any;    ///< whatever the row gives is right
+    double K;       ///< terms of its sum, a bias or residual not counted; 0: not a sum
+    double S;       ///< sum of their sizes, with bias and residual; 0 for results without rounding
+    double extra;   ///< what else it may be off, in absolute terms: the rounding of a division, a
+                    ///< sigmoid, an exp
+    double alike;   ///< and how much more where roundings need not be random: those of equal terms
+                    ///< all go one way
+    double foreign; ///< what S is larger by in another library's formula of the same, such as x s +
+                    ///< (bias - mean s) of batch norm
+    bool border;    ///< its window reaches into the padding
+    bool any;       ///< whatever the row gives is right
 } check_due;
 
 struct check_ran;
@@ -77,8 +81,8 @@ typedef struct check_family {
     const char *const *ops; ///< the op names that texts begin with, NULL at the end
     uint64_t stream;        ///< of random numbers, from which random problems are drawn
 
-    /// Reads what follows "op:" of ops[op]; all checks of the op that need no tensor. False with a failure that gives the
-    /// position.
+    /// Reads what follows "op:" of ops[op]; all checks of the op that need no tensor. False with a
+    /// failure that gives the position.
     bool (*parse)(check_reader *reader, int op, check_problem *problem);
     /// Appends that to a text.
     void (*print)(const check_problem *problem, char text[TALC_CHECK_TEXT]);
@@ -86,25 +90,26 @@ typedef struct check_family {
     int (*op)(const check_problem *problem);
     /// Draws a small problem, edge values often; false when it is none, and another is drawn.
     bool (*random)(uint64_t *state, check_problem *problem);
-    /// The problem that a model has posed to the op, without its activation, over operands without gaps. False when it is too
-    /// large. NULL: no check of models asks.
+    /// The problem that a model has posed to the op, without its activation, over operands without
+    /// gaps. False when it is too large. NULL: no check of models asks.
     bool (*pose)(const struct check_ran *ran, check_problem *problem);
 
-    /// Describes the operands that the problem has (talc_check_operand), each in its place: those that are read or updated
-    /// first, in the order in which the op tells an observer of them.
+    /// Describes the operands that the problem has (talc_check_operand), each in its place: those
+    /// that are read or updated first, in the order in which the op tells an observer of them.
     void (*operands)(const check_problem *problem, check_operand operands[CHECK_OPERANDS]);
     /// Whether there is data of this kind for the problem: softmax, for example, has no exact data.
     bool (*takes)(const check_problem *problem, talc_check_kind kind);
-    /// Fills everything that is read (check/engine/data.h helps): values.of[i] has room for operand i. The same arguments give the
-    /// same numbers.
+    /// Fills everything that is read (check/engine/data.h helps): values.of[i] has room for operand
+    /// i. The same arguments give the same numbers.
     void (*fill)(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values);
-    /// Puts the NaN or infinity of filled data somewhere else, in each `round` 0, 1, ... in another place; false when there is none
-    /// left. NULL: it stays where `fill` put it.
+    /// Puts the NaN or infinity of filled data somewhere else, in each `round` 0, 1, ... in another
+    /// place; false when there is none left. NULL: it stays where `fill` put it.
     bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values);
-    /// Groups of elements that have something in common; 0: there are none. NULL, all three functions: in no problem. The last is
-    /// always worked out: it may be one of no element, with what all have in common.
+    /// Groups of elements that have something in common; 0: there are none. NULL, all three
+    /// functions: in no problem. The last is always worked out: it may be one of no element, with
+    /// what all have in common.
     int64_t (*groups)(const check_problem *problem);
     /// The group of an element that is written or updated.
     int64_t (*group_of)(const check_problem *problem, int operand, int64_t index);
@@ -112,13 +117,13 @@ typedef struct check_family {
     /// Element `index` of operand `operand`, which is written or updated.
     check_due (*due)(const check_problem *problem, const check_values *values, int operand,
                      int64_t index);
-    /// Cost of one due element, in terms, with its part in that of its group; for the choice between all elements and a
-    /// sample.
+    /// Cost of one due element, in terms, with its part in that of its group; for the choice
+    /// between all elements and a sample.
     double (*terms)(const check_problem *problem);
 
-    /// What the row runs before, with the same workspace, for results that the problem's run reads: a
-    /// gradient's forward pass. Makes the problem, and `arguments`, those of the later run, its own
-    /// unless they are NULL. False: nothing runs before. NULL: of no problem.
+    /// What the row runs before, with the same workspace, for results that the problem's run reads:
+    /// a gradient's forward pass. Makes the problem, and `arguments`, those of the later run, its
+    /// own unless they are NULL. False: nothing runs before. NULL: of no problem.
     bool (*first)(const check_problem *problem, check_problem *first, void *arguments);
 
     /// Where a backend keeps its list of rows, as an offset into struct talc_backend.
@@ -146,8 +151,8 @@ extern const check_family *const talc_check_families[];
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index);
 
-/// Why the row cannot do the problem, or what it runs before, under `limit`; NULL when it can, with its
-/// plan.
+/// Why the row cannot do the problem, or what it runs before, under `limit`; NULL when it can, with
+/// its plan.
 const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
                             const talc_device *device, const check_problem *problem, size_t limit,
                             talc_plan *plan);
@@ -158,7 +163,8 @@ const check_family *talc_check_parse(const char *text, check_problem *problem);
 /// The problem that belongs to a seed.
 void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem);
 
-/// The name of its op, as talc_algorithm_force takes it, and its whole text, "op:" included unless that is conv2d.
+/// The name of its op, as talc_algorithm_force takes it, and its whole text, "op:" included unless
+/// that is conv2d.
 const char *talc_check_op(const check_family *family, const check_problem *problem);
 const char *talc_check_write(const check_family *family, const check_problem *problem,
                              char text[TALC_CHECK_TEXT]);
@@ -176,7 +182,8 @@ static inline bool talc_check_is_output(const check_operand *operand)
     return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
 }
 
-/// nothing_due: whether an output has no elements. is_empty: whether no row computes the result, for that or another reason.
+/// nothing_due: whether an output has no elements. is_empty: whether no row computes the result,
+/// for that or another reason.
 bool talc_check_nothing_due(const check_family *family, const check_problem *problem);
 bool talc_check_is_empty(const check_family *family, const check_problem *problem);
 

@@ -13,7 +13,7 @@
 
 enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed out */
 
-// ---- Which elements -----------------------------------------------------------------------------------------
+// ---- Which elements -----------------------------------------------------------------------------
 
 double talc_check_oracle_terms(const check_family *family, const check_problem *problem)
 {
@@ -26,8 +26,8 @@ double talc_check_oracle_terms(const check_family *family, const check_problem *
     return terms;
 }
 
-/* One element of a sample: each coordinate is the first, the last or any with equal chance, so that corners, borders and
- * tails are seen often. */
+/* One element of a sample: each coordinate is the first, the last or any with equal chance, so that
+ * corners, borders and tails are seen often. */
 static int64_t sampled_index(const check_operand *operand, uint64_t seed, int64_t i)
 {
     int64_t index = 0;
@@ -226,7 +226,7 @@ void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
     }
 }
 
-// ---- Judging ------------------------------------------------------------------------------------------------
+// ---- Judging ------------------------------------------------------------------------------------
 
 /* Beyond the last whole block of 8 channels or 16 columns, where vector code and tiles end. */
 static bool in_tail(const check_operand *operand, const int64_t where[TALC_MAX_RANK])
@@ -249,7 +249,8 @@ static const char *coordinates_text(const check_operand *operand, const int64_t 
     return text;
 }
 
-/* Along each dimension the first and last coordinate of wrong elements, and whether there is one between the output's ends. */
+/* Along each dimension the first and last coordinate of wrong elements, and whether there is one
+ * between the output's ends. */
 typedef struct extent {
     int64_t first[TALC_MAX_RANK], last[TALC_MAX_RANK];
     bool within[TALC_MAX_RANK];
@@ -275,7 +276,8 @@ static void join_places(const check_operand *operand, const extent *more, bool i
     }
 }
 
-/* What a dimension is called in the formulas of the op, in brackets by its number where that is nothing in particular. */
+/* What a dimension is called in the formulas of the op, in brackets by its number where that is
+ * nothing in particular. */
 static const char *dimension_name(const talc_check_outcome *outcome, const check_operand *operand,
                                   int d, char text[32])
 {
@@ -292,7 +294,8 @@ static const char *dimension_name(const talc_check_outcome *outcome, const check
                                               : image[d];
 }
 
-/* ", all at ow = 5", ", all at oc = 0 or 7", ", all at n > 0": what all wrong elements have in common and others do not. */
+/* ", all at ow = 5", ", all at oc = 0 or 7", ", all at n > 0": what all wrong elements have in
+ * common and others do not. */
 static void add_where(const check_operand *operand, const extent *places,
                       talc_check_outcome *outcome)
 {

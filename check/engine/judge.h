@@ -4,8 +4,8 @@
 
 #include "check/engine/case.h"
 
-/// Outputs with more terms in all than this are judged by a sample of CHECK_SAMPLE elements each: corners, borders and tails
-/// first, the rest at random.
+/// Outputs with more terms in all than this are judged by a sample of CHECK_SAMPLE elements each:
+/// corners, borders and tails first, the rest at random.
 #define CHECK_FULL_TERMS 3e7
 enum { CHECK_SAMPLE = 4096 };
 
@@ -31,7 +31,8 @@ typedef struct check_oracle {
     int64_t learnt_count;
 } check_oracle;
 
-/// Room for a problem's outputs; the sample depends on `seed`. False with a failure. Freed by talc_check_oracle_free.
+/// Room for a problem's outputs; the sample depends on `seed`. False with a failure. Freed by
+/// talc_check_oracle_free.
 bool talc_check_oracle_new(const check_family *family, const check_problem *problem, uint64_t seed,
                            bool shares, check_oracle *oracle);
 void talc_check_oracle_free(check_oracle *oracle);
@@ -46,14 +47,15 @@ void talc_check_oracle_update(check_oracle *oracle, const check_values *values);
 /// Terms of all outputs.
 double talc_check_oracle_terms(const check_family *family, const check_problem *problem);
 
-/// Judges results on data of `kind`: fills in all of the outcome from `passed` on. Of several outputs the worst counts.
+/// Judges results on data of `kind`: fills in all of the outcome from `passed` on. Of several
+/// outputs the worst counts.
 void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithmetic,
                       talc_check_kind kind, const check_values *results,
                       talc_check_outcome *outcome);
 
-/// Whether passing meant anything: of the outputs with something to add up, at least 30 % are not zero, 15 % after a ReLU;
-/// fewer than 8 are too few to say. Counts into *fed and *nonzero. Without results (NULL), whether passing would, for a row
-/// that is right.
+/// Whether passing meant anything: of the outputs with something to add up, at least 30 % are not
+/// zero, 15 % after a ReLU; fewer than 8 are too few to say. Counts into *fed and *nonzero. Without
+/// results (NULL), whether passing would, for a row that is right.
 bool talc_check_trusted(const check_oracle *oracle, const check_values *results, int64_t *fed,
                         int64_t *nonzero);
 

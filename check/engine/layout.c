@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 bool talc_check_read_dims(check_reader *reader, check_layout *layout)
 {
@@ -46,7 +46,7 @@ bool talc_check_read_axis(check_reader *reader, int rank, int *axis)
     return true;
 }
 
-// ---- Layout -------------------------------------------------------------------------------------------------
+// ---- Layout -------------------------------------------------------------------------------------
 
 bool talc_check_lay_out(check_layout *layout)
 {
@@ -112,7 +112,7 @@ bool talc_check_lay_out_classes(check_layout *logits, check_part *outer, check_l
     return talc_check_lay_out(labels);
 }
 
-// ---- Indices ------------------------------------------------------------------------------------------------
+// ---- Indices ------------------------------------------------------------------------------------
 
 int64_t talc_check_part_offset(const check_part *part, int64_t index)
 {

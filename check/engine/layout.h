@@ -1,11 +1,13 @@
-/// Strided operands of any rank, for reductions and softmax, and indices into such. Private to check/.
+/// Strided operands of any rank, for reductions and softmax, and indices into such. Private to
+/// check/.
 #ifndef TALC_CHECK_ENGINE_LAYOUT_H
 #define TALC_CHECK_ENGINE_LAYOUT_H
 
 #include "check/engine/due.h"
 #include "check/engine/text.h"
 
-/// An operand: contiguous, or with its dimensions stored in the reverse order, as a transposed view has them.
+/// An operand: contiguous, or with its dimensions stored in the reverse order, as a transposed view
+/// has them.
 typedef struct check_layout {
     talc_dtype dtype;
     int rank;
@@ -32,16 +34,18 @@ bool talc_check_read_axis(check_reader *reader, int rank, int *axis);
 /// Sets strides and count from the rest; false when it is too large.
 bool talc_check_lay_out(check_layout *layout);
 
-/// The dimensions with `chosen`, or those without. False when a product is too large, which it can be beside an extent of 0.
+/// The dimensions with `chosen`, or those without. False when a product is too large, which it can
+/// be beside an extent of 0.
 bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_RANK], bool value,
                         check_part *part);
 
-/// Lays out logits, whose classes are along dimension talc_check_class_dim(rank), the dimensions without it, and labels of these.
-/// False when something is too large.
+/// Lays out logits, whose classes are along dimension talc_check_class_dim(rank), the dimensions
+/// without it, and labels of these. False when something is too large.
 int talc_check_class_dim(int rank);
 bool talc_check_lay_out_classes(check_layout *logits, check_part *outer, check_layout *labels);
 
-/// How far element `index` of a part's dimensions, in row-major order, is from the first; of a whole layout.
+/// How far element `index` of a part's dimensions, in row-major order, is from the first; of a
+/// whole layout.
 int64_t talc_check_part_offset(const check_part *part, int64_t index);
 int64_t talc_check_layout_offset(const check_layout *layout, int64_t index);
 
@@ -60,7 +64,8 @@ int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides,
 /// The index in each dimension of an element in row-major order.
 void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_t *where);
 
-/// The element of an operand with `rank` dimensions that element `index` of a shape reads, to which it is broadcast.
+/// The element of an operand with `rank` dimensions that element `index` of a shape reads, to which
+/// it is broadcast.
 int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index);
 
 #endif

@@ -1,8 +1,8 @@
 /// Many problems: on a GPU by several threads at once.
 ///
-/// Each thread takes the next few problems, large ones before all others and by themselves, works on a stream of its own and
-/// keeps what it finds in a check of its own; those are joined in the order of the problems, so that nothing depends on who was
-/// faster.
+/// Each thread takes the next few problems, large ones before all others and by themselves, works
+/// on a stream of its own and keeps what it finds in a check of its own; those are joined in the
+/// order of the problems, so that nothing depends on who was faster.
 #include "backends/backends.h"
 #include "check/engine/judge.h"
 #include "check/engine/parallel.h"
@@ -50,7 +50,7 @@ typedef struct many {
     char message[1024];
 } many;
 
-// ---- Parts --------------------------------------------------------------------------------------------------
+// ---- Parts --------------------------------------------------------------------------------------
 
 /* 0 for a problem that is not large. A text that does not parse is reported when its turn comes. */
 static double cost_of(const char *problem)
@@ -98,7 +98,8 @@ static bool cut(many *self)
     return true;
 }
 
-/* The next part, -1 when there is none. After a failure those that come before it: one of them may hold an earlier one. */
+/* The next part, -1 when there is none. After a failure those that come before it: one of them may
+ * hold an earlier one. */
 static int64_t take(many *self)
 {
     int64_t taken = -1;
@@ -111,7 +112,7 @@ static int64_t take(many *self)
     return taken;
 }
 
-// ---- A thread -----------------------------------------------------------------------------------------------
+// ---- A thread -----------------------------------------------------------------------------------
 
 static void begin(many *self, const char *problem)
 {
@@ -183,7 +184,7 @@ static bool join(many *self)
     return done && self->failure == TALC_OK;
 }
 
-// ---- All of them --------------------------------------------------------------------------------------------
+// ---- All of them --------------------------------------------------------------------------------
 
 static bool check_at_once(many *self, int threads)
 {

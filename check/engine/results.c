@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- A check ------------------------------------------------------------------------------------------------
+// ---- A check ------------------------------------------------------------------------------------
 
 talc_check *talc_check_new(const talc_check_options *options)
 {
@@ -44,9 +44,10 @@ void talc_check_free(talc_check *check)
     talc_memory_free(check);
 }
 
-// ---- What it has found --------------------------------------------------------------------------------------
+// ---- What it has found --------------------------------------------------------------------------
 
-/* The summary of an op's algorithm, or NULL. Summaries hold of a long name what they have room for. */
+/* The summary of an op's algorithm, or NULL. Summaries hold of a long name what they have room
+ * for. */
 static talc_check_summary *summary_found(const talc_check *check, const char *op,
                                          const char *algorithm)
 {
@@ -211,7 +212,7 @@ bool talc_check_passed(const talc_check *check)
     return checks > 0 && failed == 0 && check->unmade == 0;
 }
 
-// ---- Printing -----------------------------------------------------------------------------------------------
+// ---- Printing -----------------------------------------------------------------------------------
 
 const char *talc_check_kind_name(talc_check_kind kind)
 {
@@ -296,7 +297,8 @@ static bool comes_before(const talc_check_failure *a, const talc_check_failure *
                                   : a->kind < b->kind;
 }
 
-/* The next failure of a row to show, of a problem that is not among the `count` shown; NULL after the last. */
+/* The next failure of a row to show, of a problem that is not among the `count` shown; NULL after
+ * the last. */
 static const talc_check_failure *next_failure(const talc_check *check,
                                               const talc_check_summary *summary,
                                               const talc_check_failure *const *shown, int count)

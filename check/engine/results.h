@@ -21,17 +21,20 @@ struct talc_check {
     int64_t untaken; ///< problems that no row took
 };
 
-/// The summary of a row on the check's device, new ones at the end; NULL with a failure. It lasts until the next call.
+/// The summary of a row on the check's device, new ones at the end; NULL with a failure. It lasts
+/// until the next call.
 talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
                                           const talc_algorithm *row);
 
-/// Adds what another check of the same device found, as if it had come after. False with a failure without memory.
+/// Adds what another check of the same device found, as if it had come after. False with a failure
+/// without memory.
 bool talc_check_join(talc_check *check, const talc_check *part);
 
 /// The tally that belongs to a row's summary, which there is.
 check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *row);
 
-/// Counts an outcome, keeps its failure, and hands it to the observer. False with a failure when there is no memory.
+/// Counts an outcome, keeps its failure, and hands it to the observer. False with a failure when
+/// there is no memory.
 bool talc_check_note(talc_check *check, const talc_algorithm *row,
                      const talc_check_outcome *outcome);
 

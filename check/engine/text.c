@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 bool talc_check_unexpected_at(const check_reader *reader, const char *place, const char *wanted)
 {
@@ -64,7 +64,7 @@ bool talc_check_read_image(check_reader *reader, int64_t *N, int64_t *C, int64_t
            talc_check_read_field(reader, 'w', false, W);
 }
 
-// ---- Words --------------------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 /* "ceil, exclude or f64": what may stand here still. */
 static const char *choices(const check_word *words, unsigned refused, char text[256])
@@ -182,7 +182,7 @@ void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words
     }
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...)
 {
@@ -198,7 +198,7 @@ void talc_check_append_image(char text[TALC_CHECK_TEXT], int64_t N, int64_t C, i
     talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, N, C, H, W);
 }
 
-// ---- Sizes --------------------------------------------------------------------------------------------------
+// ---- Sizes --------------------------------------------------------------------------------------
 
 bool talc_check_elements(talc_dtype dtype, int count, const int64_t *extents, int64_t *product)
 {

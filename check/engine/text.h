@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/// A text being read. `start` is where positions are counted from: the beginning of the whole text, op included.
+/// A text being read. `start` is where positions are counted from: the beginning of the whole text,
+/// op included.
 typedef struct check_reader {
     const char *op;
     const char *start;
@@ -33,8 +34,8 @@ bool talc_check_read_image(check_reader *reader, int64_t *N, int64_t *C, int64_t
 void talc_check_append_image(char text[TALC_CHECK_TEXT], int64_t N, int64_t C, int64_t H,
                              int64_t W);
 
-/// A word behind an underscore, and the field of a problem that it sets. A list of them has NULL as its last word; a problem's
-/// text has those that hold, in the order of the list.
+/// A word behind an underscore, and the field of a problem that it sets. A list of them has NULL as
+/// its last word; a problem's text has those that hold, in the order of the list.
 typedef struct check_word {
     const char *word;
     enum {
@@ -48,7 +49,8 @@ typedef struct check_word {
     double value;
 } check_word;
 
-/// Rows that lists of words share, with the field that they set: the activations, and the types of elements.
+/// Rows that lists of words share, with the field that they set: the activations, and the types of
+/// elements.
 // clang-format off
 #define CHECK_ACTIVATION_WORDS(field)                           \
     { "relu", CHECK_CHOICE, field, TALC_ACTIVATION_RELU },      \
@@ -69,8 +71,8 @@ typedef struct check_word {
     { "u8", CHECK_CHOICE, field, TALC_U8 }
 // clang-format on
 
-/// Reads words to the end of the text into `problem`. A word that is not in the list, is in the set `refused` (a bit each), or
-/// sets what another one has set, is an error.
+/// Reads words to the end of the text into `problem`. A word that is not in the list, is in the set
+/// `refused` (a bit each), or sets what another one has set, is an error.
 bool talc_check_read_words(check_reader *reader, const check_word *words, unsigned refused,
                            void *problem);
 

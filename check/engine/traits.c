@@ -68,7 +68,8 @@ void talc_check_tally_join(check_tally *tally, const check_tally *other)
     }
 }
 
-/* The trait of all that failed that the fewest problems have, other than those before; -1: every problem has what they have. */
+/* The trait of all that failed that the fewest problems have, other than those before; -1: every
+ * problem has what they have. */
 static int sharpest(const check_tally *tally, int other_than)
 {
     int best = -1;

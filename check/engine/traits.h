@@ -6,7 +6,8 @@
 
 enum { CHECK_TRAITS = 13, CHECK_TRAITS_TEXT = 256 };
 
-/// Problems that a row ran, and those of them that it failed but for relations, which pose variants: all, and with each trait.
+/// Problems that a row ran, and those of them that it failed but for relations, which pose
+/// variants: all, and with each trait.
 typedef struct check_tally {
     int64_t ran, failed;
     int64_t ran_with[CHECK_TRAITS], failed_with[CHECK_TRAITS];
@@ -18,8 +19,9 @@ void talc_check_tally_add(check_tally *tally, const check_family *family,
                           const check_problem *problem, bool failed);
 void talc_check_tally_join(check_tally *tally, const check_tally *other);
 
-/// "; all have groups > 1, as have 2 that pass": what the problems that failed have in common and others do not, at most two
-/// traits, those first that the fewest others have. "" where there is nothing.
+/// "; all have groups > 1, as have 2 that pass": what the problems that failed have in common and
+/// others do not, at most two traits, those first that the fewest others have. "" where there is
+/// nothing.
 const char *talc_check_traits_text(const check_tally *tally, char text[CHECK_TRAITS_TEXT]);
 
 #endif

@@ -16,7 +16,8 @@ enum { NAME_ROOM = CHECK_PATH + 32 };
 
 static const char *const MODEL = "output"; /* the name of the model's own output */
 
-/* "conv1", "pool:2" for the second call. A model's own output is "output", unless a child has that name. */
+/* "conv1", "pool:2" for the second call. A model's own output is "output", unless a child has that
+ * name. */
 static void name_of(const talc_module *root, const char *path, int call, char name[NAME_ROOM])
 {
     const bool child = talc_module_entry_find(root, MODEL, strlen(MODEL)) != NULL;
@@ -27,7 +28,7 @@ static void name_of(const talc_module *root, const char *path, int call, char na
         snprintf(name, NAME_ROOM, "%s:%d", base, call);
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 bool talc_check_activations_open(const char *path, check_activations *activations)
 {
@@ -118,7 +119,7 @@ bool talc_check_activations_used(const check_activations *activations,
     return !talc_failed();
 }
 
-// ---- Saving -------------------------------------------------------------------------------------------------
+// ---- Saving -------------------------------------------------------------------------------------
 
 typedef struct saving {
     check_walk walk; /* first */

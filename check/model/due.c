@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- One operand --------------------------------------------------------------------------------------------
+// ---- One operand --------------------------------------------------------------------------------
 
 /* The largest slope of a function with such numbers; of those that are activations, which are
  * applied later, 1. */
@@ -81,7 +81,8 @@ static bool unary(const check_ran *ran, check_model_due *due)
         if (function == TALC_SOFTPLUS && off > 0 && fabs(p * x->of[i] - q) <= fabs(p) * off)
             due->spread[i] += log1p(exp(-q)) / fabs(p);
         const double exponent = function == TALC_SOFTPLUS ? p * x->of[i] : x->of[i];
-        /* The formulas' roundings, and of the numbers; those of a steep exponential grow with its exponent, up to x^2. */
+        /* The formulas' roundings, and of the numbers; those of a steep exponential grow with its
+         * exponent, up to x^2. */
         if (!exact && due->activation == TALC_ACTIVATION_NONE)
             due->element[i].extra =
                 (8 + fmin(exponent * exponent, 200)) * format.unit * (double)fabsl(value) +
@@ -90,7 +91,7 @@ static bool unary(const check_ran *ran, check_model_due *due)
     return true;
 }
 
-// ---- Two operands -------------------------------------------------------------------------------------------
+// ---- Two operands -------------------------------------------------------------------------------
 
 typedef struct number {
     double of, off;
@@ -198,7 +199,7 @@ static bool binary(const check_ran *ran, check_model_due *due)
     return true;
 }
 
-// ---- Copies -------------------------------------------------------------------------------------------------
+// ---- Copies -------------------------------------------------------------------------------------
 
 static void copy_element(const check_array *x, int64_t from, talc_dtype dtype, int64_t to,
                          check_model_due *due)
@@ -301,7 +302,8 @@ static bool picked(const check_ran *ran, check_model_due *due)
     return true;
 }
 
-/* One axis of a convolution, and the output whose tap k reads image coordinate i; -1: there is none. */
+/* One axis of a convolution, and the output whose tap k reads image coordinate i; -1: there is
+ * none. */
 static int64_t output_at(int64_t i, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
                          int64_t count)
 {
@@ -309,8 +311,8 @@ static int64_t output_at(int64_t i, int64_t k, int64_t stride, int64_t pad, int6
     return from < 0 || from % stride != 0 || from / stride >= count ? -1 : from / stride;
 }
 
-/* A convolution's gradient by its input, which is a transposed convolution too: dx[i] = sum of dy[o] w[k] over the outputs o
- * whose tap k reads i. */
+/* A convolution's gradient by its input, which is a transposed convolution too: dx[i] = sum of
+ * dy[o] w[k] over the outputs o whose tap k reads i. */
 static void scattered_element(const talc_conv2d_problem *p, const check_ran *ran, int64_t i,
                               check_model_due *due)
 {
@@ -376,7 +378,7 @@ static bool concatenated(const check_ran *ran, check_model_due *due)
     return true;
 }
 
-// ---- Any op -------------------------------------------------------------------------------------------------
+// ---- Any op -------------------------------------------------------------------------------------
 
 static const struct {
     const char *op;

@@ -1,7 +1,7 @@
 /// Ops that have a family: what the family says is due, and how far that may move.
 ///
-/// Of sums, and of the largest of some numbers, the family says the second too, asked about sizes: with `off` in place of the
-/// first operand, and |x| + off beside the off of the other factor.
+/// Of sums, and of the largest of some numbers, the family says the second too, asked about sizes:
+/// with `off` in place of the first operand, and |x| + off beside the off of the other factor.
 #include "check/engine/due.h"
 
 #include "check/engine/activation.h"
@@ -23,7 +23,7 @@ typedef struct op_of_family {
     int factors; ///< operands that the result is linear in together
 } op_of_family;
 
-// ---- Asking -------------------------------------------------------------------------------------------------
+// ---- Asking -------------------------------------------------------------------------------------
 
 /* The inputs in their places, which are those of the family's operands. */
 static check_values values_of(const check_ran *ran)
@@ -75,7 +75,7 @@ static bool ask(const op_of_family *op, const check_ran *ran, check_due *due)
     return true;
 }
 
-// ---- Sums, and the largest ----------------------------------------------------------------------------------
+// ---- Sums, and the largest ----------------------------------------------------------------------
 
 static bool moves(const check_array *array)
 {
@@ -142,7 +142,8 @@ static bool linear_due(const op_of_family *op, const check_ran *ran, check_model
     return ask(op, ran, due->element) && linear_spread(op, ran, due);
 }
 
-/* A smallest element moves no further than the elements do, nor does the logarithm of a sum of exponentials. */
+/* A smallest element moves no further than the elements do, nor does the logarithm of a sum of
+ * exponentials. */
 static bool as_max_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
     talc_reduce_observed max = *(const talc_reduce_observed *)ran->problem;
@@ -166,8 +167,9 @@ static int64_t reduced_index(const talc_reduce_observed *of, talc_dims dims, int
     return index;
 }
 
-/* Where another element may be the largest in the reference, the index there may be any: with all others as large as they
- * may be and the largest as small, it is another. The smallest the other way round. The elements of one output come in the order in which argmax counts them. */
+/* Where another element may be the largest in the reference, the index there may be any: with all
+ * others as large as they may be and the largest as small, it is another. The smallest the other
+ * way round. The elements of one output come in the order in which argmax counts them. */
 static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
     const check_array *x = &ran->inputs[0];
@@ -194,7 +196,8 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
     return done;
 }
 
-/* Elements that move by d change the squares around their mean by sum 2 (x - mean) d, and sum d^2 at most. */
+/* Elements that move by d change the squares around their mean by sum 2 (x - mean) d, and sum d^2
+ * at most. */
 static bool var_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
     const check_array *x = &ran->inputs[0];
@@ -213,9 +216,10 @@ static bool var_due(const op_of_family *op, const check_ran *ran, check_model_du
     return done;
 }
 
-// ---- Products of matrices -----------------------------------------------------------------------------------
+// ---- Products of matrices -----------------------------------------------------------------------
 
-/* Matrix `batch` of the result, whose leading dimensions are `dims`, is made with this one of the operand. */
+/* Matrix `batch` of the result, whose leading dimensions are `dims`, is made with this one of the
+ * operand. */
 static check_array matrix_of(const check_array *operand, talc_dims dims, int64_t batch,
                              int64_t rows, int64_t columns)
 {
@@ -251,7 +255,7 @@ static bool matmul_due(const op_of_family *op, const check_ran *ran, check_model
     return done;
 }
 
-// ---- Softmax and cross entropy ------------------------------------------------------------------------------
+// ---- Softmax and cross entropy ------------------------------------------------------------------
 
 /* The largest off of n elements, `step` apart from `first` on; their sum into *sum. */
 static double largest_off(const check_array *x, int64_t first, int64_t n, int64_t step, double *sum)
@@ -322,7 +326,7 @@ static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, chec
     return true;
 }
 
-// ---- All ops ------------------------------------------------------------------------------------------------
+// ---- All ops ------------------------------------------------------------------------------------
 
 static bool batch_norm_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {

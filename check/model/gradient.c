@@ -92,7 +92,7 @@ static double item_of_sum(const talc_tensor *a, const talc_tensor *b)
     return product == NULL ? NAN : talc_item(talc_sum(product, TALC_SCALAR, false));
 }
 
-// ---- Kinks and rounding -------------------------------------------------------------------------------------
+// ---- Kinks and rounding -------------------------------------------------------------------------
 
 static trial tried(const check *c, const line *l, double step)
 {
@@ -102,8 +102,9 @@ static trial tried(const check *c, const line *l, double step)
     return t;
 }
 
-/* What rounding adds to a slope of step 1: of points so close that the loss moves along a line, how far it is from that, times 1.5
- * for the formula's weights and 4 for errors larger than those seen. */
+/* What rounding adds to a slope of step 1: of points so close that the loss moves along a line, how
+ * far it is from that, times 1.5 for the formula's weights and 4 for errors larger than those
+ * seen. */
 static double rounding_along(const check *c, const line *l)
 {
     const double start = loss_at(c, l, l->v, 0);
@@ -127,10 +128,12 @@ static double rounding_of_sum(const check *c, const line *l)
     return 4 * 1.5 * 0x1p-53 * sizes / l->size;
 }
 
-/* A slope that is off with the first step. A step over the kink of a ReLU or a maximum gives something between the slopes on either
- * side, a smaller one does not; a gradient that is wrong stays so. Lest one pass by luck, the direction is the same, steps end
- * where rounding is more than the tolerance, and the next smaller one has to agree. What rounding explains passes with the first
- * step alone, where there is least of it: so do gradients of 0, of which the norm is no measure. */
+/* A slope that is off with the first step. A step over the kink of a ReLU or a maximum gives
+ * something between the slopes on either side, a smaller one does not; a gradient that is wrong
+ * stays so. Lest one pass by luck, the direction is the same, steps end where rounding is more than
+ * the tolerance, and the next smaller one has to agree. What rounding explains passes with the
+ * first step alone, where there is least of it: so do gradients of 0, of which the norm is no
+ * measure. */
 static trial retried(const check *c, const line *l, trial first)
 {
     const double rounding = rounding_along(c, l);
@@ -194,9 +197,10 @@ static bool compare(const check *c, int input, const talc_tensor *gradient,
     return true;
 }
 
-// ---- Where a gradient is wrong ------------------------------------------------------------------------------
+// ---- Where a gradient is wrong ------------------------------------------------------------------
 
-/* Whether the worst slope's point lies on a kink itself: with two steps in a row, the slopes on either side differ, and by the same. */
+/* Whether the worst slope's point lies on a kink itself: with two steps in a row, the slopes on
+ * either side differ, and by the same. */
 static void see_kink(const check *c)
 {
     const line *l = c->worst;
@@ -218,7 +222,8 @@ static void see_kink(const check *c)
         fabs(apart[1]) > 1e-3 * l->norm && fabs(apart[0] - apart[1]) < 0.01 * fabs(apart[1]);
 }
 
-/* Host arrays of an input's elements: of a direction, of the gradient, and of a part of that direction. */
+/* Host arrays of an input's elements: of a direction, of the gradient, and of a part of that
+ * direction. */
 typedef struct parts {
     int64_t count;
     double *v, *gradient, *part;
@@ -379,9 +384,10 @@ bool talc_check_gradient(talc_differentiable *f, void *context, talc_tensor *con
     return ran && report->worst <= report->tolerance;
 }
 
-// ---- Modules --------------------------------------------------------------------------------------------------
+// ---- Modules ------------------------------------------------------------------------------------
 
-/* A module's parameters and buffers, as they are and as f64 copies that take their place meanwhile. */
+/* A module's parameters and buffers, as they are and as f64 copies that take their place
+ * meanwhile. */
 typedef struct held {
     talc_tensor *tensor, *was, *copy;
     bool is_parameter;

@@ -16,9 +16,10 @@ void talc_check_open_free(check_open *open)
     *open = (check_open){ 0 };
 }
 
-// ---- Own ----------------------------------------------------------------------------------------------------
+// ---- Own ----------------------------------------------------------------------------------------
 
-/* How far an element may be off by rounding alone, where the result has moved by `moved` because the inputs have. */
+/* How far an element may be off by rounding alone, where the result has moved by `moved` because
+ * the inputs have. */
 static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
                        const check_due *element, double S_norm, double moved)
 {
@@ -67,7 +68,8 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
         open->room[i] =
             T + rounding(reference == NULL ? &saved : reference, dtype, &element, S_norm, spread);
     }
-    /* Without elements, or where all are NaN or infinite as they must be, there is nothing to say. */
+    /* Without elements, or where all are NaN or infinite as they must be, there is nothing to
+     * say. */
     layer->own = own < 0 || (own == 0 && !finite) ? NAN : own;
 }
 
@@ -91,7 +93,7 @@ bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference
     return true;
 }
 
-// ---- Step ---------------------------------------------------------------------------------------------------
+// ---- Step ---------------------------------------------------------------------------------------
 
 static double distance(double a, double b)
 {

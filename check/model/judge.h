@@ -16,13 +16,14 @@ typedef struct check_open {
 
 void talc_check_open_free(check_open *open);
 
-/// Works out `own` of a layer from an op that ran, and what is left open. `reference` is the other run's arithmetic; NULL: what is saved
-/// is another library's, by a formula of its own (check_due.foreign).
+/// Works out `own` of a layer from an op that ran, and what is left open. `reference` is the other
+/// run's arithmetic; NULL: what is saved is another library's, by a formula of its own
+/// (check_due.foreign).
 bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference,
                           talc_check_model_layer *layer, check_open *open);
 
-/// Compares with the reference's elements: step, accumulated (`before` is the inputs'), difference, worst element. `spread`
-/// becomes the difference that was found, and `room` nothing.
+/// Compares with the reference's elements: step, accumulated (`before` is the inputs'), difference,
+/// worst element. `spread` becomes the difference that was found, and `room` nothing.
 void talc_check_judge_step(check_open *open, const double *reference, double before,
                            talc_check_model_layer *layer);
 

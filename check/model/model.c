@@ -13,7 +13,7 @@
 
 static const char *const WHO = "check_model";
 
-// ---- The passes ---------------------------------------------------------------------------------------------
+// ---- The passes ---------------------------------------------------------------------------------
 
 /* Fills the report by a run against the recording or the activations. */
 static bool compare(talc_module *model, talc_tensor *x, talc_device *device,
@@ -52,7 +52,8 @@ static bool with_activations(talc_module *model, talc_tensor *x, talc_device *de
     return ran;
 }
 
-/* Whether "op=name,..." has such an op, whose algorithm can only be seen where it runs by itself. */
+/* Whether "op=name,..." has such an op, whose algorithm can only be seen where it runs by
+ * itself. */
 static bool names_activation(const char *algorithms)
 {
     bool found = false;
@@ -86,7 +87,7 @@ static bool with_reference(talc_module *model, talc_tensor *x, talc_device *devi
     return ran;
 }
 
-// ---- The check ----------------------------------------------------------------------------------------------
+// ---- The check ----------------------------------------------------------------------------------
 
 static bool check_options(const talc_check_model_options *options)
 {
@@ -157,7 +158,7 @@ bool talc_check_model(talc_module *model, talc_tensor *x, const talc_check_model
     return true;
 }
 
-// ---- The report ---------------------------------------------------------------------------------------------
+// ---- The report ---------------------------------------------------------------------------------
 
 void talc_check_model_free(talc_check_model_report *report)
 {

@@ -12,7 +12,8 @@ typedef struct channel {
     double off_scale; /* of sqrt(var + eps), over itself; at least 1: it may be anything */
 } channel;
 
-/* By its running statistics. sqrt(var + eps) is off by at most off(var) / (2 sqrt(var + eps - off)). */
+/* By its running statistics. sqrt(var + eps) is off by at most off(var) / (2 sqrt(var + eps -
+ * off)). */
 static void running_channel(const check_ran *ran, int64_t c, channel *of)
 {
     const double off = check_off(&ran->inputs[4], c);
@@ -21,8 +22,9 @@ static void running_channel(const check_ran *ran, int64_t c, channel *of)
     of->off_scale = off == 0 ? 0 : left <= 0 ? 1 : off / (2 * sqrt(left) * sqrt(power));
 }
 
-/* By the batch. A deviation x - mean is off by no more than off(x) and the mean of all off; sqrt(var + eps) is a norm, so
- * it is off by no more than the norm of what the deviations are off. */
+/* By the batch. A deviation x - mean is off by no more than off(x) and the mean of all off;
+ * sqrt(var + eps) is a norm, so it is off by no more than the norm of what the deviations are
+ * off. */
 static void batch_channel(const talc_batch_norm2d_problem *p, const check_array *x, int64_t c,
                           channel *of)
 {

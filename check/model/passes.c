@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- The reference run --------------------------------------------------------------------------------------
+// ---- The reference run --------------------------------------------------------------------------
 
 void talc_check_record_op(check_walk *walk, const char *path, const talc_observation *observation)
 {
@@ -66,7 +66,7 @@ static const check_reference *recorded(check_comparison *self, const char *path,
     return reference;
 }
 
-// ---- The run that is checked --------------------------------------------------------------------------------
+// ---- The run that is checked --------------------------------------------------------------------
 
 void talc_check_comparison_free(check_comparison *comparison)
 {
@@ -161,7 +161,8 @@ static bool judge(check_comparison *self, const check_ran *ran, const check_refe
     return note(self, y, reference != NULL ? layer->accumulated : self->before);
 }
 
-/* Training moves the running statistics, by how much is not worked out: from here on they may be anything. */
+/* Training moves the running statistics, by how much is not worked out: from here on they may be
+ * anything. */
 static bool note_statistics(check_comparison *self, const talc_observation *observation)
 {
     const talc_batch_norm2d_problem *problem = observation->problem;
@@ -197,7 +198,7 @@ void talc_check_compare_op(check_walk *walk, const char *path, const talc_observ
     ran_free(&ran);
 }
 
-// ---- Saved activations --------------------------------------------------------------------------------------
+// ---- Saved activations --------------------------------------------------------------------------
 
 /* A module's output that no op of its own made: a view, or what a child gave. */
 static bool open_view(check_comparison *self, talc_tensor *y)

@@ -133,8 +133,8 @@ static bool is_beside(const char *saved, const char *path)
            (path[parent] == '\0' || (dot == NULL ? parent == 0 : dot == path + parent));
 }
 
-/* An error of the reference may be one of an earlier layer for which nothing was saved under a name that
- * the model has. */
+/* An error of the reference may be one of an earlier layer for which nothing was saved under a name
+ * that the model has. */
 static void print_not_compared(FILE *file, const talc_check_model_report *report, int wrong)
 {
     naming layers = { 0 }, saved = { 0 };

@@ -42,8 +42,8 @@ typedef struct check_activations {
 bool talc_check_activations_open(const char *path, check_activations *activations);
 void talc_check_activations_close(check_activations *activations);
 
-/// The saved output of a module's call into *elements, to be freed by talc_memory_free; NULL when there is none. False with a
-/// failure: one of another shape, one that cannot be read.
+/// The saved output of a module's call into *elements, to be freed by talc_memory_free; NULL when
+/// there is none. False with a failure: one of another shape, one that cannot be read.
 bool talc_check_activations_find(check_activations *activations, const talc_module *root,
                                  const char *path, int call, talc_dims dims, double **elements);
 

@@ -25,7 +25,8 @@ void talc_check_trace_free(check_trace *trace)
     *trace = (check_trace){ 0 };
 }
 
-/* Where a tensor's first element stands in its storage, and the element after that which stands last. */
+/* Where a tensor's first element stands in its storage, and the element after that which stands
+ * last. */
 static void place(const talc_tensor *tensor, int64_t *first, int64_t *end)
 {
     *first = ((const char *)tensor->data - (const char *)tensor->storage->block.data) /
@@ -40,7 +41,7 @@ static int64_t offset_of(const talc_tensor *tensor, int64_t i)
     return talc_check_offset(tensor->rank, tensor->dims, tensor->strides, i);
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 static bool read_off(const check_trace_entry *entry, const talc_tensor *tensor, check_array *array)
 {
@@ -91,7 +92,7 @@ void talc_check_array_free(check_array *array)
     *array = (check_array){ 0 };
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 /* The storage's entry, with room for `end` elements; NULL with a failure. */
 static check_trace_entry *entry_with(check_trace *trace, talc_tensor *tensor, int64_t end)

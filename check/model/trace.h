@@ -1,5 +1,5 @@
-/// How far the elements of a model's tensors may be from the reference's, storage by storage, so that views see it too.
-/// Private to check/.
+/// How far the elements of a model's tensors may be from the reference's, storage by storage, so
+/// that views see it too. Private to check/.
 #ifndef TALC_CHECK_MODEL_TRACE_H
 #define TALC_CHECK_MODEL_TRACE_H
 
@@ -22,7 +22,8 @@ typedef struct check_trace {
 
 void talc_check_trace_free(check_trace *trace);
 
-/// The elements of a tensor as an array, row-major, for talc_check_array_free; NULL gives an empty one. `trace` may be NULL.
+/// The elements of a tensor as an array, row-major, for talc_check_array_free; NULL gives an empty
+/// one. `trace` may be NULL.
 /// *accumulated becomes the storage's, if that is more. False with a failure.
 bool talc_check_array_of(const check_trace *trace, const talc_tensor *tensor, check_array *array,
                          double *accumulated);

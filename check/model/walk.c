@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Where a pass is ----------------------------------------------------------------------------------------
+// ---- Where a pass is ----------------------------------------------------------------------------
 
 /* Writes the path of a module of the tree; false for one that is not in it. */
 static bool path_of(const talc_module *root, const talc_module *module, char path[CHECK_PATH])
@@ -73,7 +73,7 @@ static int count_call(check_walk *walk, const talc_module *module)
     return 1;
 }
 
-// ---- What a pass tells --------------------------------------------------------------------------------------
+// ---- What a pass tells --------------------------------------------------------------------------
 
 static void enter(talc_forward_hooks *hooks, const talc_module *module)
 {
@@ -151,7 +151,7 @@ static bool run_forward(check_walk *walk, talc_module *model, talc_tensor *x, ta
     return ran;
 }
 
-// ---- Forced algorithms --------------------------------------------------------------------------------------
+// ---- Forced algorithms --------------------------------------------------------------------------
 
 /* Reads one "op=name" and what follows it; NULL with a failure. */
 static const char *read_forced(const char *who, const char *text, check_forced *forced)
@@ -193,8 +193,8 @@ static bool force_all(const char *who, check_walk *walk, const char *algorithms)
     return true;
 }
 
-/* In the opposite order, because an op may be named twice. Nothing may be forced while a failure stands, so that is put
- * aside meanwhile. */
+/* In the opposite order, because an op may be named twice. Nothing may be forced while a failure
+ * stands, so that is put aside meanwhile. */
 static void force_back(check_walk *walk)
 {
     const talc_status standing = talc_error_status();
@@ -220,7 +220,7 @@ static bool all_forced_ran(const char *who, const check_walk *walk)
     return true;
 }
 
-// ---- Leaving the model as it was ----------------------------------------------------------------------------
+// ---- Leaving the model as it was ----------------------------------------------------------------
 
 talc_replacement *talc_check_remember(talc_module *model)
 {
@@ -262,7 +262,8 @@ static void set_training(talc_module *module)
             set_training(module->entries->list[i].child);
 }
 
-/* The statistics move in copies, which the caller's talc_check_restore takes away. False with a failure. */
+/* The statistics move in copies, which the caller's talc_check_restore takes away. False with a
+ * failure. */
 static bool train(talc_module *model)
 {
     set_training(model);
@@ -276,7 +277,8 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
     bool *modes = scope == NULL ? NULL : talc_module_evaluate(who, model);
     bool ran = false;
     if (modes != NULL) {
-        /* Moving gives back folded parameters, so that they are made in the pass, where they are seen and checked. */
+        /* Moving gives back folded parameters, so that they are made in the pass, where they are
+         * seen and checked. */
         ran = force_all(who, walk, algorithms) && talc_module_to(model, device) &&
               (!walk->training || train(model)) && run_forward(walk, model, x, device) &&
               all_forced_ran(who, walk);

@@ -1,4 +1,5 @@
-/// A forward pass that is watched: each op with the module it runs in, and each module's output. Private to check/.
+/// A forward pass that is watched: each op with the module it runs in, and each module's output.
+/// Private to check/.
 #ifndef TALC_CHECK_MODEL_WALK_H
 #define TALC_CHECK_MODEL_WALK_H
 
@@ -32,9 +33,10 @@ typedef struct check_walk {
     bool apart;
     /// Train mode, but of dropout and drop path.
     bool training;
-    /// Told of each op that ran in the module of `path` ("conv1+bn1" for modules that are fused, "conv1+bn1:fold" for what is made
-    /// of their parameters), and of each module's output, which is the module's `call`-th. Either may be NULL. They may raise a
-    /// failure, which ends the pass.
+    /// Told of each op that ran in the module of `path` ("conv1+bn1" for modules that are fused,
+    /// "conv1+bn1:fold" for what is made of their parameters), and of each module's output, which
+    /// is the module's `call`-th. Either may be NULL. They may raise a failure, which ends the
+    /// pass.
     void (*op)(struct check_walk *walk, const char *path, const talc_observation *observation);
     void (*module)(struct check_walk *walk, const char *path, int call, talc_tensor *y);
 
@@ -57,13 +59,15 @@ typedef struct check_walk {
     int forced_count;
 } check_walk;
 
-/// Runs model(x) in evaluation mode, or in train mode with copies of its buffers, on `device`, with the algorithms of `algorithms` ("conv2d=im2col,...", NULL: none) forced,
-/// and puts modes and forced algorithms back, also on failure; the model stays on the device. `who` names the caller.
+/// Runs model(x) in evaluation mode, or in train mode with copies of its buffers, on `device`, with
+/// the algorithms of `algorithms` ("conv2d=im2col,...", NULL: none) forced, and puts modes and
+/// forced algorithms back, also on failure; the model stays on the device. `who` names the caller.
 bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc_tensor *x,
                      talc_device *device, const char *algorithms);
 
-/// A model's parameters as they are, so that it can be left so. Freed by talc_check_restore, which cannot fail and puts
-/// everything back; NULL passes. NULL with a failure without memory. To be used within one scope.
+/// A model's parameters as they are, so that it can be left so. Freed by talc_check_restore, which
+/// cannot fail and puts everything back; NULL passes. NULL with a failure without memory. To be
+/// used within one scope.
 talc_replacement *talc_check_remember(talc_module *model);
 void talc_check_restore(talc_module *model, talc_replacement *remembered);
 

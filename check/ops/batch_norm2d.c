@@ -1,17 +1,20 @@
 /// The family of batch normalisation, forward; batch_norm2d_gradient.c has the other direction.
 ///
-/// Words: train; plain: without weight and bias; untracked: training without running statistics, in which no batch is counted;
-/// residual; momentum0, momentum1: instead of 0.1; eps0: instead of 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
+/// Words: train; plain: without weight and bias; untracked: training without running statistics, in
+/// which no batch is counted; residual; momentum0, momentum1: instead of 0.1; eps0: instead of
+/// 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
 ///
-/// Errors, with u of the data's type, A = mean |x| of a channel and s = |weight| rstd. The formula subtracts first, so an
-/// evaluation has a handful of roundings of s |x - mu|, of |bias| and of |residual|: K = 6, that is 8 u of their sum on any data.
-/// In training mu itself is off. f32 data keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
-/// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
-/// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
-/// constant data with eps = 0, or the variance underflows, the result means nothing and any will do.
+/// Errors, with u of the data's type, A = mean |x| of a channel and s = |weight| rstd. The formula
+/// subtracts first, so an evaluation has a handful of roundings of s |x - mu|, of |bias| and of
+/// |residual|: K = 6, that is 8 u of their sum on any data. In training mu itself is off. f32 data
+/// keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
+/// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a
+/// mean that is d off makes the variance d^2 larger, and rstd so by no more than the part d^2 /
+/// (var + eps) of itself. Where that is large, as for constant data with eps = 0, or the variance
+/// underflows, the result means nothing and any will do.
 ///
-/// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a five-hundredth, as it puts what
-/// rounding the mean loses into the shift.
+/// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a
+/// five-hundredth, as it puts what rounding the mean loses into the shift.
 #include "check/ops/batch_norm2d.h"
 
 #include "check/engine/activation.h"
@@ -24,7 +27,7 @@
 static const char *const op_names[] = { "batch_norm2d", NULL };
 static const double EPS = 0x1p-17, MOMENTUM = 0.1;
 
-// ---- Problem and text ---------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
 /* What is wrong with the problem; NULL: nothing. */
 static const char *wrong(const check_norm_problem *own)
@@ -121,7 +124,7 @@ void talc_check_norm_turn(check_problem *problem)
     own->untracked = false;
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, RESIDUAL, COUNT, Y, MEAN, RSTD };
 
@@ -152,7 +155,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     }
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 /* Exact where the statistics are given: then the variance and eps add up to 1. */
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -160,8 +163,9 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     return kind == TALC_CHECK_EXACT ? !read_only(problem)->p.training : kind <= TALC_CHECK_INFINITY;
 }
 
-/* x and what is given a channel: shifts small beside the scales, so that a ReLU leaves enough of every channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or a
- * subtraction of the mean as the last step, loses all digits; and slight channels. */
+/* x and what is given a channel: shifts small beside the scales, so that a ReLU leaves enough of
+ * every channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or
+ * a subtraction of the mean as the last step, loses all digits; and slight channels. */
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -209,7 +213,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     }
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* A channel: its mean and biased variance, or the running ones. */
 typedef struct statistics {
@@ -374,7 +378,7 @@ static double terms(const check_problem *problem)
     return read_only(problem)->p.training ? 6 : 4;
 }
 
-// ---- In a model ---------------------------------------------------------------------------------------------
+// ---- In a model ---------------------------------------------------------------------------------
 
 /* One of weight and bias may be missing. */
 static bool pose(const check_ran *ran, check_problem *problem)

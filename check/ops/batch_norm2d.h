@@ -18,14 +18,14 @@ bool talc_check_norm_parse(check_reader *reader, int op, check_problem *problem)
 void talc_check_norm_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
 bool talc_check_norm_random(uint64_t *state, check_problem *problem);
 
-/// Makes a forward problem one of the gradient, whose text has no more words than train, given, plain,
-/// residual, an activation and the type.
+/// Makes a forward problem one of the gradient, whose text has no more words than train, given,
+/// plain, residual, an activation and the type.
 void talc_check_norm_turn(check_problem *problem);
 
-// ---- Statistics ---------------------------------------------------------------------------------------------
+// ---- Statistics ---------------------------------------------------------------------------------
 
-/// Where check_common has what talc_check_batch_norm2d.learn gives: mean and variance of a channel, and
-/// the mean of |x|. Of the gradients, what follows: sums of g and g x^, and of their sizes.
+/// Where check_common has what talc_check_batch_norm2d.learn gives: mean and variance of a channel,
+/// and the mean of |x|. Of the gradients, what follows: sums of g and g x^, and of their sizes.
 enum {
     CHECK_NORM_MEAN,
     CHECK_NORM_VAR,
@@ -37,8 +37,8 @@ enum {
 };
 
 /// What the gradient normalises M values by. Worked out from them in f64, the mean may be off by
-/// `mean_off`, and rstd by the part `rstd_off` of itself, which is 0 where both are given. Where that is
-/// large, nothing can be said of what is normalised.
+/// `mean_off`, and rstd by the part `rstd_off` of itself, which is 0 where both are given. Where
+/// that is large, nothing can be said of what is normalised.
 typedef struct check_normaliser {
     double M;
     long double mean, rstd;
@@ -53,13 +53,13 @@ check_normaliser talc_check_normaliser_of(talc_dtype dtype, double M, double eps
 /// How far a normalised x^ may be off.
 double talc_check_normalised_off(const check_normaliser *by, long double x);
 
-/// One value of dx, `scale` (g - (sum g + x^ sum g x^) / M): the terms and their roundings, and what mean
-/// and rstd are off.
+/// One value of dx, `scale` (g - (sum g + x^ sum g x^) / M): the terms and their roundings, and
+/// what mean and rstd are off.
 check_due talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by, const check_common *all,
                              long double scale, long double g, double x);
 
-/// x, made of a random number, of data whose mean and spread differ from channel to channel: a mean that is
-/// rounded, or a coefficient that underflows, shows.
+/// x, made of a random number, of data whose mean and spread differ from channel to channel: a mean
+/// that is rounded, or a coefficient that underflows, shows.
 double talc_check_far(talc_dtype dtype, int64_t c, double random);
 
 /// Whether WIDE data of channel c have weight rstd too small for f32, though y and dx are not: of x

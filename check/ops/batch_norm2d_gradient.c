@@ -4,24 +4,26 @@
 ///     dbias = sum g,    dweight = sum g x^,    x^ = (x - mean) rstd,    dresidual = g = dy act'
 ///     dx = weight rstd (g - (dbias + x^ dweight) / M) in training, weight rstd g otherwise
 ///
-/// In training the row runs its forward pass first, without activation, and the gradient reads the mean
-/// and rstd of that. What is due follows from x alone, so that what the two lose between them shows.
-/// With the word given, and outside training, mean and rstd are operands, as y always is, which hold
-/// what no batch has to have, so that each part of the formula is seen on its own, exactly too.
+/// In training the row runs its forward pass first, without activation, and the gradient reads the
+/// mean and rstd of that. What is due follows from x alone, so that what the two lose between them
+/// shows. With the word given, and outside training, mean and rstd are operands, as y always is,
+/// which hold what no batch has to have, so that each part of the formula is seen on its own,
+/// exactly too.
 ///
-/// Errors, with u of the data's type, A and B the sums of z and of z |x^| of a channel, s = |weight| rstd. z is |g|, and behind tanh,
-/// where 1 - y^2 may cancel, |dy| (1 + y^2): behind a sigmoid or tanh g has up to three roundings of z and of the smallest normal
-/// number. f32 data keep their sums in f64, or as well: dbias and dweight may be 8 u of themselves off, whatever M is, and
-/// (M + 8) 2^-53 of A and B; f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its
-/// three terms, K = 6, and what the sums are off: s (M + 8) 2^-53 (A + |x^| B) / M. What g is off comes on top of each: 4 u of z, of
-/// A and of B.
+/// Errors, with u of the data's type, A and B the sums of z and of z |x^| of a channel, s =
+/// |weight| rstd. z is |g|, and behind tanh, where 1 - y^2 may cancel, |dy| (1 + y^2): behind a
+/// sigmoid or tanh g has up to three roundings of z and of the smallest normal number. f32 data
+/// keep their sums in f64, or as well: dbias and dweight may be 8 u of themselves off, whatever M
+/// is, and (M + 8) 2^-53 of A and B; f64 data may have the (M + 8) u alone, which is K = M + 6. dx
+/// has a handful of roundings of each of its three terms, K = 6, and what the sums are off: s (M +
+/// 8) 2^-53 (A + |x^| B) / M. What g is off comes on top of each: 4 u of z, of A and of B.
 ///
-/// Not given, mean and rstd follow from sums in f64, of data of any type: with e = (M + 8) 2^-53 and X
-/// the mean of |x| the mean is e X off, and rstd by the part e + (e X)^2 / (var + eps) of itself. So x^ is
-/// off by d = rstd e X + |x^| times that part, dweight by the sum of |g| d, and dx by what each of its
-/// factors is off. dx is arithmetic in the data's type on x less the mean in that type: that rounding,
-/// u |mu| of the mean, has roundings of its own. No coefficient may underflow; each rounding of
-/// what weight rstd multiplies may, up to a factor of 2^10.
+/// Not given, mean and rstd follow from sums in f64, of data of any type: with e = (M + 8) 2^-53
+/// and X the mean of |x| the mean is e X off, and rstd by the part e + (e X)^2 / (var + eps) of
+/// itself. So x^ is off by d = rstd e X + |x^| times that part, dweight by the sum of |g| d, and dx
+/// by what each of its factors is off. dx is arithmetic in the data's type on x less the mean in
+/// that type: that rounding, u |mu| of the mean, has roundings of its own. No coefficient may
+/// underflow; each rounding of what weight rstd multiplies may, up to a factor of 2^10.
 #include "check/ops/batch_norm2d.h"
 
 #include "check/engine/activation.h"
@@ -66,10 +68,10 @@ static double values_of_channel(const talc_batch_norm2d_problem *p)
     return (double)p->N * (double)p->H * (double)p->W;
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
-/* Exact data: x of -3 .. 3, mean of -1 .. 1, weight of -2 .. 2, rstd 1 or 2, and dy of -largest .. largest, times the odd part
- * of M in training, where sums are divided by M. */
+/* Exact data: x of -3 .. 3, mean of -1 .. 1, weight of -2 .. 2, rstd 1 or 2, and dy of -largest ..
+ * largest, times the odd part of M in training, where sums are divided by M. */
 enum { MOST_X = 3, MOST_MEAN = 1, MOST_WEIGHT = 2, MOST_RSTD = 2 };
 
 static double odd_part(double number)
@@ -79,7 +81,8 @@ static double odd_part(double number)
     return number;
 }
 
-/* No intermediate result passes 2 M |weight| rstd |x^|^2 |dy|; divided by M it is a multiple of 1 over the even part of M. */
+/* No intermediate result passes 2 M |weight| rstd |x^|^2 |dy|; divided by M it is a multiple of 1
+ * over the even part of M. */
 static double exact_largest(const talc_batch_norm2d_problem *p)
 {
     const double M = values_of_channel(p), x = (MOST_X + MOST_MEAN) * MOST_RSTD;
@@ -153,9 +156,9 @@ bool talc_check_is_slight(talc_check_kind kind, int64_t c)
     return kind == TALC_CHECK_WIDE && c % 5 == 1;
 }
 
-/* WIDE: x and mean about 1e4 apart from 0, so that a sum of dy x less mean times a sum of dy loses all digits; behind a forward
- * pass channels are far from 0, or of a spread whose square is out of range; and slight channels.
- */
+/* WIDE: x and mean about 1e4 apart from 0, so that a sum of dy x less mean times a sum of dy loses
+ * all digits; behind a forward pass channels are far from 0, or of a spread whose square is out of
+ * range; and slight channels. */
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -197,8 +200,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     }
 }
 
-/* After x: a NaN in each operand in turn, an infinity in dy and a negative one in x. Others would be infinite in one order of
- * multiplication and not a number in another. */
+/* After x: a NaN in each operand in turn, an infinity in dy and a negative one in x. Others would
+ * be infinite in one order of multiplication and not a number in another. */
 static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values)
 {
@@ -223,7 +226,7 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
     return true;
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static int64_t groups(const check_problem *problem)
 {
@@ -245,7 +248,8 @@ static long double g_of(const talc_batch_norm2d_problem *p, const check_values *
                : talc_check_activated_gradient(p->activation, dy, values->of[Y][index]);
 }
 
-/* What its roundings are roundings of; what underflows is a rounding of the smallest normal number. */
+/* What its roundings are roundings of; what underflows is a rounding of the smallest normal
+ * number. */
 static long double size_of_g(const talc_batch_norm2d_problem *p, const check_values *values,
                              int64_t index)
 {
@@ -316,7 +320,8 @@ static check_common learn(const check_problem *problem, const check_values *valu
     return all;
 }
 
-/* What sums in f64 lose of their sizes: nothing on exact data, by whose integers a channel is known. */
+/* What sums in f64 lose of their sizes: nothing on exact data, by whose integers a channel is
+ * known. */
 static double lost(const check_problem *problem, const check_values *values, int64_t c)
 {
     const check_norm_problem *own = read_only(problem);
@@ -432,7 +437,7 @@ static double terms(const check_problem *problem)
     return 6;
 }
 
-// ---- The family ---------------------------------------------------------------------------------------------
+// ---- The family ---------------------------------------------------------------------------------
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {

@@ -1,10 +1,13 @@
-/// The family of cross_entropy: "cross_entropy:8x10_sum", logits of 8 samples and 10 classes. `reversed`: the logits are stored with their
-/// dimensions in the reverse order. `smooth`: label smoothing of 0.1. `ignore`: class 0 is ignored, instead of -100. `weighted`: by
-/// class weights from 0 to 2. About every seventh label is the ignored one. cross_entropy_gradient.c has the other direction.
+/// The family of cross_entropy: "cross_entropy:8x10_sum", logits of 8 samples and 10 classes.
+/// `reversed`: the logits are stored with their dimensions in the reverse order. `smooth`: label
+/// smoothing of 0.1. `ignore`: class 0 is ignored, instead of -100. `weighted`: by class weights
+/// from 0 to 2. About every seventh label is the ignored one. cross_entropy_gradient.c has the
+/// other direction.
 ///
-/// The bound is what ops/cross_entropy.h declares: no term of a sum goes through more than 2 sqrt(C) additions, so it holds on any data,
-/// but for the differences that smoothing adds up, on whose roundings random data are held to less: `alike` is the rest of
-/// `extra`. There are no exact data.
+/// The bound is what ops/cross_entropy.h declares: no term of a sum goes through more than 2
+/// sqrt(C) additions, so it holds on any data, but for the differences that smoothing adds up, on
+/// whose roundings random data are held to less: `alike` is the rest of `extra`. There are no exact
+/// data.
 #include "check/ops/cross_entropy.h"
 
 #include "check/engine/data.h"
@@ -22,7 +25,7 @@ enum { UNCLASSED = -100 };
 
 static const char *const op_names[] = { "cross_entropy", NULL };
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 /* Sets the typed problem from the layout; false when it is too large. */
 static bool complete(check_entropy_problem *own)
@@ -44,7 +47,7 @@ static bool complete(check_entropy_problem *own)
     return true;
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 #define FIELD(name) offsetof(check_entropy_problem, name)
 
@@ -97,7 +100,7 @@ bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
     return complete(own);
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X, LABELS, WEIGHTS, Y };
 
@@ -140,7 +143,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                            seed + 1);
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static double weight_of(const check_entropy_problem *own, const double *weights, int64_t j)
 {
@@ -233,7 +236,7 @@ static double terms(const check_problem *problem)
     return own->p.reduction == TALC_REDUCTION_NONE ? one : one * (double)own->labels.count;
 }
 
-// ---- In a model ---------------------------------------------------------------------------------------------
+// ---- In a model ---------------------------------------------------------------------------------
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {

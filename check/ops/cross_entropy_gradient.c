@@ -1,12 +1,14 @@
-/// The family of cross entropy's input gradient: "cross_entropy:8x10_smooth_weighted_dx". dx is stored like x.
+/// The family of cross entropy's input gradient: "cross_entropy:8x10_smooth_weighted_dx". dx is
+/// stored like x.
 ///
 ///     dx_j = dl (A p_j - (1 - e) w_t [j = t] - e w_j / C),    p = softmax(x),    A = (1 - e) w_t + e mean w,
 ///     dl = dy, or dy / sum of w_t over the samples that count, for the mean
 ///
-/// Errors, with u of the data's type, d_j = |x_j - max|, and D the mean of d under p: as in the forward direction each exponential
-/// may be (4 + d_j) u of itself off, so that their sum is (4 + D) u, and no term of a sum goes through more than 2 sqrt(C)
-/// additions. Each of the three terms has a handful of roundings more, K = 6, and p_j 4 for f32 data, whose factors are worked
-/// out in f64, or 12. A sum of class weights is 2 (sqrt(n) + 1) u of itself off. There are no exact data.
+/// Errors, with u of the data's type, d_j = |x_j - max|, and D the mean of d under p: as in the
+/// forward direction each exponential may be (4 + d_j) u of itself off, so that their sum is (4 +
+/// D) u, and no term of a sum goes through more than 2 sqrt(C) additions. Each of the three terms
+/// has a handful of roundings more, K = 6, and p_j 4 for f32 data, whose factors are worked out in
+/// f64, or 12. A sum of class weights is 2 (sqrt(n) + 1) u of itself off. There are no exact data.
 #include "check/ops/cross_entropy.h"
 
 #include "check/engine/data.h"
@@ -32,7 +34,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[DX] = talc_check_stored(&own->x, "dx", CHECK_WRITTEN);
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
@@ -60,8 +62,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                            seed + 1);
 }
 
-/* After a NaN in x: in dy, a label that is no class, and a NaN in the weights; after an infinity in x: in dy, and a negative one in
- * x. */
+/* After a NaN in x: in dy, a label that is no class, and a NaN in the weights; after an infinity in
+ * x: in dy, and a negative one in x. */
 static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values)
 {
@@ -86,7 +88,7 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
     return true;
 }
 
-// ---- What elements have in common ---------------------------------------------------------------------------
+// ---- What elements have in common ---------------------------------------------------------------
 
 /* A group a sample, and a last one for all. */
 static int64_t groups(const check_problem *problem)
@@ -162,7 +164,7 @@ static check_common learn(const check_problem *problem, const check_values *valu
     };
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* Of class j of a sample whose label t is a class. */
 static check_due class_due(const check_entropy_problem *own, const check_values *values,
@@ -222,7 +224,7 @@ static double terms(const check_problem *problem)
     return 60;
 }
 
-// ---- The family ---------------------------------------------------------------------------------------------
+// ---- The family ---------------------------------------------------------------------------------
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {

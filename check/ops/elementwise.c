@@ -49,7 +49,7 @@ static const int saves[] = {
 #undef TALC_ROW
 };
 
-// ---- Problem and text ---------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
 /* Sets the typed problem from the layout; false when it is too large. */
 static bool complete(unary_problem *own)
@@ -137,7 +137,7 @@ static bool random_gradient(uint64_t *state, check_problem *problem)
     return draw(state, true, problem);
 }
 
-// ---- Operands and data --------------------------------------------------------------------------------------
+// ---- Operands and data --------------------------------------------------------------------------
 
 enum { S, DY, Y };
 
@@ -199,7 +199,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     }
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static long double sigmoid(long double x)
 {
@@ -435,7 +435,7 @@ static double terms(const check_problem *problem)
     return 60; /* a few functions of long double */
 }
 
-// ---- The families -------------------------------------------------------------------------------------------
+// ---- The families -------------------------------------------------------------------------------
 
 #define FAMILY(names, number, draw, of_list, ...)                                                  \
     {                                                                                              \

@@ -1,6 +1,7 @@
-/// The families of gather and index_select: "gather:5x7@1i5x3", x's dimensions, the one that is indexed and the index's
-/// dimensions; "index_select:5x7@1i3"; and their input gradients, with the word dx. reversed: x is stored with its dimensions in
-/// the reverse order. one_hot is index_select of the rows of a matrix, to the rows that run it.
+/// The families of gather and index_select: "gather:5x7@1i5x3", x's dimensions, the one that is
+/// indexed and the index's dimensions; "index_select:5x7@1i3"; and their input gradients, with the
+/// word dx. reversed: x is stored with its dimensions in the reverse order. one_hot is index_select
+/// of the rows of a matrix, to the rows that run it.
 ///
 ///     y[i...] = x[i... with the index in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
 ///
@@ -25,7 +26,7 @@ CHECK_PROBLEM(gather_problem, talc_gather_arguments)
 
 enum { X, INDEX, DY, Y, DX };
 
-// ---- Problem and text ---------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
 /* Sets the typed problem from the layouts of x and index. NULL, or what was wanted. */
 static const char *complete(gather_problem *own)
@@ -148,7 +149,7 @@ static bool random_gradient(uint64_t *state, check_problem *problem)
     return draw(state, TALC_GRAD_INPUT, problem);
 }
 
-// ---- Operands and data --------------------------------------------------------------------------------------
+// ---- Operands and data --------------------------------------------------------------------------
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
@@ -196,7 +197,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                                         (uint64_t)own->p.extent);
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* The index's element of y's coordinates. */
 static int64_t index_at(const gather_problem *own, const check_values *values,
@@ -257,7 +258,7 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->y.count == 0;
 }
 
-// ---- The families -------------------------------------------------------------------------------------------
+// ---- The families -------------------------------------------------------------------------------
 
 #define POINTER(name) offsetof(talc_gather_arguments, name)
 #define FAMILY(names, number, draw)                                                                \

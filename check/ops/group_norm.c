@@ -1,8 +1,9 @@
-/// The family of group norm, forward: "group_norm:n8c16l49g4_relu". l: values of a plane; layer norm of 64x192 is n64c192l1g1. plain:
-/// without weight and bias; eps0: instead of 2^-17.
+/// The family of group norm, forward: "group_norm:n8c16l49g4_relu". l: values of a plane; layer
+/// norm of 64x192 is n64c192l1g1. plain: without weight and bias; eps0: instead of 2^-17.
 ///
-/// Rows are the channels of one image in training to batch_norm2d.c, whose data, statistics and bounds these are: K, S and what comes on
-/// top of a row without weight and bias, times |weight|, and |bias| added to S.
+/// Rows are the channels of one image in training to batch_norm2d.c, whose data, statistics and
+/// bounds these are: K, S and what comes on top of a row without weight and bias, times |weight|,
+/// and |bias| added to S.
 #include "check/ops/group_norm.h"
 
 #include "check/engine/activation.h"
@@ -20,7 +21,7 @@ static const double EPS = 0x1p-17;
 /* The places of batch_norm2d.c's operands. */
 enum { X, WEIGHT, BIAS, Y = 7, MEAN, RSTD };
 
-// ---- Problem and text ---------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
 check_problem talc_check_group_rows(const check_problem *problem)
 {
@@ -109,7 +110,7 @@ void talc_check_group_turn(check_problem *problem)
     p->activation = TALC_ACTIVATION_NONE;
 }
 
-// ---- Operands and data --------------------------------------------------------------------------------------
+// ---- Operands and data --------------------------------------------------------------------------
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
@@ -145,7 +146,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                         talc_check_bits(seed, (uint64_t)i));
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static int64_t groups(const check_problem *problem)
 {

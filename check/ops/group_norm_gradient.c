@@ -1,11 +1,12 @@
-/// The family of the gradients of group norm: "group_norm:n8c16l49g4_dx". Words: plain: without weight.
+/// The family of the gradients of group norm: "group_norm:n8c16l49g4_dx". Words: plain: without
+/// weight.
 ///
 ///     dbias = sum dy,    dweight = sum dy x^,    x^ = (x - mean) rstd,    g = dy weight
 ///     dx = rstd (g - (sum g + x^ sum g x^) / M)
 ///
-/// The row runs its forward pass first, and the gradient reads the mean and rstd of that: what is due
-/// follows from x alone. Errors are those of batch_norm2d_gradient.c in training, a row being a channel
-/// there; the sums of dweight and dbias are over all samples.
+/// The row runs its forward pass first, and the gradient reads the mean and rstd of that: what is
+/// due follows from x alone. Errors are those of batch_norm2d_gradient.c in training, a row being a
+/// channel there; the sums of dweight and dbias are over all samples.
 #include "check/ops/group_norm.h"
 
 #include "check/ops/batch_norm2d.h"
@@ -60,7 +61,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                         far ? CHECK_SLIGHT_WEIGHT : 1, talc_check_bits(seed, 2));
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* Groups of elements that have something in common: the rows. A channel's sums are of many. */
 static int64_t groups(const check_problem *problem)
@@ -170,7 +171,7 @@ static double terms(const check_problem *problem)
     return 8;
 }
 
-// ---- The family ---------------------------------------------------------------------------------------------
+// ---- The family ---------------------------------------------------------------------------------
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {

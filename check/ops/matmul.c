@@ -1,7 +1,8 @@
 /// The family of matrix products: act( op(A) op(B) + bias + residual ) for a batch.
 ///
-/// Words: ta, tb: a stored [K, M], b stored [N, K]. onea, oneb: one matrix for the whole batch. gaps: 3 elements behind each
-/// stored row of a and b, which hold a huge number that spoils whatever it gets into.
+/// Words: ta, tb: a stored [K, M], b stored [N, K]. onea, oneb: one matrix for the whole batch.
+/// gaps: 3 elements behind each stored row of a and b, which hold a huge number that spoils
+/// whatever it gets into.
 #include "ops/matmul.h"
 
 #include "check/engine/activation.h"
@@ -25,7 +26,7 @@ enum { GAP = 3 };
 
 static const char *const op_names[] = { "matmul", NULL };
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static int64_t rows_a(const talc_matmul_problem *p)
 {
@@ -60,7 +61,7 @@ static bool complete(product_problem *own)
     return true;
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 #define FIELD(name) offsetof(product_problem, name)
 
@@ -124,7 +125,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     return complete(own);
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { A, B, BIAS, RESIDUAL, Y };
 
@@ -143,7 +144,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, y);
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
@@ -181,7 +182,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                 values->of[i][j] = talc_check_rounded(p->dtype, 1e30);
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
@@ -218,7 +219,7 @@ static double terms(const check_problem *problem)
     return (double)read_only(problem)->p.K + 1;
 }
 
-// ---- In a model ---------------------------------------------------------------------------------------------
+// ---- In a model ---------------------------------------------------------------------------------
 
 /* [M, K] by [K, N], or for linear by [N, K]. */
 static bool pose(const check_ran *ran, check_problem *problem)

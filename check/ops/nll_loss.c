@@ -1,9 +1,11 @@
-/// The families of nll_loss, forward, "nll_loss:8x10_weighted", and its input gradient, with the word dx.
+/// The families of nll_loss, forward, "nll_loss:8x10_weighted", and its input gradient, with the
+/// word dx.
 ///
 ///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i]; 0 where t is ignored
 ///
-/// Words: reversed, ignore, weighted as of cross_entropy; mean: the weight of each sample is given too, as a mean needs it. The
-/// row gives a loss a sample, whatever becomes of them, and dx without gaps.
+/// Words: reversed, ignore, weighted as of cross_entropy; mean: the weight of each sample is given
+/// too, as a mean needs it. The row gives a loss a sample, whatever becomes of them, and dx without
+/// gaps.
 ///
 /// One product, so one rounding: K = 0 and S = |w x|.
 #include "ops/nll_loss.h"
@@ -28,7 +30,7 @@ CHECK_PROBLEM(nll_problem, talc_nll_loss_arguments)
 
 enum { UNCLASSED = -100 };
 
-// ---- Problem and text ---------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
 /* Sets the typed problem from the layout; false when it is too large. */
 static bool complete(nll_problem *own)
@@ -116,7 +118,7 @@ static bool random_gradient(uint64_t *state, check_problem *problem)
     return draw(state, TALC_GRAD_INPUT, problem);
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X, LABELS, WEIGHT, DY, LOSSES, WEIGHTS, DX };
 
@@ -204,7 +206,7 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
     return true;
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
@@ -237,7 +239,7 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->x.count == 0;
 }
 
-// ---- The families -------------------------------------------------------------------------------------------
+// ---- The families -------------------------------------------------------------------------------
 
 #define POINTER(name) offsetof(talc_nll_loss_arguments, name)
 #define FAMILY(names, number, draw)                                                                \

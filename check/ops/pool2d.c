@@ -1,6 +1,8 @@
-/// The pooling family: max_pool2d, avg_pool2d and the adaptive ones, forward; pool2d_gradient.c has the other direction.
+/// The pooling family: max_pool2d, avg_pool2d and the adaptive ones, forward; pool2d_gradient.c has
+/// the other direction.
 ///
-/// An average of K elements has K - 1 additions and one division: no more than the K roundings of a sum, in any order.
+/// An average of K elements has K - 1 additions and one division: no more than the K roundings of a
+/// sum, in any order.
 #include "check/ops/pool2d.h"
 
 #include "check/engine/data.h"
@@ -10,7 +12,7 @@
 
 #include <math.h>
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X, Y, INDICES };
 
@@ -24,7 +26,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
         list[INDICES] = talc_check_operand("indices", CHECK_WRITTEN, TALC_I64, y);
 }
 
-// ---- Windows ------------------------------------------------------------------------------------------------
+// ---- Windows ------------------------------------------------------------------------------------
 
 static check_taps adaptive_taps(int64_t o, int64_t extent, int64_t out)
 {
@@ -71,7 +73,7 @@ long double talc_check_pool2d_divisor(const talc_pool2d_problem *p, check_taps h
     return p->divisor > 0 ? (long double)p->divisor : (long double)counted(p, h) * counted(p, w);
 }
 
-// ---- Exact averages -----------------------------------------------------------------------------------------
+// ---- Exact averages -----------------------------------------------------------------------------
 
 static int64_t common_divisor(int64_t a, int64_t b)
 {
@@ -149,9 +151,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         talc_check_add_nans(x, count, seed);
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
-/* The largest element of a window, a NaN before all, and where it stands in its plane; the sum of all. */
+/* The largest element of a window, a NaN before all, and where it stands in its plane; the sum of
+ * all. */
 typedef struct window {
     double most;
     int64_t most_at, count;

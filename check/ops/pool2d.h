@@ -18,7 +18,8 @@ void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_
 bool talc_check_pool2d_random(uint64_t *state, check_problem *problem);
 int talc_check_pool2d_op(const check_problem *problem);
 
-/// The taps of one output along one dimension that lie inside the image: first, first + step, ..., `count` of them.
+/// The taps of one output along one dimension that lie inside the image: first, first + step, ...,
+/// `count` of them.
 typedef struct check_taps {
     int64_t first, count, step;
     int64_t padded; ///< taps of an average, whose step is 1, inside the padded image
@@ -31,7 +32,8 @@ check_taps talc_check_taps_w(const talc_pool2d_problem *p, int64_t ow);
 /// What an average divides by.
 long double talc_check_pool2d_divisor(const talc_pool2d_problem *p, check_taps h, check_taps w);
 
-/// The least number that all divisors of averages divide, or for `odd` their odd parts; 0 when it is too large.
+/// The least number that all divisors of averages divide, or for `odd` their odd parts; 0 when it
+/// is too large.
 int64_t talc_check_pool2d_multiple(const talc_pool2d_problem *p, bool odd);
 
 #endif

@@ -3,8 +3,9 @@
 ///     max:  dx[i] = sum of dy[o] over the windows o whose index is i
 ///     avg:  dx[i] = sum of dy[o] / D[o] over the windows o that hold i
 ///
-/// A sum of K terms, each of which is divided once: no more than the K roundings of a sum of K products, in any order. The
-/// indices are those of the largest of random numbers, of which several windows hold one; where a window holds nothing it is -1.
+/// A sum of K terms, each of which is divided once: no more than the K roundings of a sum of K
+/// products, in any order. The indices are those of the largest of random numbers, of which several
+/// windows hold one; where a window holds nothing it is -1.
 #include "check/ops/pool2d.h"
 
 #include "check/engine/data.h"
@@ -25,7 +26,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[DX] = talc_check_operand("dx", CHECK_WRITTEN, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
 }
 
-// ---- Windows that hold an element ---------------------------------------------------------------------------
+// ---- Windows that hold an element ---------------------------------------------------------------
 
 /* One dimension. Windows begin and end in the order of their outputs. */
 typedef struct axis {
@@ -97,9 +98,10 @@ static double terms(const check_problem *problem)
     return most_holding(&h) * most_holding(&w);
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
-/* Numbers -largest .. largest, times `multiple`, have shares that are integers and sum without rounding. */
+/* Numbers -largest .. largest, times `multiple`, have shares that are integers and sum without
+ * rounding. */
 static double exact_largest(const check_problem *problem, int64_t *multiple)
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
@@ -149,7 +151,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         values->of[INDICES][i] = (double)drawn_index(p, i, talc_check_bits(seed, 1));
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
@@ -185,7 +187,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     return due;
 }
 
-// ---- The family ---------------------------------------------------------------------------------------------
+// ---- The family ---------------------------------------------------------------------------------
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {

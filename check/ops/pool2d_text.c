@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 /* Parts of a text, for the position of a mistake. */
 enum { SIZES, KERNEL, STRIDE, PADDING, DILATION, OUTPUT, PARTS };
@@ -85,7 +85,7 @@ static mistake complete(check_pool2d_problem *own)
     return (mistake){ 0, NULL };
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 /* "p" and top, left, and bottom, right where they differ. */
 static bool read_padding(check_reader *r, talc_pool2d_problem *p)
@@ -174,9 +174,10 @@ void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_
     talc_check_append_words(text, words, &shown);
 }
 
-// ---- Random problems ----------------------------------------------------------------------------------------
+// ---- Random problems ----------------------------------------------------------------------------
 
-/* Half a kernel at most and the same on opposite sides, as most networks have it, or anything below a window. */
+/* Half a kernel at most and the same on opposite sides, as most networks have it, or anything below
+ * a window. */
 static void draw_padding(uint64_t *state, talc_pool2d_problem *p)
 {
     const int64_t most_h = p->dilation_h * (p->KH - 1), most_w = p->dilation_w * (p->KW - 1);
@@ -198,7 +199,8 @@ static void draw_windows(uint64_t *state, check_pool2d_problem *own)
     p->KW = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
     p->stride_h = talc_check_draw(state, 1, p->KH + 1);
     p->stride_w = talc_check_draw(state, 1, p->KW + 1);
-    /* Kernels are written for the windows that networks have, and independent draws hardly meet them. */
+    /* Kernels are written for the windows that networks have, and independent draws hardly meet
+     * them. */
     if (talc_check_draw(state, 0, 1) == 0) {
         p->KH = p->KW = talc_check_draw(state, 2, 3);
         p->stride_h = p->stride_w = talc_check_draw(state, 1, 2);

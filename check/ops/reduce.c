@@ -3,10 +3,11 @@
 /// of the elements, with correction 0 instead of 1; `large`: its elements, of f64, are so large
 /// that the sum of their squares is finite, and the square of their sum is not.
 ///
-/// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error for long sums,
-/// min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
-/// division, so no more roundings than K. Largest values and places have no rounding; nor have sums of integers, which wrap
-/// around. Variances and logarithms of sums are held to K roundings of what ops/reduce.h names.
+/// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error
+/// for long sums, min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to
+/// that. A mean has K - 1 additions and one division, so no more roundings than K. Largest values
+/// and places have no rounding; nor have sums of integers, which wrap around. Variances and
+/// logarithms of sums are held to K roundings of what ops/reduce.h names.
 #include "ops/reduce.h"
 
 #include "check/engine/data.h"
@@ -50,7 +51,7 @@ static bool is_extreme(const talc_reduce_problem *p)
     return is_place(p) || p->function == TALC_MAX || p->function == TALC_MIN;
 }
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 /* Sets the typed problem from layout, function and dimensions. NULL, or what was wanted. */
 static const char *complete(reduce_problem *own)
@@ -84,7 +85,7 @@ static const char *complete(reduce_problem *own)
     return NULL;
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 /* "@1,-2"; nothing for all dimensions. */
 static bool read_axes(check_reader *r, reduce_problem *own)
@@ -184,7 +185,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     return complete(own) == NULL;
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X, Y };
 
@@ -197,7 +198,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[Y] = talc_check_operand("y", CHECK_WRITTEN, own->p.y_dtype, kept);
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 /* The odd part of a mean's divisor: multiples of it have exact means. */
 static double exact_multiple(const talc_reduce_problem *p)
@@ -208,8 +209,8 @@ static double exact_multiple(const talc_reduce_problem *p)
     return (double)K;
 }
 
-/* Integers -largest .. largest, times exact_multiple, have exact results; below 1 there are none. Few of them, so that there
- * are equal ones among the largest. */
+/* Integers -largest .. largest, times exact_multiple, have exact results; below 1 there are none.
+ * Few of them, so that there are equal ones among the largest. */
 static double exact_largest(const talc_reduce_problem *p)
 {
     if (!is_sum(p))
@@ -228,8 +229,9 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
 }
 
-/* EXACT: few numbers, many of them equal. HUGE: over the whole range of the type; of i64 multiples of 2^40, whose sums have few
- * enough digits, also after they wrapped around, for a double to hold. */
+/* EXACT: few numbers, many of them equal. HUGE: over the whole range of the type; of i64 multiples
+ * of 2^40, whose sums have few enough digits, also after they wrapped around, for a double to
+ * hold. */
 static void fill_integers(const check_layout *x, talc_check_kind kind, uint64_t seed,
                           double *values)
 {
@@ -284,7 +286,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         talc_check_add_nans(x, layout->count, seed);
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* Element k, in row-major order of the reduced dimensions. */
 static double element(const reduce_problem *own, const double *x, int64_t k)
@@ -379,7 +381,7 @@ static double terms(const check_problem *problem)
     return (double)read_only(problem)->p.K;
 }
 
-// ---- In a model ---------------------------------------------------------------------------------------------
+// ---- In a model ---------------------------------------------------------------------------------
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {

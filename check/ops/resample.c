@@ -1,16 +1,18 @@
-/// The families of padding and upsampling: "pad:3x5x7p1x2x0x3c0x1_reflect", "upsample2d:n2c3h5w7o8x9_bilinear", and their input
-/// gradients, with the word dx.
+/// The families of padding and upsampling: "pad:3x5x7p1x2x0x3c0x1_reflect",
+/// "upsample2d:n2c3h5w7o8x9_bilinear", and their input gradients, with the word dx.
 ///
-/// pad: p has elements before and after the last dimension, then the one ahead of it, and so on; c likewise those that are cut
-/// off; value: another number than 0. upsample2d: o has the output's extents, f7x3 instead of it the scale factor 7/3; nearest
-/// without a word, else bilinear or aligned, which is bilinear with align_corners.
+/// pad: p has elements before and after the last dimension, then the one ahead of it, and so on; c
+/// likewise those that are cut off; value: another number than 0. upsample2d: o has the output's
+/// extents, f7x3 instead of it the scale factor 7/3; nearest without a word, else bilinear or
+/// aligned, which is bilinear with align_corners.
 ///
-/// Along each axis w[o, i] says how much of element i output o shows, which is 0 or 1 unless it is linear:
+/// Along each axis w[o, i] says how much of element i output o shows, which is 0 or 1 unless it is
+/// linear:
 ///
 ///     y[o...] = sum over i... of w[o, i] ... x[i...],    dx[i...] = sum over o... of w[o, i] ... dy[o...]
 ///
-/// Linear, w is the hat max(0, 1 - |place - i|). A term goes through at most K + 2 roundings: of four, in two means, each two products,
-/// two sums and two weights. What is shown alone has none.
+/// Linear, w is the hat max(0, 1 - |place - i|). A term goes through at most K + 2 roundings: of
+/// four, in two means, each two products, two sums and two weights. What is shown alone has none.
 #include "ops/resample.h"
 
 #include "check/conv2d/conv2d.h"
@@ -45,7 +47,7 @@ enum {
     MOST_PADDING = 999999999
 }; /* texts of 8 dimensions fit */
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 static bool is_linear(const resample_problem *own)
 {
@@ -108,7 +110,7 @@ static const char *complete(resample_problem *own)
                : "an input and an output below 2^63 bytes";
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 #define FIELD(name) offsetof(resample_problem, name)
 
@@ -256,7 +258,7 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
     talc_check_append_words(text, words, own);
 }
 
-// ---- Random problems ----------------------------------------------------------------------------------------
+// ---- Random problems ----------------------------------------------------------------------------
 
 static void draw_pad(uint64_t *state, resample_problem *own)
 {
@@ -320,7 +322,7 @@ static bool random_gradient(uint64_t *state, check_problem *problem)
     return draw(state, TALC_GRAD_INPUT, problem);
 }
 
-// ---- Operands and data --------------------------------------------------------------------------------------
+// ---- Operands and data --------------------------------------------------------------------------
 
 static talc_dims dims_of(const talc_resample_problem *p, bool out)
 {
@@ -383,7 +385,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     }
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* How much of element i output o shows. */
 static long double shown(const talc_resample_axis *a, int64_t o, int64_t i)
@@ -480,7 +482,7 @@ static bool is_empty(const check_problem *problem)
     return read_resample(problem)->p.direction != TALC_FORWARD && list[X].count == 0;
 }
 
-// ---- The families -------------------------------------------------------------------------------------------
+// ---- The families -------------------------------------------------------------------------------
 
 #define POINTER(name) offsetof(talc_resample_arguments, name)
 #define FAMILY(names, number, draw)                                                                \

@@ -1,9 +1,11 @@
-/// The family of softmax and log_softmax. `reversed` in a text: x is stored with its dimensions in the reverse order.
+/// The family of softmax and log_softmax. `reversed` in a text: x is stored with its dimensions in
+/// the reverse order.
 ///
-/// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + min(n + 1, 32 + 2 sqrt(n))) u and the smallest
-/// subnormal; for the logarithm that much absolutely and u |y|. A row may add 32 exponentials in order: those of equal logits
-/// round alike, so that n of them are off by up to (n - 1) u. On random data roundings partly cancel, and 2 sqrt(n) has to do.
-/// All of it stands in `extra` and `alike`. There are no exact data.
+/// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + min(n + 1, 32 + 2
+/// sqrt(n))) u and the smallest subnormal; for the logarithm that much absolutely and u |y|. A row
+/// may add 32 exponentials in order: those of equal logits round alike, so that n of them are off
+/// by up to (n - 1) u. On random data roundings partly cancel, and 2 sqrt(n) has to do. All of it
+/// stands in `extra` and `alike`. There are no exact data.
 #include "ops/softmax.h"
 
 #include "check/engine/data.h"
@@ -29,7 +31,7 @@ CHECK_PROBLEM(softmax_problem, talc_softmax_arguments)
 
 static const char *const op_names[] = { "softmax", "log_softmax", NULL };
 
-// ---- Problem ------------------------------------------------------------------------------------------------
+// ---- Problem ------------------------------------------------------------------------------------
 
 /* Sets the typed problem from layout and dimension; false when it is too large. */
 static bool complete(softmax_problem *own)
@@ -60,7 +62,7 @@ static bool complete(softmax_problem *own)
     return true;
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 static const check_word words[] = {
     { "reversed", CHECK_FLAG, offsetof(softmax_problem, x.reversed), 1 },
@@ -107,7 +109,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     return complete(own);
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { X, Y };
 
@@ -134,7 +136,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     talc_check_fill(values->of[X], x->count, x->dtype, kind, 8, scale, seed);
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* Sets extra and alike for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
@@ -207,7 +209,7 @@ static double terms(const check_problem *problem)
     return 40;
 }
 
-// ---- In a model ---------------------------------------------------------------------------------------------
+// ---- In a model ---------------------------------------------------------------------------------
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {

@@ -25,7 +25,7 @@ typedef struct update_problem {
 
 CHECK_PROBLEM(update_problem, talc_update_arguments)
 
-// ---- Problem and text ---------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
 static void complete(update_problem *own)
 {
@@ -102,7 +102,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     return true;
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 enum { P, G, STATE, OPERANDS = STATE + TALC_UPDATE_STATES };
 
@@ -134,7 +134,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
 }
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* From least to most; NaN in both. */
 typedef struct interval {
@@ -261,7 +261,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
                         .extra = (double)(due.most - due.least) / 2 };
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 enum { RUN = 500 };
 

@@ -99,7 +99,8 @@ const char *const talc_check_edges[] = {
     "n2c3h56w56o3k7x7p3x3g3_bias", "n2c2h100w21o2k5x5p2x2g2_f64_bias_relu{|_dx}",
     "n3c2h3w14o2k3x3p20x1x5x1g2_bias{|_dw}", "n1c2h9w63o2k7x7p0x3g2_f64", "n2c2h50w14o2k5x5p40x2x0x2g2{|_dx}",
 
-    /* Weight gradients in registers: several images at a time, channels and columns around tiles, rows of windows apart. */
+    /* Weight gradients in registers: several images at a time, channels and columns around tiles,
+     * rows of windows apart. */
     "n20c{3|16|33}h16w16o20k3x3p1x1_dw", "n31c1h28w28o6k5x5p2x2_dw", "n40c6h14w14o16k5x5_dw", "n37c20h4w5o33k3x3p1x1_dw",
     "n9c33h20w21o20k3x3s2x2p1x1_dw", "n20c9h40w32o16k3x3s{3x3|7x1}p1x1{|d2x1}_dw", "n8c6h30w41o16k5x5p2x2{|d1x2|d3x1}_dw", "n3c3h40w37o16k7x7s2x2p3x3_dw",
     "n5c20h17w20o16k3x3p0x1x2x0_f64_dw", "n30c6h20w20o12k3x3p1x1g3_dw", "n40c16h30w29o20k1x1s2x2_dw",
@@ -113,12 +114,14 @@ const char *const talc_check_edges[] = {
     "n1c128h3w32o17k1x1{|_dx}", "n1c130h9w11o70k1x1{|_dx}", "n3c96h4w4o48k1x1g3_bias_residual_sigmoid",
     "n1c200h6w6o260k1x1g2_relu{|_dx}",
 
-    /* Chunks of 32 channels of a tap, with a remainder, shared by a cluster of blocks, some of which have none; phases of a stride. */
+    /* Chunks of 32 channels of a tap, with a remainder, shared by a cluster of blocks, some of
+     * which have none; phases of a stride. */
     "n1c{33|48|100}h7w7o70k3x3p1x1_bias_residual_relu{|_dx}", "n1c512h7w7o96k3x3p1x1", "n1c160h4w4o136k1x1_residual_silu{|_dx}",
     "n2c80h9w10o72k3x3s2x2p2x2d2x2g2_bias{|_dx}", "n9c64h15w14o130k1x1_bias_relu{|_dx}", "n3c20h40w41o48k3x3p1x1_residual_tanh",
     "n1c32h12w12o32k3x3s3x3p1x1_dx", "n3c40h15w13o33k5x3s2x1p2x1_dx",
 
-    /* Rows copied whole, of several images; whole images; padding wider than the rows between them; parts of the channels. */
+    /* Rows copied whole, of several images; whole images; padding wider than the rows between them;
+     * parts of the channels. */
     "n3c32h14w12o64k3x3p1x1_bias_residual_relu", "n9c32h7w7o128k3x3p1x1_residual", "n24c16h5w12o80k5x3p3x1",
     "n3c48h10w28o96k3x5p2x2g3_bias_silu", "n40c32h3w5o64k3x3p4x1",
 
@@ -238,7 +241,8 @@ const char *const talc_check_edges[] = {
     "adaptive_avg_pool2d:n2c3h70w6o35x3_f64", "adaptive_max_pool2d:n2c3h7w6o{1x1|7x6|10x13|0x4}{|_indices}",
     "adaptive_max_pool2d:n1c2h90w1000o2x9{|_indices_f64}", "adaptive_max_pool2d:n5c70h7w7o1x1",
 
-    /* Pooling of wide images: rows longer than a block, aligned and not; tall windows, wide windows. */
+    /* Pooling of wide images: rows longer than a block, aligned and not; tall windows, wide
+     * windows. */
     "{max_pool2d|avg_pool2d}:n1c2h5w128k3x3s1x1p1x1", "max_pool2d:n2c3h37w131k3x3s1x1p1x1{|_indices}",
     "{max_pool2d|avg_pool2d}:n1c2h140w130k3x3s1x1", "max_pool2d:n1c2h9w513k3x3s1x1p0x1",
     "{max_pool2d|avg_pool2d}:n1c3h2w270k3x3s1x1p1x0", "max_pool2d:n1c1h1w300k3x3s1x1p1x1",
@@ -304,7 +308,8 @@ const char *const talc_check_edges[] = {
     "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4", "matmul:b2m33n17k9_tb_bias_residual_relu",
     "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
 
-    /* Few rows and a transposed B: one to 256 threads a column, columns that do not fill a block, rows that are no multiple of four. */
+    /* Few rows and a transposed B: one to 256 threads a column, columns that do not fill a block,
+     * rows that are no multiple of four. */
     "matmul:m1n67k{10|100}_tb_bias", "matmul:m6n67k{1|4|8|24|48|240|1152|4100}_tb_bias", "matmul:b3m7n9k{20|600}_tb_residual_f64",
     "matmul:m128n3k12_tb", "n6c10h1w1o33k1x1_bias_silu",
 
@@ -326,12 +331,14 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n3c2h100w{100|101}_residual_train_relu", "batch_norm2d:n1c33h3w5_residual_sigmoid",
     "batch_norm2d:n1c2h300w301_residual_train_f64", "batch_norm2d:n90c5h15w15_residual{_relu|_train}",
 
-    /* Reductions: of all dimensions, the first, the last, one between, several, neighbours and not. */
+    /* Reductions: of all dimensions, the first, the last, one between, several, neighbours and
+     * not. */
     "sum:{1|7}", "sum:8x16x32{|@0|@2|@0,1|@1,2}", "{sum|mean|max|argmax|min|argmin|var|logsumexp}:8x16x32@{1|0,2}",
     "sum:3x4x5x6x7@{1,3|0,2,4}", "sum:2x3x2x3x2x3x2x3@{0,2,4,6|1,3,5,7}", "sum:5x1x7@1", "sum:1x9@0",
     "{mean|argmax}:17x33",
 
-    /* Reductions: neighbouring outputs in vector loads, lengths below and above the threads of a block. */
+    /* Reductions: neighbouring outputs in vector loads, lengths below and above the threads of a
+     * block. */
     "{sum|max|argmax}:5x33x64@1{|_f64}", "mean:40x8x8@0", "sum:20001x64@0", "argmax:20001x64@0{|_f64}",
     "{sum|argmax}:19x5x7x7@0,2,3", "max:3x5x40x41@0,2,3", "argmax:3x5x40x40@0,2,3", "sum:3x5x4x5x8@0,2,4",
 
@@ -344,11 +351,13 @@ const char *const talc_check_edges[] = {
     "var:{1x9|7x5}@0{|_population}", "var:{1000x5@0|5x129@1|70001}{|_reversed}_f64{|_population}_large",
     "argmax:1x40007@1_u8", "argmax:57x12x63@1_i32",
 
-    /* Reductions across rows that are no multiple of 16 bytes: few rows, many rows, several blocks. */
+    /* Reductions across rows that are no multiple of 16 bytes: few rows, many rows, several
+     * blocks. */
     "argmax:{66x1001|20003x17}@0", "sum:3x701x49@1", "max:5x301x254@1", "argmax:9x501x17@1_f64",
     "argmax:701x5x9@2_reversed",
 
-    /* Reductions of each channel, with images that are no multiple of 16 bytes: many small ones, few large ones. */
+    /* Reductions of each channel, with images that are no multiple of 16 bytes: many small ones,
+     * few large ones. */
     "{sum|argmax}:{60x22x7x7|33x5x17x17}@0,2,3", "max:{200x3x7x7|300x3x19x17}@0,2,3",
     "{mean|argmax}:33x5x15x15@0,2,3", "sum:3000x2x3@0,2", "argmax:500x7x255@0,2",
     "sum:{60x12x7x7|200x2x19x17}@0,2,3_f64", "argmax:61x21x3x3@0,2,3_f64", "max:61x21x1x2@0,3_f64",
@@ -372,7 +381,8 @@ const char *const talc_check_edges[] = {
     "softmax:3x4x5x6@{0|2}", "{softmax|log_softmax}:9x65@1_f64", "softmax:65x9@0_f64", "log_softmax:{7|17x4}@0",
     "log_softmax:{5x1|4x17|5x16x9|2x10007}@1",
 
-    /* Cross entropy: one class, one sample, many of either; classes for a thread, a warp or a block. */
+    /* Cross entropy: one class, one sample, many of either; classes for a thread, a warp or a
+     * block. */
     "cross_entropy:{1x1|5|7x31|4099x10|2x5x40x41}", "cross_entropy:{1x9|100003x3}_sum",
     "cross_entropy:{9x33|2x30011|3x1023x7|0x4}_none", "cross_entropy:{3x2047|3x2049}_smooth",
     "cross_entropy:3x1025x7_none_smooth", "cross_entropy:2x3x4x5x6_ignore", "cross_entropy:65x100_f64",
@@ -381,12 +391,14 @@ const char *const talc_check_edges[] = {
     "cross_entropy:{7x31|4099x10_sum|3x2049_smooth|2x5x40x41_smooth|9x33_none_smooth_ignore}_weighted",
     "cross_entropy:3x2049_smooth_weighted_f64",
 
-    /* Softmax: lengths for a warp, a block, and more; multiples of 16 bytes and not; contiguous and strided. */
+    /* Softmax: lengths for a warp, a block, and more; multiples of 16 bytes and not; contiguous and
+     * strided. */
     "softmax:{33x64|5x520|5x521|3x2052|3x4097|9x17x70}@1", "log_softmax:1x16388@1",
     "softmax:{3x2052|1x16390}@1_f64", "log_softmax:3x1030@1_f64", "softmax:{140x70|700x35|1100x35}@0",
     "log_softmax:3000x35@0", "softmax:{10x33|140x35}@0_f64", "log_softmax:3000x17@0_f64",
 
-    /* Softmax: rows for one thread, unaligned rows, lengths around what a cluster of blocks holds. */
+    /* Softmax: rows for one thread, unaligned rows, lengths around what a cluster of blocks
+     * holds. */
     "softmax:{70x10|40x8|7x1001|3x16387|2x32767|3x32769|2x131075|1x458752|1x458753|3x64x68|2x1000x12}@1",
     "log_softmax:{33x31|5x8191|2x65537|1x458749|2x200x36}@1", "softmax:{65x15|3x1001|2x60001|3x7x2x6}@1_f64",
 
@@ -396,12 +408,14 @@ const char *const talc_check_edges[] = {
     "mean:17x129@1_reversed", "{max|log_softmax}:9x65@0_reversed", "argmax:9x65@1_reversed",
     "argmax:5x6x7@0,2_reversed_u8", "sum:3x70001@1_reversed_f64", "softmax:{9x65|5x16x9}@1_reversed",
 
-    /* Normalisation without its extras, at the ends of momentum and eps; scalars and empty results. */
+    /* Normalisation without its extras, at the ends of momentum and eps; scalars and empty
+     * results. */
     "batch_norm2d:n2c3h5w7_{plain|train_plain|train_untracked_relu|train_plain_untracked}",
     "batch_norm2d:n2c3h5w7_{train_momentum0|train_momentum1|eps0|train_eps0_f64}",
     "adaptive_avg_pool2d:n2c3h7w6o0x4", "{sum|argmax}:", "softmax:@0", "log_softmax:@0_f64",
 
-    /* Channels around the widths of vectors and tiles; transposed products whose sums are longer than a block. */
+    /* Channels around the widths of vectors and tiles; transposed products whose sums are longer
+     * than a block. */
     "max_pool2d:n1c33h5w6k3x3s2x2p1x1_indices", "{max_pool2d|avg_pool2d}:n2c70h3w5k2x2",
     "{max_pool2d|avg_pool2d}:n1c130h3w3k2x2", "avg_pool2d:n1c33h5w6k3x3s2x2p1x1",
     "adaptive_avg_pool2d:n1c33h5w7o2x3", "adaptive_avg_pool2d:n2c70h3w5o2x2",
@@ -409,20 +423,23 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n1c130h3w5_{relu|train_relu}", "batch_norm2d:n2c300h2w3{|_train}",
     "matmul:m9n11k513_{ta|tb|ta_tb|ta_f64|ta_tb_f64}", "matmul:b2m5n7k2049_ta_tb_bias",
 
-    /* Padding: each side, each mode, all that the mode allows; cut to nothing; an empty image; ranks; wide rows; every type. */
+    /* Padding: each side, each mode, all that the mode allows; cut to nothing; an empty image;
+     * ranks; wide rows; every type. */
     "pad:5x7p{1x0|0x0x0x1|9x40x3x2}{_value|_replicate}", "pad:5x7p{0x1|0x0x1x0|9x40x3x2}{|_replicate}_dx", "pad:5x7c{3x4|0x0x5x0}",
     "pad:1x5x7p{6x6x4x4_reflect|1x2x3x4_reflect|7x7x5x5_circular|1x2x3x4_circular}{|_dx}", "pad:2x1x1p{3x2x1x4_replicate|1x0x1x1_circular}{|_dx}",
     "pad:5x7p2x0c0x3_{reflect|replicate}{|_dx}", "pad:0x3p1x2x2x1_value", "pad:7p2x3{_value|_reflect_dx}", "pad:2x3x2x3x2x3x2x3p1x0x0x1x1x1x0x0x2x1{|_dx}",
     "pad:3x4x5x6p1x2x3x1x2x0_{reflect_f64|replicate|circular_f64}{|_dx}", "pad:9x{15|16|17|1021}p1x1", "pad:3x10001p5x3_reflect{|_dx}",
     "pad:10001x3p1x1{|_dx}", "pad:5x33p1x2_{value_i64|value_i32|value_u8|reflect_u8|circular_i32|replicate_i64}",
 
-    /* Upsampling: one element, to one, as many, fewer, twice, factors, wide rows, many planes, every type. */
+    /* Upsampling: one element, to one, as many, fewer, twice, factors, wide rows, many planes,
+     * every type. */
     "upsample2d:n1c2h1w1o3x5{|_bilinear|_aligned}{|_dx}", "upsample2d:n2c3h5w7o{1x1|5x14|4x3|11x29}{|_bilinear|_aligned}{|_dx}",
     "upsample2d:n1c2h9w8f{3x2|2x3}{|_bilinear|_aligned}{|_dx}", "upsample2d:n1c2h3w129o7x300{|_bilinear|_aligned_f64}{|_dx}",
     "upsample2d:n70c33h3w2o6x4{|_bilinear|_aligned_f64}{|_dx}", "upsample2d:n0c2h3w2o6x4{|_bilinear_dx}", "upsample2d:n1c3h5w7o9x16_{i64|i32|u8}",
     "upsample2d:n1c2h2w3o70x65{|_bilinear|_aligned}_dx",
 
-    /* Picking: each dimension, one element, many of few, few of many, an index smaller than x, none, every type. */
+    /* Picking: each dimension, one element, many of few, few of many, an index smaller than x,
+     * none, every type. */
     "{relu|sigmoid|tanh|relu6|hardsigmoid|hardswish|silu|gelu|leaky_relu|gelu_tanh|mish|elu|hardtanh|softplus|neg|exp|log|sqrt|rsqrt|abs|floor|sign}:{|1|20001|33x129_reversed|5x3x7x11_f64}{|_dx}", "{sigmoid|silu|mish|gelu|softplus}:40001_f64{|_dx}",
     "rmsprop:{1|4099}{|_centered}{|_momentum}{|_decay}{|_f64}", "adam:{1|4099}{|_decay}{|_decoupled}{|_f64}", "sgd:{1|4099}{|_momentum|_momentum_nesterov|_momentum_first}{|_decay}{|_f64}",
     "gather:{5x7x3@0i9x7x3|5x7x3@1i5x20x3|5x7x3@2i2x3x4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",

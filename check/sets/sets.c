@@ -9,14 +9,15 @@
 #include <string.h>
 
 // clang-format off
-/* Every feature of every op once, on problems so small that all checks of all rows take seconds: what catches most
- * mistakes. */
+/* Every feature of every op once, on problems so small that all checks of all rows take seconds:
+ * what catches most mistakes. */
 const char *const talc_check_quick[] = {
     /* Kernels, odd, even and long; images that are not square; batches. */
     "n2c3h9w7o4k3x3{|_dx|_dw}", "n1c2h8w11o5k2x4_bias", "n3c4h5w12o3k1x7p0x3{|_dx}", "n1c3h12w5o4k7x1p3x0{|_dw}",
     "n2c3h5w7o4k5x7{|_dx}", "n1c2h13w12o3k11x11p5x5", "n65c1h2w3o2k2x2p1x1_bias{|_dw}",
 
-    /* Padding: one axis, each side its own, more than the kernel, nothing but padding, other modes. */
+    /* Padding: one axis, each side its own, more than the kernel, nothing but padding, other
+     * modes. */
     "n1c2h6w5o3k3x3p1x2", "n2c3h7w6o4k3x2p1x0x2x3{|_dx|_dw}", "n1c3h7w6o4k4x2p1x0x2x1",
     "n1c2h3w2o3k2x2p4x5_bias{|_dx|_dw}", "n1c1h3w1o2k3x3p1x9{|_dw}", "n2c3h7w9o4k3x3p2x3_reflect",
     "n1c2h6w5o3k5x3p5x1x4x3_replicate", "n2c3h5w6o4k3x4p3x2_bias_circular",

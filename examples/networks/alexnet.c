@@ -1,5 +1,6 @@
-/* AlexNet, as torchvision has it: the one-column form of Krizhevsky 2014, "One weird trick for parallelizing convolutional
- * neural networks", arXiv 1404.5997, after Krizhevsky, Sutskever and Hinton 2012. */
+/* AlexNet, as torchvision has it: the one-column form of Krizhevsky 2014, "One weird trick for
+ * parallelizing convolutional neural networks", arXiv 1404.5997, after Krizhevsky, Sutskever and
+ * Hinton 2012. */
 #include "families.h"
 #include "layers.h"
 

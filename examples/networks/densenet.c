@@ -1,5 +1,6 @@
-/* DenseNet: Huang, Liu, van der Maaten and Weinberger 2016, "Densely connected convolutional networks", arXiv 1608.06993,
- * with bottlenecks of 128 channels, a growth of 32 and transitions that halve the channels (DenseNet-BC). */
+/* DenseNet: Huang, Liu, van der Maaten and Weinberger 2016, "Densely connected convolutional
+ * networks", arXiv 1608.06993, with bottlenecks of 128 channels, a growth of 32 and transitions
+ * that halve the channels (DenseNet-BC). */
 #include "families.h"
 #include "layers.h"
 
@@ -7,7 +8,7 @@
 
 enum { GROWTH = 32, BOTTLENECK = 4 * GROWTH, MOST = 48 };
 
-// ---- Dense block: each layer reads the features of all before it and adds GROWTH of its own -------------------
+// ---- Dense block: each layer reads the features of all before it and adds GROWTH of its own -----
 
 typedef struct dense_block {
     talc_module base;
@@ -45,7 +46,8 @@ static bool init(talc_module *module, const void *options)
     return !talc_failed();
 }
 
-/* The backward pass needs what each layer read as it was, so every layer gets a tensor of its own. */
+/* The backward pass needs what each layer read as it was, so every layer gets a tensor of its
+ * own. */
 static talc_tensor *concatenated(const dense_block *self, talc_tensor *x)
 {
     for (int i = 0; i < self->count; i++) {
@@ -58,8 +60,8 @@ static talc_tensor *concatenated(const dense_block *self, talc_tensor *x)
     return x;
 }
 
-/* Without one, all features have their place in one tensor from the start, of which a layer reads the first channels and writes the
- * next ones, so that none is copied for every layer after it. */
+/* Without one, all features have their place in one tensor from the start, of which a layer reads
+ * the first channels and writes the next ones, so that none is copied for every layer after it. */
 static talc_tensor *in_place(const dense_block *self, talc_tensor *x)
 {
     int64_t C = x->dims[1];
@@ -84,7 +86,7 @@ static const talc_module_class dense_block_class = {
     .name = "DenseBlock", .size = sizeof(dense_block), .init = init, .forward = forward
 };
 
-// ---- The network --------------------------------------------------------------------------------------------
+// ---- The network --------------------------------------------------------------------------------
 
 typedef struct densenet_config {
     int layers[4]; /* of each block */

@@ -1,5 +1,5 @@
-/* EfficientNet: Tan and Le 2019, arXiv 1905.11946: MobileNet V2's inverted residuals with squeeze-excitation and SiLU, all sizes from one
- * table that is scaled in width and depth. */
+/* EfficientNet: Tan and Le 2019, arXiv 1905.11946: MobileNet V2's inverted residuals with
+ * squeeze-excitation and SiLU, all sizes from one table that is scaled in width and depth. */
 #include "families.h"
 #include "layers.h"
 
@@ -25,7 +25,7 @@ static int64_t divisible(double value)
     return (double)near < 0.9 * value ? near + 8 : near;
 }
 
-// ---- Squeeze-excitation: y = x * sigmoid(fc2(silu(fc1(mean of each channel of x)))) ---------------------------
+// ---- Squeeze-excitation: y = x * sigmoid(fc2(silu(fc1(mean of each channel of x)))) -------------
 
 typedef struct squeeze_excitation {
     talc_module base;
@@ -60,7 +60,7 @@ static const talc_module_class squeeze_excitation_class = { .name = "SqueezeExci
                                                             .init = init,
                                                             .forward = forward };
 
-// ---- The network --------------------------------------------------------------------------------------------
+// ---- The network --------------------------------------------------------------------------------
 
 static talc_module *inverted_residual(int64_t in, int64_t out, int64_t kernel, int64_t stride,
                                       int64_t expand, double drop)

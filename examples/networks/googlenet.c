@@ -1,8 +1,9 @@
-/* GoogLeNet: Szegedy and others 2014, "Going deeper with convolutions", arXiv 1409.4842, as torchvision has it: with batch norms,
- * and 3x3 in place of 5x5.
+/* GoogLeNet: Szegedy and others 2014, "Going deeper with convolutions", arXiv 1409.4842, as
+ * torchvision has it: with batch norms, and 3x3 in place of 5x5.
  *
- * In evaluation mode the output is [N,classes]. In train mode it is [3N,classes]: the main logits, then those of the auxiliary heads aux2
- * and aux1. The weights that torchvision offers were trained on pixels normalised by mean 0.5 and deviation 0.5. */
+ * In evaluation mode the output is [N,classes]. In train mode it is [3N,classes]: the main logits,
+ * then those of the auxiliary heads aux2 and aux1. The weights that torchvision offers were trained
+ * on pixels normalised by mean 0.5 and deviation 0.5. */
 #include "families.h"
 #include "layers.h"
 
@@ -26,7 +27,7 @@ static talc_module *pool(int64_t kernel, int64_t stride)
                                                       .ceil_mode = true });
 }
 
-// ---- Inception: four branches, concatenated -----------------------------------------------------------------
+// ---- Inception: four branches, concatenated -----------------------------------------------------
 
 typedef struct inception {
     talc_module base;
@@ -66,7 +67,7 @@ static const talc_module_class inception_class = {
     .name = "Inception", .size = sizeof(inception), .init = init, .forward = forward
 };
 
-// ---- The network --------------------------------------------------------------------------------------------
+// ---- The network --------------------------------------------------------------------------------
 
 enum { LAYERS = 20 };
 

@@ -1,4 +1,5 @@
-/* What most of the networks are made of. Each function returns a new module; NULL, with talc's failure, when it cannot. */
+/* What most of the networks are made of. Each function returns a new module; NULL, with talc's
+ * failure, when it cannot. */
 #ifndef TALC_EXAMPLES_LAYERS_H
 #define TALC_EXAMPLES_LAYERS_H
 
@@ -63,7 +64,8 @@ static inline void add_head(talc_module *net, const char *name, int64_t features
  *
  *     y = activation(body(x) + shortcut(x))      or activation(concat(shortcut(x), body(x))), along the channels
  *
- * The body is the children of block_add, a chain in that order; the shortcut is block_shortcut's child, or x itself. */
+ * The body is the children of block_add, a chain in that order; the shortcut is block_shortcut's
+ * child, or x itself. */
 typedef struct block_options {
     talc_activation activation;
     bool concat;

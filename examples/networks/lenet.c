@@ -1,7 +1,9 @@
-/* LeNet-5 for 28x28 images of digits, [N,1,28,28] -> [N,10], 61,706 parameters, in today's usual form: ReLU and max pooling
- * instead of the squashing functions, and a second convolution that sees all channels.
+/* LeNet-5 for 28x28 images of digits, [N,1,28,28] -> [N,10], 61,706 parameters, in today's usual
+ * form: ReLU and max pooling instead of the squashing functions, and a second convolution that sees
+ * all channels.
  *
- * This is the long way to write a network: a struct with its layers, init, which makes them, and forward. */
+ * This is the long way to write a network: a struct with its layers, init, which makes them, and
+ * forward. */
 #include "families.h"
 #include "layers.h"
 

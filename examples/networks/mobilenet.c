@@ -1,5 +1,6 @@
-/* MobileNet V1: Howard and others 2017, arXiv 1704.04861: depthwise separable convolutions, a row of the table each.
- * MobileNet V2: Sandler, Howard, Zhu, Zhmoginov and Chen 2018, arXiv 1801.04381: inverted residuals, some to a row. */
+/* MobileNet V1: Howard and others 2017, arXiv 1704.04861: depthwise separable convolutions, a row
+ * of the table each. MobileNet V2: Sandler, Howard, Zhu, Zhmoginov and Chen 2018, arXiv 1801.04381:
+ * inverted residuals, some to a row. */
 #include "families.h"
 #include "layers.h"
 

@@ -1,8 +1,9 @@
 /* Networks by name: `talc run NAME`, `talc summary NAME` and their like take them from here.
  *
- * Paths of parameters are those of torchvision's model of the same name, where it has one, and else those of the PyTorch
- * reference in tools/torch/networks.py, so that a state_dict of either loads unchanged. To add a network, write a file whose last lines are
- * a table of `network` rows, and list the table in networks.c. */
+ * Paths of parameters are those of torchvision's model of the same name, where it has one, and else
+ * those of the PyTorch reference in tools/torch/networks.py, so that a state_dict of either loads
+ * unchanged. To add a network, write a file whose last lines are a table of `network` rows, and
+ * list the table in networks.c. */
 #ifndef TALC_EXAMPLES_NETWORKS_H
 #define TALC_EXAMPLES_NETWORKS_H
 

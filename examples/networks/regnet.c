@@ -1,4 +1,5 @@
-/* RegNet X: Radosavovic, Kosaraju, Girshick, He and Dollar 2020, "Designing network design spaces", arXiv 2003.13678. */
+/* RegNet X: Radosavovic, Kosaraju, Girshick, He and Dollar 2020, "Designing network design spaces",
+ * arXiv 2003.13678. */
 #include "families.h"
 #include "layers.h"
 

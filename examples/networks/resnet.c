@@ -1,5 +1,5 @@
-/* ResNet: He, Zhang, Ren and Sun 2015, "Deep residual learning for image recognition", arXiv 1512.03385, with the stride of a
- * bottleneck in its 3x3 convolution, as torchvision has it. */
+/* ResNet: He, Zhang, Ren and Sun 2015, "Deep residual learning for image recognition", arXiv
+ * 1512.03385, with the stride of a bottleneck in its 3x3 convolution, as torchvision has it. */
 #include "families.h"
 #include "layers.h"
 
@@ -8,7 +8,8 @@ typedef struct resnet_config {
     bool bottleneck;
 } resnet_config;
 
-/* One block from `in` channels; `width` is that of its 3x3 convolutions, and a bottleneck has four times as many at its end. */
+/* One block from `in` channels; `width` is that of its 3x3 convolutions, and a bottleneck has four
+ * times as many at its end. */
 static talc_module *residual(int64_t in, int64_t width, int64_t stride, bool bottleneck)
 {
     const int64_t out = bottleneck ? 4 * width : width;

@@ -1,12 +1,14 @@
-/* ResNet-20 for 32x32 colour images (CIFAR-10), [N,3,32,32] -> [N,10], and for others: any channels, sizes and classes.
+/* ResNet-20 for 32x32 colour images (CIFAR-10), [N,3,32,32] -> [N,10], and for others: any
+ * channels, sizes and classes.
  *
- * He, Zhang, Ren and Sun 2015, "Deep residual learning for image recognition", arXiv 1512.03385, section 4.2. Where a
- * block halves the image and doubles the channels, its shortcut takes every second pixel and either fills the new
- * channels with zeros (option A, 269,722 parameters) or is a 1x1 convolution (option B, 272,474). */
+ * He, Zhang, Ren and Sun 2015, "Deep residual learning for image recognition", arXiv 1512.03385,
+ * section 4.2. Where a block halves the image and doubles the channels, its shortcut takes every
+ * second pixel and either fills the new channels with zeros (option A, 269,722 parameters) or is a
+ * 1x1 convolution (option B, 272,474). */
 #include "families.h"
 #include "layers.h"
 
-// ---- Option A's shortcut: a module without parameters -------------------------------------------------------
+// ---- Option A's shortcut: a module without parameters -------------------------------------------
 
 typedef struct zero_shortcut {
     talc_module base;
@@ -34,7 +36,7 @@ static const talc_module_class zero_shortcut_class = {
     .name = "ZeroShortcut", .size = sizeof(zero_shortcut), .init = init, .forward = forward
 };
 
-// ---- The network --------------------------------------------------------------------------------------------
+// ---- The network --------------------------------------------------------------------------------
 
 static talc_module *shortcut(int64_t in, int64_t out, bool option_b)
 {

@@ -4,8 +4,8 @@
 
 enum { GROUPS = 3 };
 
-/* The first unit of a stage halves the image and concatenates; the others add. The network's first has no groups before the shuffle,
- * as its input has few channels. */
+/* The first unit of a stage halves the image and concatenates; the others add. The network's first
+ * has no groups before the shuffle, as its input has few channels. */
 static talc_module *unit(int64_t in, int64_t out, bool halves, bool first)
 {
     const int64_t grown = halves ? out - in : out, middle = out / 4, stride = halves ? 2 : 1;

@@ -1,8 +1,9 @@
-/* SqueezeNet 1.1: Iandola, Han, Moskewicz, Ashraf, Dally and Keutzer 2016, arXiv 1602.07360, in its later, cheaper form. */
+/* SqueezeNet 1.1: Iandola, Han, Moskewicz, Ashraf, Dally and Keutzer 2016, arXiv 1602.07360, in its
+ * later, cheaper form. */
 #include "families.h"
 #include "layers.h"
 
-// ---- Fire: y = concat(relu(expand1x1(s)), relu(expand3x3(s))), s = relu(squeeze(x)) --------------------------
+// ---- Fire: y = concat(relu(expand1x1(s)), relu(expand3x3(s))), s = relu(squeeze(x)) -------------
 
 typedef struct fire {
     talc_module base;
@@ -37,7 +38,7 @@ static const talc_module_class fire_class = {
     .name = "Fire", .size = sizeof(fire), .init = init, .forward = forward
 };
 
-// ---- The network --------------------------------------------------------------------------------------------
+// ---- The network --------------------------------------------------------------------------------
 
 static talc_module *features(int64_t channels)
 {

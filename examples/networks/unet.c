@@ -1,5 +1,5 @@
-/* U-Net: Ronneberger, Fischer and Brox 2015, arXiv 1505.04597, [N,C,H,W] -> [N,classes,H,W], with padded convolutions and batch norms
- * as is usual today. H and W are multiples of 16. */
+/* U-Net: Ronneberger, Fischer and Brox 2015, arXiv 1505.04597, [N,C,H,W] -> [N,classes,H,W], with
+ * padded convolutions and batch norms as is usual today. H and W are multiples of 16. */
 #include "families.h"
 #include "layers.h"
 

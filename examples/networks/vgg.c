@@ -1,5 +1,5 @@
-/* VGG: Simonyan and Zisserman 2014, "Very deep convolutional networks for large-scale image recognition", arXiv 1409.1556,
- * configurations A, D and E. */
+/* VGG: Simonyan and Zisserman 2014, "Very deep convolutional networks for large-scale image
+ * recognition", arXiv 1409.1556, configurations A, D and E. */
 #include "families.h"
 #include "layers.h"
 

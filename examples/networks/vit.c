@@ -1,6 +1,7 @@
-/* ViT_C: a vision transformer whose stem is convolutions in place of patches. Xiao, Singh, Mintun, Darrell, Dollar and Girshick 2021,
- * "Early convolutions help transformers see better", arXiv 2106.14881, in its size of 1 GFLOP; the encoder is that of Dosovitskiy and
- * others 2020, arXiv 2010.11929. Images have 224x224 pixels, which become 14x14 tokens. */
+/* ViT_C: a vision transformer whose stem is convolutions in place of patches. Xiao, Singh, Mintun,
+ * Darrell, Dollar and Girshick 2021, "Early convolutions help transformers see better", arXiv
+ * 2106.14881, in its size of 1 GFLOP; the encoder is that of Dosovitskiy and others 2020, arXiv
+ * 2010.11929. Images have 224x224 pixels, which become 14x14 tokens. */
 #include "families.h"
 #include "layers.h"
 
@@ -22,7 +23,7 @@ static talc_tensor *parameter(talc_module *module, const char *name, talc_dims d
     return talc_module_parameter(module, name, talc_mul_scalar(drawn, bound));
 }
 
-// ---- Self-attention: softmax(q k^T / sqrt(d)) v for each head of d numbers ------------------------------------
+// ---- Self-attention: softmax(q k^T / sqrt(d)) v for each head of d numbers ----------------------
 
 typedef struct attention {
     talc_module base;
@@ -60,7 +61,7 @@ static const talc_module_class attention_class = { .name = "MultiheadAttention",
                                                    .init = attention_init,
                                                    .forward = attention_forward };
 
-// ---- A layer of the encoder: z = x + attention(norm(x)), y = z + mlp(norm(z)) ---------------------------------
+// ---- A layer of the encoder: z = x + attention(norm(x)), y = z + mlp(norm(z)) -------------------
 
 typedef struct encoder_layer {
     talc_module base;
@@ -95,7 +96,7 @@ static const talc_module_class layer_class = { .name = "EncoderLayer",
                                                .init = layer_init,
                                                .forward = layer_forward };
 
-// ---- The network --------------------------------------------------------------------------------------------
+// ---- The network --------------------------------------------------------------------------------
 
 typedef struct vit {
     talc_module base;

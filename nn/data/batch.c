@@ -14,7 +14,7 @@ static const char *const WHO = "loader";
 
 enum { LEVELS = 256, NORMALISED = 4, BATCH = 64 };
 
-// ---- Options ------------------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 static bool counts_fit(const talc_loader_options *o, const talc_dataset *dataset)
 {
@@ -105,7 +105,7 @@ void talc_batch_plan_end(talc_batch_plan *plan)
     talc_memory_free(plan->values);
 }
 
-// ---- Order --------------------------------------------------------------------------------------------------
+// ---- Order --------------------------------------------------------------------------------------
 
 void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch)
 {
@@ -120,7 +120,7 @@ int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t place)
     return plan->order == NULL ? place : plan->order[place];
 }
 
-// ---- Images -------------------------------------------------------------------------------------------------
+// ---- Images -------------------------------------------------------------------------------------
 
 /* How one image is changed: mirrored first, then moved. */
 typedef struct change {
@@ -144,7 +144,8 @@ static change draw_change(const talc_batch_plan *plan, int64_t sample)
                      .mirrored = o->flip && block.word[2] >> 31 != 0 };
 }
 
-/* out[at .. at + count) = values[pixels[0]], values[pixels[step]], ...; a step of 0 repeats one pixel. */
+/* out[at .. at + count) = values[pixels[0]], values[pixels[step]], ...; a step of 0 repeats one
+ * pixel. */
 static void put(talc_dtype dtype, void *out, int64_t at, int64_t count, const double *values,
                 const uint8_t *pixels, int64_t step)
 {

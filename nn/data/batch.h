@@ -1,4 +1,5 @@
-/// What the numbers of a batch are: which samples, how they are moved and mirrored, and how pixels become values. Private to nn/data.
+/// What the numbers of a batch are: which samples, how they are moved and mirrored, and how pixels
+/// become values. Private to nn/data.
 #ifndef TALC_NN_DATA_BATCH_H
 #define TALC_NN_DATA_BATCH_H
 
@@ -24,8 +25,9 @@ void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch);
 /// The sample at a place of the epoch.
 int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t place);
 
-/// Writes `count` samples from a place on: images [count,C,H,W] of the dtype, labels [count]. A sample's randomness is block
-/// `sample` of call 2 epoch + 1: words 0 and 1 say how far it moves down and right, word 2's highest bit whether it is mirrored.
+/// Writes `count` samples from a place on: images [count,C,H,W] of the dtype, labels [count]. A
+/// sample's randomness is block `sample` of call 2 epoch + 1: words 0 and 1 say how far it moves
+/// down and right, word 2's highest bit whether it is mirrored.
 void talc_batch_fill(const talc_batch_plan *plan, int64_t place, int64_t count, void *images,
                      int64_t *labels);
 

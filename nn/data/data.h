@@ -9,7 +9,8 @@
 ///     talc_loader_free(loader);
 ///     talc_dataset_free(train);
 ///
-/// Datasets and loaders belong to the program, not to scopes. Several threads may read one dataset, each with loaders of its own.
+/// Datasets and loaders belong to the program, not to scopes. Several threads may read one dataset,
+/// each with loaders of its own.
 #ifndef TALC_NN_DATA_DATA_H
 #define TALC_NN_DATA_DATA_H
 
@@ -18,9 +19,10 @@
 
 TALC_BEGIN_DECLARATIONS
 
-// ---- Datasets: images of one size with a label each, in host memory -------------------------------------------
-// Errors of all: NULL, no memory; of those that read files: what the system reports, content that breaks its format. A header that
-// says more than its file can hold is refused before memory is asked for.
+// ---- Datasets: images of one size with a label each, in host memory -----------------------------
+// Errors of all: NULL, no memory; of those that read files: what the system reports, content that
+// breaks its format. A header that says more than its file can hold is refused before memory is
+// asked for.
 
 typedef struct talc_dataset talc_dataset;
 
@@ -35,16 +37,19 @@ TALC_API talc_dataset *talc_dataset_idx(const char *images, const char *labels);
 /// for the second dash: train-images.idx3-ubyte.
 TALC_API talc_dataset *talc_dataset_mnist(const char *directory, bool train);
 
-/// directory/CLASS/*.png, all of one size; classes and files are taken in the order of their names' bytes, hidden ones are passed
-/// over. Grey, or RGB where one file has colours; 16 bits are rounded to 8, an alpha channel is dropped. Errors: no class, a class
-/// without images, images of two sizes or of more than 2^28 pixels.
+/// directory/CLASS/*.png, all of one size; classes and files are taken in the order of their names'
+/// bytes, hidden ones are passed over. Grey, or RGB where one file has colours; 16 bits are rounded
+/// to 8, an alpha channel is dropped. Errors: no class, a class without images, images of two sizes
+/// or of more than 2^28 pixels.
 TALC_API talc_dataset *talc_dataset_folder(const char *directory);
 
-/// Copies of images [N,C,H,W], u8 or floats in 0 .. 1, which are rounded to the nearest 255th, and labels [N], i64, 0 .. 65535.
+/// Copies of images [N,C,H,W], u8 or floats in 0 .. 1, which are rounded to the nearest 255th, and
+/// labels [N], i64, 0 .. 65535.
 TALC_API talc_dataset *talc_dataset_tensors(const talc_tensor *images, const talc_tensor *labels);
 
-/// Digits that the program draws, 28x28: strokes of each figure, bent and under a random affine map, with random thickness and
-/// noise. Image i is a figure i % 10 of ten classes, and follows from seed and i alone, the same on every machine.
+/// Digits that the program draws, 28x28: strokes of each figure, bent and under a random affine
+/// map, with random thickness and noise. Image i is a figure i % 10 of ten classes, and follows
+/// from seed and i alone, the same on every machine.
 TALC_API talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed);
 
 // Parts share the samples of what they are made of; either may be freed first. They keep all its
@@ -83,9 +88,9 @@ TALC_API const char *talc_dataset_class(const talc_dataset *dataset, int64_t lab
 TALC_API const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample);
 TALC_API int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample);
 
-/// Mean and standard deviation of each channel's pixels in 0 .. 1, as a loader's options take them, 0 for channels that there are not.
-/// Test images are normalised by those of the images that a network was trained on. Errors, which leave both as they were: NULL,
-/// more than four channels.
+/// Mean and standard deviation of each channel's pixels in 0 .. 1, as a loader's options take them,
+/// 0 for channels that there are not. Test images are normalised by those of the images that a
+/// network was trained on. Errors, which leave both as they were: NULL, more than four channels.
 TALC_API bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4],
                                       double deviation[4]);
 
@@ -97,7 +102,7 @@ struct talc_loader_options;
 TALC_API talc_model_info talc_dataset_info(const talc_dataset *dataset,
                                            const struct talc_loader_options *options);
 
-// ---- One image -------------------------------------------------------------------------------------------------
+// ---- One image ----------------------------------------------------------------------------------
 
 typedef struct talc_image_options {
     int64_t channels;             ///< 1 or 3, which a grey image has alike; 0: the file's
@@ -106,18 +111,19 @@ typedef struct talc_image_options {
     int64_t pixels;               ///< the most that it may have; 0: 2^28, as in folders
 } talc_image_options;
 
-/// A PNG file as [1,C,H,W], f32 on the CPU; NULL for options: all defaults. Torchvision's networks were trained on mean 0.485,
-/// 0.456, 0.406 and deviation 0.229, 0.224, 0.225. Errors: what folders fail with, an image of another size (names both) or with colours
-/// where 1 channel is asked for, one of too many pixels (names both numbers), options out of range. It
-/// takes little more memory than the tensor's own.
+/// A PNG file as [1,C,H,W], f32 on the CPU; NULL for options: all defaults. Torchvision's networks
+/// were trained on mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225. Errors: what folders
+/// fail with, an image of another size (names both) or with colours where 1 channel is asked for,
+/// one of too many pixels (names both numbers), options out of range. It takes little more memory
+/// than the tensor's own.
 TALC_API talc_tensor *talc_image_load(const char *path, const talc_image_options *options);
 
-// ---- Loaders --------------------------------------------------------------------------------------------------
+// ---- Loaders ------------------------------------------------------------------------------------
 
 typedef struct talc_loader talc_loader;
 
-/// A batch belongs to its loader until the next call; a tensor that was retained stays as it is, the loader then takes fresh
-/// storage.
+/// A batch belongs to its loader until the next call; a tensor that was retained stays as it is,
+/// the loader then takes fresh storage.
 typedef struct talc_batch {
     talc_tensor *images; ///< [n,C,H,W], normalised
     talc_tensor *labels; ///< [n], i64
@@ -132,32 +138,37 @@ typedef struct talc_loader_options {
     bool shuffle;        ///< in an order that follows from seed and epoch
     bool drop_last;      ///< no batch smaller than the others
     uint64_t seed;       ///< of all that is random, keyed by (seed, epoch, sample)
-    /// Of each channel, of pixels in 0 .. 1; deviation 0: 1. An element is (pixel / 255 - mean) / deviation, rounded once.
+    /// Of each channel, of pixels in 0 .. 1; deviation 0: 1. An element is (pixel / 255 - mean) /
+    /// deviation, rounded once.
     double mean[4], deviation[4];
     int64_t shift;  ///< each image moved by up to so many pixels each way, pixels of 0 coming in
     bool flip;      ///< each image mirrored left to right, half of the time, before it is moved
     bool no_thread; ///< batches are made when they are asked for; the same numbers
 } talc_loader_options;
 
-/// A loader; NULL for options: all defaults. The dataset stays the caller's and may be freed first. Unless no_thread, a second
-/// thread makes the next batches, in page-locked memory where the device has such, from which they are copied while the device
-/// computes. Numbers depend neither on it nor on the batch that an epoch begins at. One thread at a time uses a loader. In a child
-/// of fork it goes on without the thread, which the next epoch starts anew. Errors: NULL, numbers out of range, no memory.
+/// A loader; NULL for options: all defaults. The dataset stays the caller's and may be freed first.
+/// Unless no_thread, a second thread makes the next batches, in page-locked memory where the device
+/// has such, from which they are copied while the device computes. Numbers depend neither on it nor
+/// on the batch that an epoch begins at. One thread at a time uses a loader. In a child of fork it
+/// goes on without the thread, which the next epoch starts anew. Errors: NULL, numbers out of
+/// range, no memory.
 TALC_API talc_loader *talc_loader_new(talc_dataset *dataset, const talc_loader_options *options);
 TALC_API void talc_loader_free(talc_loader *loader); ///< at any moment; NULL passes
 
-/// Begins an epoch, at its first batch or at a later one, for resuming; the one before need not be at its end. Errors: NULL,
-/// numbers out of range, no memory: the epoch before goes on then.
+/// Begins an epoch, at its first batch or at a later one, for resuming; the one before need not be
+/// at its end. Errors: NULL, numbers out of range, no memory: the epoch before goes on then.
 TALC_API bool talc_loader_start(talc_loader *loader, int64_t epoch);
 TALC_API bool talc_loader_start_at(talc_loader *loader, int64_t epoch, int64_t batch);
 
-/// The next batch; false at the end of the epoch, where the batch's tensors are NULL, and with a failure, which changes nothing: once
-/// it is cleared, the same call gives the batch that was due. Errors: NULL, no epoch was begun, no memory, what the device reports.
+/// The next batch; false at the end of the epoch, where the batch's tensors are NULL, and with a
+/// failure, which changes nothing: once it is cleared, the same call gives the batch that was due.
+/// Errors: NULL, no epoch was begun, no memory, what the device reports.
 TALC_API bool talc_loader_next(talc_loader *loader, talc_batch *batch);
 
 TALC_API int64_t talc_loader_batches(const talc_loader *loader); ///< of an epoch; 0 for NULL
 
-/// The dataset's sample that stands at place `i` of the epoch that was started; -1 when there is none.
+/// The dataset's sample that stands at place `i` of the epoch that was started; -1 when there is
+/// none.
 TALC_API int64_t talc_loader_sample(const talc_loader *loader, int64_t i);
 
 TALC_END_DECLARATIONS

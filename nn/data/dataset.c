@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Samples ------------------------------------------------------------------------------------------------
+// ---- Samples ------------------------------------------------------------------------------------
 
 talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims)
 {
@@ -120,7 +120,7 @@ char *talc_path_in(const char *who, const char *directory, const char *name)
     return path;
 }
 
-// ---- What a dataset holds -----------------------------------------------------------------------------------
+// ---- What a dataset holds -----------------------------------------------------------------------
 
 void talc_dataset_free(talc_dataset *dataset)
 {
@@ -172,7 +172,8 @@ int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
                : -1;
 }
 
-/* Of channel c, by how often it has each of the 256 values: a channel of one value deviates by exactly 0. */
+/* Of channel c, by how often it has each of the 256 values: a channel of one value deviates by
+ * exactly 0. */
 static void channel_statistics(const talc_dataset *dataset, int64_t c, double *mean,
                                double *deviation)
 {
@@ -237,7 +238,7 @@ talc_model_info talc_dataset_info(const talc_dataset *dataset,
     return info;
 }
 
-// ---- From tensors -------------------------------------------------------------------------------------------
+// ---- From tensors -------------------------------------------------------------------------------
 
 static const char *const TENSORS = "dataset_tensors";
 

@@ -32,11 +32,12 @@ struct talc_dataset {
 talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims);
 void talc_samples_release(talc_samples *samples); ///< drops a reference; NULL passes
 
-/// Room for the names of `classes` classes, `bytes` of text in all, NULs included; the text begins where it returns. NULL with a failure.
+/// Room for the names of `classes` classes, `bytes` of text in all, NULs included; the text begins
+/// where it returns. NULL with a failure.
 char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes, size_t bytes);
 
-/// The dataset of all samples, with numbers for names where there are none, at least `classes` of them. Takes the samples over, also on failure. Errors: a label
-/// below 0 or past the classes.
+/// The dataset of all samples, with numbers for names where there are none, at least `classes` of
+/// them. Takes the samples over, also on failure. Errors: a label below 0 or past the classes.
 talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples);
 
 /// A dataset of samples start .. start + count - 1, with a reference of its own; NULL with a

@@ -4,8 +4,8 @@
 
 enum { TALC_STROKES_MAX = 4, TALC_FIGURE_VARIANTS = 4 };
 
-/// A line from (x, y) to (rx, ry), or an arc of the ellipse around (x, y) with radii rx and ry. Turns: 0 is to the right, 0.25
-/// below, as y grows downwards; a line has from = to.
+/// A line from (x, y) to (rx, ry), or an arc of the ellipse around (x, y) with radii rx and ry.
+/// Turns: 0 is to the right, 0.25 below, as y grows downwards; a line has from = to.
 typedef struct talc_stroke {
     double x, y, rx, ry, from, to;
 } talc_stroke;

@@ -1,11 +1,13 @@
 /// Digits that are drawn: a training set that needs no file.
 ///
-/// An image follows from (seed, number) alone: its random numbers are the words of call `number` of the generator `seed`, in the order
-/// of their use. Only + - * / and sqrt are used on them, so every machine draws the same bits.
+/// An image follows from (seed, number) alone: its random numbers are the words of call `number` of
+/// the generator `seed`, in the order of their use. Only + - * / and sqrt are used on them, so
+/// every machine draws the same bits.
 ///
-/// A figure's strokes become short segments. A grid of control points, each moved at random, bends them (bilinear between the points,
-/// so that strokes that meet still do); an affine map turns, shears, scales and moves them; a pen of random thickness draws them, with
-/// edges as wide as a pixel; then comes noise.
+/// A figure's strokes become short segments. A grid of control points, each moved at random, bends
+/// them (bilinear between the points, so that strokes that meet still do); an affine map turns,
+/// shears, scales and moves them; a pen of random thickness draws them, with edges as wide as a
+/// pixel; then comes noise.
 #include "nn/data/dataset.h"
 
 #include "nn/data/digit_figures.h"
@@ -26,8 +28,8 @@ enum {
     ARC_SEGMENTS = 14 /* of one arc: at most a third of a pixel beside it */
 };
 
-/* How much the figures differ. LeNet-5 that was trained on 8,000 of them reads 98 % and more of others, a linear classifier
- * less than 93 %. */
+/* How much the figures differ. LeNet-5 that was trained on 8,000 of them reads 98 % and more of
+ * others, a linear classifier less than 93 %. */
 static const double SIZE = 21;                      /* pixels of the square that figures stand in */
 static const double SMALLEST = 0.75, LARGEST = 1.1; /* each way */
 static const double TURN = 0.04;                    /* turns, each way: 14 degrees */
@@ -38,7 +40,7 @@ static const double THINNEST = 0.6, THICKEST = 1.5; /* half the width of the pen
 static const double PALEST = 0.7;                   /* ink, of 1 */
 static const double NOISE = 0.25;                   /* at most, of 1 */
 
-// ---- Random numbers -----------------------------------------------------------------------------------------
+// ---- Random numbers -----------------------------------------------------------------------------
 
 typedef struct draws {
     uint64_t seed, call, used;
@@ -62,7 +64,7 @@ static double draw_around(draws *d, double reach)
     return draw(d, -reach, reach);
 }
 
-// ---- One figure ---------------------------------------------------------------------------------------------
+// ---- One figure ---------------------------------------------------------------------------------
 
 typedef struct point {
     double x, y;
@@ -132,7 +134,7 @@ static point on_stroke(const talc_stroke *s, double share)
     return (point){ s->x + s->rx * cosine, s->y + s->ry * sine };
 }
 
-// ---- Drawing ------------------------------------------------------------------------------------------------
+// ---- Drawing ------------------------------------------------------------------------------------
 
 static double nearest(double value, double low, double high)
 {

@@ -49,7 +49,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// ---- What there is ------------------------------------------------------------------------------------------
+// ---- What there is ------------------------------------------------------------------------------
 
 static bool is_folder(const char *directory, const char *name)
 {
@@ -138,7 +138,7 @@ static void listing_free(listing *l)
     talc_memory_free(l->counts);
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 /* The size that all have, and whether one has colours. */
 static bool look_at_all(const list *paths, talc_png *all)

@@ -1,5 +1,6 @@
-/// IDX files: 00 00, the type of the elements, the number of dimensions, each as 32 bits with the high byte first, the elements.
-/// Source: Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits.
+/// IDX files: 00 00, the type of the elements, the number of dimensions, each as 32 bits with the
+/// high byte first, the elements. Source: Y. LeCun, C. Cortes, C. Burges: The MNIST database of
+/// handwritten digits.
 #include "nn/data/dataset.h"
 
 #include "nn/data/inflated.h"
@@ -148,7 +149,7 @@ talc_dataset *talc_dataset_idx(const char *images, const char *labels)
     return read_files("dataset_idx", images, labels);
 }
 
-// ---- Under their usual names --------------------------------------------------------------------------------
+// ---- Under their usual names --------------------------------------------------------------------
 
 static const char *const MNIST = "dataset_mnist";
 

@@ -16,7 +16,7 @@ struct talc_loader {
     talc_pair given; /* the batch that the caller has */
 };
 
-// ---- Memory -------------------------------------------------------------------------------------------------
+// ---- Memory -------------------------------------------------------------------------------------
 
 /* The reference that a scope holds becomes the loader's. */
 static talc_tensor *owned(talc_tensor *tensor)
@@ -60,7 +60,7 @@ static bool room_serves(const talc_loader *loader, const talc_slot *s, int64_t b
     return s->room.images != NULL && s->room.images->dims[0] == rows_of(loader, batch);
 }
 
-// ---- Loaders ------------------------------------------------------------------------------------------------
+// ---- Loaders ------------------------------------------------------------------------------------
 
 talc_loader *talc_loader_new(talc_dataset *dataset, const talc_loader_options *options)
 {
@@ -108,9 +108,10 @@ int64_t talc_loader_sample(const talc_loader *loader, int64_t i)
     return is ? talc_batch_sample(&loader->plan, i) : -1;
 }
 
-// ---- Epochs -------------------------------------------------------------------------------------------------
+// ---- Epochs -------------------------------------------------------------------------------------
 
-/* Memory for the first batches, where a slot's own does not serve; all of it, or none with a failure. */
+/* Memory for the first batches, where a slot's own does not serve; all of it, or none with a
+ * failure. */
 static bool rooms_new(const talc_loader *loader, int64_t batch, talc_pair rooms[TALC_SLOTS])
 {
     for (int i = 0; i < TALC_SLOTS; i++)
@@ -163,7 +164,8 @@ bool talc_loader_start(talc_loader *loader, int64_t epoch)
     return talc_loader_start_at(loader, epoch, 0);
 }
 
-/* The slot's batch where the caller wants it, and what the slot goes on with; nothing has changed after a failure. */
+/* The slot's batch where the caller wants it, and what the slot goes on with; nothing has changed
+ * after a failure. */
 static bool hand_over(const talc_loader *loader, const talc_slot *s, talc_pair *made,
                       talc_pair *room)
 {

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-// ---- Order --------------------------------------------------------------------------------------------------
+// ---- Order --------------------------------------------------------------------------------------
 
 void talc_shuffle(int64_t *order, int64_t count, uint64_t seed, uint64_t call)
 {
@@ -53,7 +53,7 @@ static talc_dataset *ordered(const char *who, talc_dataset *of, int64_t *places,
     return dataset;
 }
 
-// ---- Classes ------------------------------------------------------------------------------------------------
+// ---- Classes ------------------------------------------------------------------------------------
 
 /* How many samples of each class a dataset has; NULL with a failure. */
 static int64_t *count_classes(const char *who, const talc_dataset *dataset)
@@ -96,7 +96,7 @@ static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_
     return part;
 }
 
-// ---- Parts --------------------------------------------------------------------------------------------------
+// ---- Parts --------------------------------------------------------------------------------------
 
 static talc_dataset *range_of(const char *who, talc_dataset *dataset, int64_t start, int64_t count)
 {
@@ -146,7 +146,7 @@ talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices,
     return NULL;
 }
 
-// ---- Random splits ------------------------------------------------------------------------------------------
+// ---- Random splits ------------------------------------------------------------------------------
 
 /* From how many of each class there are to how many of them the first part has; returns their sum.
  * What rounding leaves of one class counts for the next, so that the sum is the share of all; what

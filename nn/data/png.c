@@ -8,7 +8,8 @@
 
 #include <png.h>
 
-/* What libpng's functions share; it stands outside those that a failure leaves, whose own variables are lost then. */
+/* What libpng's functions share; it stands outside those that a failure leaves, whose own variables
+ * are lost then. */
 typedef struct reading {
     const char *who;
     talc_file file;
@@ -18,7 +19,7 @@ typedef struct reading {
     uint8_t *row;
 } reading;
 
-// ---- What libpng calls --------------------------------------------------------------------------------------
+// ---- What libpng calls --------------------------------------------------------------------------
 
 static void *allocate(png_structp png, png_alloc_size_t bytes)
 {
@@ -60,7 +61,7 @@ static void on_read(png_structp png, uint8_t *bytes, size_t count)
     r->at += (int64_t)count;
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 static bool look(reading *r, talc_png *png)
 {

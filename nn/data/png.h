@@ -20,10 +20,10 @@ talc_status talc_png_look(const char *who, const char *path, int64_t most, talc_
 typedef void talc_png_row(void *context, int64_t h, int64_t first, int64_t step, int64_t count,
                           const uint8_t *pixels);
 
-/// Reads an image of that height and width, of 1 or, of any image, 3 channels, and hands each row on
-/// as it comes, of an interlaced file in parts: 16 bits are rounded to 8, fewer are widened, an
-/// alpha channel is dropped. Errors: those of talc_png_look, an image that is damaged or ends early,
-/// or one of another size by now.
+/// Reads an image of that height and width, of 1 or, of any image, 3 channels, and hands each row
+/// on as it comes, of an interlaced file in parts: 16 bits are rounded to 8, fewer are widened, an
+/// alpha channel is dropped. Errors: those of talc_png_look, an image that is damaged or ends
+/// early, or one of another size by now.
 talc_status talc_png_read(const char *who, const char *path, const talc_png *png, int channels,
                           talc_png_row *row, void *context);
 

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-// ---- Filling ------------------------------------------------------------------------------------------------
+// ---- Filling ------------------------------------------------------------------------------------
 
 /* On either thread. talc_data waits until the device has read what was in the slot. */
 static talc_slot_state fill(const talc_batch_plan *plan, talc_slot *slot)
@@ -56,7 +56,7 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-// ---- The thread, from outside -------------------------------------------------------------------------------
+// ---- The thread, from outside -------------------------------------------------------------------
 
 static atomic_uint forks;
 
@@ -77,7 +77,8 @@ static void make_locks(talc_slots *slots)
     pthread_cond_init(&slots->done, NULL);
 }
 
-/* Whether there is a thread. In a child of fork there is none, whatever it was doing; what it made is made again. */
+/* Whether there is a thread. In a child of fork there is none, whatever it was doing; what it made
+ * is made again. */
 static bool has_thread(talc_slots *slots)
 {
     if (slots->started && slots->forks != atomic_load(&forks)) {

@@ -1,7 +1,8 @@
 /// The batches that a loader has on their way, and the thread that makes them. Private to nn/data.
 ///
-/// A slot holds one batch: in the CPU's memory, or page-locked memory that the device reaches. Batch k goes through slot k % slots.
-/// All memory is taken by the calling thread; the other one only waits until the device has read a slot, and fills it.
+/// A slot holds one batch: in the CPU's memory, or page-locked memory that the device reaches.
+/// Batch k goes through slot k % slots. All memory is taken by the calling thread; the other one
+/// only waits until the device has read a slot, and fills it.
 #ifndef TALC_NN_DATA_SLOTS_H
 #define TALC_NN_DATA_SLOTS_H
 
@@ -16,7 +17,8 @@ typedef struct talc_pair {
     talc_tensor *images, *labels;
 } talc_pair;
 
-/// Idle: nobody is asked to fill it. Wanted and filled: the thread's. Ready and failed: the caller's.
+/// Idle: nobody is asked to fill it. Wanted and filled: the thread's. Ready and failed: the
+/// caller's.
 typedef enum talc_slot_state {
     TALC_SLOT_IDLE,
     TALC_SLOT_WANTED,
@@ -51,7 +53,8 @@ void talc_slots_begin(talc_slots *slots, const talc_batch_plan *plan);
 /// Ends the thread; the slots' memory is the caller's to release.
 void talc_slots_end(talc_slots *slots);
 
-/// Starts the thread, unless there is one or the options want none. Where none is to be had, batches are made when they are asked for.
+/// Starts the thread, unless there is one or the options want none. Where none is to be had,
+/// batches are made when they are asked for.
 void talc_slots_start(talc_slots *slots);
 
 /// Waits until the thread is in no slot, and wants none; what the plan says may change then.
@@ -60,7 +63,8 @@ void talc_slots_wait(talc_slots *slots);
 /// Gives a slot that is not the thread's its next batch; `wanted` has the thread make it.
 void talc_slots_assign(talc_slots *slots, talc_slot *slot, int64_t batch, bool wanted);
 
-/// Waits for a slot's batch, or makes it here. False with the failure of whoever made it; the next call tries again.
+/// Waits for a slot's batch, or makes it here. False with the failure of whoever made it; the next
+/// call tries again.
 bool talc_slots_obtain(talc_slots *slots, talc_slot *slot);
 
 #endif

@@ -1,4 +1,5 @@
-/// talc_check_model against saved activations, its errors, and what allocation failures leave behind.
+/// talc_check_model against saved activations, its errors, and what allocation failures leave
+/// behind.
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
@@ -44,8 +45,8 @@ static void assert_refused(talc_module *model, talc_tensor *x, talc_check_model_
     cr_assert(model == NULL || model->training);
 }
 
-/* The file at `from` again, but for what is done to the tensor `name`: spoiled by 1e-3 at one element when `to_name` is NULL,
- * else under that name. */
+/* The file at `from` again, but for what is done to the tensor `name`: spoiled by 1e-3 at one
+ * element when `to_name` is NULL, else under that name. */
 static void rewrite(const char *from, const char *to, const char *name, const char *to_name)
 {
     talc_safetensors *file = talc_safetensors_open(from);
@@ -65,7 +66,7 @@ static void rewrite(const char *from, const char *to, const char *name, const ch
     talc_safetensors_close(file);
 }
 
-// ---- Round trips --------------------------------------------------------------------------------------------
+// ---- Round trips --------------------------------------------------------------------------------
 
 Test(check_activations, what_a_model_saves_is_what_it_gives)
 {
@@ -200,7 +201,8 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
     talc_module_free(net);
 }
 
-/* They may be what is wrong, and are told where they are near: those of LeNet's first layers are not. */
+/* They may be what is wrong, and are told where they are near: those of LeNet's first layers are
+ * not. */
 Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
 {
     static const struct {
@@ -230,7 +232,7 @@ Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
     talc_module_free(net);
 }
 
-// ---- Another library's formulas -----------------------------------------------------------------------------
+// ---- Another library's formulas -----------------------------------------------------------------
 
 static talc_module *shifted_conv(int64_t in_channels, int64_t kernel)
 {
@@ -262,7 +264,8 @@ static talc_module *norms_new(void)
 }
 
 /* y = x s + (bias - mean s) in f32, as PyTorch evaluates it, over the planes of x: PyTorch 2.15's
- * native/cpu/batch_norm_kernel.cpp and layer_norm_kernel.cpp. A plane has a weight and a bias, or each of its values has. */
+ * native/cpu/batch_norm_kernel.cpp and layer_norm_kernel.cpp. A plane has a weight and a bias, or
+ * each of its values has. */
 static talc_tensor *folded(const talc_tensor *x, const float *weight, const float *bias,
                            bool by_plane, double eps, const float *given_mean,
                            const float *given_var)
@@ -296,8 +299,9 @@ static const float *numbers_of(talc_module *net, const char *name)
     return talc_module_find(net, name)->data;
 }
 
-/* In evaluation the running statistics are those of three batches, in training those of the one image. A right run by that formula
- * passes; of one with an error in a layer, however small beside the large values, that layer is the first wrong one. */
+/* In evaluation the running statistics are those of three batches, in training those of the one
+ * image. A right run by that formula passes; of one with an error in a layer, however small beside
+ * the large values, that layer is the first wrong one. */
 Test(check_activations, a_norm_by_another_formula_is_right)
 {
     static const char *const wrong[] = { NULL, "conv", "bn", "ln" };
@@ -432,7 +436,7 @@ Test(check_activations, a_child_named_output)
     talc_module_free(net);
 }
 
-// ---- Errors -------------------------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 Test(check_activations, files_that_do_not_fit)
 {
@@ -548,7 +552,7 @@ Test(check_activations, runs_that_differ)
     talc_module_free(model);
 }
 
-// ---- Allocation failures ------------------------------------------------------------------------------------
+// ---- Allocation failures ------------------------------------------------------------------------
 
 typedef struct fixture {
     talc_module *net;

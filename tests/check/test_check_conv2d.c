@@ -1,4 +1,5 @@
-/// conv2d's oracle in the cross-check against numbers that do not come from it: by hand and from PyTorch.
+/// conv2d's oracle in the cross-check against numbers that do not come from it: by hand and from
+/// PyTorch.
 #include "check/conv2d/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
@@ -13,7 +14,7 @@ static conv2d_data pose(const char *text)
     return conv2d_data_zeros(&problem);
 }
 
-// ---- By hand ------------------------------------------------------------------------------------------------
+// ---- By hand ------------------------------------------------------------------------------------
 
 /* x is 1, 2, 3 ... and w the powers of ten, so that the digits of an output tell what it read. */
 static const struct {
@@ -129,7 +130,7 @@ Test(check_conv2d, sums_of_f64_in_long_double)
     conv2d_data_free(&q);
 }
 
-// ---- What is not finite -------------------------------------------------------------------------------------
+// ---- What is not finite -------------------------------------------------------------------------
 
 Test(check_conv2d, infinities)
 {
@@ -179,7 +180,7 @@ Test(check_conv2d, weights_over_padding)
     }
 }
 
-// ---- PyTorch ------------------------------------------------------------------------------------------------
+// ---- PyTorch ------------------------------------------------------------------------------------
 
 /* Element i of an operand is (i * step + first) % modulus - middle. */
 static void pattern(double *values, int64_t count, int step, int first, int modulus, int middle)

@@ -30,7 +30,7 @@ static void refill(conv2d_data *q, talc_check_kind kind, uint64_t seed)
     *q = conv2d_data_new(&problem, kind, seed);
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 static bool all_integers(const double *values, int64_t count, double largest)
 {
@@ -159,7 +159,7 @@ Test(check_conv2d_data, exact_data_where_they_are_exact)
     }
 }
 
-// ---- Problems -----------------------------------------------------------------------------------------------
+// ---- Problems -----------------------------------------------------------------------------------
 
 Test(check_conv2d_data, random_problems)
 {

@@ -1,5 +1,5 @@
-/// The oracle of conv2d's gradients in the cross-check against numbers that do not come from it, by hand and from PyTorch; how
-/// their problems read, and what their operands are filled with.
+/// The oracle of conv2d's gradients in the cross-check against numbers that do not come from it, by
+/// hand and from PyTorch; how their problems read, and what their operands are filled with.
 #include "check/conv2d/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/posed.h"
@@ -34,10 +34,10 @@ static check_due result_due(const posed *q, int64_t index)
     return due_at(q, talc_check_conv2d_written(direction_of(q)), index);
 }
 
-// ---- By hand ------------------------------------------------------------------------------------------------
+// ---- By hand ------------------------------------------------------------------------------------
 
-/* The first operand, dy or x, is 1, 2, 3 ... and the second, w or dy, the powers of ten, so that the digits of an element tell
- * what it is made of. */
+/* The first operand, dy or x, is 1, 2, 3 ... and the second, w or dy, the powers of ten, so that
+ * the digits of an element tell what it is made of. */
 static const struct {
     const char *text;
     int due[8];
@@ -150,10 +150,10 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
     }
 }
 
-// ---- PyTorch ------------------------------------------------------------------------------------------------
+// ---- PyTorch ------------------------------------------------------------------------------------
 
-/* torch.nn.grad.conv2d_input and conv2d_weight in float64 (PyTorch 2.15.0): element i of x is (7 i + 3) % 11 - 5, of w
- * (5 i + 1) % 7 - 3, of dy (5 i + 4) % 13 - 6. K of dw is the same for all. */
+/* torch.nn.grad.conv2d_input and conv2d_weight in float64 (PyTorch 2.15.0): element i of x is (7 i
+ * + 3) % 11 - 5, of w (5 i + 1) % 7 - 3, of dy (5 i + 4) % 13 - 6. K of dw is the same for all. */
 // clang-format off
 static const struct {
     const char *text;
@@ -225,9 +225,10 @@ Test(check_conv2d_gradient, agrees_with_pytorch)
     }
 }
 
-// ---- Texts --------------------------------------------------------------------------------------------------
+// ---- Texts --------------------------------------------------------------------------------------
 
-/* What a gradient takes no notice of is dropped, and other padding than zeros becomes part of the image. */
+/* What a gradient takes no notice of is dropped, and other padding than zeros becomes part of the
+ * image. */
 Test(check_conv2d_gradient, texts)
 {
     static const struct {
@@ -290,7 +291,7 @@ Test(check_conv2d_gradient, without_images)
     talc_check_free(check);
 }
 
-// ---- Data ---------------------------------------------------------------------------------------------------
+// ---- Data ---------------------------------------------------------------------------------------
 
 static const char *const posers[] = { "n2c4h9w11o6k3x3p1x1g2_dx", "n2c4h9w11o6k3x3p1x1g2_dw" };
 

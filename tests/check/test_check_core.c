@@ -1,4 +1,5 @@
-/* The arithmetic of a verdict: bounds by hand, what a share is, and that each kind of data is what it says. */
+/* The arithmetic of a verdict: bounds by hand, what a share is, and that each kind of data is what
+ * it says. */
 #include "check/engine/bound.h"
 #include "check/engine/data.h"
 #include "check/engine/judge.h"
@@ -20,7 +21,8 @@ static bool about(double got, double due)
 
 Test(check_core, bounds_are_those_of_the_classes)
 {
-    /* u = 2^-24, K = 21, S = 8: 4 u sqrt(25) 8 = 160 u, (21 + 2) u 8 = 184 u; 23 smallest subnormals more. */
+    /* u = 2^-24, K = 21, S = 8: 4 u sqrt(25) 8 = 160 u, (21 + 2) u 8 = 184 u; 23 smallest
+     * subnormals more. */
     const check_due due = { .value = 0.5, .K = 21, .S = 8 };
     const double u = 0x1p-24, tiny = 23 * 0x1p-149;
     cr_assert(about(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &due, 100), 160 * u));
@@ -53,7 +55,8 @@ Test(check_core, exact_data_leave_no_room)
     /* 2^12 - 2 terms of up to 8 x 8: (K + 2) u S = 2^12 2^-24 2^18 = 64 is more than a half. */
     const check_due many = { .value = 3, .K = 4094, .S = 8 };
     cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &many, 0x1p18), 64);
-    /* Zeros beside sums of 100: as far off as those in norm, and not otherwise. 23 u 100 and 23 subnormals. */
+    /* Zeros beside sums of 100: as far off as those in norm, and not otherwise. 23 u 100 and 23
+     * subnormals. */
     const check_due zeros = { .value = 0, .K = 21, .S = 0 };
     cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &zeros, 100), 0.5);
     cr_assert(

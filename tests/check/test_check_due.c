@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- By hand ------------------------------------------------------------------------------------------------
+// ---- By hand ------------------------------------------------------------------------------------
 
 /* The most tensors that an op of these tests takes. */
 enum { INPUTS = 16 };
@@ -204,10 +204,11 @@ Test(check_due, batch_norm_by_hand)
     talc_observe(NULL);
 }
 
-// ---- Every op -----------------------------------------------------------------------------------------------
+// ---- Every op -----------------------------------------------------------------------------------
 
-/* Moves the inputs of each op at random by as much as they may be off: the exact result must move no further than the
- * spread says; and the furthest that it moved of all tries tells that the spread is not far too large. */
+/* Moves the inputs of each op at random by as much as they may be off: the exact result must move
+ * no further than the spread says; and the furthest that it moved of all tries tells that the
+ * spread is not far too large. */
 typedef struct shaken {
     talc_observer base;
     int ops;
@@ -220,7 +221,8 @@ static double draw(shaken *self)
     return (double)(self->state >> 8) / 8388608.0 - 1;
 }
 
-/* Where two inputs are one tensor, they may not move apart more than each is off, which is all that counts here. */
+/* Where two inputs are one tensor, they may not move apart more than each is off, which is all that
+ * counts here. */
 static void shake(shaken *self, check_ran *ran, double *const original[], bool to_ends)
 {
     for (int i = 0; i < ran->count; i++)
@@ -280,7 +282,8 @@ static void observe_shaken(talc_observer *observer, const talc_observation *obse
     const bool mean_loss =
         strcmp(ran.op, "cross_entropy") == 0 &&
         ((const talc_cross_entropy_problem *)ran.problem)->reduction != TALC_REDUCTION_NONE;
-    /* Whether a comparison holds, and where a step is, depends on the few elements that are close. */
+    /* Whether a comparison holds, and where a step is, depends on the few elements that are
+     * close. */
     const bool compares = strcmp(ran.op, "floor") == 0 || strcmp(ran.op, "sign") == 0 ||
                           strstr(ran.op, "less") != NULL || strstr(ran.op, "greater") != NULL ||
                           strstr(ran.op, "equal") != NULL;
@@ -306,9 +309,10 @@ Test(check_due, no_result_moves_further_than_its_spread)
     cr_assert(s.ops > 30, "only %d ops", s.ops);
 }
 
-// ---- Options ------------------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
-/* Options that the list of cases leaves out; every result goes through relu, so that a wrong note of it shows. */
+/* Options that the list of cases leaves out; every result goes through relu, so that a wrong note
+ * of it shows. */
 static talc_tensor *options_forward(talc_module *module, talc_tensor *x)
 {
     (void)module;
@@ -385,7 +389,7 @@ Test(check_due, ops_with_their_options)
     talc_module_free(model);
 }
 
-// ---- The observer -------------------------------------------------------------------------------------------
+// ---- The observer -------------------------------------------------------------------------------
 
 typedef struct counted {
     talc_observer base;

@@ -1,5 +1,5 @@
-/* Problems of the families, of conv2d their texts alone: texts, mistakes, random ones, and what operands are filled with. The oracles
- * have tests/check/test_check_oracles.c. */
+/* Problems of the families, of conv2d their texts alone: texts, mistakes, random ones, and what
+ * operands are filled with. The oracles have tests/check/test_check_oracles.c. */
 #include "check/engine/case.h"
 #include "check/engine/data.h"
 #include "check/engine/family.h"
@@ -160,8 +160,8 @@ static void spoil_numbers(const char *text, uint64_t seed, char spoilt[TALC_CHEC
     }
 }
 
-/* Whether a text is taken, which is then read, written and planned; else it is refused. The sums and products of its
- * numbers are the sanitizers' to judge. */
+/* Whether a text is taken, which is then read, written and planned; else it is refused. The sums
+ * and products of its numbers are the sanitizers' to judge. */
 static bool pose(const char *text)
 {
     talc_explanation explanation;
@@ -499,7 +499,7 @@ Test(check_families, pooling_has_as_many_outputs_as_the_op_gives)
     }
 }
 
-// ---- Operands and data --------------------------------------------------------------------------------------
+// ---- Operands and data --------------------------------------------------------------------------
 
 static void assert_operands(const char *text, const char *due)
 {
@@ -593,7 +593,8 @@ static bool holds(talc_dtype dtype, double value)
                                : true;
 }
 
-/* What is read holds elements of its type; exact data have results that the type holds, from sums below 2^24 or 2^53. */
+/* What is read holds elements of its type; exact data have results that the type holds, from sums
+ * below 2^24 or 2^53. */
 Test(check_families, exact_data_have_exact_results)
 {
     int exact[FAMILIES] = { 0 };
@@ -637,7 +638,7 @@ Test(check_families, exact_data_have_exact_results)
               exact[14] == SEEDS / 4 && exact[15] == SEEDS / 4);
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 Test(check_families, the_rows_of_the_cpu_pass)
 {

@@ -1,4 +1,5 @@
-/// talc_check_model of layers that are fused: named by all of them, and what is folded is judged too.
+/// talc_check_model of layers that are fused: named by all of them, and what is folded is judged
+/// too.
 #include "tests/support/checked_model.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
@@ -19,7 +20,8 @@ static talc_module *fused_new(void)
     return model;
 }
 
-/* What is folded is a layer like any other: its rounding is held to its own bound, and explains what follows. */
+/* What is folded is a layer like any other: its rounding is held to its own bound, and explains
+ * what follows. */
 Test(check_model, fused_layers_are_judged_by_their_own_bound)
 {
     static const char *const layers[][2] = { { "stem.0+1+2:fold", "batch_norm2d" },

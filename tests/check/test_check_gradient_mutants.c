@@ -1,5 +1,5 @@
-/* The cross-check against gradients of convolutions that are wrong: each is rejected, by the kind of check that is made for
- * such a mistake, and by the set `quick`. */
+/* The cross-check against gradients of convolutions that are wrong: each is rejected, by the kind
+ * of check that is made for such a mistake, and by the set `quick`. */
 #include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
 #include "tests/support/mutants.h"

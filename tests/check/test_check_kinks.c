@@ -1,5 +1,5 @@
-/// talc_check_module_gradient at the kinks of ReLU and maxima: right modules pass, gradients that are wrong fail, however little, and
-/// the report names the parameter and the element.
+/// talc_check_module_gradient at the kinks of ReLU and maxima: right modules pass, gradients that
+/// are wrong fail, however little, and the report names the parameter and the element.
 #include "tests/support/hooks.h"
 
 #include "tests/support/pattern.h"
@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- A convolution whose gradient may be wrong --------------------------------------------------------------
+// ---- A convolution whose gradient may be wrong --------------------------------------------------
 
-/* y = scale conv(x, w), of whose gradient by w, or by one element of it, the part `lost` is lost. */
+/* y = scale conv(x, w), of whose gradient by w, or by one element of it, the part `lost` is
+ * lost. */
 typedef struct lossy_options {
     int64_t in, out;
     double scale, lost;
@@ -62,7 +63,7 @@ static bool on_host(void)
     return talc_device_is_host(tested_device());
 }
 
-// ---- Modules ------------------------------------------------------------------------------------------------
+// ---- Modules ------------------------------------------------------------------------------------
 
 static int64_t drawn(int64_t low, int64_t high)
 {
@@ -70,7 +71,8 @@ static int64_t drawn(int64_t low, int64_t high)
                            (double)(high - low + 1));
 }
 
-/* One or two of convolution, batch norm and ReLU, some with a bias, a stride, groups or pooling, in either mode. */
+/* One or two of convolution, batch norm and ReLU, some with a bias, a stride, groups or pooling, in
+ * either mode. */
 static talc_module *drawn_module(int64_t channels)
 {
     talc_module *net = talc_nn_sequential();
@@ -85,7 +87,8 @@ static talc_module *drawn_module(int64_t channels)
                                                       .padding = { 1, 1 },
                                                       .groups = groups,
                                                       .no_bias = drawn(0, 1) == 0 }));
-        /* With biases of 0, what is 0 ahead of a norm in evaluation, such as a corner that sees padding alone, is at the kink itself. */
+        /* With biases of 0, what is 0 ahead of a norm in evaluation, such as a corner that sees
+         * padding alone, is at the kink itself. */
         talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = out });
         talc_copy(talc_module_find(norm, "bias"),
                   talc_uniform(talc_device_get("cpu"), TALC_F32, TALC_DIMS(out), -1, 1));
@@ -101,7 +104,8 @@ static talc_module *drawn_module(int64_t channels)
     return net;
 }
 
-/* At its defaults, 100 modules that are right. A bias ahead of a norm in train mode has a gradient of 0, of which rounding alone is left. */
+/* At its defaults, 100 modules that are right. A bias ahead of a norm in train mode has a gradient
+ * of 0, of which rounding alone is left. */
 Test(check_kinks, modules_that_are_right_pass)
 {
     int kinks = 0;
@@ -132,7 +136,7 @@ Test(check_kinks, modules_that_are_right_pass)
     cr_assert(!on_host() || kinks >= 10, "only %d modules met a kink", kinks);
 }
 
-// ---- Gradients that are wrong -------------------------------------------------------------------------------
+// ---- Gradients that are wrong -------------------------------------------------------------------
 
 static char *printed(const talc_gradient_report *report)
 {
@@ -145,8 +149,8 @@ static char *printed(const talc_gradient_report *report)
     return text;
 }
 
-/* Ahead of ReLUs whose kinks are met, at scales of 1e9, 1 and 1e-9: a gradient that is off by ten times the tolerance, in all of its
- * elements or in one, and by all of it, on 12 inputs each. */
+/* Ahead of ReLUs whose kinks are met, at scales of 1e9, 1 and 1e-9: a gradient that is off by ten
+ * times the tolerance, in all of its elements or in one, and by all of it, on 12 inputs each. */
 Test(check_kinks, a_gradient_that_is_wrong_fails_with_every_step)
 {
     static const lossy_options wrong[] = {
@@ -200,7 +204,8 @@ static talc_tensor *f_masked(talc_tensor *const x[], void *context)
         talc_add(talc_sub(x[0], talc_mul(x[0], near)), talc_mul(talc_detach(x[0]), near)));
 }
 
-/* At 0 the gradient of ReLU is 0, the slope 0 on one side and 1 on the other: nothing can be said, and that is. */
+/* At 0 the gradient of ReLU is 0, the slope 0 on one side and 1 on the other: nothing can be said,
+ * and that is. */
 Test(check_kinks, a_point_on_a_kink)
 {
     static const double elements[] = { 1, -1, 0, 0.5 };

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE /* usleep */
 
-/* Many problems at once on a device that is not the host's: what is found is what is found one after the other. */
+/* Many problems at once on a device that is not the host's: what is found is what is found one
+ * after the other. */
 #include "backends/cpu/cpu.h"
 #include "check/engine/machine.h"
 #include "check/engine/parallel.h"
@@ -31,7 +32,7 @@ static int find_problems(void)
     return count;
 }
 
-// ---- A device whose memory counts as its own, with a row that is wrong at times -------------------------------
+// ---- A device whose memory counts as its own, with a row that is wrong at times -----------------
 
 static const char *but_sevens(const talc_device *device, const void *problem, size_t limit,
                               talc_plan *plan)
@@ -182,14 +183,15 @@ Test(check_many, at_once_and_one_after_the_other_find_the_same)
     cr_assert(talc_streams_close(device));
 }
 
-/* The failure of a thread is raised in the one that waits; a check that could not be made does not pass. */
+/* The failure of a thread is raised in the one that waits; a check that could not be made does not
+ * pass. */
 Test(check_many, a_problem_that_is_none_is_a_failure)
 {
     const int count = find_problems();
     const talc_check_options options = options_of(other_device());
     cr_assert(talc_set_threads(4));
-    /* The first in the order of the problems counts, and all before it are checked; those after it and in another part are
-     * not looked at, whichever is found first. */
+    /* The first in the order of the problems counts, and all before it are checked; those after it
+     * and in another part are not looked at, whichever is found first. */
     problems[60] = "n1c2h3w4o5k6y";
     problems[100] = "n1c1000000h1000w1000o1k1x1"; /* taken first, as it is large */
     for (int i = 0; i < 5; i++) {
@@ -217,7 +219,7 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
     cr_assert(talc_streams_close(options.device));
 }
 
-// ---- Memory and cores ---------------------------------------------------------------------------------------
+// ---- Memory and cores ---------------------------------------------------------------------------
 
 static atomic_int inside, most_inside, alone;
 
@@ -270,7 +272,8 @@ static void busy_chunk(void *context, int index, int64_t first, int64_t end)
     at_work--;
 }
 
-/* A loop has `due` threads while so many are busy elsewhere; every element is done once in any case. */
+/* A loop has `due` threads while so many are busy elsewhere; every element is done once in any
+ * case. */
 static void assert_beside(int busy, int due)
 {
     enum { COUNT = 1000 };

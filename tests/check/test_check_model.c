@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Models -------------------------------------------------------------------------------------------------
+// ---- Models -------------------------------------------------------------------------------------
 
 /* A residual block: y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)). */
 typedef struct block {
@@ -65,7 +65,7 @@ static talc_module *block_new(void)
     return model;
 }
 
-// ---- Right models -------------------------------------------------------------------------------------------
+// ---- Right models -------------------------------------------------------------------------------
 
 Test(check_model, two_algorithms_agree_layer_by_layer)
 {
@@ -156,7 +156,8 @@ Test(check_model, every_op_is_right_on_both_devices)
     report = checked(model, x, (talc_check_model_options){ .reference = fake_device() });
     assert_passed(report);
     talc_check_model_free(report);
-    /* Results of two rows differ by rounding, the running statistics of a batch norm in training too. */
+    /* Results of two rows differ by rounding, the running statistics of a batch norm in training
+     * too. */
     static const char *const references =
         "conv2d=reference,batch_norm2d=reference,matmul=reference,linear=reference,"
         "softmax=reference,log_softmax=reference,sum=reference,mean=reference,max_pool2d=reference,"
@@ -193,10 +194,10 @@ Test(check_model, an_f64_model_is_held_to_f64_bounds)
     talc_module_free(model);
 }
 
-// ---- Wrong layers -------------------------------------------------------------------------------------------
+// ---- Wrong layers -------------------------------------------------------------------------------
 
-/* A layer is wrong in the run that is checked: it is the first, what follows is right by itself, and what does not depend
- * on it is right altogether. */
+/* A layer is wrong in the run that is checked: it is the first, what follows is right by itself,
+ * and what does not depend on it is right altogether. */
 static void assert_first_wrong(const talc_check_model_report *report, int wrong)
 {
     cr_assert(talc_check_model_first_wrong(report) == wrong, "%d instead of %d is the first wrong",
@@ -348,7 +349,8 @@ Test(check_model, a_model_that_gives_nothing_finite_does_not_pass)
     cr_assert_str_eq(talc_error_message(), message);
     talc_error_clear();
 
-    /* The statistics of the second batch norm spoil what follows, whatever the layers before it show. */
+    /* The statistics of the second batch norm spoil what follows, whatever the layers before it
+     * show. */
     float *mean = talc_data(talc_module_find(model, "bn2.running_mean"), TALC_F32);
     for (int c = 0; c < 5; c++)
         mean[c] = NAN;
@@ -367,7 +369,7 @@ Test(check_model, a_model_that_gives_nothing_finite_does_not_pass)
     talc_module_free(model);
 }
 
-// ---- What is left behind ------------------------------------------------------------------------------------
+// ---- What is left behind ------------------------------------------------------------------------
 
 typedef struct state {
     char text[4096];

@@ -1,4 +1,5 @@
-/* The cross-check against rows that are wrong: it has to reject every one of them, and nothing that is right. */
+/* The cross-check against rows that are wrong: it has to reject every one of them, and nothing that
+ * is right. */
 #include "tests/support/hooks.h"
 #include "tests/support/mutants.h"
 
@@ -162,7 +163,8 @@ Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_gradient)
     }
 }
 
-/* The forward convolutions of the set `quick` that cost little, of which the mutants are slow; at most `most` of them. */
+/* The forward convolutions of the set `quick` that cost little, of which the mutants are slow; at
+ * most `most` of them. */
 static int quick_problems(char texts[][TALC_CHECK_TEXT], int most)
 {
     static const double FLOPS = 1e6;

@@ -1,4 +1,5 @@
-/* The oracles of the families beside conv2d against values by hand: what is due, and how much room it has. */
+/* The oracles of the families beside conv2d against values by hand: what is due, and how much room
+ * it has. */
 #include "check/engine/bound.h"
 #include "check/engine/judge.h"
 #include "tests/support/posed.h"
@@ -7,7 +8,7 @@
 
 static const double u = 0x1p-24;
 
-// ---- By hand ------------------------------------------------------------------------------------------------
+// ---- By hand ------------------------------------------------------------------------------------
 
 /* What `operand` must be when those that are read or updated hold `inputs`, one after the other. */
 typedef struct by_hand {
@@ -176,7 +177,8 @@ static const by_hand cases[] = {
     { "max_pool2d:n1c1h1w4k1x3s1x1_dx", { 5, 7, 2, 2 }, 2, { 0, 0, 12, 0 } },
     { "max_pool2d:n1c2h2w2k2x2_dx", { 5, 7, 3, 0 }, 2, { 0, 0, 0, 5, 7, 0, 0, 0 } },
     { "max_pool2d:n1c1h1w3k1x2s1x1p0x1d1x3_dx", { NAN, 4, -1, 1 }, 2, { 0, 4, 0 } },
-    /* Windows of columns 0, 0 1, 1 2, 2, of which each counts two, or those inside; the last of a ceiling one. */
+    /* Windows of columns 0, 0 1, 1 2, 2, of which each counts two, or those inside; the last of a
+     * ceiling one. */
     { "avg_pool2d:n1c1h1w3k1x2s1x1p0x1_dx", { 2, 4, 6, 8 }, 2, { 3, 5, 7 } },
     { "avg_pool2d:n1c1h1w3k1x2s1x1p0x1_exclude_dx", { 2, 4, 6, 8 }, 2, { 4, 5, 11 } },
     { "avg_pool2d:n1c1h1w3k1x2s1x1p0x1_divisor4_dx", { 2, 4, 6, 8 }, 2, { 1.5, 2.5, 3.5 } },
@@ -188,7 +190,8 @@ static const by_hand cases[] = {
       { INFINITY, INFINITY, INFINITY, INFINITY } },
     { "adaptive_avg_pool2d:n1c1h1w5o1x3_dx", { 2, 3, 4 }, 2, { 1, 2, 1, 3, 2 } },
     { "adaptive_avg_pool2d:n1c1h2w1o3x1_dx", { 1, 4, 8 }, 2, { 3, 10 } },
-    /* x^ of -2 and 4, dy of 1 and 2: dbias 3, dweight 6, and weight rstd (dy - (3 + x^ 6) / 2) = 6 (1 + 4.5), 6 (2 - 13.5). */
+    /* x^ of -2 and 4, dy of 1 and 2: dbias 3, dweight 6, and weight rstd (dy - (3 + x^ 6) / 2) = 6
+     * (1 + 4.5), 6 (2 - 13.5). */
     { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 6, { 6, 12 } },
     { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 7, { 6 } },
     { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 8, { 3 } },
@@ -197,7 +200,8 @@ static const by_hand cases[] = {
     { "batch_norm2d:n2c2h1w1_dx", { 1, 5, 3, 7, 1, 10, 0, 6, 1, 3, 1, 2, 3, 4 }, 7, { 10, 6 } },
     { "batch_norm2d:n1c1h1w2_dx", { INFINITY, 4, 3, 2, 2, 1, 2 }, 6, { 6, 12 } },
     { "batch_norm2d:n1c1h1w2_dx", { INFINITY, 4, 3, 2, 2, 1, 2 }, 7, { INFINITY } },
-    /* The same with g of 0 and 2: dbias 2, dweight 8, and 6 (0 - (2 - 16) / 2), 6 (2 - (2 + 32) / 2). */
+    /* The same with g of 0 and 2: dbias 2, dweight 8, and 6 (0 - (2 - 16) / 2), 6 (2 - (2 + 32) /
+     * 2). */
     { "batch_norm2d:n1c1h1w2_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 6, { 0, 12 } },
     { "batch_norm2d:n1c1h1w2_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 7, { 8 } },
     { "batch_norm2d:n1c1h1w2_relu_dx", { 1, 4, 3, 2, 2, 1, 2, 0, 5 }, 8, { 2 } },
@@ -212,7 +216,8 @@ static const by_hand cases[] = {
       { 1, 4, 3, 2, 2, 1, 2, 0.25, 2 },
       9,
       { 0.1875, -4 } },
-    /* Behind a forward pass, of x, weight and dy: a mean of 3 and a variance of 14 / 3, without eps. */
+    /* Behind a forward pass, of x, weight and dy: a mean of 3 and a variance of 14 / 3, without
+     * eps. */
     { "batch_norm2d:n1c1h1w3_train_dx",
       { 1, 2, 6, 3, 1, 2, 4 },
       6,
@@ -282,7 +287,7 @@ static void assert_room(const char *problem, const double *inputs, int operand, 
     talc_check_values_free(&self.values);
 }
 
-// ---- What elements have in common ---------------------------------------------------------------------------
+// ---- What elements have in common ---------------------------------------------------------------
 
 static void assert_alone(const posed *self, const check_expected *expected)
 {
@@ -296,8 +301,8 @@ static void assert_alone(const posed *self, const check_expected *expected)
     }
 }
 
-/* Worked out once for all or by each element for itself: the same to the bit, whatever a row or channel is; of large
- * problems for those that a sample meets. */
+/* Worked out once for all or by each element for itself: the same to the bit, whatever a row or
+ * channel is; of large problems for those that a sample meets. */
 Test(check_oracles, common_to_a_group_or_by_each_element)
 {
     static const struct {
@@ -355,7 +360,8 @@ Test(check_oracles, room_for_rounding_of_gradients_by_hand)
     assert_room("avg_pool2d:n1c1h1w5k1x2s1x3_dx", dy, 2, 2, 0, 0, 0);
     assert_room("max_pool2d:n1c1h1w4k1x3s1x1_dx", (double[]){ 5, -7, 2, 2 }, 2, 2, 2, 12, 0);
 
-    /* x^ of -0.5 and 1, M = 2; dbias 3, dweight 1.5, of sizes 3 and 2.5; 10 roundings in f64. Integers have none. */
+    /* x^ of -0.5 and 1, M = 2; dbias 3, dweight 1.5, of sizes 3 and 2.5; 10 roundings in f64.
+     * Integers have none. */
     const double norm[] = { 1, 4, 3, 2, 0.5, 1, 2 }, f64 = 10 * 0x1p-53;
     assert_room("batch_norm2d:n1c1h1w2_dx", norm, 6, 0, 6, 1.5, 0);
     assert_room("batch_norm2d:n1c1h1w2_train_given_dx", norm, 6, 0, 6, 1.5 * (1 + 1.5 + 0.5 * 0.75),
@@ -366,7 +372,8 @@ Test(check_oracles, room_for_rounding_of_gradients_by_hand)
     assert_room("batch_norm2d:n1c1h1w2_train_given_dx", (double[]){ 1, 4, 3, 2, 2, 1, 2 }, 6, 0, 6,
                 51, 0);
 
-    /* g of 0.75 and 0 of dy of 1 and 2 and y of 0.5 and -1, of sizes 1.25 and 4; dbias 0.75, dweight -0.375. */
+    /* g of 0.75 and 0 of dy of 1 and 2 and y of 0.5 and -1, of sizes 1.25 and 4; dbias 0.75,
+     * dweight -0.375. */
     const double tanh_of[] = { 1, 4, 3, 2, 0.5, 1, 2, 0.5, -1 };
     assert_room("batch_norm2d:n1c1h1w2_tanh_residual_dx", tanh_of, 9, 0, 0, 0, 4 * u * 1.25);
     assert_room("batch_norm2d:n1c1h1w2_tanh_residual_dx", tanh_of, 6, 1, 6, 0, 1.5 * 4 * u * 4);
@@ -410,7 +417,8 @@ Test(check_oracles, room_for_rounding_by_hand)
     assert_room("matmul:m1n1k1_sigmoid", (double[]){ -100, 1 }, 4, 0, 1, 100, 0x1p-126);
     assert_room("matmul:m1n1k1_sigmoid_f64", (double[]){ -800, 1 }, 4, 0, 1, 800, 0x1p-1022);
 
-    /* (x - 1) 2 + 1; then mean 2, variance 1, weight 2, bias 1, M = 2: d = 8 u 2, and 10 roundings in f64. */
+    /* (x - 1) 2 + 1; then mean 2, variance 1, weight 2, bias 1, M = 2: d = 8 u 2, and 10 roundings
+     * in f64. */
     const double norm[] = { 1, 3, 2, 1, 10, 4, 7 }, d = 16 * u;
     assert_room("batch_norm2d:n1c1h1w2", (double[]){ 3, 5, 2, 1, 1, 1 - 0x1p-17 }, 7, 1, 6, 9, 0);
     assert_room("batch_norm2d:n1c1h1w2_train_eps0", norm, 7, 0, 6, 2 * 1 + 1 + 2 * 2,
@@ -445,7 +453,7 @@ Test(check_oracles, room_for_rounding_by_hand)
                 (4 + 0.9 * 3 + 0.1 * 0.75 + 4 + soft) * u);
 }
 
-// ---- Roundings that are not random --------------------------------------------------------------------------
+// ---- Roundings that are not random --------------------------------------------------------------
 
 static const talc_arithmetic strict = { "f32", TALC_STRICT, false };
 static const talc_arithmetic wide = { "f64 accumulation", TALC_STRICT, true };
@@ -458,7 +466,8 @@ static double share_of(const talc_arithmetic *arithmetic, const posed *self, tal
         due.value, got, talc_check_bound(arithmetic, self->list[operand].dtype, kind, &due, due.S));
 }
 
-/* exp(-16.64) is 0.995 u: of 1 and those, added in order, 1 is left. A right result, but one that random data do not have. */
+/* exp(-16.64) is 0.995 u: of 1 and those, added in order, 1 is left. A right result, but one that
+ * random data do not have. */
 Test(check_oracles, equal_terms_of_a_softmax_round_alike)
 {
     static const char *const problems[] = { "softmax:17@0", "log_softmax:32@0", "softmax:32@0" };
@@ -477,7 +486,8 @@ Test(check_oracles, equal_terms_of_a_softmax_round_alike)
     }
 }
 
-/* Of large logits that are all as far below the label's, label smoothing adds up equal differences, and little else. */
+/* Of large logits that are all as far below the label's, label smoothing adds up equal differences,
+ * and little else. */
 Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
 {
     enum { CLASSES = 1000 };
@@ -516,7 +526,8 @@ Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
     talc_check_values_free(&self.values);
 }
 
-/* Where the variance is rounding error alone, and after an infinity, there is nothing to hold a row to. */
+/* Where the variance is rounding error alone, and after an infinity, there is nothing to hold a row
+ * to. */
 Test(check_oracles, results_without_meaning_may_be_any)
 {
     const double constant[] = { 3, 3, 2, 1, 10, 4, 0 },

@@ -1,5 +1,5 @@
-/* The properties of convolutions (check/conv2d/properties.h): every row of the CPU has them, most rows take part in most of them, and
- * each of them alone rejects rows that are wrong. */
+/* The properties of convolutions (check/conv2d/properties.h): every row of the CPU has them, most
+ * rows take part in most of them, and each of them alone rejects rows that are wrong. */
 #include "tests/support/faults.h"
 #include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
@@ -116,7 +116,8 @@ Test(check_properties, most_random_problems_take_part)
         const int problems = problems_of(check, rows[row], false);
         cr_expect(problems >= PROBLEMS / 10, "%s: only %d problems", rows[row], problems);
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
-            /* A 1x1 kernel without stride and padding has no strided or padded relative that such a row would do. */
+            /* A 1x1 kernel without stride and padding has no strided or padded relative that such a
+             * row would do. */
             const bool none = strcmp(rows[row], "pointwise") == 0 &&
                               (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING);
             cr_expect(none ? taken[row][kind] == 0 : taken[row][kind] == problems,

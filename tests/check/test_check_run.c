@@ -1,4 +1,5 @@
-/* One run of a row: what it finds in its buffers, and what of the buffers' edges is seen afterwards. */
+/* One run of a row: what it finds in its buffers, and what of the buffers' edges is seen
+ * afterwards. */
 #include "check/engine/case.h"
 #include "check/check.h"
 #include "check/engine/parallel.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-// ---- Loops --------------------------------------------------------------------------------------------------
+// ---- Loops --------------------------------------------------------------------------------------
 
 enum { MOST = 1 << 20 };
 static unsigned char seen[MOST];
@@ -43,7 +44,7 @@ Test(check_run, a_loop_in_chunks_takes_every_element_once)
         }
 }
 
-// ---- A row of the test's own --------------------------------------------------------------------------------
+// ---- A row of the test's own --------------------------------------------------------------------
 
 static size_t room;                   /* bytes of workspace that it asks for */
 static int64_t past_workspace;        /* where it writes, from the workspace's end on; 0: nowhere */
@@ -113,7 +114,8 @@ static check_run_report run_with(talc_device *device, check_room *reused, bool f
     return report;
 }
 
-/* Small workspaces travel whole, of large ones the guard bands alone. The order makes the room grow and be larger than needed. */
+/* Small workspaces travel whole, of large ones the guard bands alone. The order makes the room grow
+ * and be larger than needed. */
 static const size_t rooms[] = { 0,       1,      100,         65535,          65536, 65537,
                                 1 << 17, 200001, 3 << 20 | 5, (1 << 18) + 64, 12 };
 enum { ROOMS = sizeof rooms / sizeof *rooms };
@@ -169,7 +171,7 @@ Test(check_run, a_changed_input_is_seen)
     talc_check_room_free(&reused);
 }
 
-// ---- Trust --------------------------------------------------------------------------------------------------
+// ---- Trust --------------------------------------------------------------------------------------
 
 static void expect_trust(void *context, const talc_check_outcome *outcome)
 {
@@ -179,7 +181,8 @@ static void expect_trust(void *context, const talc_check_outcome *outcome)
         cr_expect(outcome->due > 0, "%s is %g", outcome->problem, outcome->due);
 }
 
-/* With few outputs a ReLU may leave next to none, as it does with one of these seeds; the only one is never zero. */
+/* With few outputs a ReLU may leave next to none, as it does with one of these seeds; the only one
+ * is never zero. */
 Test(check_run, a_relu_leaves_enough_of_a_small_problem)
 {
     static const char *const problems[] = {
@@ -207,7 +210,7 @@ Test(check_run, a_relu_leaves_enough_of_a_small_problem)
     }
 }
 
-// ---- What a report says -------------------------------------------------------------------------------------
+// ---- What a report says -------------------------------------------------------------------------
 
 /* The reference row, and what is spoilt of its result. */
 static int fault;
@@ -257,8 +260,8 @@ static talc_status faulty_run(talc_device *device, const void *problem, const ta
     return TALC_OK;
 }
 
-/* The problems come largest first; what is said of the smallest that fails, where, what those that fail have in common, and how each
- * is repeated. */
+/* The problems come largest first; what is said of the smallest that fails, where, what those that
+ * fail have in common, and how each is repeated. */
 Test(check_run, a_report_says_where_a_row_fails)
 {
     static const talc_algorithm row = {

@@ -1,4 +1,5 @@
-/// The check that `talc bench` and `talc run` make of results: it has to accept right ones and see wrong ones.
+/// The check that `talc bench` and `talc run` make of results: it has to accept right ones and see
+/// wrong ones.
 #include "tests/support/conv2d_data.h"
 #include "tests/support/faults.h"
 #include "tests/support/hooks.h"
@@ -134,7 +135,8 @@ Test(check_sample, two_results_may_differ_by_both_bounds)
     talc_check_sample_free(expected);
 }
 
-/* One row a, b, c = 1, 2, 3 under the taps 1, 10, 100 with two columns of padding on either side. */
+/* One row a, b, c = 1, 2, 3 under the taps 1, 10, 100 with two columns of padding on either
+ * side. */
 Test(check_sample, padding_modes_and_operands)
 {
     static const struct {
@@ -191,7 +193,8 @@ Test(check_sample, normwise_follows_the_largest_output)
     talc_check_sample_free(expected);
 }
 
-/* One of 8192 outputs is wrong: about every other seed looks at it, the same one always or never. */
+/* One of 8192 outputs is wrong: about every other seed looks at it, the same one always or
+ * never. */
 Test(check_sample, chooses_by_seed)
 {
     const talc_conv2d_problem p = conv2d_parse("n2c1h64w64o1k1x1");

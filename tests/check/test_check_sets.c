@@ -1,4 +1,5 @@
-/* The sets of problems: every one reads, none stands twice, and what each set has to hold is there. */
+/* The sets of problems: every one reads, none stands twice, and what each set has to hold is
+ * there. */
 #include "check/engine/family.h"
 #include "ops/elementwise_table.h"
 #include "tests/support/hooks.h"
@@ -162,7 +163,8 @@ static int64_t convolutions_ending_in(int64_t count, const char *end)
     return found;
 }
 
-/* Of the convolutions in `quick` and `edges` a third or so stand there for each gradient too, and of the random ones a quarter. */
+/* Of the convolutions in `quick` and `edges` a third or so stand there for each gradient too, and
+ * of the random ones a quarter. */
 Test(check_sets, gradients_have_their_share)
 {
     static const char *const sets[] = { "quick", "edges" };

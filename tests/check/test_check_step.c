@@ -96,7 +96,8 @@ Test(check_step, bounds_of_both_runs)
     talc_check_open_free(&open);
 }
 
-/* A model that normalises by its batch and goes on with the statistics, which the op wrote beside its result. */
+/* A model that normalises by its batch and goes on with the statistics, which the op wrote beside
+ * its result. */
 static talc_tensor *statistics_forward(talc_module *module, talc_tensor *x)
 {
     (void)module;

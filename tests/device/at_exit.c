@@ -1,5 +1,6 @@
-/// The end of a process: tensors, modules and a forked child that outlive what they stand on. Exits with 0 when all that can be
-/// seen of it was right; a leak checker sees the rest; for one that does not follow children, any argument leaves the child out.
+/// The end of a process: tensors, modules and a forked child that outlive what they stand on. Exits
+/// with 0 when all that can be seen of it was right; a leak checker sees the rest; for one that
+/// does not follow children, any argument leaves the child out.
 #include <talc/talc.h>
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* Runs a test program on a device: `on_device NAME[/GIB] PROGRAM ARGUMENTS...` sets TALC_TEST_DEVICE for it. Without the device,
- * or with less than so many GiB free there, it says why and exits with 77, which meson counts as skipped: tests that could not
- * run have not passed. */
+/* Runs a test program on a device: `on_device NAME[/GIB] PROGRAM ARGUMENTS...` sets
+ * TALC_TEST_DEVICE for it. Without the device, or with less than so many GiB free there, it says
+ * why and exits with 77, which meson counts as skipped: tests that could not run have not
+ * passed. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <talc/talc.h>

@@ -1,4 +1,5 @@
-/// Threads that compute while the process ends, and while it forks. Exits with 0 when every process ended as it should.
+/// Threads that compute while the process ends, and while it forks. Exits with 0 when every process
+/// ended as it should.
 #include <talc/talc.h>
 
 #include <pthread.h>
@@ -65,8 +66,8 @@ static void convolve_at_exit(void)
         _Exit(3);
 }
 
-/* Main returns while other threads are anywhere in an op, some of them in the first use of the device, and computes once more in an
- * exit handler of its own. */
+/* Main returns while other threads are anywhere in an op, some of them in the first use of the
+ * device, and computes once more in an exit handler of its own. */
 static int ends(void)
 {
     int failures = 0;
@@ -86,7 +87,8 @@ static int ends(void)
     return failures;
 }
 
-/* A child of a process whose threads compute uses the CPU; the parent's GPU is refused at once, and freeing its tensors is safe. */
+/* A child of a process whose threads compute uses the CPU; the parent's GPU is refused at once, and
+ * freeing its tensors is safe. */
 static int child_of(talc_device *device, talc_tensor *kept)
 {
     alarm(PATIENCE);
@@ -117,7 +119,8 @@ static int forks(void)
 int main(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    return 77; /* skipped: its allocator may be locked for ever in a child of a process whose threads allocate */
+    return 77; /* skipped: its allocator may be locked for ever in a child of a process whose
+                  threads allocate */
 #endif
     device_name = getenv("TALC_TEST_DEVICE");
     device_name = device_name == NULL ? "cpu" : device_name;

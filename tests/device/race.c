@@ -1,7 +1,9 @@
-/// Threads that use talc at once, for ThreadSanitizer (`./run race`), under which Criterion does not run.
+/// Threads that use talc at once, for ThreadSanitizer (`./run race`), under which Criterion does
+/// not run.
 ///
-/// Each scenario does what the library allows: operands, a model and retained tensors are shared for reading, everything
-/// else is a thread's own. Exits with 1 when a result is wrong; races are the sanitizer's to find.
+/// Each scenario does what the library allows: operands, a model and retained tensors are shared
+/// for reading, everything else is a thread's own. Exits with 1 when a result is wrong; races are
+/// the sanitizer's to find.
 #include <talc/talc.h>
 
 #include <pthread.h>
@@ -39,7 +41,8 @@ static talc_device *tested_device(void)
     return device;
 }
 
-/* All threads ask for the device before anyone has opened it, and for the generator and a first error. */
+/* All threads ask for the device before anyone has opened it, and for the generator and a first
+ * error. */
 static void *open_device(void *unused)
 {
     (void)unused;
@@ -135,7 +138,8 @@ static void *hand_on(void *shared)
     return NULL;
 }
 
-/* Each has a loader of its own of one dataset, and each loader a thread; every third epoch is left in its middle. */
+/* Each has a loader of its own of one dataset, and each loader a thread; every third epoch is left
+ * in its middle. */
 static void *load_shared(void *shared)
 {
     talc_dataset *dataset = shared;
@@ -187,8 +191,8 @@ typedef struct crossing {
     atomic_int arrived;
 } crossing;
 
-/* Two threads load one of the modules each, the others infer: no load waits for ever for a pass that
- * waits for the other load. */
+/* Two threads load one of the modules each, the others infer: no load waits for ever for a pass
+ * that waits for the other load. */
 static void *load_crossed(void *shared)
 {
     crossing *both = shared;
@@ -252,7 +256,8 @@ static talc_module *trained_net(void)
             &(talc_conv2d_layer){ .in_channels = 16, .out_channels = 4, .kernel = { 3, 3 } }));
 }
 
-/* A pass is done, or fails since another thread is at the gradient of a parameter, which it names. */
+/* A pass is done, or fails since another thread is at the gradient of a parameter, which it
+ * names. */
 static bool done_or_turned_away(shared_net *of, bool done)
 {
     if (!done) {
@@ -308,7 +313,8 @@ static float infer(const shared_net *of)
     return sum;
 }
 
-/* The first thread loads one file and the other in turn; a pass of the others has all weights of one of them. */
+/* The first thread loads one file and the other in turn; a pass of the others has all weights of
+ * one of them. */
 static void *load_and_infer(void *shared)
 {
     shared_net *of = shared;

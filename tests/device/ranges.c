@@ -1,6 +1,7 @@
-/* Whether a profiler hears of ops: `ranges LISTENER` lets NVTX load tests/device/ranges_listener.c and asks it what it heard, of
- * the backend's functions, and, where there is a GPU, of ops that run on it; else exit code 77, which meson counts as
- * skipped. `ranges` alone: nobody listens, and the backend must know. */
+/* Whether a profiler hears of ops: `ranges LISTENER` lets NVTX load tests/device/ranges_listener.c
+ * and asks it what it heard, of the backend's functions, and, where there is a GPU, of ops that run
+ * on it; else exit code 77, which meson counts as skipped. `ranges` alone: nobody listens, and the
+ * backend must know. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "backends/cuda/device/ranges.h"

@@ -1,5 +1,6 @@
-/* A profiler in small: NVTX loads it when NVTX_INJECTION64_PATH names it, and it keeps what it is told of the domain
- * "talc": "<name" for each range that begins, ">" for each that ends. tests/device/ranges.c reads that. */
+/* A profiler in small: NVTX loads it when NVTX_INJECTION64_PATH names it, and it keeps what it is
+ * told of the domain "talc": "<name" for each range that begins, ">" for each that ends.
+ * tests/device/ranges.c reads that. */
 #include <nvtx3/nvToolsExt.h>
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/// Captured forward passes: the same bits as eager ones, memory of their own, and what cannot be captured.
+/// Captured forward passes: the same bits as eager ones, memory of their own, and what cannot be
+/// captured.
 #include "tests/support/networks.h"
 #include "tests/support/captured.h"
 #include "tests/support/faults.h"
@@ -72,7 +73,8 @@ Test(capture, replays_give_the_bits_of_eager_passes)
     }
 }
 
-/* Blocks that other tensors get between replays are not the graph's, or it would write into them. */
+/* Blocks that other tensors get between replays are not the graph's, or it would write into
+ * them. */
 Test(capture, a_graph_shares_no_memory_with_anything_else)
 {
     talc_module *module = model_on_device(&lenet_case);
@@ -139,7 +141,7 @@ Test(capture, graphs_live_side_by_side_and_are_freed_in_any_order)
     talc_graph_free(NULL);
 }
 
-// ---- What a program gets wrong ------------------------------------------------------------------------------
+// ---- What a program gets wrong ------------------------------------------------------------------
 
 Test(capture, x_is_like_the_example)
 {
@@ -214,7 +216,7 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
     talc_module_free(module);
 }
 
-// ---- Passes with habits of their own ------------------------------------------------------------------------
+// ---- Passes with habits of their own ------------------------------------------------------------
 
 static talc_tensor *extra;
 static int passes;
@@ -307,7 +309,7 @@ Test(capture, the_output_is_the_graphs_own)
     }
 }
 
-// ---- Threads and memory -------------------------------------------------------------------------------------
+// ---- Threads and memory -------------------------------------------------------------------------
 
 static atomic_bool stop;
 

@@ -1,4 +1,5 @@
-/// Memory that graphs share with other work: handed on only after who reads it, on whatever stream that is.
+/// Memory that graphs share with other work: handed on only after who reads it, on whatever stream
+/// that is.
 #include "tests/support/captured.h"
 #include "tests/support/faults.h"
 #include "tests/support/gpu.h"
@@ -19,8 +20,8 @@ static talc_tensor *full(talc_device *device, double value)
 
 static talc_tensor *extra; /* an operand of passes that is no parameter */
 
-/* Of a thread on the device's own stream, which takes a block of `full` there and writes another number to it, at once unless
- * the block has to wait. */
+/* Of a thread on the device's own stream, which takes a block of `full` there and writes another
+ * number to it, at once unless the block has to wait. */
 static void *take_memory(void *device)
 {
     talc_tensor *tensor = full(device, 77);
@@ -41,7 +42,7 @@ static const void *memory_taken_elsewhere(talc_device *device)
     return memory;
 }
 
-// ---- What a graph holds, when it is recorded anew -------------------------------------------------------------
+// ---- What a graph holds, when it is recorded anew -----------------------------------------------
 
 typedef struct scaled {
     talc_module base;
@@ -107,7 +108,7 @@ Test(capture_memory, what_a_graph_held_outlives_it_when_it_is_recorded_anew)
     gpu_stream_free(device, handle);
 }
 
-// ---- What is left of a graph that is freed --------------------------------------------------------------------
+// ---- What is left of a graph that is freed ------------------------------------------------------
 
 static talc_tensor *adds_itself(talc_tensor *x)
 {
@@ -140,7 +141,7 @@ Test(capture_memory, a_graphs_memory_is_handed_on_after_those_that_read_it)
     gpu_stream_free(device, handle);
 }
 
-// ---- What a pass writes ---------------------------------------------------------------------------------------
+// ---- What a pass writes -------------------------------------------------------------------------
 
 static talc_tensor *zeros; /* that passes only read */
 
@@ -248,7 +249,8 @@ static talc_tensor *writes_a_weight(talc_tensor *x)
     return talc_neg(x);
 }
 
-/* Conv2d and BatchNorm2d as one op, by a weight that is worked out of both: y = w x, as the norm is new and its eps 0. */
+/* Conv2d and BatchNorm2d as one op, by a weight that is worked out of both: y = w x, as the norm is
+ * new and its eps 0. */
 Test(capture_memory, what_is_worked_out_of_a_weight_is_made_anew_after_a_replay_wrote_it)
 {
     talc_device *device = tested_device();
@@ -272,7 +274,7 @@ Test(capture_memory, what_is_worked_out_of_a_weight_is_made_anew_after_a_replay_
     talc_module_free(other_chain);
 }
 
-// ---- Passes that go on from what they wrote -------------------------------------------------------------------
+// ---- Passes that go on from what they wrote -----------------------------------------------------
 
 typedef struct counting {
     talc_module base;
@@ -303,7 +305,8 @@ static const talc_module_class counting_class = {
     .name = "Counting", .size = sizeof(counting), .init = counting_init, .forward = counting_forward
 };
 
-/* A pass is run before it is recorded anew, of which nothing may show: y = 2 x + count, and the count is one step on. */
+/* A pass is run before it is recorded anew, of which nothing may show: y = 2 x + count, and the
+ * count is one step on. */
 Test(capture_memory, a_replay_that_records_anew_runs_the_pass_once)
 {
     talc_device *device = tested_device();
@@ -378,7 +381,7 @@ Test(capture_memory, every_allocation_may_fail)
     assert_survives_everywhere(&scenario, 40);
 }
 
-// ---- Threads that take turns ----------------------------------------------------------------------------------
+// ---- Threads that take turns --------------------------------------------------------------------
 
 typedef struct turn {
     talc_device *device;

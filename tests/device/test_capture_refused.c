@@ -1,4 +1,5 @@
-/// What a forward pass does that cannot be repeated: capturing it fails by name, and leaves the device as it was.
+/// What a forward pass does that cannot be repeated: capturing it fails by name, and leaves the
+/// device as it was.
 #include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
@@ -50,7 +51,8 @@ PASS(captures_elsewhere, talc_graph_free(talc_capture(other_module, elsewhere)))
 PASS(replays_elsewhere, talc_graph_replay(other_graph, talc_graph_input(other_graph)))
 // clang-format on
 
-/* Capturing it on x = -2 fails with "WHO: cannot WHAT while a graph of DEVICE is being recorded"; the device goes on. */
+/* Capturing it on x = -2 fails with "WHO: cannot WHAT while a graph of DEVICE is being recorded";
+ * the device goes on. */
 static void assert_refused(talc_device *device, forward_function *forward, const char *who,
                            const char *what)
 {

@@ -1,4 +1,5 @@
-/// What GPUs alone have: names, grids past the hardware's limits, copies between two. Runs where there is one.
+/// What GPUs alone have: names, grids past the hardware's limits, copies between two. Runs where
+/// there is one.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Names --------------------------------------------------------------------------------------------------
+// ---- Names --------------------------------------------------------------------------------------
 
 Test(cuda, names_of_gpus_that_are_not_there)
 {
@@ -47,7 +48,7 @@ Test(cuda, operands_on_two_devices_are_named)
     assert_failure(TALC_BAD_DEVICE, "matmul: a is on cuda:0, b on cpu");
 }
 
-// ---- Grids --------------------------------------------------------------------------------------------------
+// ---- Grids --------------------------------------------------------------------------------------
 
 static talc_tensor *ones(const talc_tensor *x, talc_dims dims)
 {
@@ -110,7 +111,8 @@ static const struct {
     talc_tensor *(*run)(const talc_tensor *x);
 } grids[] = { GRIDS(GRID_ROW) };
 
-/* Extents past the 65,535 blocks that the second and third dimension of a grid hold, in each place. */
+/* Extents past the 65,535 blocks that the second and third dimension of a grid hold, in each
+ * place. */
 Test(cuda, extents_past_a_grids_limits_are_right)
 {
     enum { LONG = 70001 };
@@ -144,7 +146,7 @@ Test(cuda, extents_past_a_grids_limits_are_right)
     }
 }
 
-// ---- Softmaxes that repeat ----------------------------------------------------------------------------------
+// ---- Softmaxes that repeat ----------------------------------------------------------------------
 
 /* Forced, or NULL with the refusal. */
 static talc_tensor *softmax_by(const char *algorithm, const talc_tensor *x)
@@ -155,7 +157,8 @@ static talc_tensor *softmax_by(const char *algorithm, const talc_tensor *x)
     return y;
 }
 
-/* Rows that are one row lie along memory like others, and so does their result; channels that are one lie across it. */
+/* Rows that are one row lie along memory like others, and so does their result; channels that are
+ * one lie across it. */
 Test(cuda, a_softmax_of_an_expanded_tensor_is_where_its_result_is)
 {
     talc_device *gpu = talc_device_get("cuda");
@@ -181,7 +184,7 @@ Test(cuda, a_softmax_of_an_expanded_tensor_is_where_its_result_is)
                      softmax_by("warp", planes));
 }
 
-// ---- Two GPUs -----------------------------------------------------------------------------------------------
+// ---- Two GPUs -----------------------------------------------------------------------------------
 
 enum { MANY = 1 << 22, LARGE = 25 << 20, LATE = 50 };
 
@@ -247,8 +250,8 @@ Test(cuda, operands_on_two_gpus_are_named)
     close_two(gpus);
 }
 
-/* A thread whose work on a device takes blocks of the size that the copies have, so that one which is handed on too early is
- * overwritten. */
+/* A thread whose work on a device takes blocks of the size that the copies have, so that one which
+ * is handed on too early is overwritten. */
 typedef struct company {
     talc_device *device;
     _Atomic bool stop;
@@ -308,8 +311,8 @@ static float *shown_by_view(const float *x)
     return shown;
 }
 
-/* 100 MB of numbers that differ, whole and as a view, each source given back while it is read. The same numbers on either
- * device, as they follow from the seed. */
+/* 100 MB of numbers that differ, whole and as a view, each source given back while it is read. The
+ * same numbers on either device, as they follow from the seed. */
 static void copy_and_release(talc_device *from, talc_device *to, const float *due,
                              const float *due_of_view)
 {

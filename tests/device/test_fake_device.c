@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// ---- The device itself: proof that it catches what it is for ------------------------------------------------
+// ---- The device itself: proof that it catches what it is for ------------------------------------
 
 /* A sanitizer's own handler would turn the signal into an exit. */
 static void touch(const void *address)
@@ -221,7 +221,7 @@ Test(fake_device, running_out_of_memory_gives_the_cache_back_first)
                        talc_error_message());
 }
 
-// ---- What the library does with it --------------------------------------------------------------------------
+// ---- What the library does with it --------------------------------------------------------------
 
 Test(fake_device, operands_on_different_devices_are_named)
 {
@@ -278,7 +278,7 @@ Test(fake_device, single_elements_and_whole_tensors_come_back)
         talc_reshape(talc_transpose(op_numbers(device, TALC_DIMS(3, 4), 2), 0, 1), TALC_DIMS(12)));
 }
 
-// ---- Every op -----------------------------------------------------------------------------------------------
+// ---- Every op -----------------------------------------------------------------------------------
 
 Test(fake_device, every_op_gives_the_bits_of_the_cpu)
 {

@@ -1,6 +1,7 @@
-/* Every op on more than 2^31 elements, on a device that has the memory. Operands are small integers, so that results are exact
- * wherever they are sampled: at both ends, around 2^30, 2^31 and 2^32, and at some places between. What results come from is
- * read back element by element, and worked out in float64 on the host. */
+/* Every op on more than 2^31 elements, on a device that has the memory. Operands are small
+ * integers, so that results are exact wherever they are sampled: at both ends, around 2^30, 2^31
+ * and 2^32, and at some places between. What results come from is read back element by element, and
+ * worked out in float64 on the host. */
 #include "tests/support/hooks.h"
 
 #include <math.h>
@@ -51,7 +52,8 @@ static talc_tensor *integers(talc_dims dims, uint64_t seed)
     return x;
 }
 
-/* A result's memory comes from the pool, where an earlier right one may lie: NaN takes its place. */
+/* A result's memory comes from the pool, where an earlier right one may lie: NaN takes its
+ * place. */
 static void poison(int64_t count)
 {
     talc_release(talc_full(tested_device(), TALC_F32, TALC_DIMS(count), (double)NAN));
@@ -64,7 +66,7 @@ static void poison(int64_t count)
         cr_assert(got_ == due_, "element %lld is %g, due %g", (long long)(i), got_, due_);         \
     } while (0)
 
-// ---- Convolution --------------------------------------------------------------------------------------------
+// ---- Convolution --------------------------------------------------------------------------------
 
 static double conv2d_due(const talc_conv2d_problem *p, const talc_tensor *x, const talc_tensor *w,
                          int64_t index)
@@ -85,7 +87,8 @@ static double conv2d_due(const talc_conv2d_problem *p, const talc_tensor *x, con
     return sum;
 }
 
-/* Every row that takes the problem: samples of its result, and all of it against the first row's. */
+/* Every row that takes the problem: samples of its result, and all of it against the first
+ * row's. */
 static void expect_convolution(const char *text)
 {
     talc_device *device = tested_device();
@@ -135,7 +138,8 @@ static void expect_convolution(const char *text)
     talc_memory_trim(device);
 }
 
-/* Input, output and im2col matrix have more than 2^31 elements each; of the last ones a single plane has. */
+/* Input, output and im2col matrix have more than 2^31 elements each; of the last ones a single
+ * plane has. */
 Test(large_device, convolutions)
 {
     static const char *const texts[] = {
@@ -146,7 +150,7 @@ Test(large_device, convolutions)
         expect_convolution(texts[i]);
 }
 
-// ---- Elements -----------------------------------------------------------------------------------------------
+// ---- Elements -----------------------------------------------------------------------------------
 
 Test(large_device, elementwise)
 {
@@ -277,7 +281,7 @@ Test(large_device, copies)
     }
 }
 
-// ---- Windows, rows and channels -----------------------------------------------------------------------------
+// ---- Windows, rows and channels -----------------------------------------------------------------
 
 /* Largest and mean of 3x3, with x as planes of side by side. */
 static void check_threes(const talc_tensor *x, int64_t side)
@@ -307,7 +311,8 @@ static void check_threes(const talc_tensor *x, int64_t side)
     talc_scope_leave(scope);
 }
 
-/* Means of 16x16 planes to 7x7: windows begin at floor(16 o / 7) and end at ceil(16 (o + 1) / 7). */
+/* Means of 16x16 planes to 7x7: windows begin at floor(16 o / 7) and end at ceil(16 (o + 1) /
+ * 7). */
 static void check_adaptive(const talc_tensor *x)
 {
     const int64_t planes = COUNT / 256, count = planes * 49;
@@ -420,7 +425,7 @@ Test(large_device, softmax_and_normalisation)
     }
 }
 
-// ---- Reductions and products --------------------------------------------------------------------------------
+// ---- Reductions and products --------------------------------------------------------------------
 
 Test(large_device, reductions)
 {

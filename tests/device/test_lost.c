@@ -49,7 +49,8 @@ static void assert_lost(const char *who)
 
 enum { CACHED = 100000 };
 
-/* A process of its own: what the tests after this one do is not concerned. Its end is part of the test. */
+/* A process of its own: what the tests after this one do is not concerned. Its end is part of the
+ * test. */
 OpenEndedTest(lost, a_fault_ends_the_device_and_not_the_process)
 {
     unsetenv("TALC_DEVICE");
@@ -139,7 +140,8 @@ Test(lost, errors_that_end_a_context_end_the_device)
 
 #endif
 
-/* Copies behind the fault, which another call has seen: what was to be read is not there, what was to be written is intact. */
+/* Copies behind the fault, which another call has seen: what was to be read is not there, what was
+ * to be written is intact. */
 OpenEndedTest(lost, page_locked_memory_does_not_show_what_never_arrived)
 {
     enum { MANY_PINNED = 1 << 20 };

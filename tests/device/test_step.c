@@ -419,7 +419,8 @@ static talc_tensor *makes(void *context)
     return y;
 }
 
-/* What the function made and nobody else holds is the result as it is; a tensor that the program can write is copied. */
+/* What the function made and nobody else holds is the result as it is; a tensor that the program
+ * can write is copied. */
 Test(step, a_result_is_copied_only_from_what_somebody_holds)
 {
     talc_device *device = fake_device();
@@ -445,7 +446,8 @@ Test(step, a_result_is_copied_only_from_what_somebody_holds)
     }
 }
 
-/* What a network in evaluation keeps of its weights, folded or packed, is not what a step goes on with that writes them. */
+/* What a network in evaluation keeps of its weights, folded or packed, is not what a step goes on
+ * with that writes them. */
 static talc_tensor *evaluate_and_write(void *context)
 {
     talc_module *net = context;

@@ -1,4 +1,5 @@
-/// Callers' streams: order within a thread, overlap between threads, and memory that several streams use.
+/// Callers' streams: order within a thread, overlap between threads, and memory that several
+/// streams use.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
@@ -122,9 +123,10 @@ Test(stream, numbers_are_given_again_and_run_out_with_a_message)
         gpu_stream_free(device, streams[i]);
 }
 
-// ---- Two threads on two streams -----------------------------------------------------------------------------
+// ---- Two threads on two streams -----------------------------------------------------------------
 
-/* A thread that enters `stream`, does `body` there, and stays until the test has looked at what that means meanwhile. */
+/* A thread that enters `stream`, does `body` there, and stays until the test has looked at what
+ * that means meanwhile. */
 typedef struct task {
     talc_device *device;
     void *stream, *inner;
@@ -190,7 +192,8 @@ static void make_and_use_inside(task *t)
     talc_stream_leave(entered);
 }
 
-/* What the task released is handed out on the test's stream, where it is overwritten: after the task's use, though no host waits. */
+/* What the task released is handed out on the test's stream, where it is overwritten: after the
+ * task's use, though no host waits. */
 static void assert_reused_in_order(task *t)
 {
     start(t);
@@ -253,7 +256,8 @@ Test(stream, two_streams_run_at_once)
 {
     talc_device *device = queueing_device();
     void *stream = gpu_stream_new(device);
-    /* Loads the kernels, and leaves memory of this stream for both: of the other's it would have to wait. */
+    /* Loads the kernels, and leaves memory of this stream for both: of the other's it would have to
+     * wait. */
     talc_scope *scope = talc_scope_enter();
     talc_tensor *warm = full(device, 0);
     for (int i = 0; i < 6; i++)
@@ -270,7 +274,8 @@ Test(stream, two_streams_run_at_once)
     gpu_stream_free(device, stream);
 }
 
-/* Products share a handle and its workspaces; each thread's numbers come out as one thread alone has them. */
+/* Products share a handle and its workspaces; each thread's numbers come out as one thread alone
+ * has them. */
 static void multiply_often(task *t)
 {
     const talc_tensor *a = t->given;
@@ -308,9 +313,10 @@ Test(stream, products_on_several_streams_at_once_are_exact)
     }
 }
 
-// ---- Waiting for the device ---------------------------------------------------------------------------------
+// ---- Waiting for the device ---------------------------------------------------------------------
 
-/* A capture of the program's own on a stream that talc knows goes on, whoever waits for the device meanwhile. */
+/* A capture of the program's own on a stream that talc knows goes on, whoever waits for the device
+ * meanwhile. */
 Test(stream, synchronizing_passes_over_a_stream_that_is_captured)
 {
     talc_device *device = queueing_device();
@@ -327,9 +333,10 @@ Test(stream, synchronizing_passes_over_a_stream_that_is_captured)
     gpu_stream_free(device, stream);
 }
 
-// ---- Every op -----------------------------------------------------------------------------------------------
+// ---- Every op -----------------------------------------------------------------------------------
 
-/* Operands become what they are only after the stall, so work that goes to another stream finds zeros and NaN. */
+/* Operands become what they are only after the stall, so work that goes to another stream finds
+ * zeros and NaN. */
 Test(stream, every_op_runs_on_its_threads_stream)
 {
     talc_device *device = queueing_device();
@@ -367,7 +374,7 @@ Test(stream, every_op_runs_on_its_threads_stream)
     gpu_stream_free(device, stream);
 }
 
-// ---- Ends ---------------------------------------------------------------------------------------------------
+// ---- Ends ---------------------------------------------------------------------------------------
 
 static void *enter_and_end(void *argument)
 {
@@ -389,7 +396,7 @@ Test(stream, a_threads_end_leaves_its_streams)
     gpu_stream_free(device, t.stream);
 }
 
-// ---- What modules keep --------------------------------------------------------------------------------------
+// ---- What modules keep --------------------------------------------------------------------------
 
 typedef struct sharing {
     talc_device *device;
@@ -415,8 +422,8 @@ static void *fold_elsewhere(void *pointer)
 
 enum { OUTPUTS = 2 * 4 * 8 * 8 };
 
-/* A program that applies a module on two streams knows nothing of weights that one pass keeps for the next. Nothing here takes
- * memory that the other stream gave back, for which it would wait. */
+/* A program that applies a module on two streams knows nothing of weights that one pass keeps for
+ * the next. Nothing here takes memory that the other stream gave back, for which it would wait. */
 Test(stream, a_fold_is_waited_for_on_other_streams)
 {
     sharing with = { .device = queueing_device() };

@@ -1,5 +1,6 @@
-/// A libFuzzer target for the file formats: the first byte of the input chooses .npy or safetensors, the rest is the
-/// file. Nothing may crash, and no failure but the documented ones may come.
+/// A libFuzzer target for the file formats: the first byte of the input chooses .npy or
+/// safetensors, the rest is the file. Nothing may crash, and no failure but the documented ones may
+/// come.
 ///
 ///     CC=clang meson setup build-fuzz -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-fsanitize=fuzzer-no-link
 ///     ninja -C build-fuzz tests/fuzz/fuzz_file && build-fuzz/tests/fuzz/fuzz_file -dict=tests/fuzz/file.dict CORPUS

@@ -43,7 +43,7 @@ static talc_module *small_net(uint64_t seed)
     return net;
 }
 
-// ---- Building and moving ------------------------------------------------------------------------------------
+// ---- Building and moving ------------------------------------------------------------------------
 
 static void run_build(fault_run *run)
 {
@@ -135,7 +135,7 @@ Test(allocation_failure_nn, a_module_moves_whole_or_not_at_all)
     talc_module_free(net);
 }
 
-// ---- Forward passes -----------------------------------------------------------------------------------------
+// ---- Forward passes -----------------------------------------------------------------------------
 
 typedef struct net_and_input {
     talc_module *net;
@@ -282,7 +282,7 @@ Test(allocation_failure_nn, checking_a_gradient)
     assert_survives_everywhere(&scenario, 60);
 }
 
-// ---- Files --------------------------------------------------------------------------------------------------
+// ---- Files --------------------------------------------------------------------------------------
 
 /* The target of every save holds an old file, which a failure must leave. */
 static const char old_content[] = "the old file";

@@ -1,4 +1,5 @@
-/// Every allocation of a training step, of a checkpoint saved and of one loaded may fail: nothing is half done.
+/// Every allocation of a training step, of a checkpoint saved and of one loaded may fail: nothing
+/// is half done.
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Networks -----------------------------------------------------------------------------------------------
+// ---- Networks -----------------------------------------------------------------------------------
 
 static talc_module *convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride,
                                 talc_padding_mode mode)
@@ -43,7 +44,8 @@ static talc_module *lenet_like(void)
                            linear(5, 3));
 }
 
-/* A residual block that halves the image, between a convolution that reflects the border and the mean over pixels. */
+/* A residual block that halves the image, between a convolution that reflects the border and the
+ * mean over pixels. */
 typedef struct resnet_like {
     talc_module base;
     talc_module *conv1, *bn1, *conv2, *bn2, *shortcut, *pool, *linear;
@@ -84,7 +86,7 @@ static talc_module *resnet_like_new(void)
     return talc_module_new(&resnet_like_class, NULL);
 }
 
-// ---- A training run -----------------------------------------------------------------------------------------
+// ---- A training run -----------------------------------------------------------------------------
 
 typedef struct run_case {
     const char *name;
@@ -116,7 +118,8 @@ typedef struct snapshot {
     uint64_t steps; /* the optimizer's and each parameter's, in one number */
 } snapshot;
 
-/* What is to be read: in one copy, since each makes the fake device's pages readable, and takes that back. */
+/* What is to be read: in one copy, since each makes the fake device's pages readable, and takes
+ * that back. */
 typedef struct reading {
     snapshot *into;
     const talc_tensor *flat[MOST], *of[MOST];
@@ -224,7 +227,7 @@ static void end(training *t)
     talc_release(t->labels);
 }
 
-// ---- Failing allocations ------------------------------------------------------------------------------------
+// ---- Failing allocations ------------------------------------------------------------------------
 
 static struct {
     long asked, fail_at;
@@ -243,7 +246,8 @@ static bool allow(size_t bytes)
 
 typedef bool action(const training *t);
 
-/* What the program called, or what a call needs whichever it is; in a forward pass behind the layer's path. */
+/* What the program called, or what a call needs whichever it is; in a forward pass behind the
+ * layer's path. */
 static void assert_names_what_was_called(talc_module *net)
 {
     static const char *const names[] = {
@@ -323,8 +327,8 @@ static void assert_unchanged(const snapshot *before, const snapshot *now)
     cr_assert(before->steps == now->steps, "allocation %ld: a failed step counts", faults.fail_at);
 }
 
-/* Each norm's statistics are those from before or, of its whole forward pass, those due, and so they are for all norms before
- * one that has moved. How many buffers have moved. */
+/* Each norm's statistics are those from before or, of its whole forward pass, those due, and so
+ * they are for all norms before one that has moved. How many buffers have moved. */
 static int assert_whole_norms(const snapshot *before, const snapshot *due, const snapshot *now)
 {
     enum { OF_A_NORM = 3 };
@@ -346,7 +350,7 @@ static int assert_whole_norms(const snapshot *before, const snapshot *due, const
     return moved;
 }
 
-// ---- Steps --------------------------------------------------------------------------------------------------
+// ---- Steps --------------------------------------------------------------------------------------
 
 typedef struct expected {
     snapshot before, unclipped, after;
@@ -471,7 +475,7 @@ Test(allocation_failure_training, a_later_step_of_a_residual_net)
     assert_steps_survive(&(run_case){ "ResNet, SGD", resnet_like_new, sgd, 2, false });
 }
 
-// ---- Checkpoints --------------------------------------------------------------------------------------------
+// ---- Checkpoints --------------------------------------------------------------------------------
 
 static const run_case trained = { "checkpoint", lenet_like, { .kind = TALC_ADAM }, 1, false };
 static const talc_progress progress_saved = { .epoch = 3, .batch = 14 };

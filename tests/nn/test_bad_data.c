@@ -22,7 +22,7 @@ static const char *about(const char *format, const char *path, const char *other
     return text;
 }
 
-// ---- IDX ----------------------------------------------------------------------------------------------------
+// ---- IDX ----------------------------------------------------------------------------------------
 
 /* Two images of 1x2 with two labels: what each case below spoils. */
 static const uint8_t good_images[] = { 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4 };
@@ -118,7 +118,8 @@ Test(bad_data, idx)
     refused_end(24);
 }
 
-/* Every byte of a gzip file changed, and the file cut at every length: refused, or still the same content. */
+/* Every byte of a gzip file changed, and the file cut at every length: refused, or still the same
+ * content. */
 Test(bad_data, damaged_gzip)
 {
     const char *path = file_path("i.gz"), *labels = file_path("l");
@@ -165,7 +166,7 @@ Test(bad_data, damaged_gzip)
     refused_end(3);
 }
 
-// ---- Folders ------------------------------------------------------------------------------------------------
+// ---- Folders ------------------------------------------------------------------------------------
 
 static const uint8_t row[4] = { 1, 2, 3, 4 };
 
@@ -241,7 +242,8 @@ Test(bad_data, folders)
     refused_end(12);
 }
 
-/* Cut at every length and with every byte changed, an image is refused or read, and nothing leaks. */
+/* Cut at every length and with every byte changed, an image is refused or read, and nothing
+ * leaks. */
 Test(bad_data, damaged_png)
 {
     const char *folder = made_folder("f"), *path = made_file("f", "a", "x.png");
@@ -284,7 +286,7 @@ Test(bad_data, damaged_png)
     refused_end(1);
 }
 
-// ---- Tensors, digits, parts, loaders ------------------------------------------------------------------------
+// ---- Tensors, digits, parts, loaders ------------------------------------------------------------
 
 // clang-format off
 Test(bad_data, arguments)

@@ -29,7 +29,8 @@ Test(confusion, answers_are_counted_under_their_labels)
     cr_assert(talc_confusion_add(matrix, x, y), "%s", talc_error_message());
     cr_assert(matrix->count == 4 && matrix->right == 3);
     cr_assert(talc_confusion_accuracy(matrix) == 0.75);
-    /* Every pixel of an image, in f64, through strides: answers [[0, 1], [1, 0]] for labels of 0. */
+    /* Every pixel of an image, in f64, through strides: answers [[0, 1], [1, 0]] for labels of
+     * 0. */
     const double pixels[] = { 9, 0, 0, 9, 0, 9, 9, 0, 0, 0, 0, 0 };
     cr_assert(talc_confusion_add(
         matrix,

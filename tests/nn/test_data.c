@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- IDX ----------------------------------------------------------------------------------------------------
+// ---- IDX ----------------------------------------------------------------------------------------
 
 /* Three images of 2x3 whose pixels count up, with labels 2, 0, 4. */
 static const uint8_t images_3x2x3[] = { 0,  0,  8,  3,  0,  0,  0,  3,  0,  0,  0,  2,
@@ -130,7 +130,7 @@ Test(data, mnist_files_are_found_by_their_names)
     assert_all_freed();
 }
 
-// ---- PNG ----------------------------------------------------------------------------------------------------
+// ---- PNG ----------------------------------------------------------------------------------------
 
 /* What a 2x3 image of each kind must become; the expected bytes are [C,H,W] worked out by hand. */
 typedef struct png_case {
@@ -194,7 +194,8 @@ Test(data, png_of_every_kind_becomes_bytes)
     assert_all_freed();
 }
 
-/* (p / 255 - mean) / deviation of each channel, of files as they are and of grey ones as three channels. */
+/* (p / 255 - mean) / deviation of each channel, of files as they are and of grey ones as three
+ * channels. */
 Test(data, one_png_becomes_a_normalised_image)
 {
     const talc_image_options o = { .mean = { 0.5, 0.25, 0 }, .deviation = { 0.5, 0, 2 } };
@@ -292,7 +293,8 @@ static bool count_bytes(size_t bytes)
     return true;
 }
 
-/* A palette of one bit, all of it the first colour: some 100 kB of file can say billions of bytes. */
+/* A palette of one bit, all of it the first colour: some 100 kB of file can say billions of
+ * bytes. */
 Test(data, an_image_takes_its_tensor_or_is_refused)
 {
     static const uint8_t row[29000 / 8];
@@ -334,7 +336,8 @@ Test(data, an_image_takes_its_tensor_or_is_refused)
     remove_made();
 }
 
-/* Classes and files in the order of their bytes; hidden files, other files and files beside the classes are passed over. */
+/* Classes and files in the order of their bytes; hidden files, other files and files beside the
+ * classes are passed over. */
 Test(data, a_folder_is_read_in_the_order_of_its_names)
 {
     static const char *const names[] = { "a.png", "b.PNG", "B.png" };
@@ -365,7 +368,7 @@ Test(data, a_folder_is_read_in_the_order_of_its_names)
     assert_all_freed();
 }
 
-// ---- Tensors and parts --------------------------------------------------------------------------------------
+// ---- Tensors and parts --------------------------------------------------------------------------
 
 Test(data, tensors_are_copied_from_any_device_and_layout)
 {
@@ -560,7 +563,7 @@ Test(data, statistics_are_those_of_each_channel)
     assert_all_freed();
 }
 
-// ---- Out of memory ------------------------------------------------------------------------------------------
+// ---- Out of memory ------------------------------------------------------------------------------
 
 static void keep_dataset(fault_run *run, talc_dataset *dataset)
 {

@@ -34,7 +34,8 @@ static double distance(const uint8_t *pixels, const double *mean)
     return sum;
 }
 
-/* A few images may lack a figure, which is a class all the same: what was trained on many is tested on few. */
+/* A few images may lack a figure, which is a class all the same: what was trained on many is tested
+ * on few. */
 Test(digits, there_are_ten_classes_of_any_number)
 {
     talc_dataset *few = talc_dataset_digits(3, 1);
@@ -43,7 +44,8 @@ Test(digits, there_are_ten_classes_of_any_number)
     talc_dataset_free(few);
 }
 
-/* The nearest of the classes' mean images: right far more often than one in ten, and far from always. */
+/* The nearest of the classes' mean images: right far more often than one in ten, and far from
+ * always. */
 Test(digits, figures_are_what_their_labels_say_and_differ)
 {
     enum { TRAIN = 4000, TEST = 1000 };

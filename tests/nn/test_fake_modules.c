@@ -122,7 +122,7 @@ Test(fake_modules, a_move_that_finds_no_memory_moves_nothing)
     talc_module_free(model);
 }
 
-// ---- Files and text -----------------------------------------------------------------------------------------
+// ---- Files and text -----------------------------------------------------------------------------
 
 Test(fake_modules, npy_files_are_written_from_and_read_to_the_device)
 {
@@ -189,7 +189,7 @@ Test(fake_modules, tensors_and_summaries_print_as_on_the_cpu)
     }
 }
 
-// ---- Algorithms and workspace -------------------------------------------------------------------------------
+// ---- Algorithms and workspace -------------------------------------------------------------------
 
 /* A convolution of the input image; its weight is made on the image's device. */
 typedef struct conv_case {

@@ -1,4 +1,5 @@
-/// The batch norm in the convolution before it: within the bound of nn/fuse.h of the exact result, and never out of date.
+/// The batch norm in the convolution before it: within the bound of nn/fuse.h of the exact result,
+/// and never out of date.
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
 #include "tests/support/guard.h"
@@ -34,7 +35,7 @@ static void scatter_norm(talc_module *module, unsigned seed)
     scatter(module, "1.running_var", 0.9, seed + 3);
 }
 
-// ---- The exact result ---------------------------------------------------------------------------------------
+// ---- The exact result ---------------------------------------------------------------------------
 
 typedef struct chain_case {
     talc_conv2d_layer conv;
@@ -122,7 +123,8 @@ static exact exact_of(const chain_case *of, double *const p[6], const double *x,
     return (exact){ (sum - p[4][oc]) * s + beta, (S + fabs(p[4][oc])) * fabs(s) + fabs(beta) };
 }
 
-/* Every element against the exact one: (K + 8) u S before the activation, whose slope is at most 1, and two roundings of it. */
+/* Every element against the exact one: (K + 8) u S before the activation, whose slope is at most 1,
+ * and two roundings of it. */
 static void assert_exact(const chain_case *of, talc_module *chain, talc_tensor *x, talc_tensor *y,
                          const talc_tensor *residual)
 {
@@ -213,7 +215,7 @@ Test(fold, a_residual_comes_before_the_activation)
     }
 }
 
-// ---- Never out of date --------------------------------------------------------------------------------------
+// ---- Never out of date --------------------------------------------------------------------------
 
 static void assert_up_to_date(const char *what, talc_module *chain, talc_tensor *x)
 {

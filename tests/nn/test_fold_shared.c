@@ -1,5 +1,5 @@
-/// A convolution that several batch norms follow by turns, as heads that share one: every result is that of its own norm, in
-/// graphs too.
+/// A convolution that several batch norms follow by turns, as heads that share one: every result is
+/// that of its own norm, in graphs too.
 #include "tests/support/fake_device.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
@@ -125,7 +125,7 @@ static talc_tensor *exact_sum(talc_module *module, const talc_tensor *x)
     return y;
 }
 
-// ---- What is kept -------------------------------------------------------------------------------------------
+// ---- What is kept -------------------------------------------------------------------------------
 
 /* Inference: what is recorded is not folded. */
 TestSuite(fold_shared, .init = talc_no_grad_enter);
@@ -156,7 +156,8 @@ Test(fold_shared, each_norm_that_follows_has_its_fold)
     talc_module_free(module);
 }
 
-/* Norms that come and go leave nothing: their place in memory is handed out again, and is no fold's any more. */
+/* Norms that come and go leave nothing: their place in memory is handed out again, and is no fold's
+ * any more. */
 Test(fold_shared, folds_of_norms_that_are_gone_go_too)
 {
     talc_module *module = heads_new(cpu_device(), false);
@@ -189,9 +190,10 @@ Test(fold_shared, threads_may_fold_at_once)
     }
 }
 
-// ---- In graphs ----------------------------------------------------------------------------------------------
+// ---- In graphs ----------------------------------------------------------------------------------
 
-/* What a recording makes has no elements until it is replayed, and other elements at each replay: no eager pass may use it. */
+/* What a recording makes has no elements until it is replayed, and other elements at each replay:
+ * no eager pass may use it. */
 static void captured_heads(bool writes)
 {
     talc_module *module = heads_new(fake_device(), writes);

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-// ---- What is fused with what --------------------------------------------------------------------------------
+// ---- What is fused with what --------------------------------------------------------------------
 
 static talc_module *conv(talc_activation activation)
 {
@@ -57,7 +57,8 @@ Test(fuse, neighbours_that_fit_are_fused)
         "conv2d linear ");
     assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_sigmoid(), norm(), talc_nn_relu())),
                 "conv2d batch_norm2d ");
-    /* The second activation runs by itself; one that a layer has already leaves no room for another, nor for a norm. */
+    /* The second activation runs by itself; one that a layer has already leaves no room for
+     * another, nor for a norm. */
     assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_relu(), talc_nn_tanh())),
                 "conv2d tanh ");
     assert_runs(evaluated(TALC_SEQUENTIAL(conv(TALC_ACTIVATION_TANH), talc_nn_relu())),
@@ -125,7 +126,8 @@ Test(fuse, in_train_mode_nothing_is_folded)
     assert_all_freed();
 }
 
-/* A block's second half: in train mode the norm takes the residual and the activation, in both directions. */
+/* A block's second half: in train mode the norm takes the residual and the activation, in both
+ * directions. */
 Test(fuse, in_train_mode_a_norm_ends_its_chain)
 {
     talc_no_grad_leave();
@@ -264,7 +266,7 @@ Test(fuse, forced_algorithms_are_obeyed)
     talc_module_free(chain);
 }
 
-// ---- Mistakes -----------------------------------------------------------------------------------------------
+// ---- Mistakes -----------------------------------------------------------------------------------
 
 Test(fuse, mistakes_have_the_messages_of_the_layers)
 {
@@ -306,7 +308,7 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
     talc_module_free(chain);
 }
 
-// ---- What is said of it -------------------------------------------------------------------------------------
+// ---- What is said of it -------------------------------------------------------------------------
 
 static bool explain(FILE *file, talc_module *module, talc_tensor *x)
 {

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Expected values are PyTorch's in float64 for layers and inputs filled with the pattern, unless a test says more. */
+/* Expected values are PyTorch's in float64 for layers and inputs filled with the pattern, unless a
+ * test says more. */
 
 /* The layer's t-th parameter of `weight`, `bias` gets pattern t; weights of rank 1 are around 1. */
 static talc_module *filled(talc_module *layer)
@@ -46,7 +47,7 @@ static void check(const char *what, talc_module *layer, talc_dtype dtype, talc_d
     talc_module_free(layer);
 }
 
-// ---- Conv2d and Linear --------------------------------------------------------------------------------------
+// ---- Conv2d and Linear --------------------------------------------------------------------------
 
 static const double grouped_conv[48] = {
     -0.09716796875, -0.052734375,   -0.3056640625,  -0.26123046875, -0.0537109375,  -0.0810546875,
@@ -130,7 +131,7 @@ Test(layers, linear)
     talc_module_free(bare);
 }
 
-// ---- BatchNorm2d --------------------------------------------------------------------------------------------
+// ---- BatchNorm2d --------------------------------------------------------------------------------
 
 static const double norm_first[18] = {
     -1.34624779184,   -0.4809204715369, 0.3844068487664,  1.280191782059,   -0.992055849118,
@@ -195,7 +196,7 @@ Test(layers, a_batch_norm2d_that_fails_counts_no_batch)
     talc_module_free(layer);
 }
 
-// ---- Pooling and layers without options ---------------------------------------------------------------------
+// ---- Pooling and layers without options ---------------------------------------------------------
 
 Test(layers, pooling)
 {
@@ -403,9 +404,10 @@ Test(layers, elementwise_layers_are_their_ops)
     assert_failure(TALC_BAD_ARGUMENT, "hardtanh: low 2 must be at most high 1");
 }
 
-// ---- Initialisation -----------------------------------------------------------------------------------------
+// ---- Initialisation -----------------------------------------------------------------------------
 
-/* Every element in [-bound, bound), mean and variance those of the uniform distribution within five standard errors. */
+/* Every element in [-bound, bound), mean and variance those of the uniform distribution within five
+ * standard errors. */
 static void check_uniform(const char *what, talc_tensor *tensor, double bound)
 {
     static float values[16384];

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Order --------------------------------------------------------------------------------------------------
+// ---- Order --------------------------------------------------------------------------------------
 
-/* The shuffle as the header words it, written again; its random numbers are those of test_random. */
+/* The shuffle as the header words it, written again; its random numbers are those of
+ * test_random. */
 static void shuffle(int64_t order[], int64_t count, uint64_t seed, uint64_t epoch)
 {
     for (int64_t i = 0; i < count; i++)
@@ -58,7 +59,8 @@ Test(loader, the_order_follows_from_seed_and_epoch)
     assert_all_freed();
 }
 
-/* Each of 3 samples stands at each place in a third of 3,000 epochs, to within 5 standard deviations of 26. */
+/* Each of 3 samples stands at each place in a third of 3,000 epochs, to within 5 standard
+ * deviations of 26. */
 Test(loader, every_order_is_as_likely_as_the_others)
 {
     talc_dataset *dataset = talc_dataset_digits(3, 1);
@@ -98,7 +100,7 @@ Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_
     assert_all_freed();
 }
 
-// ---- Images -------------------------------------------------------------------------------------------------
+// ---- Images -------------------------------------------------------------------------------------
 
 /* One value of a sample, from the definitions in the header. */
 static double due_value(const talc_dataset *dataset, const talc_loader_options *o, int64_t epoch,

@@ -1,4 +1,5 @@
-/// The thread that makes the next batch: it changes no bit, ends at any moment, and its failures are the caller's.
+/// The thread that makes the next batch: it changes no bit, ends at any moment, and its failures
+/// are the caller's.
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/hooks.h"
@@ -151,7 +152,8 @@ Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
     assert_all_freed();
 }
 
-/* The thread finds the fault when it waits for the copies of a batch before; the caller is told, and may go on. */
+/* The thread finds the fault when it waits for the copies of a batch before; the caller is told,
+ * and may go on. */
 Test(loader, a_failure_of_the_thread_is_raised_in_the_caller)
 {
     talc_device *device = fake_device();
@@ -244,7 +246,8 @@ Test(loader, a_failed_call_can_be_repeated)
     assert_all_freed();
 }
 
-/* A child has no second thread; it makes its batches itself, frees what it inherited, and starts a thread for its next epoch. */
+/* A child has no second thread; it makes its batches itself, frees what it inherited, and starts a
+ * thread for its next epoch. */
 Test(loader, a_child_of_fork_goes_on_by_itself)
 {
     talc_dataset *dataset = numbered_dataset();

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Keys ---------------------------------------------------------------------------------------------------
+// ---- Keys ---------------------------------------------------------------------------------------
 
 static bool append_key(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
@@ -54,7 +54,7 @@ Test(models, keys_and_counts_are_those_of_pytorch)
     check_keys(resnet20_b(), resnet20_keys, 272474);
 }
 
-// ---- Outputs ------------------------------------------------------------------------------------------------
+// ---- Outputs ------------------------------------------------------------------------------------
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -62,7 +62,8 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Gives the t-th tensor its pattern: a variance or a batch norm's weight around 1, everything else around 0. */
+/* Gives the t-th tensor its pattern: a variance or a batch norm's weight around 1, everything else
+ * around 0. */
 static bool fill_state(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     int64_t t = (*(int64_t *)context)++;
@@ -138,7 +139,8 @@ Test(models, outputs_are_those_of_pytorch)
     }
 }
 
-/* Without gradients the features of a block share a tensor, which its layers read in part; with them they are concatenated. */
+/* Without gradients the features of a block share a tensor, which its layers read in part; with
+ * them they are concatenated. */
 Test(models, densenet_is_the_same_with_and_without_gradients)
 {
     talc_manual_seed(5);
@@ -153,7 +155,7 @@ Test(models, densenet_is_the_same_with_and_without_gradients)
     talc_module_free(model);
 }
 
-// ---- Summary ------------------------------------------------------------------------------------------------
+// ---- Summary ------------------------------------------------------------------------------------
 
 static char *summary_text(talc_module *model, talc_tensor *x)
 {
@@ -184,7 +186,8 @@ Test(models, the_summary_of_lenet)
     talc_module_free(model);
 }
 
-/* A parameter that layers share counts once, as in PyTorch's parameters(): 3 times 3 weights and 3 biases. */
+/* A parameter that layers share counts once, as in PyTorch's parameters(): 3 times 3 weights and 3
+ * biases. */
 Test(models, a_shared_parameter_counts_once)
 {
     talc_module *model =
@@ -297,7 +300,7 @@ Test(models, a_layer_that_is_not_called_shows_as_such)
     talc_module_free(model);
 }
 
-// ---- Numbers that are not finite ----------------------------------------------------------------------------
+// ---- Numbers that are not finite ----------------------------------------------------------------
 
 /* One over its input, then a linear layer: 0 makes what the layer is given infinite. */
 static bool inverse_init(talc_module *module, const void *options)
@@ -391,7 +394,7 @@ Test(models, a_search_for_numbers_that_are_not_finite_can_fail)
     assert_all_freed();
 }
 
-// ---- Gradients ----------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------
 
 /* y = x w, of which the gradient by w is lost when `detached`. */
 typedef struct scaling {

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* A module with a parameter, a buffer and children given by its options, which counts how often it is freed. */
+/* A module with a parameter, a buffer and children given by its options, which counts how often it
+ * is freed. */
 typedef struct {
     talc_module base;
     talc_tensor *weight, *state;
@@ -57,7 +58,7 @@ static size_t live(void)
     return talc_device_memory(cpu_device()).live;
 }
 
-// ---- Where a failure was ------------------------------------------------------------------------------------
+// ---- Where a failure was ------------------------------------------------------------------------
 
 /* A module of one's own: an op first, then its child, and where that fails one attempt more. */
 static talc_tensor *own_forward(talc_module *module, talc_tensor *x)
@@ -144,7 +145,7 @@ Test(module, a_failure_in_a_deep_layer_says_the_end_of_its_path)
     talc_module_free(tree);
 }
 
-// ---- Ownership ----------------------------------------------------------------------------------------------
+// ---- Ownership ----------------------------------------------------------------------------------
 
 Test(module, parameters_live_as_long_as_the_module)
 {
@@ -197,7 +198,7 @@ Test(module, an_init_that_fails_leaves_nothing)
     assert_failure(TALC_IO_ERROR, "stands");
 }
 
-// ---- Names and trees ----------------------------------------------------------------------------------------
+// ---- Names and trees ----------------------------------------------------------------------------
 
 Test(module, a_child_that_is_refused_is_freed)
 {
@@ -222,8 +223,9 @@ Test(module, a_child_that_is_refused_is_freed)
     cr_assert(freed == 4);
 }
 
-/* What a list may hold, as places in `given`: 0 and 1 are loose, 2 and 3 a parent and its child, 4 a child of another tree; 5 is
- * NULL. Whatever else fails, and however far the call comes, what is loose or under it goes, once. */
+/* What a list may hold, as places in `given`: 0 and 1 are loose, 2 and 3 a parent and its child, 4
+ * a child of another tree; 5 is NULL. Whatever else fails, and however far the call comes, what is
+ * loose or under it goes, once. */
 static void assert_list_freed_once(const int places[4], int count, int64_t allocations, bool stands)
 {
     talc_module *other = probe_new(1), *given[6] = { 0 };
@@ -368,7 +370,7 @@ Test(module, paths_visit_parameters_then_buffers_then_children)
     talc_module_free(model);
 }
 
-// ---- Forward, modes, moving ---------------------------------------------------------------------------------
+// ---- Forward, modes, moving ---------------------------------------------------------------------
 
 Test(module, forward_frees_all_but_its_result)
 {

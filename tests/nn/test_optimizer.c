@@ -227,7 +227,8 @@ Test(optimizer, gradients_are_clipped_by_their_norm)
     talc_module_free(module);
 }
 
-/* More parameters than are clipped at once, of sizes around those of a part, one without elements. */
+/* More parameters than are clipped at once, of sizes around those of a part, one without
+ * elements. */
 enum { MANY = TALC_UPDATE_TENSORS + 5 };
 
 static int64_t many_numel(int i)
@@ -480,7 +481,8 @@ static const talc_module_class two_class = { .name = "Two",
                                              .size = sizeof(talc_module),
                                              .init = two_init };
 
-/* A parameter that two layers share is one: PyTorch's parameters() lists it once, under its first name. */
+/* A parameter that two layers share is one: PyTorch's parameters() lists it once, under its first
+ * name. */
 Test(optimizer, a_shared_parameter_is_updated_once)
 {
     talc_module *module = talc_module_new(&two_class, NULL);
@@ -678,7 +680,8 @@ Test(optimizer, a_checkpoint_has_the_states_of_a_new_group)
     talc_module_free(again);
 }
 
-/* A locale may write and read a comma where another has a point, so that a checkpoint has neither. */
+/* A locale may write and read a comma where another has a point, so that a checkpoint has
+ * neither. */
 Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
 {
     talc_module *module = one();
@@ -709,7 +712,8 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     talc_module_free(module);
 }
 
-/* Bytes of a file with `to` in place of the first `from`; a header, whose size comes first, grows with it. */
+/* Bytes of a file with `to` in place of the first `from`; a header, whose size comes first, grows
+ * with it. */
 static void write_changed(const char *path, const char *bytes, size_t count, const char *from,
                           const char *to)
 {

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Conv2d, BatchNorm2d: "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
- * "1.num_batches_tracked". */
+/* Conv2d, BatchNorm2d: "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean",
+ * "1.running_var", "1.num_batches_tracked". */
 static talc_module *net_new(int64_t channels, talc_dtype dtype)
 {
     talc_module *net = talc_nn_sequential();
@@ -80,7 +80,7 @@ static void assert_failure_about_file(talc_status status, const char *format)
     assert_failure_with(status, format, path);
 }
 
-// ---- Round trip ---------------------------------------------------------------------------------------------
+// ---- Round trip ---------------------------------------------------------------------------------
 
 Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
 {
@@ -124,7 +124,7 @@ Test(state, a_module_without_tensors_saves_and_loads)
     remove(path);
 }
 
-// ---- What does not fit --------------------------------------------------------------------------------------
+// ---- What does not fit --------------------------------------------------------------------------
 
 /* Writes a net's tensors apart from the first `skipped`, and `extra` more. */
 static void write_changed(talc_module *net, int skipped, int extra)
@@ -205,7 +205,7 @@ Test(state, shapes_and_types_must_be_equal)
     remove(path);
 }
 
-// ---- Reports ------------------------------------------------------------------------------------------------
+// ---- Reports ------------------------------------------------------------------------------------
 
 /* "a b": what a list holds. */
 static const char *listed(const talc_names_list *names, char text[512])
@@ -374,7 +374,7 @@ Test(state, the_optimizers_state_is_nothing_extra)
     remove(path);
 }
 
-// ---- What a file says of its model --------------------------------------------------------------------------
+// ---- What a file says of its model --------------------------------------------------------------
 
 static const char *const class_names[] = { "cat", "", "a\nb", "c\\n\\", "\xc3\xa9\x1b[2J" };
 
@@ -437,7 +437,8 @@ Test(state, a_saved_model_carries_what_describes_it)
     cr_assert_str_eq(talc_safetensors_metadata(file, "talc.class_names"),
                      "cat\n\na\\nb\nc\\\\n\\\\\n\xc3\xa9\x1b[2J");
     talc_safetensors_close(file);
-    /* A partial load is of weights alone, and so is a file that says nothing; a checkpoint says all. */
+    /* A partial load is of weights alone, and so is a file that says nothing; a checkpoint says
+     * all. */
     talc_module_describe(other, &infos[0]);
     cr_assert(talc_module_load(other, path, false));
     check_info(talc_module_info(other), &infos[0]);
@@ -549,9 +550,10 @@ Test(state, hostile_descriptions_are_refused)
     remove(path);
 }
 
-// ---- All or nothing -----------------------------------------------------------------------------------------
+// ---- All or nothing -----------------------------------------------------------------------------
 
-/* 0.weight missing, 0.bias of another shape, the norm's in another type, and one that the module has not. */
+/* 0.weight missing, 0.bias of another shape, the norm's in another type, and one that the module
+ * has not. */
 Test(state, differences_are_listed_name_by_name)
 {
     make_path();
@@ -611,7 +613,7 @@ Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
     remove(path);
 }
 
-// ---- Beside passes ------------------------------------------------------------------------------------------
+// ---- Beside passes ------------------------------------------------------------------------------
 
 static void wait_a_little(long milliseconds)
 {
@@ -660,7 +662,8 @@ static void *load_net(void *net)
     return NULL;
 }
 
-/* A load waits for the passes of other threads and not for its own, and a child of fork for none that it does not have. */
+/* A load waits for the passes of other threads and not for its own, and a child of fork for none
+ * that it does not have. */
 Test(state, a_load_waits_for_passes_under_way)
 {
     make_path();

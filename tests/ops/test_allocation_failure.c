@@ -1,4 +1,5 @@
-/// Every allocation may fail: host records and device blocks, one at a time and all from some point on.
+/// Every allocation may fail: host records and device blocks, one at a time and all from some point
+/// on.
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/hooks.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Ops ----------------------------------------------------------------------------------------------------
+// ---- Ops ----------------------------------------------------------------------------------------
 
 static void *begin_ops(talc_device *device)
 {
@@ -83,7 +84,8 @@ Test(allocation_failure, the_op_that_was_called_is_named)
     }
 }
 
-/* One op after another without a check between them: the first failure has to pass through all that follow. */
+/* One op after another without a check between them: the first failure has to pass through all that
+ * follow. */
 static void run_chain(fault_run *run)
 {
     for (int i = 0; op_cases[i].name != NULL; i++) {
@@ -101,7 +103,7 @@ Test(allocation_failure, ops_one_after_the_other_without_a_check)
     assert_survives_everywhere(&scenario, 20);
 }
 
-// ---- Tensors between devices, writes, scopes ----------------------------------------------------------------
+// ---- Tensors between devices, writes, scopes ----------------------------------------------------
 
 static void run_moves(fault_run *run)
 {
@@ -167,7 +169,7 @@ Test(allocation_failure, memory_that_could_not_be_wrapped_stays_the_callers)
     cr_assert(released == 1);
 }
 
-// ---- Real exhaustion ----------------------------------------------------------------------------------------
+// ---- Real exhaustion ----------------------------------------------------------------------------
 
 Test(allocation_failure, a_request_beyond_the_machine_names_the_numbers_and_the_next_call_works)
 {

@@ -1,4 +1,5 @@
-/// What every backend has to do, on the device under test: every op as on the CPU, and memory only through copies.
+/// What every backend has to do, on the device under test: every op as on the CPU, and memory only
+/// through copies.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
@@ -57,7 +58,8 @@ Test(backend, empty_problems_are_planned_like_any_other)
     cr_assert(sums != NULL && talc_numel(sums) == 0, "%s", talc_error_message());
 }
 
-/* Of the rows that can, the least estimate is chosen, or the first where none has one; `reference` where no other can. */
+/* Of the rows that can, the least estimate is chosen, or the first where none has one; `reference`
+ * where no other can. */
 static int due_choice(const talc_explanation *e)
 {
     int due = -1;
@@ -129,7 +131,8 @@ Test(backend, it_says_what_it_is)
     talc_error_clear();
 }
 
-/* Half a gigabyte written takes longer than nothing at all, and no device moves it within a microsecond. */
+/* Half a gigabyte written takes longer than nothing at all, and no device moves it within a
+ * microsecond. */
 Test(backend, a_timer_takes_in_the_work_between)
 {
     talc_device *device = tested_device();

@@ -361,7 +361,8 @@ Test(bad_input_ops, products)
     refused_end(41);
 }
 
-/* talc_conv2d, and talc_conv2d_problem_of, which has to say the same and to leave the problem alone. */
+/* talc_conv2d, and talc_conv2d_problem_of, which has to say the same and to leave the problem
+ * alone. */
 static talc_tensor *conv2d(const talc_tensor *x, const talc_tensor *w, const talc_tensor *b, const talc_conv2d_options *options)
 {
     talc_tensor *y = talc_conv2d(x, w, b, options);

@@ -1,4 +1,5 @@
-/// Batch normalisation as a caller has it: statistics, options, views. The values of its rows are held by test_rows.c.
+/// Batch normalisation as a caller has it: statistics, options, views. The values of its rows are
+/// held by test_rows.c.
 #include "tests/support/activation.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
@@ -37,7 +38,7 @@ static talc_tensor *tensor_of(talc_dtype dtype, talc_dims dims, const double *va
     return talc_cast(talc_from_host(cpu_device(), TALC_F64, dims, values), dtype);
 }
 
-// ---- Values of PyTorch --------------------------------------------------------------------------------------
+// ---- Values of PyTorch --------------------------------------------------------------------------
 
 static talc_tensor *vector(double a, double b, double c)
 {
@@ -89,9 +90,10 @@ Test(batch_norm2d, values_are_those_of_pytorch)
     }
 }
 
-// ---- Edges --------------------------------------------------------------------------------------------------
+// ---- Edges --------------------------------------------------------------------------------------
 
-/* The bound is 8 u (1 + |mu| / sigma); the statistics themselves are f64, so the real error is that of the last step. */
+/* The bound is 8 u (1 + |mu| / sigma); the statistics themselves are f64, so the real error is that
+ * of the last step. */
 Test(batch_norm2d, a_mean_far_from_zero_does_not_spoil_the_variance)
 {
     enum { N = 9, C = 2, HW = 61 * 67, M = N * HW };
@@ -238,7 +240,8 @@ Test(batch_norm2d, views_are_read_through_their_strides)
     free(x);
 }
 
-/* In evaluation mode channels are read where they are, forward; var 4 and eps 0 make every number exact. */
+/* In evaluation mode channels are read where they are, forward; var 4 and eps 0 make every number
+ * exact. */
 Test(batch_norm2d, channels_of_a_larger_tensor_get_their_gradient)
 {
     double values[2 * 5 * 4], dx[2 * 5 * 4] = { 0 }, dweight[3] = { 0 };

@@ -55,7 +55,8 @@ Test(blas, an_empty_sum_is_zero)
 enum { FAR_ROWS = 2 };
 static const int64_t far_apart = INT64_C(0x80000010);
 
-/* Two rows of f32 that lie more elements apart than an int counts; only the pages that are touched exist. */
+/* Two rows of f32 that lie more elements apart than an int counts; only the pages that are touched
+ * exist. */
 static float *far_matrix(void)
 {
     void *memory = mmap(NULL, (size_t)(far_apart * FAR_ROWS) * sizeof(float),

@@ -1,6 +1,6 @@
-/* The CUDA backend where cuBLAS is missing or lacks a function: which rows refuse and what they say, and that all others go on.
- * The linker puts __wrap_dlopen and __wrap_dlsym in place of the calls (-Wl,--wrap). cuBLAS is looked for once a process, and
- * every Test is one. */
+/* The CUDA backend where cuBLAS is missing or lacks a function: which rows refuse and what they
+ * say, and that all others go on. The linker puts __wrap_dlopen and __wrap_dlsym in place of the
+ * calls (-Wl,--wrap). cuBLAS is looked for once a process, and every Test is one. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/device/blas.h"
@@ -40,7 +40,7 @@ static const char *not_installed(void)
     return text;
 }
 
-// ---- What the rows say --------------------------------------------------------------------------------------
+// ---- What the rows say --------------------------------------------------------------------------
 
 static talc_cuda_state state = { .multiprocessors = 132 };
 static const talc_device gpu = { .name = "cuda:0", .state = &state };
@@ -78,8 +78,9 @@ static const char *least_row(const talc_matmul_problem *problem)
 
 Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
 {
-    /* By measurement on an H200: `direct` is before cuBLAS up to some millions of products of sums of up to some hundreds, `dot` where
-     * B is a few MB or there are many of them, and by its estimate alone for more than four rows of few products. */
+    /* By measurement on an H200: `direct` is before cuBLAS up to some millions of products of sums
+     * of up to some hundreds, `dot` where B is a few MB or there are many of them, and by its
+     * estimate alone for more than four rows of few products. */
     static const struct {
         int64_t batch, M, N, K;
         bool transpose_b;
@@ -187,7 +188,7 @@ Test(blas_missing, a_library_without_the_last_function)
     products_refuse("the cuBLAS found is too old: it has no cublasGemmStridedBatchedEx_64");
 }
 
-// ---- On a GPU -----------------------------------------------------------------------------------------------
+// ---- On a GPU -----------------------------------------------------------------------------------
 
 static void refused_for_want_of_cublas(const talc_tensor *y, const char *op)
 {

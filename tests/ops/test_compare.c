@@ -1,4 +1,5 @@
-/* Comparisons, maximum and minimum, powers, clamp and where: every dtype, broadcast and kind of view, and special values. */
+/* Comparisons, maximum and minimum, powers, clamp and where: every dtype, broadcast and kind of
+ * view, and special values. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 
@@ -25,7 +26,7 @@ static const struct {
 
 enum { COMPARISONS = sizeof comparisons / sizeof *comparisons };
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 /* -1, 0 or 1 as an element is below, at or above another, 2 when they have no order. */
 static int order_of(const talc_tensor *a, int64_t i, const talc_tensor *b, int64_t j)
@@ -113,7 +114,7 @@ static const struct {
 
 enum { BROADCASTS = sizeof broadcasts / sizeof *broadcasts };
 
-// ---- Comparisons --------------------------------------------------------------------------------------------
+// ---- Comparisons --------------------------------------------------------------------------------
 
 Test(compare, agrees_with_the_oracle_for_every_broadcast_view_and_dtype)
 {
@@ -191,7 +192,7 @@ Test(compare, integers_are_compared_with_the_number_itself)
     assert_all_freed();
 }
 
-// ---- Powers -------------------------------------------------------------------------------------------------
+// ---- Powers -------------------------------------------------------------------------------------
 
 Test(compare, pow_agrees_with_the_oracle)
 {
@@ -227,7 +228,7 @@ Test(compare, pow_of_special_values_is_that_of_the_standard)
     assert_all_freed();
 }
 
-// ---- Clamp --------------------------------------------------------------------------------------------------
+// ---- Clamp --------------------------------------------------------------------------------------
 
 Test(compare, clamp_keeps_what_is_within_and_nan)
 {
@@ -272,7 +273,7 @@ Test(compare, clamp_keeps_what_is_within_and_nan)
     assert_all_freed();
 }
 
-// ---- Where --------------------------------------------------------------------------------------------------
+// ---- Where --------------------------------------------------------------------------------------
 
 Test(compare, where_agrees_with_the_oracle_for_every_broadcast_view_and_dtype)
 {

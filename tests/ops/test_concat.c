@@ -51,7 +51,8 @@ Test(concat, joins_views_of_every_dtype_along_every_dimension)
             }
 }
 
-/* More than a device joins at once, with views between, from rows of a few bytes to such as threads share. */
+/* More than a device joins at once, with views between, from rows of a few bytes to such as threads
+ * share. */
 Test(concat, joins_any_number_of_tensors)
 {
     enum { MOST = 21 };
@@ -95,7 +96,7 @@ Test(concat, one_tensor_is_copied_and_the_same_one_may_come_twice)
     cr_assert(empty->rank == 2 && empty->dims[0] == 0 && empty->dims[1] == 4);
 }
 
-// ---- Stack, split, chunk, channel shuffle ---------------------------------------------------------------------
+// ---- Stack, split, chunk, channel shuffle -------------------------------------------------------
 
 Test(concat, stacking_is_a_new_dimension)
 {

@@ -1,4 +1,5 @@
-/// Every convolution among the edges of `talc check` on every algorithm that takes it, against the oracle.
+/// Every convolution among the edges of `talc check` on every algorithm that takes it, against the
+/// oracle.
 #include "check/engine/bound.h"
 #include "ops/backend.h"
 #include "tests/support/conv2d_data.h"
@@ -21,7 +22,8 @@ Test(conv2d, small_integers_are_exact)
         expect_exact(conv2d_parse(conv2d_case(i)), i);
 }
 
-/* Combinations that nobody thought of. A failure prints its problem, ready to be pasted among the cases. */
+/* Combinations that nobody thought of. A failure prints its problem, ready to be pasted among the
+ * cases. */
 Test(conv2d, random_problems_are_exact)
 {
     /* A device apart protects its pages at every call. */
@@ -51,8 +53,8 @@ static void expect_rows_pass(uint64_t kinds, const char *(*text)(int index))
     talc_check_free(check);
 }
 
-/* Ten of the problems have nine tenths of all products; that these are exact, and the large results below, are tests of
- * their own. */
+/* Ten of the problems have nine tenths of all products; that these are exact, and the large results
+ * below, are tests of their own. */
 static const char *cheap_case(int index)
 {
     for (int i = 0; conv2d_case(i) != NULL; i++) {
@@ -74,7 +76,8 @@ Test(conv2d, threads_and_repetition_change_no_bit)
     expect_rows_pass(KIND(THREADS) | KIND(RERUN), conv2d_case);
 }
 
-/* What is not finite, in the image, the weights, the bias or the residual, touches only its windows. */
+/* What is not finite, in the image, the weights, the bias or the residual, touches only its
+ * windows. */
 static const char *spoilt_case(int index)
 {
     static const char *const texts[] = { "n2c4h9w11o6k3x3p1x1",
@@ -103,7 +106,8 @@ Test(conv2d, what_is_not_finite_touches_only_its_windows)
     expect_rows_pass(KIND(NAN) | KIND(INFINITY), spoilt_case);
 }
 
-/* Each result of each row keeps the bound of its own terms, and not only that of the largest ones. */
+/* Each result of each row keeps the bound of its own terms, and not only that of the largest
+ * ones. */
 static void expect_own_bounds(const conv2d_data *data, const char *what, int apart)
 {
     const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &data->problem);
@@ -124,8 +128,8 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
     }
 }
 
-/* Half the input channels are 2^40 or 2^120 times as large as the other half, of which half the output channels are the only sums: a
- * row that scales operands has to scale these apart. */
+/* Half the input channels are 2^40 or 2^120 times as large as the other half, of which half the
+ * output channels are the only sums: a row that scales operands has to scale these apart. */
 Test(conv2d, channels_of_any_size_keep_their_bound)
 {
     talc_conv2d_problem problem = conv2d_parse("n2c160h9w11o6k3x3p1x1");
@@ -144,8 +148,8 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
         }
 }
 
-/* The lower half of each image, and every other output channel's weights, are 2^20 to 2^40 times as small as the rest. Rows may split
- * the sums of 320 channels, and have to judge them whole. */
+/* The lower half of each image, and every other output channel's weights, are 2^20 to 2^40 times as
+ * small as the rest. Rows may split the sums of 320 channels, and have to judge them whole. */
 Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
 {
     talc_conv2d_problem problem = conv2d_parse("n1c320h13w12o70k3x3p1x1");
@@ -162,8 +166,8 @@ Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
     }
 }
 
-/* An infinity beside an element a hundred times as large as all that a row that scales operands has seen before: only the sums that hold
- * the infinity are not finite. */
+/* An infinity beside an element a hundred times as large as all that a row that scales operands has
+ * seen before: only the sums that hold the infinity are not finite. */
 Test(conv2d, an_infinity_does_not_hide_a_large_element)
 {
     static const char *const texts[] = { "n1c128h24w40o8k3x3p1x1", "n1c128h24w40o8k1x1" };
@@ -192,7 +196,8 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
     }
 }
 
-/* Rows, called without the op, between guard bands; some off alignment and in small workspaces too. */
+/* Rows, called without the op, between guard bands; some off alignment and in small workspaces
+ * too. */
 Test(conv2d, rows_pass_the_cross_check)
 {
     expect_rows_pass(KIND(RANDOM) | KIND(CONSTANT) | KIND(GUARDS) | KIND(INPUTS) | KIND(STATUS),
@@ -200,7 +205,8 @@ Test(conv2d, rows_pass_the_cross_check)
     expect_rows_pass(KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(GUARDS), third_cheap_case);
 }
 
-/* Results larger than a cache, which rows may write differently, of planes whose rows are aligned to nothing. */
+/* Results larger than a cache, which rows may write differently, of planes whose rows are aligned
+ * to nothing. */
 static const char *large_case(int index)
 {
     static const char *const texts[] = { "n1c9h479w487o9k3x3p1x1g9_bias_relu",
@@ -236,10 +242,10 @@ Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
     cr_expect(taken[explanation.decision.count - 1] == cases && cases > 400);
 }
 
-// ---- Operands that are not contiguous -----------------------------------------------------------------------
+// ---- Operands that are not contiguous -----------------------------------------------------------
 
-/* The same elements in another layout: channels last, as a permuted image is; every second element of a larger
- * tensor; one image repeated. */
+/* The same elements in another layout: channels last, as a permuted image is; every second element
+ * of a larger tensor; one image repeated. */
 Test(conv2d, views_give_what_their_copies_give)
 {
     talc_device *device = cpu_device();
@@ -313,8 +319,8 @@ Test(conv2d, one_tensor_may_be_several_operands)
         cr_assert(((float *)talc_data(y, TALC_F32))[i] == 2 * values[i]);
 }
 
-/* Once operands and result are released, while their scope is still open, nothing is left: the op drops what it makes
- * on the way, contiguous copies and handles among it. */
+/* Once operands and result are released, while their scope is still open, nothing is left: the op
+ * drops what it makes on the way, contiguous copies and handles among it. */
 Test(conv2d, a_call_keeps_nothing_but_its_result)
 {
     talc_device *device = tested_device();

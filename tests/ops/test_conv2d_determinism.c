@@ -1,5 +1,6 @@
-/// Results depend on the operands alone, to the bit: not on the number of threads, on what ran before or runs beside.
-/// What is not finite stays where it belongs; zeros and the smallest numbers are numbers like others.
+/// Results depend on the operands alone, to the bit: not on the number of threads, on what ran
+/// before or runs beside. What is not finite stays where it belongs; zeros and the smallest numbers
+/// are numbers like others.
 #include "check/engine/family.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
@@ -34,7 +35,7 @@ Test(conv2d_determinism, what_is_explained_is_what_runs)
     }
 }
 
-// ---- Several threads at once --------------------------------------------------------------------------------
+// ---- Several threads at once --------------------------------------------------------------------
 
 typedef struct shared_call {
     const conv2d_operands *operands;
@@ -90,7 +91,7 @@ Test(conv2d_determinism, threads_may_share_operands)
     conv2d_data_free(&data);
 }
 
-// ---- The smallest numbers -----------------------------------------------------------------------------------
+// ---- The smallest numbers -----------------------------------------------------------------------
 
 /* Multiples of the smallest number, whose sums are exact: nothing is flushed to zero. */
 Test(conv2d_determinism, denormal_numbers_are_kept)

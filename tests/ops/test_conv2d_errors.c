@@ -1,4 +1,5 @@
-/// conv2d where no row can run, and where memory runs out. What a caller can get wrong stands in test_bad_input_ops.c.
+/// conv2d where no row can run, and where memory runs out. What a caller can get wrong stands in
+/// test_bad_input_ops.c.
 #include "ops/backend.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
@@ -29,8 +30,8 @@ Test(conv2d_errors, a_device_without_rows_says_so)
     cr_assert(explanation.decision.count == 0 && explanation.decision.chosen == -1);
 }
 
-/* A row that refuses a problem gives its reason when it is forced, by option or for the thread; where nothing is
- * forced its refusal is no failure. */
+/* A row that refuses a problem gives its reason when it is forced, by option or for the thread;
+ * where nothing is forced its refusal is no failure. */
 Test(conv2d_errors, a_forced_row_refuses_with_its_reason)
 {
     static const char *const texts[] = { "n1c4h6w6o4k3x3p1x1", "n1c4h6w6o4k3x3p1x1g2",
@@ -68,10 +69,10 @@ Test(conv2d_errors, a_forced_row_refuses_with_its_reason)
     cr_assert(refusals > 0);
 }
 
-// ---- No memory ----------------------------------------------------------------------------------------------
+// ---- No memory ----------------------------------------------------------------------------------
 
-/* Each allocation of a call is made to fail in turn, until there is none left to fail. Every failure is an error,
- * leaves nothing behind, and the same call succeeds afterwards. */
+/* Each allocation of a call is made to fail in turn, until there is none left to fail. Every
+ * failure is an error, leaves nothing behind, and the same call succeeds afterwards. */
 Test(conv2d_errors, every_allocation_may_fail)
 {
     const talc_conv2d_problem problem = conv2d_parse("n2c4h9w8o6k3x3p1x1g2_bias_residual_relu");

@@ -1,5 +1,6 @@
-/* conv2d's gradients by every row of a device, exactly in integers: each element against the sum that defines it, the
- * adjoint identity <conv(x, w), dy> = <x, dx> = <w, dw>, and the same bits for every number of threads. */
+/* conv2d's gradients by every row of a device, exactly in integers: each element against the sum
+ * that defines it, the adjoint identity <conv(x, w), dy> = <x, dx> = <w, dw>, and the same bits for
+ * every number of threads. */
 #include "check/conv2d/conv2d.h"
 #include "check/engine/data.h"
 #include "tests/support/conv2d_data.h"
@@ -44,7 +45,7 @@ static const char *const cases[] = {
 
 enum { CASES = sizeof cases / sizeof *cases, RANDOM = 60 };
 
-// ---- The sums that define dx and dw -----------------------------------------------------------------------------
+// ---- The sums that define dx and dw -------------------------------------------------------------
 
 typedef struct expected {
     double *dx, *dw;
@@ -104,7 +105,7 @@ static expected expected_of(const conv2d_data *data, const double *dy)
     return due;
 }
 
-// ---- Running ----------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 static talc_tensor *tensor_of(talc_device *device, talc_dtype dtype, talc_dims dims,
                               const double *values)
@@ -228,7 +229,8 @@ Test(conv2d_gradient, every_row_is_exact_in_integers)
     assert_all_freed();
 }
 
-/* Limits down to nothing, under which every device has a row: rows work in smaller blocks and fewer parts. */
+/* Limits down to nothing, under which every device has a row: rows work in smaller blocks and fewer
+ * parts. */
 Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
 {
     const size_t before = talc_workspace_limit(tested_device());
@@ -243,7 +245,7 @@ Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
     assert_all_freed();
 }
 
-// ---- What is not finite -------------------------------------------------------------------------------------------
+// ---- What is not finite -------------------------------------------------------------------------
 
 /* The sums of a direction over what there is: y and dw multiply the zeros of the padding, dx has no
  * outputs but its own. `first` and `second` are what the direction reads. */
@@ -389,9 +391,10 @@ static operands random_operands(const talc_conv2d_problem *p)
     };
 }
 
-// ---- Long sums ----------------------------------------------------------------------------------------------------
+// ---- Long sums ----------------------------------------------------------------------------------
 
-/* The gradient of absolute values is the measure S of each sum: 4 u sqrt(K + 4) S is what random rounding leaves. */
+/* The gradient of absolute values is the measure S of each sum: 4 u sqrt(K + 4) S is what random
+ * rounding leaves. */
 Test(conv2d_gradient, long_sums_of_f32_stay_accurate)
 {
     static const char *const problems[] = { "n64c1h28w28o6k5x5p2x2", "n24c5h32w32o4k3x3p1x1",
@@ -433,7 +436,7 @@ Test(conv2d_gradient, long_sums_of_f32_stay_accurate)
     assert_all_freed();
 }
 
-// ---- Wide padding -------------------------------------------------------------------------------------------------
+// ---- Wide padding -------------------------------------------------------------------------------
 
 /* Padding is one pass, however wide it is: no more allocations than for a narrow one. */
 Test(conv2d_gradient, wide_padding_takes_no_line_by_itself)
@@ -476,7 +479,7 @@ Test(conv2d_gradient, wide_padding_takes_no_line_by_itself)
         }
 }
 
-// ---- Threads ------------------------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 
 /* Both gradients of data that round, by the rows forced, one after the other. */
 static double *both(const talc_conv2d_problem *p, int threads)

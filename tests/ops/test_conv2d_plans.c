@@ -1,5 +1,5 @@
-/* How the CUDA rows of conv2d plan, on GPUs that need not be there: a plan looks at the problem, the limit and what the GPU is
- * alone. */
+/* How the CUDA rows of conv2d plan, on GPUs that need not be there: a plan looks at the problem,
+ * the limit and what the GPU is alone. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/conv2d/direct_small.h"
@@ -103,7 +103,8 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
               rows);
 }
 
-/* Whole planes go to tensor cores where the limit holds their halves too; f64, groups and older GPUs go to cuBLAS. */
+/* Whole planes go to tensor cores where the limit holds their halves too; f64, groups and older
+ * GPUs go to cuBLAS. */
 Test(conv2d_plans, im2col_packs_for_tensor_cores)
 {
     static const struct {
@@ -131,7 +132,8 @@ Test(conv2d_plans, im2col_packs_for_tensor_cores)
     }
 }
 
-/* Long rows of taps are for direct while its tiles fit; strides, short kernels and empty tiles for im2col. */
+/* Long rows of taps are for direct while its tiles fit; strides, short kernels and empty tiles for
+ * im2col. */
 Test(conv2d_plans, direct_and_im2col_by_their_estimates)
 {
     static const struct {
@@ -156,7 +158,8 @@ Test(conv2d_plans, direct_and_im2col_by_their_estimates)
     }
 }
 
-/* By wgmma on Hopper alone, by mma.sync also on the GPUs before and after, in the shared memory that each of them lends. */
+/* By wgmma on Hopper alone, by mma.sync also on the GPUs before and after, in the shared memory
+ * that each of them lends. */
 Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
 {
     static const struct {
@@ -201,8 +204,8 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
     }
 }
 
-/* At a stride the images of dx are taken in rounds, the last of which may be shorter: what that needs for itself comes on top of the phases
- * of a whole round. */
+/* At a stride the images of dx are taken in rounds, the last of which may be shorter: what that
+ * needs for itself comes on top of the phases of a whole round. */
 Test(conv2d_plans, the_last_round_of_an_input_gradient_fits)
 {
     static const struct {

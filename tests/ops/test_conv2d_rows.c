@@ -1,4 +1,5 @@
-/* Every row of the CPU's conv2d table on problems of its own, by the cross-check; which problems it refuses, and why. */
+/* Every row of the CPU's conv2d table on problems of its own, by the cross-check; which problems it
+ * refuses, and why. */
 #include "tests/support/hooks.h"
 
 #include "check/check.h"
@@ -9,8 +10,8 @@
 
 static const struct {
     const char *problem;
-    /* Letters of the rows that do not refuse: depthwise, pointwise, implicit_gemm (g), im2col, reference; of large results
-     * depthwise alone. */
+    /* Letters of the rows that do not refuse: depthwise, pointwise, implicit_gemm (g), im2col,
+     * reference; of large results depthwise alone. */
     const char *rows;
 } cases[] = {
     { "n2c3h9w7o4k3x3", "gir" },
@@ -29,7 +30,8 @@ static const struct {
     { "n40c8h4w5o12k3x3p1x1_bias_sigmoid", "gir" },
     { "n7c40h6w6o140k3x3p1x1g2", "gir" },
     { "n1c64h40w50o16k3x3p1x1", "gir" },
-    /* Patches that tasks share, over more than one round of channels; gathered ones, shared or not, of the last images too. */
+    /* Patches that tasks share, over more than one round of channels; gathered ones, shared or not,
+     * of the last images too. */
     { "n1c520h5w5o40k3x3p1x1", "gir" },
     { "n7c40h13w13o140k3x3s2x2p1x1g2", "gir" },
     { "n170c7h7w7o80k3x3p1x1_bias", "gir" },
@@ -52,7 +54,8 @@ static const struct {
     { "n1c2h4w5o2k3x2s9223372036854775807x9223372036854775806p2x3", "ir" },
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806g2", "dgir" },
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806_replicate", "gir" },
-    /* Results of more than 8 MiB, which depthwise writes past the caches: by lines or by stretches of rows. */
+    /* Results of more than 8 MiB, which depthwise writes past the caches: by lines or by stretches
+     * of rows. */
     { "n2c80h130w140o80k3x3p1x1g80_bias", "d" },
     { "n2c80h130w144o80k3x3p1x1g80", "d" },
     { "n2c80h130w144o80k3x3p1x1g80_relu", "d" },
@@ -90,8 +93,8 @@ static void check_rows(const char *text, uint64_t kinds, const char *algorithm, 
     talc_check_free(check);
 }
 
-/* Every row that does not refuse: its values, for every number of threads and in any workspace, and what a NaN spoils; of f64
- * and of large results, which are about depthwise, less. */
+/* Every row that does not refuse: its values, for every number of threads and in any workspace, and
+ * what a NaN spoils; of f64 and of large results, which are about depthwise, less. */
 Test(conv2d_rows, every_row_passes_the_cross_check)
 {
     const uint64_t few = KIND(EXACT) | KIND(THREADS) | KIND(GUARDS);
@@ -147,7 +150,8 @@ Test(conv2d_rows, rows_say_why_they_refuse)
     }
 }
 
-/* What lies between the taps of a dilated kernel is not copied, or this row would take many times as long as others. */
+/* What lies between the taps of a dilated kernel is not copied, or this row would take many times
+ * as long as others. */
 Test(conv2d_rows, implicit_gemm_copies_what_windows_read)
 {
     static const char *const problems[] = { "n1c1h1200w1200o1k3x3d500x500",
@@ -169,7 +173,8 @@ Test(conv2d_rows, implicit_gemm_copies_what_windows_read)
         }
 }
 
-/* A block of outputs takes as long in a long row of the image as in a short one: of 31,250 blocks here, 0.1 s in all. */
+/* A block of outputs takes as long in a long row of the image as in a short one: of 31,250 blocks
+ * here, 0.1 s in all. */
 Test(conv2d_rows, implicit_gemm_of_a_long_row, .timeout = 30)
 {
     const int64_t W = 32000000;
@@ -208,7 +213,7 @@ Test(conv2d_rows, gradients_by_the_same_rows)
     assert_all_freed();
 }
 
-// ---- Estimates ----------------------------------------------------------------------------------------------
+// ---- Estimates ----------------------------------------------------------------------------------
 
 static double estimates[2]; /* of the rows that follow, in seconds */
 static const char *refusals_now[2];

@@ -1,5 +1,6 @@
-/* Both gradients of conv2d by every row of the tested device, by name: exactly, in small integers, against loops over the formula and by
- * the adjoint identity <dy, conv(x, w)> = <dx, x> = <dw, w>; on random data within the bound of long sums. */
+/* Both gradients of conv2d by every row of the tested device, by name: exactly, in small integers,
+ * against loops over the formula and by the adjoint identity <dy, conv(x, w)> = <dx, x> = <dw, w>;
+ * on random data within the bound of long sums. */
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
@@ -100,7 +101,7 @@ static void work_out(gradients *g)
                     add_window(g, n, oc, oh, ow);
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 static const talc_tensor *tensor_of(talc_device *device, talc_dtype dtype, talc_dims dims,
                                     const double *values)
@@ -168,7 +169,8 @@ static void compare(const gradients *g, talc_direction direction, const char *ro
                   text, row, g->product, product);
 }
 
-/* By every row that takes the problem, in both directions. How many did, of the direction with the fewest. */
+/* By every row that takes the problem, in both directions. How many did, of the direction with the
+ * fewest. */
 static int check_rows(const gradients *g, bool exact)
 {
     int ran[2] = { 0, 0 };
@@ -211,7 +213,7 @@ static void check_exactly(const talc_conv2d_problem *p, uint64_t seed)
     gradients_free(&g);
 }
 
-// ---- Tests --------------------------------------------------------------------------------------------------
+// ---- Tests --------------------------------------------------------------------------------------
 
 Test(conv2d_rows_gradient, every_row_is_the_adjoint_on_random_problems, .timeout = 240)
 {
@@ -343,7 +345,8 @@ Test(conv2d_rows_gradient, every_row_keeps_long_sums_within_their_bound, .timeou
     assert_all_freed();
 }
 
-/* As behind a ReLU: half are 0, an image in three has a channel that is 0 everywhere, and sizes are spread widely, by the image too. */
+/* As behind a ReLU: half are 0, an image in three has a channel that is 0 everywhere, and sizes are
+ * spread widely, by the image too. */
 static void fill_sparsely(double *values, int64_t images, int64_t channels, int64_t plane,
                           int images_apart, uint64_t seed)
 {

@@ -1,12 +1,14 @@
-/// The mistakes of the five programs that talc grew out of, each as a test of every algorithm that takes the problem,
-/// with the founding problems' layers reduced, and the founding problems themselves explained.
+/// The mistakes of the five programs that talc grew out of, each as a test of every algorithm that
+/// takes the problem, with the founding problems' layers reduced, and the founding problems
+/// themselves explained.
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Every algorithm that takes the problem gives the oracle's integers, between guard bands of NaN. */
+/* Every algorithm that takes the problem gives the oracle's integers, between guard bands of
+ * NaN. */
 static void expect_exact(const char *text)
 {
     const talc_conv2d_problem problem = conv2d_parse(text);
@@ -26,7 +28,8 @@ Test(conv2d_seeds, the_problems_that_showed_the_mistakes)
         /* 4: one stride served both axes. */
         "n2c3h19w17o4k5x9s1x2", "n2c3h19w17o4k5x9s2x1", "n2c3h19w17o4k5x7s3x2p2x1",
         "n2c3h9w17o4k5x9p3x1", "n1c2h21w29o3k5x7d1x3", "n1c2h21w29o3k5x7d4x2",
-        /* 3 and 5: the product of a whole batch came out as [O, N * P] and was read as [N, O, P]. */
+        /* 3 and 5: the product of a whole batch came out as [O, N * P] and was read as [N, O,
+         * P]. */
         "n3c4h9w11o2k5x7_bias", "n7c2h5w7o3k5x7", "n4c2h6w9o3k5x9g1",
         /* 5: without a bounds test every padding read outside the image. */
         "n1c1h5w7o1k5x7p2x3", "n2c2h3w4o3k5x9p4x8", "n2c2h5w7o3k5x7p0x1x4x6",
@@ -65,8 +68,9 @@ Test(conv2d_seeds, float64_is_float64)
         }
 }
 
-/* 5: the im2col matrix of problem A has 2,275,840,000 elements, 9.1 GB, and an int32 index overflowed. It is known
- * before anything runs, no row asks for more workspace than the limit, and im2col works in pieces. */
+/* 5: the im2col matrix of problem A has 2,275,840,000 elements, 9.1 GB, and an int32 index
+ * overflowed. It is known before anything runs, no row asks for more workspace than the limit, and
+ * im2col works in pieces. */
 Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
 {
     static const char *const texts[] = { "n8c64h512w256o128k5x7", "n8c32h512w512o64k5x9",
@@ -94,8 +98,9 @@ Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
     cr_assert(a.C * a.KH * a.KW * a.OH * a.OW * a.N == INT64_C(2275840000));
 }
 
-/* 1 and 5: coordinates that an int32 does not hold, and those that an int64 just holds. Padding, stride and dilation
- * are one number, so the pixel meets the second tap in the first output and the first tap in the second. */
+/* 1 and 5: coordinates that an int32 does not hold, and those that an int64 just holds. Padding,
+ * stride and dilation are one number, so the pixel meets the second tap in the first output and the
+ * first tap in the second. */
 Test(conv2d_seeds, coordinates_may_be_large)
 {
     static const int64_t far[] = { 40000, 1000003, INT64_C(1) << 31, (INT64_C(1) << 32) + 1,
@@ -127,7 +132,8 @@ Test(conv2d_seeds, coordinates_may_be_large)
         }
 }
 
-/* 5 again: what is worked out in pieces is what is worked out at once, and no more memory is used than announced. */
+/* 5 again: what is worked out in pieces is what is worked out at once, and no more memory is used
+ * than announced. */
 Test(conv2d_seeds, small_workspaces_give_the_same_result)
 {
     static const size_t limits[] = {
@@ -151,7 +157,8 @@ Test(conv2d_seeds, small_workspaces_give_the_same_result)
     cr_assert(talc_workspace_set_limit(cpu, before));
 }
 
-/* A row that cannot work in pieces small enough refuses, and says what it needs; no other takes more than the limit. */
+/* A row that cannot work in pieces small enough refuses, and says what it needs; no other takes
+ * more than the limit. */
 Test(conv2d_seeds, no_row_needs_more_than_the_limit)
 {
     static const char *const texts[] = { "n2c6h41w39o6k5x7p2x3g6_bias", "n3c6h21w19o10k5x7_bias",
@@ -176,7 +183,8 @@ Test(conv2d_seeds, no_row_needs_more_than_the_limit)
     cr_assert(talc_workspace_set_limit(cpu, before));
 }
 
-/* The peak of live memory during a call is its operands, its result and the workspace that explain announced. */
+/* The peak of live memory during a call is its operands, its result and the workspace that explain
+ * announced. */
 Test(conv2d_seeds, no_more_memory_is_used_than_announced)
 {
     talc_device *cpu = cpu_device();

@@ -1,4 +1,5 @@
-/// Problem strings: what they mean, that reading and writing are inverse, and the position in every message.
+/// Problem strings: what they mean, that reading and writing are inverse, and the position in every
+/// message.
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
@@ -190,7 +191,7 @@ Test(conv2d_text, the_buffer_is_never_overrun)
     cr_assert(strlen(buffer.text) < TALC_CONV2D_TEXT && strcmp(buffer.after, "intact") == 0);
 }
 
-// ---- Cost and explanation -----------------------------------------------------------------------------------
+// ---- Cost and explanation -----------------------------------------------------------------------
 
 Test(conv2d_text, cost_of_the_two_founding_problems)
 {
@@ -262,7 +263,8 @@ Test(conv2d_text, an_explanation_of_a_gradient)
     }
 }
 
-/* A forced row and a precision class change what an explanation says of the rows, and raise nothing. */
+/* A forced row and a precision class change what an explanation says of the rows, and raise
+ * nothing. */
 Test(conv2d_text, an_explanation_follows_the_options)
 {
     const talc_conv2d_problem problem = conv2d_parse("n2c4h9w8o6k3x2");

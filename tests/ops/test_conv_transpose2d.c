@@ -1,4 +1,5 @@
-/* Transposed convolutions against what torch.nn.functional.conv_transpose2d 2.x gives in float64 on integers. */
+/* Transposed convolutions against what torch.nn.functional.conv_transpose2d 2.x gives in float64 on
+ * integers. */
 #include "tests/support/guard.h"
 #include "ops/backend.h"
 #include "tensor/shape.h"

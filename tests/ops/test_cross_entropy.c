@@ -1,4 +1,5 @@
-/// Cross entropy against the formula in long double, element by element within the declared bound, and what its labels may be.
+/// Cross entropy against the formula in long double, element by element within the declared bound,
+/// and what its labels may be.
 #include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
@@ -174,7 +175,8 @@ Test(cross_entropy, losses_are_within_their_bound)
     }
 }
 
-/* More than a GPU's blocks have at a time. All classes are alike, so each loss that counts is log(3). */
+/* More than a GPU's blocks have at a time. All classes are alike, so each loss that counts is
+ * log(3). */
 Test(cross_entropy, every_one_of_many_samples_counts_once)
 {
     enum { SAMPLES = 300001 };
@@ -245,7 +247,8 @@ Test(cross_entropy, without_samples)
     cr_assert(y->rank == 2 && y->dims[0] == 0 && y->dims[1] == 5);
 }
 
-/* The first of them is named, at once or by the next call that waits; the loss is NaN until then, and the device goes on. */
+/* The first of them is named, at once or by the next call that waits; the loss is NaN until then,
+ * and the device goes on. */
 Test(cross_entropy, a_label_that_is_no_class)
 {
     static const int64_t wrongs[] = { 10, -1, INT64_MAX, INT64_MIN + 1, -99 };
@@ -297,7 +300,7 @@ Test(cross_entropy, a_label_that_is_no_class)
             }
 }
 
-// ---- The gradient -------------------------------------------------------------------------------------------
+// ---- The gradient -------------------------------------------------------------------------------
 
 static talc_tensor *leaf_of(talc_device *device, const entropy_case *of)
 {
@@ -390,7 +393,8 @@ Test(cross_entropy, a_pass_that_begins_at_the_loss_costs_nothing)
         "then, 1 now (talc_data counts as a write, talc_data_read does not)");
 }
 
-/* The rule of the gradient is asked where an algorithm is forced: on the loss, whose gradient is then another's, or on itself. */
+/* The rule of the gradient is asked where an algorithm is forced: on the loss, whose gradient is
+ * then another's, or on itself. */
 Test(cross_entropy, an_algorithm_that_is_forced_is_that_of_one_direction)
 {
     talc_device *device = cpu_device();
@@ -429,9 +433,10 @@ Test(cross_entropy, a_loss_without_gradient_takes_no_memory_for_one)
     }
 }
 
-// ---- At once ------------------------------------------------------------------------------------------------
+// ---- At once ------------------------------------------------------------------------------------
 
-/* The sum of many losses, each of which takes many blocks of a GPU and differs from the one before, in whose memory it is. */
+/* The sum of many losses, each of which takes many blocks of a GPU and differs from the one before,
+ * in whose memory it is. */
 static talc_tensor *add_losses(talc_module *module, talc_tensor *x)
 {
     (void)module;

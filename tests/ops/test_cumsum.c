@@ -1,5 +1,5 @@
-/* cumsum on any device against sums in long double: shapes, dimensions, kinds of view; gradients to the bit, as sums of small integers;
- * numbers that are not finite. */
+/* cumsum on any device against sums in long double: shapes, dimensions, kinds of view; gradients to
+ * the bit, as sums of small integers; numbers that are not finite. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 
@@ -140,7 +140,7 @@ Test(cumsum, numbers_that_are_not_finite_are_in_their_sums_alone)
         }
 }
 
-// ---- Gradients ----------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------
 
 /* dx is the sum of dy from its place on: of small integers, which have no rounding. */
 static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, bool turned)

@@ -93,7 +93,7 @@ Test(dropout, the_module_drops_in_training_alone)
     assert_all_freed();
 }
 
-// ---- Drop path ----------------------------------------------------------------------------------------------
+// ---- Drop path ----------------------------------------------------------------------------------
 
 /* A sample is dropped where the number that talc_rand draws at its place is below p. */
 Test(dropout, drop_path_drops_whole_samples)

@@ -1,4 +1,5 @@
-/* The elementwise ops: every op, dtype, broadcast and kind of view, special values, accuracy, and every message. */
+/* The elementwise ops: every op, dtype, broadcast and kind of view, special values, accuracy, and
+ * every message. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/unary_cases.h"
@@ -23,7 +24,7 @@ static const struct {
 
 enum { BINARIES = sizeof binaries / sizeof *binaries };
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 static long double softplus(long double x)
 {
@@ -83,7 +84,8 @@ static long double unary_due(int op, long double x)
     }
 }
 
-/* Units of the last place: of the function, and of the numbers of which it is made. A tail of gelu has the roundings of its exponent. */
+/* Units of the last place: of the function, and of the numbers of which it is made. A tail of gelu
+ * has the roundings of its exponent. */
 static double unary_bound(int op, double x)
 {
     switch (op) {
@@ -115,7 +117,8 @@ static double unary_bound(int op, double x)
     }
 }
 
-/* One operation on doubles and one more rounding to f32 give the f32 result: a double has more than twice its bits. */
+/* One operation on doubles and one more rounding to f32 give the f32 result: a double has more than
+ * twice its bits. */
 static double float_due(char sign, talc_dtype dtype, double a, double b)
 {
     double due = sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b;
@@ -137,7 +140,7 @@ static bool same_number(double a, double b)
     return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
 }
 
-// ---- One operand --------------------------------------------------------------------------------------------
+// ---- One operand --------------------------------------------------------------------------------
 
 Test(elementwise, unary_ops_agree_with_the_oracle_for_every_view)
 {
@@ -216,7 +219,8 @@ Test(elementwise, neg_of_integers_wraps_around)
               integer_at(y, 3) == 128);
 }
 
-/* From the smallest subnormals through the whole range in which the functions change, both signs. */
+/* From the smallest subnormals through the whole range in which the functions change, both
+ * signs. */
 static double probe(talc_dtype dtype, int i, int count)
 {
     const double low = dtype == TALC_F32 ? -149 : -1074, high = 7; /* powers of two */
@@ -243,7 +247,8 @@ Test(elementwise, functions_of_any_number_are_accurate_over_their_whole_range)
             assert_no_failure();
             for (int i = 0; i < count; i++) {
                 const long double due = unary_due(op, element_at(x, i));
-                /* What a subnormal exponential is multiplied by is at most 128; a subnormal result may be 0. */
+                /* What a subnormal exponential is multiplied by is at most 128; a subnormal result
+                 * may be 0. */
                 if (fabsl(due) < (dtype == TALC_F32 ? 0x1p-119L : 0x1p-1015L) && op != TALC_TANH &&
                     op != TALC_SILU && op != TALC_MISH)
                     continue;
@@ -279,7 +284,8 @@ Test(elementwise, tails_of_silu_and_mish_have_all_their_digits)
     }
 }
 
-/* PyTorch's default threshold hides the last places of f64; an infinite one leaves the formula alone. */
+/* PyTorch's default threshold hides the last places of f64; an infinite one leaves the formula
+ * alone. */
 Test(elementwise, softplus_is_x_above_its_threshold_alone)
 {
     const double x[] = { -800, -700, -30, -1e-9, 0, 1, 9.99, 10, 10.01, 19.99, 20, 20.01, 800 };
@@ -343,7 +349,7 @@ Test(elementwise, unary_ops_of_special_values)
         }
 }
 
-// ---- Two operands -------------------------------------------------------------------------------------------
+// ---- Two operands -------------------------------------------------------------------------------
 
 /* Element number of a broadcast operand for element `i` of y. */
 static int64_t broadcast_element(const talc_tensor *operand, const talc_tensor *y, int64_t i)
@@ -443,7 +449,7 @@ Test(elementwise, an_operand_may_be_both_operands)
     check_binary(2, x, talc_slice(x, 0, 1, 2, 1), "x * its second row");
 }
 
-// ---- A number as the second operand -------------------------------------------------------------------------
+// ---- A number as the second operand -------------------------------------------------------------
 
 Test(elementwise, scalars_are_rounded_to_the_type)
 {
@@ -521,7 +527,7 @@ Test(elementwise, scalars_for_integers_are_integers_of_the_type)
     }
 }
 
-// ---- Sizes and threads --------------------------------------------------------------------------------------
+// ---- Sizes and threads --------------------------------------------------------------------------
 
 Test(elementwise, sizes_around_a_piece_give_the_same_bits_for_every_thread_count)
 {
@@ -548,7 +554,8 @@ Test(elementwise, sizes_around_a_piece_give_the_same_bits_for_every_thread_count
         }
 }
 
-/* From 8 MiB on results go past the caches, in pieces that end on cache lines; one row is not written so. */
+/* From 8 MiB on results go past the caches, in pieces that end on cache lines; one row is not
+ * written so. */
 Test(elementwise, large_results_have_the_bits_of_their_rows)
 {
     const talc_tensor *b = random_view(VIEW_PACKED, TALC_F32, TALC_DIMS(4, 700003), 2);

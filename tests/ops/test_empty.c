@@ -12,7 +12,7 @@
 
 #define D TALC_DIMS
 
-// ---- Ops ----------------------------------------------------------------------------------------------------
+// ---- Ops ----------------------------------------------------------------------------------------
 
 static talc_tensor *cut(talc_tensor *x, int dim, bool empty)
 {
@@ -77,7 +77,8 @@ Test(empty, every_op_gives_a_result_or_a_reason_without_any_extent)
             const op_inputs on_cpu = inputs_without(cpu_device(), extent),
                             on_device = inputs_without(tested_device(), extent);
             const talc_tensor *due = run(op, &on_cpu, here);
-            /* An index into nothing: GPUs raise it late, and the fake device reads where it points. */
+            /* An index into nothing: GPUs raise it late, and the fake device reads where it
+             * points. */
             if (strstr(here, "element 0 of index") != NULL && tested_device() != cpu_device()) {
                 talc_scope_leave(scope);
                 continue;
@@ -138,7 +139,7 @@ Test(empty, norms_of_nothing_have_gradients)
     }
 }
 
-// ---- Plans --------------------------------------------------------------------------------------------------
+// ---- Plans --------------------------------------------------------------------------------------
 
 /* Whether a number of the text begins here. */
 static bool begins_number(const char *text, const char *at)

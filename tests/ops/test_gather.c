@@ -1,5 +1,6 @@
-/* gather, index_select, one_hot and masked_fill on any device against loops on the host: dtypes, dimensions, kinds of view; gradients to
- * the bit, as sums of small integers; indices that do not exist. */
+/* gather, index_select, one_hot and masked_fill on any device against loops on the host: dtypes,
+ * dimensions, kinds of view; gradients to the bit, as sums of small integers; indices that do not
+ * exist. */
 #include "tensor/shape.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
@@ -24,7 +25,8 @@ static talc_tensor *on_host(const talc_tensor *x)
     return talc_to(x, cpu_device(), x->dtype);
 }
 
-/* Where element i of a tensor of shape `y` comes from in x, whose dimension `dim` the index counts. */
+/* Where element i of a tensor of shape `y` comes from in x, whose dimension `dim` the index
+ * counts. */
 static int64_t source(talc_dims x, talc_dims y, int dim, int64_t i, int64_t picked)
 {
     int64_t at = 0, step = 1, of_x[TALC_MAX_RANK] = { 0 };
@@ -87,7 +89,7 @@ static talc_dims index_dims(talc_dims x, int dim, bool less)
     return x;
 }
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 Test(gather, picks_what_the_index_names)
 {
@@ -172,7 +174,7 @@ Test(gather, masked_fill_writes_where_the_mask_says)
     assert_all_freed();
 }
 
-// ---- Gradients ----------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------
 
 /* Of sums of small integers every order gives the same bits. */
 static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, const talc_tensor *index,
@@ -223,7 +225,7 @@ Test(gather, gradients_add_up_what_was_picked)
                    false);
 }
 
-// ---- Indices that do not exist ------------------------------------------------------------------------------
+// ---- Indices that do not exist ------------------------------------------------------------------
 
 Test(gather, an_index_that_does_not_exist_is_named_and_read_by_nothing)
 {

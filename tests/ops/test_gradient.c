@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* An op on up to four inputs; `low` and `high` bound their elements, of which none is nearer than 1e-3 to a kink at 0. */
+/* An op on up to four inputs; `low` and `high` bound their elements, of which none is nearer than
+ * 1e-3 to a kink at 0. */
 typedef struct gradient_case {
     const char *name;
     talc_differentiable *f;
@@ -473,7 +474,8 @@ Test(gradient, every_op_with_a_last_step_has_the_gradient_of_both)
     assert_all_freed();
 }
 
-/* dx and dz of the sum of f(x, z), where it jumps or has no end: PyTorch's choices, and on the bounds of clamp those of its older versions. */
+/* dx and dz of the sum of f(x, z), where it jumps or has no end: PyTorch's choices, and on the
+ * bounds of clamp those of its older versions. */
 Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
 {
     const double nan = (double)NAN, inf = (double)INFINITY;
@@ -594,7 +596,8 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
     assert_all_freed();
 }
 
-/* A root that is not taken has slope NaN all the same, 0 times infinity; the second input's gradient is right. */
+/* A root that is not taken has slope NaN all the same, 0 times infinity; the second input's
+ * gradient is right. */
 static talc_tensor *f_trap(talc_tensor *const x[], void *context)
 {
     (void)context;

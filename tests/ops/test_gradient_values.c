@@ -9,7 +9,7 @@
 #define NORM   &(const talc_batch_norm2d_options)
 #define LOSSES &(const talc_cross_entropy_options)
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 /* k i mod m - o, of a type. */
 static talc_tensor *sequence(talc_dims dims, int64_t k, int64_t m, int64_t o)
@@ -279,7 +279,7 @@ Test(gradient_values, of_cross_entropy_whose_labels_have_no_weight_are_nan)
     assert_all_freed();
 }
 
-// ---- Edges --------------------------------------------------------------------------------------------------
+// ---- Edges --------------------------------------------------------------------------------------
 
 /* No tap is inside, so the maximum is -infinity, and nothing has a part in it. */
 Test(gradient_values, of_windows_around_the_image_is_zero)
@@ -294,8 +294,9 @@ Test(gradient_values, of_windows_around_the_image_is_zero)
     assert_all_freed();
 }
 
-/* Where the forward pass goes on, the gradient of other samples is what it is without the wrong label: that which comes with the loss,
- * but for the fake device, on which work that fails writes nothing, and that of the rule. */
+/* Where the forward pass goes on, the gradient of other samples is what it is without the wrong
+ * label: that which comes with the loss, but for the fake device, on which work that fails writes
+ * nothing, and that of the rule. */
 Test(gradient_values, of_a_label_that_is_no_class_is_nan)
 {
     talc_device *device = tested_device();

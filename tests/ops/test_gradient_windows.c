@@ -1,5 +1,5 @@
-/* Gradients of pooling, batch norm and cross entropy, whose rows are their own: every row against central differences in f64 and
- * in f32 against f64. */
+/* Gradients of pooling, batch norm and cross entropy, whose rows are their own: every row against
+ * central differences in f64 and in f32 against f64. */
 #include "tests/support/fake_device.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
@@ -23,7 +23,7 @@ typedef struct window_case {
 #define NORM   &(const talc_batch_norm2d_options)
 #define LOSSES &(const talc_cross_entropy_options)
 
-// ---- The ops ------------------------------------------------------------------------------------------------
+// ---- The ops ------------------------------------------------------------------------------------
 
 static const void *options_of(void *context)
 {
@@ -106,7 +106,7 @@ static talc_tensor *f_entropy_turned(talc_tensor *const x[], void *context)
     return f_entropy(&turned, context);
 }
 
-// ---- Cases --------------------------------------------------------------------------------------------------
+// ---- Cases --------------------------------------------------------------------------------------
 
 /* Any tensor: that there are class weights, which f_entropy makes. */
 static const talc_tensor some;
@@ -182,7 +182,8 @@ static void force(const window_case *c, const char *row)
     cr_assert(talc_algorithm_force(c->op, row) && talc_algorithm_force(gradient, row));
 }
 
-/* x, weight, bias and residual. No two elements of x are nearer than 1 / 64, so that small steps move no maximum; both types hold them. */
+/* x, weight, bias and residual. No two elements of x are nearer than 1 / 64, so that small steps
+ * move no maximum; both types hold them. */
 static int inputs_of(const window_case *c, talc_dtype dtype, talc_tensor *inputs[INPUTS])
 {
     int64_t count = 1;
@@ -276,15 +277,15 @@ Test(gradient_windows, every_row_agrees_in_both_types)
     assert_all_freed();
 }
 
-// ---- Huge numbers -------------------------------------------------------------------------------------------
+// ---- Huge numbers -------------------------------------------------------------------------------
 
 enum { HUGE_H = 4, HUGE_W = 9, HUGE_MOST = 40 };
 
 /* Wide enough for all sums and products of two numbers of a caller. */
 __extension__ typedef __int128 wide;
 
-/* One axis of a problem, by the definition: outputs o >= 0, as many as start inside or before the image, whose taps k read
- * o stride - pad + k dilation where that is inside. */
+/* One axis of a problem, by the definition: outputs o >= 0, as many as start inside or before the
+ * image, whose taps k read o stride - pad + k dilation where that is inside. */
 typedef struct huge_axis {
     int64_t extent, kernel, stride, pad, pad_end, dilation;
     bool ceil_mode;
@@ -411,7 +412,8 @@ static bool hold_row(const huge_case *c, const char *row)
     return true;
 }
 
-/* Whether it ran: where more than a few outputs are due nothing is asked, and a refusal needs a reason. */
+/* Whether it ran: where more than a few outputs are due nothing is asked, and a refusal needs a
+ * reason. */
 static bool hold_huge(const huge_case *c)
 {
     const wide OH = outputs_of(&c->h), OW = outputs_of(&c->w);
@@ -434,7 +436,8 @@ static bool hold_huge(const huge_case *c)
     return ran;
 }
 
-/* Steps and sums of a caller's numbers near 2^31 and 2^63: a window that has one tap inside the image ends there. */
+/* Steps and sums of a caller's numbers near 2^31 and 2^63: a window that has one tap inside the
+ * image ends there. */
 Test(gradient_windows, windows_of_huge_numbers_stay_inside_the_image)
 {
     static const int64_t kernels[] = { 1, 2, 3, INT64_MAX };

@@ -1,4 +1,5 @@
-/* Group, instance and layer norm: every row of the device against loops in long double, edges, and PyTorch's values. */
+/* Group, instance and layer norm: every row of the device against loops in long double, edges, and
+ * PyTorch's values. */
 #include "ops/backend.h"
 #include "tests/support/operands.h"
 #include "tests/support/guard.h"
@@ -9,7 +10,7 @@
 
 #define D TALC_DIMS
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 typedef struct shape {
     int64_t N, C, plane, groups;
@@ -72,7 +73,8 @@ static talc_tensor *leaf(talc_dtype dtype, talc_dims dims, const double *values)
     return tensor;
 }
 
-/* By the row that is forced. With an offset of an element, in memory that no vector load may take. */
+/* By the row that is forced. With an offset of an element, in memory that no vector load may
+ * take. */
 static void assert_case(const shape *s, talc_dtype dtype, bool affine, bool relu, bool shifted,
                         const char *what)
 {
@@ -94,7 +96,8 @@ static void assert_case(const shape *s, talc_dtype dtype, bool affine, bool relu
         talc_require_grad(in, true);
         free(behind);
     }
-    /* An eps that keeps rstd, and with it roundings of the gradient, small where a group is one value. */
+    /* An eps that keeps rstd, and with it roundings of the gradient, small where a group is one
+     * value. */
     const talc_norm_options o = { .eps = 0.1,
                                   .activation =
                                       relu ? TALC_ACTIVATION_RELU : TALC_ACTIVATION_NONE };
@@ -153,7 +156,8 @@ Test(group_norm, long_rows_are_those_of_the_oracle)
     assert_shapes(shapes, sizeof shapes / sizeof *shapes);
 }
 
-/* From 8 MiB on, results go past the caches, a cache line at a time; those of a part of the samples do not. */
+/* From 8 MiB on, results go past the caches, a cache line at a time; those of a part of the samples
+ * do not. */
 Test(group_norm, large_results_have_the_bits_of_their_samples)
 {
     static const struct {
@@ -180,7 +184,7 @@ Test(group_norm, large_results_have_the_bits_of_their_samples)
     }
 }
 
-// ---- The three names ----------------------------------------------------------------------------------------
+// ---- The three names ----------------------------------------------------------------------------
 
 static talc_tensor *numbers(talc_dims dims)
 {
@@ -263,9 +267,10 @@ Test(group_norm, values_are_those_of_pytorch)
     talc_module_free(unbiased);
 }
 
-// ---- Edges --------------------------------------------------------------------------------------------------
+// ---- Edges --------------------------------------------------------------------------------------
 
-/* The bound is that of ops/group_norm.h with |x - mu| up to 1 and s = sqrt(3): 8 u (s + s |mu|) and what the last step rounds. */
+/* The bound is that of ops/group_norm.h with |x - mu| up to 1 and s = sqrt(3): 8 u (s + s |mu|) and
+ * what the last step rounds. */
 Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
 {
     static const int64_t lengths[] = { 192, 5000, 40000, 90001 };
@@ -284,7 +289,8 @@ Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
         }
 }
 
-/* A view, whose gradient is of the view's shape; options' zeros; groups of one value; nothing at all. */
+/* A view, whose gradient is of the view's shape; options' zeros; groups of one value; nothing at
+ * all. */
 Test(group_norm, takes_views_groups_of_one_value_and_nothing)
 {
     const talc_tensor *x = numbers(D(2, 3, 4)), *turned = talc_transpose(x, 0, 2);
@@ -326,7 +332,7 @@ Test(group_norm, gives_the_gradients_that_are_asked_for)
     assert_values(talc_grad(bias), (const double[]){ 6, 6, 6, 6 }, 1e-15, "dbias");
 }
 
-// ---- Local response norm ------------------------------------------------------------------------------------
+// ---- Local response norm ------------------------------------------------------------------------
 
 Test(group_norm, local_response_is_that_of_pytorch)
 {

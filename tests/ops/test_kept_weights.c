@@ -1,4 +1,5 @@
-/* What a row makes of a convolution's weights is made once, again when they are written, and never where a gradient is recorded or a step. */
+/* What a row makes of a convolution's weights is made once, again when they are written, and never
+ * where a gradient is recorded or a step. */
 #include "tests/support/hooks.h"
 
 #include "nn/step.h"
@@ -28,7 +29,8 @@ static const char *plan(const talc_device *device, const void *problem, size_t l
     return NULL;
 }
 
-/* Of kernels of one weight and one channel: y = w x, from its double, by way of the rest of the workspace. */
+/* Of kernels of one weight and one channel: y = w x, from its double, by way of the rest of the
+ * workspace. */
 static talc_status run(talc_device *device, const void *problem, const talc_plan *plan,
                        const void *arguments)
 {

@@ -1,6 +1,7 @@
-/* Copies, casts, elementwise ops and batch norms of arrays of every layout, on the device under test: dimensions in any order, gaps,
- * starts that no pack of elements begins at, extents around those that kernels work in. Numbers are small integers, which every type
- * holds; what is due comes from loops over the strides of the operands. */
+/* Copies, casts, elementwise ops and batch norms of arrays of every layout, on the device under
+ * test: dimensions in any order, gaps, starts that no pack of elements begins at, extents around
+ * those that kernels work in. Numbers are small integers, which every type holds; what is due comes
+ * from loops over the strides of the operands. */
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "ops/backend.h"
@@ -141,7 +142,8 @@ Test(layouts, dimensions_in_any_order)
             }
 }
 
-/* a - b of which either lies in another order than the result, or both, or b stretches over a dimension. */
+/* a - b of which either lies in another order than the result, or both, or b stretches over a
+ * dimension. */
 Test(layouts, elementwise_ops_of_two_operands)
 {
     enum { A_TURNED = 1, B_TURNED = 2, B_ROW = 4, B_COLUMN = 8 };
@@ -262,7 +264,8 @@ static void assert_normalised(const images *of, const char *row, talc_dtype dtyp
     talc_scope_leave(scope);
 }
 
-/* Channels, images and rows of larger tensors: whole vectors or not, of one tile and several, and many small planes. */
+/* Channels, images and rows of larger tensors: whole vectors or not, of one tile and several, and
+ * many small planes. */
 Test(layouts, batch_norms_in_evaluation)
 {
     static const images all[] = {

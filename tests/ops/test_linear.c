@@ -25,7 +25,7 @@ static void check(const talc_tensor *x, const talc_tensor *weight, const talc_te
         cr_assert(element_at(y, i) >= 0, "%s: relu gave %g", name, element_at(y, i));
 }
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 /* Everything that can be combined, for one shape and view. */
 static void check_all(talc_dims x_dims, int64_t out, talc_dtype dtype, int view)

@@ -1,4 +1,5 @@
-/* Losses against PyTorch's numbers and float64 oracles: reductions, weights, ignored samples, views, large logits. */
+/* Losses against PyTorch's numbers and float64 oracles: reductions, weights, ignored samples,
+ * views, large logits. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 
@@ -124,7 +125,7 @@ Test(losses, logits_of_any_size_are_accurate)
     assert_all_freed();
 }
 
-// ---- Labels -------------------------------------------------------------------------------------------------
+// ---- Labels -------------------------------------------------------------------------------------
 
 Test(losses, nll_takes_any_view_and_leaves_out_ignored_samples)
 {

@@ -1,4 +1,5 @@
-/* matmul: every row, dtype, combination of ranks and kind of view against the oracle of the cross-check. */
+/* matmul: every row, dtype, combination of ranks and kind of view against the oracle of the
+ * cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
@@ -9,7 +10,8 @@
 
 static const char *const rows[] = { "openblas", "reference" };
 
-/* The operand as the oracle has it: a matrix for each product. A vector `a` is a row, `b` a column. */
+/* The operand as the oracle has it: a matrix for each product. A vector `a` is a row, `b` a
+ * column. */
 static const talc_tensor *matrices(const talc_tensor *operand, talc_dims batch, bool is_row)
 {
     const talc_tensor *matrix =
@@ -43,7 +45,7 @@ static talc_tensor *product_by(const char *row, const talc_tensor *a, const talc
     return y;
 }
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 static const struct {
     talc_dims a, b, y;
@@ -138,7 +140,7 @@ Test(matmul, expanded_operands_are_multiplied_as_what_they_show)
         }
 }
 
-// ---- Edges --------------------------------------------------------------------------------------------------
+// ---- Edges --------------------------------------------------------------------------------------
 
 Test(matmul, an_empty_sum_is_zero_and_empty_results_have_their_shape)
 {
@@ -185,8 +187,9 @@ Test(matmul, zeros_times_infinity_is_nan_for_vectors_too)
         }
 }
 
-/* Rows, columns and runs of k whose elements are up to 2^100 apart, some of them zeros, and some that meet only zeros: what a row that
- * scales operands does to some must not show in others. So many products that none is split. */
+/* Rows, columns and runs of k whose elements are up to 2^100 apart, some of them zeros, and some
+ * that meet only zeros: what a row that scales operands does to some must not show in others. So
+ * many products that none is split. */
 Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
 {
     enum { PRODUCTS = 66, M = 130, N = 8, K = 4500, RUN = 512, ZERO = -1000, APART = 1000 };
@@ -232,8 +235,8 @@ Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
     cr_assert(ran >= 2, "%d rows", ran);
 }
 
-/* Heads of attention: [B,T,H,D] seen as [B,H,T,D], times the same seen as [B,H,D,T]. A copy of an operand would be 1 MiB more at the
- * peak; scores are 128 KiB, and the pool rounds up. */
+/* Heads of attention: [B,T,H,D] seen as [B,H,T,D], times the same seen as [B,H,D,T]. A copy of an
+ * operand would be 1 MiB more at the peak; scores are 128 KiB, and the pool rounds up. */
 Test(matmul, attention_multiplies_views_where_they_lie)
 {
     enum { B = 2, T = 64, H = 4, D = 512, OPERAND = B * T * H * D * 4, ROOM = OPERAND / 2 };

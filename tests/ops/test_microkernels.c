@@ -1,4 +1,5 @@
-/* The microkernels of each generation, compiled for a target that has AVX-512: none takes another's place. */
+/* The microkernels of each generation, compiled for a target that has AVX-512: none takes another's
+ * place. */
 #include "backends/cpu/primitives/microkernel.h"
 
 #include <string.h>

@@ -40,7 +40,7 @@ static int channel_of(norm kind, const shape *s, int i)
     return kind == LAYER ? i % (s->C * s->H * s->W) : i / (s->H * s->W) % s->C;
 }
 
-// ---- Data and oracle ----------------------------------------------------------------------------------------
+// ---- Data and oracle ----------------------------------------------------------------------------
 
 /* Uniform in mean +- spread, as the type holds it. */
 static void fill(talc_dtype dtype, double *values, int count, double mean, double spread,
@@ -144,7 +144,7 @@ static void oracle(norm kind, const shape *s, talc_dtype dtype, double eps, cons
     free(rows);
 }
 
-// ---- The ops ------------------------------------------------------------------------------------------------
+// ---- The ops ------------------------------------------------------------------------------------
 
 static talc_tensor *operand(talc_dtype dtype, talc_dims dims, const double *values)
 {
@@ -227,7 +227,8 @@ static void assert_gradients(norm kind, const shape *s, talc_dtype dtype, const 
         free(arrays[i]);
 }
 
-/* By every row that takes the shape. Of spreads far from 1 f32 has no variance that could be given. */
+/* By every row that takes the shape. Of spreads far from 1 f32 has no variance that could be
+ * given. */
 static void assert_shape(const shape *s, const data *list, size_t count)
 {
     const struct talc_backend *backend = tested_device()->backend;

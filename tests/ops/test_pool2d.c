@@ -1,11 +1,12 @@
-/// Pooling as a caller has it: options, views, shapes. The values of its rows are held by test_rows.c.
+/// Pooling as a caller has it: options, views, shapes. The values of its rows are held by
+/// test_rows.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
 #include <math.h>
 #include <string.h>
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 /* 5 by 7, made as ((7 i) mod 11) - 4; the expected values below come from PyTorch. */
 static talc_tensor *sample(void)

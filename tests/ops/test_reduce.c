@@ -1,4 +1,5 @@
-/* Reductions: every row, dtype, set of axes and kind of view against the oracle of the cross-check. */
+/* Reductions: every row, dtype, set of axes and kind of view against the oracle of the
+ * cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
@@ -58,7 +59,7 @@ static void check(const talc_tensor *x, unsigned reduced, int function, const ch
     talc_release(y);
 }
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 Test(reduce, every_row_axes_view_and_dtype_agrees_with_the_oracle)
 {
@@ -115,7 +116,7 @@ Test(reduce, a_scalar_is_its_own_sum_and_has_dimension_0)
         }
 }
 
-// ---- Integers -----------------------------------------------------------------------------------------------
+// ---- Integers -----------------------------------------------------------------------------------
 
 Test(reduce, integers_are_summed_in_i64)
 {
@@ -165,7 +166,7 @@ Test(reduce, i64_sums_wrap_around_and_extremes_are_exact)
     cr_assert(talc_item_i64(talc_sum(bytes, TALC_SCALAR, false)) == 255000);
 }
 
-// ---- Special values -----------------------------------------------------------------------------------------
+// ---- Special values -----------------------------------------------------------------------------
 
 /* Puts `value` at one or two places of a constant and reduces, along and across. */
 static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t first,
@@ -277,7 +278,7 @@ Test(reduce, infinities_of_logsumexp_are_those_of_pytorch)
     cr_assert(fabs(talc_item(talc_logsumexp(large, TALC_SCALAR, false)) - (1e4 + log(3))) < 1e-3);
 }
 
-// ---- Variances ----------------------------------------------------------------------------------------------
+// ---- Variances ----------------------------------------------------------------------------------
 
 Test(reduce, variances_are_those_of_the_distances_from_the_mean)
 {
@@ -374,7 +375,7 @@ Test(reduce, a_correction_that_leaves_nothing_divides_by_zero)
     assert_no_failure();
 }
 
-// ---- Nothing to reduce --------------------------------------------------------------------------------------
+// ---- Nothing to reduce --------------------------------------------------------------------------
 
 Test(reduce, no_elements_sum_to_zero_and_average_to_nan)
 {

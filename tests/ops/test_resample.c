@@ -1,4 +1,5 @@
-/// pad and upsample2d against sums over dense matrices of weights, one a dimension, and PyTorch's numbers.
+/// pad and upsample2d against sums over dense matrices of weights, one a dimension, and PyTorch's
+/// numbers.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- Oracle -------------------------------------------------------------------------------------------------
+// ---- Oracle -------------------------------------------------------------------------------------
 
 enum { MOST = 40 };
 
@@ -92,7 +93,7 @@ static void give_back(const matrix *a, const matrix *b, const matrix *c, const d
     }
 }
 
-// ---- Against the oracle -------------------------------------------------------------------------------------
+// ---- Against the oracle -------------------------------------------------------------------------
 
 static matrix planes, rows, columns;
 
@@ -238,7 +239,7 @@ Test(resample, upsampling_shows_and_sums_what_matrices_do)
     }
 }
 
-// ---- PyTorch's numbers --------------------------------------------------------------------------------------
+// ---- PyTorch's numbers --------------------------------------------------------------------------
 
 /* [1, 1, 3, 4]: (7 i + 3 j) mod 11 - 4. */
 static talc_tensor *sample(void)
@@ -326,7 +327,7 @@ Test(resample, gradients_of_wide_rows)
         }
 }
 
-// ---- Accuracy -----------------------------------------------------------------------------------------------
+// ---- Accuracy -----------------------------------------------------------------------------------
 
 /* What many outputs show gets their sum, in one rounding of f32: of a border along a row, of rows,
  * of an enlarged element, and of a convolution's border. */
@@ -365,7 +366,7 @@ Test(resample, gradients_of_what_many_outputs_show_are_sums_in_f64)
     }
 }
 
-// ---- Types, shapes ------------------------------------------------------------------------------------------
+// ---- Types, shapes ------------------------------------------------------------------------------
 
 Test(resample, every_type_is_moved)
 {

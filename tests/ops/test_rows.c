@@ -1,5 +1,6 @@
-/// Every row of the ops beside conv2d by the cross-check (conv2d has test_conv2d.c): on the edges of `talc check`, and on problems
-/// beside the blocks and tiles of the CPU's rows. All kinds of data, guard bands, misaligned operands, every number of threads.
+/// Every row of the ops beside conv2d by the cross-check (conv2d has test_conv2d.c): on the edges
+/// of `talc check`, and on problems beside the blocks and tiles of the CPU's rows. All kinds of
+/// data, guard bands, misaligned operands, every number of threads.
 #include "tests/support/hooks.h"
 
 #include <string.h>

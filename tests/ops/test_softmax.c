@@ -1,4 +1,5 @@
-/* softmax and log_softmax: every row, dtype, dimension and kind of view against the oracle of the cross-check. */
+/* softmax and log_softmax: every row, dtype, dimension and kind of view against the oracle of the
+ * cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
@@ -28,7 +29,7 @@ static void check(bool log, const talc_tensor *x, int dim, const talc_tensor *y,
     assert_due(name, problem, &x, y, false);
 }
 
-// ---- Values -------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 Test(softmax, every_row_dimension_view_and_dtype_agrees_with_the_oracle)
 {
@@ -63,8 +64,8 @@ Test(softmax, every_row_dimension_view_and_dtype_agrees_with_the_oracle)
             }
 }
 
-/* One element stands out from n - 1 equal ones: their exponentials, added one after the other, are rounded the same way
- * each time. In a row of its own, and side by side with another. */
+/* One element stands out from n - 1 equal ones: their exponentials, added one after the other, are
+ * rounded the same way each time. In a row of its own, and side by side with another. */
 Test(softmax, equal_elements_keep_the_bound)
 {
     const int64_t lengths[] = { 2, 5, 17, 100, 4001, 40000 };
@@ -121,7 +122,7 @@ Test(softmax, matches_numpy)
         }
 }
 
-// ---- Special values -----------------------------------------------------------------------------------------
+// ---- Special values -----------------------------------------------------------------------------
 
 Test(softmax, large_logits_are_safe)
 {

@@ -24,7 +24,8 @@ Test(window, extent_counts_the_windows_that_fit)
     cr_assert(talc_window_extent(INT64_C(1) << 40, 3, 3, 1, 7, 1) == INT64_C(1) << 40);
 }
 
-/* Whether `range` holds exactly those j of 0 .. count-1 for which start + j * step is in the image. */
+/* Whether `range` holds exactly those j of 0 .. count-1 for which start + j * step is in the
+ * image. */
 static bool holds_the_inside(talc_range range, int start, int step, int count, int extent)
 {
     if (range.lo < 0 || range.lo > range.hi || range.hi > count)

@@ -44,7 +44,7 @@ talc_conv2d_problem conv2d_random_problem(uint64_t seed)
     return problem;
 }
 
-// ---- Host operands ------------------------------------------------------------------------------------------
+// ---- Host operands ------------------------------------------------------------------------------
 
 static double *zeros(int64_t count)
 {
@@ -109,7 +109,7 @@ check_due conv2d_due(const conv2d_data *data, int64_t index)
     return talc_check_conv2d.due(&problem, &values, CHECK_Y, index);
 }
 
-// ---- On a device --------------------------------------------------------------------------------------------
+// ---- On a device --------------------------------------------------------------------------------
 
 talc_tensor *random_tensor(talc_device *device, talc_dtype dtype, talc_dims dims, uint64_t seed)
 {
@@ -211,8 +211,8 @@ double *conv2d_values(talc_device *device, const conv2d_data *data, const char *
     return values;
 }
 
-/* Fills the blocks that the pool would hand out next with NaN, so that a kernel that adds to what it finds, or leaves
- * an element out, shows. */
+/* Fills the blocks that the pool would hand out next with NaN, so that a kernel that adds to what
+ * it finds, or leaves an element out, shows. */
 static void poison(talc_device *device, talc_dtype dtype, int64_t count, size_t workspace)
 {
     talc_scope *scope = talc_scope_enter();

@@ -16,7 +16,8 @@ typedef struct conv2d_data {
     double *bias, *residual; ///< NULL unless the problem has them
 } conv2d_data;
 
-/// The forward convolutions among the edges of the cross-check (check/sets/edges.c); NULL after the last.
+/// The forward convolutions among the edges of the cross-check (check/sets/edges.c); NULL after the
+/// last.
 const char *conv2d_case(int index);
 
 /// The problem as the library parses it; fails the test when it does not.
@@ -25,8 +26,8 @@ talc_conv2d_problem conv2d_parse(const char *text);
 /// The cross-check's random problem of that seed, as a forward one.
 talc_conv2d_problem conv2d_random_problem(uint64_t seed);
 
-/// Operands for a problem, filled as the cross-check fills them. The same arguments give the same numbers. Freed by
-/// conv2d_data_free.
+/// Operands for a problem, filled as the cross-check fills them. The same arguments give the same
+/// numbers. Freed by conv2d_data_free.
 conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, talc_check_kind kind,
                             uint64_t seed);
 
@@ -34,7 +35,8 @@ conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, talc_check_kind 
 conv2d_data conv2d_data_zeros(const talc_conv2d_problem *problem);
 void conv2d_data_free(conv2d_data *data);
 
-/// Element `index` of the output, by the cross-check's oracle, which tests/check/test_check_conv2d.c holds against independent numbers.
+/// Element `index` of the output, by the cross-check's oracle, which
+/// tests/check/test_check_conv2d.c holds against independent numbers.
 check_due conv2d_due(const conv2d_data *data, int64_t index);
 
 /// How many windows of `kernel` taps fit into `size` plus its padding, counted.
@@ -58,13 +60,15 @@ void conv2d_operands_free(conv2d_operands *operands);
 talc_tensor *conv2d_run(const conv2d_operands *operands, const talc_conv2d_problem *problem,
                         const char *algorithm);
 
-/// Both steps at once, for tests that look at the values alone: the result's elements, for the caller to free. An
-/// algorithm that refuses the problem leaves it to the library's choice. Fails the test when the library fails.
+/// Both steps at once, for tests that look at the values alone: the result's elements, for the
+/// caller to free. An algorithm that refuses the problem leaves it to the library's choice. Fails
+/// the test when the library fails.
 double *conv2d_values(talc_device *device, const conv2d_data *data, const char *algorithm);
 
-/// Runs every algorithm that takes the problem on data whose results are exact. Fails the test, which goes on, where an element
-/// is another than the oracle's, an operand has changed, or too few outputs are not zero for a pass to mean anything: of
-/// those whose window holds something 30 %, after a ReLU 15 %, unless they are fewer than 8.
+/// Runs every algorithm that takes the problem on data whose results are exact. Fails the test,
+/// which goes on, where an element is another than the oracle's, an operand has changed, or too few
+/// outputs are not zero for a pass to mean anything: of those whose window holds something 30 %,
+/// after a ReLU 15 %, unless they are fewer than 8.
 void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift);
 
 /// What the device would do with the problem; fails the test when it cannot say.

@@ -79,7 +79,7 @@ static bool is(gradient_mistake mistake)
     return current == mistake;
 }
 
-// ---- Elements -----------------------------------------------------------------------------------------------
+// ---- Elements -----------------------------------------------------------------------------------
 
 static double load(talc_dtype dtype, const void *array, int64_t i)
 {
@@ -105,7 +105,7 @@ static void store(talc_dtype dtype, void *array, int64_t i, double value)
         ((double *)array)[i] = value;
 }
 
-// ---- Products -----------------------------------------------------------------------------------------------
+// ---- Products -----------------------------------------------------------------------------------
 
 typedef struct work {
     talc_conv2d_problem p;
@@ -204,7 +204,7 @@ static void spread(const work *k)
         }
 }
 
-// ---- The row ------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 /* The sums begin with zero. */
 static void clear(const work *k)

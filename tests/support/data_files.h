@@ -1,4 +1,5 @@
-/// Files of images that tests write: gzip by zlib, PNG by libpng, in folders of the test's directory.
+/// Files of images that tests write: gzip by zlib, PNG by libpng, in folders of the test's
+/// directory.
 #ifndef TALC_TESTS_DATA_FILES_H
 #define TALC_TESTS_DATA_FILES_H
 
@@ -22,7 +23,8 @@ void write_png(const char *path, const written_png *image);
 /// The path of a folder in the test's directory, which is made.
 const char *made_folder(const char *name);
 
-/// The path of a file in a folder's class, which are made; a NULL class is the folder itself. The file is removed by remove_made.
+/// The path of a file in a folder's class, which are made; a NULL class is the folder itself. The
+/// file is removed by remove_made.
 const char *made_file(const char *folder, const char *class, const char *name);
 
 /// Removes what these made, and the test's directory.

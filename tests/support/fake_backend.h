@@ -1,4 +1,5 @@
-/// The algorithm tables of the fake device, and the queue they put work into. Only its own files use this.
+/// The algorithm tables of the fake device, and the queue they put work into. Only its own files
+/// use this.
 #ifndef TALC_TESTS_FAKE_BACKEND_H
 #define TALC_TESTS_FAKE_BACKEND_H
 

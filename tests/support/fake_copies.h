@@ -1,4 +1,5 @@
-/// What the fake device does apart from ops: copies, fills and random numbers, queued like everything. Only its own files use this.
+/// What the fake device does apart from ops: copies, fills and random numbers, queued like
+/// everything. Only its own files use this.
 #ifndef TALC_TESTS_FAKE_COPIES_H
 #define TALC_TESTS_FAKE_COPIES_H
 

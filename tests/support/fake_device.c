@@ -17,8 +17,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A queued call: what to run, the CPU's row where there is one, and copies of problem and arguments. Without anything to run
- * it is a wait for the first `sequence` pieces of stream `after`. */
+/* A queued call: what to run, the CPU's row where there is one, and copies of problem and
+ * arguments. Without anything to run it is a wait for the first `sequence` pieces of stream
+ * `after`. */
 typedef struct work {
     struct work *next;
     int after;
@@ -47,7 +48,8 @@ typedef struct fake_state {
 /* Every stream, as bits. */
 static const uint32_t ALL = UINT32_MAX;
 
-/* Set while this thread runs queued work: what that work itself asks of the device happens at once. */
+/* Set while this thread runs queued work: what that work itself asks of the device happens at
+ * once. */
 static _Thread_local bool executing;
 
 static fake_state *state_of(const talc_device *device)
@@ -55,7 +57,7 @@ static fake_state *state_of(const talc_device *device)
     return device->state;
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------
+// ---- Memory -------------------------------------------------------------------------------------
 
 static void *must(void *memory)
 {
@@ -79,7 +81,7 @@ static void deallocate(talc_device *device, void *data, size_t bytes)
     fake_pages_free(&state_of(device)->pages, data, bytes);
 }
 
-// ---- The queue ----------------------------------------------------------------------------------------------
+// ---- The queue ----------------------------------------------------------------------------------
 
 static void note_fault(fake_state *state, talc_status status, const char *message)
 {
@@ -104,7 +106,8 @@ static void execute(talc_device *device, work *w)
     free(w);
 }
 
-/* Runs the first `sequence` pieces of a stream, and before each wait what it waits for; no other stream moves. */
+/* Runs the first `sequence` pieces of a stream, and before each wait what it waits for; no other
+ * stream moves. */
 static void run_queue(talc_device *device, int stream, size_t sequence)
 {
     fake_state *state = state_of(device);
@@ -125,8 +128,8 @@ static void run_queue(talc_device *device, int stream, size_t sequence)
     }
 }
 
-/* Runs all that waits in some streams, by their bits. A failure that stands in the calling thread is none of the device's: it is put aside,
- * since kernels stop at one, and put back. */
+/* Runs all that waits in some streams, by their bits. A failure that stands in the calling thread
+ * is none of the device's: it is put aside, since kernels stop at one, and put back. */
 static void run_queues(talc_device *device, uint32_t streams)
 {
     fake_state *state = state_of(device);
@@ -243,7 +246,7 @@ void fake_device_finish(talc_device *device)
     run_queues(device, ALL);
 }
 
-// ---- What a device can do apart from ops --------------------------------------------------------------------
+// ---- What a device can do apart from ops --------------------------------------------------------
 
 static talc_status await(talc_device *device, const void *host)
 {
@@ -349,7 +352,7 @@ static const talc_device_interface interface = {
     .close = close_fake,
 };
 
-// ---- Devices ------------------------------------------------------------------------------------------------
+// ---- Devices ------------------------------------------------------------------------------------
 
 static struct {
     talc_device device;

@@ -1,4 +1,5 @@
-/// Memory of a fake device: pages that no host code may touch while no work runs. Private to the fake device.
+/// Memory of a fake device: pages that no host code may touch while no work runs. Private to the
+/// fake device.
 #ifndef TALC_TESTS_FAKE_PAGES_H
 #define TALC_TESTS_FAKE_PAGES_H
 
@@ -13,7 +14,8 @@ typedef struct fake_pages {
 
 void fake_pages_open(fake_pages *pages);
 
-/// A block filled with 0xFF that ends where its last page ends, before a guard page; NULL beyond the limit.
+/// A block filled with 0xFF that ends where its last page ends, before a guard page; NULL beyond
+/// the limit.
 void *fake_pages_allocate(fake_pages *pages, size_t bytes);
 
 /// The block's pages stay mapped and untouchable, so that using it from now on is a fault.

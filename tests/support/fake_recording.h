@@ -9,7 +9,8 @@ bool fake_recording_note(const talc_device *device, fake_work *function, const v
                          const void *problem, size_t problem_bytes, const void *arguments,
                          size_t arguments_bytes);
 
-/// Notes that something was asked for that cannot be repeated, of which record_end tells; false when nothing is recorded.
+/// Notes that something was asked for that cannot be repeated, of which record_end tells; false
+/// when nothing is recorded.
 bool fake_recording_spoil(const talc_device *device);
 
 /* Of the device interface. */

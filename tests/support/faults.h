@@ -14,9 +14,11 @@ typedef struct fault_run {
 
 typedef struct fault_scenario {
     const char *name;
-    /// Makes what the scenario reads, while nothing fails: in the current scope, or owned by the fixture. NULL: nothing.
+    /// Makes what the scenario reads, while nothing fails: in the current scope, or owned by the
+    /// fixture. NULL: nothing.
     void *(*begin)(talc_device *device);
-    /// The calls under test. Frees what it makes outside scopes, also after a failure. May stop at the first failure.
+    /// The calls under test. Frees what it makes outside scopes, also after a failure. May stop at
+    /// the first failure.
     void (*run)(fault_run *run);
     /// Writes what the fixture holds, to show that it has not changed. NULL: nothing.
     void (*inputs)(fault_run *run);
@@ -29,14 +31,15 @@ void fault_keep(fault_run *run, const talc_tensor *tensor);
 /// Adds bytes: a file's content, a text.
 void fault_keep_bytes(fault_run *run, const void *bytes, size_t count);
 
-/// Runs the scenario undisturbed, then with the k-th allocation failing once and with all from the k-th on failing,
-/// for k = 1, 2, ... until no allocation is left to fail. After each: either TALC_NO_MEMORY with a message, or, where
-/// the library managed without, the undisturbed results; live bytes on the CPU and the fake devices as before; inputs
-/// unchanged; and the next undisturbed run gives the same bits. Returns how many runs failed.
+/// Runs the scenario undisturbed, then with the k-th allocation failing once and with all from the
+/// k-th on failing, for k = 1, 2, ... until no allocation is left to fail. After each: either
+/// TALC_NO_MEMORY with a message, or, where the library managed without, the undisturbed results;
+/// live bytes on the CPU and the fake devices as before; inputs unchanged; and the next undisturbed
+/// run gives the same bits. Returns how many runs failed.
 int assert_survives_allocation_failures(const fault_scenario *scenario, talc_device *device);
 
-/// The same on the CPU and the fake device, with at least `at_least` failing runs on each; nothing is left behind then.
-/// It ends a test.
+/// The same on the CPU and the fake device, with at least `at_least` failing runs on each; nothing
+/// is left behind then. It ends a test.
 void assert_survives_everywhere(const fault_scenario *scenario, int at_least);
 
 #endif

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/// The path of `name` in this process's directory, made on the first call. Valid until the call after the next seven.
+/// The path of `name` in this process's directory, made on the first call. Valid until the call
+/// after the next seven.
 const char *file_path(const char *name);
 
 void file_write(const char *path, const void *bytes, size_t count);
@@ -25,8 +26,8 @@ bool file_unnamed(void);
 /// Removes the directory and the files in it.
 void file_remove_all(void);
 
-/// What a child process writes to stderr that calls `probe` and ends, as it must, without a failure; valid until the
-/// next call.
+/// What a child process writes to stderr that calls `probe` and ends, as it must, without a
+/// failure; valid until the next call.
 const char *file_stderr_of(void (*probe)(void));
 
 #endif

@@ -1,8 +1,8 @@
 /* Convolution by discrete Fourier transforms, in f32 but for the transform's factors.
  *
- * A plane of P x Q, the padded image, and the kernel, spread by its dilation, are transformed as they are; the product of one
- * with the other's conjugate is the transform of their correlation, which wraps around only where no window starts. An axis is
- * transformed by the plain sum. */
+ * A plane of P x Q, the padded image, and the kernel, spread by its dilation, are transformed as
+ * they are; the product of one with the other's conjugate is the transform of their correlation,
+ * which wraps around only where no window starts. An axis is transformed by the plain sum. */
 #include "tests/support/mutants.h"
 
 #include <complex.h>

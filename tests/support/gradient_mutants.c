@@ -1,5 +1,5 @@
-/* Rows with one mistake each in what makes a gradient right: the indices that max pooling gives it, and
- * the input gradients of pooling, norms and losses. */
+/* Rows with one mistake each in what makes a gradient right: the indices that max pooling gives it,
+ * and the input gradients of pooling, norms and losses. */
 #include "tests/support/op_mutants.h"
 
 #include "ops/batch_norm2d.h"
@@ -28,7 +28,7 @@ DEFINE_REFERENCE(binary)
 MUTANT_OTHER(binary, not_limited, other.function = TALC_RELU_GRADIENT)
 MUTANT_OTHER(binary, limits_wider, other.numbers[1] = 6)
 
-// ---- Pooling ------------------------------------------------------------------------------------------------
+// ---- Pooling ------------------------------------------------------------------------------------
 
 /* Of equal maxima the last. */
 static void take_last_maxima(const talc_pool2d_problem *p, const void *x, const void *y,
@@ -110,9 +110,10 @@ MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
 MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
 
-// ---- Norms --------------------------------------------------------------------------------------------------
+// ---- Norms --------------------------------------------------------------------------------------
 
-/* Adds `mean` times dbias / M and `product` times x^ dweight / M to what is in the parentheses of dx. */
+/* Adds `mean` times dbias / M and `product` times x^ dweight / M to what is in the parentheses of
+ * dx. */
 static void add_terms(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
                       double mean, double product)
 {
@@ -240,7 +241,7 @@ MUTANT_ROW(group_norm, narrow_group_mean, by_narrow_group_mean)
 MUTANT_SPOILT(batch_norm2d, underflowing, underflow(p, a, true))
 MUTANT_SPOILT(batch_norm2d, scale_underflowing, underflow(p, a, false))
 
-// ---- Cross entropy ------------------------------------------------------------------------------------------
+// ---- Cross entropy ------------------------------------------------------------------------------
 
 /* Of dx's elements, which lie without gaps. */
 static void scale_dx(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a,
@@ -302,7 +303,7 @@ MUTANT_SPOILT(cross_entropy, divided_by_count,
 MUTANT_SPOILT(cross_entropy, label_forgotten, forget_label(p, a))
 MUTANT_ROW(cross_entropy, first_dy, entropy_of_first)
 
-// ---- Negative log likelihood --------------------------------------------------------------------------------
+// ---- Negative log likelihood --------------------------------------------------------------------
 
 static talc_status nll_unweighted(talc_device *device, const talc_nll_loss_problem *p,
                                   const talc_nll_loss_arguments *a)
@@ -333,13 +334,13 @@ MUTANT_ROW(nll_loss, nll_without_weights, nll_unweighted)
 MUTANT_SPOILT(nll_loss, ignored_weigh, count_ignored(p, a))
 MUTANT_SPOILT(nll_loss, sign, negate(p, a))
 
-// ---- Padding, upsampling, picking ---------------------------------------------------------------------------
+// ---- Padding, upsampling, picking ---------------------------------------------------------------
 
 MUTANT_OTHER(resample, image_moved, other.axes[p->rank - 1].begin--)
 MUTANT_OTHER(resample, corners_not_aligned, other.axes[p->rank - 1].kind = TALC_RESAMPLE_LINEAR)
 MUTANT_OTHER(gather, last_not_added, other.dims[other.along]--)
 
-// ---- All of them --------------------------------------------------------------------------------------------
+// ---- All of them --------------------------------------------------------------------------------
 
 const op_mutant gradient_mutants[] = {
     { "max pool ties", "of equal maxima the last", "max_pool2d:n2c3h9w7k3x2_indices",

@@ -1,4 +1,5 @@
-/// What every test program does around each test. See CONTRIBUTING.md for why Criterion alone is not enough.
+/// What every test program does around each test. See CONTRIBUTING.md for why Criterion alone is
+/// not enough.
 #ifndef TALC_TESTS_HOOKS_H
 #define TALC_TESTS_HOOKS_H
 
@@ -9,8 +10,9 @@
 /// The CPU.
 talc_device *cpu_device(void);
 
-/// The device under test: the one that TALC_TEST_DEVICE names, "fake" for the tests' own; the CPU when it is not set. The
-/// tests of the suite `device` take theirs from here, and look at its memory only through copies.
+/// The device under test: the one that TALC_TEST_DEVICE names, "fake" for the tests' own; the CPU
+/// when it is not set. The tests of the suite `device` take theirs from here, and look at its
+/// memory only through copies.
 talc_device *tested_device(void);
 
 /// Passes when this thread has no failure; shows the message when it has.
@@ -29,18 +31,20 @@ void allow_allocations(int64_t count);
 /// Lets all succeed again; whether one was refused meanwhile.
 bool allow_all_allocations(void);
 
-/// Frees what the thread's scopes hold and fails the test when the pool of the CPU, of the device under test or of a fake device
-/// has live bytes or the leak checker, where one is built in, finds a leak. Fake devices are closed then.
+/// Frees what the thread's scopes hold and fails the test when the pool of the CPU, of the device
+/// under test or of a fake device has live bytes or the leak checker, where one is built in, finds
+/// a leak. Fake devices are closed then.
 void assert_all_freed(void);
 
-/// What every test ends with, by the macro below: no failure stands, its files go away, and all is freed.
+/// What every test ends with, by the macro below: no failure stands, its files go away, and all is
+/// freed.
 void assert_test_over(void);
 
 /// Criterion's own Test, for one that ends on a lost device, of which nothing can be asked.
 #define OpenEndedTest(suite, name) CR_EXPAND(CR_TEST_BASE(suite, name, .sentinel_ = 0))
 
-/// Criterion's Test, whose body assert_test_over() follows: Criterion does not fail a test for a leak, nor for an assertion of
-/// a suite's `fini`.
+/// Criterion's Test, whose body assert_test_over() follows: Criterion does not fail a test for a
+/// leak, nor for an assertion of a suite's `fini`.
 #undef Test
 #define Test(...) TEST_THAT_ENDS(__VA_ARGS__, .sentinel_ = 0)
 #define TEST_THAT_ENDS(suite, name, ...)                                                           \

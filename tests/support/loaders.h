@@ -12,7 +12,8 @@ talc_dataset *numbered_dataset(void);
 /// A loader in the given epoch.
 talc_loader *begun_loader(talc_dataset *dataset, talc_loader_options options, int64_t epoch);
 
-/// Copies all images and labels of the rest of an epoch, batch after batch, and returns the number of bytes.
+/// Copies all images and labels of the rest of an epoch, batch after batch, and returns the number
+/// of bytes.
 size_t rest_of_epoch(talc_loader *loader, char *bytes);
 
 #endif

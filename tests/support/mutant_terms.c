@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// ---- Elements -----------------------------------------------------------------------------------------------
+// ---- Elements -----------------------------------------------------------------------------------
 
 double mutant_load(const mutant_work *k, const void *array, int64_t i)
 {
@@ -49,7 +49,7 @@ static double rounded(const mutant_work *k, double value)
     return k->p.dtype == TALC_F32 || mutant_is(MUTANT_F64_NARROW) ? (double)(float)value : value;
 }
 
-// ---- Reading ------------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 /* What stands at coordinate i of an axis; -1 for zero. */
 static int64_t source(talc_padding_mode mode, int64_t i, int64_t extent)
@@ -153,7 +153,7 @@ static double read_w(const mutant_work *k, const mutant_place *at, int64_t t)
     return mutant_is(MUTANT_TF32) ? to_bits(w, 11) : flushed(k, w);
 }
 
-// ---- Summing ------------------------------------------------------------------------------------------------
+// ---- Summing ------------------------------------------------------------------------------------
 
 /* Whether a mutant loses this term. */
 static bool lost(const mutant_work *k, const mutant_place *at, int64_t t)
@@ -246,7 +246,7 @@ static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, in
     return mutant_load(k, workspace, slot);
 }
 
-// ---- Bias, residual, activation -----------------------------------------------------------------------------
+// ---- Bias, residual, activation -----------------------------------------------------------------
 
 static double ended(const mutant_work *k, double v)
 {

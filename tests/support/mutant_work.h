@@ -49,7 +49,8 @@ void mutant_distort(talc_conv2d_problem *problem);
 void mutant_gather(const mutant_work *k, const mutant_place *at, int64_t t, int64_t columns,
                    int64_t pitch);
 
-/// The output in column j of the tile, activation and all; `slot` of the workspace holds the sum meanwhile.
+/// The output in column j of the tile, activation and all; `slot` of the workspace holds the sum
+/// meanwhile.
 double mutant_output(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot);
 
 #endif

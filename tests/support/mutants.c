@@ -11,7 +11,7 @@
 mutant mutant_current;
 static int runs;
 
-// ---- The problem as a mutant sees it ------------------------------------------------------------------------
+// ---- The problem as a mutant sees it ------------------------------------------------------------
 
 static void distort_window(talc_conv2d_problem *p)
 {
@@ -72,7 +72,7 @@ void mutant_distort(talc_conv2d_problem *p)
         p->activation = TALC_ACTIVATION_NONE;
 }
 
-// ---- Writing ------------------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 static int64_t index_of(const mutant_work *k, const mutant_place *at)
 {
@@ -136,7 +136,7 @@ static void misbehave(mutant_work *k)
         ((char *)k->a.base.workspace)[k->workspace_bytes] = 0;
 }
 
-// ---- The row ------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 /* All outputs of a group in one row of one image, from column at->ow on. */
 static void tile(mutant_work *k, mutant_place *at)

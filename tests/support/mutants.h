@@ -1,8 +1,9 @@
 /// Convolutions with one mistake each, which a cross-check has to reject.
 ///
-/// The row beneath is plain and, with MUTANT_NONE, right: a tile of 8 columns of every term of the sum is gathered in the
-/// workspace and multiplied with 4 output channels at a time, so that there are tails, half-filled tiles and stale workspace.
-/// Sums are rounded to the data's type after every step.
+/// The row beneath is plain and, with MUTANT_NONE, right: a tile of 8 columns of every term of the
+/// sum is gathered in the workspace and multiplied with 4 output channels at a time, so that there
+/// are tails, half-filled tiles and stale workspace. Sums are rounded to the data's type after
+/// every step.
 #ifndef TALC_TESTS_MUTANTS_H
 #define TALC_TESTS_MUTANTS_H
 
@@ -152,9 +153,10 @@ const talc_algorithm *fourier_row(talc_precision precision);
 /// The names of the kinds of checks whose bits are set, "exact, random", cut to `size` bytes.
 void mutant_kind_names(uint64_t kinds, char *text, size_t size);
 
-// ---- Other ops ----------------------------------------------------------------------------------------------
+// ---- Other ops ----------------------------------------------------------------------------------
 
-/// A wrong row of another op, or of its input gradient: the CPU's reference, asked for something else or with its results spoilt.
+/// A wrong row of another op, or of its input gradient: the CPU's reference, asked for something
+/// else or with its results spoilt.
 typedef struct op_mutant {
     const char *name, *description;
     const char *problem; ///< on which it is rejected

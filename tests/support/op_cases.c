@@ -65,7 +65,7 @@ void assert_same_bits(const char *what, const talc_tensor *due, const talc_tenso
     free(b);
 }
 
-// ---- Cases --------------------------------------------------------------------------------------------------
+// ---- Cases --------------------------------------------------------------------------------------
 
 /* Second results: where the maxima stand, the running statistics and the number of batches. */
 static talc_tensor *max_indices(const op_inputs *in)

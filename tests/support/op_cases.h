@@ -36,7 +36,8 @@ typedef struct op_case {
 /// Every case, ended by one without a name.
 extern const op_case op_cases[];
 
-/// Fails the test unless both tensors have equal types, shapes and bits; they may be on different devices.
+/// Fails the test unless both tensors have equal types, shapes and bits; they may be on different
+/// devices.
 void assert_same_bits(const char *what, const talc_tensor *due, const talc_tensor *got);
 
 #endif

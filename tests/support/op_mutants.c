@@ -26,7 +26,7 @@ DEFINE_REFERENCE(gather)
 DEFINE_REFERENCE(unary)
 DEFINE_REFERENCE(update)
 
-// ---- Pooling ------------------------------------------------------------------------------------------------
+// ---- Pooling ------------------------------------------------------------------------------------
 
 static talc_status pool_ignores_nan(talc_device *device, const talc_pool2d_problem *p,
                                     const talc_pool2d_arguments *a)
@@ -66,7 +66,7 @@ MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
 MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
 
-// ---- Elementwise ops and optimizer steps --------------------------------------------------------------------
+// ---- Elementwise ops and optimizer steps --------------------------------------------------------
 
 /* What is small enough to come from a subnormal exponential is cut. */
 static void cut_tails(const talc_unary_problem *p, void *y)
@@ -82,7 +82,7 @@ MUTANT_OTHER(update, not_centered, other.centered = false)
 MUTANT_OTHER(update, not_corrected, other.correction2 = 1)
 MUTANT_OTHER(update, coupled, other.decoupled = false)
 
-// ---- Matrix products ----------------------------------------------------------------------------------------
+// ---- Matrix products ----------------------------------------------------------------------------
 
 MUTANT_OTHER(matmul, b_as_stored, other.ldb = p->transpose_b ? p->N : p->ldb;
              other.transpose_b = false)
@@ -90,7 +90,7 @@ MUTANT_OTHER(matmul, first_b, memset(other.b_strides, 0, sizeof other.b_strides)
 MUTANT_OTHER(matmul, last_term, other.K--)
 MUTANT_OTHER(matmul, no_residual, other.residual = false)
 
-// ---- Reductions ---------------------------------------------------------------------------------------------
+// ---- Reductions ---------------------------------------------------------------------------------
 
 /* Walks the reduced elements from the last to the first. */
 static talc_status reduce_backwards(talc_device *device, const talc_reduce_problem *p,
@@ -141,7 +141,7 @@ MUTANT_SPOILT(reduce, from_zero, begin_with_0(p, a->y))
 MUTANT_SPOILT(reduce, sum_in_i32, cut_to_i32(p, a->y))
 MUTANT_OTHER(reduce, image_short, leave_out_last(&other))
 
-// ---- Softmax ------------------------------------------------------------------------------------------------
+// ---- Softmax ------------------------------------------------------------------------------------
 
 /* Offsets of softmax `outer` in x and y. */
 static void offsets(const talc_softmax_problem *p, int64_t outer, int64_t *x, int64_t *y)
@@ -192,7 +192,7 @@ static talc_status softmax_then_log(talc_device *device, const talc_softmax_prob
 MUTANT_ROW(softmax, without_max, softmax_of_raw)
 MUTANT_ROW(softmax, log_of_softmax, softmax_then_log)
 
-// ---- Cross entropy ------------------------------------------------------------------------------------------
+// ---- Cross entropy ------------------------------------------------------------------------------
 
 static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_problem *p,
                                   const talc_cross_entropy_arguments *a)
@@ -209,7 +209,7 @@ static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_
 MUTANT_ROW(cross_entropy, divided_by_all, entropy_of_all)
 MUTANT_OTHER(cross_entropy, unsmoothed, other.label_smoothing = 0)
 
-// ---- Batch normalisation ------------------------------------------------------------------------------------
+// ---- Batch normalisation ------------------------------------------------------------------------
 
 /* The running variance moves towards the biased one. */
 static talc_status norm_biased(talc_device *device, const talc_batch_norm2d_problem *p,
@@ -259,7 +259,8 @@ static talc_status norm_by_squares(talc_device *device, const talc_batch_norm2d_
     return batch_norm2d_by_reference(device, &given, &of_given);
 }
 
-/* With no residual, or no activation, which is applied to the sum without it where it is added last. */
+/* With no residual, or no activation, which is applied to the sum without it where it is added
+ * last. */
 static talc_status norm_with(talc_device *device, const talc_batch_norm2d_problem *p,
                              const talc_batch_norm2d_arguments *a, bool adds_last)
 {
@@ -312,7 +313,7 @@ MUTANT_OTHER(batch_norm2d, momentum_of_old, other.momentum = 1 - p->momentum)
 MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
 MUTANT_ROW(batch_norm2d, mean_of_squares, norm_by_squares)
 
-// ---- Padding, upsampling, picking ---------------------------------------------------------------------------
+// ---- Padding, upsampling, picking ---------------------------------------------------------------
 
 static talc_status pad_with_0(talc_device *device, const talc_resample_problem *p,
                               const talc_resample_arguments *a)
@@ -338,7 +339,7 @@ MUTANT_OTHER(resample, nearest_alone, last_axis(&other)->kind = TALC_RESAMPLE_NE
 MUTANT_OTHER(resample, scale_off, last_axis(&other)->scale *= 1.001)
 MUTANT_OTHER(gather, index_of_first, other.index_strides[0] = 0)
 
-// ---- All of them --------------------------------------------------------------------------------------------
+// ---- All of them --------------------------------------------------------------------------------
 
 const op_mutant op_mutants[] = {
     { "max pool NaN", "max pooling ignores NaN", "max_pool2d:n2c3h9w7k3x2", &nan_ignored },

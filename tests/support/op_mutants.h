@@ -1,4 +1,5 @@
-/// What wrong rows of ops are made of: the reference of the CPU, asked for something else or with its results spoilt.
+/// What wrong rows of ops are made of: the reference of the CPU, asked for something else or with
+/// its results spoilt.
 #ifndef TALC_TESTS_OP_MUTANTS_H
 #define TALC_TESTS_OP_MUTANTS_H
 
@@ -10,7 +11,8 @@
         "f64 accumulation", TALC_STRICT, true                                                      \
     }
 
-/// The device's row `reference` of an op, as which a mutant plans and computes what it does not get wrong.
+/// The device's row `reference` of an op, as which a mutant plans and computes what it does not get
+/// wrong.
 static inline const talc_algorithm *reference_in(const talc_algorithm *row)
 {
     while (strcmp(row->name, "reference") != 0)

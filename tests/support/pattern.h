@@ -1,5 +1,5 @@
-/// Exact numbers for tests whose expected values were computed elsewhere: element i of tensor t is a small multiple of a
-/// power of two, the same in every language.
+/// Exact numbers for tests whose expected values were computed elsewhere: element i of tensor t is
+/// a small multiple of a power of two, the same in every language.
 #ifndef TALC_TESTS_PATTERN_H
 #define TALC_TESTS_PATTERN_H
 

@@ -9,8 +9,9 @@
 /// Watches a tensor until refused_end: its elements, shape and version must never change.
 void refused_watch(talc_tensor *tensor);
 
-/// `call` returns NULL or false, with this status and exactly this message; watched tensors, live bytes on the CPU and
-/// the fake device, and the innermost scope's tensors are then as before. A failing row is shown and the table goes on.
+/// `call` returns NULL or false, with this status and exactly this message; watched tensors, live
+/// bytes on the CPU and the fake device, and the innermost scope's tensors are then as before. A
+/// failing row is shown and the table goes on.
 #define REFUSED(status, message, call)                                                             \
     do {                                                                                           \
         refused_before();                                                                          \
@@ -31,8 +32,8 @@ void refused_watch(talc_tensor *tensor);
         refused_harmless(__FILE__, __LINE__, #expression, (expression));                           \
     } while (0)
 
-/// Fails the test when a row failed, fewer than `at_least` rows ran, or anything is left behind: files are removed, the
-/// rest must be freed. It ends a test.
+/// Fails the test when a row failed, fewer than `at_least` rows ran, or anything is left behind:
+/// files are removed, the rest must be freed. It ends a test.
 void refused_end(int at_least);
 
 void refused_before(void);

@@ -1,4 +1,5 @@
-/// A file written by the reference implementation, safetensors 0.8 for Python: a scalar whose name has quotes, an accent and a newline, and a matrix.
+/// A file written by the reference implementation, safetensors 0.8 for Python: a scalar whose name
+/// has quotes, an accent and a newline, and a matrix.
 #ifndef TALC_TESTS_SUPPORT_SAFETENSORS_REFERENCE_H
 #define TALC_TESTS_SUPPORT_SAFETENSORS_REFERENCE_H
 

@@ -4,7 +4,8 @@
 
 #include "talc.h"
 
-/// Fails the test unless four threads that begin together, and this one after them, get the same elements to the bit.
+/// Fails the test unless four threads that begin together, and this one after them, get the same
+/// elements to the bit.
 void assert_threads_agree(talc_module *module, talc_tensor *x);
 
 #endif

@@ -1,4 +1,5 @@
-/// The keys and shapes of PyTorch's state_dict, in its order, for modules written in PyTorch like those of examples/.
+/// The keys and shapes of PyTorch's state_dict, in its order, for modules written in PyTorch like
+/// those of examples/.
 #ifndef TALC_TESTS_TORCH_KEYS_H
 #define TALC_TESTS_TORCH_KEYS_H
 

@@ -1,4 +1,5 @@
-/// A call of every elementwise op of one operand, from its table: for the tests that ask the same of all of them.
+/// A call of every elementwise op of one operand, from its table: for the tests that ask the same
+/// of all of them.
 #ifndef TALC_TESTS_UNARY_CASES_H
 #define TALC_TESTS_UNARY_CASES_H
 

@@ -4,8 +4,9 @@
 
 #include "talc.h"
 
-/// A device that is the CPU but for the `call`-th run (1 is the next) of "conv2d", "batch_norm2d", "unary" or "binary": it
-/// adds `error` to element `index` of the f32 output. There is one such device, and asking again changes it.
+/// A device that is the CPU but for the `call`-th run (1 is the next) of "conv2d", "batch_norm2d",
+/// "unary" or "binary": it adds `error` to element `index` of the f32 output. There is one such
+/// device, and asking again changes it.
 talc_device *wrong_device(const char *op, int call, int64_t index, double error);
 
 #endif

@@ -1,4 +1,5 @@
-/* What the tape promises: accumulation, errors, memory. The gradients of ops are tested in tests/ops/test_gradient.c. */
+/* What the tape promises: accumulation, errors, memory. The gradients of ops are tested in
+ * tests/ops/test_gradient.c. */
 #include "tests/support/hooks.h"
 
 #include "tensor/node.h"
@@ -180,7 +181,8 @@ static size_t live(void)
     return talc_device_memory(tested_device()).live;
 }
 
-/* tanh saves its result and neg nothing, so that of each pair one tensor is kept, until the pass has been there. */
+/* tanh saves its result and neg nothing, so that of each pair one tensor is kept, until the pass
+ * has been there. */
 Test(autograd, what_nothing_needs_is_freed_before_and_during_the_pass)
 {
     enum { N = 1 << 16, PAIRS = 8 };

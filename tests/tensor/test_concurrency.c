@@ -107,7 +107,7 @@ Test(concurrency, ops_on_shared_operands_are_exact)
     }
 }
 
-// ---- A model shared for reading -----------------------------------------------------------------------------
+// ---- A model shared for reading -----------------------------------------------------------------
 
 static talc_module *net;
 static talc_tensor *net_due;
@@ -141,7 +141,7 @@ Test(concurrency, a_model_in_evaluation_mode_serves_all_threads)
     talc_module_free(net);
 }
 
-// ---- What each thread has for itself ------------------------------------------------------------------------
+// ---- What each thread has for itself ------------------------------------------------------------
 
 static void *keep_own_state(void *argument)
 {
@@ -188,7 +188,7 @@ Test(concurrency, failures_scopes_generators_and_choices_are_each_threads_own)
     cr_assert(talc_algorithm_forced("nothing") == NULL && talc_precision_admitted() == TALC_STRICT);
 }
 
-// ---- A tensor handed over -----------------------------------------------------------------------------------
+// ---- A tensor handed over -----------------------------------------------------------------------
 
 static void *drop_handed(void *argument)
 {

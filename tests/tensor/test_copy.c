@@ -12,7 +12,7 @@ static int64_t draw(int64_t below)
     return (int64_t)((state >> 33) % (uint64_t)below);
 }
 
-// ---- Casts: each target's rule, written for one value of the widest source types ------------------------------
+// ---- Casts: each target's rule, written for one value of the widest source types ----------------
 
 typedef struct value {
     bool is_float;
@@ -137,7 +137,7 @@ Test(copy, all_casts_of_edge_values)
     cr_assert(signbit(talc_item(talc_from_host(cpu_device(), TALC_F32, TALC_SCALAR, &zero))));
 }
 
-// ---- Strided copies -----------------------------------------------------------------------------------------
+// ---- Strided copies -----------------------------------------------------------------------------
 
 /* A random view of `base`; `writable` leaves out expansion. */
 static talc_tensor *draw_view(talc_tensor *base, bool writable)
@@ -181,7 +181,8 @@ Test(copy, strided_copies_write_their_view_and_nothing_else)
             talc_view(talc_arange(cpu_device(), TALC_I32, 0, 240, 1), TALC_DIMS(5, 4, 3, 4)), to);
         base = talc_clone(base);
         talc_tensor *dst = draw_view(base, true);
-        /* A source of the same shape: a view of something larger, or the target's shape expanded. */
+        /* A source of the same shape: a view of something larger, or the target's shape
+         * expanded. */
         talc_dims dims = talc_dims_of(dst);
         talc_tensor *src;
         if (draw(2) == 0) {
@@ -238,7 +239,8 @@ Test(copy, strided_copies_write_their_view_and_nothing_else)
     }
 }
 
-/* More than one piece of work, cut within rows, at rows, and over many small rows; on one, two and three threads. */
+/* More than one piece of work, cut within rows, at rows, and over many small rows; on one, two and
+ * three threads. */
 Test(copy, large_copies_are_complete_on_any_number_of_threads)
 {
     const talc_dims shapes[] = { TALC_DIMS(100003), TALC_DIMS(3, 40009), TALC_DIMS(70001, 3),

@@ -10,7 +10,7 @@
 
 static const size_t MIB = (size_t)1 << 20;
 
-// ---- Closing ------------------------------------------------------------------------------------------------
+// ---- Closing ------------------------------------------------------------------------------------
 
 Test(device, a_device_with_live_tensors_is_not_closed)
 {
@@ -110,7 +110,7 @@ Test(device, opening_and_closing_200_times_leaves_the_memory_where_it_was)
     cr_assert(is_host || after == before, "%zu bytes are free, %zu were", after, before);
 }
 
-// ---- Waiting ------------------------------------------------------------------------------------------------
+// ---- Waiting ------------------------------------------------------------------------------------
 
 /* A loss whose second label is no class. On a device that works on its own nobody knows yet. */
 static talc_tensor *wrong_loss(talc_device *device)
@@ -162,7 +162,8 @@ static bool wait_for_pinned(waiting *with, const talc_tensor *loss)
     return talc_data(with->pinned, TALC_F32) != NULL;
 }
 
-/* From page-locked memory the GPU reads on its own, which from_host waits for. The fake device takes a copy at once. */
+/* From page-locked memory the GPU reads on its own, which from_host waits for. The fake device
+ * takes a copy at once. */
 static bool wait_for_upload(waiting *with, const talc_tensor *loss)
 {
     (void)loss;
@@ -200,7 +201,7 @@ Test(device, every_call_that_waits_raises_a_wrong_label)
     }
 }
 
-// ---- Running out --------------------------------------------------------------------------------------------
+// ---- Running out --------------------------------------------------------------------------------
 
 /* The host's memory is not filled for a test. */
 static talc_device *device_to_fill(void)

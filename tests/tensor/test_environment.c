@@ -25,8 +25,9 @@ static void probe_with_variable(void)
     child_probe();
 }
 
-/* The variables are read once a process, so each case is a child: NAME=VALUE is set, `probe` runs, and what the child
- * wrote to stderr comes back. The parent asks talc nothing before its children. */
+/* The variables are read once a process, so each case is a child: NAME=VALUE is set, `probe` runs,
+ * and what the child wrote to stderr comes back. The parent asks talc nothing before its
+ * children. */
 static const char *stderr_of(const char *name, const char *value, void (*probe)(void))
 {
     child_name = name;
@@ -35,7 +36,7 @@ static const char *stderr_of(const char *name, const char *value, void (*probe)(
     return file_stderr_of(probe_with_variable);
 }
 
-// ---- What is read, and what is refused ----------------------------------------------------------------------
+// ---- What is read, and what is refused ----------------------------------------------------------
 
 static void print_cpu(void)
 {
@@ -161,7 +162,7 @@ Test(environment, fusing_is_on_unless_it_is_switched_off)
                      "talc: TALC_FUSE=no is ignored: it takes 0, 1\n10");
 }
 
-// ---- Calls win ----------------------------------------------------------------------------------------------
+// ---- Calls win ----------------------------------------------------------------------------------
 
 static void override_values(void)
 {
@@ -176,7 +177,7 @@ Test(environment, calls_win_over_variables)
     cr_assert_str_eq(stderr_of("TALC_WORKSPACE_MB", "5", override_values), "2 99");
 }
 
-// ---- TALC_VERBOSE -------------------------------------------------------------------------------------------
+// ---- TALC_VERBOSE -------------------------------------------------------------------------------
 
 static void pool_once(void)
 {

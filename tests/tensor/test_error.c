@@ -21,7 +21,8 @@ Test(error, every_status_has_a_text)
     cr_assert(strcmp(talc_status_text((talc_status)999), "unknown status") == 0);
 }
 
-/* What is dangerous on a terminal is spelled out, what is too long loses its middle, and no character is cut. */
+/* What is dangerous on a terminal is spelled out, what is too long loses its middle, and no
+ * character is cut. */
 Test(error, foreign_text_is_shown_harmless)
 {
     static const struct {
@@ -50,7 +51,8 @@ Test(error, foreign_text_is_shown_harmless)
                   TALC_SHOWN(cases[i].text));
     cr_assert(strcmp(TALC_SHOWN_PART("abc,def", 3), "abc") == 0);
     cr_assert(strcmp(TALC_SHOWN_PART("\xc3\xa9", 1), "\\xc3") == 0);
-    /* Every length around the room, of characters of one, two and more bytes, whose ends must stand. */
+    /* Every length around the room, of characters of one, two and more bytes, whose ends must
+     * stand. */
     static const char *const of[] = { "x", "\xc3\xa9", "\xf0\x9f\x98\x80", "\x1b" };
     char shown[40], text[256];
     for (size_t k = 0; k < sizeof of / sizeof *of; k++)

@@ -1,6 +1,6 @@
-/* What tensor/file.c does when a system call fails. The linker puts __wrap_NAME in place of each (-Wl,--wrap), and a fault
- * makes some of the calls of one name fail, end early or move few bytes. The names are those of 64-bit offsets, as meson
- * builds on Linux. */
+/* What tensor/file.c does when a system call fails. The linker puts __wrap_NAME in place of each
+ * (-Wl,--wrap), and a fault makes some of the calls of one name fail, end early or move few bytes.
+ * The names are those of 64-bit offsets, as meson builds on Linux. */
 #define _GNU_SOURCE /* O_TMPFILE */
 
 #include "tests/support/files.h"
@@ -265,7 +265,8 @@ static void assert_holds(const char *path, const char *text, const char *when)
     free(bytes);
 }
 
-/* A save under the fault must fail with "WHO: cannot DOING 'PATH': REASON" and leave what was there. */
+/* A save under the fault must fail with "WHO: cannot DOING 'PATH': REASON" and leave what was
+ * there. */
 static void assert_not_saved(const struct format *format, struct fault next, const char *doing,
                              const char *reason, bool over_old)
 {
@@ -449,7 +450,8 @@ Test(file_faults, a_load_that_fails_says_why)
 {
     const char *path = file_path("loaded");
     char message[1024];
-    /* Where each read begins and how long it is: what precedes the header, the header, two pieces of elements. */
+    /* Where each read begins and how long it is: what precedes the header, the header, two pieces
+     * of elements. */
     const int64_t reads[FORMATS][4][2] = {
         { { 0, 12 }, { 10, 118 }, { 128, 1048576 }, { 1048704, 151424 } },
         { { 0, 8 }, { 8, 72 }, { 80, 1048576 }, { 1048656, 151424 } },

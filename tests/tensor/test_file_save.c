@@ -1,4 +1,5 @@
-/* Saving in a world that does not hold still: a limit of file size, signals that end the program, links, what is no file. */
+/* Saving in a world that does not hold still: a limit of file size, signals that end the program,
+ * links, what is no file. */
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
@@ -14,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* At the limit of file size a save fails like at any other; the signal that says so reaches nobody. */
+/* At the limit of file size a save fails like at any other; the signal that says so reaches
+ * nobody. */
 Test(file_save, the_limit_of_file_size_is_an_error)
 {
     const char *path = file_path("kept");
@@ -59,7 +61,8 @@ Test(file_save, a_save_that_is_killed_leaves_nothing)
     }
 }
 
-/* A link stays, also one that leads to no file yet, in another directory or by way of another link. */
+/* A link stays, also one that leads to no file yet, in another directory or by way of another
+ * link. */
 Test(file_save, what_a_link_leads_to_is_written)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/// A GPU without memory: what fails says how much, and what talc keeps is given back first. Runs where there is one.
+/// A GPU without memory: what fails says how much, and what talc keeps is given back first. Runs
+/// where there is one.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 
@@ -36,7 +37,8 @@ static void refuse(size_t bytes, int times)
     talc_allocation_hook = refuse_some;
 }
 
-/* "who: out of WHAT: asked A (n bytes), held H, free F", the bytes as given, and numbers for the others. */
+/* "who: out of WHAT: asked A (n bytes), held H, free F", the bytes as given, and numbers for the
+ * others. */
 static void assert_out_of(const char *begins, const char *held)
 {
     cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s: %s", begins, talc_error_message());
@@ -104,7 +106,8 @@ static void fill_memory(talc_device *device)
 
 typedef talc_tensor *first_use(const talc_tensor *x);
 
-/* On a full GPU: the failure has its numbers, and once the memory is all in the cache the same call has what it needs. */
+/* On a full GPU: the failure has its numbers, and once the memory is all in the cache the same call
+ * has what it needs. */
 static void assert_first_use(first_use *use)
 {
     talc_device *gpu = talc_device_get("cuda");

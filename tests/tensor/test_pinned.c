@@ -49,7 +49,8 @@ Test(pinned, on_the_cpu_it_is_an_ordinary_tensor)
     cr_assert_not_null(talc_pinned(queueing_device(), TALC_F32, TALC_DIMS(0, 3)));
 }
 
-/* What is written to the memory right after the call is what arrives, since nothing has been read by then. */
+/* What is written to the memory right after the call is what arrives, since nothing has been read
+ * by then. */
 Test(pinned, an_upload_is_only_queued)
 {
     talc_device *device = queueing_device();
@@ -136,9 +137,10 @@ Test(pinned, other_copies_are_complete)
     cr_assert(elements[0] == 8 && elements[MANY - 1] == 8);
 }
 
-// ---- Of several threads -------------------------------------------------------------------------------------
+// ---- Of several threads -------------------------------------------------------------------------
 
-/* A thread that queues a late download on a stream, and stays there until the test has looked at what came of it. */
+/* A thread that queues a late download on a stream, and stays there until the test has looked at
+ * what came of it. */
 typedef struct downloading {
     talc_device *device;
     void *stream;
@@ -177,7 +179,8 @@ static void finish(downloading *self)
     pthread_barrier_destroy(&self->both);
 }
 
-/* On the device's own stream and on callers', the waiting thread on the same one and on another; read where it lies. */
+/* On the device's own stream and on callers', the waiting thread on the same one and on another;
+ * read where it lies. */
 Test(pinned, synchronizing_waits_for_the_copies_of_all_threads)
 {
     talc_device *device = queueing_device();
@@ -201,7 +204,8 @@ Test(pinned, synchronizing_waits_for_the_copies_of_all_threads)
     gpu_stream_free(device, streams[2]);
 }
 
-/* Of one thread that waits for a copy, while another takes such memory, copies from it and gives it back. */
+/* Of one thread that waits for a copy, while another takes such memory, copies from it and gives it
+ * back. */
 typedef struct awaiting {
     talc_device *device;
     void *stream;

@@ -31,7 +31,7 @@ static void give(talc_block block)
     talc_block_free(cpu_device(), block);
 }
 
-// ---- Counts -------------------------------------------------------------------------------------------------
+// ---- Counts -------------------------------------------------------------------------------------
 
 Test(pool, live_peak_and_reserved_follow_the_blocks)
 {
@@ -57,7 +57,7 @@ Test(pool, live_peak_and_reserved_follow_the_blocks)
     cr_assert(talc_memory_trim(cpu_device()) == 0);
 }
 
-// ---- Reuse --------------------------------------------------------------------------------------------------
+// ---- Reuse --------------------------------------------------------------------------------------
 
 Test(pool, a_freed_block_serves_the_next_request_of_its_size)
 {
@@ -160,7 +160,8 @@ static void *count_allocations(talc_device *device, size_t bytes)
     return honest->allocate(device, bytes);
 }
 
-/* A network's stages: each size five times at once, the next half as large. All of it is more than the cache may hold. */
+/* A network's stages: each size five times at once, the next half as large. All of it is more than
+ * the cache may hold. */
 static void pass(void)
 {
     talc_block live[5] = { { 0 } };
@@ -216,7 +217,7 @@ Test(pool, drawn_sequences_keep_the_counts_and_never_share_bytes)
         give(blocks[i]);
 }
 
-// ---- Running out --------------------------------------------------------------------------------------------
+// ---- Running out --------------------------------------------------------------------------------
 
 Test(pool, asking_for_too_much_is_an_error_that_the_program_survives)
 {
@@ -265,7 +266,8 @@ Test(pool, a_refused_allocation_leaves_nothing_behind)
     cr_assert_not_null(talc_add(x, x));
 }
 
-/* The lists of cached blocks and of their sizes are allocations too; without them a block goes back to the system. */
+/* The lists of cached blocks and of their sizes are allocations too; without them a block goes back
+ * to the system. */
 Test(pool, a_block_that_cannot_be_cached_is_given_back)
 {
     for (int lists = 0; lists < 3; lists++) {
@@ -288,7 +290,7 @@ Test(pool, running_out_says_what_is_known)
                    "op: out of paper: asked 1000 bytes (1000 bytes), held 0 bytes, free 20 bytes");
 }
 
-// ---- Memory of libraries ------------------------------------------------------------------------------------
+// ---- Memory of libraries ------------------------------------------------------------------------
 
 static int refusals_left;
 
@@ -338,7 +340,7 @@ Test(pool, memory_of_libraries_is_asked_for_again_without_the_cache)
     cr_assert(memory().libraries == 0 && refusals_left == 0);
 }
 
-// ---- Workspace limit ----------------------------------------------------------------------------------------
+// ---- Workspace limit ----------------------------------------------------------------------------
 
 Test(pool, the_workspace_limit_is_the_devices)
 {

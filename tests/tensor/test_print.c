@@ -223,7 +223,7 @@ Test(print, options_that_cannot_be)
     }
 }
 
-// ---- Tables -------------------------------------------------------------------------------------------------
+// ---- Tables -------------------------------------------------------------------------------------
 
 /* Rows of cells, as many columns as the table has. */
 static const char *cell_of(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])

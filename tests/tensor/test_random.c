@@ -86,7 +86,8 @@ Test(random, elements_have_the_defined_values)
     }
 }
 
-/* A Python program that follows the comments of tensor/philox.h step by step, in doubles, gave the hash. */
+/* A Python program that follows the comments of tensor/philox.h step by step, in doubles, gave the
+ * hash. */
 Test(random, normal_numbers_have_the_bits_that_the_definition_gives)
 {
     enum { COUNT = 2000 };
@@ -112,7 +113,8 @@ Test(random, integer_products_keep_the_high_word)
     cr_assert(talc_integer_below(0, 5) == 0);
 }
 
-/* cos and sin of a whole turn's part u by the identity whose argument is small where the result is. */
+/* cos and sin of a whole turn's part u by the identity whose argument is small where the result
+ * is. */
 static long double exact_cos(long double u, long double turn)
 {
     return u < 0.5 ? sinl(turn * (0.25L - u)) : sinl(turn * (u - 0.75L));

@@ -404,7 +404,7 @@ Test(safetensors, a_file_that_is_replaced_keeps_its_permissions)
     cr_assert(file_count() == 1);
 }
 
-// ---- The JSON library's own memory --------------------------------------------------------------------------
+// ---- The JSON library's own memory --------------------------------------------------------------
 
 static int json_allocations, json_failing; /* the k-th fails */
 static bool json_persists;                 /* and all after it */
@@ -417,7 +417,8 @@ static void *json_allocate(size_t bytes)
     return fails ? NULL : malloc(bytes);
 }
 
-/* Each allocation of a save and of an open fails; how many runs ended in an error. The file stays as it is. */
+/* Each allocation of a save and of an open fails; how many runs ended in an error. The file stays
+ * as it is. */
 static int json_runs(const char *path, bool persists)
 {
     talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 6, 1);
@@ -462,8 +463,9 @@ Test(safetensors, the_json_library_may_run_out_of_memory)
     cr_assert(once > 10 && persistent > 20, "only %d and %d runs failed", once, persistent);
 }
 
-/* A name of every length around those at which a buffer of jansson's grows, and escapes within it. Each allocation fails, alone
- * and with all after it: the file opens with this name, number and metadata, or not at all. */
+/* A name of every length around those at which a buffer of jansson's grows, and escapes within it.
+ * Each allocation fails, alone and with all after it: the file opens with this name, number and
+ * metadata, or not at all. */
 Test(safetensors, no_failed_allocation_changes_what_a_file_says)
 {
     const char *path = file_path("names.safetensors");

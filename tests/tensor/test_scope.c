@@ -14,7 +14,7 @@ static talc_tensor *ones(void)
     return talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1000));
 }
 
-// ---- Nesting ------------------------------------------------------------------------------------------------
+// ---- Nesting ------------------------------------------------------------------------------------
 
 Test(scope, leaving_frees_what_was_made_inside)
 {
@@ -114,7 +114,8 @@ static void leave_many(talc_scope *left[CLOSED])
     talc_scope_leave(left[0]);
 }
 
-/* A scope that was left, or another thread's, is none of those that are open, whatever memory they have. */
+/* A scope that was left, or another thread's, is none of those that are open, whatever memory they
+ * have. */
 Test(scope, a_scope_that_was_left_is_never_another)
 {
     talc_scope *closed[CLOSED + 1];
@@ -184,7 +185,7 @@ Test(scope, leaving_and_releasing_work_while_a_failure_stands)
     assert_failure(TALC_IO_ERROR, "stands");
 }
 
-// ---- Counting -----------------------------------------------------------------------------------------------
+// ---- Counting -----------------------------------------------------------------------------------
 
 Test(scope, retained_tensors_outlive_their_scope)
 {
@@ -217,7 +218,7 @@ Test(scope, releasing_what_nobody_retained_frees_it_at_once)
     ones();
 }
 
-// ---- Threads ------------------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 
 static void *make_and_forget(void *unused)
 {

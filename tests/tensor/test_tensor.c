@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- Element types ------------------------------------------------------------------------------------------
+// ---- Element types ------------------------------------------------------------------------------
 
 Test(tensor, dtypes_have_sizes_and_names)
 {
@@ -27,7 +27,7 @@ Test(tensor, dtypes_have_sizes_and_names)
     }
 }
 
-// ---- Queries ------------------------------------------------------------------------------------------------
+// ---- Queries ------------------------------------------------------------------------------------
 
 Test(tensor, queries_take_every_rank)
 {
@@ -59,7 +59,7 @@ Test(tensor, queries_take_every_rank)
     cr_assert(strlen(talc_dims_text(longest, text)) == 8 * 20 + 7 + 2);
 }
 
-// ---- Creation -----------------------------------------------------------------------------------------------
+// ---- Creation -----------------------------------------------------------------------------------
 
 Test(tensor, creators_fill_every_dtype)
 {
@@ -147,7 +147,7 @@ Test(tensor, a_tensor_without_host_memory_says_how_much)
                         sizeof(talc_storage));
 }
 
-// ---- Host memory --------------------------------------------------------------------------------------------
+// ---- Host memory --------------------------------------------------------------------------------
 
 Test(tensor, from_host_and_to_host_copy)
 {
@@ -182,7 +182,7 @@ Test(tensor, data_is_where_the_view_begins)
     cr_assert(talc_data(talc_slice(t, 0, 1, 3, 1), TALC_F32) == (float *)t->data + 6);
 }
 
-// ---- Wrapped memory -----------------------------------------------------------------------------------------
+// ---- Wrapped memory -----------------------------------------------------------------------------
 
 typedef struct released {
     int times;

@@ -85,7 +85,7 @@ Test(threads, pieces_run_at_the_same_time)
     cr_assert(talc_cpu_parallel(2, meet_piece, &arrived) == TALC_OK);
 }
 
-// ---- Nesting ------------------------------------------------------------------------------------------------
+// ---- Nesting ------------------------------------------------------------------------------------
 
 typedef struct nested_work {
     pthread_t thread;
@@ -120,7 +120,7 @@ Test(threads, work_within_work_stays_in_its_thread)
     cr_assert(atomic_load(&total) == 500);
 }
 
-// ---- Failures -----------------------------------------------------------------------------------------------
+// ---- Failures -----------------------------------------------------------------------------------
 
 static void fail_at_seven(void *context, int64_t piece, int worker)
 {
@@ -147,7 +147,7 @@ Test(threads, a_failure_in_a_piece_is_the_callers)
     }
 }
 
-// ---- Several callers ----------------------------------------------------------------------------------------
+// ---- Several callers ----------------------------------------------------------------------------
 
 typedef struct caller {
     atomic_int ran;
@@ -187,7 +187,7 @@ Test(threads, several_threads_call_at_once)
     }
 }
 
-// ---- Signals ------------------------------------------------------------------------------------------------
+// ---- Signals ------------------------------------------------------------------------------------
 
 /* What its own instructions raise reaches a worker, and nothing else; nor does the floating-point
  * environment that the pool was started in. */
@@ -242,7 +242,7 @@ Test(threads, signals_are_for_the_program)
     talc_dataset_free(dataset);
 }
 
-// ---- The number of threads ----------------------------------------------------------------------------------
+// ---- The number of threads ----------------------------------------------------------------------
 
 Test(threads, pieces_cover_the_total)
 {
@@ -254,7 +254,7 @@ Test(threads, pieces_cover_the_total)
     cr_assert(talc_ceil_div(INT64_MAX, 2) == INT64_MAX / 2 + 1);
 }
 
-// ---- Fork ---------------------------------------------------------------------------------------------------
+// ---- Fork ---------------------------------------------------------------------------------------
 
 Test(threads, a_forked_child_computes)
 {

@@ -12,7 +12,7 @@ static int64_t draw(int64_t below)
     return (int64_t)((state >> 33) % (uint64_t)below);
 }
 
-// ---- The model: a plain list of values in row-major order, copied by every step -------------------------------
+// ---- The model: a plain list of values in row-major order, copied by every step -----------------
 
 enum { MOST = 4096 };
 
@@ -116,7 +116,7 @@ static void assert_model(const talc_tensor *t, const model *m, const char *what)
     }
 }
 
-// ---- Drawn steps --------------------------------------------------------------------------------------------
+// ---- Drawn steps --------------------------------------------------------------------------------
 
 static int any_sign(int dim, int rank)
 {
@@ -274,7 +274,7 @@ Test(view, chains_of_views_agree_with_a_model_that_copies)
     }
 }
 
-// ---- Single functions ---------------------------------------------------------------------------------------
+// ---- Single functions ---------------------------------------------------------------------------
 
 Test(view, views_share_storage_and_keep_it_alive)
 {

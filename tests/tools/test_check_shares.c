@@ -1,4 +1,5 @@
-/* `talc check --shares`: which outcome's shares are kept, and that without any nothing is written. */
+/* `talc check --shares`: which outcome's shares are kept, and that without any nothing is
+ * written. */
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tools/cli/check_shares.h"

@@ -15,7 +15,8 @@ static void *allocate(size_t bytes)
     return ++made == failing ? NULL : malloc(bytes);
 }
 
-/* What printing a problem of long names gives on stdout, to be freed; *code becomes the exit code. */
+/* What printing a problem of long names gives on stdout, to be freed; *code becomes the exit
+ * code. */
 static char *printed(int *code)
 {
     const char *path = file_path("out.json");

@@ -40,9 +40,10 @@ double bench_ratio(const contender *algorithm, const contender *peer)
     return contender_least(algorithm) / contender_least(peer);
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
-/* Copies of a problem's larger operands, so many that no cache holds them all and the results that belong to them. */
+/* Copies of a problem's larger operands, so many that no cache holds them all and the results that
+ * belong to them. */
 static int sets_of(const talc_device *device, const talc_conv2d_problem *p)
 {
     const double elements =
@@ -79,11 +80,12 @@ bool bench_operands_make(bench_operands *self, talc_device *device,
     return !talc_failed();
 }
 
-// ---- talc's algorithms as contenders ------------------------------------------------------------------------
+// ---- talc's algorithms as contenders ------------------------------------------------------------
 
 static const unsigned EVERY_CLASS = TALC_STRICT | TALC_NORMWISE | TALC_TF32;
 
-/* `kept` are the results of the latest runs, one for each set: the next of a set takes the place of its last. */
+/* `kept` are the results of the latest runs, one for each set: the next of a set takes the place of
+ * its last. */
 typedef struct algorithm_run {
     const bench_operands *operands;
     talc_conv2d_options options;
@@ -180,8 +182,8 @@ static contender algorithm_contender(const bench_operands *operands, const talc_
     return made;
 }
 
-/* Runs the algorithm once, which also warms it up, and compares what it computed unless `expected` is
- * NULL. */
+/* Runs the algorithm once, which also warms it up, and compares what it computed unless `expected`
+ * is NULL. */
 static bool verify(contender *self, const bench_operands *operands, talc_device *device,
                    const bench_expected *expected)
 {
@@ -199,7 +201,7 @@ static bool verify(contender *self, const bench_operands *operands, talc_device 
     return compared;
 }
 
-// ---- A problem ----------------------------------------------------------------------------------------------
+// ---- A problem ----------------------------------------------------------------------------------
 
 static bool timed(const contender *self)
 {
@@ -278,8 +280,8 @@ static double run_times(const contender *self, talc_device *device, int runs)
     return !ran || seconds < 0 ? -1 : self->host_clock ? queued : seconds;
 }
 
-/* A turn of the host's time is over within a millisecond or two, and a host that has waited runs slowly at first. A GPU's queue
- * holds a thousand. */
+/* A turn of the host's time is over within a millisecond or two, and a host that has waited runs
+ * slowly at first. A GPU's queue holds a thousand. */
 static bool warm_host(contender *self, talc_device *device)
 {
     const double start = tool_clock();

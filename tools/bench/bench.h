@@ -1,14 +1,15 @@
 /// What `talc bench` times: contenders, each a function that does one problem once.
 ///
-/// talc's algorithms and their peers run in turn, round after round, so that noise of the machine hits all alike. A turn
-/// repeats short runs, after one that is not counted, until they fill BENCH_TURN_SECONDS; its time is their mean, by the
-/// device's own clock (a GPU's events): runs are queued, and waited for once. On the CPU a turn begins with a pause in which
-/// the idle threads of the one before fall asleep (OpenBLAS's and OpenMP's spin for tens of milliseconds and would take a core
-/// from the next).
+/// talc's algorithms and their peers run in turn, round after round, so that noise of the machine
+/// hits all alike. A turn repeats short runs, after one that is not counted, until they fill
+/// BENCH_TURN_SECONDS; its time is their mean, by the device's own clock (a GPU's events): runs are
+/// queued, and waited for once. On the CPU a turn begins with a pause in which the idle threads of
+/// the one before fall asleep (OpenBLAS's and OpenMP's spin for tens of milliseconds and would take
+/// a core from the next).
 ///
-/// On a GPU, whose second-level cache would hold a small problem whole, runs go through several sets of operands and results
-/// of BENCH_COLD_BYTES in all, so that each finds its own in memory. On the CPU small problems run out of its caches, as its
-/// peers do.
+/// On a GPU, whose second-level cache would hold a small problem whole, runs go through several
+/// sets of operands and results of BENCH_COLD_BYTES in all, so that each finds its own in memory.
+/// On the CPU small problems run out of its caches, as its peers do.
 #ifndef TALC_TOOLS_BENCH_BENCH_H
 #define TALC_TOOLS_BENCH_BENCH_H
 
@@ -21,8 +22,8 @@
 
 enum { BENCH_CONTENDERS = TALC_MAX_ROWS + 4, BENCH_REPEATS = 100, BENCH_SETS = 32 };
 
-/// The operands of a problem; bias and residual are NULL where it has none, dy where it is no gradient. x, residual and dy are the
-/// first of their sets.
+/// The operands of a problem; bias and residual are NULL where it has none, dy where it is no
+/// gradient. x, residual and dy are the first of their sets.
 typedef struct bench_operands {
     talc_conv2d_problem problem;
     const talc_tensor *x, *w, *bias, *residual, *dy;
@@ -62,7 +63,8 @@ typedef struct contender {
 double contender_least(const contender *self);
 double contender_median(const contender *self);
 
-/// A contender alone: warms it up, then times `repeats` turns on the device. False with a talc failure.
+/// A contender alone: warms it up, then times `repeats` turns on the device. False with a talc
+/// failure.
 bool contender_time(contender *self, talc_device *device, int repeats);
 
 /// Waits for the device and gives a contender's context back.
@@ -86,19 +88,20 @@ typedef struct bench {
     bench_operands operands;
     int count;
     contender contenders[BENCH_CONTENDERS];
-    /// The algorithm that a call without options would run; NULL: none, or one algorithm alone is asked for.
+    /// The algorithm that a call without options would run; NULL: none, or one algorithm alone is
+    /// asked for.
     const char *chosen;
     /// The most memory that the process held while talc's algorithms ran; 0 when unknown.
     size_t resident;
 } bench;
 
-/// Verifies and times a problem; false with a talc failure. That an algorithm's results are wrong is no failure here:
-/// see contender.check. The caller calls bench_free in any case.
+/// Verifies and times a problem; false with a talc failure. That an algorithm's results are wrong
+/// is no failure here: see contender.check. The caller calls bench_free in any case.
 bool bench_problem(bench *self, const talc_conv2d_problem *problem, const bench_settings *settings);
 void bench_free(bench *self);
 
-/// What the library's choice is worth on a problem: the algorithm that it chose and the fastest of the same class, which may be
-/// the same. NULL both where the chosen one was not timed.
+/// What the library's choice is worth on a problem: the algorithm that it chose and the fastest of
+/// the same class, which may be the same. NULL both where the chosen one was not timed.
 typedef struct bench_choice {
     const contender *chosen, *fastest;
 } bench_choice;
@@ -108,31 +111,35 @@ typedef struct bench_choice {
 
 bench_choice bench_choice_of(const bench *self);
 
-/// Measures a device's rates: the best of several copies of a gigabyte, and of several products (an eighth of that on a host).
+/// Measures a device's rates: the best of several copies of a gigabyte, and of several products (an
+/// eighth of that on a host).
 bool bench_rates_measure(talc_device *device, bench_rates *rates);
 
-/// Makes the random operands of a problem: x, bias, residual and dy uniform in [0, 1), w in +-1/sqrt(K).
+/// Makes the random operands of a problem: x, bias, residual and dy uniform in [0, 1), w in
+/// +-1/sqrt(K).
 bool bench_operands_make(bench_operands *self, talc_device *device,
                          const talc_conv2d_problem *problem, uint64_t seed);
 
 /// The least time of `algorithm` over the least of `peer`; NAN where one was not timed.
 double bench_ratio(const contender *algorithm, const contender *peer);
 
-// ---- Peers: each fills a contender, whose `reason` says why when it cannot run ---------------------------------
+// ---- Peers: each fills a contender, whose `reason` says why when it cannot run ------------------
 
-/// The matrix product of the convolution's size by OpenBLAS alone: w [OC/groups, K] times a whole im2col matrix
-/// [K, OH*OW] of one image and group, with as many threads as talc uses.
+/// The matrix product of the convolution's size by OpenBLAS alone: w [OC/groups, K] times a whole
+/// im2col matrix [K, OH*OW] of one image and group, with as many threads as talc uses.
 void bench_product(contender *self, const bench_operands *operands);
 
-/// A copy of the input into warm memory, with as many threads as talc uses: the floor of depthwise convolution.
+/// A copy of the input into warm memory, with as many threads as talc uses: the floor of depthwise
+/// convolution.
 void bench_copy(contender *self, const bench_operands *operands);
 
-/// The same two on any device, by its own means: talc's product that is cuBLAS's alone, of up to a quarter of the memory that
-/// is free; and talc's copy, from set to set.
+/// The same two on any device, by its own means: talc's product that is cuBLAS's alone, of up to a
+/// quarter of the memory that is free; and talc's copy, from set to set.
 void bench_device_product(contender *self, const bench_operands *operands);
 void bench_device_copy(contender *self, const bench_operands *operands);
 
-/// oneDNN from NCHW to NCHW, with the reorders into and out of its own layouts, and its kernel alone.
+/// oneDNN from NCHW to NCHW, with the reorders into and out of its own layouts, and its kernel
+/// alone.
 void bench_onednn(contender *whole, contender *kernel, const bench_operands *operands);
 
 #endif

@@ -1,6 +1,6 @@
-/// What a call of an op costs the host: `talc bench host`. The operands are so small that the work itself takes next to nothing,
-/// and on a GPU work is queued: so this is all that a program pays before it has to wait for the device. Each call is made with
-/// the release of its result.
+/// What a call of an op costs the host: `talc bench host`. The operands are so small that the work
+/// itself takes next to nothing, and on a GPU work is queued: so this is all that a program pays
+/// before it has to wait for the device. Each call is made with the release of its result.
 #include "tools/bench/bench_ops.h"
 
 typedef bench_few few;

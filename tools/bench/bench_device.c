@@ -1,11 +1,12 @@
-/// What talc's convolutions are compared with on any device, by talc's own means: rates, a product, a copy.
+/// What talc's convolutions are compared with on any device, by talc's own means: rates, a product,
+/// a copy.
 #include "tools/bench/bench.h"
 #include "tools/cli/tool.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// ---- Rates --------------------------------------------------------------------------------------------------
+// ---- Rates --------------------------------------------------------------------------------------
 
 /* The least time of some runs, after one to warm up; negative with a talc failure. */
 static double least_of(talc_device *device, bool (*run)(const talc_tensor *, talc_tensor *),
@@ -54,7 +55,7 @@ bool bench_rates_measure(talc_device *device, bench_rates *rates)
     return copying > 0 && multiplying > 0;
 }
 
-// ---- The bare product ---------------------------------------------------------------------------------------
+// ---- The bare product ---------------------------------------------------------------------------
 
 typedef struct product {
     const talc_tensor *w, *columns;
@@ -108,7 +109,7 @@ void bench_device_product(contender *self, const bench_operands *operands)
     talc_error_clear();
 }
 
-// ---- The bare copy ------------------------------------------------------------------------------------------
+// ---- The bare copy ------------------------------------------------------------------------------
 
 typedef struct copy {
     const bench_operands *operands;

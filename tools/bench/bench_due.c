@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-// ---- Where a result comes from ------------------------------------------------------------------------------
+// ---- Where a result comes from ------------------------------------------------------------------
 
 static bench_gather one(int64_t at)
 {
@@ -110,7 +110,7 @@ PLACE(adaptive)
                   (h * from + from + to - 1) / to, (w * from + from + to - 1) / to);
 }
 
-// ---- What it must be ----------------------------------------------------------------------------------------
+// ---- What it must be ----------------------------------------------------------------------------
 
 static double unit(const bench_op *op)
 {
@@ -133,7 +133,8 @@ static double within(double value, double ulps, double *bound)
     return value;
 }
 
-/* One element of x makes one of the result: an expression of both, and how many ulp it may be off. */
+/* One element of x makes one of the result: an expression of both, and how many ulp it may be
+ * off. */
 #define DUE_OF_ONE(name, expression, ulps)                                                         \
     double bench_##name(const bench_data *d, const bench_op *op, const bench_gather *g,            \
                         double *bound)                                                             \

@@ -1,5 +1,5 @@
-/// Where results of the ops of `talc bench` come from, and what they must be: in f64, by formulas of their own, with the bound of
-/// the operand's arithmetic.
+/// Where results of the ops of `talc bench` come from, and what they must be: in f64, by formulas
+/// of their own, with the bound of the operand's arithmetic.
 #ifndef TALC_TOOLS_BENCH_BENCH_DUE_H
 #define TALC_TOOLS_BENCH_BENCH_DUE_H
 

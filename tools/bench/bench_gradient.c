@@ -23,7 +23,7 @@ static const talc_tensor *on_host(const talc_tensor *tensor)
     return talc_contiguous(talc_to(tensor, talc_device_host(), tensor->dtype));
 }
 
-// ---- Elements -----------------------------------------------------------------------------------------------
+// ---- Elements -----------------------------------------------------------------------------------
 
 /* The row of x that output row oh reads through tap kh, -1 where that is zero. */
 static int64_t row_of(const talc_conv2d_problem *p, int64_t oh, int64_t kh)
@@ -126,7 +126,7 @@ static bool make_sample(bench_gradient_sample *self, const bench_operands *opera
     return done;
 }
 
-// ---- Comparing ----------------------------------------------------------------------------------------------
+// ---- Comparing ----------------------------------------------------------------------------------
 
 /* Sums of random data, which are far below the bound for any data: 4 u sqrt(K + 4) S. */
 static double bound_of(const bench_gradient_sample *self, int64_t i, talc_dtype dtype,
@@ -155,7 +155,7 @@ static bool compare(const bench_gradient_sample *self, const bench_operands *ope
     return done;
 }
 
-// ---- Either -------------------------------------------------------------------------------------------------
+// ---- Either -------------------------------------------------------------------------------------
 
 bool bench_expect(bench_expected *self, const bench_operands *operands)
 {

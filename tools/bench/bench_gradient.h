@@ -1,5 +1,5 @@
-/// What the results of convolutions are held against: the library's own check of y, and some elements of a gradient, worked out
-/// in f64 by the formula.
+/// What the results of convolutions are held against: the library's own check of y, and some
+/// elements of a gradient, worked out in f64 by the formula.
 #ifndef TALC_TOOLS_BENCH_BENCH_GRADIENT_H
 #define TALC_TOOLS_BENCH_BENCH_GRADIENT_H
 
@@ -7,7 +7,8 @@
 
 enum { BENCH_GRADIENT_SAMPLES = 512 };
 
-/// Elements of dx or dw: where they are, their value, the sum of the magnitudes of their products and how many those are.
+/// Elements of dx or dw: where they are, their value, the sum of the magnitudes of their products
+/// and how many those are.
 typedef struct bench_gradient_sample {
     int64_t count;
     int64_t index[BENCH_GRADIENT_SAMPLES];
@@ -21,11 +22,13 @@ typedef struct bench_expected {
     bench_gradient_sample gradient;
 } bench_expected;
 
-/// Works out the elements, of a gradient as many as take a second or so. False with a talc failure; freed in any case.
+/// Works out the elements, of a gradient as many as take a second or so. False with a talc failure;
+/// freed in any case.
 bool bench_expect(bench_expected *self, const bench_operands *operands);
 void bench_expected_free(bench_expected *self);
 
-/// Compares a result under the bound for random data of a precision class. False with a talc failure.
+/// Compares a result under the bound for random data of a precision class. False with a talc
+/// failure.
 bool bench_compare(const bench_expected *self, const bench_operands *operands,
                    const talc_tensor *result, talc_precision precision,
                    talc_check_sample_report *report);

@@ -89,8 +89,8 @@ static bool run_whole(void *context)
     return false;
 }
 
-/* An operand whose user layout is `plain` in the caller's memory `data` (NULL: memory of oneDNN's own; it is written), and
- * the reorder between it and the kernel's layout. */
+/* An operand whose user layout is `plain` in the caller's memory `data` (NULL: memory of oneDNN's
+ * own; it is written), and the reorder between it and the kernel's layout. */
 static bool operand_make(executor *self, operand *made, int argument,
                          const dnnl_memory_desc_t *plain, const_dnnl_primitive_desc_t kernel,
                          const void *data)
@@ -139,7 +139,8 @@ static bool layouts_make(layouts *made, const talc_conv2d_problem *p, bool any)
                                                      : dnnl_oihw) == dnnl_success;
 }
 
-/* The kernel for a direction, in the layouts that it likes best. A gradient's is chosen with the forward one as a hint. */
+/* The kernel for a direction, in the layouts that it likes best. A gradient's is chosen with the
+ * forward one as a hint. */
 static bool kernel_of(const executor *self, const talc_conv2d_problem *p,
                       dnnl_primitive_desc_t *made)
 {

@@ -23,7 +23,7 @@ const bench_op *bench_op_named(const char *name)
     return op;
 }
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes)
 {
@@ -56,7 +56,7 @@ void bench_data_free(bench_data *self)
     *self = (bench_data){ .count = 0 };
 }
 
-// ---- A contender --------------------------------------------------------------------------------------------
+// ---- A contender --------------------------------------------------------------------------------
 
 typedef struct op_run {
     const bench_op *op;

@@ -1,7 +1,8 @@
-/// What `talc bench` times beside convolutions: ops that move bytes, on operands that no cache holds, and what queueing costs.
+/// What `talc bench` times beside convolutions: ops that move bytes, on operands that no cache
+/// holds, and what queueing costs.
 ///
-/// Every op gets the same x, and a second operand where it takes two; it looks at x in a shape of its own. Its bytes are those
-/// of the fewest passes that it can be done in.
+/// Every op gets the same x, and a second operand where it takes two; it looks at x in a shape of
+/// its own. Its bytes are those of the fewest passes that it can be done in.
 #ifndef TALC_TOOLS_BENCH_BENCH_OPS_H
 #define TALC_TOOLS_BENCH_BENCH_OPS_H
 
@@ -34,7 +35,8 @@ typedef struct bench_data {
     float *on_host, *other_on_host;
 } bench_data;
 
-/// Elements of x that a result is made of, x[first + the sum of i_d step_d] with i_d < extent_d, and the one it stands for.
+/// Elements of x that a result is made of, x[first + the sum of i_d step_d] with i_d < extent_d,
+/// and the one it stands for.
 typedef struct bench_gather {
     int64_t at, first, extent[2], step[2];
 } bench_gather;
@@ -48,8 +50,8 @@ struct bench_op {
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data, const bench_op *op);
-    double
-        reads; ///< how often it reads x at the least; what it writes beside its result counts too, by x's bytes
+    double reads; ///< how often it reads x at the least; what it writes beside its result counts
+                  ///< too, by x's bytes
     /// Where element `index` of the result comes from; NULL: it is not checked.
     bench_gather (*place)(const bench_data *data, const bench_op *op, int64_t index);
     /// What it must be, and how far it may be off.
@@ -69,13 +71,13 @@ const bench_op *bench_op_at(int index);
 /// The op of that name; NULL when there is none.
 const bench_op *bench_op_named(const char *name);
 
-/// Makes the operands, x and other of `megabytes` of 2^20 bytes; 0: those of "host" alone. False with a talc failure; they are
-/// freed in any case.
+/// Makes the operands, x and other of `megabytes` of 2^20 bytes; 0: those of "host" alone. False
+/// with a talc failure; they are freed in any case.
 bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes);
 void bench_data_free(bench_data *self);
 
-/// Checks some of the op's results, then times it. False with a talc failure; a wrong result is in the contender's check, and
-/// that the device has no such algorithm in its reason.
+/// Checks some of the op's results, then times it. False with a talc failure; a wrong result is in
+/// the contender's check, and that the device has no such algorithm in its reason.
 bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
                   const bench_settings *settings);
 

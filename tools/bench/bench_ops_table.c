@@ -1,9 +1,10 @@
-/// The ops of `talc bench`: how each runs, which elements of x a result is made of, and what it must be.
+/// The ops of `talc bench`: how each runs, which elements of x a result is made of, and what it
+/// must be.
 ///
 /// Reductions and softmax see x as [A, K, B] and run along K; images are [N, C, H, W].
 #include "tools/bench/bench_due.h"
 
-// ---- Operands -----------------------------------------------------------------------------------------------
+// ---- Operands -----------------------------------------------------------------------------------
 
 static const talc_tensor *operand(const bench_data *d, const bench_op *op)
 {
@@ -78,7 +79,7 @@ static talc_tensor *normal(const bench_data *d, const bench_op *op, bool trainin
                              &(talc_batch_norm2d_options){ .training = training });
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 #define RUN(name, expression)                                                                      \
     static talc_tensor *name(const bench_data *d, const bench_op *op)                              \
@@ -127,7 +128,7 @@ RUN(max_pool_alone, max_pool(d, op, false))
 RUN(max_pool_indices, max_pool(d, op, true))
 RUN(adaptive, talc_adaptive_avg_pool2d(seen(d, op), op->kernel, op->kernel))
 
-// ---- The tables ---------------------------------------------------------------------------------------------
+// ---- The tables ---------------------------------------------------------------------------------
 
 /* What runs, reads x how often, comes from where, must be what. */
 #define ROW(runs, times, from, due) .run = runs, .reads = times, .place = bench_##from, bench_##due

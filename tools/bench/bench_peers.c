@@ -9,17 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fills with numbers of [0, 1) that are not all alike; products of zeros or denormals could run at another speed. */
+/* Fills with numbers of [0, 1) that are not all alike; products of zeros or denormals could run at
+ * another speed. */
 static void fill_f32(float *data, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         data[i] = (float)(i * 2654435761u % 65536) / 65536.0f;
 }
 
-// ---- The bare product ---------------------------------------------------------------------------------------
+// ---- The bare product ---------------------------------------------------------------------------
 
-/* A batch's images come from memory one after the other, so the product's operands do too: one image multiplied again
- * and again would stay in cache. More than this much is not kept. */
+/* A batch's images come from memory one after the other, so the product's operands do too: one
+ * image multiplied again and again would stay in cache. More than this much is not kept. */
 static const double PRODUCT_BYTES = 1 << 30;
 
 /* OpenBLAS is opened as talc opens it, so that there is one. */
@@ -112,7 +113,7 @@ void bench_product(contender *self, const bench_operands *operands)
     fill_f32(context->b, (size_t)(count * K * N));
 }
 
-// ---- The bare copy ------------------------------------------------------------------------------------------
+// ---- The bare copy ------------------------------------------------------------------------------
 
 enum { COPY_THREADS = 64 };
 

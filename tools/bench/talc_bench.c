@@ -149,7 +149,7 @@ static bool right(const contender *c)
     return c->peer || c->reason[0] != '\0' || c->check.share <= 1;
 }
 
-// ---- Plain text ---------------------------------------------------------------------------------------------
+// ---- Plain text ---------------------------------------------------------------------------------
 
 /* "12.3 %", or nothing. */
 static const char *percent(double part, double whole, char text[TALC_CELL_TEXT])
@@ -352,7 +352,7 @@ static void print_bench(const bench *self, const char *name, const bench_rates *
     fflush(stdout);
 }
 
-// ---- JSON ---------------------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 static json_t *contender_json(const contender *c, const bench_rates *rates)
 {
@@ -401,7 +401,7 @@ static json_t *bench_json(const bench *self, const char *name, const bench_rates
                      "resident_peak", (json_int_t)self->resident, "sets", self->operands.sets);
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 enum { PROBLEM_NAME, PROBLEM, WHAT, LIST_COLUMNS };
 

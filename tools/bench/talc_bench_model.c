@@ -30,7 +30,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     return 0;
 }
 
-// ---- Ways of running it -------------------------------------------------------------------------------------
+// ---- Ways of running it -------------------------------------------------------------------------
 
 typedef struct subject {
     talc_module *module;
@@ -89,7 +89,7 @@ static bool make_labels(subject *s, const network *of)
     return !talc_failed();
 }
 
-// ---- Timing -------------------------------------------------------------------------------------------------
+// ---- Timing -------------------------------------------------------------------------------------
 
 typedef struct timing {
     const char *way;
@@ -168,7 +168,7 @@ static bool time_training(subject *s, const network *of, timing results[2])
     return done;
 }
 
-// ---- The report ---------------------------------------------------------------------------------------------
+// ---- The report ---------------------------------------------------------------------------------
 
 enum { WAY, LATENCY, LATENCY_MEDIAN, IN_ROW, IN_ROW_MEDIAN, RATE, PEAK, COLUMNS };
 

@@ -57,7 +57,8 @@ void check_problems_free(check_problems *self)
     free(self->text);
 }
 
-/* Draws until there are enough of the op; so many in a row without one mean that the op is in no random set. */
+/* Draws until there are enough of the op; so many in a row without one mean that the op is in no
+ * random set. */
 static bool add_random(check_problems *self)
 {
     const int64_t before = self->count, in_vain = 10000;
@@ -93,7 +94,7 @@ void check_problems_keep(check_problems *self, int64_t part, int64_t parts)
     self->count = kept;
 }
 
-// ---- Files --------------------------------------------------------------------------------------------------
+// ---- Files --------------------------------------------------------------------------------------
 
 /* A source without an end, such as a program's output, is not read for ever. */
 enum { LINE_ROOM = 4096, MOST_BYTES = 64 << 20 };
@@ -147,7 +148,8 @@ static bool add_line(check_problems *self, const char *path, int64_t number, cha
     return add(self, text);
 }
 
-/* Reads a line with its end, and a NUL behind it; 0 bytes at the end of the file, LINE_ROOM of a line that is too long. */
+/* Reads a line with its end, and a NUL behind it; 0 bytes at the end of the file, LINE_ROOM of a
+ * line that is too long. */
 static size_t read_line(FILE *file, char line[LINE_ROOM])
 {
     size_t length = 0;
@@ -193,7 +195,7 @@ static bool add_file(check_problems *self, const char *path, FILE *file)
     return !talc_failed();
 }
 
-// ---- Arguments ----------------------------------------------------------------------------------------------
+// ---- Arguments ----------------------------------------------------------------------------------
 
 /* What an argument that is nothing was meant to be: the failure says so. */
 static bool unknown(const char *argument, int file_error)

@@ -13,8 +13,9 @@ typedef struct check_problems {
     int64_t left_out; ///< problems of other ops
 } check_problems;
 
-/// Adds what an argument stands for: the problems of a set, the problem of a name or a text, those of a file, one a line
-/// with # before comments. False with a talc failure: an unknown set, a text that does not parse, an unreadable file.
+/// Adds what an argument stands for: the problems of a set, the problem of a name or a text, those
+/// of a file, one a line with # before comments. False with a talc failure: an unknown set, a text
+/// that does not parse, an unreadable file.
 bool check_problems_add(check_problems *self, const char *argument);
 
 /// Keeps every `parts`-th problem, from the one at place `part` = 1 .. parts on.

@@ -14,11 +14,12 @@ typedef struct check_shares {
     char what[TALC_CHECK_TEXT + 128];
 } check_shares;
 
-/// For talc_check_options.observe, with check_shares as the context: keeps those of the first failure that has any, else those of
-/// the outcome with the largest share.
+/// For talc_check_options.observe, with check_shares as the context: keeps those of the first
+/// failure that has any, else those of the outcome with the largest share.
 void check_shares_observe(void *context, const talc_check_outcome *outcome);
 
-/// Writes them as a .npy file of f32, NaN where nothing was compared. False with a failure, also when there are none.
+/// Writes them as a .npy file of f32, NaN where nothing was compared. False with a failure, also
+/// when there are none.
 bool check_shares_save(const check_shares *self, const char *path);
 
 void check_shares_free(check_shares *self);

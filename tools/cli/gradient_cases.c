@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// ---- Ops ----------------------------------------------------------------------------------------------------
+// ---- Ops ----------------------------------------------------------------------------------------
 
 /* Labels 0, 3, 2, 1, 0, ... of four classes for x [N, 4, ...], on its device. */
 static talc_tensor *labels_of(const talc_tensor *x)
@@ -167,7 +167,7 @@ static talc_tensor *split(talc_tensor *const x[], void *context)
                : NULL;
 }
 
-// ---- Cases --------------------------------------------------------------------------------------------------
+// ---- Cases --------------------------------------------------------------------------------------
 
 static talc_module *lenet(void)
 {
@@ -214,7 +214,8 @@ static talc_module *resnet20_b(void)
         }                                                                                          \
     }
 
-/* The elementwise ops of one operand, from their table, with numbers that inputs lie on both sides of. */
+/* The elementwise ops of one operand, from their table, with numbers that inputs lie on both sides
+ * of. */
 #define NUMBERS_NONE
 #define NUMBERS_ONE(p)    , 0.3
 #define NUMBERS_TWO(p, q) , -0.8, 1.1
@@ -337,7 +338,7 @@ const char *gradient_case_names(char *text, size_t size)
     return text;
 }
 
-// ---- Checking -----------------------------------------------------------------------------------------------
+// ---- Checking -----------------------------------------------------------------------------------
 
 /* Elements of either sign keep away from 0, where relu and abs have a kink. */
 static talc_tensor *input_of(const gradient_case *c, int index, talc_device *device)

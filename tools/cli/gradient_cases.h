@@ -25,8 +25,8 @@ bool gradient_case_known(const char *name);
 /// The names with commas between, cut where they do not fit.
 const char *gradient_case_names(char *text, size_t size);
 
-/// Makes the inputs or the module on the device, from the thread's generator, and checks. False when the gradient is off by
-/// more than the tolerance, which is no failure, or with one.
+/// Makes the inputs or the module on the device, from the thread's generator, and checks. False
+/// when the gradient is off by more than the tolerance, which is no failure, or with one.
 bool gradient_case_check(const gradient_case *c, talc_device *device, uint64_t seed,
                          talc_gradient_report *report);
 

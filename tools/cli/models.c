@@ -168,7 +168,7 @@ talc_module *model_new(const model_arguments *self)
     return model;
 }
 
-// ---- Input --------------------------------------------------------------------------------------------------
+// ---- Input --------------------------------------------------------------------------------------
 
 talc_tensor *model_images(const network *self, int64_t batch)
 {
@@ -284,7 +284,7 @@ int model_usage(const model_arguments *self, const talc_tensor *x)
     return tool_usage_talc();
 }
 
-// ---- Reference rows -----------------------------------------------------------------------------------------
+// ---- Reference rows -----------------------------------------------------------------------------
 
 /* An op that a pass runs; a folded norm is one too, though it makes no step. */
 static bool occurs(const talc_module_explanation *explanation, const char *op, const char *folded)

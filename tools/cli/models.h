@@ -1,4 +1,5 @@
-/// The networks of examples/networks as commands use them: by name, with weights of a file, on images.
+/// The networks of examples/networks as commands use them: by name, with weights of a file, on
+/// images.
 #ifndef TALC_TOOLS_CLI_MODELS_H
 #define TALC_TOOLS_CLI_MODELS_H
 
@@ -20,9 +21,9 @@ typedef struct model_arguments {
     tool_options tool;
     const network *network;
     const char *weights; ///< a safetensors file; NULL: random ones
-    const char *
-        input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the network's own size
-    int64_t batch; ///< without an input: random images
+    const char *input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the
+                       ///< network's own size
+    int64_t batch;     ///< without an input: random images
     bool batch_given;
     int64_t seed;
     int64_t classes; ///< 0: the network's own
@@ -56,16 +57,16 @@ talc_tensor *model_images(const network *self, int64_t batch);
 /// described by, if it is.
 talc_tensor *model_input(const model_arguments *self, const talc_module *model);
 
-/// The network and its input on the device that is asked for, made with the seed. False with a failure; the network is to be freed in
-/// any case.
+/// The network and its input on the device that is asked for, made with the seed. False with a
+/// failure; the network is to be freed in any case.
 bool model_open(const model_arguments *self, talc_module **model, talc_tensor **x);
 
-/// tool_usage_talc after a pass over x, NULL where there was none: a failure of shapes is told with the sizes where x has not the
-/// network's own.
+/// tool_usage_talc after a pass over x, NULL where there was none: a failure of shapes is told with
+/// the sizes where x has not the network's own.
 int model_usage(const model_arguments *self, const talc_tensor *x);
 
-/// The reference rows of those ops of a network that have others, "conv2d=reference,linear=reference", for talc_check_model; NULL with a
-/// failure. To be freed.
+/// The reference rows of those ops of a network that have others,
+/// "conv2d=reference,linear=reference", for talc_check_model; NULL with a failure. To be freed.
 char *model_references(talc_module *model, talc_tensor *x);
 
 #endif

@@ -17,7 +17,8 @@ extern const named_problem named_problems[];
 /// The named problem, NULL when there is none.
 const named_problem *problem_named(const char *name);
 
-/// The problem of a name, or of one that ends in _dx or _dw: its gradient. False, without a failure, when there is none.
+/// The problem of a name, or of one that ends in _dx or _dw: its gradient. False, without a
+/// failure, when there is none.
 bool problem_read_named(const char *text, talc_conv2d_problem *problem);
 
 /// The problem of a name or a problem string; false, with a talc failure, when it is neither.

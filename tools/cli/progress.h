@@ -1,5 +1,5 @@
-/// A progress bar on stderr for work of more than a moment. It shows only when stderr is a terminal, is redrawn at
-/// most ten times a second, and is wiped at the end.
+/// A progress bar on stderr for work of more than a moment. It shows only when stderr is a
+/// terminal, is redrawn at most ten times a second, and is wiped at the end.
 #ifndef TALC_TOOLS_CLI_PROGRESS_H
 #define TALC_TOOLS_CLI_PROGRESS_H
 

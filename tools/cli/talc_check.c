@@ -1,4 +1,5 @@
-/// talc check: every algorithm of every op against an oracle, with a verdict that follows from error bounds.
+/// talc check: every algorithm of every op against an oracle, with a verdict that follows from
+/// error bounds.
 #include "tools/cli/check_problems.h"
 #include "tools/cli/check_shares.h"
 #include "tools/cli/progress.h"
@@ -53,7 +54,7 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-// ---- Arguments ----------------------------------------------------------------------------------------------
+// ---- Arguments ----------------------------------------------------------------------------------
 
 /* The bit of a kind's name, which ends at `length`. */
 static uint64_t kind_bit(struct argp_state *state, const char *name, size_t length)
@@ -159,7 +160,7 @@ static char *help_filter(int key, const char *text, void *input)
                       : (char *)text;
 }
 
-// ---- What is checked, and where -----------------------------------------------------------------------------
+// ---- What is checked, and where -----------------------------------------------------------------
 
 /* One run of the command. */
 typedef struct run {
@@ -235,7 +236,8 @@ static bool find_problems(run *self)
     return !talc_failed();
 }
 
-/* Whether the file can be written, before the run, which may be long; one that is there stays until then. */
+/* Whether the file can be written, before the run, which may be long; one that is there stays until
+ * then. */
 static bool try_file(const run *self)
 {
     const char *path = self->arguments->shares;
@@ -271,7 +273,7 @@ static bool check_all(run *self)
     return done;
 }
 
-// ---- Results ------------------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 typedef struct totals {
     int rows;
@@ -377,7 +379,8 @@ static int print_json(const run *self, bool passed)
                                      "seconds", tool_real(self->seconds)));
 }
 
-/* Where the file of shares cannot be written, a run that passed ends with that error; one that failed reports its failures. */
+/* Where the file of shares cannot be written, a run that passed ends with that error; one that
+ * failed reports its failures. */
 static int report(run *self)
 {
     bool passed = true;

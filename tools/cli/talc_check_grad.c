@@ -56,7 +56,7 @@ static bool is_wanted(const arguments *self, const gradient_case *c)
     return self->count == 0;
 }
 
-// ---- Results ------------------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 static void print_case(const gradient_case *c, const talc_gradient_report *report, bool passed)
 {

@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-// ---- Arguments ----------------------------------------------------------------------------------------------
+// ---- Arguments ----------------------------------------------------------------------------------
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
@@ -83,10 +83,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-// ---- The check ----------------------------------------------------------------------------------------------
+// ---- The check ----------------------------------------------------------------------------------
 
-/* The model with its weights. A random one is run on some images in train mode, so that its batch norms' running statistics are
- * not the initial ones. */
+/* The model with its weights. A random one is run on some images in train mode, so that its batch
+ * norms' running statistics are not the initial ones. */
 static talc_module *make(const arguments *self)
 {
     talc_module *made = model_new(&self->model);
@@ -131,7 +131,7 @@ static bool something_compared(const talc_check_model_report *report)
     return !talc_failed();
 }
 
-// ---- Results ------------------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 static json_t *layer_json(const talc_check_model_layer *layer)
 {

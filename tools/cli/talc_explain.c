@@ -1,5 +1,5 @@
-/// talc explain: which algorithm an op would use, and why: nothing runs and no operand is made. And what becomes of each layer of a
-/// model, by one forward pass.
+/// talc explain: which algorithm an op would use, and why: nothing runs and no operand is made. And
+/// what becomes of each layer of a model, by one forward pass.
 #include "tools/cli/conv2d_arguments.h"
 #include "tools/cli/models.h"
 #include "tools/cli/problems.h"

@@ -27,8 +27,8 @@ static const struct argp argp = {
     .children = tool_children,
 };
 
-/* All that is known of a device. The explanation is of a small problem and all precision classes, so that it lists
- * every row. */
+/* All that is known of a device. The explanation is of a small problem and all precision classes,
+ * so that it lists every row. */
 typedef struct device_report {
     talc_device_properties properties;
     talc_memory memory;

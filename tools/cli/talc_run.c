@@ -1,4 +1,5 @@
-/// talc run model-new: the one-convolution module on one of its two problems, with all that can be said about it.
+/// talc run model-new: the one-convolution module on one of its two problems, with all that can be
+/// said about it.
 #include "tools/cli/problems.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/tool.h"
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- The module ---------------------------------------------------------------------------------------------
+// ---- The module ---------------------------------------------------------------------------------
 
 typedef struct model_new {
     talc_module base;
@@ -51,7 +52,7 @@ static talc_conv2d_layer layer_of(const talc_conv2d_problem *p)
     };
 }
 
-// ---- Arguments ----------------------------------------------------------------------------------------------
+// ---- Arguments ----------------------------------------------------------------------------------
 
 typedef struct arguments {
     tool_options tool;
@@ -130,7 +131,7 @@ static const struct argp argp = {
     .children = tool_children,
 };
 
-// ---- The run ------------------------------------------------------------------------------------------------
+// ---- The run ------------------------------------------------------------------------------------
 
 /* A forward pass on one device. */
 typedef struct pass {
@@ -206,7 +207,8 @@ static bool check(outcome *result, uint64_t seed)
     return done;
 }
 
-/* The devices that are named; without a name the GPU and the CPU, where there is one, else the default. */
+/* The devices that are named; without a name the GPU and the CPU, where there is one, else the
+ * default. */
 static bool find_devices(const arguments *self, outcome *result)
 {
     talc_device *device = tool_open(&self->tool), *beside = NULL;
@@ -290,7 +292,7 @@ static bool right(const outcome *result)
     return all && (result->passes == 1 || result->between.share <= 1);
 }
 
-// ---- The report ---------------------------------------------------------------------------------------------
+// ---- The report ---------------------------------------------------------------------------------
 
 /* "  name       text", wrapped under the text. */
 #define FIELD "  %-10s "

@@ -110,9 +110,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-// ---- Classes ------------------------------------------------------------------------------------------------
+// ---- Classes ------------------------------------------------------------------------------------
 
-/* The lines of a file but for empty ones at its end, in one block, *text, which is to be freed in any case; *count of them. NULL with a failure. */
+/* The lines of a file but for empty ones at its end, in one block, *text, which is to be freed in
+ * any case; *count of them. NULL with a failure. */
 static char **read_labels(const char *path, char **text, int64_t *count)
 {
     char **lines = NULL;
@@ -187,7 +188,8 @@ static bool rank_classes(const arguments *self, const talc_model_info *info, con
     return r->probabilities != NULL && talc_to_host(talc_softmax(y, 1), r->probabilities, bytes);
 }
 
-/* The likeliest class, a NaN before all others, which is then not likely any more; *probability as it was. */
+/* The likeliest class, a NaN before all others, which is then not likely any more; *probability as
+ * it was. */
 static int64_t next_class(const ranking *r, int64_t image, double *probability)
 {
     float *of = r->probabilities + image * r->classes;
@@ -232,7 +234,7 @@ static json_t *classes_json(const ranking *r)
     return images;
 }
 
-// ---- The pass -----------------------------------------------------------------------------------------------
+// ---- The pass -----------------------------------------------------------------------------------
 
 /* y on the CPU; *seconds of a pass after a first one, which loads kernels and folds norms. */
 static talc_tensor *pass(talc_module *model, talc_tensor *x, double *seconds)

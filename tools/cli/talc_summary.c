@@ -11,7 +11,7 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-// ---- All networks -------------------------------------------------------------------------------------------
+// ---- All networks -------------------------------------------------------------------------------
 
 enum { MAX_NETWORKS = 64 };
 
@@ -89,7 +89,7 @@ static int list_networks(bool json)
     return tool_json_print(array);
 }
 
-// ---- One ----------------------------------------------------------------------------------------------------
+// ---- One ----------------------------------------------------------------------------------------
 
 static bool pass(talc_module *model, talc_tensor *x, bool training)
 {
@@ -102,8 +102,8 @@ static bool pass(talc_module *model, talc_tensor *x, bool training)
     return passed;
 }
 
-/* The most bytes that are held at once by a pass, beside weights, folded norms and x; in training by one with its gradients. NaN, with
- * the failure, where the pass fails. */
+/* The most bytes that are held at once by a pass, beside weights, folded norms and x; in training
+ * by one with its gradients. NaN, with the failure, where the pass fails. */
 static double held(talc_module *model, talc_tensor *x, bool training)
 {
     talc_device *device = x->device;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// ---- Errors -------------------------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 static const char *tool_name = "talc";
 
@@ -76,7 +76,7 @@ int tool_finish(void)
     return tool_fail("standard output: %s", strerror(errno != 0 ? errno : EIO));
 }
 
-// ---- Options ------------------------------------------------------------------------------------------------
+// ---- Options ------------------------------------------------------------------------------------
 
 enum { KEY_DEVICE = 'd', KEY_THREADS = 't', KEY_WORKSPACE = 1000, KEY_JSON = 'j' };
 
@@ -139,7 +139,7 @@ talc_device *tool_open(const tool_options *self)
     return device;
 }
 
-// ---- Numbers in arguments -----------------------------------------------------------------------------------
+// ---- Numbers in arguments -----------------------------------------------------------------------
 
 int tool_numbers(const char *text, int most, int64_t *numbers)
 {
@@ -224,7 +224,7 @@ FILE *tool_open_file(const char *path)
     return file;
 }
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 const char *tool_seconds(double seconds, char text[TOOL_TEXT])
 {
@@ -258,7 +258,7 @@ const char *tool_plain(void)
     return styled() ? "\033[0m" : "";
 }
 
-// ---- Clock and memory ---------------------------------------------------------------------------------------
+// ---- Clock and memory ---------------------------------------------------------------------------
 
 double tool_clock(void)
 {

@@ -1,7 +1,8 @@
-/// What the subcommands of the talc command share: exit codes, errors, options, devices, clock and JSON.
+/// What the subcommands of the talc command share: exit codes, errors, options, devices, clock and
+/// JSON.
 ///
-/// Each subcommand is one file, talc_NAME.c, whose function gets argv[0] = "talc NAME" and returns an exit code.
-/// The command uses the public interface of talc alone.
+/// Each subcommand is one file, talc_NAME.c, whose function gets argv[0] = "talc NAME" and returns
+/// an exit code. The command uses the public interface of talc alone.
 #ifndef TALC_TOOLS_CLI_TOOL_H
 #define TALC_TOOLS_CLI_TOOL_H
 
@@ -30,7 +31,7 @@ int command_run(int argc, char **argv);
 int command_run_model(int argc, char **argv); ///< talc run NETWORK
 int command_summary(int argc, char **argv);
 
-// ---- Errors -------------------------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 /// What errors begin with: "talc conv2d".
 void tool_set_name(const char *name);
@@ -38,8 +39,8 @@ void tool_set_name(const char *name);
 /// Prints "talc NAME: message" on stderr. Returns TOOL_FAILED.
 int tool_fail(const char *format, ...) TALC_PRINTF(1, 2);
 
-/// The same for wrong arguments, with a word of where help is; ends the program with TOOL_USAGE, so that
-/// what was allocated is freed before. argp_error prints "(null)" without memory.
+/// The same for wrong arguments, with a word of where help is; ends the program with TOOL_USAGE, so
+/// that what was allocated is freed before. argp_error prints "(null)" without memory.
 _Noreturn void tool_usage(const struct argp_state *state, const char *format, ...)
     TALC_PRINTF(2, 3);
 
@@ -53,10 +54,11 @@ int tool_usage_talc(void);
 /// becomes f32. NULL passes, and so does one that is f32.
 void tool_convert_hint(const char *path, const talc_tensor *array);
 
-/// Ends a subcommand that printed on stdout: TOOL_OK, or TOOL_FAILED when stdout could not be written.
+/// Ends a subcommand that printed on stdout: TOOL_OK, or TOOL_FAILED when stdout could not be
+/// written.
 int tool_finish(void);
 
-// ---- Options that most subcommands have ---------------------------------------------------------------------
+// ---- Options that most subcommands have ---------------------------------------------------------
 
 /// Zeroed: the default device, the default threads and workspace, plain text.
 typedef struct tool_options {
@@ -71,10 +73,12 @@ typedef struct tool_options {
 extern const struct argp tool_argp;
 extern const struct argp_child tool_children[];
 
-/// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are wrong.
+/// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are
+/// wrong.
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/// The device that the options ask for, with threads and workspace limit set; NULL with a talc failure.
+/// The device that the options ask for, with threads and workspace limit set; NULL with a talc
+/// failure.
 talc_device *tool_open(const tool_options *options);
 
 /// A whole number, low .. INT64_MAX; a usage error that names `option` otherwise.
@@ -92,13 +96,14 @@ const char *tool_npy(struct argp_state *state, const char *option, const char *t
 void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
                int64_t pair[2]);
 
-/// Numbers with commas between, "8,3,32,32": how many, at most `most`; 0 when the text is something else.
+/// Numbers with commas between, "8,3,32,32": how many, at most `most`; 0 when the text is something
+/// else.
 int tool_numbers(const char *text, int most, int64_t *numbers);
 
 /// A file open for reading; NULL with errno set. It does not wait until a program writes to a pipe.
 FILE *tool_open_file(const char *path);
 
-// ---- Text ---------------------------------------------------------------------------------------------------
+// ---- Text ---------------------------------------------------------------------------------------
 
 #define TOOL_TEXT 32
 
@@ -110,7 +115,7 @@ const char *tool_bold(void);
 const char *tool_dim(void);
 const char *tool_plain(void);
 
-// ---- Clock and memory ---------------------------------------------------------------------------------------
+// ---- Clock and memory ---------------------------------------------------------------------------
 
 /// Seconds on a clock that never goes back.
 double tool_clock(void);
@@ -124,10 +129,10 @@ void tool_resident_reset(void);
 /// What the system can still give (MemAvailable), in bytes; 0 when unknown.
 size_t tool_memory_available(void);
 
-// ---- JSON ---------------------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
-/// Has jansson's allocations of this process watched: it leaves some out of a value without a word, so that JSON after one that
-/// failed is not printed.
+/// Has jansson's allocations of this process watched: it leaves some out of a value without a word,
+/// so that JSON after one that failed is not printed.
 void tool_json_watch(void);
 
 /// A number, null when it is not finite.
@@ -142,8 +147,8 @@ json_t *tool_json_dims(talc_dims dims);
 /// All fields of a problem, and its text.
 json_t *tool_json_problem(const talc_conv2d_problem *problem);
 
-/// Op, device, the problem, which it takes over, workspace limit, candidates with their reasons, and the chosen one's name or
-/// null.
+/// Op, device, the problem, which it takes over, workspace limit, candidates with their reasons,
+/// and the chosen one's name or null.
 json_t *tool_json_explanation(const talc_explanation *explanation, json_t *problem);
 
 /// Prints on stdout, in ASCII, and releases `json`. Returns the exit code.

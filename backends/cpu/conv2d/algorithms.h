@@ -1,4 +1,5 @@
-/// The CPU's conv2d algorithms, one a file: their table, and the functions behind its rows. Private to backends/cpu.
+/// The CPU's conv2d algorithms, one a file: their table, and the functions behind its rows. Private
+/// to backends/cpu.
 #ifndef TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 
@@ -23,7 +24,8 @@
 TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
 #undef TALC_CPU_CONV2D_FUNCTIONS
 
-/// Why rows that copy the image under a kernel refuse long kernels and strides, with which their sizes could overflow; NULL for others.
+/// Why rows that copy the image under a kernel refuse long kernels and strides, with which their
+/// sizes could overflow; NULL for others.
 static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem *p)
 {
     const int64_t farthest = 64 << 10;

@@ -1,17 +1,19 @@
-/// Depthwise convolution: every group is one input channel, so that every output plane reads one input plane.
+/// Depthwise convolution: every group is one input channel, so that every output plane reads one
+/// input plane.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
 ///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
 ///
-/// There is little arithmetic and much memory traffic, so a task is a tile of one output plane that stays in
-/// the first-level cache. The part of x' that it reads is copied to the worker's slice of the workspace with its columns
-/// sorted by their remainder modulo stride_w. Then every tap reads adjacent elements for adjacent outputs, whatever
-/// the stride, dilation and padding: tap t of output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop
-/// serves all problems. The common one, a 3x3 kernel of stride 1 without dilation, reads x itself. The loops stand in
-/// depthwise_loops.h. Sums are in the data's type, taps in order; a weight over padding is multiplied by zero.
-/// Tiles follow from the problem alone, so every number of threads gives the same bits. The gradients stand in
-/// depthwise_gradient.c.
+/// There is little arithmetic and much memory traffic, so a task is a tile of one output plane that
+/// stays in the first-level cache. The part of x' that it reads is copied to the worker's slice of
+/// the workspace with its columns sorted by their remainder modulo stride_w. Then every tap reads
+/// adjacent elements for adjacent outputs, whatever the stride, dilation and padding: tap t of
+/// output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop serves all problems. The
+/// common one, a 3x3 kernel of stride 1 without dilation, reads x itself. The loops stand in
+/// depthwise_loops.h. Sums are in the data's type, taps in order; a weight over padding is
+/// multiplied by zero. Tiles follow from the problem alone, so every number of threads gives the
+/// same bits. The gradients stand in depthwise_gradient.c.
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
@@ -58,7 +60,8 @@ static int64_t input_rows(const talc_conv2d_problem *p, int64_t rows)
     return (rows - 1) * p->stride_h + (p->KH - 1) * p->dilation_h + 1;
 }
 
-/* How many different remainders kw * dilation_w has modulo stride_w: they repeat with this period. */
+/* How many different remainders kw * dilation_w has modulo stride_w: they repeat with this
+ * period. */
 static int64_t remainders(const talc_conv2d_problem *p)
 {
     return p->stride_w / talc_gcd(p->stride_w, p->dilation_w);
@@ -96,7 +99,7 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p)
     return plan;
 }
 
-// ---- One tile -----------------------------------------------------------------------------------------------
+// ---- One tile -----------------------------------------------------------------------------------
 
 /* One tile: outputs first_row .., first_column .. of an output plane. */
 typedef struct depthwise_tile {
@@ -104,8 +107,9 @@ typedef struct depthwise_tile {
     int64_t rows, columns;
 } depthwise_tile;
 
-/* How outputs get to y. One larger than the caches is written with non-temporal stores: a cache line at a time where every row of
- * y is whole lines and there is no epilogue, else from a band of rows that stays in cache. */
+/* How outputs get to y. One larger than the caches is written with non-temporal stores: a cache
+ * line at a time where every row of y is whole lines and there is no epilogue, else from a band of
+ * rows that stays in cache. */
 typedef enum { IN_PLACE, STREAM_BAND, STREAM_CACHE_LINES } depthwise_stores;
 
 static depthwise_stores stores_of(const talc_conv2d_problem *p, const void *y)
@@ -125,7 +129,8 @@ typedef struct depthwise_context {
     depthwise_stores stores;
 } depthwise_context;
 
-/* Prefetches the cache line `ahead` bytes after `at`, which may be outside the image and need not be mapped. */
+/* Prefetches the cache line `ahead` bytes after `at`, which may be outside the image and need not
+ * be mapped. */
 static inline void prefetch(const void *at, int64_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)ahead), 0, 2);
@@ -213,7 +218,7 @@ static void depthwise_task(void *context, int64_t task, int worker)
         talc_cpu_stream_end();
 }
 
-// ---- The row ------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)

@@ -1,13 +1,15 @@
-/// The gradients of the depthwise convolution, every group one input channel. With M = OC / C filters of a channel,
+/// The gradients of the depthwise convolution, every group one input channel. With M = OC / C
+/// filters of a channel,
 ///
 ///     dx[n, c, ih, iw] = sum over m, kh, kw of w[c*M + m, 0, kh, kw] * dy[n, c*M + m, oh, ow]
 ///     dw[oc, 0, kh, kw] = sum over n, oh, ow of x[n, oc / M, ih, iw] * dy[n, oc, oh, ow]
 ///
-/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Both are loops over rows of dy, which
-/// a tap shifts against the rows of an image: dx adds them, scaled, and dw multiplies the two. A task is some
-/// planes of dx, or a filter over a part of the images (split_k.h). Sums are in the data's type; a dot product has a
-/// vector of them, which f64 adds, and sums the rest of a row in f64. Padding is skipped; dw
-/// multiplies its zeros where dy is not finite.
+/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Both
+/// are loops over rows of dy, which a tap shifts against the rows of an image: dx adds them,
+/// scaled, and dw multiplies the two. A task is some planes of dx, or a filter over a part of the
+/// images (split_k.h). Sums are in the data's type; a dot product has a vector of them, which f64
+/// adds, and sums the rest of a row in f64. Padding is skipped; dw multiplies its zeros where dy is
+/// not finite.
 #include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
@@ -27,7 +29,8 @@ typedef struct gradient_context {
     bool all_read;  /* each dy by some tap: if one is not finite, a sum is not */
 } gradient_context;
 
-/* Where a tap reads an image: outputs columns.lo .. columns.hi - 1 of rows.lo .. rows.hi - 1, from pixel (ih, iw) on. */
+/* Where a tap reads an image: outputs columns.lo .. columns.hi - 1 of rows.lo .. rows.hi - 1, from
+ * pixel (ih, iw) on. */
 typedef struct tap_place {
     talc_range rows, columns;
     int64_t ih, iw;
@@ -46,7 +49,7 @@ static tap_place place_of(const talc_conv2d_problem *p, int64_t kh, int64_t kw)
     return t;
 }
 
-// ---- Input ----------------------------------------------------------------------------------------------------
+// ---- Input --------------------------------------------------------------------------------------
 
 /* Adds one tap of one plane of dy to a plane of dx. */
 #define ADD_TAP(suffix, type)                                                                      \
@@ -99,7 +102,7 @@ static void input_task(void *context, int64_t task, int worker)
         input_plane(c, plane / c->problem->C, plane % c->problem->C);
 }
 
-// ---- Weight ---------------------------------------------------------------------------------------------------
+// ---- Weight -------------------------------------------------------------------------------------
 
 /* Vectors of 32 bytes, at any address. */
 typedef float vector_f32 __attribute__((vector_size(32), aligned(4), may_alias));
@@ -190,7 +193,7 @@ static void weight_task(void *context, int64_t task, int worker)
     }
 }
 
-// ---- The row --------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *problem,
                                                     size_t limit, talc_plan *plan)

@@ -1,5 +1,5 @@
-/// The loops of the depthwise convolution, for one element type: depthwise.c includes this once with `real` as
-/// float and once as double, NAME(x) as x_f32 and x_f64.
+/// The loops of the depthwise convolution, for one element type: depthwise.c includes this once
+/// with `real` as float and once as double, NAME(x) as x_f32 and x_f64.
 
 #define LANES        NAME(LANES)
 #define vector       NAME(vector)
@@ -18,10 +18,12 @@
 
 enum { LANES = CACHE_LINE / sizeof(real) };
 
-/* The widest vector register there is, at any address; compilers make several narrower ones of it. */
+/* The widest vector register there is, at any address; compilers make several narrower ones of
+ * it. */
 typedef real vector __attribute__((vector_size(CACHE_LINE), aligned(sizeof(real)), may_alias));
 
-/* For sums over many taps: gcc keeps a vector wider than the processor's in memory, not in several registers. */
+/* For sums over many taps: gcc keeps a vector wider than the processor's in memory, not in several
+ * registers. */
 typedef real half __attribute__((vector_size(CACHE_LINE / 2), aligned(sizeof(real)), may_alias));
 
 /* The first `columns` lanes, all of them when there are more columns. */
@@ -41,7 +43,8 @@ static inline int64_t vector_start(int64_t q, int64_t columns)
     return q + LANES <= columns || columns < LANES ? q : columns - LANES;
 }
 
-/* `width` columns of an image row, `stride` apart, from column iw on: zero where they are not in `inside`. */
+/* `width` columns of an image row, `stride` apart, from column iw on: zero where they are not in
+ * `inside`. */
 static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t stride,
                                     talc_range inside, int64_t width, real *restrict dst)
 {
@@ -60,7 +63,7 @@ static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_
         dst[i] = 0;
 }
 
-// ---- Any kernel, stride and dilation ------------------------------------------------------------------------
+// ---- Any kernel, stride and dilation ------------------------------------------------------------
 
 /* Rows first .. end - 1 of the input of a tile, [input rows, slots, width]. */
 static ALWAYS_INLINE void copy_input(const talc_conv2d_problem *p, const depthwise_plan *plan,
@@ -103,8 +106,8 @@ static ALWAYS_INLINE void row_sums(int64_t taps, const int64_t *restrict offsets
     }
 }
 
-/* Rows first .. first + rows - 1 of a tile. Each input row is copied just before it is needed, so that reading from
- * memory and computing overlap. */
+/* Rows first .. first + rows - 1 of a tile. Each input row is copied just before it is needed, so
+ * that reading from memory and computing overlap. */
 TALC_TARGET_CLONES static void band_sums(const depthwise_context *c, const depthwise_tile *tile,
                                          int64_t first, int64_t rows, const real *plane,
                                          const real *w, real *in, real *out, int64_t out_step)
@@ -125,12 +128,13 @@ TALC_TARGET_CLONES static void band_sums(const depthwise_context *c, const depth
     }
 }
 
-// ---- A 3x3 kernel of stride 1 without dilation --------------------------------------------------------------
+// ---- A 3x3 kernel of stride 1 without dilation --------------------------------------------------
 
-/* Computes a column of outputs as wide as a vector register, row by row: each input row is loaded once, three times shifted, and
- * adds to the up to three output rows that it belongs to. The taps of each output are summed in the same order as above. Input
- * row i is at x + start + i * step, or is zero when i is not in `inside`; at the image's `border` nothing is read beyond the
- * middle tap, and a zero is shifted in. The next band starts `ahead` bytes further. */
+/* Computes a column of outputs as wide as a vector register, row by row: each input row is loaded
+ * once, three times shifted, and adds to the up to three output rows that it belongs to. The taps
+ * of each output are summed in the same order as above. Input row i is at x + start + i * step, or
+ * is zero when i is not in `inside`; at the image's `border` nothing is read beyond the middle tap,
+ * and a zero is shifted in. The next band starts `ahead` bytes further. */
 static ALWAYS_INLINE void column_3x3(int border, const real *restrict w, const real *zeros,
                                      const real *x, int64_t start, int64_t step, talc_range inside,
                                      int64_t rows, int64_t ahead, int64_t columns, bool stream,
@@ -176,8 +180,8 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     }
 }
 
-/* The same rows as band_sums, from x itself: columns are copied only where an image is narrow or the padding is not 1. `in` holds
- * a row of zeros and space for copied columns. */
+/* The same rows as band_sums, from x itself: columns are copied only where an image is narrow or
+ * the padding is not 1. `in` holds a row of zeros and space for copied columns. */
 TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_tile *tile,
                                         int64_t first, int64_t rows, const real *plane,
                                         const real *w, real *in, real *out, int64_t out_step)

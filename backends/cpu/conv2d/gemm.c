@@ -8,14 +8,16 @@
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
-// ---- Blocks ---------------------------------------------------------------------------------------------------
+// ---- Blocks -------------------------------------------------------------------------------------
 
-/* A block's patch of up to TERMS terms takes at most half of the second-level cache, and so do its sums; the rows of w that a tile
- * reads come from the first-level one, or stream into it, while they meet all columns of the block. So a block has the columns for
- * which loading those rows costs little, fewer of each phase where sums of several are kept. Blocks become smaller, in outputs or in
- * the planes that they make, whichever costs less, until there are TASKS of them, so that many threads end at about the same time.
- * All blocks of planes share the patches if these take no more than SHARED such caches. Gathering a row takes as long as
- * ROW_PRODUCTS multiplications of vectors, and one for two columns. */
+/* A block's patch of up to TERMS terms takes at most half of the second-level cache, and so do its
+ * sums; the rows of w that a tile reads come from the first-level one, or stream into it, while
+ * they meet all columns of the block. So a block has the columns for which loading those rows costs
+ * little, fewer of each phase where sums of several are kept. Blocks become smaller, in outputs or
+ * in the planes that they make, whichever costs less, until there are TASKS of them, so that many
+ * threads end at about the same time. All blocks of planes share the patches if these take no more
+ * than SHARED such caches. Gathering a row takes as long as ROW_PRODUCTS multiplications of
+ * vectors, and one for two columns. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
@@ -61,8 +63,9 @@ static int64_t rounded_up(int64_t count, int64_t step)
     return talc_ceil_div(count, step) * step;
 }
 
-/* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs if the patch is gathered, else
- * through the rows of an image's slot of the patch, each image's from a vector of its own. */
+/* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs
+ * if the patch is gathered, else through the rows of an image's slot of the patch, each image's
+ * from a vector of its own. */
 static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, int64_t images,
                         int64_t rows, int64_t columns)
 {
@@ -71,7 +74,8 @@ static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, 
                           : images * rounded_up((rows - 1) * plan->patch.w.size + columns, lanes);
 }
 
-/* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that are asked for up to them. */
+/* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that
+ * are asked for up to them. */
 static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
 {
     const int64_t most = talc_ceil_div(outputs, plan->columns);
@@ -110,7 +114,8 @@ static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
     return plan->images * rows * (ROW_PRODUCTS + plan->columns / 2);
 }
 
-/* Multiplications of vectors for a plane of x, and what takes as long: filling its patches, and loading w for each block. */
+/* Multiplications of vectors for a plane of x, and what takes as long: filling its patches, and
+ * loading w for each block. */
 static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes, rest = g->h.outputs % plan->rows;
@@ -124,8 +129,8 @@ static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
             (double)(fills * plan->row_blocks * filling_of(g, plan)));
 }
 
-/* Blocks of equal size, of at most as many outputs and planes as asked for, and their patch. It is gathered where the outputs
- * without use would cost more. */
+/* Blocks of equal size, of at most as many outputs and planes as asked for, and their patch. It is
+ * gathered where the outputs without use would cost more. */
 static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
                 talc_cpu_gemm_plan *plan)
 {
@@ -155,7 +160,8 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
         plan->channel = plan->patch.channel;
 }
 
-/* Elements of a channel that is yet to be gathered, and of its rows under each tap. Steps and tiles may run over the end of both. */
+/* Elements of a channel that is yet to be gathered, and of its rows under each tap. Steps and tiles
+ * may run over the end of both. */
 static int64_t one_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t steps = (1 + g->h.taps * g->w.taps) * GATHERED_STEP;
@@ -225,7 +231,7 @@ size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pl
                               plan->slice, limit);
 }
 
-// ---- One task -------------------------------------------------------------------------------------------------
+// ---- One task -----------------------------------------------------------------------------------
 
 typedef struct gemm_context {
     const talc_cpu_gemm *gemm;
@@ -266,7 +272,8 @@ static gemm_block block_of(const gemm_context *c, int64_t place, int64_t made_bl
     return b;
 }
 
-/* The first element of row `row` of y that a block writes in plane `made` of the group of an image. */
+/* The first element of row `row` of y that a block writes in plane `made` of the group of an
+ * image. */
 static char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t made, int64_t row)
 {
     const talc_cpu_gemm *g = c->gemm;
@@ -283,14 +290,16 @@ static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from
     return talc_cpu_at(g->dtype, c->w, at);
 }
 
-/* The width of a tile with `rest` elements from its first one on: TALC_CPU_VECTORS vectors or all that is left. Instead of one vector alone at the end,
- * for which w would not come fast enough, there are two times two. */
+/* The width of a tile with `rest` elements from its first one on: TALC_CPU_VECTORS vectors or all
+ * that is left. Instead of one vector alone at the end, for which w would not come fast enough,
+ * there are two times two. */
 static inline int64_t tile_width(int64_t rest, int64_t lanes)
 {
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
+/* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count`
+ * planes: [tile][plane][vectors of the tile]. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
                          talc_cpu_tile *tile, const char *patch, char *sums)
 {
@@ -451,9 +460,10 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
     };
 }
 
-/* Copies the outputs' elements under each tap of a channel of the patch, side by side, in steps that may run over the end of a row:
- * the next one follows, or room. They go to [tile][channel][tap][element of the tile], which the microkernel reads from one end to
- * the other; tiles are `apart`. */
+/* Copies the outputs' elements under each tap of a channel of the patch, side by side, in steps
+ * that may run over the end of a row: the next one follows, or room. They go to
+ * [tile][channel][tap][element of the tile], which the microkernel reads from one end to the other;
+ * tiles are `apart`. */
 #define GATHER(constant, suffix, T, A)                                                             \
     TALC_TARGET_CLONES                                                                             \
     static void gather_##suffix(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,            \
@@ -481,7 +491,8 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
 
 TALC_CPU_FLOATS(GATHER)
 
-/* Fills the patch of a block from plane `from` of x on. `one` has room for a channel that is still to be gathered. */
+/* Fills the patch of a block from plane `from` of x on. `one` has room for a channel that is still
+ * to be gathered. */
 static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
                  char *one, char *patch)
 {
@@ -522,8 +533,9 @@ static void fill_task(void *context, int64_t task, int worker)
          c->slices + (size_t)worker * c->plan->slice, shared_at(c, place, from));
 }
 
-/* Has w for some planes of x and a panel of `count` planes fetched into the second-level cache where the processor would not see it
- * coming: in an input gradient, whose terms lie far apart, of more weights than that cache holds. */
+/* Has w for some planes of x and a panel of `count` planes fetched into the second-level cache
+ * where the processor would not see it coming: in an input gradient, whose terms lie far apart, of
+ * more weights than that cache holds. */
 static void fetch_panel(const gemm_context *c, const char *w, int64_t count, talc_range planes)
 {
     const talc_cpu_gemm *g = c->gemm;
@@ -597,7 +609,7 @@ static void gemm_task(void *context, int64_t task, int worker)
     }
 }
 
-// ---- Running --------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 /* The terms of a patch, each phase's in the order of channels and taps. */
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,

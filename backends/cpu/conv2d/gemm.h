@@ -1,4 +1,5 @@
-/// The implicit matrix product behind `implicit_gemm`, which serves y and dx. Private to backends/cpu.
+/// The implicit matrix product behind `implicit_gemm`, which serves y and dx. Private to
+/// backends/cpu.
 #ifndef TALC_BACKENDS_CPU_CONV2D_GEMM_H
 #define TALC_BACKENDS_CPU_CONV2D_GEMM_H
 
@@ -9,8 +10,8 @@
 /// As many phases as a gradient at a stride may have.
 enum { TALC_CPU_PHASES = 64 };
 
-/// The taps of a phase along an axis: of the positions of a window, `first`, first + step, ... Its weights are `weight`,
-/// weight + weight_step, ... elements from those of position 0.
+/// The taps of a phase along an axis: of the positions of a window, `first`, first + step, ... Its
+/// weights are `weight`, weight + weight_step, ... elements from those of position 0.
 typedef struct talc_cpu_phase {
     int64_t taps;
     int64_t first, step;
@@ -54,14 +55,15 @@ static inline talc_cpu_axis talc_cpu_columns_of(const talc_conv2d_problem *p)
     return (talc_cpu_axis){ p->W, p->OW, p->KW, p->stride_w, p->dilation_w, -p->pad_left };
 }
 
-/// How it is divided. A task is a block of outputs of one image, or of several small ones, times a block of planes made.
+/// How it is divided. A task is a block of outputs of one image, or of several small ones, times a
+/// block of planes made.
 typedef struct talc_cpu_gemm_plan {
     int64_t rows, columns, images, made; ///< of a block
     int64_t row_blocks, column_blocks, image_blocks, made_blocks;
     int64_t summed; ///< planes in a patch
     talc_cpu_patch patch;
-    bool
-        gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs of no use
+    bool gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs
+                   ///< of no use
     int64_t channel;     ///< elements of a channel of what the microkernel reads
     int64_t phase;       ///< elements of the sums of a plane of one phase
     int64_t sums;        ///< elements of a worker's sums, which y gets when they are complete

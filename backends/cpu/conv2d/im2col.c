@@ -3,14 +3,16 @@
 ///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
 ///     B[(ic * KH + kh) * KW + kw, j] = x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
-/// B, the im2col matrix, is never whole: a task is a block of columns j of one image, or of several images
-/// when images are small, times a block of output channels. It builds B a few rows at a time, in the worker's slice of
-/// the workspace and small enough to stay in cache, and OpenBLAS adds their product to y: sums are in the data's type.
-/// The blocks follow from the problem and the workspace limit alone, so every number of threads gives the same bits.
+/// B, the im2col matrix, is never whole: a task is a block of columns j of one image, or of several
+/// images when images are small, times a block of output channels. It builds B a few rows at a
+/// time, in the worker's slice of the workspace and small enough to stay in cache, and OpenBLAS
+/// adds their product to y: sums are in the data's type. The blocks follow from the problem and the
+/// workspace limit alone, so every number of threads gives the same bits.
 ///
 /// im2col_matrix.c builds B, im2col_gradient.c has the gradients.
 ///
-/// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+/// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for
+/// document processing", 2006.
 #include "backends/cpu/device/blas.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/conv2d/im2col.h"
@@ -22,9 +24,9 @@
 
 #include <string.h>
 
-/* A block of B, 1 MiB of f32, stays in a core's second-level cache, and 32 MiB of workspace are enough for 16 threads and more. A
- * problem of few tasks gets smaller blocks, down to the size at which OpenBLAS takes as long to pack its operands as to multiply
- * them. */
+/* A block of B, 1 MiB of f32, stays in a core's second-level cache, and 32 MiB of workspace are
+ * enough for 16 threads and more. A problem of few tasks gets smaller blocks, down to the size at
+ * which OpenBLAS takes as long to pack its operands as to multiply them. */
 enum {
     ROWS = 256,
     COLUMNS = 1024,
@@ -96,7 +98,7 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     return plan;
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 typedef struct im2col_context {
     const talc_conv2d_problem *problem;

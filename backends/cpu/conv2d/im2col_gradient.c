@@ -1,16 +1,18 @@
-/// The gradients of a convolution as matrix products. For each image n and group g, with B and K as in im2col.c,
+/// The gradients of a convolution as matrix products. For each image n and group g, with B and K as
+/// in im2col.c,
 ///
 ///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j],      dx: dB added to the pixels that B was read from
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[k, j]
 ///
-/// Input: a task is a block of input channels of one image, or of several images when planes are small. It makes
-/// dB a block at a time in the worker's slice of the workspace and adds it to the planes, which no other task writes.
-/// Weight: a task is a block of rows k times a part of the images and columns (split_k.h). It builds B a
-/// block at a time, and OpenBLAS adds the products up.
+/// Input: a task is a block of input channels of one image, or of several images when planes are
+/// small. It makes dB a block at a time in the worker's slice of the workspace and adds it to the
+/// planes, which no other task writes. Weight: a task is a block of rows k times a part of the
+/// images and columns (split_k.h). It builds B a block at a time, and OpenBLAS adds the products
+/// up.
 ///
-/// Where a block has several images, their dy is copied side by side, so that one product serves them all. Sums are in the
-/// data's type. The blocks follow from the problem and the workspace limit alone, so every number of threads gives the
-/// same bits.
+/// Where a block has several images, their dy is copied side by side, so that one product serves
+/// them all. Sums are in the data's type. The blocks follow from the problem and the workspace
+/// limit alone, so every number of threads gives the same bits.
 #include "backends/cpu/device/blas.h"
 #include "backends/cpu/conv2d/im2col.h"
 #include "backends/cpu/conv2d/split_k.h"
@@ -20,7 +22,8 @@
 
 #include <string.h>
 
-/* As in the forward pass: a block and its operands are to stay in a core's caches, and few tasks get smaller blocks. */
+/* As in the forward pass: a block and its operands are to stay in a core's caches, and few tasks
+ * get smaller blocks. */
 enum {
     ROWS = 256,
     COLUMNS = 1024,
@@ -109,7 +112,7 @@ static int64_t tasks_of(const talc_conv2d_problem *p, const gradient_plan *plan)
                                                         : plan->partial.parts * plan->row_blocks);
 }
 
-// ---- Blocks ---------------------------------------------------------------------------------------------------
+// ---- Blocks -------------------------------------------------------------------------------------
 
 typedef struct gradient_context {
     const talc_conv2d_problem *problem;
@@ -221,7 +224,7 @@ static void weight_task(void *context, int64_t task, int worker)
     talc_openblas_leave();
 }
 
-// ---- The row --------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 /* Of the workspace: a part's dw comes before the workers' slices. */
 static size_t shared_bytes(const talc_conv2d_problem *p, const gradient_plan *plan)

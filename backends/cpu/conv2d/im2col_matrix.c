@@ -3,7 +3,7 @@
 #include "backends/cpu/primitives/short_copy.h"
 #include "tensor/extent.h"
 
-// ---- Building -------------------------------------------------------------------------------------------------
+// ---- Building -----------------------------------------------------------------------------------
 
 #define STRIDED_COPY(suffix, type)                                                                 \
     static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
@@ -24,7 +24,8 @@ static inline void copy_interior(const talc_conv2d_problem *p, int64_t size, int
         TALC_CPU_CALL(p->dtype, strided_copy, (count, (void *)dst, (const void *)src, p->stride_w));
 }
 
-/* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from image row `row`. */
+/* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from
+ * image row `row`. */
 static inline void copy_edge(const talc_conv2d_problem *p, int64_t size, int64_t kw, int64_t lo,
                              int64_t hi, char *dst, const char *row)
 {
@@ -39,7 +40,8 @@ static inline void copy_edge(const talc_conv2d_problem *p, int64_t size, int64_t
     }
 }
 
-/* One row of B for whole rows of outputs, oh to end - 1, and zeros around the image: the common problems. */
+/* One row of B for whole rows of outputs, oh to end - 1, and zeros around the image: the common
+ * problems. */
 static void fill_whole_rows(const talc_conv2d_problem *p, int64_t size, const char *plane,
                             int64_t kh, int64_t kw, int64_t oh, int64_t end, char *dst)
 {
@@ -113,7 +115,7 @@ void talc_cpu_im2col_fill(const talc_cpu_im2col_block *block, const void *x, int
                  i % p->KW, (char *)dst + (i - k) * block->ld * size);
 }
 
-// ---- Adding to an image ---------------------------------------------------------------------------------------
+// ---- Adding to an image -------------------------------------------------------------------------
 
 #define ADD_STRIDED(suffix, type)                                                                  \
     static void add_strided_##suffix(int64_t count, type *restrict dst, int64_t stride,            \

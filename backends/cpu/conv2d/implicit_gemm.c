@@ -1,24 +1,29 @@
-/// Convolution as a matrix product whose second matrix is never made. For each image n and group g, with K = C/groups * KH * KW,
+/// Convolution as a matrix product whose second matrix is never made. For each image n and group g,
+/// with K = C/groups * KH * KW,
 ///
 ///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
 ///
-/// where B is the im2col matrix of im2col.c. A row of B is a row of the image, shifted by a tap; so a task copies the part of
-/// the image that its outputs read into a patch (patch.h), in which every tap is an offset, and the microkernel
-/// (microkernel.h) reads both matrices where they stand: w as it is, B as vectors of the patch. Each input element is copied once
-/// for all taps, padding and strides are the copy's business, and a tile of y stays in registers for as many terms as the
-/// patch has. The patches of small planes are gathered: copied for each tap, so that vectors cross rows and images.
+/// where B is the im2col matrix of im2col.c. A row of B is a row of the image, shifted by a tap; so
+/// a task copies the part of the image that its outputs read into a patch (patch.h), in which every
+/// tap is an offset, and the microkernel (microkernel.h) reads both matrices where they stand: w as
+/// it is, B as vectors of the patch. Each input element is copied once for all taps, padding and
+/// strides are the copy's business, and a tile of y stays in registers for as many terms as the
+/// patch has. The patches of small planes are gathered: copied for each tap, so that vectors cross
+/// rows and images.
 ///
-/// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every number of threads, cache
-/// size and workspace limit gives the same bits.
+/// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every
+/// number of threads, cache size and workspace limit gives the same bits.
 ///
-/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008; offsets in place of
-/// the matrix: Dukhan, "The indirect convolution algorithm", arXiv 1907.02129.
+/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
+/// 34(3), 2008; offsets in place of the matrix: Dukhan, "The indirect convolution algorithm", arXiv
+/// 1907.02129.
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
 
-/* Elements of the image from the first tap of a window to the last: as many as a core may still keep in a cache. */
+/* Elements of the image from the first tap of a window to the last: as many as a core may still
+ * keep in a cache. */
 enum { LARGEST_SPAN = 1 << 20 };
 /* What a process can address. */
 static const double LARGEST_BYTES = 0x1p47;

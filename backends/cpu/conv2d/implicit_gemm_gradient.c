@@ -3,16 +3,19 @@
 ///     dx[n, ic, i, j] = sum over oc, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow],    i = oh*stride_h - top + kh*dilation_h, ...
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow] * x'[n, ic, oh*stride_h - top + kh*dilation_h, ...]
 ///
-/// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps, at neighbouring outputs. So
-/// each pair of remainders, a phase, is a convolution of dy of stride 1 with some of the taps in reverse order. The forward pass's
-/// product makes all phases of a block from one patch of dy.
+/// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps,
+/// at neighbouring outputs. So each pair of remainders, a phase, is a convolution of dy of stride 1
+/// with some of the taps in reverse order. The forward pass's product makes all phases of a block
+/// from one patch of dy.
 ///
-/// Weight: a task is a block of input channels and one of output channels times a part of the images and outputs
-/// (split_k.h). It copies x to a patch and dy, transposed, to rows of vectors. For each output, a row of the tile broadcasts the
-/// element of the patch under its tap, and the vectors of dy are multiplied by it; so sums run over outputs in order.
+/// Weight: a task is a block of input channels and one of output channels times a part of the
+/// images and outputs (split_k.h). It copies x to a patch and dy, transposed, to rows of vectors.
+/// For each output, a row of the tile broadcasts the element of the patch under its tap, and the
+/// vectors of dy are multiplied by it; so sums run over outputs in order.
 ///
-/// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache, and so do the parts of dw: every
-/// number of threads gives the same bits, another cache or limit may give others of dw.
+/// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache,
+/// and so do the parts of dw: every number of threads gives the same bits, another cache or limit
+/// may give others of dw.
 #include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/conv2d/algorithms.h"
@@ -22,14 +25,15 @@
 
 #include <string.h>
 
-// ---- Input ----------------------------------------------------------------------------------------------------
+// ---- Input --------------------------------------------------------------------------------------
 
 typedef struct input_phases {
     talc_cpu_phase h[TALC_CPU_PHASES], w[TALC_CPU_PHASES];
 } input_phases;
 
-/* The windows of dy along an axis, and their phases: inputs first, first + stride, ... meet taps tap, tap + step, ..., each
- * `dilation` outputs from the next, the last one first. Weights of taps stand `weight` apart. Returns how many phases there are. */
+/* The windows of dy along an axis, and their phases: inputs first, first + stride, ... meet taps
+ * tap, tap + step, ..., each `dilation` outputs from the next, the last one first. Weights of taps
+ * stand `weight` apart. Returns how many phases there are. */
 static int64_t phases_of(const talc_cpu_axis *forward, int64_t weight, talc_cpu_axis *axis,
                          talc_cpu_phase *phases)
 {
@@ -86,7 +90,7 @@ static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases
     return gemm;
 }
 
-// ---- Weight ---------------------------------------------------------------------------------------------------
+// ---- Weight -------------------------------------------------------------------------------------
 
 /* A patch and the dy under it take a quarter of the second-level cache each. */
 enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, TURNED = 16, STORED = 64 };
@@ -194,8 +198,8 @@ typedef int64_t index_f64 __attribute__((vector_size(32)));
 
 TALC_CPU_FLOATS(TURN)
 
-/* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have its rows in the same sets of the
- * cache. */
+/* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have
+ * its rows in the same sets of the cache. */
 #define TRANSPOSE(constant, suffix, T, A)                                                          \
     static void transpose_##suffix(int64_t rows, int64_t columns, const T *restrict from,          \
                                    int64_t ld, T *restrict to, int64_t to_ld)                      \
@@ -217,7 +221,8 @@ TALC_CPU_FLOATS(TURN)
 
 TALC_CPU_FLOATS(TRANSPOSE)
 
-/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
+/* dy of a block, [panel of output channels][output][channel]; channels that there are not are
+ * zeros. */
 #define ARRANGE(constant, suffix, T, A)                                                            \
     static void arrange_##suffix(const talc_conv2d_problem *p, const weight_block *b,              \
                                  int64_t width, const T *dy, T *to)                                \
@@ -329,7 +334,7 @@ static void weight_task(void *context, int64_t task, int worker)
     TALC_CPU_CALL(p->dtype, store, (&b, plan->width, taps, IC * taps, (const void *)sums, dw));
 }
 
-// ---- The row --------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 _Static_assert(sizeof(weight_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
 

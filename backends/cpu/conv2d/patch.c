@@ -8,7 +8,7 @@
 /* Elements of a cache line of f32. */
 enum { LINE = 16 };
 
-// ---- Layout ---------------------------------------------------------------------------------------------------
+// ---- Layout -------------------------------------------------------------------------------------
 
 static talc_cpu_slots slots_of(const talc_cpu_axis *axis, int64_t outputs)
 {
@@ -26,8 +26,8 @@ talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                  int64_t images)
 {
     talc_cpu_patch patch = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
-    /* The zeros to the right of a row of the image can be those to the left of the next one, as long as each output has a column
-     * of its own. */
+    /* The zeros to the right of a row of the image can be those to the left of the next one, as
+     * long as each output has a column of its own. */
     const int64_t left = -w->start, right = patch.w.size - left - w->extent;
     if (mode == TALC_PADDING_ZEROS && w->stride == 1 && columns == w->outputs && left > 0 &&
         right > 0) {
@@ -35,12 +35,13 @@ talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
         patch.w.size -= patch.shared;
     }
     patch.image = patch.h.count * patch.w.count * patch.h.size * patch.w.size;
-    /* An odd number of cache lines, so that the channels do not meet in the same sets of the cache. */
+    /* An odd number of cache lines, so that the channels do not meet in the same sets of the
+     * cache. */
     patch.channel = (talc_ceil_div(images * patch.image + patch.shared, LINE) | 1) * LINE;
     return patch;
 }
 
-// ---- Filling --------------------------------------------------------------------------------------------------
+// ---- Filling ------------------------------------------------------------------------------------
 
 /* By vectors at stride 2, the most common. */
 #define STRIDED_COPY(constant, suffix, T, A)                                                       \
@@ -57,14 +58,16 @@ talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
 
 TALC_CPU_FLOATS(STRIDED_COPY)
 
-/* One slot of a row of the image: columns start, start + stride, ..., of which those of `inside` are in the image. */
+/* One slot of a row of the image: columns start, start + stride, ..., of which those of `inside`
+ * are in the image. */
 typedef struct slot_row {
     int64_t start, count;
     talc_range inside;
     int64_t size; /* bytes of an element */
 } slot_row;
 
-/* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to have a source. */
+/* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to
+ * have a source. */
 static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_patch_source *s,
                                                                const slot_row *slot, int64_t lo,
                                                                int64_t hi, const char *row,

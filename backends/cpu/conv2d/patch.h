@@ -1,15 +1,18 @@
-/// A patch: the part of some input planes that a block of outputs reads, copied so that each filter tap is a constant distance
-/// away. Private to backends/cpu.
+/// A patch: the part of some input planes that a block of outputs reads, copied so that each filter
+/// tap is a constant distance away. Private to backends/cpu.
 ///
-/// Along an axis, output o and tap t read coordinate start + o * stride + t * dilation. The remainder of t * dilation modulo stride
-/// repeats after `slots` taps; so the input is sorted by that remainder into slots, and tap t of neighbouring outputs stands at
-/// neighbouring elements of slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it is.
-/// Where a shift is longer than the outputs, each tap has a slot of its own instead, as no output reads what lies between.
+/// Along an axis, output o and tap t read coordinate start + o * stride + t * dilation. The
+/// remainder of t * dilation modulo stride repeats after `slots` taps; so the input is sorted by
+/// that remainder into slots, and tap t of neighbouring outputs stands at neighbouring elements of
+/// slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it
+/// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
+/// output reads what lies between.
 ///
 ///     patch[channel][image][slot_h][slot_w][row][column] = x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
 ///
-/// Outputs are counted through the rows of a slot: number row * width + column. Those of the last columns of a row are of no use, as
-/// their windows reach into the next row; they are computed where they share a vector with others, and dropped.
+/// Outputs are counted through the rows of a slot: number row * width + column. Those of the last
+/// columns of a row are of no use, as their windows reach into the next row; they are computed
+/// where they share a vector with others, and dropped.
 #ifndef TALC_BACKENDS_CPU_CONV2D_PATCH_H
 #define TALC_BACKENDS_CPU_CONV2D_PATCH_H
 
@@ -62,7 +65,8 @@ static inline int64_t talc_cpu_patch_tap(const talc_cpu_patch *patch, int64_t kh
 void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
                          void *dst);
 
-/// Elements of a patch of some channels, with what the last vector of `lanes` elements reads behind it.
+/// Elements of a patch of some channels, with what the last vector of `lanes` elements reads behind
+/// it.
 static inline int64_t talc_cpu_patch_elements(const talc_cpu_patch *patch, int64_t channels,
                                               int64_t lanes)
 {

@@ -4,10 +4,11 @@
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j]
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. A task of y or dx is a block of columns j times a
-/// block of channels; y's bias, residual and activation follow while it is in cache. One of dw is a block of output channels
-/// times a part of the images and columns (split_k.h). Sums are in the data's type, by OpenBLAS. The blocks follow
-/// from the problem alone, dw's from the workspace limit too, so every number of threads gives the same bits.
+/// since an image's planes [C/groups, H*W] are the matrix already. A task of y or dx is a block of
+/// columns j times a block of channels; y's bias, residual and activation follow while it is in
+/// cache. One of dw is a block of output channels times a part of the images and columns
+/// (split_k.h). Sums are in the data's type, by OpenBLAS. The blocks follow from the problem alone,
+/// dw's from the workspace limit too, so every number of threads gives the same bits.
 #include "backends/cpu/device/blas.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/conv2d/split_k.h"
@@ -17,11 +18,12 @@
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
-/* OpenBLAS multiplies blocks of COLUMNS within a few percent of the rate of wider ones. With fewer tasks than TASKS some threads
- * wait for the last one, so then blocks are narrower, and divided by output channels too. */
+/* OpenBLAS multiplies blocks of COLUMNS within a few percent of the rate of wider ones. With fewer
+ * tasks than TASKS some threads wait for the last one, so then blocks are narrower, and divided by
+ * output channels too. */
 enum { COLUMNS = 2048, NARROW = 512, CHANNELS = 128, TASKS = 8 };
 
-// ---- y and dx: one channel exchanged for the other -------------------------------------------------------------
+// ---- y and dx: one channel exchanged for the other ----------------------------------------------
 
 typedef struct pointwise_context {
     const talc_conv2d_problem *problem;
@@ -87,7 +89,7 @@ static talc_status exchange_channels(const talc_conv2d_problem *p, const talc_co
     return talc_cpu_parallel(planes * c.channel_blocks, pointwise_task, &c);
 }
 
-// ---- dw --------------------------------------------------------------------------------------------------------
+// ---- dw -----------------------------------------------------------------------------------------
 
 typedef struct weight_plan {
     int64_t column_blocks;            /* of an image */
@@ -138,7 +140,7 @@ static void weight_task(void *context, int64_t task, int worker)
     talc_openblas_leave();
 }
 
-// ---- The row ---------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)

@@ -1,4 +1,5 @@
-/// The textbook's gradients: every element by its formula, summed in float64 and rounded once. With g = oc / (OC / groups),
+/// The textbook's gradients: every element by its formula, summed in float64 and rounded once. With
+/// g = oc / (OC / groups),
 ///
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
@@ -80,7 +81,8 @@ static void input_task(void *context, int64_t task, int worker)
                        TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw)));
 }
 
-/* One tap of a filter over one image, added to `sum`: `dy` is the output channel's plane, `x` the input channel's. */
+/* One tap of a filter over one image, added to `sum`: `dy` is the output channel's plane, `x` the
+ * input channel's. */
 #define TAP_SUM(suffix, type)                                                                      \
     static double tap_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *x,    \
                                    int64_t kh, int64_t kw, double sum)                             \

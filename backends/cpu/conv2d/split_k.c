@@ -43,7 +43,7 @@ void *talc_cpu_partial_at(const talc_cpu_partial *partial, const talc_conv2d_pro
     return base + offset * (int64_t)talc_dtype_size(problem->dtype);
 }
 
-// ---- The sum --------------------------------------------------------------------------------------------------
+// ---- The sum ------------------------------------------------------------------------------------
 
 typedef struct sum_context {
     const talc_cpu_partial *partial;

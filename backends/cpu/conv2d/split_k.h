@@ -1,8 +1,9 @@
 /// Weight gradients in parts. Private to backends/cpu.
 ///
-/// dw is a sum over all images and outputs. A small filter leaves little else to share out, so these terms, numbered by the row
-/// that sums them, are divided into parts. Each part has a dw of its own in the workspace, and the parts are added in
-/// order. How many there are follows from the problem, the workspace limit and the other tasks, never from the threads.
+/// dw is a sum over all images and outputs. A small filter leaves little else to share out, so
+/// these terms, numbered by the row that sums them, are divided into parts. Each part has a dw of
+/// its own in the workspace, and the parts are added in order. How many there are follows from the
+/// problem, the workspace limit and the other tasks, never from the threads.
 #ifndef TALC_BACKENDS_CPU_CONV2D_SPLIT_K_H
 #define TALC_BACKENDS_CPU_CONV2D_SPLIT_K_H
 

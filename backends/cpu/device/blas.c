@@ -12,8 +12,8 @@ static const char *at(const void *matrix, int64_t row, int64_t column, int64_t l
     return (const char *)matrix + (row * ld + column) * size;
 }
 
-/* A leading dimension that does not fit belongs to a single row, where it is not used. OpenBLAS wants at least 1 for empty rows
- * too. */
+/* A leading dimension that does not fit belongs to a single row, where it is not used. OpenBLAS
+ * wants at least 1 for empty rows too. */
 static blasint leading(int64_t ld, int64_t columns)
 {
     const int64_t fitting = ld <= INT32_MAX ? ld : columns;

@@ -19,7 +19,8 @@
 /* A cache line, and the widest vector register. */
 static const size_t ALIGNMENT = 64;
 
-/* Blocks of several huge pages start on one, and ask for them: one fault then maps 2 MiB instead of 4 KiB. */
+/* Blocks of several huge pages start on one, and ask for them: one fault then maps 2 MiB instead of
+ * 4 KiB. */
 static const size_t HUGE_PAGE = (size_t)2 << 20;
 static const size_t HUGE_FROM = (size_t)8 << 20;
 
@@ -148,8 +149,8 @@ talc_device *talc_cpu_find(const char *name)
     return cpu.pool == NULL ? NULL : &cpu;
 }
 
-/* After the main thread's scopes, which end in a destructor of default priority. Other threads may still compute, so the device
- * stays open. */
+/* After the main thread's scopes, which end in a destructor of default priority. Other threads may
+ * still compute, so the device stays open. */
 __attribute__((destructor(200))) static void trim_at_exit(void)
 {
     (void)talc_memory_trim(&cpu);

@@ -17,12 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What OpenBLAS is built with for x86-64, and the library's own size; the margin is for whoever else allocates meanwhile. */
+/* What OpenBLAS is built with for x86-64, and the library's own size; the margin is for whoever
+ * else allocates meanwhile. */
 static const size_t BUFFER_BYTES = (size_t)128 << 20;
 static const size_t LIBRARY_BYTES = (size_t)48 << 20;
 static const size_t MARGIN_BYTES = (size_t)8 << 20;
 
-/* OpenBLAS is built for so many processors, and ends the process where several times as many threads are in it. */
+/* OpenBLAS is built for so many processors, and ends the process where several times as many
+ * threads are in it. */
 enum { MOST_BUFFERS = 64 };
 
 /* A product in flight is waited for so long at a fork and at the process's end. */
@@ -45,7 +47,7 @@ static struct {
 
 static _Thread_local bool inside;
 
-// ---- Room ---------------------------------------------------------------------------------------------------
+// ---- Room ---------------------------------------------------------------------------------------
 
 /* Whether so much address space can be had, found out by having it. */
 static bool has_room(size_t bytes)
@@ -69,10 +71,10 @@ static size_t address_space_left(void)
     return known && used < limit.rlim_cur ? (size_t)limit.rlim_cur - used : 0;
 }
 
-// ---- Opening ------------------------------------------------------------------------------------------------
+// ---- Opening ------------------------------------------------------------------------------------
 
-/* OpenBLAS starts a thread, with a buffer, for each processor that the thread which opens it may use. talc divides the work
- * itself and needs none of them. */
+/* OpenBLAS starts a thread, with a buffer, for each processor that the thread which opens it may
+ * use. talc divides the work itself and needs none of them. */
 static void *open_on_one_processor(const char *name)
 {
     cpu_set_t allowed, one;
@@ -88,7 +90,8 @@ static void *open_on_one_processor(const char *name)
     return library;
 }
 
-/* C has no cast from an object pointer to a function pointer; POSIX has the assignment through one. */
+/* C has no cast from an object pointer to a function pointer; POSIX has the assignment through
+ * one. */
 #define FUNCTION_LOAD(name)                                                                        \
     if (missing == NULL && (*(void **)&blas.call.name = dlsym(library, #name)) == NULL)            \
         missing = #name;
@@ -127,8 +130,8 @@ static bool open_library(void)
     return false;
 }
 
-/* How many buffers there may be: one for each processor, of address space that is limited at most half, and one in a library
- * that is built for one thread at a time. */
+/* How many buffers there may be: one for each processor, of address space that is limited at most
+ * half, and one in a library that is built for one thread at a time. */
 static int most_buffers(void)
 {
     const int processors = talc_cpu_processors();
@@ -140,7 +143,8 @@ static int most_buffers(void)
     return (int)(fitting >= most ? most : fitting > 1 ? fitting : 1);
 }
 
-/* A product too large for the stack and for the kernels that pack nothing, so that it takes a buffer. */
+/* A product too large for the stack and for the kernels that pack nothing, so that it takes a
+ * buffer. */
 static void multiply_once(void)
 {
     enum { N = 128 };
@@ -149,7 +153,8 @@ static void multiply_once(void)
                           0, result, N);
 }
 
-/* OpenBLAS's own functions for its buffers, which no header of it declares. Without them one buffer is had for sure. */
+/* OpenBLAS's own functions for its buffers, which no header of it declares. Without them one buffer
+ * is had for sure. */
 static int take_buffers(void)
 {
     void *(*take)(int) = NULL;
@@ -199,8 +204,9 @@ static bool wait_until_quiet(void)
     return blas.busy == 0;
 }
 
-/* OpenBLAS gives its buffers back when the process ends, whoever is in it. Other threads' products end before, and they begin
- * no more; what this thread still computes, in the program's own exit handlers, it computes alone. */
+/* OpenBLAS gives its buffers back when the process ends, whoever is in it. Other threads' products
+ * end before, and they begin no more; what this thread still computes, in the program's own exit
+ * handlers, it computes alone. */
 static void end_at_exit(void)
 {
     const struct timespec until = end_of_patience();
@@ -240,7 +246,7 @@ int talc_openblas_buffers(void)
     return __atomic_load_n(&blas.buffers, __ATOMIC_ACQUIRE);
 }
 
-// ---- Who is in it -------------------------------------------------------------------------------------------
+// ---- Who is in it -------------------------------------------------------------------------------
 
 static bool may_enter(void)
 {
@@ -280,7 +286,7 @@ void talc_openblas_leave(void)
     pthread_mutex_unlock(&blas.lock);
 }
 
-// ---- Forks --------------------------------------------------------------------------------------------------
+// ---- Forks --------------------------------------------------------------------------------------
 
 /* A child has what OpenBLAS holds as the fork found it, so nobody is in it then. */
 static void before_fork(void)

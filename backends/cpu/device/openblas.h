@@ -1,8 +1,10 @@
-/// OpenBLAS itself: opened when a product is first asked for, and how many threads may be in it. Private to backends/cpu.
+/// OpenBLAS itself: opened when a product is first asked for, and how many threads may be in it.
+/// Private to backends/cpu.
 ///
-/// A thread in OpenBLAS holds a buffer of 128 MiB of address space, which OpenBLAS keeps for the next one; where the system has
-/// no room for it, OpenBLAS tries again for ever. So talc has OpenBLAS take its buffers beforehand, one for each processor or as
-/// many as there is room for, and lets only as many threads in. Other threads wait.
+/// A thread in OpenBLAS holds a buffer of 128 MiB of address space, which OpenBLAS keeps for the
+/// next one; where the system has no room for it, OpenBLAS tries again for ever. So talc has
+/// OpenBLAS take its buffers beforehand, one for each processor or as many as there is room for,
+/// and lets only as many threads in. Other threads wait.
 #ifndef TALC_BACKENDS_CPU_DEVICE_OPENBLAS_H
 #define TALC_BACKENDS_CPU_DEVICE_OPENBLAS_H
 
@@ -25,8 +27,8 @@ typedef struct talc_openblas_functions {
 #undef TALC_OPENBLAS_FIELD
 } talc_openblas_functions;
 
-/// Why OpenBLAS cannot be used; NULL when it can, and then for as long as the process lives. Opens it where that has not been
-/// done. The text is static.
+/// Why OpenBLAS cannot be used; NULL when it can, and then for as long as the process lives. Opens
+/// it where that has not been done. The text is static.
 const char *talc_openblas_refuses(void);
 
 /// Its functions, once talc_openblas_refuses has returned NULL.
@@ -35,9 +37,10 @@ const talc_openblas_functions *talc_openblas(void);
 /// How many threads may be in OpenBLAS at once; 0 while it is not open.
 int talc_openblas_buffers(void);
 
-/// Waits until this thread may call OpenBLAS, and ends that. Calls do not nest. talc divides work into tasks itself, so that
-/// results do not depend on the number of threads: OpenBLAS's number of threads, one setting for the process, is 1 while any
-/// thread is in it, for the program's own calls too, and then what it was.
+/// Waits until this thread may call OpenBLAS, and ends that. Calls do not nest. talc divides work
+/// into tasks itself, so that results do not depend on the number of threads: OpenBLAS's number of
+/// threads, one setting for the process, is 1 while any thread is in it, for the program's own
+/// calls too, and then what it was.
 void talc_openblas_enter(void);
 void talc_openblas_leave(void);
 

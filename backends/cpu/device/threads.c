@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Waking a sleeping thread takes as long as a small op. So a waiting thread spins this often, some tens of microseconds, before
- * it sleeps: the ops of a network follow each other faster than that. */
+/* Waking a sleeping thread takes as long as a small op. So a waiting thread spins this often, some
+ * tens of microseconds, before it sleeps: the ops of a network follow each other faster than
+ * that. */
 enum { MAX_THREADS = 1024, LOOKS = 2000 };
 
 /* One call of talc_cpu_parallel. */
@@ -89,7 +90,8 @@ static void relax(void)
 #endif
 }
 
-/* The two things that threads wait for. They are read again under the lock; here only to stay awake for them. */
+/* The two things that threads wait for. They are read again under the lock; here only to stay awake
+ * for them. */
 static void look_for_job(unsigned seen)
 {
     for (int i = 0; pool.looks && i < LOOKS && atomic_load(&pool.generation) == seen; i++)
@@ -252,7 +254,8 @@ talc_status talc_cpu_parallel(int64_t count, talc_task_function *task, void *con
     return atomic_load(&job.failed) ? talc_fail(job.status, "%s", job.message) : TALC_OK;
 }
 
-/* Work whose tasks are themselves workers, each of which takes the next of the caller's tasks until none is left. */
+/* Work whose tasks are themselves workers, each of which takes the next of the caller's tasks until
+ * none is left. */
 typedef struct limited_job {
     talc_task_function *task;
     void *context;

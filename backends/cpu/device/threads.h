@@ -1,7 +1,8 @@
 /// The CPU backend's thread pool. Private to backends/cpu.
 ///
-/// Work is divided into numbered tasks whose content depends on the problem alone, never on how many threads there are or which
-/// of them runs a task: so results are the same to the bit for every thread count.
+/// Work is divided into numbered tasks whose content depends on the problem alone, never on how
+/// many threads there are or which of them runs a task: so results are the same to the bit for
+/// every thread count.
 #ifndef TALC_BACKENDS_CPU_DEVICE_THREADS_H
 #define TALC_BACKENDS_CPU_DEVICE_THREADS_H
 
@@ -10,21 +11,21 @@
 /// One task. `worker`, 0 .. talc_cpu_threads()-1, tells concurrent tasks apart, for scratch space.
 typedef void talc_task_function(void *context, int64_t task, int worker);
 
-/// Runs tasks 0 .. count-1, spread over the threads; returns when all are done. A failure that a task raises is
-/// raised in the calling thread and returned. Called from within a task, or while another thread's work occupies
-/// the pool, it runs the tasks in the calling thread.
+/// Runs tasks 0 .. count-1, spread over the threads; returns when all are done. A failure that a
+/// task raises is raised in the calling thread and returned. Called from within a task, or while
+/// another thread's work occupies the pool, it runs the tasks in the calling thread.
 talc_status talc_cpu_parallel(int64_t count, talc_task_function *task, void *context);
 
-/// The same with at most `workers` tasks at a time, and `worker` below that number: for work whose scratch space is
-/// limited.
+/// The same with at most `workers` tasks at a time, and `worker` below that number: for work whose
+/// scratch space is limited.
 talc_status talc_cpu_parallel_limited(int64_t count, int workers, talc_task_function *task,
                                       void *context);
 
 /// How many threads work at once, the caller included.
 int talc_cpu_threads(void);
 
-/// Workspace of a row whose workers have `slice` bytes each behind `shared` ones: for every worker that has a task and fits the limit, at
-/// least for one.
+/// Workspace of a row whose workers have `slice` bytes each behind `shared` ones: for every worker
+/// that has a task and fits the limit, at least for one.
 size_t talc_cpu_workspace(int64_t tasks, size_t shared, size_t slice, size_t limit);
 
 /// How many processors the process may use.

@@ -2,8 +2,8 @@
 ///
 ///     dst[i0, i1, ...] = (dst_dtype) src[i0, i1, ...]
 ///
-/// The last dimension is the row that the inner loop walks; the others are counted by an index, which each task
-/// starts at its own first row. Integer targets truncate and saturate, NaN gives 0.
+/// The last dimension is the row that the inner loop walks; the others are counted by an index,
+/// which each task starts at its own first row. Integer targets truncate and saturate, NaN gives 0.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/walk.h"
@@ -12,10 +12,10 @@
 #include <math.h>
 #include <string.h>
 
-// ---- Casts --------------------------------------------------------------------------------------------------
+// ---- Casts --------------------------------------------------------------------------------------
 
-/* C leaves a float outside the target's range undefined, so the range is tested first. 2^63 is exact as a double,
- * INT64_MAX is not. */
+/* C leaves a float outside the target's range undefined, so the range is tested first. 2^63 is
+ * exact as a double, INT64_MAX is not. */
 static int64_t to_i64(double x)
 {
     if (!(x > -0x1p63))
@@ -32,7 +32,7 @@ static int64_t to_i64(double x)
 
 _Static_assert(TALC_DTYPE_COUNT == 5, "copy_row lists every pair of types");
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 /* One row of n elements. */
 static void copy_row(const talc_copy_problem *p, int64_t n, void *dst, int64_t dst_stride,
@@ -112,7 +112,7 @@ talc_status talc_cpu_copy(talc_device *device, const talc_copy_problem *problem,
     return talc_cpu_parallel(context.walk.tasks, copy_task, &context);
 }
 
-// ---- Fill ---------------------------------------------------------------------------------------------------
+// ---- Fill ---------------------------------------------------------------------------------------
 
 typedef struct fill_context {
     const talc_fill_problem *problem;

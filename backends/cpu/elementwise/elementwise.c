@@ -2,8 +2,9 @@
 ///
 ///     y[i...] = f(x[i...])        y[i...] = f(a[i...], b[i...])
 ///
-/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
-/// depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in the data's own type.
+/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads
+/// in tasks that depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in
+/// the data's own type.
 #include "backends/cpu/primitives/activation.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
@@ -40,7 +41,7 @@ static bool streams_rows(const talc_walk *walk, int64_t size)
     return talc_cpu_streams(walk->steps * walk->segment * size, walk->segment * size);
 }
 
-// ---- One operand --------------------------------------------------------------------------------------------
+// ---- One operand --------------------------------------------------------------------------------
 
 #define UNARY_CASE(constant, name, numbers, with, value, ...)                                      \
     case constant:                                                                                 \
@@ -67,7 +68,8 @@ static bool streams_rows(const talc_walk *walk, int64_t size)
         }                                                                                          \
     }
 
-/* ops/ lets only neg through. Integers wrap around, which unsigned arithmetic does and signed does not. */
+/* ops/ lets only neg through. Integers wrap around, which unsigned arithmetic does and signed does
+ * not. */
 #define UNARY_ROW_INTEGER(constant, suffix, T, U)                                                  \
     static void unary_row_##suffix(const talc_unary_problem *problem, int64_t n, T *y,             \
                                    const T *xs)                                                    \
@@ -147,10 +149,11 @@ const talc_algorithm talc_cpu_unary[] = {
     { .name = NULL },
 };
 
-// ---- Two operands -------------------------------------------------------------------------------------------
+// ---- Two operands -------------------------------------------------------------------------------
 
-/* Rows in the forms that a compiler can turn into vector code, both packed and b a constant, or in any other. T is the
- * data's type, W the type to compute in. A gradient whose row has a t saves x, so that t is in B. */
+/* Rows in the forms that a compiler can turn into vector code, both packed and b a constant, or in
+ * any other. T is the data's type, W the type to compute in. A gradient whose row has a t saves x,
+ * so that t is in B. */
 #define BINARY_FORM(T, W, A, B, with, value, a_at, b_at)                                           \
     TALC_INDEPENDENT for (int64_t i = 0; i < n; i++)                                               \
     {                                                                                              \
@@ -315,7 +318,7 @@ const talc_algorithm talc_cpu_binary[] = {
     { .name = NULL },
 };
 
-// ---- Activations --------------------------------------------------------------------------------------------
+// ---- Activations --------------------------------------------------------------------------------
 
 /* They are the first rows of one operand; the gradients of all stand behind the rows of two. */
 static talc_unary_function function_of(talc_activation activation)

@@ -2,9 +2,10 @@
 ///
 ///     y[i...] = x[i... with index[i...] in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
 ///
-/// Forward, rows of y run on threads in tasks that depend on the shape alone; elements are moved as unsigned integers of their size.
-/// In the gradient a task has lines of dy along the index's dimension to itself, so that no two write one element of dx; it goes
-/// through the index in ascending order, with neighbouring lines side by side where they are neighbours in memory.
+/// Forward, rows of y run on threads in tasks that depend on the shape alone; elements are moved as
+/// unsigned integers of their size. In the gradient a task has lines of dy along the index's
+/// dimension to itself, so that no two write one element of dx; it goes through the index in
+/// ascending order, with neighbouring lines side by side where they are neighbours in memory.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
@@ -28,7 +29,7 @@ typedef struct gather_context {
     int64_t tasks_lines; /* and how many blocks a task takes */
 } gather_context;
 
-// ---- Forward ------------------------------------------------------------------------------------------------
+// ---- Forward ------------------------------------------------------------------------------------
 
 #define PICK(suffix, T)                                                                            \
     static void pick_##suffix(const gather_context *c, const talc_walk_position *at,               \
@@ -75,10 +76,10 @@ static talc_status check_index(const talc_gather_problem *p, const int64_t *inde
     return TALC_OK;
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
-/* Lines first .. first + width - 1 of those that the dimensions before and behind `along` make. Indices that the forward pass has
- * refused were never recorded. */
+/* Lines first .. first + width - 1 of those that the dimensions before and behind `along` make.
+ * Indices that the forward pass has refused were never recorded. */
 #define ADD_UP(constant, suffix, T, A)                                                             \
     static void add_up_##suffix(const gather_context *c, int64_t outer, int64_t first,             \
                                 int64_t width)                                                     \
@@ -133,7 +134,7 @@ static talc_status run_gradient(gather_context *c)
     return talc_cpu_parallel(talc_ceil_div(c->blocks, c->tasks_lines), gradient_task, c);
 }
 
-// ---- Row ----------------------------------------------------------------------------------------------------
+// ---- Row ----------------------------------------------------------------------------------------
 
 static const char *gather_plan(const talc_device *device, const void *problem, size_t limit,
                                talc_plan *plan)

@@ -17,7 +17,8 @@ typedef struct random_context {
     void *y;
 } random_context;
 
-/* The words of `blocks` blocks from number `first` on. A loop of its own, so that compilers can vectorise it. */
+/* The words of `blocks` blocks from number `first` on. A loop of its own, so that compilers can
+ * vectorise it. */
 static void draw_blocks(const talc_random_problem *p, int64_t first, int64_t blocks,
                         talc_philox_block *drawn)
 {
@@ -30,7 +31,8 @@ static double clamp(const talc_random_problem *p, double value)
     return value < p->lowest ? p->lowest : value > p->highest ? p->highest : value;
 }
 
-/* One batch each: elements first .. first + n - 1, where first is a multiple of the batch's size. */
+/* One batch each: elements first .. first + n - 1, where first is a multiple of the batch's
+ * size. */
 
 static void uniform_f32(const talc_random_problem *p, int64_t first, int64_t n, float *y)
 {

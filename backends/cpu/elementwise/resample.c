@@ -2,9 +2,10 @@
 ///
 ///     y[o...] = sum of weight * x[i...] over the taps of ops/resample_axis.h, along each dimension
 ///
-/// Tasks are rows of y, about 32768 elements, and in the input gradient rows of x: a row of dx takes up every row of dy that
-/// shows it, in order, so that sums have one order; they are summed in f64. Elements that are shown alone are moved as unsigned
-/// integers of their size, so NaN keeps its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
+/// Tasks are rows of y, about 32768 elements, and in the input gradient rows of x: a row of dx
+/// takes up every row of dy that shows it, in order, so that sums have one order; they are summed
+/// in f64. Elements that are shown alone are moved as unsigned integers of their size, so NaN keeps
+/// its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
@@ -24,13 +25,14 @@ typedef struct resample_context {
     int64_t rows, per_task;
 } resample_context;
 
-/* A mean of two rows; the second stands alone for nothing where weight is 0. Offsets in elements, -1 where there is no row. */
+/* A mean of two rows; the second stands alone for nothing where weight is 0. Offsets in elements,
+ * -1 where there is no row. */
 typedef struct row_taps {
     int64_t first, second;
     double weight;
 } row_taps;
 
-// ---- Forward ------------------------------------------------------------------------------------------------
+// ---- Forward ------------------------------------------------------------------------------------
 
 /* What output row `row` shows. */
 static row_taps rows_of(const talc_resample_problem *p, int64_t row)
@@ -133,7 +135,7 @@ MOVE(doubles, uint64_t)
 
 TALC_CPU_FLOATS(MIX)
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* A row of dx: the rows of dy that show it, those of the last dimension but one innermost, summed
  * in f64, COLUMNS at a time. */
@@ -173,7 +175,7 @@ static void give(const resample_context *c, int64_t row)
     }
 }
 
-// ---- Run ----------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 static bool is_linear(const talc_resample_problem *p)
 {

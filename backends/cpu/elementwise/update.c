@@ -1,5 +1,5 @@
-/// Optimizer steps by the formulas of ops/update.h, in the data's own type. Threads take stretches of the tensors, which
-/// follow from their sizes alone.
+/// Optimizer steps by the formulas of ops/update.h, in the data's own type. Threads take stretches
+/// of the tensors, which follow from their sizes alone.
 #include "tensor/extent.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
@@ -18,7 +18,8 @@ typedef struct update_context {
     const talc_update_arguments *arguments;
 } update_context;
 
-/* Elements lo .. hi - 1 of one tensor. A state that the rule has not is one element that nobody looks at. */
+/* Elements lo .. hi - 1 of one tensor. A state that the rule has not is one element that nobody
+ * looks at. */
 #define STRETCH_IN(constant, suffix, T, A)                                                         \
     static void stretch_##suffix(const update_context *c, int tensor, int64_t lo, int64_t hi)      \
     {                                                                                              \

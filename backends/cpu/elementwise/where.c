@@ -2,8 +2,9 @@
 ///
 ///     y[i...] = condition[i...] != 0 ? a[i...] : b[i...]
 ///
-/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
-/// depend on the shape alone. Elements are moved as unsigned integers of their size, so NaN keeps its bits.
+/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads
+/// in tasks that depend on the shape alone. Elements are moved as unsigned integers of their size,
+/// so NaN keeps its bits.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/walk.h"

@@ -1,9 +1,10 @@
-/// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a batch of them.
+/// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a
+/// batch of them.
 ///
-/// `openblas` cuts the products into blocks of rows and columns, and short products into groups; the cuts depend on the
-/// problem alone, and every block is one single-threaded call of OpenBLAS (gemv for one row or one column), so results
-/// do not depend on the number of threads. The block's bias, residual and activation follow at once. Arithmetic: the
-/// data's type.
+/// `openblas` cuts the products into blocks of rows and columns, and short products into groups;
+/// the cuts depend on the problem alone, and every block is one single-threaded call of OpenBLAS
+/// (gemv for one row or one column), so results do not depend on the number of threads. The block's
+/// bias, residual and activation follow at once. Arithmetic: the data's type.
 ///
 /// `reference` is the textbook's triple loop with f64 accumulation; one rounding an output.
 #include "backends/cpu/primitives/activation.h"
@@ -16,8 +17,9 @@
 #include "ops/matmul.h"
 #include "tensor/extent.h"
 
-/* A block costs the packing of its operands, so blocks are large; yet several are needed to keep all threads busy. A block is
- * halved while there are few and it is still worth waking a thread, or while it is so long that packing costs nothing. */
+/* A block costs the packing of its operands, so blocks are large; yet several are needed to keep
+ * all threads busy. A block is halved while there are few and it is still worth waking a thread, or
+ * while it is so long that packing costs nothing. */
 static const int64_t FEW_TASKS = 8;
 static const int64_t SHORT_SIDE = 64, LONG_SIDE = 1024;         /* least extents after halving */
 static const double SMALL_MACS = 1 << 23, LARGE_MACS = 1 << 26; /* least multiply-adds then */
@@ -63,7 +65,7 @@ static int64_t batch_offset(const talc_matmul_problem *p, const int64_t strides[
     return talc_walk_offset(p->batch_rank, p->batch_dims, strides, index);
 }
 
-// ---- Epilogue -----------------------------------------------------------------------------------------------
+// ---- Epilogue -----------------------------------------------------------------------------------
 
 #define ADD_TO_ROW(constant, suffix, type, A)                                                      \
     static void add_to_row_##suffix(int64_t count, type *y, const type *added)                     \
@@ -96,7 +98,7 @@ static void end_block(const talc_matmul_problem *p, int64_t rows, int64_t column
     }
 }
 
-// ---- openblas -----------------------------------------------------------------------------------------------
+// ---- openblas -----------------------------------------------------------------------------------
 
 /* A row times B is op(B)^T times that row. */
 static bool multiply_vector(const talc_matmul_problem *p, int64_t rows, int64_t columns, void *y,
@@ -166,7 +168,7 @@ static talc_status openblas_run(talc_device *device, const void *problem, const 
     return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_task, &plan);
 }
 
-// ---- reference ----------------------------------------------------------------------------------------------
+// ---- reference ----------------------------------------------------------------------------------
 
 /* One row of one product. */
 static void reference_row(const talc_matmul_problem *p, const talc_matmul_arguments *arguments,

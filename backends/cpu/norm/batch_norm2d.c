@@ -3,15 +3,17 @@
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
 ///     rstd = 1 / sqrt(var + eps)
 ///
-/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between its images. The running statistics
-/// are written, and the batch is counted, when everything else is done. The input gradient of both rows is in batch_norm2d_gradient.c.
+/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between
+/// its images. The running statistics are written, and the batch is counted, when everything else
+/// is done. The input gradient of both rows is in batch_norm2d_gradient.c.
 ///
 ///   blocks     The images are cut into blocks of about 16384 values: some channels of some images, or part of a plane. Each block gives the
 ///              mean and the sum of squared deviations of its part of each channel, in f64; Chan's
 ///              formula joins a channel's parts in their order. Threads share the blocks. The last step is that of ops/norm.h.
 ///   reference  the formula, channel by channel, in f64.
 ///
-/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+/// sample variances", 1979.
 #include "backends/cpu/primitives/activation.h"
 #include "backends/cpu/norm/batch_norm2d_blocks.h"
 #include "backends/cpu/cpu.h"
@@ -56,7 +58,7 @@ static const char *reference_plan(const talc_device *device, const void *problem
                                             : talc_cpu_refuses(p->dtype);
 }
 
-// ---- blocks -------------------------------------------------------------------------------------------------
+// ---- blocks -------------------------------------------------------------------------------------
 
 typedef struct norm_context {
     const talc_batch_norm2d_problem *problem;
@@ -166,7 +168,7 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
     return status;
 }
 
-// ---- reference ----------------------------------------------------------------------------------------------
+// ---- reference ----------------------------------------------------------------------------------
 
 static void reference_channel(const talc_batch_norm2d_problem *p,
                               const talc_batch_norm2d_arguments *a, int64_t c)

@@ -7,7 +7,8 @@
 #include "ops/batch_norm2d.h"
 #include "tensor/extent.h"
 
-/// The input gradient: by blocks, its workspace, and by the formula in f64 (batch_norm2d_gradient.c).
+/// The input gradient: by blocks, its workspace, and by the formula in f64
+/// (batch_norm2d_gradient.c).
 talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
                                            const talc_batch_norm2d_arguments *a);
 size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem *p);
@@ -17,8 +18,8 @@ talc_status talc_cpu_batch_norm2d_gradient_reference(const talc_batch_norm2d_pro
 /* Values of a block, which stay cached, and of one of its channels. */
 enum { BLOCK_VALUES = 16384, PART_VALUES = 512 };
 
-/* How [N, C, plane] is cut: into blocks of `images` images and `channels` channels, or of `length` values of one plane. A block's part of
- * a channel has sums of its own. */
+/* How [N, C, plane] is cut: into blocks of `images` images and `channels` channels, or of `length`
+ * values of one plane. A block's part of a channel has sums of its own. */
 typedef struct talc_cpu_blocks {
     int64_t images, channels, length;
     int64_t segments;       /* blocks a plane; 1 where a block has whole planes */
@@ -27,8 +28,8 @@ typedef struct talc_cpu_blocks {
     int64_t blocks;
 } talc_cpu_blocks;
 
-/* With at least `part` values of a channel, where there are as many images. Without values there are no
- * blocks, whose extents are then 1. */
+/* With at least `part` values of a channel, where there are as many images. Without values there
+ * are no blocks, whose extents are then 1. */
 static inline talc_cpu_blocks talc_cpu_blocks_of(const talc_batch_norm2d_problem *p, int64_t part)
 {
     const int64_t plane = p->H * p->W, length = talc_between(plane, 1, BLOCK_VALUES);

@@ -3,7 +3,8 @@
 ///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    dresidual = g = dy act'
 ///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
 ///
-/// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W. act' is worked out from y.
+/// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W. act' is worked out
+/// from y.
 ///
 ///   blocks     The sums of a channel are taken block by block in f64 and added in the blocks' order; then dx is worked out
 ///              as ops/norm.h says. Threads share the blocks. Behind an activation g is made a stretch at a time, in both passes;
@@ -30,12 +31,13 @@ static talc_norm_gradient affine_of(const talc_batch_norm2d_problem *p,
                                      talc_cpu_weight(p->dtype, a->weight, c) * a->rstd[c], all, M);
 }
 
-// ---- blocks -------------------------------------------------------------------------------------------------
+// ---- blocks -------------------------------------------------------------------------------------
 
 /* Values of g that are worked out at once. */
 enum { G_VALUES = 1024 };
 
-/* g of the next `count` values: dy, or made of dy and y, where the gradient of the residual is wanted in its place. */
+/* g of the next `count` values: dy, or made of dy and y, where the gradient of the residual is
+ * wanted in its place. */
 static const void *g_of(const gradient_context *context, int64_t at, int64_t count, void *room)
 {
     const talc_dtype dtype = context->problem->dtype;
@@ -148,7 +150,7 @@ talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
     return talc_cpu_parallel(context.cut.blocks, input_task, &context);
 }
 
-// ---- reference ----------------------------------------------------------------------------------------------
+// ---- reference ----------------------------------------------------------------------------------
 
 static double reference_g(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
                           int64_t at)

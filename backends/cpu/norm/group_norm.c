@@ -2,10 +2,11 @@
 ///
 ///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
 ///
-/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy weight and M values a row
-/// dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
+/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy
+/// weight and M values a row dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
 ///
-/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group of a sample, and contiguous too.
+/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group
+/// of a sample, and contiguous too.
 ///
 ///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task; longer ones in parts of 16384, in two
 ///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. All sums are taken in f64;
@@ -13,7 +14,8 @@
 ///              channels, of rows done at once while they are cached, and added in the samples' order.
 ///   reference  the formulas, row by row, in f64.
 ///
-/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+/// sample variances", 1979.
 #include "ops/group_norm.h"
 
 #include "backends/cpu/primitives/activation.h"
@@ -56,7 +58,8 @@ static norm_context context_of(const talc_group_norm_problem *p, const talc_grou
     return context;
 }
 
-/* Some values of a row whose weights are apart: in a plane there is one. `at` is their place in x, `affine` that of weight. */
+/* Some values of a row whose weights are apart: in a plane there is one. `at` is their place in x,
+ * `affine` that of weight. */
 typedef struct run_of_values {
     int64_t at, affine, length;
 } run_of_values;
@@ -81,7 +84,7 @@ static void *writable_at(talc_dtype dtype, void *y, int64_t at)
     return (char *)y + at * (int64_t)talc_dtype_size(dtype);
 }
 
-// ---- Forward ------------------------------------------------------------------------------------------------
+// ---- Forward ------------------------------------------------------------------------------------
 
 static talc_cpu_moments moments_of(const norm_context *context, int64_t row, int64_t first,
                                    int64_t length)
@@ -174,9 +177,10 @@ static talc_status forward(norm_context *context)
     return status == TALC_OK ? talc_cpu_parallel(tasks, part_normalise_task, context) : status;
 }
 
-// ---- Input gradient -----------------------------------------------------------------------------------------
+// ---- Input gradient -----------------------------------------------------------------------------
 
-/* The weights of a run's values, which have one each only where a plane is a value; NULL: they have one together, or 1. */
+/* The weights of a run's values, which have one each only where a plane is a value; NULL: they have
+ * one together, or 1. */
 static const void *weights_of(const norm_context *context, const run_of_values *run)
 {
     const talc_group_norm_problem *p = context->problem;
@@ -268,9 +272,10 @@ static talc_status part_input_gradient(norm_context *context)
     return status == TALC_OK ? talc_cpu_parallel(tasks, part_input_task, context) : status;
 }
 
-// ---- Gradients of weight and bias, and rows at once ---------------------------------------------------------
+// ---- Gradients of weight and bias, and rows at once ---------------------------------------------
 
-/* Blocks of `samples` samples and `channels` channels; of whole groups where rows are done at once. */
+/* Blocks of `samples` samples and `channels` channels; of whole groups where rows are done at
+ * once. */
 typedef struct affine_blocks {
     int64_t samples, channels;
     int64_t of_samples, of_channels; /* blocks */
@@ -360,7 +365,7 @@ static talc_status affine_gradient(norm_context *context)
     return TALC_OK;
 }
 
-// ---- rows ---------------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
                                   talc_plan *plan)
@@ -397,7 +402,7 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
     return status != TALC_OK || (parts && a->dweight == NULL) ? status : affine_gradient(&context);
 }
 
-// ---- reference ----------------------------------------------------------------------------------------------
+// ---- reference ----------------------------------------------------------------------------------
 
 static void reference_row(const norm_context *context, int64_t row)
 {

@@ -3,8 +3,9 @@
 #include "backends/cpu/primitives/stream.h"
 #include "backends/cpu/primitives/target.h"
 
-/* Sums are vector code of a fixed order: each of LANES sums takes every LANES-th value, and a last one what is behind the last LANES of a
- * stretch. They stand in PARTS vectors, as one of all would not stay in registers. */
+/* Sums are vector code of a fixed order: each of LANES sums takes every LANES-th value, and a last
+ * one what is behind the last LANES of a stretch. They stand in PARTS vectors, as one of all would
+ * not stay in registers. */
 enum { LANES = 16, PARTS = 4, WIDTH = LANES / PARTS };
 
 typedef double wide __attribute__((vector_size(WIDTH * sizeof(double))));

@@ -1,4 +1,5 @@
-/// Loops that norms share: mean and variance of some values, what normalises them, and its gradient. Private to backends/cpu.
+/// Loops that norms share: mean and variance of some values, what normalises them, and its
+/// gradient. Private to backends/cpu.
 #ifndef TALC_BACKENDS_CPU_NORM_NORM_H
 #define TALC_BACKENDS_CPU_NORM_NORM_H
 
@@ -71,7 +72,8 @@ static inline talc_norm_gradient talc_cpu_norm_gradient_of(talc_dtype dtype, dou
                                  all->product, M);
 }
 
-/* Of each type. A table, because a function that is compiled for several vector units would be exported. */
+/* Of each type. A table, because a function that is compiled for several vector units would be
+ * exported. */
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                                                     \
     extern const struct talc_cpu_norm_##suffix {                                                                                   \
         /* Adds the sums of g = dy, times weight where there is one a value; of g = x - from where dy is NULL. */                  \
@@ -96,8 +98,8 @@ TALC_CPU_FLOATS(NORM_FUNCTIONS)
 
 #undef NORM_FUNCTIONS
 
-/* Of n values the squares lose at most the last log2(n) bits when they are taken from any of the values instead of from the mean. For f64
- * data, which has none to spare, they are taken again. */
+/* Of n values the squares lose at most the last log2(n) bits when they are taken from any of the
+ * values instead of from the mean. For f64 data, which has none to spare, they are taken again. */
 static inline talc_cpu_moments talc_cpu_moments_of(talc_dtype dtype, const talc_cpu_stretches *at,
                                                    const void *x)
 {

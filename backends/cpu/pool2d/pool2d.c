@@ -2,8 +2,9 @@
 ///
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
-/// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads share the N * C * OH output
-/// rows in tasks that read about 32768 elements, and in the input gradient the N * C planes.
+/// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads
+/// share the N * C * OH output rows in tasks that read about 32768 elements, and in the input
+/// gradient the N * C planes.
 ///
 ///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns. Where
 ///              indices are kept it takes one window after the other. The
@@ -74,7 +75,7 @@ static double window_divisor(const talc_pool2d_problem *p, talc_pool2d_window h,
                               : (double)h.padded * (double)w.padded;
 }
 
-// ---- rows ---------------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 /* The first column that outputs o, o + 1, ... may touch. */
 static int64_t first_column(talc_pool2d_axis axis, int64_t o)
@@ -84,8 +85,8 @@ static int64_t first_column(talc_pool2d_axis axis, int64_t o)
     return start < 0 ? 0 : start;
 }
 
-/* One past the last column that outputs o, o - 1, ... may touch, at most the extent; the last taps of a
- * dilated window need not be it. */
+/* One past the last column that outputs o, o - 1, ... may touch, at most the extent; the last taps
+ * of a dilated window need not be it. */
 static int64_t end_column(talc_pool2d_axis axis, int64_t o)
 {
     if (axis.kernel == 0)
@@ -174,7 +175,7 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
                                         : run_planes(p, arguments, rows_plane);
 }
 
-// ---- reference ----------------------------------------------------------------------------------------------
+// ---- reference ----------------------------------------------------------------------------------
 
 static void reference_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                           int64_t row)

@@ -1,7 +1,9 @@
-/// The row-wise pooling kernel for one element type; pool2d.c includes it once a type, with T and NAMED(name) defined.
+/// The row-wise pooling kernel for one element type; pool2d.c includes it once a type, with T and
+/// NAMED(name) defined.
 ///
-/// A window's rows are first combined into one row of columns, which is vector code whatever the kernel; then each output
-/// combines its columns. `columns` holds input columns c0 .. c0 + count - 1. The gradient goes the other way round.
+/// A window's rows are first combined into one row of columns, which is vector code whatever the
+/// kernel; then each output combines its columns. `columns` holds input columns c0 .. c0 + count -
+/// 1. The gradient goes the other way round.
 
 /* A NaN replaces what is there, and nothing replaces a NaN. */
 static inline T NAMED(larger)(T most, T value)
@@ -112,7 +114,7 @@ static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const voi
     }
 }
 
-// ---- Indices --------------------------------------------------------------------------------------------------
+// ---- Indices ------------------------------------------------------------------------------------
 
 /* Maxima with their places: window by window, as a row of columns would not tell whose tap won. */
 static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
@@ -145,7 +147,7 @@ static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
     }
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* What one row of outputs gives each of columns [c0, c1), in any of the windows' rows h. */
 static void NAMED(spread_row)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *dy,

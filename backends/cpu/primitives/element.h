@@ -1,7 +1,9 @@
-/// Element types as the CPU's kernels see them, in one place: which there are, and their values as f64. Private to backends/cpu.
+/// Element types as the CPU's kernels see them, in one place: which there are, and their values as
+/// f64. Private to backends/cpu.
 ///
-/// A kernel is written for a type's name, T and A, made for each row of TALC_CPU_FLOATS, and called by TALC_CPU_CALL. So a type
-/// that one of them lacks does not compile, and a plan refuses, by talc_cpu_refuses, a type without a row.
+/// A kernel is written for a type's name, T and A, made for each row of TALC_CPU_FLOATS, and called
+/// by TALC_CPU_CALL. So a type that one of them lacks does not compile, and a plan refuses, by
+/// talc_cpu_refuses, a type without a row.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_ELEMENT_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_ELEMENT_H
 
@@ -9,19 +11,21 @@
 
 #include <math.h>
 
-/// Every floating-point type: constant, name, the type it is stored as, and the one it is computed and summed in where that is said
-/// to be the data's own.
+/// Every floating-point type: constant, name, the type it is stored as, and the one it is computed
+/// and summed in where that is said to be the data's own.
 #define TALC_CPU_FLOATS(X)                                                                         \
     X(TALC_F32, f32, float, float)                                                                 \
     X(TALC_F64, f64, double, double)
 
-/// Every integer type: constant, name, the type it is stored as, and the one whose arithmetic wraps around.
+/// Every integer type: constant, name, the type it is stored as, and the one whose arithmetic wraps
+/// around.
 #define TALC_CPU_INTEGERS(X)                                                                       \
     X(TALC_I64, i64, int64_t, uint64_t)                                                            \
     X(TALC_I32, i32, int32_t, uint32_t)                                                            \
     X(TALC_U8, u8, uint8_t, unsigned)
 
-/// Calls name_f32 or name_f64 with the arguments, which stand in parentheses, or a member of these; nothing for a type that plans refuse.
+/// Calls name_f32 or name_f64 with the arguments, which stand in parentheses, or a member of these;
+/// nothing for a type that plans refuse.
 #define TALC_CPU_CALL(dtype, name, arguments)                                                      \
     do {                                                                                           \
         if ((dtype) == TALC_F32)                                                                   \

@@ -1,12 +1,13 @@
-/// The last steps of a convolution, y = act(y + bias + residual), by the formulas of ops/elementwise_table.h.
-/// Private to backends/cpu.
+/// The last steps of a convolution, y = act(y + bias + residual), by the formulas of
+/// ops/elementwise_table.h. Private to backends/cpu.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_EPILOGUE_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_EPILOGUE_H
 
 #include "ops/conv2d.h"
 
-/// Applies them to contiguous elements of one output plane while they are in cache, in the data's own type: `count` elements of
-/// channel `oc` from `y` on. `bias` has OC elements, `residual` starts with what is added to y[0]; both may be NULL.
+/// Applies them to contiguous elements of one output plane while they are in cache, in the data's
+/// own type: `count` elements of channel `oc` from `y` on. `bias` has OC elements, `residual`
+/// starts with what is added to y[0]; both may be NULL.
 void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, int64_t count,
                               void *y, const void *bias, const void *residual);
 

@@ -1,15 +1,18 @@
-/// exp, expm1, log, log1p, tanh and erfc of f32 as expressions that compilers turn into vector code. Private to backends/cpu.
+/// exp, expm1, log, log1p, tanh and erfc of f32 as expressions that compilers turn into vector
+/// code. Private to backends/cpu.
 ///
-/// To be included in place of <tgmath.h>: these names then mean the functions below where the argument is a float, and the C
-/// library's elsewhere. There are neither branches nor tables, and compilers that may fuse products with sums fuse the same ones in
-/// vector code and beside it, to which a test holds them: so a value has the same bits alone, among the last elements of a row and in a
-/// vector of any width, a NaN's sign and payload aside. Subnormal numbers are numbers like others. expm1(-0) is
-/// 0, and log1p takes numbers from 0 to 1.
+/// To be included in place of <tgmath.h>: these names then mean the functions below where the
+/// argument is a float, and the C library's elsewhere. There are neither branches nor tables, and
+/// compilers that may fuse products with sums fuse the same ones in vector code and beside it, to
+/// which a test holds them: so a value has the same bits alone, among the last elements of a row
+/// and in a vector of any width, a NaN's sign and payload aside. Subnormal numbers are numbers like
+/// others. expm1(-0) is 0, and log1p takes numbers from 0 to 1.
 ///
-/// Errors at most, over all floats, in units of the last place: exp 0.91, expm1 1.75, log 0.91, log1p 1.86, tanh 2.5, erfc 8.
+/// Errors at most, over all floats, in units of the last place: exp 0.91, expm1 1.75, log 0.91,
+/// log1p 1.86, tanh 2.5, erfc 8.
 ///
-/// The polynomials are minimax fits, by Remez's algorithm. Source of the reduction in two steps: Cody and Waite, "Software manual for
-/// the elementary functions", 1980.
+/// The polynomials are minimax fits, by Remez's algorithm. Source of the reduction in two steps:
+/// Cody and Waite, "Software manual for the elementary functions", 1980.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_FUNCTIONS_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_FUNCTIONS_H
 
@@ -42,8 +45,9 @@ ALWAYS_INLINE float talc_cpu_clamped(float x, float low, float high)
     return x > high ? high : x;
 }
 
-/* e^(x - less) = 2^n (1 + rest), |rest| < 0.42, of |x| up to 104 and a small `less`. Adding 1.5 * 2^23 rounds to an integer, which stands in the last bits then;
- * `power` is n where a float has its exponent. n times the first part of log(2) is exact, and so is what it leaves of x. */
+/* e^(x - less) = 2^n (1 + rest), |rest| < 0.42, of |x| up to 104 and a small `less`. Adding 1.5 *
+ * 2^23 rounds to an integer, which stands in the last bits then; `power` is n where a float has its
+ * exponent. n times the first part of log(2) is exact, and so is what it leaves of x. */
 typedef struct talc_cpu_exponential {
     int32_t power;
     float rest;
@@ -72,8 +76,8 @@ ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x, float less)
     return (talc_cpu_exponential){ power, first + (second + p * rr) };
 }
 
-/* e's number times `factor`, which is at most 1. 2^n in two factors, as neither it nor the result need be normal: half of 2^n, but not
- * less than 2^-100, and what is missing. */
+/* e's number times `factor`, which is at most 1. 2^n in two factors, as neither it nor the result
+ * need be normal: half of 2^n, but not less than 2^-100, and what is missing. */
 ALWAYS_INLINE float talc_cpu_exponential_value(talc_cpu_exponential e, float factor)
 {
     const int32_t least = talc_cpu_power(-99), power = e.power > least ? e.power : least;
@@ -112,7 +116,8 @@ ALWAYS_INLINE float talc_cpu_tanh(float x)
     return talc_cpu_float_of_bits(talc_cpu_bits_of_float(fabsf(e / (2 + e))) | sign);
 }
 
-/* erfc(a) e^(a a), of polynomials whose coefficients are positive, so that roundings do not grow. */
+/* erfc(a) e^(a a), of polynomials whose coefficients are positive, so that roundings do not
+ * grow. */
 ALWAYS_INLINE float talc_cpu_erfc_quotient(float a)
 {
     const float p =
@@ -124,8 +129,8 @@ ALWAYS_INLINE float talc_cpu_erfc_quotient(float a)
     return p / q;
 }
 
-/* 0 from 10.1 up. The square of a = |x| is exact but for the last rounding: that of a's first twelve bits, and the difference of both
- * squares. */
+/* 0 from 10.1 up. The square of a = |x| is exact but for the last rounding: that of a's first
+ * twelve bits, and the difference of both squares. */
 ALWAYS_INLINE float talc_cpu_erfc(float x)
 {
     const float a = fabsf(x) > 10.1f ? 10.1f : fabsf(x);
@@ -144,7 +149,8 @@ ALWAYS_INLINE float talc_cpu_gelu_twice_slope(float x)
     return (x < 0 ? tail : 2 - tail) + x * e * 0x1.988454p-1f;
 }
 
-/* x = 2^k m, m from the root of 1/2 to the root of 2, and a polynomial in f = m - 1. A subnormal x is made normal first. */
+/* x = 2^k m, m from the root of 1/2 to the root of 2, and a polynomial in f = m - 1. A subnormal x
+ * is made normal first. */
 ALWAYS_INLINE float talc_cpu_log(float x)
 {
     const bool subnormal = x < 0x1p-126f;

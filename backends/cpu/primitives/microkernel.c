@@ -2,10 +2,12 @@
 
 #include "backends/cpu/primitives/element.h"
 
-/* The build says which generation is compiled, as the target of the whole library may have AVX as well.
+/* The build says which generation is compiled, as the target of the whole library may have AVX as
+ * well.
  *
- * How many rows fit the registers beside one vector for each column of the tile and one for the element that is broadcast: of 16
- * registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or 12 * 2 + 2 + 1. */
+ * How many rows fit the registers beside one vector for each column of the tile and one for the
+ * element that is broadcast: of 16 registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or
+ * 12 * 2 + 2 + 1. */
 #if defined(TALC_UNITS_AVX512)
 #define INSTANCE talc_cpu_microkernels_avx512
 #define NAME     "avx512"
@@ -22,16 +24,18 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Loops over rows and vectors have to be unrolled, or the sums would stand in memory. Clang unrolls them unasked. */
+/* Loops over rows and vectors have to be unrolled, or the sums would stand in memory. Clang unrolls
+ * them unasked. */
 #if defined(__clang__)
 #define EACH(i, count) for (int i = 0; i < (count); i++)
 #else
 #define EACH(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
 #endif
 
-/* The rows' addresses. A few have a register each; compilers would rather step from row to row, by one more instruction for each.
- * AVX-512 has more rows than registers for addresses, and gcc would keep some in vector registers, whose moves take turns
- * of the multipliers: 8 % of the time. So they are read again for each term, from the first-level cache. */
+/* The rows' addresses. A few have a register each; compilers would rather step from row to row, by
+ * one more instruction for each. AVX-512 has more rows than registers for addresses, and gcc would
+ * keep some in vector registers, whose moves take turns of the multipliers: 8 % of the time. So
+ * they are read again for each term, from the first-level cache. */
 #if defined(TALC_UNITS_AVX512)
 #define HOLD(pointer) (void)(pointer)
 #define READ_AGAIN()  __asm__ volatile("" ::: "memory")

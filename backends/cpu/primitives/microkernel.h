@@ -1,15 +1,19 @@
-/// The microkernels of `implicit_gemm`: the inner loops that keep a tile of sums in registers. Private to backends/cpu.
+/// The microkernels of `implicit_gemm`: the inner loops that keep a tile of sums in registers.
+/// Private to backends/cpu.
 ///
-/// A tile has some rows and up to three vectors of columns. For each term of the sums one element of each row's operand is broadcast,
-/// a vector of each column's is loaded, and all products are added: 4 rows and 3 vectors take 7 loads for 12 fused
-/// multiply-adds. Neither operand is packed: a table says how far the elements of each term stand from the first ones, so that
-/// filter taps are offsets into the image.
+/// A tile has some rows and up to three vectors of columns. For each term of the sums one element
+/// of each row's operand is broadcast, a vector of each column's is loaded, and all products are
+/// added: 4 rows and 3 vectors take 7 loads for 12 fused multiply-adds. Neither operand is packed:
+/// a table says how far the elements of each term stand from the first ones, so that filter taps
+/// are offsets into the image.
 ///
-/// microkernel.c is compiled once for each generation of vector units. A sum adds its terms in order, whatever the tile, so that
-/// avx2 and avx512 give the same bits; portable rounds each product unless its target fuses them.
+/// microkernel.c is compiled once for each generation of vector units. A sum adds its terms in
+/// order, whatever the tile, so that avx2 and avx512 give the same bits; portable rounds each
+/// product unless its target fuses them.
 ///
-/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008; Van Zee and
-/// van de Geijn, "BLIS", ACM TOMS 41(3), 2015; offsets for taps: Dukhan, "The indirect convolution algorithm", arXiv 1907.02129.
+/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
+/// 34(3), 2008; Van Zee and van de Geijn, "BLIS", ACM TOMS 41(3), 2015; offsets for taps: Dukhan,
+/// "The indirect convolution algorithm", arXiv 1907.02129.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_MICROKERNEL_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_MICROKERNEL_H
 

@@ -1,7 +1,8 @@
 /// Copies and zeros of a few bytes. Private to backends/cpu.
 ///
-/// Rows of small images are short, where a call of memcpy or memset costs more than its work: up to TALC_CPU_SHORT bytes, a multiple of
-/// 4, these are moves of fixed size, of which the last two may overlap.
+/// Rows of small images are short, where a call of memcpy or memset costs more than its work: up to
+/// TALC_CPU_SHORT bytes, a multiple of 4, these are moves of fixed size, of which the last two may
+/// overlap.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_SHORT_COPY_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_SHORT_COPY_H
 

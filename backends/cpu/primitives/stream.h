@@ -1,9 +1,10 @@
 /// Copying results that leave the caches before anyone reads them. Private to backends/cpu.
 ///
-/// An ordinary store first reads the cache line that it changes from memory; a non-temporal one does not, which saves a
-/// third of the traffic of a copy.
+/// An ordinary store first reads the cache line that it changes from memory; a non-temporal one
+/// does not, which saves a third of the traffic of a copy.
 ///
-/// A row of results goes to memory in pieces, each of which is made in a buffer that stays in the first-level cache:
+/// A row of results goes to memory in pieces, each of which is made in a buffer that stays in the
+/// first-level cache:
 ///
 ///     for (size_t at = 0, piece; at < bytes; at += piece) {
 ///         piece = talc_cpu_piece(streams, y + at, bytes - at);
@@ -62,8 +63,9 @@ static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst
 #endif
 }
 
-/// memcpy past the caches; any alignment, no overlap. The copier calls talc_cpu_stream_end before others may read. As many bytes
-/// from `next` on are fetched meanwhile, for memory would rest while the next piece is computed; that need not be valid, and may be src.
+/// memcpy past the caches; any alignment, no overlap. The copier calls talc_cpu_stream_end before
+/// others may read. As many bytes from `next` on are fetched meanwhile, for memory would rest while
+/// the next piece is computed; that need not be valid, and may be src.
 static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes, const void *next)
 {
 #if defined(__SSE2__)
@@ -91,7 +93,8 @@ static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes
 #define TALC_CPU_ELEMENT(address) (address)[at]
 #define TALC_CPU_LINE(address)    (*(const line *)((address) + at))
 
-/// y[i] = formula(AT), of type T, for all i below n; AT(x) in the formula is x[i]. If `streams`, past the caches.
+/// y[i] = formula(AT), of type T, for all i below n; AT(x) in the formula is x[i]. If `streams`,
+/// past the caches.
 #define TALC_CPU_WRITE(streams, n, y, T, formula)                                                  \
     {                                                                                              \
         typedef T line __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));            \

@@ -1,8 +1,9 @@
-/// Compiling a hot function once for each generation of vector units, chosen when the program is loaded. Private to
-/// backends/cpu.
+/// Compiling a hot function once for each generation of vector units, chosen when the program is
+/// loaded. Private to backends/cpu.
 ///
-/// The build's baseline may be as old as SSE2; the others are AVX2 and AVX-512, both with fused products for files that allow them. Needs
-/// gcc 12 and ifunc (glibc); elsewhere, and under sanitizers, whose instrumentation runs before ifuncs may, functions are compiled once.
+/// The build's baseline may be as old as SSE2; the others are AVX2 and AVX-512, both with fused
+/// products for files that allow them. Needs gcc 12 and ifunc (glibc); elsewhere, and under
+/// sanitizers, whose instrumentation runs before ifuncs may, functions are compiled once.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_TARGET_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_TARGET_H
 
@@ -16,8 +17,9 @@
 #define TALC_TARGET_CLONES
 #endif
 
-/// Before a loop whose iterations do not read what others write, though compilers cannot know it: where a result takes the place of an
-/// operand. Clang would warn of every such loop that it does not turn into vector code.
+/// Before a loop whose iterations do not read what others write, though compilers cannot know it:
+/// where a result takes the place of an operand. Clang would warn of every such loop that it does
+/// not turn into vector code.
 #if defined(__clang__)
 #define TALC_INDEPENDENT
 #else

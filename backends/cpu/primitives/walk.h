@@ -1,7 +1,8 @@
 /// Walking strided arrays row by row, in tasks for threads. Private to backends/cpu.
 ///
-/// A row is the last dimension; long rows are divided into segments. The segments of all rows, counted in order, are divided into
-/// tasks of about 32768 elements, whatever the number of threads.
+/// A row is the last dimension; long rows are divided into segments. The segments of all rows,
+/// counted in order, are divided into tasks of about 32768 elements, whatever the number of
+/// threads.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_WALK_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_WALK_H
 
@@ -9,7 +10,8 @@
 
 enum { TALC_WALK_OPERANDS = 4 };
 
-/// Elements to skip to the one that is number `index` in the row-major order of `dims`; 0 for rank 0 and below.
+/// Elements to skip to the one that is number `index` in the row-major order of `dims`; 0 for rank
+/// 0 and below.
 static inline int64_t talc_walk_offset(int rank, const int64_t *dims, const int64_t *strides,
                                        int64_t index)
 {
@@ -31,7 +33,8 @@ typedef struct talc_walk {
     int64_t tasks;
 } talc_walk;
 
-/// Where a step starts: the elements to skip in each operand, and how many elements of the row it covers.
+/// Where a step starts: the elements to skip in each operand, and how many elements of the row it
+/// covers.
 typedef struct talc_walk_position {
     int64_t step, end; ///< current, and one past the task's last
     int64_t index[TALC_MAX_RANK];
@@ -49,7 +52,8 @@ static inline int64_t talc_walk_row_stride(const talc_walk *walk, const int64_t 
 /// A walk over a non-empty shape.
 talc_walk talc_walk_of(int rank, const int64_t dims[TALC_MAX_RANK]);
 
-/// The first step of a task. `strides` has one list for each of `count` operands. False when there is none.
+/// The first step of a task. `strides` has one list for each of `count` operands. False when there
+/// is none.
 bool talc_walk_start(const talc_walk *walk, int64_t task, const int64_t *const strides[], int count,
                      talc_walk_position *at);
 bool talc_walk_next(const talc_walk *walk, const int64_t *const strides[], int count,

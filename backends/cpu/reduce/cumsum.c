@@ -2,9 +2,10 @@
 ///
 ///     y_i = sum over j <= i of x_j,    of a gradient over j >= i
 ///
-/// A task has whole lines to itself, in blocks of one row of the outer dimensions: where neighbouring lines are neighbours in memory,
-/// LINES side by side, so that it is read in order; where each line lies in order, a few, whose additions need not wait for each
-/// other. Sums are f64, in the order of the elements. Tasks depend on the problem alone.
+/// A task has whole lines to itself, in blocks of one row of the outer dimensions: where
+/// neighbouring lines are neighbours in memory, LINES side by side, so that it is read in order;
+/// where each line lies in order, a few, whose additions need not wait for each other. Sums are
+/// f64, in the order of the elements. Tasks depend on the problem alone.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"

@@ -2,14 +2,16 @@
 ///
 ///     y[k...] = f over r... of x[k..., r...]
 ///
-/// The outputs are cut into blocks of neighbours, and long reductions of few outputs into parts besides; both cuts
-/// depend on the problem alone. A task reduces one part of one block to a partial result an output: along the
-/// reduced dimension where that is the denser one in memory, else across it with the outputs side by side. The
-/// partial results of an output are then combined in order.
+/// The outputs are cut into blocks of neighbours, and long reductions of few outputs into parts
+/// besides; both cuts depend on the problem alone. A task reduces one part of one block to a
+/// partial result an output: along the reduced dimension where that is the denser one in memory,
+/// else across it with the outputs side by side. The partial results of an output are then combined
+/// in order.
 ///
-/// Arithmetic of `blocked`: sums of up to CHUNK elements in the data's type (LANES side by side and a tree, or groups of
-/// four rows in ROWS rows), and f64 from there on; of var the squared distances from the chunk's first element, and of logsumexp the
-/// exponentials below the chunk's largest element, both added in f64. `reference` accumulates in f64, integers in i64.
+/// Arithmetic of `blocked`: sums of up to CHUNK elements in the data's type (LANES side by side and
+/// a tree, or groups of four rows in ROWS rows), and f64 from there on; of var the squared
+/// distances from the chunk's first element, and of logsumexp the exponentials below the chunk's
+/// largest element, both added in f64. `reference` accumulates in f64, integers in i64.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
@@ -100,7 +102,7 @@ static void combine(talc_reduce_function function, partial *into, partial next)
 #undef T
 #undef NAME
 
-// ---- Cutting ------------------------------------------------------------------------------------------------
+// ---- Cutting ------------------------------------------------------------------------------------
 
 typedef struct reduce_plan {
     const talc_reduce_problem *problem;
@@ -141,10 +143,10 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
     return plan;
 }
 
-// ---- One part of one block ----------------------------------------------------------------------------------
+// ---- One part of one block ----------------------------------------------------------------------
 
-/* Folds n elements of each of `width` outputs into their partial results. `first` is the place of the first element in
- * the reduction. */
+/* Folds n elements of each of `width` outputs into their partial results. `first` is the place of
+ * the first element in the reduction. */
 #define FOLD(constant, suffix, T, A)                                                               \
     static void fold_##suffix(const reduce_plan *plan, int64_t offset, int64_t n, int64_t stride,  \
                               int64_t width, int64_t first, partial *into)                         \
@@ -169,8 +171,8 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
 
 TALC_CPU_FLOATS(FOLD)
 
-/* Elements begin .. end-1 of the reductions of a block whose first output is at `base`, row by row of the last reduced dimension.
- * */
+/* Elements begin .. end-1 of the reductions of a block whose first output is at `base`, row by row
+ * of the last reduced dimension. */
 static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int64_t begin,
                       int64_t end, partial *into)
 {
@@ -189,7 +191,7 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
     }
 }
 
-// ---- Results ------------------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 /* Where squares have no sum in f64: of the elements times a power of two, which the variance gets
  * back. What underflows is nothing beside such squares. */
@@ -225,7 +227,7 @@ static void write_result(const reduce_plan *plan, int64_t output, partial result
         talc_cpu_store(p->y_dtype, y, output, value);
 }
 
-// ---- blocked ------------------------------------------------------------------------------------------------
+// ---- blocked ------------------------------------------------------------------------------------
 
 static void block_part(const reduce_plan *plan, int64_t block, int64_t part)
 {
@@ -291,7 +293,7 @@ static talc_status blocked_run(talc_device *device, const void *problem, const t
     return status;
 }
 
-// ---- reference ----------------------------------------------------------------------------------------------
+// ---- reference ----------------------------------------------------------------------------------
 
 static int64_t integer_at(talc_dtype dtype, const void *x, int64_t at)
 {

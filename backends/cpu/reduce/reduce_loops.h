@@ -1,10 +1,11 @@
-/* Loops of backends/cpu/reduce/reduce.c for one element type: included there with T the type, NAME(x) its functions' names and EXP its exponential. */
+/* Loops of backends/cpu/reduce/reduce.c for one element type: included there with T the type,
+ * NAME(x) its functions' names and EXP its exponential. */
 
-/* NaN counts as larger than everything, and the first of equals stays. Where the smallest is sought, `sign` is -1, and elements are
- * compared after they were multiplied with it. */
+/* NaN counts as larger than everything, and the first of equals stays. Where the smallest is
+ * sought, `sign` is -1, and elements are compared after they were multiplied with it. */
 #define LARGER(x, best) ((x) > (best) || ((x) != (x) && (best) == (best)))
 
-/* ---- Along a row: one output, n elements `stride` apart -------------------------------------------------------- */
+/* ---- Along a row: one output, n elements `stride` apart -------------------------------------- */
 
 /* exp(x - most) in the data's type, and 1 where both are the same infinity. */
 static T NAME(exp_below)(T x, T most)
@@ -131,7 +132,7 @@ static void NAME(fold_run)(talc_reduce_function function, const T *x, int64_t n,
     }
 }
 
-/* ---- Across: `width` outputs side by side, n elements each ------------------------------------------------------ */
+/* ---- Across: `width` outputs side by side, n elements each ----------------------------------- */
 
 static void NAME(add_rows)(T *sums, const T *x, int64_t rows, int64_t stride, int64_t width,
                            int64_t column)

@@ -4,9 +4,10 @@
 ///
 /// With class weights each l times that of its class; the gradient as ops/cross_entropy.h has it.
 ///
-/// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share tasks of sqrt(n) samples, each with a sum
-/// of losses and a count of its own, in f64, which are added in their order: no loss goes through more than 2 sqrt(n)
-/// roundings. Terms within a sample are added in runs of sqrt(C) where f64 has no digits to spare.
+/// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share tasks of
+/// sqrt(n) samples, each with a sum of losses and a count of its own, in f64, which are added in
+/// their order: no loss goes through more than 2 sqrt(n) roundings. Terms within a sample are added
+/// in runs of sqrt(C) where f64 has no digits to spare.
 ///
 ///   rows       exponentials in the data's type
 ///   reference  all in f64
@@ -65,8 +66,8 @@ static int64_t terms_per_sum(const talc_cross_entropy_problem *p)
     return talc_cpu_is_narrow(p->dtype) ? p->C : (int64_t)ceil(sqrt((double)p->C));
 }
 
-/* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into the loss, as
- * (+infinity) - (+infinity) and (-infinity) - (-infinity) do. */
+/* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so
+ * into the loss, as (+infinity) - (+infinity) and (-infinity) - (-infinity) do. */
 #define SUMS(name, T, E)                                                                           \
     static row_sums name(const entropy_plan *plan, int64_t at)                                     \
     {                                                                                              \
@@ -144,13 +145,14 @@ static bool is_class(const talc_cross_entropy_problem *p, int64_t label)
     return label >= 0 && label < p->C;
 }
 
-/* What a mean divides by. With smoothing, which adds a quotient of its own to the labels' 0 / 0, no weight gives NaN, not infinity. */
+/* What a mean divides by. With smoothing, which adds a quotient of its own to the labels' 0 / 0, no
+ * weight gives NaN, not infinity. */
 static double divisor_of(const talc_cross_entropy_problem *p, double weight)
 {
     return p->label_smoothing != 0 && weight == 0 ? NAN : weight;
 }
 
-// ---- Losses -------------------------------------------------------------------------------------------------
+// ---- Losses -------------------------------------------------------------------------------------
 
 static double loss_of(const entropy_plan *plan, row_sums sums, int64_t at, int64_t label)
 {
@@ -164,7 +166,7 @@ static double loss_of(const entropy_plan *plan, row_sums sums, int64_t at, int64
                         e * (log_sum * plan->mean_weight - sums.differences / (double)p->C);
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* What sample i adds to what a mean divides by. */
 static double label_weight(const entropy_plan *plan, int64_t i)
@@ -195,7 +197,7 @@ static void gradient_of(const entropy_plan *plan, row_sums sums, int64_t at, int
                         e == 0 ? 0 : dl * e / (double)p->C, dl * of_label });
 }
 
-// ---- Tasks -------------------------------------------------------------------------------------------------
+// ---- Tasks --------------------------------------------------------------------------------------
 
 /* Losses, gradients or both. */
 static void entropy_task(void *context, int64_t task, int worker)
@@ -260,7 +262,7 @@ static talc_status run_plan(entropy_plan *plan)
     return TALC_OK;
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_any(const talc_device *device, const void *problem, size_t limit,
                             talc_plan *plan)

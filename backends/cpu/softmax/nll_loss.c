@@ -2,8 +2,8 @@
 ///
 ///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i]
 ///
-/// One product a sample, in the data's type. Labels are looked at first, so that a wrong one leaves everything as it is. Threads
-/// share tasks of samples, or, of the gradient, of elements.
+/// One product a sample, in the data's type. Labels are looked at first, so that a wrong one leaves
+/// everything as it is. Threads share tasks of samples, or, of the gradient, of elements.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"

@@ -1,24 +1,28 @@
-/// Depthwise convolution: every group is one input channel, so that every output plane reads one input plane.
+/// Depthwise convolution: every group is one input channel, so that every output plane reads one
+/// input plane.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
 ///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
 ///
-/// Memory-bound. A warp computes a tile of one output plane, 32 * V columns wide (V elements are 16 bytes), row by row
-/// (warp_tiles.cuh): every lane has V neighbouring columns, reads its window of each row of x once and adds it to the
-/// sums, in registers, of all the output rows that the row belongs to:
+/// Memory-bound. A warp computes a tile of one output plane, 32 * V columns wide (V elements are 16
+/// bytes), row by row (warp_tiles.cuh): every lane has V neighbouring columns, reads its window of
+/// each row of x once and adds it to the sums, in registers, of all the output rows that the row
+/// belongs to:
 ///
 ///     lane           0         1              31
 ///     row of x   [ . . . .][. . . .]  ... [. . . .] . .      a lane reads V + KW - 1 columns, from shared memory
 ///     sums        KH x V    KH x V         KH x V
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Square kernels with M = 1 in narrow images have kernels of their own: with register tiles where the width is a multiple of 7
-/// (depthwise_register_tiles.cuh), else with planes in shared memory (depthwise_tiles.cuh). What none of these has kernels for,
-/// as other extents or dilation, is done one output a thread.
+/// Square kernels with M = 1 in narrow images have kernels of their own: with register tiles where
+/// the width is a multiple of 7 (depthwise_register_tiles.cuh), else with planes in shared memory
+/// (depthwise_tiles.cuh). What none of these has kernels for, as other extents or dilation, is done
+/// one output a thread.
 ///
-/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out. Of weights that are not finite,
-/// which that makes a difference for, sums are computed again by the formula (window_sum.cuh).
+/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left
+/// out. Of weights that are not finite, which that makes a difference for, sums are computed again
+/// by the formula (window_sum.cuh).
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
@@ -36,7 +40,7 @@ template <typename T> struct depthwise_problem : plane_sizes {
     bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
 };
 
-// ---- Warp tiles ---------------------------------------------------------------------------------------------
+// ---- Warp tiles ---------------------------------------------------------------------------------
 
 /* Blocks per multiprocessor: as many as the registers for weights and sums allow. */
 __host__ __device__ constexpr int warp_tile_occupancy(int weight_bytes)
@@ -134,7 +138,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
     }
 }
 
-// ---- One output a thread ------------------------------------------------------------------------------------
+// ---- One output a thread ------------------------------------------------------------------------
 
 template <typename Index> struct output_index {
     divisor<Index> OW, OH, channels, multiplier;
@@ -266,10 +270,10 @@ static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
     return true;
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
+// ---- Choice -------------------------------------------------------------------------------------
 
-/* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element by element into shared
- * memory, and so do those with paddings that are rare. */
+/* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element
+ * by element into shared memory, and so do those with paddings that are rare. */
 template <typename T, int KH, int KW, int STRIDE>
 static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
                               unsigned blocks, cudaStream_t stream)
@@ -329,7 +333,8 @@ static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
            run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream);
 }
 
-/* As those of one image: a thread for each gives the GPU more to do than tiles, where its taps are few. */
+/* As those of one image: a thread for each gives the GPU more to do than tiles, where its taps are
+ * few. */
 static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem *p)
 {
     constexpr int64_t THREADS = 2048; /* of a multiprocessor */

@@ -5,8 +5,9 @@
 ///     dw[oc, 0, kh, kw] = sum over n, oh, ow of
 ///                         dy[n, oc, oh, ow] * x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
-/// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the turned kernel (turned.h). Otherwise a thread computes
-/// one element of dx, of the taps that read it (gradient_taps.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
+/// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the turned kernel
+/// (turned.h). Otherwise a thread computes one element of dx, of the taps that read it
+/// (gradient_taps.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
 /// kernels, else through the cache (depthwise_weight_gradient.cuh).
 ///
 /// Sums are in the data's type, in a fixed order.
@@ -25,7 +26,7 @@ struct depthwise_plan {
     bool warp_tiles, turned;
 };
 
-// ---- The input gradient -------------------------------------------------------------------------------------
+// ---- The input gradient -------------------------------------------------------------------------
 
 template <typename T, typename Index> struct gather_problem {
     using Count = std::make_unsigned_t<Index>;
@@ -89,7 +90,7 @@ static bool is_narrow(const talc_conv2d_problem *p)
            (double)p->KH * (double)p->KW < INT_MAX / 2;
 }
 
-// ---- The weight gradient ------------------------------------------------------------------------------------
+// ---- The weight gradient ------------------------------------------------------------------------
 
 /* TAPS of sum_windows: small tiles of taps for small kernels. */
 constexpr int64_t FEW = 3, MANY = 5;
@@ -230,7 +231,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
                        talc_cuda_stream(device)>>>(dw, sums, plan.parts, count);
 }
 
-// ---- The row ------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 const char *talc_cuda_conv2d_depthwise_gradient_plan(const talc_device *device, const void *problem,
                                                      size_t limit, talc_plan *plan)

@@ -1,23 +1,27 @@
-/// Depthwise convolution of images whose width is a multiple of 7, as those of most networks are, with a register tile of outputs
-/// a thread (depthwise.cu). Private to backends/cuda.
+/// Depthwise convolution of images whose width is a multiple of 7, as those of most networks are,
+/// with a register tile of outputs a thread (depthwise.cu). Private to backends/cuda.
 ///
-/// Kernels of K by K, stride 1, padding on both sides that keeps the width, every output channel with an input channel of its own. A
-/// thread has the sums of SIDE by SIDE outputs, its register tile, and the weights of its channel in registers. It loops over the
-/// rows of x that these outputs need, reads its columns of each once and adds them to all the sums that they belong to: for K = 5,
-/// 121 reads feed 1,225 FMAs.
+/// Kernels of K by K, stride 1, padding on both sides that keeps the width, every output channel
+/// with an input channel of its own. A thread has the sums of SIDE by SIDE outputs, its register
+/// tile, and the weights of its channel in registers. It loops over the rows of x that these
+/// outputs need, reads its columns of each once and adds them to all the sums that they belong to:
+/// for K = 5, 121 reads feed 1,225 FMAs.
 ///
 ///     x in shared memory                   sums
 ///     . . . . . . . . . . .  row i         + + + + + + +  row d,  to which row i is tap kh = i - d
 ///     . . . . . . . . . . .                + + + + + + +
 ///     SIDE + K - 1 columns                 SIDE columns
 ///
-/// A block is a single warp, so that no warp waits for another. Its tile is some whole planes, or rows of one that has more register
-/// tiles than a warp has threads. In each round it does the same tile of the next image, so it loads its weights once; while it
-/// computes a round, x of the next one is being copied (double buffering). x is copied into shared memory unchanged, 16 bytes at a
-/// time, and y leaves it so, from the same buffer: with tiles 7 columns wide all rows and planes begin in different banks.
+/// A block is a single warp, so that no warp waits for another. Its tile is some whole planes, or
+/// rows of one that has more register tiles than a warp has threads. In each round it does the same
+/// tile of the next image, so it loads its weights once; while it computes a round, x of the next
+/// one is being copied (double buffering). x is copied into shared memory unchanged, 16 bytes at a
+/// time, and y leaves it so, from the same buffer: with tiles 7 columns wide all rows and planes
+/// begin in different banks.
 ///
-/// With K = 7 the 2,401 FMAs of a register tile do not fit the instruction cache, whose misses stall warps that are at different
-/// places (ncu: no instruction, 27 % of a warp's time); a loop short enough would have to index registers.
+/// With K = 7 the 2,401 FMAs of a register tile do not fit the instruction cache, whose misses
+/// stall warps that are at different places (ncu: no instruction, 27 % of a warp's time); a loop
+/// short enough would have to index registers.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 
@@ -29,10 +33,11 @@
 namespace talc
 {
 
-/// Outputs along an edge of a register tile. Lower ones, of 4 or 5 rows, are slower on most sizes of planes.
+/// Outputs along an edge of a register tile. Lower ones, of 4 or 5 rows, are slower on most sizes
+/// of planes.
 constexpr int SIDE = 7;
 
-// ---- Plan ---------------------------------------------------------------------------------------------------
+// ---- Plan ---------------------------------------------------------------------------------------
 
 /// How planes are divided into tiles.
 struct register_tile_plan : plane_sizes {
@@ -48,7 +53,8 @@ struct register_tile_plan : plane_sizes {
     {
     }
 
-    /// False where a warp has not two rows of register tiles: the halo of a single row would be too much of x.
+    /// False where a warp has not two rows of register tiles: the halo of a single row would be too
+    /// much of x.
     bool cut(int K, int64_t size)
     {
         const int V = (int)(CACHE_LINE / size);
@@ -75,8 +81,8 @@ struct register_tile_plan : plane_sizes {
     }
 };
 
-/// A block's tile, the same in each round: `rows` rows of y from `oh` on, of planes from `plane` on, and the `height` rows of x from `top`
-/// on that they need.
+/// A block's tile, the same in each round: `rows` rows of y from `oh` on, of planes from `plane`
+/// on, and the `height` rows of x from `top` on that they need.
 struct block_tile {
     int plane, oh, rows, top, height;
 
@@ -100,7 +106,7 @@ struct block_tile {
     }
 };
 
-// ---- Kernel -------------------------------------------------------------------------------------------------
+// ---- Kernel -------------------------------------------------------------------------------------
 
 template <typename T> struct depthwise_register_tile_problem {
     const T *x, *w;
@@ -222,10 +228,11 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
     }
 }
 
-// ---- Launch -------------------------------------------------------------------------------------------------
+// ---- Launch -------------------------------------------------------------------------------------
 
-/* Rounds of a block. Few tiles are best done in one wave of blocks. Where there are many, more blocks than fit at once, which end at
- * different times, keep memory busier, and with 9 taps there are next to no weights to load again. */
+/* Rounds of a block. Few tiles are best done in one wave of blocks. Where there are many, more
+ * blocks than fit at once, which end at different times, keep memory busier, and with 9 taps there
+ * are next to no weights to load again. */
 static int64_t rounds_of_block(int K, int64_t tiles, int64_t resident)
 {
     if (tiles <= 6 * resident)

@@ -1,7 +1,9 @@
-/// Depthwise convolution of narrow images, out of shared memory (narrow_tiles.cuh). Private to backends/cuda.
+/// Depthwise convolution of narrow images, out of shared memory (narrow_tiles.cuh). Private to
+/// backends/cuda.
 ///
-/// Kernels of K by K, S apart, every output channel with an input channel of its own. A thread computes some outputs of
-/// a column (thread coarsening): it reads its window of each row of x once and adds it to the sums of all the output rows that the row belongs to. Sums, like x before
+/// Kernels of K by K, S apart, every output channel with an input channel of its own. A thread
+/// computes some outputs of a column (thread coarsening): it reads its window of each row of x once
+/// and adds it to the sums of all the output rows that the row belongs to. Sums, like x before
 /// them, go through shared memory, so that stores are 16 bytes wide whatever the width is.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
@@ -29,8 +31,8 @@ __host__ __device__ constexpr int tile_occupancy(int weight_bytes)
     return weight_bytes <= 36 ? 5 : weight_bytes <= 100 ? 4 : weight_bytes <= 200 ? 2 : 1;
 }
 
-/* Begins to copy the weights of some planes, the first of them of channel `channel`: contiguous ones, unless the next image's
- * channels begin in between. */
+/* Begins to copy the weights of some planes, the first of them of channel `channel`: contiguous
+ * ones, unless the next image's channels begin in between. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ T *copy_weights(const depthwise_tile_problem<T> &p, T *shared,
                                                   uint32_t channel, int planes)

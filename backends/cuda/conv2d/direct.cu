@@ -4,15 +4,16 @@
 ///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
-/// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an eighth of the products
-/// of each where there are few outputs.
+/// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an
+/// eighth of the products of each where there are few outputs.
 ///
-/// `tiled` (direct_tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7 or 9 wide at stride 1,
-/// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
+/// `tiled` (direct_tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7
+/// or 9 wide at stride 1, dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
 ///
 /// `small` (direct_small.cu) takes small images, of any number.
 ///
-/// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
+/// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size
+/// alone.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/algorithms.h"
@@ -21,9 +22,10 @@
 
 using namespace talc;
 
-// ---- Every problem ------------------------------------------------------------------------------------------
+// ---- Every problem ------------------------------------------------------------------------------
 
-/* Output channels of a thread, products of weights in shared memory at a time, loads of a thread at a time. */
+/* Output channels of a thread, products of weights in shared memory at a time, loads of a thread at
+ * a time. */
 constexpr int OUTPUTS = 8, CHUNK = 256, AHEAD = 4;
 
 struct textbook_plan {
@@ -70,8 +72,8 @@ template <typename T> struct window_walk {
     }
 };
 
-/* A block has BLOCK / SPLITS pixels. With SPLITS above 1, for problems that have few, every thread adds up that part of
- * each chunk, and the parts are added in order. */
+/* A block has BLOCK / SPLITS pixels. With SPLITS above 1, for problems that have few, every thread
+ * adds up that part of each chunk, and the parts are added in order. */
 template <typename T, int SPLITS>
 static __global__ void __launch_bounds__(BLOCK)
     textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
@@ -197,7 +199,7 @@ static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
         launch_textbook<T, 1>(device, p, a);
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
+// ---- Choice -------------------------------------------------------------------------------------
 
 /* Below so many FMAs the packing of weights is not worth while. */
 constexpr int64_t FEW = (int64_t)1 << 24;
@@ -235,7 +237,8 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
     return true;
 }
 
-/* Calls `use` with the shape of tiles for the problem, a tile<...> and its plan; false when there is none. */
+/* Calls `use` with the shape of tiles for the problem, a tile<...> and its plan; false when there
+ * is none. */
 template <typename T, int KW, int STRIDE, typename Use>
 static bool with_shape(const talc_conv2d_problem *p, int64_t least, Use use)
 {
@@ -349,8 +352,9 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
            (double)(plan.column_tiles * plan.width);
 }
 
-/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. The first step of a tile and
- * its results take the time of two more; the last wave of blocks may not fill the GPU. */
+/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a
+ * row. The first step of a tile and its results take the time of two more; the last wave of blocks
+ * may not fill the GPU. */
 template <typename T>
 static double tiled_share(const talc_device *device, const talc_conv2d_problem *p,
                           const tiled_plan &plan)

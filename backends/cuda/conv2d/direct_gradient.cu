@@ -1,18 +1,22 @@
-/// The gradients of a convolution by their formulas, which need no workspace. With IC and OC the channels of a group,
+/// The gradients of a convolution by their formulas, which need no workspace. With IC and OC the
+/// channels of a group,
 ///
 ///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of dy[n, g*OC + oc, oh, ow] * w[g*OC + oc, ic, kh, kw],
 ///                              oh * stride_h + kh * dilation_h = h + top, and across likewise
 ///     dw[g*OC + oc, ic, kh, kw] = sum over n, oh, ow of dy[n, g*OC + oc, oh, ow]
 ///                                 * x'[n, g*IC + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
-/// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the strides of networks a
-/// block computes all phases of a tile of it (direct_phases.cuh). Otherwise a thread computes an element of dx, of the taps that read it
-/// (gradient_taps.cuh): neighbours read neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile by tile
-/// (direct_weights.cuh). Otherwise a group of threads computes an element of dw: each takes the outputs a group apart, and a tree
-/// adds their sums.
+/// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the
+/// workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the
+/// strides of networks a block computes all phases of a tile of it (direct_phases.cuh). Otherwise a
+/// thread computes an element of dx, of the taps that read it (gradient_taps.cuh): neighbours read
+/// neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile
+/// by tile (direct_weights.cuh). Otherwise a group of threads computes an element of dw: each takes
+/// the outputs a group apart, and a tree adds their sums.
 ///
-/// The last form of either takes every problem, in 64-bit indices and without a workspace, and is what runs where the others have too
-/// little. Sums are in the data's type, in an order that follows from the problem, the GPU's size and the workspace alone.
+/// The last form of either takes every problem, in 64-bit indices and without a workspace, and is
+/// what runs where the others have too little. Sums are in the data's type, in an order that
+/// follows from the problem, the GPU's size and the workspace alone.
 #include "backends/cuda/conv2d/direct_phases.cuh"
 #include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/direct_weights.cuh"
@@ -27,14 +31,15 @@
 
 using namespace talc;
 
-/* Of FFMA's rate, with two loads a product, on a GPU that is full: so many threads a multiprocessor. */
+/* Of FFMA's rate, with two loads a product, on a GPU that is full: so many threads a
+ * multiprocessor. */
 constexpr double SHARE = 0.01;
 constexpr int64_t FULL = 4 * BLOCK;
 
 /* Outputs from which a block computes an element of dw, and no longer a warp. */
 constexpr int64_t MANY = 4 * BLOCK;
 
-// ---- The input gradient -------------------------------------------------------------------------------------
+// ---- The input gradient -------------------------------------------------------------------------
 
 template <typename T> struct input_sums {
     const T *dy, *w;
@@ -86,7 +91,7 @@ static void grad_input(talc_device *device, const talc_conv2d_problem *p,
     sum_taps<T><<<grid_for_threads(device, s.count), BLOCK, 0, talc_cuda_stream(device)>>>(s);
 }
 
-// ---- The weight gradient ------------------------------------------------------------------------------------
+// ---- The weight gradient ------------------------------------------------------------------------
 
 template <typename T> struct weight_sums {
     talc_conv2d_problem p;
@@ -166,7 +171,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     sum_outputs<T><<<grid_for_blocks(device, blocks), BLOCK, 0, talc_cuda_stream(device)>>>(s);
 }
 
-// ---- The row ------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
 enum how { ONE_BY_ONE, TURNED, ALL_PHASES, SMALL };
 

@@ -1,15 +1,17 @@
-/// The input gradient at a stride by FFMA, with all phases of a tile in one block (phases.cuh): dx is written once, in whole rows, and no
-/// zeros are multiplied. For few channels, where products on tensor cores cost less than moving dx; included by direct_gradient.cu.
+/// The input gradient at a stride by FFMA, with all phases of a tile in one block (phases.cuh): dx
+/// is written once, in whole rows, and no zeros are multiplied. For few channels, where products on
+/// tensor cores cost less than moving dx; included by direct_gradient.cu.
 ///
 ///     a thread    CHANNELS channels of dx, ROWS elements of a phase, one below the other
 ///     a warp      32 elements of each phase beside each other, and so 32 * stride_w columns of dx
 ///     a block     8 warps: 1 or 2 groups of channels, as much of a row of dx as it can have, and rows below
 ///
-/// The columns of all phases come together in shared memory, so that a row is written in long runs: what begins or ends within a
-/// sector of 32 bytes costs memory as much as a whole one more.
+/// The columns of all phases come together in shared memory, so that a row is written in long runs:
+/// what begins or ends within a sector of 32 bytes costs memory as much as a whole one more.
 ///
-/// The weights are in shared memory, [tap][channel of dy][channel of dx]: of all channels of dy, or a chunk of them after the other; dy
-/// comes from the first-level cache. A sum takes its products in the order of chunks, taps, channels of dy.
+/// The weights are in shared memory, [tap][channel of dy][channel of dx]: of all channels of dy, or
+/// a chunk of them after the other; dy comes from the first-level cache. A sum takes its products
+/// in the order of chunks, taps, channels of dy.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 

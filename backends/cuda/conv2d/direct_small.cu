@@ -1,14 +1,16 @@
-/// Direct convolution of small images, where tiles of the large ones would be empty and launches cost as much as the work: one launch,
-/// no workspace, and for the input gradient the same kernel, which reads the weights the other way round. A stride's phases
-/// (phases.cuh) are blocks of their own, so that no zeros are multiplied.
+/// Direct convolution of small images, where tiles of the large ones would be empty and launches
+/// cost as much as the work: one launch, no workspace, and for the input gradient the same kernel,
+/// which reads the weights the other way round. A stride's phases (phases.cuh) are blocks of their
+/// own, so that no zeros are multiplied.
 ///
 ///     a thread    CHANNELS output channels at COLUMNS neighbouring columns of a row, a unit
 ///     a warp      32 units: rows of an image, or of several
 ///     a block     8 warps: of several groups of channels, of units, and of splits of the input channels
 ///
-/// Input channels go through shared memory in chunks: the patches under the units, with their halo, and the weights, [channel][row]
-/// [column][output channel]. For one row of the kernel a thread reads its window of the patch once and slides along it, so
-/// with three taps 9 loads of 16 bytes feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their order.
+/// Input channels go through shared memory in chunks: the patches under the units, with their halo,
+/// and the weights, [channel][row] [column][output channel]. For one row of the kernel a thread
+/// reads its window of the patch once and slides along it, so with three taps 9 loads of 16 bytes
+/// feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their order.
 #include "backends/cuda/conv2d/direct_small.h"
 
 #include "backends/cuda/primitives/epilogue.cuh"
@@ -30,14 +32,15 @@ constexpr int64_t MOST = 1 << 24;
 
 template <typename T> constexpr int V = VECTOR_BYTES / sizeof(T);
 template <typename T> constexpr int COLUMNS = 2 * V<T>;
-/* A row of a patch has a hole of so many elements after the columns between two units at stride 2: without them the vectors of neighbouring
- * lanes, 64 bytes apart, lie in the same banks. */
+/* A row of a patch has a hole of so many elements after the columns between two units at stride 2:
+ * without them the vectors of neighbouring lanes, 64 bytes apart, lie in the same banks. */
 template <typename T, int STEP> constexpr int HOLE = STEP == 2 ? V<T> : 0;
 /* Columns of a patch under a unit, whole vectors. */
 template <typename T, int TAPS, int STEP>
 constexpr int WINDOW = ((COLUMNS<T> - 1) * STEP + TAPS + V<T> - 1) / V<T> *V<T>;
 
-/// The elements of the output that are `first` + stride * q along each axis: of element q the taps read q * step - before + j * dilation.
+/// The elements of the output that are `first` + stride * q along each axis: of element q the taps
+/// read q * step - before + j * dilation.
 struct small_phase {
     int count_h, count_w, taps_h, taps_w, before_h, before_w;
     int tap, tap_h, tap_w; ///< in w: of the first, from row to row and from column to column
@@ -73,7 +76,7 @@ template <typename T> static __host__ __device__ int weights_pitch(int channels)
     return channels + V<T>;
 }
 
-// ---- The kernel ---------------------------------------------------------------------------------------------
+// ---- The kernel ---------------------------------------------------------------------------------
 
 /* Where a block's outputs are. */
 struct small_place {
@@ -93,7 +96,8 @@ static __device__ __forceinline__ unit_place unit_of(const small_problem<T> &p, 
     return { image, line - image * p.t.rows, (unit - line * (int)p.by_row_units.by) * COLUMNS<T> };
 }
 
-/* Begins to copy the weights of `count` input channels from `first` on. Nothing reads taps that a phase lacks. */
+/* Begins to copy the weights of `count` input channels from `first` on. Nothing reads taps that a
+ * phase lacks. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
                                                     const small_place &at, int first, int count,
@@ -190,7 +194,8 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
     }
 }
 
-/* Of a unit's results of one channel, which have no last step, those that are NaN again, without products with padding. */
+/* Of a unit's results of one channel, which have no last step, those that are NaN again, without
+ * products with padding. */
 template <typename T>
 static __device__ __forceinline__ void sum_again(const small_problem<T> &p, const small_place &at,
                                                  const unit_place &unit, int channel, T *y,
@@ -330,7 +335,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     }
 }
 
-// ---- The plan -----------------------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
 static void add_phase(small_shape &s, const phase_axis_taps<int64_t> &h,
                       const phase_axis_taps<int64_t> &w, int KW, int out, bool turned)
@@ -400,7 +405,8 @@ static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
     return true;
 }
 
-/* Calls `use` with a kernel for so many taps, or the next more, and its number of them; false where there is none. */
+/* Calls `use` with a kernel for so many taps, or the next more, and its number of them; false where
+ * there is none. */
 template <typename T, typename Use> static bool with_kernel(const small_shape &s, Use use)
 {
     if (s.step_w == 1 && s.taps_w <= 1)
@@ -419,7 +425,8 @@ template <typename T, typename Use> static bool with_kernel(const small_shape &s
                            : false;
 }
 
-/* Tiles of so many groups of channels, units and splits; false where they do not fit shared memory. */
+/* Tiles of so many groups of channels, units and splits; false where they do not fit shared
+ * memory. */
 template <typename T>
 static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_tiles &t)
 {
@@ -457,7 +464,8 @@ static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_ti
     return chunk >= 1 && t.shared <= (size_t)most_shared && t.blocks <= INT_MAX;
 }
 
-/* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what a block and each chunk waits for. */
+/* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what
+ * a block and each chunk waits for. */
 template <typename T>
 static double seconds_of(const talc_device *device, const small_shape &s, int taps_w,
                          const small_tiles &t)

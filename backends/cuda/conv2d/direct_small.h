@@ -1,4 +1,5 @@
-/// Convolutions of small images, forward and by the input, in one launch of FFMA. Private to backends/cuda; the row `direct` runs them.
+/// Convolutions of small images, forward and by the input, in one launch of FFMA. Private to
+/// backends/cuda; the row `direct` runs them.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_SMALL_H
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_SMALL_H
 
@@ -6,8 +7,9 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Of a block: groups of output channels, of units and of splits of the input channels; its images and their rows; the patch under them,
-/// of one channel, and how many channels are in shared memory at a time.
+/// Of a block: groups of output channels, of units and of splits of the input channels; its images
+/// and their rows; the patch under them, of one channel, and how many channels are in shared memory
+/// at a time.
 typedef struct talc_cuda_small_tiles {
     int channel_groups, unit_groups, splits, images, rows;
     int patch_rows, pitch, patch, chunk;

@@ -1,18 +1,21 @@
 /// Direct convolution by tiles in shared memory. Private to backends/cuda.
 ///
-/// `tiled` is bound by the rate of FMA. A block computes a tile of output channels x rows x columns. It loops
-/// over the input channels, some a step: patches of the image, with their halo, and weights are in shared memory, while those of
-/// the next step are being copied (double buffering):
+/// `tiled` is bound by the rate of FMA. A block computes a tile of output channels x rows x
+/// columns. It loops over the input channels, some a step: patches of the image, with their halo,
+/// and weights are in shared memory, while those of the next step are being copied (double
+/// buffering):
 ///
 ///     a thread    2 V channels x 8 columns of one row: 64 sums in registers for f32, 32 for f64 (V elements are 16 bytes)
 ///     a warp      8 threads down the channels x 4 across: 16 V channels x 32 columns
 ///     a block     8 warps: 4 rows, and 32 V channels x 32 columns or 16 V channels x 64 columns
 ///
-/// For one row of the kernel a thread reads its 8 + KW - 1 columns of the patch once and slides along them, tap by tap: with
-/// KW = 7, 18 reads of 16 bytes feed 448 FMAs. The number of taps in a row is a constant of the kernel, the number of rows is
-/// not: it is the bound of a loop whose body is long already. Padding in every mode, strides down, dilation and groups
-/// only decide which element of x is copied to which element of the patch; a dilated kernel's tile has every dilation_w-th
-/// column of y. A kernel of its own first packs the weights in the order of the tiles.
+/// For one row of the kernel a thread reads its 8 + KW - 1 columns of the patch once and slides
+/// along them, tap by tap: with KW = 7, 18 reads of 16 bytes feed 448 FMAs. The number of taps in a
+/// row is a constant of the kernel, the number of rows is not: it is the bound of a loop whose body
+/// is long already. Padding in every mode, strides down, dilation and groups only decide which
+/// element of x is copied to which element of the patch; a dilated kernel's tile has every
+/// dilation_w-th column of y. A kernel of its own first packs the weights in the order of the
+/// tiles.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_TILED_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_TILED_CUH
 
@@ -110,7 +113,8 @@ static __device__ void find_sources(const tiled_problem<T> &p, const tile_place 
     }
 }
 
-/* Begins the copies of a step, from its first input channel on: weights, which are contiguous already, and patches. */
+/* Begins the copies of a step, from its first input channel on: weights, which are contiguous
+ * already, and patches. */
 template <typename T>
 static __device__ void begin_step(const tiled_problem<T> &p, const T *x, const T *w, int64_t first,
                                   const int *sources, T *to)
@@ -134,7 +138,8 @@ static __device__ void begin_step(const tiled_problem<T> &p, const T *x, const T
     __pipeline_commit();
 }
 
-/* One row of the kernel, one input channel: from 16-byte boundaries of the patch and of the weights. */
+/* One row of the kernel, one input channel: from 16-byte boundaries of the patch and of the
+ * weights. */
 template <typename T, int KW, int STRIDE, typename Tile>
 static __device__ __forceinline__ void add_row(accumulator_of<T> (&sums)[Tile::PER_THREAD][COLUMNS],
                                                const T *x, const T *w)
@@ -181,7 +186,8 @@ static __device__ __forceinline__ void store_columns(T *y, const accumulator_of<
     }
 }
 
-/* Of the results that a thread has written, which have no last step, those that are NaN again, without products with padding. */
+/* Of the results that a thread has written, which have no last step, those that are NaN again,
+ * without products with padding. */
 template <typename T, int KW, int STRIDE, typename Tile>
 static __device__ __forceinline__ void sum_again(const tiled_problem<T> &p, const tile_place &place,
                                                  int channel, int row, int column)
@@ -204,7 +210,8 @@ static __device__ __forceinline__ void sum_again(const tiled_problem<T> &p, cons
     }
 }
 
-/* The last step. A thread's channels are `channel` .. and V more from half a warp's channels later on. */
+/* The last step. A thread's channels are `channel` .. and V more from half a warp's channels later
+ * on. */
 template <typename T, typename Tile>
 static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const tile_place &place,
                                               accumulator_of<T> (&sums)[Tile::PER_THREAD][COLUMNS],
@@ -298,8 +305,8 @@ static __global__ void __launch_bounds__(THREADS, OCCUPANCY<T>) tiled(const tile
     }
 }
 
-/* w [OC, IC, taps] in the order of tiles: [groups, tiles, IC up to whole steps, taps, channels], zeros where there is no
- * such weight. */
+/* w [OC, IC, taps] in the order of tiles: [groups, tiles, IC up to whole steps, taps, channels],
+ * zeros where there is no such weight. */
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     pack_weights(T *packed, const T *w, const divisor<Index> channels, const divisor<Index> taps,

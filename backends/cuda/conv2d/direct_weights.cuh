@@ -1,18 +1,21 @@
-/// The weight gradient by FFMA with its sums in registers: for small convolutions, which by matrix products take longer to be laid out
-/// and launched than to be computed. Included by direct_gradient.cu.
+/// The weight gradient by FFMA with its sums in registers: for small convolutions, which by matrix
+/// products take longer to be laid out and launched than to be computed. Included by
+/// direct_gradient.cu.
 ///
 ///     a thread    CHANNELS output channels, an input channel, TAPS x TAPS taps; every splits-th row of a stage
 ///     a block     lanes_oc x lanes_ic such threads, `splits` times: a tile of dw, of a share of the stages
 ///     a stage     dy and the patch of x under it: some rows, up to 32 wide, of one image, or all rows of some images
 ///
-/// A stage is in shared memory while the next one is being copied. For 4 neighbouring outputs and 3x3 taps a thread's 18 words of x
-/// and 4 vectors of dy feed 144 FFMA. A warp reads up to 8 channels of x, in banks of their own, so patches are copied as vectors
-/// wherever the image begins, and are read by words. A kernel's STEP is the stride; where there is none for a stride or dilation, the patch
-/// has the columns of each window side by side, and so it does with rows where these are fewer then.
+/// A stage is in shared memory while the next one is being copied. For 4 neighbouring outputs and
+/// 3x3 taps a thread's 18 words of x and 4 vectors of dy feed 144 FFMA. A warp reads up to 8
+/// channels of x, in banks of their own, so patches are copied as vectors wherever the image
+/// begins, and are read by words. A kernel's STEP is the stride; where there is none for a stride
+/// or dilation, the patch has the columns of each window side by side, and so it does with rows
+/// where these are fewer then.
 ///
-/// At the end the splits' sums are added in shared memory, in their order; those of shares are in the workspace, [share][dw], and a
-/// second kernel adds them in theirs (split_k.h). Products of positions that no output has are left out, those with padding are
-/// products with zero.
+/// At the end the splits' sums are added in shared memory, in their order; those of shares are in
+/// the workspace, [share][dw], and a second kernel adds them in theirs (split_k.h). Products of
+/// positions that no output has are left out, those with padding are products with zero.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_WEIGHTS_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_WEIGHTS_CUH
 
@@ -70,7 +73,8 @@ __host__ __device__ constexpr int weights_place(int taps, int64_t size)
     return (weights_channels(taps, size) * taps * taps) | 1;
 }
 
-/// A stage's place in dy; its first column in x, and what that is off a vector where columns are copied as such.
+/// A stage's place in dy; its first column in x, and what that is off a vector where columns are
+/// copied as such.
 struct weights_stage {
     int n, oh, ow, images, rows, columns, left, off;
 };
@@ -105,7 +109,8 @@ static __device__ __forceinline__ void copy_channels(T *to, int to_step, const T
     }
 }
 
-/* Begins to copy the patch of x, whose first column is `left` in x, of so many channels from `x` on. */
+/* Begins to copy the patch of x, whose first column is `left` in x, of so many channels from `x`
+ * on. */
 template <int TAPS, int STEP, typename T>
 static __device__ void begin_patch(const weights_problem<T> &p, const weights_stage &s, const T *x,
                                    int channels, int top, int left, T *to)
@@ -240,7 +245,8 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
     weights_stage next = {};
     for (uint32_t index = first;; index++) {
         __pipeline_wait_prior(0);
-        __syncthreads(); /* the stage before this one is there, and the one before that is done with */
+        __syncthreads(); /* the stage before this one is there, and the one before that is done with
+                          */
         const weights_stage s = next;
         const T *const now = stages + (index + 1 - first) % 2 * stage_elements;
         if (index < end) {
@@ -308,14 +314,14 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
     }
 }
 
-// ---- The plan -----------------------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
 /* Extents above this, whose sums might not fit an int, are the general form's. */
 constexpr int64_t WEIGHTS_MOST = 1 << 24;
 /* What every GPU of compute capability 8.0 or more has for a block, and an H100 for two. */
 constexpr int64_t WEIGHTS_SHARED = 96 << 10;
-constexpr int WEIGHTS_LANES_IC =
-    8; /* whose words of x are in banks of their own, as their planes are an odd number of vectors */
+constexpr int WEIGHTS_LANES_IC = 8; /* whose words of x are in banks of their own, as their planes
+                                       are an odd number of vectors */
 
 /* Without strides and dilations that never count; false where the extents are not the kernel's. */
 static bool weights_normal(talc_conv2d_problem &p)
@@ -336,7 +342,8 @@ static bool weights_normal(talc_conv2d_problem &p)
            p.C / p.groups * (p.KH * p.KW) <= INT_MAX / 256;
 }
 
-/* The binary logarithm of the threads that copy one of `channels` channels, of `entries` elements or vectors. */
+/* The binary logarithm of the threads that copy one of `channels` channels, of `entries` elements
+ * or vectors. */
 static int weights_copiers(int64_t entries, int64_t channels)
 {
     int shift = 8;
@@ -375,7 +382,8 @@ static bool weights_cut(const talc_conv2d_problem *p, int64_t columns, int64_t r
     return true;
 }
 
-/* Of so many shares at most. False where the stages of a block do not fit shared memory, or the blocks a grid. */
+/* Of so many shares at most. False where the stages of a block do not fit shared memory, or the
+ * blocks a grid. */
 static bool weights_share(const talc_conv2d_problem *p, int64_t shares, weights_plan &plan)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
@@ -404,7 +412,8 @@ static double weights_instructions(const talc_conv2d_problem *p, const weights_p
     const double runs = plan.columns / WEIGHTS_RUN, rest = plan.columns % WEIGHTS_RUN;
     const double x_loads = taps * ((RUN - 1) * plan.step + taps), dy_loads = channels * RUN / V;
     const double issued = taps * taps * channels * RUN * fma + x_loads + dy_loads + 6;
-    /* Shared memory serves a word of each thread, or a quarter of a vector, in the time of 3 instructions. */
+    /* Shared memory serves a word of each thread, or a quarter of a vector, in the time of 3
+     * instructions. */
     const double loaded = 3 * (x_loads * size / 4 + dy_loads * 4);
     const double run = issued > loaded ? issued : loaded;
     const double one = taps * taps * (channels * fma + 1) + channels + 10;
@@ -412,8 +421,8 @@ static double weights_instructions(const talc_conv2d_problem *p, const weights_p
            ceil(rows / plan.splits) * (ROW + runs * run + rest * one);
 }
 
-/* What blocks wait for before their first stage is there and to end, then instructions at the rate of so many blocks, or copies at theirs,
- * and launches. */
+/* What blocks wait for before their first stage is there and to end, then instructions at the rate
+ * of so many blocks, or copies at theirs, and launches. */
 static double weights_seconds(const talc_device *device, const talc_conv2d_problem *p,
                               const weights_plan &plan)
 {
@@ -438,7 +447,8 @@ static double weights_seconds(const talc_device *device, const talc_conv2d_probl
     return TALC_CUDA_LAUNCH + cycles / CLOCK + adding;
 }
 
-/* Kernels' strides of columns: those of x, or TAPS, where the patch has the windows side by side. */
+/* Kernels' strides of columns: those of x, or TAPS, where the patch has the windows side by
+ * side. */
 static int weights_step(const talc_conv2d_problem *p, int taps)
 {
     return p->dilation_w == 1 && (p->stride_w == 1 || (p->stride_w == 2 && taps == 3))
@@ -502,7 +512,7 @@ static size_t weights_workspace(const talc_conv2d_problem *p, const weights_plan
                                  talc_dtype_size(p->dtype);
 }
 
-// ---- The run ------------------------------------------------------------------------------------------------
+// ---- The run ------------------------------------------------------------------------------------
 
 template <typename T> static auto weights_kernel(const weights_plan &plan)
 {

@@ -1,10 +1,12 @@
-/// Which outputs and taps an input's gradient is summed over, along one axis. Private to backends/cuda.
+/// Which outputs and taps an input's gradient is summed over, along one axis. Private to
+/// backends/cuda.
 ///
 /// Input i is read by output o through tap k where
 ///
 ///     o * stride + k * dilation = i + pad,        0 <= o < O,  0 <= k < K
 ///
-/// From one solution to the next the tap goes up by stride / gcd and the output down by dilation / gcd.
+/// From one solution to the next the tap goes up by stride / gcd and the output down by dilation /
+/// gcd.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_GRADIENT_TAPS_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_GRADIENT_TAPS_CUH
 

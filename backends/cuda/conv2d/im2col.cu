@@ -1,18 +1,22 @@
-/// Convolution as a matrix product. For each slice s, one group of one image, with K = C/groups * KH * KW,
+/// Convolution as a matrix product. For each slice s, one group of one image, with K = C/groups *
+/// KH * KW,
 ///
 ///     y[s, oc, j] = sum over k of w[g, oc, k] * B[s, k, j],        j = oh * OW + ow
 ///     B[s, (ic * KH + kh) * KW + kw, j] = x'[s, ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
-/// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the workspace holds: several
-/// slices, else a chunk of the columns of one, else a chunk of the rows of these too. A kernel writes it; cuBLAS multiplies it into y, or
-/// tensor cores do, as strict, where whole planes and their operands' halves fit the workspace (matmul/product.h).
+/// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the
+/// workspace holds: several slices, else a chunk of the columns of one, else a chunk of the rows of
+/// these too. A kernel writes it; cuBLAS multiplies it into y, or tensor cores do, as strict, where
+/// whole planes and their operands' halves fit the workspace (matmul/product.h).
 ///
-/// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a thread works out where its
-/// COLUMNS columns begin in the image once and then goes through the taps. Accesses are coalesced, and x is
-/// read from memory once, from cache KH * KW times: the kernel is bound by writing B.
+/// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a
+/// thread works out where its COLUMNS columns begin in the image once and then goes through the
+/// taps. Accesses are coalesced, and x is read from memory once, from cache KH * KW times: the
+/// kernel is bound by writing B.
 ///
-/// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
-/// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+/// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU
+/// and the workspace limit. Source: Chellapilla, Puri and Simard, "High performance convolutional
+/// neural networks for document processing", 2006.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
@@ -32,15 +36,17 @@ constexpr int COLUMNS = 4;
 /* Rows of B that a thread writes at least, so that its divisions by OW cost little. */
 constexpr int64_t WRITES = 16;
 
-/* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole waves of tiles over the
- * multiprocessors where the workspace is large enough, so that none idles at the end. With fewer than LEAST columns a product is slower
- * than one whose sum is split into chunks of rows. */
+/* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole
+ * waves of tiles over the multiprocessors where the workspace is large enough, so that none idles
+ * at the end. With fewer than LEAST columns a product is slower than one whose sum is split into
+ * chunks of rows. */
 constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
 
-/* The columns of a plan where not even four fit the limit. Fewer would do, but launches would take longer than the work. */
+/* The columns of a plan where not even four fit the limit. Fewer would do, but launches would take
+ * longer than the work. */
 constexpr int64_t FEWEST = LEAST;
 
-// ---- Plan ---------------------------------------------------------------------------------------------------
+// ---- Plan ---------------------------------------------------------------------------------------
 
 using im2col_plan = talc_cuda_im2col_plan;
 
@@ -56,8 +62,9 @@ static int64_t aligned(int64_t columns)
     return talc_ceil_div(columns, 4) * 4;
 }
 
-/* The columns of a chunk are a multiple of this: whole waves of tiles if that many fit, else tiles, else 16 bytes. Waves do not take
- * the columns below LEAST where more fit: the plan for exactly the bytes of a plan would then be another, with fewer channels. */
+/* The columns of a chunk are a multiple of this: whole waves of tiles if that many fit, else tiles,
+ * else 16 bytes. Waves do not take the columns below LEAST where more fit: the plan for exactly the
+ * bytes of a plan would then be another, with fewer channels. */
 static int64_t unit_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
 {
     const int64_t tiles = talc_cuda_state_of(device)->multiprocessors /
@@ -124,9 +131,10 @@ im2col_plan talc_cuda_im2col_cut_packed(const talc_device *device, const talc_co
     return plan.packing > 0 ? plan : talc_cuda_im2col_cut(device, p, limit);
 }
 
-// ---- Building B ---------------------------------------------------------------------------------------------
+// ---- Building B ---------------------------------------------------------------------------------
 
-/* A chunk of B and where it comes from. `Index` holds every coordinate of the padded image, and offsets in a plane. */
+/* A chunk of B and where it comes from. `Index` holds every coordinate of the padded image, and
+ * offsets in a plane. */
 template <typename Index> struct im2col_chunk {
     using Count = std::make_unsigned_t<Index>;
     Index H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
@@ -138,8 +146,9 @@ template <typename Index> struct im2col_chunk {
     int64_t ld, row_step, b_stride; /* of B from row to row, channel to channel, slice to slice */
 };
 
-/* `top` and `left` are where a column's window begins in the image. With ZEROS all padding is zero. Registers for four
- * blocks a multiprocessor are enough to keep the taps of a whole step in flight. */
+/* `top` and `left` are where a column's window begins in the image. With ZEROS all padding is zero.
+ * Registers for four blocks a multiprocessor are enough to keep the taps of a whole step in
+ * flight. */
 template <typename T, typename Index, bool ZEROS>
 static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
     im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_chunk<Index> chunk)
@@ -233,7 +242,8 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
         im2col_kernel<T, Index, false><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
 }
 
-/* Whether 32 bits hold all coordinates and columns of the padded plane, with a margin for the last block. */
+/* Whether 32 bits hold all coordinates and columns of the padded plane, with a margin for the last
+ * block. */
 bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *p)
 {
     const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
@@ -242,7 +252,7 @@ bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *p)
     return (h + stride * COLUMNS * BLOCK) * w < INT_MAX && w + stride < INT_MAX;
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 template <typename T>
 static void build_of(talc_device *device, const talc_conv2d_problem *p, const void *x,
@@ -298,8 +308,9 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = talc_cuda_im2col_bytes(&own);
-    /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels of an image, or a quarter of that at
-     * less than its rate where the others are too few or too empty. */
+    /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels
+     * of an image, or a quarter of that at less than its rate where the others are too few or too
+     * empty. */
     const auto tiled_share = [&](int64_t side, double rate) {
         const int64_t OC = p->OC / p->groups, down = talc_ceil_div(OC, side);
         const double tiles =

@@ -1,4 +1,5 @@
-/// What im2col's directions share: how B is cut, and the kernel that writes it (im2col.cu). Private to backends/cuda.
+/// What im2col's directions share: how B is cut, and the kernel that writes it (im2col.cu). Private
+/// to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IM2COL_H
 #define TALC_BACKENDS_CUDA_CONV2D_IM2COL_H
 
@@ -18,7 +19,8 @@ typedef struct talc_cuda_im2col_plan {
 talc_cuda_im2col_plan talc_cuda_im2col_cut(const talc_device *device,
                                            const talc_conv2d_problem *problem, size_t limit);
 
-/// That, or half of it with the packing for tensor cores where they are faster: then `seconds` is how long all products take, else 0.
+/// That, or half of it with the packing for tensor cores where they are faster: then `seconds` is
+/// how long all products take, else 0.
 talc_cuda_im2col_plan talc_cuda_im2col_cut_packed(const talc_device *device,
                                                   const talc_conv2d_problem *problem, size_t limit,
                                                   double *seconds);
@@ -29,7 +31,8 @@ static inline size_t talc_cuda_im2col_bytes(const talc_cuda_im2col_plan *plan)
     return plan->packing > 0 ? plan->packing_at + plan->packing : plan->bytes;
 }
 
-/// The first chunk of a plan, B at the start of `workspace`; NULL in a plan. Rows of B are KH * KW = `taps` a channel.
+/// The first chunk of a plan, B at the start of `workspace`; NULL in a plan. Rows of B are KH * KW
+/// = `taps` a channel.
 talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const talc_cuda_im2col_plan *plan, int64_t taps,
                                               void *workspace);
 

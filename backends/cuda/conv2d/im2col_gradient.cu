@@ -1,16 +1,21 @@
-/// The gradients of a convolution as matrix products. With B the im2col matrix of im2col.cu and K = C/groups * KH * KW,
+/// The gradients of a convolution as matrix products. With B the im2col matrix of im2col.cu and K =
+/// C/groups * KH * KW,
 ///
 ///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]        dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
 ///
-/// where dx takes every tap and output that read x[h, w] (gradient_taps.cuh). Like B, D is made in chunks that the workspace holds: cuBLAS or
-/// tensor cores (matmul/product.h) write one and a kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart, and goes
-/// through their taps: neighbours read neighbours and nobody else writes, so the order of a sum is fixed. Where D is
-/// cut into columns, the elements that outputs on both sides read are added to by the later chunk.
+/// where dx takes every tap and output that read x[h, w] (gradient_taps.cuh). Like B, D is made in
+/// chunks that the workspace holds: cuBLAS or tensor cores (matmul/product.h) write one and a
+/// kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart,
+/// and goes through their taps: neighbours read neighbours and nobody else writes, so the order of
+/// a sum is fixed. Where D is cut into columns, the elements that outputs on both sides read are
+/// added to by the later chunk.
 ///
-/// For dw im2col's kernel writes chunks of B, which are multiplied into sums beside each other (split_k.h).
+/// For dw im2col's kernel writes chunks of B, which are multiplied into sums beside each other
+/// (split_k.h).
 ///
-/// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
+/// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU
+/// and the workspace limit.
 #include "backends/cuda/conv2d/gradient_taps.cuh"
 #include "backends/cuda/conv2d/im2col.h"
 #include "backends/cuda/conv2d/algorithms.h"
@@ -34,9 +39,10 @@ struct gradient_plan {
     size_t sums_at;
 };
 
-// ---- The input gradient -------------------------------------------------------------------------------------
+// ---- The input gradient -------------------------------------------------------------------------
 
-/* A chunk of D and what it goes to. `Index` holds every coordinate of the padded image, and offsets in a channel of D. */
+/* A chunk of D and what it goes to. `Index` holds every coordinate of the padded image, and offsets
+ * in a channel of D. */
 template <typename Index> struct col2im_chunk {
     using Count = std::make_unsigned_t<Index>;
     gather_axis<Index> down, across;
@@ -98,7 +104,8 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
         }
 }
 
-/* How many rows of dx have been written once the columns of D before `column` are done: those that outputs there may read. */
+/* How many rows of dx have been written once the columns of D before `column` are done: those that
+ * outputs there may read. */
 static int64_t rows_before(const talc_conv2d_problem *p, int64_t column)
 {
     if (column == 0)
@@ -183,7 +190,7 @@ static talc_status grad_input(talc_device *device, const talc_conv2d_problem *p,
     return status;
 }
 
-// ---- The weight gradient ------------------------------------------------------------------------------------
+// ---- The weight gradient ------------------------------------------------------------------------
 
 /* One group as a problem: its images are the slices. */
 static talc_conv2d_problem group_of(const talc_conv2d_problem *p)
@@ -214,8 +221,8 @@ static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_prob
     return plan;
 }
 
-/* With packing for tensor cores after the sums, one an image, where they are faster: then `seconds` is how long the products take, else
- * 0. */
+/* With packing for tensor cores after the sums, one an image, where they are faster: then `seconds`
+ * is how long the products take, else 0. */
 static gradient_plan plan_weight(const talc_device *device, const talc_conv2d_problem *p,
                                  size_t limit, double *seconds)
 {
@@ -278,9 +285,10 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
     return status;
 }
 
-// ---- The row ------------------------------------------------------------------------------------------------
+// ---- The row ------------------------------------------------------------------------------------
 
-/* The products, which take `products` or go to cuBLAS, B or D written and read, dx by gathering from D, and the launches. */
+/* The products, which take `products` or go to cuBLAS, B or D written and read, dx by gathering
+ * from D, and the launches. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, int64_t launches,
                       double products)
 {

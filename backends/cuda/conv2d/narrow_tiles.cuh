@@ -1,15 +1,17 @@
-/// Tiles of narrow images, for kernels in which a thread computes several outputs of a column (thread coarsening): a block copies one
-/// tile after the other into shared memory. Private to backends/cuda.
+/// Tiles of narrow images, for kernels in which a thread computes several outputs of a column
+/// (thread coarsening): a block copies one tile after the other into shared memory. Private to
+/// backends/cuda.
 ///
-/// A tile is some whole planes, or some rows of one where a plane has more outputs than a block can hold:
+/// A tile is some whole planes, or some rows of one where a plane has more outputs than a block can
+/// hold:
 ///
 ///     thread          plane   rows of y             column
 ///     0 .. OW-1       0       0 .. depth-1          0 .. OW-1
 ///     OW .. 2 OW-1    0       depth .. 2 depth-1    0 .. OW-1
 ///     ...             1       0 .. depth-1          0 .. OW-1
 ///
-/// In shared memory each row has `lead` elements of padding in front, which end the row above too: windows that reach past the sides
-/// of the image need no test.
+/// In shared memory each row has `lead` elements of padding in front, which end the row above too:
+/// windows that reach past the sides of the image need no test.
 ///
 ///     p [row 0 . . . . .] p [row 1 . . . . .] p [row 2 . . . . .] p
 #ifndef TALC_BACKENDS_CUDA_CONV2D_NARROW_TILES_CUH
@@ -56,9 +58,11 @@ struct tile_plan {
     {
     }
 
-    /// Plans for `all` planes; false where not even a row of threads fits. `size` and `result` are the bytes of an element and of an
-    /// output; shared memory also holds `beside` bytes for each plane, behind the others. A thread has about `high` outputs of a
-    /// column, or half, a fourth ... of that while fewer than `enough` threads have outputs and halving gains at least a fourth.
+    /// Plans for `all` planes; false where not even a row of threads fits. `size` and `result` are
+    /// the bytes of an element and of an output; shared memory also holds `beside` bytes for each
+    /// plane, behind the others. A thread has about `high` outputs of a column, or half, a fourth
+    /// ... of that while fewer than `enough` threads have outputs and halving gains at least a
+    /// fourth.
     bool cut(int64_t all, bool aligned, int64_t high, int64_t size, int64_t result, int64_t beside)
     {
         if (across > limits.threads)
@@ -111,8 +115,9 @@ struct tile_plan {
         return true;
     }
 
-    /* The pitch of planes: such that the threads of a plane continue in the banks where those of the previous plane end, without bank
-     * conflicts. Planes that are copied as one contiguous range have no padding. */
+    /* The pitch of planes: such that the threads of a plane continue in the banks where those of
+     * the previous plane end, without bank conflicts. Planes that are copied as one contiguous
+     * range have no padding. */
     int64_t spread_planes(int64_t plane_threads, int64_t size) const
     {
         const int64_t V = VECTOR_BYTES / size, banks = 128 / size, bare = (int64_t)H * pitch;
@@ -149,7 +154,8 @@ struct tile_plan {
         return x_rows * pitch * size + some_groups * depth * OW * result;
     }
 
-    /* Results begin in the cache line after x, at the offset that they have in their line in global memory. */
+    /* Results begin in the cache line after x, at the offset that they have in their line in global
+     * memory. */
     void set_places(int64_t size)
     {
         const int64_t x_rows = ((int64_t)rows - 1) * stride + K;

@@ -1,7 +1,8 @@
 /// One axis of the phases of a stride. Private to backends/cuda.
 ///
-/// Of an axis of dx the elements first, first + stride, ..., a phase, read the same taps: those for which first + pad - tap * dilation is a
-/// multiple of the stride. So a phase is a convolution of dy at stride 1, in which element q of the phase reads
+/// Of an axis of dx the elements first, first + stride, ..., a phase, read the same taps: those for
+/// which first + pad - tap * dilation is a multiple of the stride. So a phase is a convolution of
+/// dy at stride 1, in which element q of the phase reads
 ///
 ///     dy[q - before + j * dilation / gcd]  through  w[tap + (taps - 1 - j) * apart],        0 <= j < taps
 #ifndef TALC_BACKENDS_CUDA_CONV2D_PHASES_CUH

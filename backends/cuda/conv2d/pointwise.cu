@@ -2,9 +2,10 @@
 ///
 ///     y[n, g, oc, j] = sum over ic of w[g, oc, ic] * x[n, g, ic, j],        j = oh * OW + ow
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. cuBLAS takes all images in one call; bias, residual and
-/// activation follow in place. Small products are one launch (matmul/small.cuh). Images of one pixel, as those that squeeze-excitation
-/// works on, are the rows of one product: a linear layer's. Arithmetic: the data's type. No workspace.
+/// since an image's planes [C/groups, H*W] are the matrix already. cuBLAS takes all images in one
+/// call; bias, residual and activation follow in place. Small products are one launch
+/// (matmul/small.cuh). Images of one pixel, as those that squeeze-excitation works on, are the rows
+/// of one product: a linear layer's. Arithmetic: the data's type. No workspace.
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
@@ -28,7 +29,8 @@ static talc_matmul_problem linear_of(const talc_conv2d_problem *p)
     return m;
 }
 
-/* The fastest of matmul's rows that need neither workspace nor cuBLAS; the last one takes every problem. */
+/* The fastest of matmul's rows that need neither workspace nor cuBLAS; the last one takes every
+ * problem. */
 static const talc_algorithm *linear_row(const talc_device *device, const talc_matmul_problem &m,
                                         talc_plan *plan)
 {

@@ -1,9 +1,11 @@
-/// The gradients of a 1x1 convolution as matrix products without any copy. For each image n and group g,
+/// The gradients of a 1x1 convolution as matrix products without any copy. For each image n and
+/// group g,
 ///
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j],        j = oh * OW + ow
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h). Arithmetic: the data's type.
+/// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h).
+/// Arithmetic: the data's type.
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/blas.h"

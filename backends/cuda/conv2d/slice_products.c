@@ -3,7 +3,8 @@
 #include "backends/cuda/matmul/f32_product.h"
 #include "tensor/extent.h"
 
-/* Of a chunk of `slices` slices that are `step` apart, and whose weights are `groups` apart; the operands' addresses are missing. */
+/* Of a chunk of `slices` slices that are `step` apart, and whose weights are `groups` apart; the
+ * operands' addresses are missing. */
 static talc_cuda_product product_of(const talc_conv2d_problem *p,
                                     const talc_cuda_conv2d_chunk *chunk, int64_t slices,
                                     int64_t step, int64_t groups)
@@ -64,8 +65,9 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
     return talc_cuda_product_run(device, "conv2d", &product, chunk->packing, chunk->packing_bytes);
 }
 
-/* The strides of a batch are regular along the images of one group and along the groups of one image: whole images go
- * whichever way takes fewer calls, what is left group by group of one image. */
+/* The strides of a batch are regular along the images of one group and along the groups of one
+ * image: whole images go whichever way takes fewer calls, what is left group by group of one
+ * image. */
 talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_problem *p,
                                       const talc_conv2d_arguments *arguments,
                                       const talc_cuda_conv2d_chunk *chunk)

@@ -1,7 +1,7 @@
 /// The products that convolutions are made of. Private to backends/cuda.
 ///
-/// A slice is one group of one image, number n * groups + g: its inputs follow those of the slice before it in x, and so
-/// do its outputs in y. As matrices, with OC and K those of a group,
+/// A slice is one group of one image, number n * groups + g: its inputs follow those of the slice
+/// before it in x, and so do its outputs in y. As matrices, with OC and K those of a group,
 ///
 ///     y_s [OC, OH*OW] = w_g [OC, K] B_s [K, OH*OW]
 ///
@@ -26,8 +26,8 @@ typedef struct talc_cuda_conv2d_chunk {
     size_t packing_bytes;
 } talc_cuda_conv2d_chunk;
 
-/// Bytes of packing, at most `limit`, with which tensor cores multiply chunks like this one faster than cuBLAS, and how long one takes,
-/// in `seconds`; 0 where they do not.
+/// Bytes of packing, at most `limit`, with which tensor cores multiply chunks like this one faster
+/// than cuBLAS, and how long one takes, in `seconds`; 0 where they do not.
 size_t talc_cuda_conv2d_packing(const talc_device *device, const talc_conv2d_problem *problem,
                                 const talc_cuda_conv2d_chunk *chunk, size_t limit, double *seconds);
 

@@ -1,17 +1,20 @@
-/// Convolution of a small problem in one launch: the sum of an output is split over the threads of a block.
+/// Convolution of a small problem in one launch: the sum of an output is split over the threads of
+/// a block.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
 ///                             x[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups),   x is 0 outside
 ///
-/// Where there are few outputs, what takes time is not the arithmetic but waiting: for launches, and for loads that nothing
-/// hides. So there is one launch, enough blocks for every multiprocessor, and in each as many loads in flight as there can be.
+/// Where there are few outputs, what takes time is not the arithmetic but waiting: for launches,
+/// and for loads that nothing hides. So there is one launch, enough blocks for every
+/// multiprocessor, and in each as many loads in flight as there can be.
 ///
-/// Who computes what: a block has PIXELS neighbouring output pixels, of one image, and CHANNELS output channels. Threads are
-/// PIXELS x splits; split s has kernel rows s, s + splits, ... of all input channels, KW products each, and CHANNELS sums in
-/// registers. A thread loads the inputs of its first kernel rows before it helps to copy the weights into shared memory, so
-/// that both are in flight at once. At the end the splits of a warp are added by warp shuffles,
-/// those of the eight warps through shared memory, in the order of the warps.
+/// Who computes what: a block has PIXELS neighbouring output pixels, of one image, and CHANNELS
+/// output channels. Threads are PIXELS x splits; split s has kernel rows s, s + splits, ... of all
+/// input channels, KW products each, and CHANNELS sums in registers. A thread loads the inputs of
+/// its first kernel rows before it helps to copy the weights into shared memory, so that both are
+/// in flight at once. At the end the splits of a warp are added by warp shuffles, those of the
+/// eight warps through shared memory, in the order of the warps.
 ///
 /// Arithmetic: the data's type, in an order that follows from the problem and the GPU's size.
 #include "backends/cuda/primitives/dtype.cuh"
@@ -31,7 +34,8 @@ constexpr int64_t MOST_EXTENT = 1 << 20, MOST_GRID = 65535;
 /* Shared memory that every launch may use without an attribute. */
 constexpr int64_t MOST_SHARED = 48 << 10;
 
-/* KW is the kernel's width, or 0 for any: then a kernel row counts as KW rows of a single product. */
+/* KW is the kernel's width, or 0 for any: then a kernel row counts as KW rows of a single
+ * product. */
 template <int KW> constexpr int ROW_TAPS = KW > 0 ? KW : 1;
 
 /* Kernel rows whose inputs are loaded at a time. */
@@ -161,7 +165,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
     }
 }
 
-// ---- Launch -------------------------------------------------------------------------------------------------
+// ---- Launch -------------------------------------------------------------------------------------
 
 /* Blocks of all images, groups, channels and pixels. */
 static int64_t blocks_needed(const talc_conv2d_problem *p, int pixels, int channels)
@@ -197,7 +201,8 @@ static void launch(talc_device *device, const talc_conv2d_problem *p,
 
 constexpr int FEW = 4; /* channels */
 
-/* As few blocks as give every multiprocessor one: larger ones load their operands for more outputs. */
+/* As few blocks as give every multiprocessor one: larger ones load their operands for more
+ * outputs. */
 static int pixels_of(const talc_device *device, const talc_conv2d_problem *p)
 {
     const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors;
@@ -270,8 +275,9 @@ static bool is_small(const talc_conv2d_problem *p)
     return outputs * (double)(p->C / p->groups) * (double)(p->KH * p->KW) <= MOST_WORK;
 }
 
-/* As measured on an H200 over sums of 9 to 320 products: an output takes a time of its own and one for each product, and x is read
- * again for every four channels. Long sums of few outputs, up to 1,152, wait for their loads: the longer the fewer threads share one. */
+/* As measured on an H200 over sums of 9 to 320 products: an output takes a time of its own and one
+ * for each product, and x is read again for every four channels. Long sums of few outputs, up to
+ * 1,152, wait for their loads: the longer the fewer threads share one. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p)
 {
     const double fours = (double)((p->OC / p->groups + 3) / 4);

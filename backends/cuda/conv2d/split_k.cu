@@ -1,6 +1,6 @@
-/// The sums of split_k.h: how they are shared out, their products, and the kernel that adds the slots. It reads them once; a
-/// block has OUTPUTS neighbouring results, and SLICES threads of each add every SLICES-th slot, the results of which are
-/// added in order.
+/// The sums of split_k.h: how they are shared out, their products, and the kernel that adds the
+/// slots. It reads them once; a block has OUTPUTS neighbouring results, and SLICES threads of each
+/// add every SLICES-th slot, the results of which are added in order.
 #include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/matmul/f32_product.h"
 #include "backends/cuda/primitives/dtype.cuh"
@@ -11,7 +11,8 @@
 
 using namespace talc;
 
-/* cuBLAS's tiles of results, of which there should be so many rounds for the GPU, and columns that are worth a product. */
+/* cuBLAS's tiles of results, of which there should be so many rounds for the GPU, and columns that
+ * are worth a product. */
 constexpr int64_t TILE = 128, ROUNDS = 4, LEAST = 256;
 
 /* Of the kernel's block. */
@@ -47,9 +48,10 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem
     return { p->N, p->OH * p->OW, p->N > 1 ? (size_t)fmin(bytes, 1e18) : 0 };
 }
 
-// ---- Products -----------------------------------------------------------------------------------------------
+// ---- Products -----------------------------------------------------------------------------------
 
-/* Products beside each other: where they begin in dy and in B, how far apart they are there, how many columns they have. */
+/* Products beside each other: where they begin in dy and in B, how far apart they are there, how
+ * many columns they have. */
 struct batch {
     int64_t dy, b, dy_step, b_step, columns;
 };
@@ -70,7 +72,8 @@ static place place_of(const talc_conv2d_problem *p, const talc_conv2d_arguments 
     return { (char *)sums->workspace, sums->rows, OC * sums->rows };
 }
 
-/* `count` products of chunks of `chunk`, whose sums are `ld` elements a row and `step` apart; the operands' addresses are missing. */
+/* `count` products of chunks of `chunk`, whose sums are `ld` elements a row and `step` apart; the
+ * operands' addresses are missing. */
 static talc_cuda_product product_of(const talc_conv2d_problem *p,
                                     const talc_cuda_conv2d_chunk *chunk, const batch &b,
                                     int64_t rows, int64_t ld, int64_t step, int64_t count)
@@ -165,7 +168,7 @@ talc_status talc_cuda_conv2d_sums_add(talc_device *device, const talc_conv2d_pro
     return status;
 }
 
-// ---- The last sums ------------------------------------------------------------------------------------------
+// ---- The last sums ------------------------------------------------------------------------------
 
 /* dw, of OC rows `ld` elements apart, from `slots` matrices of `count` elements, `rows` a row. */
 template <typename T>

@@ -1,11 +1,13 @@
-/// Weight gradients as matrix products whose sums are long and whose results are few. Private to backends/cuda.
+/// Weight gradients as matrix products whose sums are long and whose results are few. Private to
+/// backends/cuda.
 ///
 /// Of group g, with OC and K those of a group and B_n the im2col matrix of image n,
 ///
 ///     dw_g [OC, K] = sum over n of dy_n [OC, OH*OW] B_n^T [OH*OW, K]
 ///
-/// The few tiles of dw would leave most of the GPU idle, so the columns are shared out among `slots` sums of their own, which
-/// a batched product makes side by side; every further one adds to them. At the end they are added in their order.
+/// The few tiles of dw would leave most of the GPU idle, so the columns are shared out among
+/// `slots` sums of their own, which a batched product makes side by side; every further one adds to
+/// them. At the end they are added in their order.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_SPLIT_K_H
 #define TALC_BACKENDS_CUDA_CONV2D_SPLIT_K_H
 
@@ -40,13 +42,15 @@ typedef struct talc_cuda_conv2d_sums {
 talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem *problem,
                                                        int64_t rows);
 
-/// Bytes of packing, at most `limit`, with which tensor cores make these in one product, faster than cuBLAS, and how long that takes, in
-/// `seconds`; 0 where they do not, or where `chunk`, the first, is not all images and columns. Its addresses are not looked at.
+/// Bytes of packing, at most `limit`, with which tensor cores make these in one product, faster
+/// than cuBLAS, and how long that takes, in `seconds`; 0 where they do not, or where `chunk`, the
+/// first, is not all images and columns. Its addresses are not looked at.
 size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *problem,
                                      const talc_cuda_conv2d_chunk *chunk, size_t limit,
                                      double *seconds);
 
-/// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more columns than the first.
+/// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more
+/// columns than the first.
 talc_status talc_cuda_conv2d_sums_add(talc_device *device, const talc_conv2d_problem *problem,
                                       const talc_conv2d_arguments *arguments,
                                       const talc_cuda_conv2d_chunk *chunk,

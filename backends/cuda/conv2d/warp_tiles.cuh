@@ -1,9 +1,10 @@
-/// Tiles of a warp: rows of an image copied asynchronously into shared memory, and aligned stores of rows of results. Private to
-/// backends/cuda.
+/// Tiles of a warp: rows of an image copied asynchronously into shared memory, and aligned stores
+/// of rows of results. Private to backends/cuda.
 ///
-/// A warp's tile is 32 * V columns of output wide (V elements are 16 bytes) and some rows high, which the warp computes from top to
-/// bottom. Every lane has V neighbouring columns. The warp prefetches rows of x by asynchronous copies into a ring buffer of its own
-/// in shared memory, so that many bytes are in flight without taking registers:
+/// A warp's tile is 32 * V columns of output wide (V elements are 16 bytes) and some rows high,
+/// which the warp computes from top to bottom. Every lane has V neighbouring columns. The warp
+/// prefetches rows of x by asynchronous copies into a ring buffer of its own in shared memory, so
+/// that many bytes are in flight without taking registers:
 ///
 ///     slot      0          1          2          3                    SLOTS - 1
 ///               [row 8 . .][row 9 . .][row 2 . .][row 3 . .]   ...    [row 7 . .]
@@ -22,7 +23,7 @@ namespace talc
 
 constexpr int WARPS_PER_BLOCK = 4; ///< each with tiles of its own
 
-// ---- Tiles --------------------------------------------------------------------------------------------------
+// ---- Tiles --------------------------------------------------------------------------------------
 
 /// How planes of OH by OW outputs are divided into tiles.
 struct warp_tiling {
@@ -34,8 +35,8 @@ struct warp_tiling {
     bool cut(const talc_device *device, int64_t planes, int64_t OH, int64_t OW, int64_t width,
              int64_t high)
     {
-        /* Low tiles: warps that run at the same time are near each other in memory, which gains more than reading the halo of
-         * each tile twice costs. */
+        /* Low tiles: warps that run at the same time are near each other in memory, which gains
+         * more than reading the halo of each tile twice costs. */
         const int64_t across = talc_ceil_div(OW, width);
         const int64_t enough = (int64_t)talc_cuda_state_of(device)->multiprocessors * 64;
         while (high > 4 && planes * across * talc_ceil_div(OH, high) < enough)
@@ -72,10 +73,11 @@ struct warp_tile {
     }
 };
 
-// ---- Loads --------------------------------------------------------------------------------------------------
+// ---- Loads --------------------------------------------------------------------------------------
 
-/// STRIDE: columns of x from output to output. COUNT: columns of a lane's window. SKEW: columns of x that stand before
-/// lane 0's window in a slot. ALIGNED: rows of x begin at 16 bytes, and so does column first_column - SKEW of each.
+/// STRIDE: columns of x from output to output. COUNT: columns of a lane's window. SKEW: columns of
+/// x that stand before lane 0's window in a slot. ALIGNED: rows of x begin at 16 bytes, and so does
+/// column first_column - SKEW of each.
 template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_ring {
     static constexpr int V = VECTOR_BYTES / sizeof(T);
     static constexpr int VECTORS = (SKEW + COUNT + V - 1) / V; ///< that a lane reads
@@ -91,18 +93,20 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
     const T *ahead; ///< this lane's first element of the next row to prefetch
     int column, W;  ///< where that element stands in its row
     int place,
-        rest; ///< where it stands in a slot, and how far from it what this lane copies of the rest is
+        rest; ///< where it stands in a slot, and how far from it what this lane copies of the rest
+              ///< is
     int row, H, left;
     int write_at, read_at; ///< offsets of slots
 
-    /// Prefetches the first of `rows` rows of the W by H image at `x`. A lane's window begins at column first_column +
-    /// lane * V * STRIDE. What is outside the image reads as zero.
+    /// Prefetches the first of `rows` rows of the W by H image at `x`. A lane's window begins at
+    /// column first_column + lane * V * STRIDE. What is outside the image reads as zero.
     __device__ void begin(T *slots_, const T *x, int H_, int W_, int first_row, int rows,
                           int first_column)
     {
         const int lane = (int)threadIdx.x % WARP;
         slots = slots_;
-        /* All lanes together copy what begins at a multiple of their width; a few of them the rest. */
+        /* All lanes together copy what begins at a multiple of their width; a few of them the
+         * rest. */
         place = (LEAD + lane) * EACH;
         rest = (lane < LEAD ? lane : WHOLE * WARP + lane) * EACH - place;
         column = first_column - SKEW + place;
@@ -143,7 +147,8 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
     {
         const int lane = (int)threadIdx.x % WARP;
         __pipeline_wait_prior(SLOTS - 2);
-        __syncwarp(); /* other lanes' copies are complete; the previous row is read, its slot free */
+        __syncwarp(); /* other lanes' copies are complete; the previous row is read, its slot free
+                       */
         const vec<T, V> *from = (const vec<T, V> *)(slots + read_at + lane * V * STRIDE);
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
@@ -158,10 +163,11 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
     }
 };
 
-// ---- Stores -------------------------------------------------------------------------------------------------
+// ---- Stores -------------------------------------------------------------------------------------
 
-/* Stores the V columns of every lane, of which lane's first is `ow`, when the first aligned column of the row is column
- * SHIFT: a lane keeps its columns from SHIFT on and takes SHIFT of the next lane. */
+/* Stores the V columns of every lane, of which lane's first is `ow`, when the first aligned column
+ * of the row is column SHIFT: a lane keeps its columns from SHIFT on and takes SHIFT of the next
+ * lane. */
 template <int SHIFT, typename T, int V>
 __device__ __forceinline__ void store_shifted(T *row, const T (&values)[V], int lane, int ow,
                                               int OW)
@@ -184,8 +190,9 @@ __device__ __forceinline__ void store_shifted(T *row, const T (&values)[V], int 
     }
 }
 
-/// Stores a warp's columns of a row of OW elements: those of a lane begin at `ow`. Rows begin at any multiple of an
-/// element, so a lane hands its first columns to the lane before it where that makes the stores aligned.
+/// Stores a warp's columns of a row of OW elements: those of a lane begin at `ow`. Rows begin at
+/// any multiple of an element, so a lane hands its first columns to the lane before it where that
+/// makes the stores aligned.
 template <typename T, int V>
 __device__ __forceinline__ void store_row(T *row, const T (&values)[V], int lane, int ow, int OW)
 {

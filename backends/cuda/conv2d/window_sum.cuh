@@ -1,7 +1,9 @@
-/// The sum of one output by its formula, for what fast kernels leave to be computed again. Private to backends/cuda.
+/// The sum of one output by its formula, for what fast kernels leave to be computed again. Private
+/// to backends/cuda.
 ///
-/// The forward pass multiplies padding as zeros, an input gradient sums only over outputs that exist
-/// (talc_conv2d_problem.only_inside). The two differ where a weight is not finite, as 0 * inf is NaN.
+/// The forward pass multiplies padding as zeros, an input gradient sums only over outputs that
+/// exist (talc_conv2d_problem.only_inside). The two differ where a weight is not finite, as 0 * inf
+/// is NaN.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_WINDOW_SUM_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_WINDOW_SUM_CUH
 

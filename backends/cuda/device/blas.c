@@ -22,7 +22,7 @@ static const size_t WORKSPACE = (size_t)32 << 20;
 /* Products in one call: what the last dimension of a grid holds. */
 static const int64_t MOST_PRODUCTS = 65535;
 
-// ---- The library --------------------------------------------------------------------------------------------
+// ---- The library --------------------------------------------------------------------------------
 
 #define FUNCTIONS(X)                                                                               \
     X(cublasCreate_v2)                                                                             \
@@ -65,7 +65,8 @@ static void *open_library(void)
     return library;
 }
 
-/* C has no cast from an object pointer to a function pointer; POSIX has the assignment through one. */
+/* C has no cast from an object pointer to a function pointer; POSIX has the assignment through
+ * one. */
 #define FUNCTION_LOAD(name)                                                                        \
     if (blas.missing[0] == '\0' && (*(void **)&blas.name = dlsym(library, #name)) == NULL)         \
         snprintf(blas.missing, sizeof blas.missing, "the cuBLAS found is too old: it has no %s",   \
@@ -95,10 +96,11 @@ const char *talc_cuda_blas_refuses(void)
     return blas.missing[0] == '\0' ? NULL : blas.missing;
 }
 
-// ---- A handle a stream --------------------------------------------------------------------------------------
+// ---- A handle a stream --------------------------------------------------------------------------
 
-/* Products on two streams may run at once, and two threads launch them at once, so each has a handle and a workspace, by the
- * stream's number; a number's next stream runs after all that had it before. */
+/* Products on two streams may run at once, and two threads launch them at once, so each has a
+ * handle and a workspace, by the stream's number; a number's next stream runs after all that had it
+ * before. */
 struct handle {
     pthread_mutex_t lock; /* held while a product is launched */
     cublasHandle_t blas;
@@ -186,7 +188,8 @@ static void register_end(void)
     (void)atexit(close_at_exit);
 }
 
-/* Setting the stream takes the workspace away, so that is set after it. `workspace` serves one call; NULL: the stream's own. */
+/* Setting the stream takes the workspace away, so that is set after it. `workspace` serves one
+ * call; NULL: the stream's own. */
 static talc_status use_stream(talc_device *device, const char *who, struct handle *h,
                               void *workspace)
 {
@@ -230,7 +233,7 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
     return status;
 }
 
-// ---- Products -----------------------------------------------------------------------------------------------
+// ---- Products -----------------------------------------------------------------------------------
 
 static const void *at(talc_dtype dtype, const void *data, int64_t elements)
 {
@@ -270,8 +273,8 @@ static scalar scalar_of(product_types types, double value)
                                                          : (scalar){ .f32 = (float)value };
 }
 
-/* Products first .. first + count - 1. cuBLAS knows columns only: a row-major matrix is its own transpose stored by
- * columns, and C^T = op(B)^T op(A)^T. */
+/* Products first .. first + count - 1. cuBLAS knows columns only: a row-major matrix is its own
+ * transpose stored by columns, and C^T = op(B)^T op(A)^T. */
 static cublasStatus_t call(cublasHandle_t handle, const talc_cuda_product *p, product_types own,
                            int64_t first, int64_t count)
 {

@@ -1,9 +1,10 @@
 /// cuBLAS as GPU kernels use it. Private to backends/cuda.
 ///
-/// The library is opened when an op first asks for it, never linked, so that programs which need no product run without
-/// it. Each stream of a GPU has a handle with a workspace of its own, as a handle serves one thread at a time: with one stream
-/// and a fixed workspace cuBLAS gives the same bits on every run. Arithmetic is that of the data's type (pedantic): no TF32, no
-/// emulation, whatever the environment says.
+/// The library is opened when an op first asks for it, never linked, so that programs which need no
+/// product run without it. Each stream of a GPU has a handle with a workspace of its own, as a
+/// handle serves one thread at a time: with one stream and a fixed workspace cuBLAS gives the same
+/// bits on every run. Arithmetic is that of the data's type (pedantic): no TF32, no emulation,
+/// whatever the environment says.
 #ifndef TALC_BACKENDS_CUDA_DEVICE_BLAS_H
 #define TALC_BACKENDS_CUDA_DEVICE_BLAS_H
 
@@ -14,8 +15,8 @@ TALC_BEGIN_DECLARATIONS
 /// NULL when cuBLAS can be used, else what is missing, for a plan's `missing`. Opens the library.
 const char *talc_cuda_blas_refuses(void);
 
-/// Products of a batch, all row-major: C = op(A) op(B), or C += op(A) op(B); op(A) is M x K, op(B) K x N, C M x N. A
-/// transposed A is stored K x M, a transposed B N x K.
+/// Products of a batch, all row-major: C = op(A) op(B), or C += op(A) op(B); op(A) is M x K, op(B)
+/// K x N, C M x N. A transposed A is stored K x M, a transposed B N x K.
 typedef struct talc_cuda_product {
     talc_dtype dtype;
     int64_t M, N, K; ///< at least 1

@@ -21,7 +21,7 @@
 
 static const size_t DEFAULT_WORKSPACE = (size_t)512 << 20;
 
-// ---- Errors -------------------------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 /* After these the context is gone: every later call on it returns the same error. */
 static bool is_sticky(cudaError_t error)
@@ -136,7 +136,7 @@ bool talc_cuda_usable(const talc_device *device)
     return usable;
 }
 
-// ---- What a device can do -----------------------------------------------------------------------------------
+// ---- What a device can do -----------------------------------------------------------------------
 
 static void properties(talc_device *device, talc_device_properties *properties)
 {
@@ -197,7 +197,7 @@ static const talc_device_interface interface = {
     .close = close_gpu,
 };
 
-// ---- Finding ------------------------------------------------------------------------------------------------
+// ---- Finding ------------------------------------------------------------------------------------
 
 static struct {
     talc_device device;
@@ -250,7 +250,8 @@ static int index_of(const char *name)
     return plain ? (int)index : -1;
 }
 
-/* The pool is gone already, and with it all memory but that of tensors which outlive the process's end. */
+/* The pool is gone already, and with it all memory but that of tensors which outlive the process's
+ * end. */
 static void close_gpu(talc_device *device)
 {
     talc_cuda_state *state = talc_cuda_state_of(device);
@@ -312,9 +313,9 @@ static bool open_gpu(int index)
     return false;
 }
 
-/* The CUDA runtime ends before the library's destructors, so this is registered once it runs and comes first. What the
- * program's own exit handlers and the main thread's scopes still hold are handles without memory from here on. A child of
- * fork has none of its parent's GPUs. */
+/* The CUDA runtime ends before the library's destructors, so this is registered once it runs and
+ * comes first. What the program's own exit handlers and the main thread's scopes still hold are
+ * handles without memory from here on. A child of fork has none of its parent's GPUs. */
 static pid_t opener;
 
 bool talc_cuda_used_by_others(void)
@@ -356,8 +357,8 @@ static void register_end(void)
         opener = getpid();
 }
 
-/* Registered before the first call of CUDA: a thread may still be in that when the process ends, which then waits for it, and runs
- * what it has registered meanwhile. */
+/* Registered before the first call of CUDA: a thread may still be in that when the process ends,
+ * which then waits for it, and runs what it has registered meanwhile. */
 static pid_t first_user;
 
 static void wait_for_opening(void)

@@ -7,7 +7,8 @@
 namespace talc
 {
 
-/// Element `element` of labels, or of the index of a gather, is `label`, and `classes` are allowed. `op` is a string of the host.
+/// Element `element` of labels, or of the index of a gather, is `label`, and `classes` are allowed.
+/// `op` is a string of the host.
 static __device__ void tell(volatile talc_cuda_fault *fault, const char *op, int64_t element,
                             int64_t label, int64_t classes, bool by_index = false)
 {

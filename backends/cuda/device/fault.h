@@ -6,8 +6,9 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// A label that is no class, or an index beyond its operand. In pinned host memory, which kernels write: the one that sets `claimed` fills the rest in and
-/// then sets `complete`; only the first since the last wait is kept.
+/// A label that is no class, or an index beyond its operand. In pinned host memory, which kernels
+/// write: the one that sets `claimed` fills the rest in and then sets `complete`; only the first
+/// since the last wait is kept.
 typedef struct talc_cuda_fault {
     unsigned claimed, complete;
     int64_t element, label, classes;
@@ -15,7 +16,8 @@ typedef struct talc_cuda_fault {
     bool by_index;  ///< of an index
 } talc_cuda_fault;
 
-/// The device's record, made when it is first asked for; NULL with a failure. The device is entered.
+/// The device's record, made when it is first asked for; NULL with a failure. The device is
+/// entered.
 talc_cuda_fault *talc_cuda_fault_of(talc_device *device, const char *who);
 
 /// Raises what the record holds and empties it. For calls that have waited for the device.

@@ -1,4 +1,5 @@
-/// CUDA graphs: a thread's work on a GPU, captured on a stream of its own and replayed as one launch.
+/// CUDA graphs: a thread's work on a GPU, captured on a stream of its own and replayed as one
+/// launch.
 #include "backends/cuda/device/counter.h"
 
 #include "tensor/error.h"
@@ -29,8 +30,8 @@ unsigned *talc_cuda_recording_counter(const talc_device *device)
     return recording.device == device ? recording.counter.data : NULL;
 }
 
-/* Relaxed, so that the pool may ask the system for memory meanwhile, here and in other threads; what waits for the stream
- * fails in any mode. */
+/* Relaxed, so that the pool may ask the system for memory meanwhile, here and in other threads;
+ * what waits for the stream fails in any mode. */
 static cudaError_t begin(cudaStream_t *stream)
 {
     cudaError_t error = cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);

@@ -9,10 +9,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// ---- Taking and giving back ---------------------------------------------------------------------------------
+// ---- Taking and giving back ---------------------------------------------------------------------
 
-/* What is taken from the system: the process gives it back when it ends, whoever still holds it then. Some hundred
- * addresses, looked through only where a call of the driver costs far more. */
+/* What is taken from the system: the process gives it back when it ends, whoever still holds it
+ * then. Some hundred addresses, looked through only where a call of the driver costs far more. */
 static struct taken {
     void **data;
     size_t count, room;
@@ -88,10 +88,11 @@ void talc_cuda_memory_end(talc_device *device)
     pthread_mutex_unlock(&lock);
 }
 
-// ---- Moving bytes -------------------------------------------------------------------------------------------
+// ---- Moving bytes -------------------------------------------------------------------------------
 
-/* Whether a copy from there may still read when the call has returned: from page-locked memory of the caller's own, and
- * from any where the GPU reads pageable memory itself. Otherwise the driver returns once it has the bytes. */
+/* Whether a copy from there may still read when the call has returned: from page-locked memory of
+ * the caller's own, and from any where the GPU reads pageable memory itself. Otherwise the driver
+ * returns once it has the bytes. */
 static bool reads_late(const talc_device *device, const void *host)
 {
     struct cudaPointerAttributes attributes;

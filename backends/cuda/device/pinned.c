@@ -1,7 +1,7 @@
 /// Page-locked host memory: what a GPU reads and writes itself while the host goes on.
 ///
-/// Locking pages costs milliseconds, so blocks that are given back are kept for the next tensors; one whose copies are not done
-/// waits for them in the meantime, and nobody else does.
+/// Locking pages costs milliseconds, so blocks that are given back are kept for the next tensors;
+/// one whose copies are not done waits for them in the meantime, and nobody else does.
 #include "backends/cuda/cuda.h"
 
 #include "backends/cuda/device/fault.h"
@@ -142,7 +142,8 @@ static block *find(const void *host)
     return b;
 }
 
-/* With the lock: takes blocks that nobody holds out of the list, of one device or of all, until at most so many bytes are kept. */
+/* With the lock: takes blocks that nobody holds out of the list, of one device or of all, until at
+ * most so many bytes are kept. */
 static block *take_kept(const talc_device *device, size_t most)
 {
     block *taken = NULL;
@@ -205,9 +206,10 @@ void talc_cuda_pinned_end(talc_device *device)
     talc_cuda_trim(device);
 }
 
-// ---- Copies -------------------------------------------------------------------------------------------------
+// ---- Copies -------------------------------------------------------------------------------------
 
-/* Queues a copy and notes when the block is free of it and of those before, whatever stream they are on. */
+/* Queues a copy and notes when the block is free of it and of those before, whatever stream they
+ * are on. */
 static talc_status copy(talc_device *device, const char *who, void *dst, const void *src,
                         const void *host, size_t bytes, enum cudaMemcpyKind kind)
 {
@@ -243,8 +245,8 @@ talc_status talc_cuda_receive(talc_device *device, void *host, const void *src, 
     return copy(device, "download", host, src, host, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* What the host wrote itself is there on a lost device too; what has not arrived by then never will. The lock is not held for the
- * copies: the caller's tensor holds the block. */
+/* What the host wrote itself is there on a lost device too; what has not arrived by then never
+ * will. The lock is not held for the copies: the caller's tensor holds the block. */
 talc_status talc_cuda_await(talc_device *device, const void *host)
 {
     pthread_mutex_lock(&lock);

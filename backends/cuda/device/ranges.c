@@ -1,4 +1,5 @@
-/// Named ranges for profilers, by NVTX: headers alone, which look for a listening tool when first called.
+/// Named ranges for profilers, by NVTX: headers alone, which look for a listening tool when first
+/// called.
 #include "backends/cuda/device/ranges.h"
 
 #include <nvtx3/nvToolsExt.h>

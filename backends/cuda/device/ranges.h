@@ -4,7 +4,8 @@
 
 #include "tensor/device.h"
 
-/// Whether a tool listens; found out when first asked, so a tool has to be there when the first GPU is opened.
+/// Whether a tool listens; found out when first asked, so a tool has to be there when the first GPU
+/// is opened.
 bool talc_cuda_ranges_wanted(void);
 
 /* Of the device interface: ranges of the NVTX domain "talc". */

@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-/* One event a device orders any two streams: a wait is for what the event held when the wait was queued, so it can be recorded
- * anew at once. */
+/* One event a device orders any two streams: a wait is for what the event held when the wait was
+ * queued, so it can be recorded anew at once. */
 static pthread_mutex_t ordering = PTHREAD_MUTEX_INITIALIZER;
 
 static cudaStream_t stream_of(const talc_device *device, int number)
@@ -24,8 +24,8 @@ cudaStream_t talc_cuda_stream(const talc_device *device)
     return recording != NULL ? recording : stream_of(device, talc_stream_number(device));
 }
 
-/* No call here invalidates a capture. The legacy stream belongs to the current GPU; CUDA before 12.8 does not tell to which GPU other
- * streams belong. */
+/* No call here invalidates a capture. The legacy stream belongs to the current GPU; CUDA before
+ * 12.8 does not tell to which GPU other streams belong. */
 talc_status talc_cuda_takes_stream(talc_device *device, void *stream)
 {
     static const char *const who = "stream_enter";
@@ -76,8 +76,9 @@ void talc_cuda_stream_free(talc_device *device, void *stream)
     (void)cudaGetLastError();
 }
 
-/* With `ordering` held: `device`'s stream waits for the other's, by an event of the other. Each is spoken of while its device
- * is the current one: what a default stream is goes by that, and so does whose error it is. */
+/* With `ordering` held: `device`'s stream waits for the other's, by an event of the other. Each is
+ * spoken of while its device is the current one: what a default stream is goes by that, and so does
+ * whose error it is. */
 static talc_status wait_for(const char *who, talc_device *device, cudaStream_t stream,
                             talc_device *other, cudaStream_t after)
 {
@@ -100,7 +101,7 @@ talc_status talc_cuda_order(talc_device *device, int stream, int after)
     return status;
 }
 
-// ---- Waiting ------------------------------------------------------------------------------------------------
+// ---- Waiting ------------------------------------------------------------------------------------
 
 talc_status talc_cuda_synchronize(talc_device *device)
 {
@@ -119,7 +120,8 @@ typedef struct marks {
     cudaError_t error;
 } marks;
 
-/* Nothing can be waited for on a stream that is being captured, and asking for it ends the capture. */
+/* Nothing can be waited for on a stream that is being captured, and asking for it ends the
+ * capture. */
 static void mark(void *context, int number)
 {
     marks *all = context;
@@ -140,7 +142,8 @@ static void mark(void *context, int number)
     all->error = cudaEventRecord(*event, stream);
 }
 
-/* By an event in each of the other streams: a thread may leave and destroy its stream while this one waits. */
+/* By an event in each of the other streams: a thread may leave and destroy its stream while this
+ * one waits. */
 talc_status talc_cuda_synchronize_all(talc_device *device)
 {
     const talc_status status = talc_cuda_enter(device, "synchronize");
@@ -157,9 +160,10 @@ talc_status talc_cuda_synchronize_all(talc_device *device)
     return others != TALC_OK ? others : talc_cuda_synchronize(device);
 }
 
-// ---- Between GPUs -------------------------------------------------------------------------------------------
+// ---- Between GPUs -------------------------------------------------------------------------------
 
-/* Direct where the hardware can, asked for once a pair; the driver goes through the host otherwise. */
+/* Direct where the hardware can, asked for once a pair; the driver goes through the host
+ * otherwise. */
 static void open_way(const talc_device *device, const talc_device *peer)
 {
     static bool asked[TALC_CUDA_GPUS][TALC_CUDA_GPUS];
@@ -173,7 +177,8 @@ static void open_way(const talc_device *device, const talc_device *peer)
     (void)cudaGetLastError();
 }
 
-/* Runs on this device's stream, after the peer's work, which goes on only once the bytes are read. */
+/* Runs on this device's stream, after the peer's work, which goes on only once the bytes are
+ * read. */
 talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *peer, const void *src,
                                 size_t bytes)
 {

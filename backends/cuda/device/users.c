@@ -4,8 +4,9 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* A thread is counted before it looks whether the process ends, and the one that ends the process says so before it counts: one of
- * both sees the other. A late one that was counted is in no call of CUDA, and counted as told. */
+/* A thread is counted before it looks whether the process ends, and the one that ends the process
+ * says so before it counts: one of both sees the other. A late one that was counted is in no call
+ * of CUDA, and counted as told. */
 static atomic_int users, told;
 static atomic_bool ending;
 static _Thread_local bool counted, was_told, ends;

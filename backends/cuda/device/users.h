@@ -1,7 +1,7 @@
 /// Threads that use GPUs, and the end of the process. Private to backends/cuda.
 ///
-/// CUDA's libraries end with the process whoever is in them, so the thread that ends it first sees to it that no other is, as far as
-/// that can be waited for, and that none comes in any more.
+/// CUDA's libraries end with the process whoever is in them, so the thread that ends it first sees
+/// to it that no other is, as far as that can be waited for, and that none comes in any more.
 #ifndef TALC_BACKENDS_CUDA_USERS_H
 #define TALC_BACKENDS_CUDA_USERS_H
 

@@ -2,13 +2,14 @@
 ///
 ///     dst[i0, i1, ...] = (dst_dtype) src[i0, i1, ...]
 ///
-/// Memory-bound; map.cu has the kernels, and large contiguous copies go to the driver. Integer targets truncate and saturate, NaN
-/// gives 0.
+/// Memory-bound; map.cu has the kernels, and large contiguous copies go to the driver. Integer
+/// targets truncate and saturate, NaN gives 0.
 #include "backends/cuda/elementwise/map.h"
 
 #include <string.h>
 
-/* One dimension of stride 1, as merged dimensions of contiguous arrays are; a single element too. */
+/* One dimension of stride 1, as merged dimensions of contiguous arrays are; a single element
+ * too. */
 static bool is_contiguous(int rank, const int64_t *strides)
 {
     return rank == 0 || (rank == 1 && strides[0] == 1);

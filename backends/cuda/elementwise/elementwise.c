@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// ---- One operand --------------------------------------------------------------------------------------------
+// ---- One operand --------------------------------------------------------------------------------
 
 static talc_status run_unary(talc_device *device, const void *problem, const talc_plan *plan,
                              const void *given)
@@ -35,7 +35,7 @@ const talc_algorithm talc_cuda_unary[] = {
     { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
 
-// ---- Two operands -------------------------------------------------------------------------------------------
+// ---- Two operands -------------------------------------------------------------------------------
 
 static talc_status run_binary(talc_device *device, const void *problem, const talc_plan *plan,
                               const void *given)

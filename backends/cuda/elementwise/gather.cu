@@ -2,13 +2,16 @@
 ///
 ///     y[i...] = x[i... with index[i...] in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
 ///
-/// Forward: memory-bound, a thread an element, neighbouring threads neighbouring elements of y. An index is compared before anything is
-/// read by it; the first thread to find a wrong one writes the device's record (fault.h), and its element is 0.
+/// Forward: memory-bound, a thread an element, neighbouring threads neighbouring elements of y. An
+/// index is compared before anything is read by it; the first thread to find a wrong one writes the
+/// device's record (fault.h), and its element is 0.
 ///
-/// Gradient: a block has a tile of dx to itself, as sums in shared memory, [lines before][extent][lines behind], and reads all indices
-/// that may pick one of it. Where lines behind share their indices, the block packs those that do, in ascending order, BLOCK at a time;
-/// else each column reads its own. Threads stand in rows of `width` columns, and element j of the tile belongs to row j % rows, which
-/// adds to it in ascending order of the index. So no sum has two writers, and its order follows from the index alone.
+/// Gradient: a block has a tile of dx to itself, as sums in shared memory, [lines
+/// before][extent][lines behind], and reads all indices that may pick one of it. Where lines behind
+/// share their indices, the block packs those that do, in ascending order, BLOCK at a time; else
+/// each column reads its own. Threads stand in rows of `width` columns, and element j of the tile
+/// belongs to row j % rows, which adds to it in ascending order of the index. So no sum has two
+/// writers, and its order follows from the index alone.
 ///
 /// Arithmetic of the gradient: f64.
 #include "backends/cuda/device/fault.cuh"
@@ -27,7 +30,7 @@ namespace /* other kernels have types of the same names */
 
 const char *const names[] = { "gather", "index_select", "one_hot" };
 
-// ---- Forward ------------------------------------------------------------------------------------------------
+// ---- Forward ------------------------------------------------------------------------------------
 
 template <typename T>
 using moved_as = std::conditional_t<sizeof(T) == 1, uint8_t,
@@ -70,7 +73,7 @@ void launch_pick(talc_device *device, const talc_gather_problem *p, const talc_g
                });
 }
 
-// ---- Gradient -----------------------------------------------------------------------------------------------
+// ---- Gradient -----------------------------------------------------------------------------------
 
 /* Sums of a tile: 32 KiB. Loads in flight of a thread. */
 constexpr int SUMS = 4096, AHEAD = 8;
@@ -97,7 +100,8 @@ struct add_plan {
         width = 1;
         while (width < WARP && width < inner)
             width *= 2;
-        /* Small tiles where large ones would leave the GPU empty: each reads the indices, so never more than it takes. */
+        /* Small tiles where large ones would leave the GPU empty: each reads the indices, so never
+         * more than it takes. */
         const int64_t blocks = (int64_t)talc_cuda_state_of(device)->multiprocessors * 4;
         const int64_t across = talc_ceil_div(inner, width);
         const int64_t wanted = talc_ceil_div(outer * extent * across, blocks);
@@ -114,8 +118,8 @@ struct add_plan {
     }
 };
 
-/* Adds entry(k) for k of 0 .. count - 1 to this thread's sums; entry gives where in the tile it belongs, negative for nowhere, and sets
- * its place in dy. */
+/* Adds entry(k) for k of 0 .. count - 1 to this thread's sums; entry gives where in the tile it
+ * belongs, negative for nowhere, and sets its place in dy. */
 template <typename T, typename Entry>
 __device__ void add_entries(double *sums, const T *dy, int count, int rows, int row, int width,
                             int column, Entry entry)
@@ -235,7 +239,7 @@ talc_status launch_gradient(talc_device *device, const talc_gather_problem *p,
 
 } // namespace
 
-// ---- Row ----------------------------------------------------------------------------------------------------
+// ---- Row ----------------------------------------------------------------------------------------
 
 static const char *plan_gather(const talc_device *, const talc_gather_problem *p, size_t,
                                talc_plan *)

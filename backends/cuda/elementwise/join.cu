@@ -2,9 +2,9 @@
 ///
 ///     dst[r * pitch + start_i + b] = from_i[r * bytes_i + b]
 ///
-/// Memory-bound, and one launch. A word is the widest type to which all rows of all parts are aligned. Neighbouring threads write
-/// neighbouring words, whichever parts they come from, so that cache lines of dst are written whole; one written in two halves
-/// costs two memory transactions.
+/// Memory-bound, and one launch. A word is the widest type to which all rows of all parts are
+/// aligned. Neighbouring threads write neighbouring words, whichever parts they come from, so that
+/// cache lines of dst are written whole; one written in two halves costs two memory transactions.
 #include "backends/cuda/primitives/group.cuh"
 
 using namespace talc;
@@ -81,8 +81,8 @@ template <typename Word> static void launch(talc_device *device, talc_join_probl
     }
 }
 
-/* A single row is contiguous, and the driver's copy moves it a little faster once it is large; so are rows too long for 32-bit
- * indices copied, of which there are few. */
+/* A single row is contiguous, and the driver's copy moves it a little faster once it is large; so
+ * are rows too long for 32-bit indices copied, of which there are few. */
 static talc_status take_out_large(talc_device *device, talc_join_problem *p, char *dst)
 {
     const size_t most = p->rows == 1 ? (size_t)TALC_CUDA_SMALL_COPY : MOST / TALC_JOIN_PARTS;

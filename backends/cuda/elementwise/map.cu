@@ -2,14 +2,16 @@
 ///
 ///     y[i...] = f(a[i...], b[i...])
 ///
-/// Memory-bound: accesses have to be coalesced, 16 bytes wide where possible, and many of them in flight. Before the launch,
-/// dimensions are sorted into y's order in memory, and those that one stride serves are merged. Then the first that fits:
+/// Memory-bound: accesses have to be coalesced, 16 bytes wide where possible, and many of them in
+/// flight. Before the launch, dimensions are sorted into y's order in memory, and those that one
+/// stride serves are merged. Then the first that fits:
 ///
 /// transposed an operand is contiguous along another dimension than y (map_transposed.cuh)
 ///   vectorized   y's rows, and the operands' or their broadcasts, are long enough to be taken 16 bytes at a time (map_strided.cuh)
 ///   strided      anything
 ///
-/// The function is a kernel argument, on which all threads take the same branch: one kernel for each type and access pattern.
+/// The function is a kernel argument, on which all threads take the same branch: one kernel for
+/// each type and access pattern.
 #include "backends/cuda/elementwise/map_strided.cuh"
 #include "backends/cuda/elementwise/map_transposed.cuh"
 
@@ -17,7 +19,7 @@
 
 using namespace talc;
 
-// ---- The problem --------------------------------------------------------------------------------------------
+// ---- The problem --------------------------------------------------------------------------------
 
 /* Elements of one launch: indices are 32-bit, with room for a grid's stride. */
 constexpr int64_t MOST = (int64_t)1 << 30;
@@ -27,7 +29,8 @@ static const void *array_of(const talc_cuda_map &m, int o)
     return o == Y ? m.y : o == A ? m.a : m.b;
 }
 
-/* y's dimensions from its longest stride to its shortest, merged where one stride of each array serves two. */
+/* y's dimensions from its longest stride to its shortest, merged where one stride of each array
+ * serves two. */
 static talc_cuda_map in_order(const talc_cuda_map &m)
 {
     talc_cuda_map q = m;
@@ -108,10 +111,10 @@ static map_operands operands_of(const talc_cuda_map &m)
     return operands;
 }
 
-// ---- Transposed ---------------------------------------------------------------------------------------------
+// ---- Transposed ---------------------------------------------------------------------------------
 
-/* The dimension along which the first operand that is not contiguous along the last dimension is contiguous; the last when there
- * is no such operand. */
+/* The dimension along which the first operand that is not contiguous along the last dimension is
+ * contiguous; the last when there is no such operand. */
 static int transposed_along(const talc_cuda_map &m)
 {
     const int last = m.rank - 1;
@@ -131,7 +134,8 @@ static int log2_ceiling(int64_t n)
     return log;
 }
 
-/* A tile of at most 2^most elements and at least 2^least in each direction, about square where both are long. */
+/* A tile of at most 2^most elements and at least 2^least in each direction, about square where both
+ * are long. */
 static void choose_tile(transposed_plan &p, int most, int least)
 {
     const int S = log2_ceiling(p.S), D = log2_ceiling(p.D);
@@ -193,7 +197,8 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
         reads = reads && (!p.staged[o] || reads_fours<T>(p, o, others));
     /* One of the two is enough for elements of 4 bytes, and bytes need both. */
     reads = sizeof(T) == 1 ? reads && writes : reads && !writes;
-    /* The pitch is an odd number of words, or of vectors read, so that columns have no bank conflicts. */
+    /* The pitch is an odd number of words, or of vectors read, so that columns have no bank
+     * conflicts. */
     const uint32_t height = 1u << p.height, width = 1u << p.width;
     const uint32_t unit = sizeof(T) == 1 || reads ? 4 : 1;
     p.pitch = (height / unit | 1) * unit;
@@ -214,9 +219,10 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
     return true;
 }
 
-// ---- Strided ------------------------------------------------------------------------------------------------
+// ---- Strided ------------------------------------------------------------------------------------
 
-/* Whether V elements at a time are worth it: rows are whole vectors, or so long that few vectors straddle the end of one. */
+/* Whether V elements at a time are worth it: rows are whole vectors, or so long that few vectors
+ * straddle the end of one. */
 static bool fits_vectors(const talc_cuda_map &m, int64_t V, uint32_t shift)
 {
     const int last = m.rank - 1;
@@ -246,7 +252,7 @@ static void launch_strided(talc_device *device, const talc_cuda_map &m, int64_t 
                                BLOCK, 0, talc_cuda_stream(device)>>>(p);
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
+// ---- Choice -------------------------------------------------------------------------------------
 
 /* Vectors of as many elements as 16 bytes hold of the wider type. */
 template <typename T>

@@ -1,4 +1,5 @@
-/// One function over all elements of strided arrays: elementwise ops, copies, casts and fills. Private to backends/cuda.
+/// One function over all elements of strided arrays: elementwise ops, copies, casts and fills.
+/// Private to backends/cuda.
 ///
 ///     y[i...] = f(a[i...], b[i...])
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_H
@@ -8,8 +9,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// What is computed: a row of the unary table, by its constant; one of the binary table, by its constant behind the unary ones; a
-/// copy of a; a cast of it.
+/// What is computed: a row of the unary table, by its constant; one of the binary table, by its
+/// constant behind the unary ones; a copy of a; a cast of it.
 enum {
     TALC_CUDA_BINARY = TALC_UNARY_COUNT,
     TALC_CUDA_COPY = TALC_CUDA_BINARY + TALC_BINARY_COUNT,

@@ -1,4 +1,5 @@
-/// Maps (map.h): what all its kernels share: offsets, loads and stores, and the functions. Private to backends/cuda.
+/// Maps (map.h): what all its kernels share: offsets, loads and stores, and the functions. Private
+/// to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_ELEMENT_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_ELEMENT_CUH
 
@@ -12,7 +13,8 @@ namespace talc
 /// The arrays of a map, in this order wherever there is something of each.
 enum { Y, A, B, ARRAYS };
 
-/// What a kernel is given of every map. A NULL operand is the scalar, `bits` of the operands' type, as the numbers are.
+/// What a kernel is given of every map. A NULL operand is the scalar, `bits` of the operands' type,
+/// as the numbers are.
 struct map_operands {
     void *y;
     const void *x[ARRAYS]; ///< of A and B
@@ -22,7 +24,7 @@ struct map_operands {
     talc_dtype to;
 };
 
-// ---- Where elements stand -----------------------------------------------------------------------------------
+// ---- Where elements stand -----------------------------------------------------------------------
 
 struct map_offsets {
     int64_t of[ARRAYS];
@@ -71,7 +73,7 @@ struct map_index {
     }
 };
 
-// ---- Access -------------------------------------------------------------------------------------------------
+// ---- Access -------------------------------------------------------------------------------------
 
 /* Bytes of the accesses that move N elements, where they are aligned. */
 template <typename T, int N>
@@ -82,7 +84,8 @@ template <typename T, int N> __device__ __forceinline__ bool moves_wide(const T 
     return N > 1 && step == 1 && (uintptr_t)at % WIDE<T, N> == 0;
 }
 
-/* An element that is broadcast is loaded N times: copies of it would wait for it here, before the next loads. */
+/* An element that is broadcast is loaded N times: copies of it would wait for it here, before the
+ * next loads. */
 template <int N, typename T>
 __device__ __forceinline__ void load(T *values, const T *from, int64_t step)
 {
@@ -122,7 +125,7 @@ __device__ __forceinline__ void store(T *to, int64_t step, const T *values)
         to[k * step] = values[k];
 }
 
-// ---- Functions ----------------------------------------------------------------------------------------------
+// ---- Functions ----------------------------------------------------------------------------------
 
 /* Integers whose operations wrap around are computed without sign. */
 template <typename T, bool FLOAT = std::is_floating_point_v<T>> struct arithmetic {
@@ -196,8 +199,8 @@ __device__ __forceinline__ void apply(const map_operands &m, T (&a_values)[N],
     }
 }
 
-/* The device's own conversions from float to integer saturate and turn NaN to 0 (for i64 NaN is INT64_MIN, so it is tested);
- * integers saturate here. */
+/* The device's own conversions from float to integer saturate and turn NaN to 0 (for i64 NaN is
+ * INT64_MIN, so it is tested); integers saturate here. */
 template <typename To, typename From> __device__ __forceinline__ To converted(From x)
 {
     if constexpr (std::is_floating_point_v<To>) {

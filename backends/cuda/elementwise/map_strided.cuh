@@ -1,7 +1,9 @@
-/// Maps (map.h): the strided kernel, and with V elements at once the vectorized one. Private to backends/cuda.
+/// Maps (map.h): the strided kernel, and with V elements at once the vectorized one. Private to
+/// backends/cuda.
 ///
-/// A thread takes V neighbouring elements of y: one division a dimension for all of them, and 16-byte accesses wherever an array
-/// is contiguous and aligned. V is 1 where rows are too short for that or not contiguous.
+/// A thread takes V neighbouring elements of y: one division a dimension for all of them, and
+/// 16-byte accesses wherever an array is contiguous and aligned. V is 1 where rows are too short
+/// for that or not contiguous.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_STRIDED_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_STRIDED_CUH
 
@@ -18,10 +20,12 @@ struct strided_plan {
     uint32_t shift;   ///< elements before y, where its address is a multiple of 16
 };
 
-/* Vectors that a thread has in flight: 32 bytes, and fewer where their elements would not stay in registers. */
+/* Vectors that a thread has in flight: 32 bytes, and fewer where their elements would not stay in
+ * registers. */
 template <typename T, int V> constexpr int AHEAD = V == 1 || V * sizeof(T) <= 8 ? 4 : V > 4 ? 1 : 2;
 
-/* The elements of a vector one after the other: one that begins before y, ends behind it, or goes on in another row. */
+/* The elements of a vector one after the other: one that begins before y, ends behind it, or goes
+ * on in another row. */
 template <bool CASTS, typename T>
 __device__ __forceinline__ void map_one_by_one(const strided_plan &p, int first, int end)
 {

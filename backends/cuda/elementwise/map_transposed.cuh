@@ -1,14 +1,15 @@
-/// Maps (map.h): the transposing kernel, for operands that are contiguous along another dimension, S, than y, which is along D.
-/// Private to backends/cuda.
+/// Maps (map.h): the transposing kernel, for operands that are contiguous along another dimension,
+/// S, than y, which is along D. Private to backends/cuda.
 ///
 ///     a [D, S]: read along S         shared [D, S + padding]         y [S, D]: written along D
 ///          d0    | - - - - >              | . . . . |                     s0    | - - - - >
 ///          d0+1  | - - - - >   ------>    | . . . . |     ------>         s0+1  | - - - - >
 ///
-/// A block has a tile: 2^height by 2^width elements of the plane that S and D span, at one place of the other dimensions. Where
-/// one of the two is short, as the 3 channels of a picture are, the tile is longer in the other. Elements are read R at a time
-/// along S and written W at a time along D. One of the two is 4 for aligned elements of 4 bytes, both are for bytes: a thread
-/// then transposes 4 by 4 elements in registers.
+/// A block has a tile: 2^height by 2^width elements of the plane that S and D span, at one place of
+/// the other dimensions. Where one of the two is short, as the 3 channels of a picture are, the
+/// tile is longer in the other. Elements are read R at a time along S and written W at a time along
+/// D. One of the two is 4 for aligned elements of 4 bytes, both are for bytes: a thread then
+/// transposes 4 by 4 elements in registers.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
 
@@ -31,8 +32,8 @@ struct transposed_plan {
     uint32_t tiles;
 };
 
-/* A thread's loop over a tile of 2^slow rows of 2^fast units (vectors). It steps over rows; where a row is longer than a block it
- * steps along the row instead, one round for each row. */
+/* A thread's loop over a tile of 2^slow rows of 2^fast units (vectors). It steps over rows; where a
+ * row is longer than a block it steps along the row instead, one round for each row. */
 struct tile_loop {
     uint32_t fast, slow; ///< the thread's first unit
     bool is_long;
@@ -68,8 +69,8 @@ struct tile_loop {
     static_assert(1 << LOG_BLOCK == BLOCK, "a unit a thread");
 };
 
-/* A tile's row in shared memory. The W rows that a thread reads are spread out, so that neighbouring threads read neighbouring
- * rows. */
+/* A tile's row in shared memory. The W rows that a thread reads are spread out, so that
+ * neighbouring threads read neighbouring rows. */
 template <int W> __device__ __forceinline__ uint32_t tile_row(uint32_t d, int width)
 {
     return W == 1 ? d : ((d % W) << width) / W + d / W;
@@ -159,11 +160,13 @@ __device__ __forceinline__ void load_register_tile(const transposed_plan &p, int
     }
 }
 
-/* Whether elements in register tiles are only copied: integer arithmetic is not worth kernels of its own. */
+/* Whether elements in register tiles are only copied: integer arithmetic is not worth kernels of
+ * its own. */
 template <typename T, int REGISTER_TILE>
 constexpr bool COPIES = REGISTER_TILE > 1 && std::is_integral_v<T>;
 
-/* Blocks per multiprocessor that the registers are limited for; the functions of f64 need more registers. */
+/* Blocks per multiprocessor that the registers are limited for; the functions of f64 need more
+ * registers. */
 template <typename T> constexpr int OCCUPANCY = std::is_same_v<T, double> ? 3 : 5;
 
 template <typename T, int R, int W, bool CASTS>
@@ -189,8 +192,8 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
     __pipeline_wait_prior(0);
     __syncthreads();
 
-    /* Units are R rows of W elements. An operand's are in its tile or in global memory; bytes in register tiles are only copied.
-     * */
+    /* Units are R rows of W elements. An operand's are in its tile or in global memory; bytes in
+     * register tiles are only copied. */
     constexpr int REGISTER_TILE = R * W, K = REGISTER_TILE == 1 ? 4 : 1;
     const tile_loop loop(p.width - LOG2<W>, p.height - LOG2<R>);
     int64_t step[ARRAYS];

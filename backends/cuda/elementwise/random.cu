@@ -2,8 +2,8 @@
 ///
 ///     y[i] = distribution(philox(seed, call, i))
 ///
-/// A thread draws whole Philox blocks, four f32 numbers or two of a wider type. Compiled without contraction of products and
-/// sums, so that every bit is the CPU's.
+/// A thread draws whole Philox blocks, four f32 numbers or two of a wider type. Compiled without
+/// contraction of products and sums, so that every bit is the CPU's.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "tensor/philox.h"

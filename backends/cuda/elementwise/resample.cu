@@ -2,9 +2,10 @@
 ///
 ///     y[o...] = sum of weight * x[i...] over the taps of ops/resample_axis.h, along each dimension
 ///
-/// Memory-bound. A thread has one element of y at a time, and in the input gradient one of dx, for which it adds up the elements of dy
-/// that show it, in order: no atomics. Elements that are shown alone are moved as unsigned integers of their size: one kernel a size
-/// and width of index. A weight of 0 is no product: an infinity beside the element that is shown stays out.
+/// Memory-bound. A thread has one element of y at a time, and in the input gradient one of dx, for
+/// which it adds up the elements of dy that show it, in order: no atomics. Elements that are shown
+/// alone are moved as unsigned integers of their size: one kernel a size and width of index. A
+/// weight of 0 is no product: an infinity beside the element that is shown stays out.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "ops/resample_axis.h"

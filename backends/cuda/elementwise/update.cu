@@ -1,8 +1,9 @@
 /// Optimizer steps by the formulas of ops/update.h, in the data's own type.
 ///
-/// Memory-bound, and one launch for up to TALC_UPDATE_TENSORS tensors, which pass as kernel arguments: networks have many small
-/// ones, and a launch each would cost more than the work. A block takes CHUNK elements of one tensor, of a norm TALC_UPDATE_PART; the
-/// block that is done last adds the sums of all in a tree of fixed shape.
+/// Memory-bound, and one launch for up to TALC_UPDATE_TENSORS tensors, which pass as kernel
+/// arguments: networks have many small ones, and a launch each would cost more than the work. A
+/// block takes CHUNK elements of one tensor, of a norm TALC_UPDATE_PART; the block that is done
+/// last adds the sums of all in a tree of fixed shape.
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
@@ -96,7 +97,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-// ---- Norms --------------------------------------------------------------------------------------------------
+// ---- Norms --------------------------------------------------------------------------------------
 
 static __device__ void write_norm(double squares, float max_norm, float *y)
 {
@@ -157,7 +158,7 @@ static __global__ void __launch_bounds__(BLOCK)
         write_norm(all.value, to.max_norm, to.y);
 }
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 template <typename T>
 static talc_status launch(talc_device *device, const talc_update_problem *p,

@@ -2,8 +2,9 @@
 ///
 ///     y[i...] = condition[i...] != 0 ? a[i...] : b[i...]
 ///
-/// Memory-bound. A thread has AHEAD elements in flight, a grid apart, so that accesses of a warp are neighbours where the
-/// operands' elements are. Elements are moved as unsigned integers of their size: one kernel a size and width of index.
+/// Memory-bound. A thread has AHEAD elements in flight, a grid apart, so that accesses of a warp
+/// are neighbours where the operands' elements are. Elements are moved as unsigned integers of
+/// their size: one kernel a size and width of index.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "ops/compare.h"

@@ -6,8 +6,10 @@
 ///     cublas   the host's time to choose and to launch, or its products at cuBLAS's rate, whichever is longer
 ///     direct   a wait, and the steps of k, one after the other, or the products at the rate of small ones, whichever is longer
 ///
-/// So `dot` is the least where B is a few MB or there are many of them, and for up to some millions of products; else `direct` is before `cublas` for sums of up to 256 in up to
-/// 2^22 products, which are done before cuBLAS has launched. The small tiles of `direct` have an estimate of their own (small.cuh).
+/// So `dot` is the least where B is a few MB or there are many of them, and for up to some millions
+/// of products; else `direct` is before `cublas` for sums of up to 256 in up to 2^22 products,
+/// which are done before cuBLAS has launched. The small tiles of `direct` have an estimate of their
+/// own (small.cuh).
 #ifndef TALC_BACKENDS_CUDA_MATMUL_ESTIMATE_H
 #define TALC_BACKENDS_CUDA_MATMUL_ESTIMATE_H
 

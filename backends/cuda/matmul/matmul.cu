@@ -1,17 +1,19 @@
-/// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a batch of them.
+/// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a
+/// batch of them.
 ///
-/// `dot` is for few rows, as a linear layer has them at inference, or few outputs of long sums, and a transposed B: neighbouring
-/// threads, one to 256, compute the outputs of a column in four rows, with 16-byte accesses where alignment allows. Memory-bound for
-/// up to four rows; one launch.
+/// `dot` is for few rows, as a linear layer has them at inference, or few outputs of long sums, and
+/// a transposed B: neighbouring threads, one to 256, compute the outputs of a column in four rows,
+/// with 16-byte accesses where alignment allows. Memory-bound for up to four rows; one launch.
 ///
 /// `tensor_cores` (tensor_cores.cu) is for large products of f32.
 ///
-/// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the last step is a pass of
-/// its own over y.
+/// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the
+/// last step is a pass of its own over y.
 ///
-/// `direct` is the textbook's tiled product: a block of 256 threads computes TILE x TILE outputs, DEPTH steps of k at a
-/// time from shared memory; a thread holds SIDE x SIDE sums in registers and ends them before it stores. It takes every
-/// problem, and needs no library. Few outputs are cut into smaller tiles, whose reduction a block shares (small.cuh).
+/// `direct` is the textbook's tiled product: a block of 256 threads computes TILE x TILE outputs,
+/// DEPTH steps of k at a time from shared memory; a thread holds SIDE x SIDE sums in registers and
+/// ends them before it stores. It takes every problem, and needs no library. Few outputs are cut
+/// into smaller tiles, whose reduction a block shares (small.cuh).
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/primitives/algorithm.cuh"
@@ -27,11 +29,12 @@
 
 using namespace talc;
 
-// ---- dot ----------------------------------------------------------------------------------------------------
+// ---- dot ----------------------------------------------------------------------------------------
 
 /* More rows are faster with tiles. */
 constexpr int64_t MOST_ROWS = 128;
-/* Threads of a block whose columns take fewer: small, so that few outputs go to many multiprocessors. */
+/* Threads of a block whose columns take fewer: small, so that few outputs go to many
+ * multiprocessors. */
 constexpr int LEAST_BLOCK = 64;
 
 template <typename T, int ROWS> struct dot_sums {
@@ -49,9 +52,10 @@ struct dot_shape {
     int64_t M, N, K, lda, ldb, batch;
 };
 
-/* The threads of a column are a row of the block, a power of two: thread t takes vectors t, t + threads, ... of COUNT steps of k, then
- * the steps after the last whole vector; their sums are added as a tree. Loads come before the products that they feed, so that a
- * thread waits once for AHEAD vectors, and each load of B serves ROWS rows of A. */
+/* The threads of a column are a row of the block, a power of two: thread t takes vectors t, t +
+ * threads, ... of COUNT steps of k, then the steps after the last whole vector; their sums are
+ * added as a tree. Loads come before the products that they feed, so that a thread waits once for
+ * AHEAD vectors, and each load of B serves ROWS rows of A. */
 template <typename T, int COUNT, int ROWS>
 static __global__ void __launch_bounds__(BLOCK)
     dot_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const dot_shape s,
@@ -181,7 +185,7 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
     });
 }
 
-// ---- cublas -------------------------------------------------------------------------------------------------
+// ---- cublas -------------------------------------------------------------------------------------
 
 static const char *plan_cublas(const talc_device *device, const talc_matmul_problem *p, size_t,
                                talc_plan *plan)
@@ -296,7 +300,7 @@ static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
     });
 }
 
-// ---- direct -------------------------------------------------------------------------------------------------
+// ---- direct -------------------------------------------------------------------------------------
 
 constexpr int TILE = 64, DEPTH = 16, ACROSS = 16, SIDE = TILE / ACROSS;
 
@@ -308,15 +312,17 @@ struct shape {
     int64_t n_tiles, tiles, batch;
 };
 
-/* Element (row, k) of a tile, counted from its first; neighbouring threads take neighbouring elements (coalescing). */
+/* Element (row, k) of a tile, counted from its first; neighbouring threads take neighbouring
+ * elements (coalescing). */
 template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
 {
     row = ALONG_K ? element / DEPTH : element % TILE;
     k = ALONG_K ? element % DEPTH : element / TILE;
 }
 
-/* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside: steps beyond K add 0 * 0 to a sum, and what rows
- * beyond the last one give is not stored. A column of padding avoids bank conflicts. */
+/* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside: steps beyond K add 0 * 0 to
+ * a sum, and what rows beyond the last one give is not stored. A column of padding avoids bank
+ * conflicts. */
 template <bool ALONG_K, typename T>
 __device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld, int64_t first,
                           int64_t rows, int64_t k, int64_t K)

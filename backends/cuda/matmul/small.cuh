@@ -1,12 +1,14 @@
-/// Small matrix products by FMA, as layers of small networks and of single images have them: what takes time is waiting for loads and
-/// sums, so outputs are cut into many small tiles, and the reduction of each is shared by the warps of a block. Included by matmul.cu and
-/// by 1x1 convolutions, whose products have a bias by row.
+/// Small matrix products by FMA, as layers of small networks and of single images have them: what
+/// takes time is waiting for loads and sums, so outputs are cut into many small tiles, and the
+/// reduction of each is shared by the warps of a block. Included by matmul.cu and by 1x1
+/// convolutions, whose products have a bias by row.
 ///
 ///     a thread    4 x 4 sums
 ///     a warp      the whole tile, 16 x 32, of the steps of k that are its own: chunks w, w + 8, ... of K
 ///     a block     8 warps, whose sums are added in their order
 ///
-/// A warp has its own ring of chunks in shared memory, which asynchronous copies fill: it waits for no other warp until the end.
+/// A warp has its own ring of chunks in shared memory, which asynchronous copies fill: it waits for
+/// no other warp until the end.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_SMALL_CUH
 #define TALC_BACKENDS_CUDA_MATMUL_SMALL_CUH
 
@@ -189,9 +191,10 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 1)
     }
 }
 
-/* As measured on an H200, within 15 % of 16 products of 1x1 convolutions: the tiles of a multiprocessor come one after the other, each with
- * its steps of k and what the sums of its warps wait for. Operands that the second-level cache does not hold come slowly. INFINITY: the
- * tiles are too many. */
+/* As measured on an H200, within 15 % of 16 products of 1x1 convolutions: the tiles of a
+ * multiprocessor come one after the other, each with its steps of k and what the sums of its warps
+ * wait for. Operands that the second-level cache does not hold come slowly. INFINITY: the tiles are
+ * too many. */
 inline double seconds(const talc_device *device, talc_dtype dtype, int64_t rows, int64_t columns,
                       int64_t K, int64_t batch)
 {

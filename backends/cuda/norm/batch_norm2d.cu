@@ -3,8 +3,8 @@
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
 ///     rstd = 1 / sqrt(var + eps)
 ///
-/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between its images. Memory-bound. The
-/// input gradient is in batch_norm2d_gradient.cu.
+/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between
+/// its images. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
 ///
 ///   parts  Outside training one kernel: a block takes a tile of some thousand consecutive values, loads them, computes scale and
 ///          shift of the planes that they belong to in f64 meanwhile, and does the rest as ops/norm.h says. Where x has gaps
@@ -16,7 +16,8 @@
 ///          moves the running statistics last.
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
 ///
-/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+/// sample variances", 1979.
 #include "backends/cuda/primitives/activation.cuh"
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
@@ -29,8 +30,9 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its block's tile. Up to FEW_PARTS
- * of a channel take less time than the launch that would join them. */
+/* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its
+ * block's tile. Up to FEW_PARTS of a channel take less time than the launch that would join
+ * them. */
 constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256, FEW_PARTS = 8;
 
 /* y = (x - mean) * scale + shift, as ops/norm.h says; f64 data have no wider step. */
@@ -40,7 +42,7 @@ template <typename T> struct affine {
     double wide_scale;
 };
 
-// ---- Normalisation ------------------------------------------------------------------------------------------
+// ---- Normalisation ------------------------------------------------------------------------------
 
 /* The rounding error of the mean in the data's type is added to the shift. */
 template <typename T>
@@ -79,7 +81,8 @@ static __device__ void write_wide(const norm_plan<T> &p, const affine<T> &by, T 
 template <typename T, bool RESIDUAL>
 constexpr int MOST_VALUES = BYTES_IN_FLIGHT / (int)sizeof(T) / (RESIDUAL ? 2 : 1);
 
-/* y is one row of values or, where x has gaps, a row an image. Rows are cut into tiles of `length` values, the last one shorter. */
+/* y is one row of values or, where x has gaps, a row an image. Rows are cut into tiles of `length`
+ * values, the last one shorter. */
 struct tiling {
     int64_t row, gap;      /* values of a row, and of x behind each */
     int64_t of_row, count; /* tiles of a row, and of all */
@@ -158,7 +161,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-// ---- channels -----------------------------------------------------------------------------------------------
+// ---- channels -----------------------------------------------------------------------------------
 
 /* A block a channel, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
@@ -243,7 +246,7 @@ static __global__ void __launch_bounds__(BLOCK)
         count_batch(p);
 }
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 template <typename T>
 static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
@@ -382,7 +385,7 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
                                  talc_plan *)

@@ -3,9 +3,10 @@
 ///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    dresidual = g = dy act'
 ///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
 ///
-/// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W; act' is worked out from y. Memory-bound: x and dy, and
-/// behind an activation y, are read twice, dx is written once. Where the residual has a gradient, the first pass writes it and the
-/// second reads it in place of dy and y.
+/// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W; act' is worked out
+/// from y. Memory-bound: x and dy, and behind an activation y, are read twice, dx is written once.
+/// Where the residual has a gradient, the first pass writes it and the second reads it in place of
+/// dy and y.
 ///
 ///   parts     A channel is split into parts of about 16384 values, several planes or part of one, and into no more than some
 ///             thousand. A block gives a part's sums, in f64; then each block adds up those of a channel, in a tree of fixed
@@ -60,10 +61,11 @@ template <typename Index> struct gradient_part {
     Index vectors;     /* of all runs */
 };
 
-// ---- Sums and dx of some values -----------------------------------------------------------------------------
+// ---- Sums and dx of some values -----------------------------------------------------------------
 
-/* Calls visit(x, g, offset) with each COUNT neighbours that a thread of the block has, IN_FLIGHT at a time; `from` is dy, or g itself
- * where it does not follow from dy and y. `length` is that of runs in vectors, and of a single run no less than what it has. */
+/* Calls visit(x, g, offset) with each COUNT neighbours that a thread of the block has, IN_FLIGHT at
+ * a time; `from` is dy, or g itself where it does not follow from dy and y. `length` is that of
+ * runs in vectors, and of a single run no less than what it has. */
 template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index, typename Visit>
 static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<Index> &part,
                                 const divisor<Index> &length, const T *from, Visit visit)
@@ -169,7 +171,7 @@ static __device__ void end_channel(const gradient_plan<T> &p, int64_t c, const g
     p.dbias[c] = (T)all.g;
 }
 
-// ---- Kernels ------------------------------------------------------------------------------------------------
+// ---- Kernels ------------------------------------------------------------------------------------
 
 /* Blocks of the next kernel that a multiprocessor is to have registers for. */
 template <typename T, int COUNT, bool ACTIVATES>
@@ -254,7 +256,7 @@ static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T>)
     }
 }
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 template <typename T>
 static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,

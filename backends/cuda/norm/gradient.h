@@ -1,4 +1,5 @@
-/// The input gradient of batch normalisation, with those of weight and bias. Private to backends/cuda/norm.
+/// The input gradient of batch normalisation, with those of weight and bias. Private to
+/// backends/cuda/norm.
 #ifndef TALC_BACKENDS_CUDA_NORM_GRADIENT_H
 #define TALC_BACKENDS_CUDA_NORM_GRADIENT_H
 

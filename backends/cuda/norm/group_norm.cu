@@ -2,11 +2,11 @@
 ///
 ///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
 ///
-/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy weight and M values a row
-/// dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
+/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy
+/// weight and M values a row dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
 ///
-/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group of a sample, and contiguous too.
-/// Memory-bound.
+/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group
+/// of a sample, and contiguous too. Memory-bound.
 ///
 ///   rows  Rows of up to 64 KB are read once: 1 to 512 threads hold one in registers, reduce and write it. Longer ones are, to
 ///         moments.cuh, the channels of one image in training: parts of 16384 values, whose moments are joined, and then a block
@@ -15,7 +15,8 @@
 ///         dweight and dbias: a block takes some channels of some samples, and a warp a channel adds them up. All sums are in f64
 ///         and in a fixed order; the last step is that of ops/norm.h.
 ///
-/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+/// sample variances", 1979.
 #include "backends/cuda/primitives/activation.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/norm/moments.cuh"
@@ -28,7 +29,8 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Threads of a row's block, and bytes of it that a thread holds: more are only for rows that need them. */
+/* Threads of a row's block, and bytes of it that a thread holds: more are only for rows that need
+ * them. */
 constexpr int MOST_THREADS = 512, FEW_BYTES = 32, MOST_BYTES = 128;
 
 /* Of a row's sums each block of the second launch reads all; likewise a warp those of a channel. */
@@ -107,7 +109,7 @@ static __device__ void for_vector(const rows_plan<T> &p, const channels_at<T> &a
     }
 }
 
-// ---- Forward ------------------------------------------------------------------------------------------------
+// ---- Forward ------------------------------------------------------------------------------------
 
 template <typename T> static __device__ double rstd_of(const rows_plan<T> &p, const moments &m)
 {
@@ -255,9 +257,10 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
     }
 }
 
-// ---- Input gradient -----------------------------------------------------------------------------------------
+// ---- Input gradient -----------------------------------------------------------------------------
 
-/* FIRST writes the sums of each part, SECOND joins those of a row and writes dx of a part; BOTH does all where a row is one part. */
+/* FIRST writes the sums of each part, SECOND joins those of a row and writes dx of a part; BOTH
+ * does all where a row is one part. */
 enum gradient_pass { BOTH, FIRST, SECOND };
 
 /* `threads` neighbours a part, which are the whole block unless a row is one part. */
@@ -345,10 +348,10 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
     }
 }
 
-// ---- Gradients of weight and bias ---------------------------------------------------------------------------
+// ---- Gradients of weight and bias ---------------------------------------------------------------
 
-/* A block's threads: `along` neighbours in a plane, `width` channels, the rest samples. Its tile: width channels of `samples` samples, in
- * `length` positions of each plane. */
+/* A block's threads: `along` neighbours in a plane, `width` channels, the rest samples. Its tile:
+ * width channels of `samples` samples, in `length` positions of each plane. */
 struct affine_tiling {
     int along, width;
     int64_t samples, length, tiles, of_samples, of_plane; /* how many in each direction */
@@ -439,7 +442,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 template <typename T>
 static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_norm_arguments *a)
@@ -483,7 +486,8 @@ template <typename T> static bool is_packed(const rows_plan<T> &plan)
            is_aligned(plan.of.y) && is_aligned(plan.dy) && is_aligned(plan.dx);
 }
 
-/* A power of two: as many as vectors, up to a warp, or more where they hold no more than `held` each. */
+/* A power of two: as many as vectors, up to a warp, or more where they hold no more than `held`
+ * each. */
 static int threads_for(int64_t vectors, int64_t held, int most)
 {
     int threads = 1;
@@ -567,7 +571,7 @@ static void launch(talc_device *device, const talc_group_norm_problem *p, const 
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_rows(const talc_device *, const talc_group_norm_problem *p, size_t,
                              talc_plan *planned)

@@ -44,8 +44,8 @@ struct sums {
     }
 };
 
-/* The value from which deviations are taken: the median of three, as an outlier would make all deviations large; 0 where that is
- * infinite or NaN. */
+/* The value from which deviations are taken: the median of three, as an outlier would make all
+ * deviations large; 0 where that is infinite or NaN. */
 template <typename T> static __device__ T start_of(T a, T b, T c)
 {
     const T low = a < b ? a : b, high = a < b ? b : a, middle = c < low ? low : c > high ? high : c;
@@ -78,7 +78,7 @@ template <typename T> struct norm_plan {
     talc_activation activation;
 };
 
-// ---- Parts --------------------------------------------------------------------------------------------------
+// ---- Parts --------------------------------------------------------------------------------------
 
 /* A block's part: `rows` rows of `length` values each, C planes apart. */
 template <typename T> struct norm_part {
@@ -135,8 +135,8 @@ static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> 
     }
 }
 
-/* The same for rows that are not whole vectors: `threads` neighbours a row. The values before its first vector and after the last
- * are fewer than the threads. */
+/* The same for rows that are not whole vectors: `threads` neighbours a row. The values before its
+ * first vector and after the last are fewer than the threads. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     part_moments_of_rows(const norm_plan<T> p, int threads)
@@ -215,7 +215,8 @@ template <typename T> struct plane_moments {
     }
 };
 
-/* Writes the mean and 1 / sqrt(var + eps), which the gradient needs, and moves the running statistics. */
+/* Writes the mean and 1 / sqrt(var + eps), which the gradient needs, and moves the running
+ * statistics. */
 template <typename T>
 static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const moments &m)
 {
@@ -259,7 +260,8 @@ static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T>
     }
 }
 
-/* Of few parts the mean first, then the deviations of their means from it, which takes one division. */
+/* Of few parts the mean first, then the deviations of their means from it, which takes one
+ * division. */
 template <typename T> static __device__ moments moments_of_channel(const norm_plan<T> &p, int64_t c)
 {
     if (p.channels != NULL)

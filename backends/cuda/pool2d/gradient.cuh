@@ -2,8 +2,9 @@
 ///
 ///     max: dx[i] = sum of dy[o] over the windows o whose index is i;    avg: the sum of dy[o] / D over the windows that hold i
 ///
-/// A thread has some neighbouring elements of dx and looks at the windows that may hold them, in their order: nothing is
-/// added up by several threads, and dx is written once. What neighbours read in common comes from the caches.
+/// A thread has some neighbouring elements of dx and looks at the windows that may hold them, in
+/// their order: nothing is added up by several threads, and dx is written once. What neighbours
+/// read in common comes from the caches.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_GRADIENT_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_GRADIENT_CUH
 
@@ -12,7 +13,8 @@
 namespace
 {
 
-/* The outputs whose windows may hold an element, along one axis, as talc_pool2d_outputs_at gives them. */
+/* The outputs whose windows may hold an element, along one axis, as talc_pool2d_outputs_at gives
+ * them. */
 template <typename Index> struct holders {
     using Unsigned = typename axis<Index>::Unsigned;
     Index kernel, pad, reach, out; ///< kernel 0: adaptive

@@ -2,8 +2,8 @@
 ///
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
-/// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums are in the data's own type. All
-/// kernels are bound by memory.
+/// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums
+/// are in the data's own type. All kernels are bound by memory.
 ///
 ///   auto       the fastest of those below.
 ///   tiled      small square windows out of shared memory, some outputs of a column a thread (small_windows.cuh).
@@ -11,8 +11,9 @@
 ///   window     any window: a thread an output, or 4 to 256 where windows are large and far apart (window.cuh). Also the
 ///              input gradient (gradient.cuh).
 ///
-/// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in separable; threads that share a window
-/// add their sums as a tree. The order follows from the problem alone.
+/// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in
+/// separable; threads that share a window add their sums as a tree. The order follows from the
+/// problem alone.
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/pool2d/gradient.cuh"
@@ -41,7 +42,8 @@ struct auto_row {
         return NULL;
     }
 
-    /* Threads of `separable` read all columns, also between windows; an image that is one window is contiguous already. */
+    /* Threads of `separable` read all columns, also between windows; an image that is one window is
+     * contiguous already. */
     static bool is_for_separable(const talc_pool2d_problem *p)
     {
         const bool far =

@@ -1,7 +1,9 @@
-/// Pooling windows of any size in two passes, down and then across. Private to backends/cuda/pool2d.
+/// Pooling windows of any size in two passes, down and then across. Private to
+/// backends/cuda/pool2d.
 ///
-/// A block has some rows of y, or some whole planes where they are small. Neighbouring threads take neighbouring columns of x and
-/// combine the rows of each row of windows in them; then they take outputs, and combine the columns:
+/// A block has some rows of y, or some whole planes where they are small. Neighbouring threads take
+/// neighbouring columns of x and combine the rows of each row of windows in them; then they take
+/// outputs, and combine the columns:
 ///
 ///     rows of x        . . . . . . . . . .       copied into shared memory where they fit
 ///                      | | | | | | | | | |
@@ -34,9 +36,9 @@ struct separable_plan {
     {
     }
 
-    /// A tile is some whole planes where they fit in shared memory, else as many rows of y as fit with their rows of x. Where not
-    /// even one does, or windows leave rows of x unused between them, x is read from global memory. False where the states of a
-    /// row do not fit.
+    /// A tile is some whole planes where they fit in shared memory, else as many rows of y as fit
+    /// with their rows of x. Where not even one does, or windows leave rows of x unused between
+    /// them, x is read from global memory. False where the states of a row do not fit.
     bool cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
     {
         const bool adaptive = talc_pool2d_is_adaptive(p);

@@ -1,9 +1,10 @@
-/// Small square windows that overlap or touch: 2x2 with stride 2, 3x3, 4x4 and 5x5 with stride 1, 3x3 with stride 2.
-/// Private to backends/cuda/pool2d.
+/// Small square windows that overlap or touch: 2x2 with stride 2, 3x3, 4x4 and 5x5 with stride 1,
+/// 3x3 with stride 2. Private to backends/cuda/pool2d.
 ///
-/// A block copies a tile into shared memory, some rows of an image with their halo or some whole images, which are contiguous
-/// in device memory. A thread computes some outputs one below the other: it combines the taps of each row once, and keeps the
-/// combined rows that the next window has too.
+/// A block copies a tile into shared memory, some rows of an image with their halo or some whole
+/// images, which are contiguous in device memory. A thread computes some outputs one below the
+/// other: it combines the taps of each row once, and keeps the combined rows that the next window
+/// has too.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_SMALL_WINDOWS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_SMALL_WINDOWS_CUH
 
@@ -24,9 +25,10 @@ struct tile_plan {
     {
     }
 
-    /// Results are staged in shared memory where rows are short and end within a 32-byte sector, since a warp that holds several
-    /// such rows writes sectors in part. Staging leaves less shared memory for x, which large windows need more (5x5 maxima on
-    /// 28x28: 70 % of the rate of a copy, staged 66; 3x3 on 14x14: 57, staged 83).
+    /// Results are staged in shared memory where rows are short and end within a 32-byte sector,
+    /// since a warp that holds several such rows writes sectors in part. Staging leaves less shared
+    /// memory for x, which large windows need more (5x5 maxima on 28x28: 70 % of the rate of a
+    /// copy, staged 66; 3x3 on 14x14: 57, staged 83).
     static bool is_staged(const talc_pool2d_problem *p)
     {
         return p->OW * (int64_t)talc_dtype_size(p->dtype) % 32 != 0 &&
@@ -45,7 +47,8 @@ struct tile_plan {
         return p->KH * p->W * (int64_t)talc_dtype_size(p->dtype) + staged_row(p) <= TILE_BYTES;
     }
 
-    /// Divides `all` planes of a problem that fits into tiles, at least `least` of them where there are as many planes.
+    /// Divides `all` planes of a problem that fits into tiles, at least `least` of them where there
+    /// are as many planes.
     void cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
     {
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), x_row = p->W * size;
@@ -73,8 +76,8 @@ struct tile_plan {
         return talc_ceil_div(end, CACHE_LINE) * CACHE_LINE + CACHE_LINE;
     }
 
-    /// Chooses outputs per thread (thread coarsening) and planes per tile: of a few, those with which a block reads the fewest
-    /// rows of shared memory per output, idle threads counted.
+    /// Chooses outputs per thread (thread coarsening) and planes per tile: of a few, those with
+    /// which a block reads the fewest rows of shared memory per output, idle threads counted.
     void occupy(int K, int S, int OW)
     {
         const int most_planes = tiling.planes, rows = tiling.rows;

@@ -15,7 +15,7 @@ namespace /* other kernels have types of the same names */
 
 using namespace talc;
 
-// ---- States -------------------------------------------------------------------------------------------------
+// ---- States -------------------------------------------------------------------------------------
 
 /* add() takes the taps of a window in row-major order, join() a state of any other taps. */
 
@@ -60,9 +60,10 @@ template <typename T, typename Index> struct located_maximum {
     }
 };
 
-// ---- Windows ------------------------------------------------------------------------------------------------
+// ---- Windows ------------------------------------------------------------------------------------
 
-/* The taps of a window along one axis that are inside the image: first, first + dilation, ... below end. */
+/* The taps of a window along one axis that are inside the image: first, first + dilation, ... below
+ * end. */
 template <typename Index> struct taps {
     Index first, end;
     Index size; ///< what an average divides by along this axis
@@ -135,8 +136,9 @@ template <typename Index> struct window_plan {
 /* The largest number below 1. */
 template <typename T> constexpr T BELOW_ONE = 1 - std::numeric_limits<T>::epsilon() / 2;
 
-/* Division of many sums by the same whole number: the inverse, rounded down, and the inverse's remainder. Both are positive, so
- * that infinite sums stay infinite; quotients by divisors below 2^20 are correctly rounded unless subnormal. */
+/* Division of many sums by the same whole number: the inverse, rounded down, and the inverse's
+ * remainder. Both are positive, so that infinite sums stay infinite; quotients by divisors below
+ * 2^20 are correctly rounded unless subnormal. */
 template <typename T> struct shared_divisor {
     T inverse, rest;
 
@@ -193,7 +195,8 @@ struct tile {
         bottom = tiling.planes > 1 ? h.extent : max(h.window(oh + rows - 1).end, top);
     }
 
-    /* Begins to copy the rows of x into shared memory, by all threads of the block; wait_for_copies() waits for them. */
+    /* Begins to copy the rows of x into shared memory, by all threads of the block;
+     * wait_for_copies() waits for them. */
     template <typename T> __device__ T *copy(const T *x, int H, int W, unsigned char *to) const
     {
         const T *from = x + ((int64_t)plane * H + top) * W;
@@ -206,9 +209,10 @@ struct tile {
 /* Bytes of shared memory of a block: six fit a multiprocessor. */
 constexpr int64_t TILE_BYTES = 36 << 10;
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
-/* Whether 32 bits hold the coordinates and offsets of an image, with room for windows that reach past its edges. */
+/* Whether 32 bits hold the coordinates and offsets of an image, with room for windows that reach
+ * past its edges. */
 static bool is_narrow(const talc_pool2d_problem *p)
 {
     constexpr int64_t MOST = 1 << 29;
@@ -228,7 +232,8 @@ template <typename T> struct plane_chunk {
     int64_t planes;
 };
 
-/* Calls `launch` with chunks of planes, small enough that 32 bits hold the number of their rows or outputs (`a_plane` a plane). */
+/* Calls `launch` with chunks of planes, small enough that 32 bits hold the number of their rows or
+ * outputs (`a_plane` a plane). */
 template <typename T, typename Launch>
 static void for_plane_chunks(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                              int64_t a_plane, Launch launch)

@@ -1,5 +1,5 @@
-/// Pooling windows of every kind, from global memory, by a thread or a group of threads for each output.
-/// Private to backends/cuda/pool2d.
+/// Pooling windows of every kind, from global memory, by a thread or a group of threads for each
+/// output. Private to backends/cuda/pool2d.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_WINDOW_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_WINDOW_CUH
 
@@ -8,8 +8,9 @@
 namespace
 {
 
-/* Elements from .. end - 1 of an image, those of one thread of `threads`, by 16-byte loads but for the ends, which no thread has more than
- * one element of each of: loaded before the vectors and added after them, so that a thread waits for all at once. */
+/* Elements from .. end - 1 of an image, those of one thread of `threads`, by 16-byte loads but for
+ * the ends, which no thread has more than one element of each of: loaded before the vectors and
+ * added after them, so that a thread waits for all at once. */
 template <typename State, typename T, typename Index>
 static __device__ void add_contiguous(State &state, const T *image, Index from, Index end,
                                       int thread, int threads)
@@ -110,13 +111,15 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Averages or maxima of whole planes that need more threads each to keep a GPU busy, as those of one image's channels. */
+/* Averages or maxima of whole planes that need more threads each to keep a GPU busy, as those of
+ * one image's channels. */
 static bool are_few_planes(const talc_pool2d_problem *p)
 {
     return p->OH == 1 && p->OW == 1 && p->N * p->C <= 4096;
 }
 
-/* Threads an output: several where windows are large and far apart, else neighbouring outputs read neighbouring elements. */
+/* Threads an output: several where windows are large and far apart, else neighbouring outputs read
+ * neighbouring elements. */
 static int threads_of(const talc_pool2d_problem *p)
 {
     const bool adaptive = talc_pool2d_is_adaptive(p);

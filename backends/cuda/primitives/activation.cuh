@@ -1,4 +1,5 @@
-/// Activations and their gradients, by the formulas of ops/elementwise_table.h. Private to backends/cuda.
+/// Activations and their gradients, by the formulas of ops/elementwise_table.h. Private to
+/// backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_ACTIVATION_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_ACTIVATION_CUH
 
@@ -27,7 +28,8 @@ namespace talc
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
-/// Those that take many instructions, so that f32 has them by a call; f64 has sigmoid and silu so too.
+/// Those that take many instructions, so that f32 has them by a call; f64 has sigmoid and silu so
+/// too.
 static inline bool is_called(talc_activation activation)
 {
     return activation == TALC_ACTIVATION_TANH || activation == TALC_ACTIVATION_GELU;
@@ -79,8 +81,8 @@ static __device__ __forceinline__ float sigmoid_or_silu(bool is_silu, float x)
     return (is_silu ? x * (x < 0 ? root : 1) : 1) * (x < 0 ? root : 1) * reciprocal;
 }
 
-/// Calls use(f), where f(x) is the activation, which all threads have alike: it is asked for once, not for each x. Without CALLS, which cost a
-/// kernel registers, those that is_called are missing.
+/// Calls use(f), where f(x) is the activation, which all threads have alike: it is asked for once,
+/// not for each x. Without CALLS, which cost a kernel registers, those that is_called are missing.
 template <typename T, bool CALLS = true, typename Use>
 static __device__ __forceinline__ void with_activation(talc_activation activation, Use use)
 {

@@ -1,5 +1,5 @@
-/// Barriers in shared memory, and the block's own, for a part of its threads. Private to backends/cuda. Source: PTX ISA 8.5, section
-/// 9.7.12 (mbarrier).
+/// Barriers in shared memory, and the block's own, for a part of its threads. Private to
+/// backends/cuda. Source: PTX ISA 8.5, section 9.7.12 (mbarrier).
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_BARRIERS_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_BARRIERS_CUH
 
@@ -54,7 +54,8 @@ static __device__ __forceinline__ void barrier_arrive_for(uint32_t barrier, int 
                  : "memory");
 }
 
-/// Copies contiguous memory, 16 bytes or more times 16 at addresses aligned to that; `barrier` counts the bytes as they come. From compute capability 9.0 on.
+/// Copies contiguous memory, 16 bytes or more times 16 at addresses aligned to that; `barrier`
+/// counts the bytes as they come. From compute capability 9.0 on.
 static __device__ __forceinline__ void bulk_copy(uint32_t shared, const void *from, int bytes,
                                                  uint32_t barrier)
 {

@@ -1,8 +1,9 @@
-/// From an element type as a value to the C types of kernels: the one place of the backend that knows which types there are. Private
-/// to backends/cuda.
+/// From an element type as a value to the C types of kernels: the one place of the backend that
+/// knows which types there are. Private to backends/cuda.
 ///
-/// A type is given by what it is stored as, T; what kernels sum it in follows from T. A kernel for a type that has no
-/// `element_sums` does not compile, and a call with a type that has no kernel fails by the type's name.
+/// A type is given by what it is stored as, T; what kernels sum it in follows from T. A kernel for
+/// a type that has no `element_sums` does not compile, and a call with a type that has no kernel
+/// fails by the type's name.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_DTYPE_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_DTYPE_CUH
 
@@ -12,8 +13,9 @@
 namespace talc
 {
 
-/// What elements stored as T are summed in. `accumulator`: products, windows and everything that is said to be computed in the
-/// data's own type. `total`: sums of any length, as reductions have; integers wrap around.
+/// What elements stored as T are summed in. `accumulator`: products, windows and everything that is
+/// said to be computed in the data's own type. `total`: sums of any length, as reductions have;
+/// integers wrap around.
 template <typename T> struct element_sums;
 
 template <> struct element_sums<float> {

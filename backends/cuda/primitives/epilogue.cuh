@@ -1,10 +1,10 @@
-/// The last step of convolutions and matrix products, by the formulas of ops/elementwise_table.h. Private to
-/// backends/cuda.
+/// The last step of convolutions and matrix products, by the formulas of ops/elementwise_table.h.
+/// Private to backends/cuda.
 ///
 ///     y[i] = act( y[i] + bias[channel of i] + residual[i] )
 ///
-/// Kernels that hold their sums in registers call talc_epilogue before they store; products of cuBLAS get it in place,
-/// by a pass of its own over y.
+/// Kernels that hold their sums in registers call talc_epilogue before they store; products of
+/// cuBLAS get it in place, by a pass of its own over y.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_EPILOGUE_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_EPILOGUE_CUH
 
@@ -43,8 +43,9 @@ __device__ T talc_epilogue(const epilogue<T> &e, accumulator_of<T> sum, int64_t 
     return (T)talc_activate(e.activation, sum);
 }
 
-/// Stores `count` sums of shared memory that have their bias, and the offset of y + at (shared_copy.cuh), at y[at] and behind it, with the
-/// rest of the last step. Called by all THREADS threads of the block.
+/// Stores `count` sums of shared memory that have their bias, and the offset of y + at
+/// (shared_copy.cuh), at y[at] and behind it, with the rest of the last step. Called by all THREADS
+/// threads of the block.
 template <int THREADS = BLOCK, typename T>
 __device__ __forceinline__ void store_ended(const epilogue<T> &e, T *y, int64_t at, const T *sums,
                                             int count)
@@ -57,8 +58,9 @@ __device__ __forceinline__ void store_ended(const epilogue<T> &e, T *y, int64_t 
     });
 }
 
-/// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT vectors of COUNT elements. One division
-/// a vector; the following elements of the vector are found by counting. In f32 a multiprocessor has all the threads that it can.
+/// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT vectors of
+/// COUNT elements. One division a vector; the following elements of the vector are found by
+/// counting. In f32 a multiprocessor has all the threads that it can.
 template <typename T, int COUNT, typename Index>
 static __global__ void __launch_bounds__(BLOCK, 32 / sizeof(T))
     epilogue_kernel(T *y, const epilogue<T> e, const divisor<Index> inner,
@@ -90,8 +92,9 @@ static __global__ void __launch_bounds__(BLOCK, 32 / sizeof(T))
     }
 }
 
-/// Ends `count` neighbouring outputs in place, the first of them in channel 0: y[i] is of channel (i / inner) % channels.
-/// Convolutions pass OH * OW and OC, matrix products 1 and N. Launches nothing when there is nothing to do.
+/// Ends `count` neighbouring outputs in place, the first of them in channel 0: y[i] is of channel
+/// (i / inner) % channels. Convolutions pass OH * OW and OC, matrix products 1 and N. Launches
+/// nothing when there is nothing to do.
 template <typename T>
 void epilogue_in_place(talc_device *device, const epilogue<T> &e, T *y, int64_t inner,
                        int64_t channels, int64_t count)

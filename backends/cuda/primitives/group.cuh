@@ -1,4 +1,5 @@
-/// Vectors of elements that one load or store moves, and reductions over groups of threads. Private to backends/cuda.
+/// Vectors of elements that one load or store moves, and reductions over groups of threads. Private
+/// to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_GROUP_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_GROUP_CUH
 
@@ -64,9 +65,9 @@ template <typename State> __device__ State from_lane_xor(State state, int mask)
     return state;
 }
 
-/// Reduces the states of `threads` neighbouring threads, a power of two up to the block's, in a tree of fixed shape. The first
-/// thread of the group gets the result. `shared` holds a state a warp; groups of up to a warp need none. All threads of the block
-/// take part.
+/// Reduces the states of `threads` neighbouring threads, a power of two up to the block's, in a
+/// tree of fixed shape. The first thread of the group gets the result. `shared` holds a state a
+/// warp; groups of up to a warp need none. All threads of the block take part.
 template <typename State> __device__ State join_group(State state, int threads, State *shared)
 {
     for (int mask = (threads < WARP ? threads : WARP) / 2; mask > 0; mask /= 2)
@@ -86,9 +87,10 @@ template <typename State> __device__ State join_group(State state, int threads, 
     return state;
 }
 
-/// Counts the block and tells whether it is the last of its launch, which sees all that the others wrote before they were counted. By
-/// the thread that wrote for its block; `done` is talc_cuda_counter's.
-/// By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run.
+/// Counts the block and tells whether it is the last of its launch, which sees all that the others
+/// wrote before they were counted. By the thread that wrote for its block; `done` is
+/// talc_cuda_counter's. By release and acquire: atomicInc between two fences would also empty the
+/// caches of blocks that still run.
 inline __device__ bool is_last_block(unsigned *done)
 {
     unsigned before;

@@ -1,7 +1,7 @@
-/// f32 numbers as halves for tensor cores: scaled by powers of two into the range of f16, where products of three halves keep f32's
-/// accuracy, and which of them are too small for that. Private to backends/cuda.
-/// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
-/// performance, 2022.
+/// f32 numbers as halves for tensor cores: scaled by powers of two into the range of f16, where
+/// products of three halves keep f32's accuracy, and which of them are too small for that. Private
+/// to backends/cuda. Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor
+/// Cores while surpassing the FP32 theoretical peak performance, 2022.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_HALVES_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_HALVES_CUH
 
@@ -39,8 +39,8 @@ static __device__ __forceinline__ unsigned tininess(float v)
 template <int PRODUCTS>
 constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
 
-/// The same for three products and sums of a known length, whose error may grow with it: an element's two halves are off by at most 2^-25,
-/// here products u / 8 of the element.
+/// The same for three products and sums of a known length, whose error may grow with it: an
+/// element's two halves are off by at most 2^-25, here products u / 8 of the element.
 static inline unsigned least_of_sum(double products)
 {
     const float least = (float)(4 / products);

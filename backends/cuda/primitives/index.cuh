@@ -1,4 +1,5 @@
-/// Index arithmetic: division by invariants, and offsets of elements in strided arrays. Private to backends/cuda.
+/// Index arithmetic: division by invariants, and offsets of elements in strided arrays. Private to
+/// backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_INDEX_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_INDEX_CUH
 
@@ -7,8 +8,9 @@
 namespace talc
 {
 
-/// Division by a number that is known before the launch, of numbers below 2^31 or 2^63, by a multiplication and a shift.
-/// Source: Granlund and Montgomery, Division by invariant integers using multiplication, 1994.
+/// Division by a number that is known before the launch, of numbers below 2^31 or 2^63, by a
+/// multiplication and a shift. Source: Granlund and Montgomery, Division by invariant integers
+/// using multiplication, 1994.
 template <typename Index> struct divisor;
 
 template <> struct divisor<uint32_t> {
@@ -45,8 +47,8 @@ template <> struct divisor<uint64_t> {
     }
 };
 
-/// The offsets of element `index`, in row-major order of `dims`, in each of OPERANDS strided arrays. Offsets are 64-bit: strides
-/// may be long.
+/// The offsets of element `index`, in row-major order of `dims`, in each of OPERANDS strided
+/// arrays. Offsets are 64-bit: strides may be long.
 template <int OPERANDS, typename Index> struct strided_index {
     int rank;
     divisor<Index> dims[TALC_MAX_RANK];

@@ -13,7 +13,8 @@ namespace talc
 /// Threads of a warp, and of a block unless a kernel says otherwise.
 constexpr int WARP = 32, BLOCK = 256;
 
-/// Grid size for `threads` threads in blocks of BLOCK; kernels loop (TALC_GRID_LOOP) when that is more than a few waves of blocks.
+/// Grid size for `threads` threads in blocks of BLOCK; kernels loop (TALC_GRID_LOOP) when that is
+/// more than a few waves of blocks.
 inline unsigned grid_for_threads(const talc_device *device, int64_t threads)
 {
     const int64_t blocks = talc_ceil_div(threads, BLOCK);
@@ -21,8 +22,8 @@ inline unsigned grid_for_threads(const talc_device *device, int64_t threads)
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-/// Grid size for kernels whose blocks each loop over tiles, `tiles` in all: enough waves of blocks that the last one, which may not
-/// fill the GPU, is a small share.
+/// Grid size for kernels whose blocks each loop over tiles, `tiles` in all: enough waves of blocks
+/// that the last one, which may not fill the GPU, is a small share.
 inline unsigned grid_for_blocks(const talc_device *device, int64_t tiles)
 {
     const int64_t most = (int64_t)talc_cuda_state_of(device)->multiprocessors * 64;
@@ -34,13 +35,15 @@ inline unsigned grid_for_blocks(const talc_device *device, int64_t tiles)
     for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                      \
          i += (Index)gridDim.x * blockDim.x)
 
-/// `most` bytes of shared memory, or what the GPU lends a block, if that is less: those of compute capability 8.6 and 8.9 lend 99 KB.
+/// `most` bytes of shared memory, or what the GPU lends a block, if that is less: those of compute
+/// capability 8.6 and 8.9 lend 99 KB.
 inline int64_t shared_up_to(const talc_device *device, int64_t most)
 {
     return talc_smaller(most, talc_cuda_state_of(device)->block_shared);
 }
 
-/// Lets a kernel have `most` bytes of dynamic shared memory: the same in every call, since other threads' launches of it see it too.
+/// Lets a kernel have `most` bytes of dynamic shared memory: the same in every call, since other
+/// threads' launches of it see it too.
 template <typename Kernel> cudaError_t allow_shared(Kernel kernel, int64_t most)
 {
     const cudaError_t error =

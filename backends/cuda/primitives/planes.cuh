@@ -1,9 +1,11 @@
-/// Reductions of each channel's planes, over all images: [N, C, P] to [C]. Private to backends/cuda.
+/// Reductions of each channel's planes, over all images: [N, C, P] to [C]. Private to
+/// backends/cuda.
 ///
-/// Planes of few values are no whole 16-byte vectors, and channels of few planes do not fill a block. So a block takes adjacent
-/// planes of several channels: a thread has COUNT neighbouring columns, whichever planes they belong to, and loops over the
-/// images of a part with full-width loads. Its partial results are combined in shared memory, first over the rows of threads,
-/// then over the columns of each plane. The order follows from the shape alone.
+/// Planes of few values are no whole 16-byte vectors, and channels of few planes do not fill a
+/// block. So a block takes adjacent planes of several channels: a thread has COUNT neighbouring
+/// columns, whichever planes they belong to, and loops over the images of a part with full-width
+/// loads. Its partial results are combined in shared memory, first over the rows of threads, then
+/// over the columns of each plane. The order follows from the shape alone.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_PLANES_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_PLANES_CUH
 
@@ -23,8 +25,9 @@ struct plane_tiling {
     int64_t images, parts;  /* images of a part */
     int P, planes, vectors; /* adjacent in a block; vectors that they take */
 
-    /// The planes that fill a block with loads of 16 bytes, and with `in_parts` how many parts the images are split into. The
-    /// number of parts does not depend on x's alignment, so that the workspace follows from the problem.
+    /// The planes that fill a block with loads of 16 bytes, and with `in_parts` how many parts the
+    /// images are split into. The number of parts does not depend on x's alignment, so that the
+    /// workspace follows from the problem.
     plane_tiling(int64_t N_, int64_t C_, int64_t P_, int64_t stride_, int64_t size, bool in_parts)
         : N(N_), C(C_), stride(stride_), images(N_), parts(1), P((int)P_), planes(1), vectors(1)
     {
@@ -38,7 +41,8 @@ struct plane_tiling {
         images = images > least ? images : least;
         parts = talc_ceil_div(N, images);
     }
-    /// Elements of a load: a vector's where x and every image in it are aligned and consist of whole vectors, else 1.
+    /// Elements of a load: a vector's where x and every image in it are aligned and consist of
+    /// whole vectors, else 1.
     int64_t count_of(int64_t size, const void *x) const
     {
         const int64_t count = VECTOR_BYTES / size;
@@ -55,8 +59,9 @@ struct plane_tiling {
     }
 };
 
-/* Work has a `state` and a `start`: begin(x, c, first, end) gives the start for channel c and a part's images, add(state, start,
- * values, k, step) adds elements k, k + step ... of the channel, and write(c, start, state) takes the result. */
+/* Work has a `state` and a `start`: begin(x, c, first, end) gives the start for channel c and a
+ * part's images, add(state, start, values, k, step) adds elements k, k + step ... of the channel,
+ * and write(c, start, state) takes the result. */
 template <typename Work, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
     reduce_planes(const Work work, const T *x, const plane_tiling tiling)

@@ -1,5 +1,5 @@
-/// Contiguous elements copied into shared memory and out of it, 16 bytes at a time wherever they are aligned. Private to
-/// backends/cuda.
+/// Contiguous elements copied into shared memory and out of it, 16 bytes at a time wherever they
+/// are aligned. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_SHARED_COPY_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_SHARED_COPY_CUH
 
@@ -10,8 +10,9 @@
 namespace talc
 {
 
-/// The offset of `at` in its cache line, in elements. A copy has the same offset in shared memory, as copies between different
-/// offsets are slower (3x3 maxima on 56x56: 84 % of the rate of a copy, else 94).
+/// The offset of `at` in its cache line, in elements. A copy has the same offset in shared memory,
+/// as copies between different offsets are slower (3x3 maxima on 56x56: 84 % of the rate of a copy,
+/// else 94).
 template <typename T> __device__ __forceinline__ int offset_in_line(const T *at)
 {
     return (int)((uintptr_t)at % CACHE_LINE / sizeof(T));
@@ -23,8 +24,9 @@ template <typename T> __device__ __forceinline__ int offset_in_vector(const T *a
     return (int)((uintptr_t)at / sizeof(T) % (VECTOR_BYTES / sizeof(T)));
 }
 
-/* Calls vector(i) for each i at which an aligned vector of V elements begins, and one(i) for each element in front of the first
- * and behind the last. `offset` is the first element's in its cache line or, without BY_LINE, in its vector. */
+/* Calls vector(i) for each i at which an aligned vector of V elements begins, and one(i) for each
+ * element in front of the first and behind the last. `offset` is the first element's in its cache
+ * line or, without BY_LINE, in its vector. */
 template <int THREADS, int V, bool BY_LINE, typename Vector, typename One>
 __device__ __forceinline__ void for_vectors(int offset, int count, Vector vector, One one)
 {
@@ -45,8 +47,8 @@ __device__ __forceinline__ void for_vectors(int offset, int count, Vector vector
         one(head + vectors * V + (int)threadIdx.x);
 }
 
-/// Begins to copy `count` elements at `from` to `shared`, which has the same offset in its cache line; wait_for_copies waits for
-/// them. Called by all THREADS threads of the block.
+/// Begins to copy `count` elements at `from` to `shared`, which has the same offset in its cache
+/// line; wait_for_copies waits for them. Called by all THREADS threads of the block.
 template <int THREADS = BLOCK, bool BY_LINE = true, typename T>
 __device__ __forceinline__ void copy_to_shared(T *shared, const T *from, int count)
 {
@@ -58,8 +60,8 @@ __device__ __forceinline__ void copy_to_shared(T *shared, const T *from, int cou
     __pipeline_commit();
 }
 
-/// Begins an asynchronous copy of BYTES, 4, 8 or 16 and aligned to that: the first `real` are read, the others are zero. (For each number of
-/// zeros, __pipeline_memcpy_async would branch.)
+/// Begins an asynchronous copy of BYTES, 4, 8 or 16 and aligned to that: the first `real` are read,
+/// the others are zero. (For each number of zeros, __pipeline_memcpy_async would branch.)
 template <int BYTES>
 __device__ __forceinline__ void begin_copy(unsigned at, const void *from, int real)
 {
@@ -83,8 +85,8 @@ static __device__ __forceinline__ void wait_for_copies()
     __syncthreads();
 }
 
-/// Stores `count` elements of `shared`, which has the offset of `to`, as last(element, its number). Called by all THREADS threads
-/// of the block.
+/// Stores `count` elements of `shared`, which has the offset of `to`, as last(element, its number).
+/// Called by all THREADS threads of the block.
 template <int THREADS = BLOCK, typename To, typename From, typename Last>
 __device__ __forceinline__ void store_from_shared(To *to, const From *shared, int count, Last last)
 {

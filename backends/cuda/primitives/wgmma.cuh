@@ -1,5 +1,5 @@
-/// Hopper's asynchronous matrix products and what goes with them: fences, register counts. Private to backends/cuda. Source: PTX ISA 8.5,
-/// section 9.7.14 (wgmma).
+/// Hopper's asynchronous matrix products and what goes with them: fences, register counts. Private
+/// to backends/cuda. Source: PTX ISA 8.5, section 9.7.14 (wgmma).
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_WGMMA_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_WGMMA_CUH
 
@@ -15,7 +15,7 @@ static __device__ __forceinline__ void fence_async_shared()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// ---- Registers ----------------------------------------------------------------------------------------------
+// ---- Registers ----------------------------------------------------------------------------------
 
 template <int COUNT> static __device__ __forceinline__ void registers_up()
 {
@@ -27,11 +27,12 @@ template <int COUNT> static __device__ __forceinline__ void registers_down()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// ---- Products -----------------------------------------------------------------------------------------------
+// ---- Products -----------------------------------------------------------------------------------
 
-/// A matrix in shared memory without swizzle: its address and, in units of 16 bytes, how far it is from one group of 8 columns to the
-/// next along the reduction, `leading`, and along the other dimension, `stride`. Of a transposed one, too: there each 16 bytes are 8
-/// elements of the other dimension, and 8 of those along the reduction are next to each other.
+/// A matrix in shared memory without swizzle: its address and, in units of 16 bytes, how far it is
+/// from one group of 8 columns to the next along the reduction, `leading`, and along the other
+/// dimension, `stride`. Of a transposed one, too: there each 16 bytes are 8 elements of the other
+/// dimension, and 8 of those along the reduction are next to each other.
 struct shared_matrix {
     uint32_t at, stride;
 };
@@ -47,7 +48,8 @@ static __device__ __forceinline__ shared_matrix shared_matrix_of(uint32_t addres
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
         "+f"(d[i + 6]), "+f"(d[i + 7])
 
-/// d += a b, or d = a b where `add` is 0: a [64, 16] in registers, b [16, 64] in shared memory, f16 with f32 sums.
+/// d += a b, or d = a b where `add` is 0: a [64, 16] in registers, b [16, 64] in shared memory, f16
+/// with f32 sums.
 static __device__ __forceinline__ void wgmma(float (&d)[32], const uint4 &a, shared_matrix b,
                                              int add)
 {
@@ -79,7 +81,8 @@ static __device__ __forceinline__ void wgmma(float (&d)[64], shared_matrix a, sh
                  : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
 }
 
-/// The same in TF32: a [64, 8] in registers and b [8, twice the count of sums] in shared memory, whose groups of columns are four.
+/// The same in TF32: a [64, 8] in registers and b [8, twice the count of sums] in shared memory,
+/// whose groups of columns are four.
 static __device__ __forceinline__ void wgmma_tf32(float (&d)[32], const uint4 &a, shared_matrix b,
                                                   int add)
 {
@@ -105,7 +108,8 @@ static __device__ __forceinline__ void wgmma_tf32(float (&d)[16], const uint4 &a
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
 }
 
-/// The same with both transposed: a [64, 16] and b [16, 2 * the count of sums], 32 or 64, whose reduction does not run along the 16 bytes.
+/// The same with both transposed: a [64, 16] and b [16, 2 * the count of sums], 32 or 64, whose
+/// reduction does not run along the 16 bytes.
 static __device__ __forceinline__ void wgmma_transposed(float (&d)[16], shared_matrix a,
                                                         shared_matrix b, int add)
 {

@@ -6,8 +6,9 @@
 ///   along   Elsewhere a block a line, TILE elements at a time, of which each thread has EACH in order. Threads' sums are scanned by
 ///           warp shuffles, those of warps through shared memory, and the sum of all tiles so far is carried on.
 ///
-/// Memory-bound where there are lines enough; a single long line is read by one block. The sum before a thread's elements comes from
-/// the thread before it and is no difference, so an infinity is in no sum that it does not belong to.
+/// Memory-bound where there are lines enough; a single long line is read by one block. The sum
+/// before a thread's elements comes from the thread before it and is no difference, so an infinity
+/// is in no sum that it does not belong to.
 ///
 /// Arithmetic: f64.
 #include "backends/cuda/primitives/dtype.cuh"

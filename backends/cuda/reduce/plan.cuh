@@ -18,7 +18,8 @@ struct reduce_tiling {
     int64_t part, parts; /* elements of a reduction that a part covers */
 };
 
-/* Runs that fill no whole vectors: planes of channels, as a rule. Others are dimensions of `along`. */
+/* Runs that fill no whole vectors: planes of channels, as a rule. Others are dimensions of
+ * `along`. */
 static bool has_odd_rows(const talc_reduce_problem *p)
 {
     return p->reduced_rank == 2 && p->reduced_strides[1] == 1 &&

@@ -2,19 +2,22 @@
 ///
 ///     y[k...] = f over r... of x[k..., r...]
 ///
-/// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
-/// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Short rows (short_rows.cuh) and planes that are not whole
-/// vectors (planes.cuh) go through shared memory. In each case a tree of fixed shape combines the threads' partial results.
+/// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share
+/// an output and read along it, 16 bytes at a time where they can. Elsewhere neighbouring threads
+/// have neighbouring outputs, 16 bytes of them where they can, and read across them; rows of
+/// threads share the reduced elements. Short rows (short_rows.cuh) and planes that are not whole
+/// vectors (planes.cuh) go through shared memory. In each case a tree of fixed shape combines the
+/// threads' partial results.
 ///
 ///   parts  Long reductions of few outputs are split into parts, one a block; a second kernel combines the partial results of
 ///          each output. The split depends on the problem alone.
 ///   whole  One kernel: no part, no workspace.
 ///
-/// Memory-bound, as long as finding the next element takes few instructions: a thread moves on by additions alone.
+/// Memory-bound, as long as finding the next element takes few instructions: a thread moves on by
+/// additions alone.
 ///
-/// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits. Variances in f64,
-/// exponentials in the data's type.
+/// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around
+/// in 64 bits. Variances in f64, exponentials in the data's type.
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/reduce/plan.cuh"
@@ -25,18 +28,20 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-// ---- Places -------------------------------------------------------------------------------------------------
+// ---- Places -------------------------------------------------------------------------------------
 
 /* A thread's place in a reduction: a step in a row, which is the innermost reduced dimension. */
 struct cursor {
     int64_t offset, row, step;
 };
 
-/* The offsets in x of outputs and of the steps of their reductions. In one of the two an entry is a vector of COUNT elements. */
+/* The offsets in x of outputs and of the steps of their reductions. In one of the two an entry is a
+ * vector of COUNT elements. */
 struct places {
     int64_t outputs, steps, part; /* part: in steps */
     int64_t length, stride;       /* of a row: steps, and elements from one to the next */
-    /* What a thread moves on by: rows and steps, elements in x; and elements from the end of a row to the next one. */
+    /* What a thread moves on by: rows and steps, elements in x; and elements from the end of a row
+     * to the next one. */
     int64_t hop_rows, hop_steps, hop, wrap;
     bool deep; /* more than one dimension of rows */
     strided_index<1, uint64_t> kept, rows;
@@ -91,7 +96,8 @@ struct places {
         if (deep)
             here.offset = offset_of(here.row, here.step);
     }
-    /* How many steps from `begin` on, every `hop_th`, are of this block's part: few enough to count in 32 bits. */
+    /* How many steps from `begin` on, every `hop_th`, are of this block's part: few enough to count
+     * in 32 bits. */
     __device__ int count(int64_t begin, int hop_th) const
     {
         const int64_t part_end = (blockIdx.y + 1) * part, end = part_end < steps ? part_end : steps;
@@ -99,20 +105,23 @@ struct places {
     }
 };
 
-// ---- Kernels ------------------------------------------------------------------------------------------------
+// ---- Kernels ------------------------------------------------------------------------------------
 
-/* Elements of the widest vector. Integers, which networks do not reduce, have one kernel along and one across. */
+/* Elements of the widest vector. Integers, which networks do not reduce, have one kernel along and
+ * one across. */
 template <typename T>
 constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_BYTES / (int)sizeof(T) : 1;
 
-/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers the code is kept short. */
+/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers
+ * the code is kept short. */
 template <typename T, int COUNT>
 constexpr int IN_FLIGHT = COUNT > 1 || !std::is_floating_point_v<T> ? 4 : 8;
 template <typename T, int COUNT>
 constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> < 8 || sizeof(T) == 8 ? IN_FLIGHT<T, COUNT>
                                                                            : 16;
 
-/* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
+/* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four
+ * at a time, as far as they go. */
 template <typename Counted, typename T, int COUNT, int BATCH>
 static __device__ __forceinline__ void add_fours(Counted *seen,
                                                  const vec<T, COUNT> (&values)[BATCH], int i,
@@ -184,7 +193,8 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Joins the states of threads that stand in rows of `width`, column by column: a tree of fixed shape. Row 0 gets the results. */
+/* Joins the states of threads that stand in rows of `width`, column by column: a tree of fixed
+ * shape. Row 0 gets the results. */
 template <typename State, int COUNT>
 static __device__ void join_rows(State (&state)[COUNT], int width, State *shared)
 {
@@ -205,8 +215,9 @@ static __device__ void join_rows(State (&state)[COUNT], int width, State *shared
     }
 }
 
-/* Single elements take many loads in flight; places, which take many registers too, need four blocks side by side besides. With
- * 0 the compiler weighs registers against blocks, with 1 it takes all it can use. */
+/* Single elements take many loads in flight; places, which take many registers too, need four
+ * blocks side by side besides. With 0 the compiler weighs registers against blocks, with 1 it takes
+ * all it can use. */
 template <typename State, int COUNT>
 constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 0;
 
@@ -269,13 +280,14 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 /* Dimensions of which the innermost is counted in vectors of `count` elements. */
 struct packing {
     int64_t count, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
 
-    /* One element an access where the innermost does not consist of whole aligned ones, wherever the others stand. */
+    /* One element an access where the innermost does not consist of whole aligned ones, wherever
+     * the others stand. */
     packing(int64_t most, const void *x, int rank, const int64_t *dims_, const int64_t *strides_,
             int others, const int64_t *other_strides)
         : count(most), dims(), strides()
@@ -426,7 +438,7 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p,
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_parts(const talc_device *, const talc_reduce_problem *p, size_t,
                               talc_plan *plan)

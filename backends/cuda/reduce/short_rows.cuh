@@ -1,6 +1,7 @@
 /// Reductions of short rows. Private to backends/cuda.
 ///
-/// A block copies a tile of many rows into shared memory, by coalesced accesses, and reduces them there.
+/// A block copies a tile of many rows into shared memory, by coalesced accesses, and reduces them
+/// there.
 #ifndef TALC_BACKENDS_CUDA_REDUCE_SHORT_ROWS_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_SHORT_ROWS_CUH
 
@@ -11,15 +12,17 @@
 namespace talc
 {
 
-/// The most bytes of a short row, and those of a tile: enough to keep memory busy, and few enough for several blocks per
-/// multiprocessor.
+/// The most bytes of a short row, and those of a tile: enough to keep memory busy, and few enough
+/// for several blocks per multiprocessor.
 constexpr int64_t SHORT_ROW = 512, TILE_BYTES = 32768;
 
-/* Any launch has 48 KiB. The rows of a block's threads fit a tile; rows of four vectors, whose pitch is six, grow most. */
+/* Any launch has 48 KiB. The rows of a block's threads fit a tile; rows of four vectors, whose
+ * pitch is six, grow most. */
 static_assert(BLOCK * SHORT_ROW / 4 <= TILE_BYTES && TILE_BYTES / 2 * 3 <= 48 << 10,
               "a block's shared memory");
 
-/// x as a contiguous [slices, K, B], of which K is reduced: rows with B = 1, else columns of short slices.
+/// x as a contiguous [slices, K, B], of which K is reduced: rows with B = 1, else columns of short
+/// slices.
 struct short_rows {
     bool serves = false;
     int64_t slices; /* of x */
@@ -50,8 +53,8 @@ struct short_rows {
         if (columns)
             tile = tile / 4 * 4; /* whole vectors of the wider types */
         vectors = rows && whole ? (int)(p->K / count) : 0;
-        /* At most two-way bank conflicts, and rows whose pitch differs from memory's begin with a 32-byte sector, where copies
-         * are fastest. */
+        /* At most two-way bank conflicts, and rows whose pitch differs from memory's begin with a
+         * 32-byte sector, where copies are fastest. */
         pitch = vectors % 4 == 0 ? vectors + 2 : vectors;
         by_B.set(B);
         by_vectors.set(vectors > 0 ? vectors : 1);

@@ -1,11 +1,12 @@
 /// What a reduction keeps of the elements that it has seen. Private to backends/cuda.
 ///
-/// A state belongs to one output. `add` takes elements k, k + step, k + 2 step ... of the reduction; a thread adds in ascending
-/// order. `join` combines it with another state. `result` is y's element. States are plain data, and a fresh one has seen
-/// nothing.
+/// A state belongs to one output. `add` takes elements k, k + step, k + 2 step ... of the
+/// reduction; a thread adds in ascending order. `join` combines it with another state. `result` is
+/// y's element. States are plain data, and a fresh one has seen nothing.
 ///
-/// A thread that counts its elements in 32 bits adds them to a `counted`, and makes it a state when it has them all: position(k)
-/// says where its element k stands, and position(0) where its first one does.
+/// A thread that counts its elements in 32 bits adds them to a `counted`, and makes it a state when
+/// it has them all: position(k) says where its element k stands, and position(0) where its first
+/// one does.
 #ifndef TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 
@@ -18,8 +19,8 @@
 namespace talc
 {
 
-/// Sums, in f64 for floating point, after f32 sums of four elements where there are as many; in 64 bits, which wrap around,
-/// for integers.
+/// Sums, in f64 for floating point, after f32 sums of four elements where there are as many; in 64
+/// bits, which wrap around, for integers.
 template <typename T> struct total {
     using sum_type = total_of<T>;
     using result_type = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
@@ -61,8 +62,8 @@ constexpr T LOWEST = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infi
 /// A type of whole words, which lanes can exchange.
 template <typename T> using word_of = std::conditional_t<sizeof(T) < 4, int32_t, T>;
 
-/// x, or with LEAST what is the larger the smaller x is: the largest of these is the smallest of what they were made from, which
-/// they give back when flipped again.
+/// x, or with LEAST what is the larger the smaller x is: the largest of these is the smallest of
+/// what they were made from, which they give back when flipped again.
 template <bool LEAST, typename T> __device__ T flipped(T x)
 {
     if constexpr (!LEAST)
@@ -104,8 +105,9 @@ template <typename T, bool LEAST = false> struct maximum {
     }
 };
 
-/// Where the largest stands, with LEAST the smallest: the first of several. A state that saw nothing above LOWEST says 0, which is right where there is
-/// nothing else: then all elements are LOWEST. Packed: lanes exchange no padding.
+/// Where the largest stands, with LEAST the smallest: the first of several. A state that saw
+/// nothing above LOWEST says 0, which is right where there is nothing else: then all elements are
+/// LOWEST. Packed: lanes exchange no padding.
 template <typename T, bool LEAST = false, typename Index = int64_t>
 struct __attribute__((packed, aligned(4))) place {
     using result_type = int64_t;
@@ -120,8 +122,8 @@ struct __attribute__((packed, aligned(4))) place {
         : at(position(seen.at)), value(seen.value)
     {
     }
-    /* The largest of a few first, then where it stands, in steps that do not wait for each other; f64 has no instruction for the
-     * first. A comparison with NaN is false. */
+    /* The largest of a few first, then where it stands, in steps that do not wait for each other;
+     * f64 has no instruction for the first. A comparison with NaN is false. */
     template <int COUNT> __device__ void add(const vec<T, COUNT> &x, Index k, int step)
     {
         constexpr int FEW = std::is_same_v<T, double> ? 1
@@ -166,7 +168,8 @@ struct __attribute__((packed, aligned(4))) place {
     }
 };
 
-/// What elements are multiplied with in moments: of f64 a power of two once their squares are too large.
+/// What elements are multiplied with in moments: of f64 a power of two once their squares are too
+/// large.
 template <typename T> struct scaled_elements {
     static constexpr double unit = 1;
     __device__ void scale()
@@ -181,8 +184,9 @@ template <> struct scaled_elements<double> {
     }
 };
 
-/// The moments of a variance, in f64: of a thread's elements the sum and the squares of their distances from the first one, of
-/// joined states the squares around the mean, which `shift` is then. No distance passes that of two elements.
+/// The moments of a variance, in f64: of a thread's elements the sum and the squares of their
+/// distances from the first one, of joined states the squares around the mean, which `shift` is
+/// then. No distance passes that of two elements.
 template <typename T> struct moments : scaled_elements<T> {
     using result_type = T;
     using counted = moments;
@@ -262,8 +266,8 @@ template <typename T> struct moments : scaled_elements<T> {
     }
 };
 
-/// The largest element and the sum of exp(x - largest): exponentials in the data's type, their sum in f64. An element that is as
-/// large as the largest, also where that is infinite, adds 1.
+/// The largest element and the sum of exp(x - largest): exponentials in the data's type, their sum
+/// in f64. An element that is as large as the largest, also where that is infinite, adds 1.
 template <typename T> struct exponentials {
     using result_type = T;
     using counted = exponentials;
@@ -280,7 +284,8 @@ template <typename T> struct exponentials {
     {
         return x == largest ? (T)1 : exp(x - largest);
     }
-    /* A sum below another largest. Its factor is exact enough to be applied once for every element. */
+    /* A sum below another largest. Its factor is exact enough to be applied once for every
+     * element. */
     __device__ void rescale(T largest)
     {
         if (largest == most)
@@ -315,7 +320,8 @@ template <typename T> struct exponentials {
     }
 };
 
-/// Where an output's elements stand. Outputs that lie along one dimension, as rows do, need none of a walk's steps.
+/// Where an output's elements stand. Outputs that lie along one dimension, as rows do, need none of
+/// a walk's steps.
 static __device__ __forceinline__ int64_t offset_of(const strided_index<1, uint64_t> &kept,
                                                     int64_t output)
 {

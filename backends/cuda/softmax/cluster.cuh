@@ -1,8 +1,10 @@
-/// Softmaxes that the shared memory of a thread block cluster holds: read once, written once. Private to backends/cuda/softmax.
+/// Softmaxes that the shared memory of a thread block cluster holds: read once, written once.
+/// Private to backends/cuda/softmax.
 ///
-/// The blocks of a cluster run at the same time and reach each other's shared memory. Each holds a part of the softmax, every
-/// thread its own vectors in its own slots, which need no barrier. A slot is filled from the next softmax as soon as its result
-/// is being stored, so that reading does not wait for writing. A cluster of one block runs on every GPU.
+/// The blocks of a cluster run at the same time and reach each other's shared memory. Each holds a
+/// part of the softmax, every thread its own vectors in its own slots, which need no barrier. A
+/// slot is filled from the next softmax as soon as its result is being stored, so that reading does
+/// not wait for writing. A cluster of one block runs on every GPU.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
 
@@ -26,9 +28,10 @@ template <typename T> struct exchange {
     uint64_t arrived; ///< an mbarrier: one phase an exchange
 };
 
-/// A value reduced over all threads of a cluster (all-reduce); `round` counts the calls with an exchange. Values travel with
-/// the mbarrier's own byte count: a barrier of the cluster would wait for all stores to global memory too. Between two calls
-/// with an exchange there is one with another: whoever sends again has heard from all that they have read.
+/// A value reduced over all threads of a cluster (all-reduce); `round` counts the calls with an
+/// exchange. Values travel with the mbarrier's own byte count: a barrier of the cluster would wait
+/// for all stores to global memory too. Between two calls with an exchange there is one with
+/// another: whoever sends again has heard from all that they have read.
 template <typename T, typename Join>
 static __device__ T join_cluster(T value, int blocks, exchange<T> &with, unsigned round, Join join)
 {

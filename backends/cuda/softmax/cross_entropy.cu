@@ -2,7 +2,8 @@
 ///
 ///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;    with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
 ///
-/// Memory-bound where there are many samples; x is read once for m and once more, from the caches, for the sum.
+/// Memory-bound where there are many samples; x is read once for m and once more, from the caches,
+/// for the sum.
 ///
 ///   rows   Where the classes of a sample lie closer together than the samples, 8 neighbouring threads have a sample of up to 64
 ///          classes, a warp one of up to 2048, a block a longer one. Where samples lie side by side a thread has one, up to
@@ -10,11 +11,12 @@
 ///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
 ///          record (fault.h). So there is one launch.
 ///
-/// The input gradient (entropy_gradient.cuh) shares samples out in the same way; with the loss, for dy = 1, it costs no other launch
-/// than one before for the labels of many samples.
+/// The input gradient (entropy_gradient.cuh) shares samples out in the same way; with the loss, for
+/// dy = 1, it costs no other launch than one before for the labels of many samples.
 ///
-/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of a few of
-/// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
+/// A label is compared before anything is read by it. Exponentials are in the data's type, and so
+/// are the sums of a few of them; those are added in f64. No term goes through more than 2 sqrt(C)
+/// roundings.
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/device/counter.h"
@@ -24,8 +26,9 @@
 namespace /* other kernels have types of the same names */
 {
 
-/* The most blocks per multiprocessor, four times those resident at once in f32: few enough that the end of a block, which waits until
- * its partial result is written, is a small share of its time, and enough that the last wave is one too. */
+/* The most blocks per multiprocessor, four times those resident at once in f32: few enough that the
+ * end of a block, which waits until its partial result is written, is a small share of its time,
+ * and enough that the last wave is one too. */
 constexpr int64_t MOST_ALONG = 16, MOST_ACROSS = 20;
 
 constexpr int64_t NOWHERE = INT64_MAX;
@@ -46,7 +49,7 @@ struct part {
     }
 };
 
-// ---- A loss -------------------------------------------------------------------------------------------------
+// ---- A loss -------------------------------------------------------------------------------------
 
 template <typename T, typename Index>
 __device__ double loss_of(const entropy_plan<T, Index> &plan, const T *x, T m, totals all,
@@ -77,7 +80,7 @@ __device__ bool decided(const entropy_plan<T, Index> &plan, Index i, int64_t lab
     return true;
 }
 
-// ---- All samples --------------------------------------------------------------------------------------------
+// ---- All samples --------------------------------------------------------------------------------
 
 /* Where the last block finds the partial results of all blocks. */
 struct gathering {
@@ -98,8 +101,8 @@ __device__ void tell(volatile talc_cuda_fault *fault, part wrong, int64_t classe
     fault->complete = 1;
 }
 
-/* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is in.
- * Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
+/* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is
+ * in. Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
 template <typename T, typename Index>
 __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, const gathering &to)
 {
@@ -126,11 +129,12 @@ __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, cons
         tell(to.fault, all, plan.C);
 }
 
-// ---- Kernels ------------------------------------------------------------------------------------------------
+// ---- Kernels ------------------------------------------------------------------------------------
 
 enum work { LOSS, GRADIENT, BOTH };
 
-/* The first thread's value of a group of THREADS. One of the block needs a barrier between two calls, as join_group has. */
+/* The first thread's value of a group of THREADS. One of the block needs a barrier between two
+ * calls, as join_group has. */
 template <int THREADS, typename V> static __device__ V of_leader(V value)
 {
     if constexpr (THREADS <= WARP)
@@ -142,7 +146,8 @@ template <int THREADS, typename V> static __device__ V of_leader(V value)
     return whole;
 }
 
-/* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a block loop together. */
+/* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a
+ * block loop together. */
 template <typename T, int THREADS, typename Index, work WORK>
 __global__ void __launch_bounds__(BLOCK)
     entropy_along(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy,
@@ -238,7 +243,7 @@ __global__ void __launch_bounds__(BLOCK)
         gather(y, mine, plan, to);
 }
 
-// ---- Launches -----------------------------------------------------------------------------------------------
+// ---- Launches -----------------------------------------------------------------------------------
 
 unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
 {
@@ -290,7 +295,7 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_rows(const talc_device *device, const talc_cross_entropy_problem *p, size_t,
                              talc_plan *plan)

@@ -1,4 +1,5 @@
-/// Samples of a cross entropy: where they are, who does them, and the sums over their classes. Private to backends/cuda/softmax.
+/// Samples of a cross entropy: where they are, who does them, and the sums over their classes.
+/// Private to backends/cuda/softmax.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_ENTROPY_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_ENTROPY_CUH
 
@@ -12,7 +13,7 @@ namespace /* other kernels have types of the same names */
 
 using namespace talc;
 
-// ---- Who does a sample --------------------------------------------------------------------------------------
+// ---- Who does a sample --------------------------------------------------------------------------
 
 constexpr int FEW = 8;
 constexpr int64_t FEW_CLASSES = 64;
@@ -68,15 +69,15 @@ template <typename T, typename Index> struct entropy_plan {
     {
         return weights == NULL ? 1 : (double)weights[j];
     }
-    /* What a mean divides by. With smoothing, which adds a quotient of its own to the labels' 0 / 0, no weight gives NaN, not
-     * infinity. */
+    /* What a mean divides by. With smoothing, which adds a quotient of its own to the labels' 0 /
+     * 0, no weight gives NaN, not infinity. */
     __device__ double divisor_of(double weight) const
     {
         return smoothing != 0 && weight == 0 ? nan("") : weight;
     }
 };
 
-// ---- A sample -----------------------------------------------------------------------------------------------
+// ---- A sample -----------------------------------------------------------------------------------
 
 template <typename T> struct largest {
     T value = -(T)INFINITY;
@@ -95,7 +96,8 @@ struct totals {
     }
 };
 
-/* Its classes first, first + step, ...: a NaN is not larger than anything, and gets into the sum by exp. */
+/* Its classes first, first + step, ...: a NaN is not larger than anything, and gets into the sum by
+ * exp. */
 template <typename T, typename Index>
 __device__ T largest_of(const entropy_plan<T, Index> &plan, const T *x, int first, int step)
 {

@@ -1,4 +1,5 @@
-/// The input gradient of cross entropy: what a mean divides by, and a sample's classes. Private to backends/cuda/softmax.
+/// The input gradient of cross entropy: what a mean divides by, and a sample's classes. Private to
+/// backends/cuda/softmax.
 ///
 ///     dx_j = dl (A softmax(x)_j - (1 - e) w_t [j = t] - e w_j / C),    A = (1 - e) w_t + e mean w,
 ///     dl = dy, or dy / sum of w_t over the samples that count, for the mean
@@ -6,7 +7,8 @@
 /// What a mean divides by is added up on the device: by each block itself where there are few
 /// labels, else by a kernel that goes before, in parts that every block adds in one order.
 ///
-/// A label is compared before anything is read by it. One that is no class gives NaN, to its own sample, or in a mean to all.
+/// A label is compared before anything is read by it. One that is no class gives NaN, to its own
+/// sample, or in a mean to all.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_ENTROPY_GRADIENT_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_ENTROPY_GRADIENT_CUH
 

@@ -2,8 +2,9 @@
 ///
 ///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i]
 ///
-/// Memory-bound. A thread has a sample, or of the gradient an element: neighbouring threads write neighbouring elements. A label
-/// is compared before anything is read by it; the first thread to find a wrong one writes the device's record (fault.h).
+/// Memory-bound. A thread has a sample, or of the gradient an element: neighbouring threads write
+/// neighbouring elements. A label is compared before anything is read by it; the first thread to
+/// find a wrong one writes the device's record (fault.h).
 #include "backends/cuda/device/fault.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/index.cuh"
@@ -94,7 +95,7 @@ void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_any(const talc_device *, const talc_nll_loss_problem *, size_t, talc_plan *)
 {

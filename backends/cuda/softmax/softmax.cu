@@ -2,7 +2,8 @@
 ///
 ///     y_i = exp(x_i - m) / sum_j exp(x_j - m)        y_i = x_i - m - log(sum_j exp(x_j - m))        m = max_j x_j
 ///
-/// Memory-bound: each element is read once, by coalesced accesses, of 16 bytes where rows are whole vectors.
+/// Memory-bound: each element is read once, by coalesced accesses, of 16 bytes where rows are whole
+/// vectors.
 ///
 ///   warp       Up to 4 KiB along memory, 512 bytes across it: held in the registers of 1 to 32 lanes.
 ///   cluster    Along memory, up to 64 KiB: held in the shared memory of a block; up to 1.8 MB where GPUs have thread block
@@ -21,7 +22,8 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Whether the axis is strided: another dimension has the smaller stride in x, or in y where x is expanded. */
+/* Whether the axis is strided: another dimension has the smaller stride in x, or in y where x is
+ * expanded. */
 static bool is_strided(const talc_softmax_problem *p)
 {
     if (p->outer_rank == 0)
@@ -51,7 +53,7 @@ static bool is_dense(const talc_softmax_problem *p, const talc_softmax_arguments
             (p->outer_rank == 1 && p->x_strides[0] == p->extent && p->y_strides[0] == p->extent));
 }
 
-// ---- warp ---------------------------------------------------------------------------------------------------
+// ---- warp ---------------------------------------------------------------------------------------
 
 /* Bytes that a lane holds: the fewer, the higher the occupancy. */
 constexpr int HELD = 128;
@@ -71,7 +73,8 @@ static void launch_lanes(talc_device *device, const talc_softmax_problem *p,
     int shift = !is_short && LAYOUT == ALONG ? 2 : 0;
     while ((is_short ? HELD_SHORT : HELD) << shift < count * EACH)
         shift++;
-    /* Longer ones have a block for each tile: blocks that begin and end at different times overlap reads with writes. */
+    /* Longer ones have a block for each tile: blocks that begin and end at different times overlap
+     * reads with writes. */
     const int64_t work = talc_ceil_div(p->outer, BLOCK >> shift);
     const int64_t blocks = shift == 0       ? grid_for_blocks(device, work)
                            : work < INT_MAX ? work
@@ -113,17 +116,18 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
         launch_lanes<T, 1, ALONG>(device, p, a);
 }
 
-// ---- cluster ------------------------------------------------------------------------------------------------
+// ---- cluster ------------------------------------------------------------------------------------
 
-/* Bytes of a softmax that a block holds where enough blocks can share it, so that three fit a multiprocessor, and the most that a
- * block can hold. */
+/* Bytes of a softmax that a block holds where enough blocks can share it, so that three fit a
+ * multiprocessor, and the most that a block can hold. */
 constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
 
-/* Threads of a multiprocessor's blocks: with more, waiting for each other costs more than loading faster gains; and bytes of their
- * slots that may stay empty. */
+/* Threads of a multiprocessor's blocks: with more, waiting for each other costs more than loading
+ * faster gains; and bytes of their slots that may stay empty. */
 constexpr int64_t RUNNING = 960, LEAST_THREADS = 128, SPARE = LEAST_THREADS * VECTOR_BYTES;
 
-/* Whether every GPU runs the machine code made for compute capability 9.0: PTX for newer ones knows no clusters. */
+/* Whether every GPU runs the machine code made for compute capability 9.0: PTX for newer ones knows
+ * no clusters. */
 static bool has_clusters()
 {
     int count = 0, major = 9;
@@ -153,7 +157,8 @@ static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
     for (int64_t i = threads; i <= MOST_THREADS && i <= RUNNING / side_by_side; i += WARP)
         if (talc_ceil_div(own, i) * i <= talc_ceil_div(own, threads) * threads)
             threads = i;
-    /* Several times as many clusters as run at once: they drift apart, so that reads of some overlap writes of others. */
+    /* Several times as many clusters as run at once: they drift apart, so that reads of some
+     * overlap writes of others. */
     const int64_t drifting =
         talc_cuda_state_of(device)->multiprocessors * side_by_side * 8 / blocks;
     const int64_t bytes = talc_ceil_div(own, threads) * threads * EACH;
@@ -193,7 +198,7 @@ static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
         (void)launch(device, p, a, PORTABLE_BLOCKS);
 }
 
-// ---- two_pass and one_block ---------------------------------------------------------------------------------
+// ---- two_pass and one_block ---------------------------------------------------------------------
 
 /* Blocks that keep any GPU busy, and elements that are worth a block. */
 constexpr int64_t ENOUGH_BLOCKS = 1024, PART = 8192;
@@ -228,7 +233,7 @@ static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- Rows ---------------------------------------------------------------------------------------
 
 static const char *plan_warp(const talc_device *, const talc_softmax_problem *p, size_t,
                              talc_plan *)

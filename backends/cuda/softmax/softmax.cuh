@@ -24,8 +24,9 @@ struct softmax_plan {
     }
 };
 
-/// The larger of two. A NaN is not larger than anything and may leave a maximum finite; exp then carries it into the sum and so
-/// into every result, as (+infinity) - (+infinity) and (-infinity) - (-infinity) do.
+/// The larger of two. A NaN is not larger than anything and may leave a maximum finite; exp then
+/// carries it into the sum and so into every result, as (+infinity) - (+infinity) and (-infinity) -
+/// (-infinity) do.
 struct larger {
     template <typename T> __device__ T operator()(T a, T b) const
     {
@@ -43,7 +44,8 @@ struct sum_of {
     }
 };
 
-/// A value reduced over `lanes` lanes, a power of two, that are `step` apart, by warp shuffles; all of them get it.
+/// A value reduced over `lanes` lanes, a power of two, that are `step` apart, by warp shuffles; all
+/// of them get it.
 template <typename T, typename Join>
 static __device__ T join_lanes(T value, int lanes, int step, Join join)
 {
@@ -52,7 +54,8 @@ static __device__ T join_lanes(T value, int lanes, int step, Join join)
     return value;
 }
 
-/// The sum of N terms, a power of two, in a tree: equal terms round alike, and so the errors of a sum in order add up.
+/// The sum of N terms, a power of two, in a tree: equal terms round alike, and so the errors of a
+/// sum in order add up.
 template <int N, typename T> static __device__ T tree_sum(const T *terms)
 {
     if constexpr (N == 1)
@@ -61,8 +64,8 @@ template <int N, typename T> static __device__ T tree_sum(const T *terms)
         return tree_sum<N / 2>(terms) + tree_sum<N / 2>(terms + N / 2);
 }
 
-/// What turns the elements of a softmax into results. A multiplication by 1 / sum is one rounding more than a division, and
-/// a tenth of its instructions.
+/// What turns the elements of a softmax into results. A multiplication by 1 / sum is one rounding
+/// more than a division, and a tenth of its instructions.
 template <typename T> struct softmax_of {
     bool is_log;
     T m, scale, log_sum;
@@ -83,7 +86,8 @@ template <typename T> struct softmax_of {
     }
 };
 
-/// Stores a vector by one access: the compiler takes an assignment of its type apart, element by element.
+/// Stores a vector by one access: the compiler takes an assignment of its type apart, element by
+/// element.
 template <typename T, int COUNT>
 static __device__ void store_vector(T *to, const vec<T, COUNT> &values)
 {

@@ -1,7 +1,8 @@
 /// Contiguous softmaxes so short that a thread computes one. Private to backends/cuda/softmax.
 ///
-/// Threads that read their own softmaxes from global memory would not have coalesced accesses, so a warp copies all of its
-/// softmaxes into shared memory and the results back. While it computes them, its next ones are being copied.
+/// Threads that read their own softmaxes from global memory would not have coalesced accesses, so a
+/// warp copies all of its softmaxes into shared memory and the results back. While it computes
+/// them, its next ones are being copied.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_THREAD_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_THREAD_CUH
 
@@ -10,7 +11,8 @@
 namespace talc
 {
 
-/// `copy` of `count` elements by the threads of a warp, in vectors as far as they go; both arrays are aligned.
+/// `copy` of `count` elements by the threads of a warp, in vectors as far as they go; both arrays
+/// are aligned.
 template <typename T, typename Copy>
 static __device__ void by_vectors(T *to, const T *from, int count, Copy copy)
 {

@@ -1,8 +1,10 @@
-/// Softmaxes of any length and strides, whose elements are read twice. Private to backends/cuda/softmax.
+/// Softmaxes of any length and strides, whose elements are read twice. Private to
+/// backends/cuda/softmax.
 ///
-/// A thread keeps the largest element so far and the sum relative to it. The threads of a block stand in rows of `width`: those
-/// of a row have neighbouring softmaxes, so that their accesses are coalesced, and a column of threads shares one; with
-/// a width of 1 the whole block reads along it. Few long softmaxes are split into parts, in two launches.
+/// A thread keeps the largest element so far and the sum relative to it. The threads of a block
+/// stand in rows of `width`: those of a row have neighbouring softmaxes, so that their accesses are
+/// coalesced, and a column of threads shares one; with a width of 1 the whole block reads along it.
+/// Few long softmaxes are split into parts, in two launches.
 ///
 /// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_TWO_PASS_CUH
@@ -13,7 +15,8 @@
 namespace talc
 {
 
-/// The maximum of elements and the sum of exp(x - maximum), where a maximum of -infinity counts as 0.
+/// The maximum of elements and the sum of exp(x - maximum), where a maximum of -infinity counts as
+/// 0.
 template <typename T> struct running {
     T m = -(T)INFINITY;
     total_of<T> sum = 0;
@@ -47,7 +50,8 @@ template <typename T> struct running {
     }
 };
 
-/// How softmaxes are divided among blocks: a block has `width` of them, each split into `parts` of `length` elements.
+/// How softmaxes are divided among blocks: a block has `width` of them, each split into `parts` of
+/// `length` elements.
 struct softmax_tiling {
     int width;
     int64_t length, parts;
@@ -73,8 +77,9 @@ static __device__ running<T> join_column(running<T> state, int width, running<T>
     return shared[threadIdx.x % width];
 }
 
-/// FIRST writes the state of each part to states[parts][outer], SECOND combines those of a softmax and writes y; BOTH does all in one
-/// launch, without states, where there is one part. The grid is of columns and parts.
+/// FIRST writes the state of each part to states[parts][outer], SECOND combines those of a softmax
+/// and writes y; BOTH does all in one launch, without states, where there is one part. The grid is
+/// of columns and parts.
 enum softmax_pass { BOTH, FIRST, SECOND };
 
 template <typename T>

@@ -1,4 +1,5 @@
-/// Softmaxes that the registers of a warp hold: read once, written once. Private to backends/cuda/softmax.
+/// Softmaxes that the registers of a warp hold: read once, written once. Private to
+/// backends/cuda/softmax.
 ///
 /// 1 to 32 threads share a softmax.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_WARP_CUH
