@@ -40,8 +40,11 @@ TALC_API bool talc_split(const talc_tensor *x, const int64_t *sizes, int count, 
 /// parts, which has room for `chunks`, is NULL.
 TALC_API int talc_chunk(const talc_tensor *x, int chunks, int dim, talc_tensor **parts);
 
-/// x [N, C, ...] with the channels of `groups` groups taken in turns: y[n, j * groups + g] = x[n, g
-/// * C/groups + j]. A view where one describes that, else contiguous.
+/// x [N, C, ...] with the channels of `groups` groups taken in turns:
+///
+///     y[n, j * groups + g] = x[n, g * C/groups + j]
+///
+/// A view where one describes that, else contiguous.
 TALC_API talc_tensor *talc_channel_shuffle(const talc_tensor *x, int64_t groups);
 
 TALC_END_DECLARATIONS
