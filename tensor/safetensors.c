@@ -238,7 +238,7 @@ static talc_status read_header(talc_safetensors *s)
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | prefix[i];
     const bool fits = length >= 2 && length <= (uint64_t)(s->file.size - LENGTH_BYTES);
-    if (is_stranger(s))
+    if ((!fits || length > MAX_HEADER) && is_stranger(s))
         return talc_error_status();
     if (!fits)
         return talc_fail(TALC_BAD_FORMAT,
@@ -256,6 +256,8 @@ static talc_status read_header(talc_safetensors *s)
         return talc_error_status();
     talc_status status =
         talc_file_read(&s->file, "safetensors_open", LENGTH_BYTES, text, (size_t)length);
+    if (status == TALC_OK && text[0] != '{' && is_stranger(s))
+        status = talc_error_status();
     if (status == TALC_OK)
         status = parse_header(s, text, (size_t)length);
     talc_memory_free(text);
