@@ -44,6 +44,10 @@ math poll pthread sched semaphore setjmp signal stdalign stdarg stdatomic stdboo
 string strings tgmath threads time unistd sys/ioctl sys/mman sys/resource sys/stat sys/syscall sys/time sys/types sys/wait
 """.split())
 
+# Of a backend's folders: what every one may include, and what else some may.
+KERNELS_MAY_INCLUDE = ["primitives", "device", "gemm"]
+BETWEEN_KERNELS = [("backends/cuda/conv2d", "backends/cuda/matmul")]
+
 SUFFIXES = (".c", ".h", ".cu", ".cuh", ".cpp")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -91,6 +95,12 @@ def check_system(path, name):
     return f"<{name}> is no header of C11, POSIX or a library that this file may use"
 
 
+def folder_of_kernels(path):
+    """backends/cuda/conv2d of backends/cuda/conv2d/implicit_gemm/plan.cuh; None of other layers' files."""
+    match = re.match(r"backends/\w+/\w+(?=/)", path)
+    return match and match.group()
+
+
 def check_project(root, source, path, name, public):
     target = resolve(root, source, name)
     if target is None:
@@ -100,6 +110,10 @@ def check_project(root, source, path, name, public):
         return f"{path} is in no layer"
     if not within(target, allowed):
         return f"{path} may not include {target}"
+    user, used = folder_of_kernels(path), folder_of_kernels(target)
+    if user and used and user != used and used.split("/")[2] not in KERNELS_MAY_INCLUDE \
+            and (user, used) not in BETWEEN_KERNELS:
+        return f"{path} may not include {target}: kernels share {', '.join(KERNELS_MAY_INCLUDE)} alone"
     if path in public:
         if target not in public:
             return f"the public header {path} includes the private {target}"
@@ -156,6 +170,8 @@ GOOD = {
     "backends/registry.c": '#include "backends/cpu/cpu.h"\n#include "backends/cuda/cuda.h"\n',
     "backends/cpu/cpu.h": '#include "ops/ops.h"\n',
     "backends/cpu/device/openblas.h": "#include <cblas.h>\n",
+    "backends/cpu/pool2d/pool2d.h": '#include "backends/cpu/primitives/walk.h"\n',
+    "backends/cpu/primitives/walk.h": "\n",
     "backends/cuda/cuda.h": "#include <cuda_runtime_api.h>\n",
     "nn/module.c": '#include "ops/ops.h"\n',
     "tools/cli/talc.c": '#include <talc/talc.h>\n#include <argp.h>\n',
@@ -180,6 +196,7 @@ BAD = [
     ("backends/cuda/conv2d.cu", '#include "backends/cpu/cpu.h"\n', "may not include backends/cpu/cpu.h"),
     ("backends/cpu/conv2d/conv2d.c", "#include <cblas.h>\n", "belongs in backends/cpu/device/openblas.h"),
     ("backends/cpu/conv2d/conv2d.c", "#include <cuda_runtime.h>\n", "belongs in backends/cuda"),
+    ("backends/cpu/norm/norm.c", '#include "backends/cpu/pool2d/pool2d.h"\n', "kernels share primitives"),
     ("backends/other.c", '#include "backends/cpu/cpu.h"\n', "may not include backends/cpu/cpu.h"),
     ("nn/linear.c", '#include "backends/cpu/cpu.h"\n', "may not include backends/cpu/cpu.h"),
     ("nn/linear.c", "#include <zlib.h>\n", "belongs in nn/data"),

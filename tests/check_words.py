@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails on calls that the library never makes: it does not end the process, print on its own, or go around its allocator.
+"""Fails on calls that the library never makes: it does not end the process, print on its own, or go around its allocator;
+on lines that are too long to read; and on names for which the field has another word.
 
 usage: check_words.py ROOT | check_words.py --self-test
 """
@@ -11,7 +12,7 @@ import sys
 import tempfile
 
 LIBRARY = ("tensor", "ops", "backends", "nn", "check")
-ALL = LIBRARY + ("tools", "examples", "tests", "docs")
+ALL = LIBRARY + ("tools", "examples", "tests", "docs", "talc.h", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 # What is banned in the library's code, why, and the files that may.
 BANNED = [
@@ -29,6 +30,16 @@ BANNED = [
     (r"\b(getenv|setenv|putenv)\s*\(", "the environment is read once, in one place", ["tensor/environment.c"]),
 ]
 
+# Parts of identifiers, joined by underscores, and what the field says. CONTRIBUTING.md has the list, meaning by meaning.
+WORDS = {"due": "expected"}
+
+# The engines on tensor cores, which are being rewritten as one, have neither rule yet.
+ENGINES = re.compile(r"backends/cuda/.*(implicit_gemm|weight_gradient|pointwise_mma|gather_gemm|tensor_cores|turned)")
+
+# The longest line of code or comment, but for tables in which clang-format is off; and of a page, but for tables, programs and
+# what a program prints.
+CODE_COLUMNS, PAGE_COLUMNS = 100, 120
+
 MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 
@@ -42,6 +53,27 @@ def line_of(text, position):
     return text.count("\n", 0, position) + 1
 
 
+def long_lines(path, text):
+    """The numbers of lines that are too long."""
+    page, exempt, fenced = path.endswith(".md"), False, False
+    for number, line in enumerate(text.split("\n"), 1):
+        if page:
+            fenced ^= line.lstrip().startswith("```")
+            exempt = fenced or line.startswith(("|", "    ", "["))
+        elif "clang-format o" in line:
+            exempt = "clang-format off" in line
+        if len(line) > (PAGE_COLUMNS if page else CODE_COLUMNS) and not exempt:
+            yield number
+
+
+def wrong_words(code):
+    """The identifiers of the code that hold a word of WORDS."""
+    for match in re.finditer(r"[A-Za-z_]\w*", code):
+        for part in match.group().lower().split("_"):
+            if part in WORDS:
+                yield match, WORDS[part]
+
+
 def check(root):
     problems = []
     for source in sorted(root.rglob("*")):
@@ -53,9 +85,17 @@ def check(root):
         if path != "tests/check_words.py":
             problems += [f"{path}:{line_of(text, m.start())}: {m.group()}: an open end belongs in an issue"
                          for m in MARKERS.finditer(text)]
-        if top not in LIBRARY or source.suffix not in (".c", ".h", ".cu", ".cuh"):
+        if source.suffix in (".c", ".h", ".cu", ".cuh", ".md") and not ENGINES.match(path):
+            problems += [f"{path}:{number}: longer than {PAGE_COLUMNS if source.suffix == '.md' else CODE_COLUMNS} columns"
+                         for number in long_lines(path, text)]
+        if source.suffix not in (".c", ".h", ".cu", ".cuh"):
             continue
         code = code_only(text)
+        if not ENGINES.match(path):
+            problems += [f"{path}:{line_of(code, match.start())}: {match.group()}: the field says {word}"
+                         for match, word in wrong_words(code)]
+        if top not in LIBRARY:
+            continue
         for pattern, why, allowed in BANNED:
             if not any(fnmatch.fnmatchcase(path, place) for place in allowed):
                 problems += [f"{path}:{line_of(code, m.start())}: {m.group()}: {why}"
@@ -69,11 +109,14 @@ PLANTED = [
     ("nn/a.c", "void f(void) { fputs(text, stdout); }"), ("ops/a.c", "void f(void) { fputs(text, stderr); }"),
     ("tensor/a.c", "void *f(void) { return malloc(1); }"), ("ops/a.h", "static void *f(void) { return calloc (1, 1); }"),
     ("tensor/a.c", 'char *f(void) { return getenv("A"); }'), ("tests/a.c", "/* TO" "DO later */"),
+    ("tests/a.c", "/* " + 100 * "a" + " */"), ("docs/a.md", 121 * "a"), ("ops/a.c", "int due_of(int x);"), ("tests/a.h", "enum { MOST_DUE = 1 };"),
 ]
 INNOCENT = [
     ("tensor/a.c", '/* abort() is never called */ void f(void) { snprintf(b, 1, "exit(1)"); fprintf(file, "a"); }'),
     ("tensor/memory.c", "void *f(void) { return calloc(1, 1); }"), ("tools/a.c", 'void f(void) { printf("a"); exit(0); }'),
     ("nn/a.c", "void f(void) { my_exit(1); talc_memory_new(1); }"),
+    ("tests/a.c", "// clang-format off\n{ " + 100 * "a" + " },\n// clang-format on\n"), ("docs/a.md", "| " + 121 * "a" + " |"),
+    ("docs/a.md", "```\n" + 121 * "a" + "\n```\n"), ("ops/a.c", "/* what is due */ int residue(int x);"),
 ]
 
 
