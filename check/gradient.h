@@ -1,6 +1,9 @@
 /// Gradients of one's own ops and modules, held against central differences.
 ///
-///     static talc_tensor *f(talc_tensor *const x[], void *context) { return talc_mul(talc_tanh(x[0]), x[1]); }
+///     static talc_tensor *f(talc_tensor *const x[], void *context)
+///     {
+///         return talc_mul(talc_tanh(x[0]), x[1]);
+///     }
 ///
 ///     talc_gradient_report report;
 ///     if (!talc_check_gradient(f, NULL, inputs, 2, NULL, &report))

@@ -5,13 +5,17 @@
 /// training is asked for, and every op that either run makes, within a module or between two,
 /// becomes a layer of the report. Three things are worked out for each:
 ///
-///     own          the op given the inputs that it really had: the worst |y - exact(x)| over the bound of the op's
-///                  arithmetic. It says whether this op is right, whatever went before it.
-///     step         the op in both runs: the worst part of |y - reference| that the difference of the two inputs cannot
-///                  explain, over what rounding in both runs may add. Saved activations are allowed what another library's
-///                  formula rounds: x s + (bias - mean s) of a batch norm has errors as large as x and the mean deserve.
-///     accumulated  the largest step of this layer and of all that its inputs came from. At most 1, it proves that the
-///                  difference which reached this layer is rounding and nothing else.
+///     own          the op given the inputs that it really had: the worst |y - exact(x)| over the
+///                  bound of the op's arithmetic. It says whether this op is right, whatever went
+///                  before it.
+///     step         the op in both runs: the worst part of |y - reference| that the difference of
+///                  the two inputs cannot explain, over what rounding in both runs may add. Saved
+///                  activations are allowed what another library's formula rounds:
+///                  x s + (bias - mean s) of a batch norm has errors as large as x and the mean
+///                  deserve.
+///     accumulated  the largest step of this layer and of all that its inputs came from. At most 1,
+///                  it proves that the difference which reached this layer is rounding and nothing
+///                  else.
 ///
 /// At most 1 passes. So the first layer with own above 1 is wrong; after it own is small again, and
 /// accumulated stays above 1 wherever its error went. Where own is small and step above 1, the

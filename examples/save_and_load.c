@@ -2,7 +2,10 @@
  * network that reads them and agrees. The first sees a batch in train mode before, so that its
  * batch norms' running statistics, which are saved too, have moved.
  *
- *     save_and_load [network] [file]   lenet unless another of examples/networks is named; the file stays when its name is given */
+ *     save_and_load [network] [file]
+ *
+ * The network is lenet unless another of examples/networks is named; the file stays when its name
+ * is given. */
 #include "networks/networks.h"
 
 #include <stdio.h>

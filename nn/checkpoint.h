@@ -24,10 +24,10 @@ TALC_API bool talc_checkpoint_save(const char *path, talc_module *module,
                                    const talc_optimizer *optimizer, const talc_progress *progress);
 
 /// Puts everything back: parameters, buffers, the optimizer's state, options and schedule, this
-/// thread's generator, and
-/// *progress. Everything is checked and read before anything changes. Errors, naming what differs: a file that is no checkpoint,
-/// numbers out of range, parameters of other names, shapes or types, an optimizer of another kind,
-/// with other groups or another state, and those of talc_safetensors_open.
+/// thread's generator, and *progress. Everything is checked and read before anything changes.
+/// Errors, naming what differs: a file that is no checkpoint, numbers out of range, parameters of
+/// other names, shapes or types, an optimizer of another kind, with other groups or another state,
+/// and those of talc_safetensors_open.
 TALC_API bool talc_checkpoint_load(const char *path, talc_module *module, talc_optimizer *optimizer,
                                    talc_progress *progress);
 

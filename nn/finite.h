@@ -2,7 +2,7 @@
 ///
 ///     char where[TALC_NONFINITE_TEXT];
 ///     if (!isfinite(talc_item(loss)) && talc_module_nonfinite(net, images, where))
-///         fprintf(stderr, "%s\n", where);                                      // the output of conv2 (Conv2d)
+///         fprintf(stderr, "%s\n", where);               // the output of conv2 (Conv2d)
 #ifndef TALC_NN_FINITE_H
 #define TALC_NN_FINITE_H
 

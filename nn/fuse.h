@@ -57,7 +57,8 @@ typedef struct talc_chain_end {
 /// one alone, so that what can be fused is. This is how a module of the program's own says that its
 /// children are a chain:
 ///
-///     y = talc_forward_chain(TALC_CHAIN(self->conv1, self->bn1), x, &(talc_chain_end){ .activation = TALC_ACTIVATION_RELU });
+///     y = talc_forward_chain(TALC_CHAIN(self->conv1, self->bn1), x,
+///                            &(talc_chain_end){ .activation = TALC_ACTIVATION_RELU });
 ///
 /// `end` may be NULL. Without modules and end it returns x itself. Errors: a NULL module or x, an
 /// activation that does not exist, a residual of another shape, and those of the modules.

@@ -1,7 +1,7 @@
 /// Graphs: a module's forward pass, recorded once and replayed on new input of the same shape.
 ///
 ///     talc_graph *graph = talc_capture(net, example);
-///     while (next_image(talc_graph_input(graph)))                       // or any x of the example's shape
+///     while (next_image(talc_graph_input(graph)))              // or any x of the example's shape
 ///         show(talc_graph_replay(graph, talc_graph_input(graph)));
 ///     talc_graph_free(graph);
 ///
@@ -9,20 +9,25 @@
 /// choice of algorithm, no allocation. Elsewhere the forward pass runs again, under the same rules,
 /// so that a program behaves the same everywhere.
 ///
-/// * The input is fixed: a replay copies x there, unless x is the input itself. So is the output: the same tensor each time,
-///   whose elements stay until the next replay. Results are those of talc_forward, to the bit.
+/// * The input is fixed: a replay copies x there, unless x is the input itself. So is the output:
+///   the same tensor each time, whose elements stay until the next replay. Results are those of
+///   talc_forward, to the bit.
 /// * The module is in evaluation mode when it is captured, with all its children.
-/// * Parameters and buffers are read as they are at each replay: one that was written since the last is seen. (Where anything was
-///   written the pass is recorded anew, since layers may keep what they compute from parameters. It is run for that, and what it
-///   writes in place is put back.) One whose storage was replaced, by talc_module_to or talc_module_load, makes the replay fail:
-///   capture again. All this is of the module and its children, not of others that forward may call.
-/// * What the pass writes in place, be it a buffer or any tensor, each replay writes too, and it counts as a write
-///   (talc_version): what was computed from it before is computed anew. Where passes are recorded, the graph holds the memory of
-///   all tensors that its pass reads or writes, whoever releases them.
+/// * Parameters and buffers are read as they are at each replay: one that was written since the
+///   last is seen. (Where anything was written the pass is recorded anew, since layers may keep
+///   what they compute from parameters. It is run for that, and what it writes in place is put
+///   back.) One whose storage was replaced, by talc_module_to or talc_module_load, makes the replay
+///   fail: capture again. All this is of the module and its children, not of others that forward
+///   may call.
+/// * What the pass writes in place, be it a buffer or any tensor, each replay writes too, and it
+///   counts as a write (talc_version): what was computed from it before is computed anew. Where
+///   passes are recorded, the graph holds the memory of all tensors that its pass reads or writes,
+///   whoever releases them.
 /// * What runs is fixed as well: algorithms, precision, workspace, and which way forward takes.
-/// * A forward pass that waits for the device, moves elements to or from the host or another device, makes or changes tensors
-///   there, or draws random numbers cannot be captured: that call fails and says so, and the device and the module are as usable as
-///   before. What else forward does on the host (a counter in C) it does when it runs; a replay need not run it.
+/// * A forward pass that waits for the device, moves elements to or from the host or another
+///   device, makes or changes tensors there, or draws random numbers cannot be captured: that call
+///   fails and says so, and the device and the module are as usable as before. What else forward
+///   does on the host (a counter in C) it does when it runs; a replay need not run it.
 ///
 /// One thread at a time uses a graph; a graph is replayed after all that its thread asked of the
 /// device before. Threads may take turns, each in a stream of its own: a replay, with its copy of

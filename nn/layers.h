@@ -1,7 +1,8 @@
 /// Layers: modules with PyTorch's names, parameters, defaults and initialisation.
 ///
 ///     talc_module *net = TALC_SEQUENTIAL(
-///         talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1, .out_channels = 6, .kernel = {5, 5} }),
+///         talc_nn_conv2d(&(talc_conv2d_layer){
+///             .in_channels = 1, .out_channels = 6, .kernel = {5, 5} }),
 ///         talc_nn_relu(),
 ///         talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = {2, 2} }),
 ///         talc_nn_flatten(),
@@ -42,8 +43,8 @@ typedef struct talc_conv2d_layer {
 } talc_conv2d_layer;
 
 /// [N, in, H, W] -> [N, out, OH, OW]. Parameters weight [out, in/groups, KH, KW] and bias [out],
-/// both uniform in
-/// +-1/sqrt(fan_in) with fan_in = in/groups * KH * KW (He et al. 2015 with a = sqrt(5), PyTorch's choice).
+/// both uniform in +-1/sqrt(fan_in), fan_in = in/groups * KH * KW (He et al. 2015 with a = sqrt(5),
+/// PyTorch's choice).
 TALC_API talc_module *talc_nn_conv2d(const talc_conv2d_layer *options);
 
 /// Pairs are height, width; stride to groups as in talc_conv_transpose2d_options.

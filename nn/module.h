@@ -13,7 +13,8 @@
 ///     static talc_tensor *forward(talc_module *module, talc_tensor *x) {
 ///         return talc_forward(((model_new *)module)->conv2d, x);
 ///     }
-///     static const talc_module_class model_new_class = { "ModelNew", sizeof(model_new), init, forward, NULL, NULL };
+///     static const talc_module_class model_new_class = { "ModelNew", sizeof(model_new),
+///                                                        init, forward, NULL, NULL };
 ///
 ///     talc_module *model = talc_module_new(&model_new_class, &(talc_conv2d_layer){ ... });
 ///
@@ -85,8 +86,8 @@ enum { TALC_MODULE_LEVELS = 256 };
 
 /// Registers a child, whose ownership passes to `module`, also on failure. Names are unique within
 /// a module, not empty and without a dot. Returns the child; NULL when it is NULL, the name is bad
-/// or the tree would have more than
-/// TALC_MODULE_LEVELS. A child that has a parent already, or that contains `module`, is refused and stays where it is.
+/// or the tree would have more than TALC_MODULE_LEVELS. A child that has a parent already, or that
+/// contains `module`, is refused and stays where it is.
 TALC_API talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child);
 
 /// Registers a parameter (learned: it asks for a gradient, tensor/autograd.h) or a buffer (state

@@ -1,7 +1,8 @@
 /// Optimizers: how parameters follow their gradients.
 ///
 ///     talc_optimizer *optimizer = talc_optimizer_new(net, &(talc_optimizer_options){
-///         .kind = TALC_SGD, .lr = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4 });
+///         .kind = TALC_SGD, .lr = 0.05, .momentum = 0.9, .nesterov = true,
+///         .weight_decay = 5e-4 });
 ///     ...
 ///         talc_optimizer_zero_grad(optimizer);
 ///         talc_backward(loss);

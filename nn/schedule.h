@@ -1,15 +1,16 @@
 /// Learning-rate schedules: a factor for each step, as plain data.
 ///
-///     talc_optimizer_schedule(optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_COSINE, .steps = epochs * batches,
-///                                                          .warmup = batches });
+///     talc_optimizer_schedule(optimizer, &(talc_schedule){
+///         .kind = TALC_SCHEDULE_COSINE, .steps = epochs * batches, .warmup = batches });
 ///
 /// With t the number of steps taken and lr the group's own rate:
 ///
 ///     constant    lr
-///     step        lr gamma^floor(t / every)                                                       StepLR
-///     cosine      low + (lr - low)(1 + cos(pi t / steps)) / 2, low for t > steps, low = lr floor  CosineAnnealingLR
-///     one_cycle   from lr / div up to lr over the first `rise` of the steps, then down to lr / (div final_div), both by cosines
-///                                                                                                 OneCycleLR
+///     step        lr gamma^floor(t / every); StepLR
+///     cosine      low + (lr - low)(1 + cos(pi t / steps)) / 2, low for t > steps, low = lr floor;
+///                 CosineAnnealingLR
+///     one_cycle   from lr / div up to lr over the first `rise` of the steps, then down to
+///                 lr / (div final_div), both by cosines; OneCycleLR
 ///
 /// A warm-up comes before the steps of any of them: the first rate, which is lr / div in one_cycle,
 /// times warmup_start + (1 - warmup_start) t / warmup; what follows is counted from its end. As

@@ -1,11 +1,12 @@
 /// Batch normalisation of images, channel by channel.
 ///
-///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) / sqrt(var[c] + eps) * weight[c] + bias[c] + r[n, c, h, w] )
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]
+///                          + r[n, c, h, w] )
 ///
 /// In training mu and var are the mean and the biased variance of channel c over n, h, w, and the
 /// running statistics move:
 ///     running_mean = (1 - momentum) * running_mean + momentum * mu
-///     running_var  = (1 - momentum) * running_var  + momentum * var * M / (M - 1),    M = N * H * W
+///     running_var  = (1 - momentum) * running_var  + momentum * var * M / (M - 1),  M = N * H * W
 /// and num_batches_tracked by 1. Otherwise mu and var are the running statistics.
 ///
 /// Shapes: x, r and y [N, C, H, W]; weight, bias, running_mean and running_var [C];

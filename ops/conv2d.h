@@ -1,7 +1,8 @@
 /// 2-D convolution, which is cross-correlation: the kernel is not flipped.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
-///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h,
+///                                ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
 /// x' is x inside the image; outside it is 0, or what the padding mode puts there.

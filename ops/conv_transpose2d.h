@@ -1,12 +1,15 @@
 /// 2-D transposed convolution: the input gradient of a convolution as an op of its own. Every input
 /// pixel adds its value times the kernel to the output.
 ///
-///     y[n, g*OC/groups + oc, oh, ow] = b[g*OC/groups + oc] + sum over c of group g and h, w, kh, kw with
-///                                      oh = h*stride_h - padding_h + kh*dilation_h, ow = w*stride_w - padding_w + kw*dilation_w
-///                                      of x[n, c, h, w] * w[c, oc, kh, kw]
+///     y[n, g*OC/groups + oc, oh, ow] = b[g*OC/groups + oc]
+///                                      + sum over c of group g and h, w, kh, kw with
+///                                        oh = h*stride_h - padding_h + kh*dilation_h,
+///                                        ow = w*stride_w - padding_w + kw*dilation_w
+///                                        of x[n, c, h, w] * w[c, oc, kh, kw]
 ///
 /// Shapes: x [N, C, H, W], w [C, OC/groups, KH, KW], b [OC], y [N, OC, OH, OW] with
-///     OH = (H - 1) * stride_h - 2 * padding_h + dilation_h * (KH - 1) + output_padding_h + 1, and OW likewise.
+///     OH = (H - 1) * stride_h - 2 * padding_h + dilation_h * (KH - 1) + output_padding_h + 1,
+/// and OW likewise.
 /// A convolution with these options takes several heights to one; output_padding says which of them
 /// OH is. N may be 0. Types: f32 or f64, all operands alike, on one device.
 ///

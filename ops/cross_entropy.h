@@ -1,6 +1,7 @@
 /// Cross entropy of class labels under the softmax of logits.
 ///
-///     l[n, ...] = log(sum over j of exp(x[n, j, ...] - m)) - (x[n, t, ...] - m),    t = labels[n, ...],  m = max over j of x[n, j, ...]
+///     l[n, ...] = log(sum over j of exp(x[n, j, ...] - m)) - (x[n, t, ...] - m),
+///                 t = labels[n, ...],  m = max over j of x[n, j, ...]
 ///
 /// With label smoothing e it is (1 - e) l + e / C * (sum over t of the l of class t). A sample
 /// whose label is ignore_index counts as if it were not there: its loss is 0, and its logits are

@@ -43,8 +43,9 @@ typedef enum talc_gather_function {
 /// is the index, of index_count elements, each from 0 to extent - 1. Forward, dimensions are merged
 /// where one stride of each serves two, and no extent is 0.
 ///
-/// TALC_GRAD_INPUT: dx, contiguous, of x_count elements, in x's place, and dy in y's. Dimension `along` is the one that the index
-/// counts; dimensions before and behind it are merged among themselves.
+/// TALC_GRAD_INPUT: dx, contiguous, of x_count elements, in x's place, and dy in y's. Dimension
+/// `along` is the one that the index counts; dimensions before and behind it are merged among
+/// themselves.
 typedef struct talc_gather_problem {
     talc_gather_function function;
     talc_direction direction;

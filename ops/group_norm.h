@@ -1,6 +1,7 @@
 /// Norms of a sample's own values: group, instance and layer normalisation, which are one op.
 ///
-///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),
+///     rstd = 1 / sqrt(var + eps)
 ///
 /// mu and var are the mean and the biased variance of group g of sample n: of the values of C /
 /// groups neighbouring channels, at all positions p. Instance norm has a group a channel. Layer

@@ -1,10 +1,10 @@
 /// 2-D pooling: the maximum or the average of each window of each channel.
 ///
 ///     max:  y[n, c, oh, ow] = max over kh, kw of x[n, c, ih, iw],
-///           ih = oh * stride_h - top + kh * dilation_h, iw likewise, over the taps inside the image
+///           ih = oh * stride_h - top + kh * dilation_h, iw likewise, over taps inside the image
 ///     avg:  y[n, c, oh, ow] = 1/D * sum over the same taps of x, with dilation 1
-///           D = divisor_override when given; else the window's elements inside the padded image, which what ceil_mode adds
-///           is no part of; with exclude_padding those inside the image
+///           D = divisor_override when given; else the window's elements inside the padded image,
+///           which what ceil_mode adds is no part of; with exclude_padding those inside the image
 ///     adaptive: the same over ih = floor(oh * H / OH) .. ceil((oh + 1) * H / OH) - 1, iw likewise
 ///
 /// Shapes: x [N, C, H, W] or [C, H, W], y alike with OH, OW for H, W, where

@@ -1,11 +1,14 @@
 /// Outputs that each show one element of x, or mix neighbours of it, dimension by dimension:
 /// padding and upsampling.
 ///
-///     pad:        y[..., o, ...] = x[..., source(o - begin), ...], or `value` where the mode has no source
-///     upsample2d: nearest:  y[n, c, oh, ow] = x[n, c, ih, iw],    ih = min(floor(oh * s), H - 1), iw likewise
-///                 bilinear: the mean of x at floor(p) and floor(p) + 1, weighted by 1 - l and l with l = p - floor(p), along
-///                           h and then w; p = max(0, s * (oh + 1/2) - 1/2), or s * oh with align_corners; the last element stands
-///                           for what is past it
+///     pad:        y[..., o, ...] = x[..., source(o - begin), ...],
+///                 or `value` where the mode has no source
+///     upsample2d: nearest:  y[n, c, oh, ow] = x[n, c, ih, iw],
+///                           ih = min(floor(oh * s), H - 1), iw likewise
+///                 bilinear: the mean of x at floor(p) and floor(p) + 1, weighted by 1 - l and l
+///                           with l = p - floor(p), along h and then w;
+///                           p = max(0, s * (oh + 1/2) - 1/2), or s * oh with align_corners; the
+///                           last element stands for what is past it
 ///
 /// Where a scale factor f is given, OH = floor(H * f) and s = 1/f; else s = H/OH. Aligned, s = (H -
 /// 1)/(OH - 1), 0 for OH = 1, whichever is given. Where OH = H, s is 1 whatever f, and for nearest

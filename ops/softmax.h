@@ -1,7 +1,9 @@
 /// Softmax over one dimension, and its logarithm.
 ///
 ///     softmax:      y[..., i, ...] = exp(x_i - m) / sum over j of exp(x_j - m)
-///     log_softmax:  y[..., i, ...] = x_i - m - log(sum over j of exp(x_j - m)),      m = max over j of x_j
+///     log_softmax:  y[..., i, ...] = x_i - m - log(sum over j of exp(x_j - m))
+///
+/// where m = max over j of x_j.
 ///
 /// Subtracting m changes nothing but the range: logits of any size are safe. y has x's shape; dim
 /// may be negative; x may have any strides; an extent of 0 gives an empty result. A scalar counts

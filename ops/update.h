@@ -3,15 +3,19 @@
 ///
 /// With g the gradient and p the parameter, element by element, in the data's own type:
 ///
-///     sgd      g += decay p;  b = momentum b + (1 - dampening) g, in the first step b = g;  g = nesterov ? g + momentum b : b;
-///              p -= lr g
-///     adam     g += decay p, or decoupled: p -= lr decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g g;
-///              p -= lr / correction1 * m / (sqrt(v) / sqrt(correction2) + eps),    correction_i = 1 - beta_i^step
-///     rmsprop  g += decay p;  v = beta2 v + (1 - beta2) g g;  centered: a += (1 - beta2)(g - a);  d = sqrt(max(v - a a, 0)) + eps, as
-///              roundings may leave less than nothing of gradients that hardly change;  b = momentum b + g / d;  p -= lr b, without momentum p -= lr g / d
+///     sgd      g += decay p;  b = momentum b + (1 - dampening) g, in the first step b = g;
+///              g = nesterov ? g + momentum b : b;  p -= lr g
+///     adam     g += decay p, or decoupled: p -= lr decay p;
+///              m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g g;
+///              p -= lr / correction1 * m / (sqrt(v) / sqrt(correction2) + eps),
+///              correction_i = 1 - beta_i^step
+///     rmsprop  g += decay p;  v = beta2 v + (1 - beta2) g g;  centered: a += (1 - beta2)(g - a);
+///              d = sqrt(max(v - a a, 0)) + eps, as roundings may leave less than nothing of
+///              gradients that hardly change;
+///              b = momentum b + g / d;  p -= lr b, without momentum p -= lr g / d
 ///     scale    p = scale p
-///     norm     y = n, min(1, max_norm / (n + 1e-6)),    n the square root of the sum of p p over all parameters, added up in f64; as clipping
-///              wants them
+///     norm     y = n, min(1, max_norm / (n + 1e-6)), as clipping wants them;
+///              n the square root of the sum of p p over all parameters, added up in f64
 ///
 /// Source: Sutskever, Martens, Dahl and Hinton 2013; Kingma and Ba 2015, arXiv 1412.6980;
 /// Loshchilov and Hutter 2019, arXiv 1711.05101; Tieleman and Hinton 2012; the formulas of
@@ -82,8 +86,8 @@ typedef struct talc_updated {
 } talc_updated;
 
 /// Updates `count` tensors by problem's rule, which is not norm, and numbers; its count and numel
-/// are filled in here. `scale` for
-/// TALC_UPDATE_SCALE, else NULL; `numbers` as in the arguments. It allocates nothing, so that it fails before anything is written or not at all.
+/// are filled in here. `scale` for TALC_UPDATE_SCALE, else NULL; `numbers` as in the arguments. It
+/// allocates nothing, so that it fails before anything is written or not at all.
 bool talc_update(const char *op, const talc_update_problem *problem, const talc_updated *tensors,
                  int64_t count, const talc_tensor *scale, const void *numbers);
 

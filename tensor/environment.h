@@ -1,17 +1,18 @@
 /// The environment variables, read once. Private to talc; calls of the API win over them.
 ///
-///     TALC_VERBOSE       error, dispatch, exec: comma-joined; a line on stderr for each failure, each algorithm
-///                        chosen or refused, each op run
+///     TALC_VERBOSE       error, dispatch, exec: comma-joined; a line on stderr for each failure,
+///                        each algorithm chosen or refused, each op run
 ///     TALC_SYNC          1: wait for the device after each op and name the op that failed
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
-///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset: the widest there are.
-///                        portable plans for a second-level cache of 1 MiB, whatever the machine has
+///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset:
+///                        the widest there are. portable plans for a second-level cache of 1 MiB,
+///                        whatever the machine has
 ///     TALC_WORKSPACE_MB  workspace limit of each device in MiB, 1 .. 1048576
 ///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
-///     COLUMNS            how wide tables are (tensor/table.h); a shell's own, so that a value that is no
-///                        width is unset without a word
+///     COLUMNS            how wide tables are (tensor/table.h); a shell's own, so that a value that
+///                        is no width is unset without a word
 ///
 /// An unknown value warns once on stderr and counts as unset.
 #ifndef TALC_TENSOR_ENVIRONMENT_H

@@ -7,7 +7,8 @@
 ///
 ///     f32 uniform   element i: block i / 4, word i % 4
 ///     f64 uniform   element i: block i / 2, words 2 (i % 2) and the next, 53 bits of them
-///     f32 normal    element i: block i / 4, words 2 (i / 2 % 2) and the next give a pair of numbers (Box-Muller)
+///     f32 normal    element i: block i / 4, words 2 (i / 2 % 2) and the next give a pair of
+///                   numbers (Box-Muller)
 ///     f64 normal    element i: block i / 2, its two 53-bit numbers give a pair
 ///     integers      element i: block i / 2, words 2 (i % 2) and the next, as 64 bits
 ///

@@ -3,8 +3,9 @@
 /// With u the unit roundoff (2^-24 for f32, 2^-53 for f64), K the number of products that make up
 /// an output and S = sum |x||w| + |bias| of that output:
 ///
-///   STRICT    every output is within (K + 2) u S of the exact value on any data, and a NaN or infinity in the input
-///             touches only the outputs whose window holds it. Always admitted.
+///   STRICT    every output is within (K + 2) u S of the exact value on any data, and a NaN or
+///             infinity in the input touches only the outputs whose window holds it. Always
+///             admitted.
 ///   NORMWISE  as accurate in norm, but an output's error follows the largest values near it (FFT).
 ///   TF32      operands rounded to 10 bits of fraction: a relative error of about 3e-4.
 ///

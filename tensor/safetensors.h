@@ -1,8 +1,10 @@
 /// The safetensors format: named tensors in one file, as PyTorch programs exchange them.
 ///
 /// A file is 8 bytes of header length N (little-endian), N bytes of JSON, then the elements of all
-/// tensors without gaps:  {"__metadata__": {"key": "value"}, "name": {"dtype": "F32", "shape": [2,
-/// 3], "data_offsets": [0, 24]}}
+/// tensors without gaps. The JSON looks like this:
+///
+///     {"__metadata__": {"key": "value"},
+///      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 ///
 /// Reading is strict, because files come from strangers: the header begins with `{`, is UTF-8 and
 /// at most 16 MiB, holds at most 65,536 tensors of rank 8 and names of 1,024 bytes; no key appears
@@ -11,7 +13,8 @@
 /// shrinks meanwhile is an error and not a signal.
 ///
 ///     talc_safetensors *file = talc_safetensors_open("model.safetensors");
-///     talc_tensor *weight = talc_safetensors_read(file, talc_safetensors_find(file, "conv.weight"), device);
+///     int64_t index = talc_safetensors_find(file, "conv.weight");
+///     talc_tensor *weight = talc_safetensors_read(file, index, device);
 ///     talc_safetensors_close(file);
 ///
 /// Format: https://github.com/huggingface/safetensors, the README's section "Format".

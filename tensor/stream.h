@@ -3,8 +3,8 @@
 /// A device has one stream, on which all its work runs in the order of calls. A program that has
 /// CUDA streams of its own can have a thread's talc work queued on one of them:
 ///
-///     talc_stream *queued = talc_stream_enter(device, cuda_stream);      // a cudaStream_t, as void *
-///     talc_tensor *y = talc_forward(net, x);                             // runs on cuda_stream
+///     talc_stream *queued = talc_stream_enter(device, cuda_stream);   // a cudaStream_t, as void *
+///     talc_tensor *y = talc_forward(net, x);                          // runs on cuda_stream
 ///     talc_stream_leave(queued);
 ///
 /// Order: the stream first waits for what was queued before on the stream that the thread leaves

@@ -4,15 +4,18 @@
 /// The last paragraph of an op records its result:
 ///
 ///     if (talc_tape_wants((const talc_tensor *const[]){ a, b }, 2))
-///         y = talc_tape_record(y, &(talc_note){ .op = "mul", .rule = mul_gradient, .inputs = ..., .input_count = 2,
+///         y = talc_tape_record(y, &(talc_note){ .op = "mul", .rule = mul_gradient,
+///                                               .inputs = ..., .input_count = 2,
 ///                                               .saved = { { "a", a }, { "b", b } } });
 ///
 /// and its rule, beside it, gives the gradients of the inputs that want one:
 ///
-///     static void mul_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+///     static void mul_gradient(const talc_node *node, const talc_tensor *dy,
+///                              talc_tensor *gradients[])
 ///     {
 ///         if (talc_node_wants(node, 0))
-///             gradients[0] = talc_tape_sum_to(talc_mul(dy, talc_node_saved(node, 1)), talc_node_input_dims(node, 0));
+///             gradients[0] = talc_tape_sum_to(talc_mul(dy, talc_node_saved(node, 1)),
+///                                             talc_node_input_dims(node, 0));
 ///         ...
 ///     }
 #ifndef TALC_TENSOR_TAPE_H

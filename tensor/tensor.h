@@ -8,7 +8,7 @@
 /// NULL on failure.
 ///
 ///     talc_tensor *x = talc_rand(device, TALC_F32, TALC_DIMS(8, 3, 32, 32));
-///     talc_tensor *rows = talc_slice(x, 2, 0, TALC_END, 2);      // every second row, shares x's storage
+///     talc_tensor *rows = talc_slice(x, 2, 0, TALC_END, 2);   // every second row, in x's storage
 ///     talc_print(stdout, rows);
 #ifndef TALC_TENSOR_TENSOR_H
 #define TALC_TENSOR_TENSOR_H

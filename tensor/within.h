@@ -1,7 +1,7 @@
 /// What a caller asked for, where it is composed of other ops. Private to talc.
 ///
 ///     const char *around = talc_within("huber_loss");
-///     ...                                              // a failure: "huber_loss: abs: out of memory on cuda:0: ..."
+///     ...                      // a failure: "huber_loss: abs: out of memory on cuda:0: ..."
 ///     talc_within(around);
 #ifndef TALC_TENSOR_WITHIN_H
 #define TALC_TENSOR_WITHIN_H

@@ -70,7 +70,8 @@ talc_status talc_cuda_enter(talc_device *device, const char *who);
 /// back to.
 bool talc_cuda_usable(const talc_device *device);
 
-/// TALC_OK for cudaSuccess, else the failure raised; a sticky error ends the device. `who` names the op.
+/// TALC_OK for cudaSuccess, else the failure raised; a sticky error ends the device. `who` names
+/// the op.
 talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t error);
 
 /// Ends the device when the error is a sticky one, and raises nothing.

@@ -1,7 +1,8 @@
 /// The oracle of conv2d's gradients: the sums of backpropagation, one element at a time, with g =
 /// oc / (OC / groups),
 ///
-///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
+///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of
+///                                      w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
 /// of all that meet: oh*stride_h + kh*dilation_h = ih + top, and across likewise. Padding is zeros:

@@ -2,7 +2,8 @@
 ///
 /// With u = 2^-24 (f32) or 2^-53 (f64), K the terms of a sum and S the sum of their sizes, a row of
 /// class STRICT may be off
-///     4 u sqrt(K + 4) S, at most (K + 2) u S,     on random data,      (K + 2) u S     on any data,
+///     4 u sqrt(K + 4) S, at most (K + 2) u S,     on random data,
+///     (K + 2) u S                                 on any data,
 /// NORMWISE by the same with the largest S of the image in place of S, TF32 by 2^-9 S more: its
 /// operands may be cut to 11 bits instead of rounded. A row that accumulates f32 data in f64 has
 /// one rounding, u |y|, and the float64 sum's own (K + 4) 2^-53 S. Each may lose what underflows:

@@ -52,8 +52,8 @@ double talc_check_shown(double value);
 ///     CONSTANT   scale / 3
 ///     WIDE       either sign, sizes spread over 20 binades below `scale`
 ///     HUGE       RANDOM with one element of 2^30 scale
-///     TINY       RANDOM with the first half of every 64 elements 2^-30 times as large, and of every other 64 so small that
-///                they are denormal
+///     TINY       RANDOM with the first half of every 64 elements 2^-30 times as large, and of
+///                every other 64 so small that they are denormal
 ///     NAN, INFINITY   RANDOM with that in one element
 void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
                      double largest, double scale, uint64_t seed);

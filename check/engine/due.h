@@ -7,14 +7,19 @@
 ///
 ///     y = sum x w            spread = sum |w| off_x + |x| off_w + off_x off_w
 ///     the largest x          spread = the largest off
-///     relu, tanh, -x         spread = off,         sigmoid: off / 4, the largest slope there is
-///     exp x                  spread = y (exp(off) - 1),      log x: -log(1 - off / x),      sqrt x: sqrt(x) - sqrt(x - off)
+///     relu, tanh, -x         spread = off
+///     sigmoid x              spread = off / 4, the largest slope there is
+///     exp x                  spread = y (exp(off) - 1)
+///     log x                  spread = -log(1 - off / x)
+///     sqrt x                 spread = sqrt(x) - sqrt(x - off)
 ///     a ^ b                  spread = the most that a corner of the operands' ranges is away
 ///     a < b and its kin      spread = 1 where the operands may stand in another order
 ///     a / b                  spread = (off_a + |a / b| off_b) / (|b| - off_b)
-///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or shrinks by more than exp(m)
+///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or
+///                            shrinks by more than exp(m)
 ///     batch and group norm   spread = |weight| rstd off, and that of the residual
-///     cross entropy          spread = off of the label's logit and the largest off, as the sum of exponentials is off by exp(m)
+///     cross entropy          spread = off of the label's logit and the largest off, as the sum of
+///                            exponentials is off by exp(m)
 #ifndef TALC_CHECK_ENGINE_DUE_H
 #define TALC_CHECK_ENGINE_DUE_H
 

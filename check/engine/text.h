@@ -83,7 +83,8 @@ void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words
 /// Appends to a problem's text, which it cuts at TALC_CHECK_TEXT.
 void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...) TALC_PRINTF(2, 3);
 
-/// *product of `count` extents that are elements of `dtype`; false when that, or its bytes, pass 2^63.
+/// *product of `count` extents that are elements of `dtype`; false when that, or its bytes, pass
+/// 2^63.
 bool talc_check_elements(talc_dtype dtype, int count, const int64_t *extents, int64_t *product);
 
 #endif

@@ -1,7 +1,8 @@
 /// The family of cross entropy's input gradient: "cross_entropy:8x10_smooth_weighted_dx". dx is
 /// stored like x.
 ///
-///     dx_j = dl (A p_j - (1 - e) w_t [j = t] - e w_j / C),    p = softmax(x),    A = (1 - e) w_t + e mean w,
+///     dx_j = dl (A p_j - (1 - e) w_t [j = t] - e w_j / C),
+///     p = softmax(x),    A = (1 - e) w_t + e mean w,
 ///     dl = dy, or dy / sum of w_t over the samples that count, for the mean
 ///
 /// Errors, with u of the data's type, d_j = |x_j - max|, and D the mean of d under p: as in the

@@ -3,7 +3,8 @@
 /// word dx. reversed: x is stored with its dimensions in the reverse order. one_hot is index_select
 /// of the rows of a matrix, to the rows that run it.
 ///
-///     y[i...] = x[i... with the index in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
+///     y[i...] = x[i... with the index in place of i_dim],
+///     dx[j...] = sum of dy[i...] over the i that picked j
 ///
 /// What is picked is moved, without rounding; a gradient is a sum of K terms.
 #include "ops/gather.h"

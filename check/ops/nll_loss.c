@@ -1,7 +1,8 @@
 /// The families of nll_loss, forward, "nll_loss:8x10_weighted", and its input gradient, with the
 /// word dx.
 ///
-///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i]; 0 where t is ignored
+///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i];
+///     0 where t is ignored
 ///
 /// Words: reversed, ignore, weighted as of cross_entropy; mean: the weight of each sample is given
 /// too, as a mean needs it. The row gives a loss a sample, whatever becomes of them, and dx without

@@ -9,7 +9,8 @@
 /// Along each axis w[o, i] says how much of element i output o shows, which is 0 or 1 unless it is
 /// linear:
 ///
-///     y[o...] = sum over i... of w[o, i] ... x[i...],    dx[i...] = sum over o... of w[o, i] ... dy[o...]
+///     y[o...] = sum over i... of w[o, i] ... x[i...],
+///     dx[i...] = sum over o... of w[o, i] ... dy[o...]
 ///
 /// Linear, w is the hat max(0, 1 - |place - i|). A term goes through at most K + 2 roundings: of
 /// four, in two means, each two products, two sums and two weights. What is shown alone has none.

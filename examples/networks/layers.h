@@ -62,7 +62,8 @@ static inline void add_head(talc_module *net, const char *name, int64_t features
 
 /* A module with a shortcut:
  *
- *     y = activation(body(x) + shortcut(x))      or activation(concat(shortcut(x), body(x))), along the channels
+ *     y = activation(body(x) + shortcut(x))
+ *     or activation(concat(shortcut(x), body(x))), along the channels
  *
  * The body is the children of block_add, a chain in that order; the shortcut is block_shortcut's
  * child, or x itself. */

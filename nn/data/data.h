@@ -1,10 +1,11 @@
 /// Images and labels for training: where they come from, and how they arrive in batches.
 ///
-///     talc_dataset *train = talc_dataset_digits(8000, 1);          // or talc_dataset_mnist(directory, true)
-///     talc_loader *loader = talc_loader_new(train, &(talc_loader_options){ .device = device, .batch = 64, .shuffle = true });
+///     talc_dataset *train = talc_dataset_digits(8000, 1);   // or talc_dataset_mnist(folder, true)
+///     talc_loader *loader = talc_loader_new(
+///         train, &(talc_loader_options){ .device = device, .batch = 64, .shuffle = true });
 ///     talc_batch batch;
 ///     talc_loader_start(loader, epoch);
-///     while (talc_loader_next(loader, &batch))                     // false at the end, and on failure
+///     while (talc_loader_next(loader, &batch))              // false at the end, and on failure
 ///         ...
 ///     talc_loader_free(loader);
 ///     talc_dataset_free(train);

@@ -2,8 +2,10 @@
 /// safetensors, the rest is the file. Nothing may crash, and no failure but the documented ones may
 /// come.
 ///
-///     CC=clang meson setup build-fuzz -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-fsanitize=fuzzer-no-link
-///     ninja -C build-fuzz tests/fuzz/fuzz_file && build-fuzz/tests/fuzz/fuzz_file -dict=tests/fuzz/file.dict CORPUS
+///     CC=clang meson setup build-fuzz -Db_sanitize=address,undefined -Db_lundef=false
+///     meson configure build-fuzz -Dc_args=-fsanitize=fuzzer-no-link
+///     ninja -C build-fuzz tests/fuzz/fuzz_file
+///     build-fuzz/tests/fuzz/fuzz_file -dict=tests/fuzz/file.dict CORPUS
 #define _GNU_SOURCE /* memfd_create: a file without a disk */
 
 #include "talc.h"

@@ -2,8 +2,9 @@
 /// input plane.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
-///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
-///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
+///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h,
+///                                ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, 0, kh, kw] ),   M = OC / C,   x' is x with zeros around it
 ///
 /// There is little arithmetic and much memory traffic, so a task is a tile of one output plane that
 /// stays in the first-level cache. The part of x' that it reads is copied to the worker's slice of

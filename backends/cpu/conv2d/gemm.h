@@ -20,8 +20,10 @@ typedef struct talc_cpu_phase {
 
 /// For each image n, group g and pair of phases a, b, with x' being x and the padding around it,
 ///
-///     y[n, g, m, i*h_phases + a, j*w_phases + b] = sum over c and the phases' taps of w[g, m, c, tap]
-///                * x'[n, g, c, h.start + i*h.stride + position_h*h.dilation, w.start + j*w.stride + position_w*w.dilation]
+///     y[n, g, m, i*h_phases + a, j*w_phases + b] =
+///         sum over c and the phases' taps of w[g, m, c, tap]
+///         * x'[n, g, c, h.start + i*h.stride + position_h*h.dilation,
+///              w.start + j*w.stride + position_w*w.dilation]
 ///
 /// where elements of w may stand anywhere.
 typedef struct talc_cpu_gemm {

@@ -1,7 +1,8 @@
 /// Convolution as a matrix product. For each image n and group g, with K = C/groups * KH * KW,
 ///
 ///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
-///     B[(ic * KH + kh) * KW + kw, j] = x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///     B[(ic * KH + kh) * KW + kw, j] = x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h,
+///                                         ow*stride_w - left + kw*dilation_w]
 ///
 /// B, the im2col matrix, is never whole: a task is a block of columns j of one image, or of several
 /// images when images are small, times a block of output channels. It builds B a few rows at a

@@ -3,7 +3,8 @@
 /// For one image and group the im2col matrix B has a row for each tap of an input channel and a
 /// column for each output of a plane:
 ///
-///     B[(ic * KH + kh) * KW + kw, oh * OW + ow] = x'[ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///     B[(ic * KH + kh) * KW + kw, oh * OW + ow] = x'[ic, oh*stride_h - top + kh*dilation_h,
+///                                                    ow*stride_w - left + kw*dilation_w]
 #ifndef TALC_BACKENDS_CPU_CONV2D_IM2COL_H
 #define TALC_BACKENDS_CPU_CONV2D_IM2COL_H
 

@@ -1,7 +1,8 @@
 /// The gradients of a convolution as matrix products. For each image n and group g, with B and K as
 /// in im2col.c,
 ///
-///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j],      dx: dB added to the pixels that B was read from
+///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j]
+///     dx: dB added to the pixels that B was read from
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[k, j]
 ///
 /// Input: a task is a block of input channels of one image, or of several images when planes are

@@ -1,7 +1,9 @@
 /// The gradients of a convolution as implicit matrix products. With x' and g as in implicit_gemm.c,
 ///
-///     dx[n, ic, i, j] = sum over oc, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow],    i = oh*stride_h - top + kh*dilation_h, ...
-///     dw[oc, ic, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow] * x'[n, ic, oh*stride_h - top + kh*dilation_h, ...]
+///     dx[n, ic, i, j] = sum over oc, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow],
+///                       i = oh*stride_h - top + kh*dilation_h, ...
+///     dw[oc, ic, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow]
+///                          * x'[n, ic, oh*stride_h - top + kh*dilation_h, ...]
 ///
 /// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps,
 /// at neighbouring outputs. So each pair of remainders, a phase, is a convolution of dy of stride 1

@@ -8,7 +8,8 @@
 /// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
 /// output reads what lies between.
 ///
-///     patch[channel][image][slot_h][slot_w][row][column] = x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
+///     patch[channel][image][slot_h][slot_w][row][column] =
+///         x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
 ///
 /// Outputs are counted through the rows of a slot: number row * width + column. Those of the last
 /// columns of a row are of no use, as their windows reach into the next row; they are computed

@@ -1,7 +1,8 @@
 /// The textbook: every output by its formula, summed in float64 and rounded once.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
-///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h,
+///                                ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
 /// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. A weight over zeros

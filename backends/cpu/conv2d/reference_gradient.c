@@ -1,7 +1,8 @@
 /// The textbook's gradients: every element by its formula, summed in float64 and rounded once. With
 /// g = oc / (OC / groups),
 ///
-///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
+///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of
+///                                      w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w.

@@ -1,4 +1,5 @@
-#define _GNU_SOURCE /* sched_getaffinity: a container may grant fewer processors than the machine has */
+/* For sched_getaffinity: a container may grant fewer processors than the machine has. */
+#define _GNU_SOURCE
 
 #include "backends/cpu/device/threads.h"
 

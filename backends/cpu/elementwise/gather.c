@@ -1,6 +1,7 @@
 /// Elements picked by indices, and the sums of what was picked.
 ///
-///     y[i...] = x[i... with index[i...] in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
+///     y[i...] = x[i... with index[i...] in place of i_dim],
+///     dx[j...] = sum of dy[i...] over the i that picked j
 ///
 /// Forward, rows of y run on threads in tasks that depend on the shape alone; elements are moved as
 /// unsigned integers of their size. In the gradient a task has lines of dy along the index's

@@ -1,15 +1,16 @@
 /// Batch normalisation of images.
 ///
-///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
-///     rstd = 1 / sqrt(var + eps)
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c]
+///                          + residual[n, c, h, w] ),      rstd = 1 / sqrt(var + eps)
 ///
 /// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between
 /// its images. The running statistics are written, and the batch is counted, when everything else
 /// is done. The input gradient of both rows is in batch_norm2d_gradient.c.
 ///
-///   blocks     The images are cut into blocks of about 16384 values: some channels of some images, or part of a plane. Each block gives the
-///              mean and the sum of squared deviations of its part of each channel, in f64; Chan's
-///              formula joins a channel's parts in their order. Threads share the blocks. The last step is that of ops/norm.h.
+///   blocks     The images are cut into blocks of about 16384 values: some channels of some images,
+///              or part of a plane. Each block gives the mean and the sum of squared deviations of
+///              its part of each channel, in f64; Chan's formula joins a channel's parts in their
+///              order. Threads share the blocks. The last step is that of ops/norm.h.
 ///   reference  the formula, channel by channel, in f64.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing

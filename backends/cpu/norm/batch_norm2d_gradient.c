@@ -1,14 +1,17 @@
 /// The input gradient of batch normalisation, with those of weight, bias and residual.
 ///
-///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    dresidual = g = dy act'
-///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
+///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],
+///     dresidual = g = dy act'
+///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training,
+///          weight[c] rstd[c] g otherwise
 ///
 /// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W. act' is worked out
 /// from y.
 ///
-///   blocks     The sums of a channel are taken block by block in f64 and added in the blocks' order; then dx is worked out
-///              as ops/norm.h says. Threads share the blocks. Behind an activation g is made a stretch at a time, in both passes;
-///              where the residual has a gradient, the first writes it there and the second reads it.
+///   blocks     The sums of a channel are taken block by block in f64 and added in the blocks'
+///              order; then dx is worked out as ops/norm.h says. Threads share the blocks. Behind
+///              an activation g is made a stretch at a time, in both passes; where the residual has
+///              a gradient, the first writes it there and the second reads it.
 ///   reference  the formula, channel by channel, in f64.
 #include "backends/cpu/primitives/activation.h"
 #include "backends/cpu/norm/batch_norm2d_blocks.h"

@@ -1,6 +1,7 @@
 /// Group, instance and layer normalisation.
 ///
-///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),
+///     rstd = 1 / sqrt(var + eps)
 ///
 /// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy
 /// weight and M values a row dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
@@ -8,10 +9,12 @@
 /// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group
 /// of a sample, and contiguous too.
 ///
-///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task; longer ones in parts of 16384, in two
-///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. All sums are taken in f64;
-///              the last step is that of ops/norm.h. The sums of dweight and dbias are taken by blocks of samples and
-///              channels, of rows done at once while they are cached, and added in the samples' order.
+///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task;
+///              longer ones in parts of 16384, in two passes: moments of each part, joined in their
+///              order by Chan's formula, then the normalisation. All sums are taken in f64; the
+///              last step is that of ops/norm.h. The sums of dweight and dbias are taken by blocks
+///              of samples and channels, of rows done at once while they are cached, and added in
+///              the samples' order.
 ///   reference  the formulas, row by row, in f64.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing

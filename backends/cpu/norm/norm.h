@@ -73,25 +73,28 @@ static inline talc_norm_gradient talc_cpu_norm_gradient_of(talc_dtype dtype, dou
 }
 
 /* Of each type. A table, because a function that is compiled for several vector units would be
- * exported. */
-#define NORM_FUNCTIONS(constant, suffix, T, A)                                                                                     \
-    extern const struct talc_cpu_norm_##suffix {                                                                                   \
-        /* Adds the sums of g = dy, times weight where there is one a value; of g = x - from where dy is NULL. */                  \
-        void (*add_sums)(const talc_cpu_stretches *at, const T *x, const T *dy, const T *weight,                                   \
-                         double from, talc_cpu_sums *to);                                                                          \
-        /* Adds the sums of dy and of dy x^ of each of n columns of rows that are step values apart; their mean and rstd         \
-         * are groups apart. */ \
-        void (*add_columns)(int64_t rows, int64_t n, int64_t step, int64_t groups, const T *x,                                     \
-                            const T *dy, const double *mean, const double *rstd,                                                   \
-                            talc_cpu_sums *to);                                                                                    \
-        /* A weight and a bias, or residual, a value; NULL: 1 and 0. Where y streams, the caller ends that. */                     \
-        void (*normalise)(int64_t n, bool streams, const T *restrict x, const T *restrict weight,                                  \
-                          const T *restrict bias, T *restrict y, const talc_cpu_affine *by);                                       \
-        /* weight and dx as above */                                                                                               \
-        void (*input_gradient)(int64_t n, bool streams, const T *x, const T *dy, const T *weight,                                  \
-                               T *restrict dx, const talc_norm_gradient *by);                                                      \
-        /* dx = g * by */                                                                                                          \
-        void (*scale)(int64_t n, const T *g, T *restrict dx, double by);                                                           \
+ * exported.
+ *
+ *   add_sums        adds the sums of g = dy, times weight where there is one a value; of g = x -
+ *                   from where dy is NULL
+ *   add_columns     adds the sums of dy and of dy x^ of each of n columns of rows that are step
+ *                   values apart; their mean and rstd are groups apart
+ *   normalise       has a weight and a bias, or residual, a value; NULL: 1 and 0. Where y streams,
+ *                   the caller ends that
+ *   input_gradient  has weight and dx as above
+ *   scale           dx = g * by */
+#define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
+    extern const struct talc_cpu_norm_##suffix {                                                   \
+        void (*add_sums)(const talc_cpu_stretches *at, const T *x, const T *dy, const T *weight,   \
+                         double from, talc_cpu_sums *to);                                          \
+        void (*add_columns)(int64_t rows, int64_t n, int64_t step, int64_t groups, const T *x,     \
+                            const T *dy, const double *mean, const double *rstd,                   \
+                            talc_cpu_sums *to);                                                    \
+        void (*normalise)(int64_t n, bool streams, const T *restrict x, const T *restrict weight,  \
+                          const T *restrict bias, T *restrict y, const talc_cpu_affine *by);       \
+        void (*input_gradient)(int64_t n, bool streams, const T *x, const T *dy, const T *weight,  \
+                               T *restrict dx, const talc_norm_gradient *by);                      \
+        void (*scale)(int64_t n, const T *g, T *restrict dx, double by);                           \
     } talc_cpu_norm_##suffix;
 
 TALC_CPU_FLOATS(NORM_FUNCTIONS)

@@ -6,11 +6,12 @@
 /// share the N * C * OH output rows in tasks that read about 32768 elements, and in the input
 /// gradient the N * C planes.
 ///
-///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns. Where
-///              indices are kept it takes one window after the other. The
-///              gradient of an average adds up the columns of an output row's windows, then adds that to each of their rows;
-///              that of a maximum goes where its index says.
-///   reference  one window after the other; sums in f64. The gradient looks for each element at the windows that hold it.
+///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows
+///              before columns. Where indices are kept it takes one window after the other. The
+///              gradient of an average adds up the columns of an output row's windows, then adds
+///              that to each of their rows; that of a maximum goes where its index says.
+///   reference  one window after the other; sums in f64. The gradient looks for each element at the
+///              windows that hold it.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"

@@ -100,7 +100,8 @@ ALWAYS_INLINE float talc_cpu_root_exponential(float a)
     return a > 160 ? 0 : power + power * e.rest;
 }
 
-/* -1 from -40 down. With half of 2^n, which is finite; where n is 0, this is `rest`, its sign included. */
+/* -1 from -40 down. With half of 2^n, which is finite; where n is 0, this is `rest`, its sign
+ * included. */
 ALWAYS_INLINE float talc_cpu_expm1(float x)
 {
     const talc_cpu_exponential e = talc_cpu_exponential_of(talc_cpu_clamped(x, -40, 89), 0);

@@ -1,6 +1,7 @@
 /// Cross entropy of classes.
 ///
-///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;    with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
+///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;
+///     with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
 ///
 /// With class weights each l times that of its class; the gradient as ops/cross_entropy.h has it.
 ///

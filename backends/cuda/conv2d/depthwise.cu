@@ -2,8 +2,9 @@
 /// input plane.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
-///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
-///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
+///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h,
+///                                ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, 0, kh, kw] ),   M = OC / C,   x' is x with zeros around it
 ///
 /// Memory-bound. A warp computes a tile of one output plane, 32 * V columns wide (V elements are 16
 /// bytes), row by row (warp_tiles.cuh): every lane has V neighbouring columns, reads its window of
@@ -11,8 +12,8 @@
 /// belongs to:
 ///
 ///     lane           0         1              31
-///     row of x   [ . . . .][. . . .]  ... [. . . .] . .      a lane reads V + KW - 1 columns, from shared memory
-///     sums        KH x V    KH x V         KH x V
+///     row of x   [ . . . .][. . . .]  ... [. . . .] . .   a lane reads V + KW - 1 columns, from
+///     sums        KH x V    KH x V         KH x V         shared memory
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
 /// Square kernels with M = 1 in narrow images have kernels of their own: with register tiles where

@@ -2,8 +2,9 @@
 ///
 ///     dx[n, c, h, w] = sum over m, kh, kw of dy[n, c*M + m, oh, ow] * w[c*M + m, 0, kh, kw],
 ///                      oh * stride_h + kh * dilation_h = h + top, and across likewise
-///     dw[oc, 0, kh, kw] = sum over n, oh, ow of
-///                         dy[n, oc, oh, ow] * x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///     dw[oc, 0, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow]
+///                         * x'[n, oc / M, oh*stride_h - top + kh*dilation_h,
+///                              ow*stride_w - left + kw*dilation_w]
 ///
 /// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the turned kernel
 /// (turned.h). Otherwise a thread computes one element of dx, of the taps that read it

@@ -1,7 +1,8 @@
 /// Direct convolution: every output by its formula, many at a time.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
-///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h,
+///                                ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
 /// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an

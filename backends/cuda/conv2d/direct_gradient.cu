@@ -1,10 +1,12 @@
 /// The gradients of a convolution by their formulas, which need no workspace. With IC and OC the
 /// channels of a group,
 ///
-///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of dy[n, g*OC + oc, oh, ow] * w[g*OC + oc, ic, kh, kw],
+///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of
+///                              dy[n, g*OC + oc, oh, ow] * w[g*OC + oc, ic, kh, kw],
 ///                              oh * stride_h + kh * dilation_h = h + top, and across likewise
 ///     dw[g*OC + oc, ic, kh, kw] = sum over n, oh, ow of dy[n, g*OC + oc, oh, ow]
-///                                 * x'[n, g*IC + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                                 * x'[n, g*IC + ic, oh*stride_h - top + kh*dilation_h,
+///                                      ow*stride_w - left + kw*dilation_w]
 ///
 /// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the
 /// workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the

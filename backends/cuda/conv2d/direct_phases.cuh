@@ -4,7 +4,8 @@
 ///
 ///     a thread    CHANNELS channels of dx, ROWS elements of a phase, one below the other
 ///     a warp      32 elements of each phase beside each other, and so 32 * stride_w columns of dx
-///     a block     8 warps: 1 or 2 groups of channels, as much of a row of dx as it can have, and rows below
+///     a block     8 warps: 1 or 2 groups of channels, as much of a row of dx as it can have, and
+///                 rows below
 ///
 /// The columns of all phases come together in shared memory, so that a row is written in long runs:
 /// what begins or ends within a sector of 32 bytes costs memory as much as a whole one more.

@@ -5,10 +5,11 @@
 ///
 ///     a thread    CHANNELS output channels at COLUMNS neighbouring columns of a row, a unit
 ///     a warp      32 units: rows of an image, or of several
-///     a block     8 warps: of several groups of channels, of units, and of splits of the input channels
+///     a block     8 warps: of several groups of channels, of units, and of splits of the input
+///                 channels
 ///
 /// Input channels go through shared memory in chunks: the patches under the units, with their halo,
-/// and the weights, [channel][row] [column][output channel]. For one row of the kernel a thread
+/// and the weights, [channel][row][column][output channel]. For one row of the kernel a thread
 /// reads its window of the patch once and slides along it, so with three taps 9 loads of 16 bytes
 /// feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their order.
 #include "backends/cuda/conv2d/direct_small.h"

@@ -5,7 +5,8 @@
 /// and weights are in shared memory, while those of the next step are being copied (double
 /// buffering):
 ///
-///     a thread    2 V channels x 8 columns of one row: 64 sums in registers for f32, 32 for f64 (V elements are 16 bytes)
+///     a thread    2 V channels x 8 columns of one row: 64 sums in registers for f32, 32 for f64
+///                 (V elements are 16 bytes)
 ///     a warp      8 threads down the channels x 4 across: 16 V channels x 32 columns
 ///     a block     8 warps: 4 rows, and 32 V channels x 32 columns or 16 V channels x 64 columns
 ///

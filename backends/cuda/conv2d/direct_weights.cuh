@@ -2,9 +2,12 @@
 /// products take longer to be laid out and launched than to be computed. Included by
 /// direct_gradient.cu.
 ///
-///     a thread    CHANNELS output channels, an input channel, TAPS x TAPS taps; every splits-th row of a stage
-///     a block     lanes_oc x lanes_ic such threads, `splits` times: a tile of dw, of a share of the stages
-///     a stage     dy and the patch of x under it: some rows, up to 32 wide, of one image, or all rows of some images
+///     a thread    CHANNELS output channels, an input channel, TAPS x TAPS taps; every splits-th
+///                 row of a stage
+///     a block     lanes_oc x lanes_ic such threads, `splits` times: a tile of dw, of a share of
+///                 the stages
+///     a stage     dy and the patch of x under it: some rows, up to 32 wide, of one image, or all
+///                 rows of some images
 ///
 /// A stage is in shared memory while the next one is being copied. For 4 neighbouring outputs and
 /// 3x3 taps a thread's 18 words of x and 4 vectors of dy feed 144 FFMA. A warp reads up to 8

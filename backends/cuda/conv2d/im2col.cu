@@ -2,7 +2,8 @@
 /// KH * KW,
 ///
 ///     y[s, oc, j] = sum over k of w[g, oc, k] * B[s, k, j],        j = oh * OW + ow
-///     B[s, (ic * KH + kh) * KW + kw, j] = x'[s, ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///     B[s, (ic * KH + kh) * KW + kw, j] = x'[s, ic, oh*stride_h - top + kh*dilation_h,
+///                                            ow*stride_w - left + kw*dilation_w]
 ///
 /// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the
 /// workspace holds: several slices, else a chunk of the columns of one, else a chunk of the rows of

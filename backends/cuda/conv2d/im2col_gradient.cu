@@ -1,7 +1,8 @@
 /// The gradients of a convolution as matrix products. With B the im2col matrix of im2col.cu and K =
 /// C/groups * KH * KW,
 ///
-///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]        dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
+///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]
+///     dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
 ///
 /// where dx takes every tap and output that read x[h, w] (gradient_taps.cuh). Like B, D is made in

@@ -4,7 +4,8 @@
 /// which first + pad - tap * dilation is a multiple of the stride. So a phase is a convolution of
 /// dy at stride 1, in which element q of the phase reads
 ///
-///     dy[q - before + j * dilation / gcd]  through  w[tap + (taps - 1 - j) * apart],        0 <= j < taps
+///     dy[q - before + j * dilation / gcd]  through  w[tap + (taps - 1 - j) * apart],
+///     0 <= j < taps
 #ifndef TALC_BACKENDS_CUDA_CONV2D_PHASES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_PHASES_CUH
 

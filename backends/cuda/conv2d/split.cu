@@ -2,7 +2,8 @@
 /// a block.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
-///                             x[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             x[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h,
+///                               ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups),   x is 0 outside
 ///
 /// Where there are few outputs, what takes time is not the arithmetic but waiting: for launches,

@@ -1,6 +1,7 @@
 /// Elements picked by indices, and the sums of what was picked.
 ///
-///     y[i...] = x[i... with index[i...] in place of i_dim],    dx[j...] = sum of dy[i...] over the i that picked j
+///     y[i...] = x[i... with index[i...] in place of i_dim],
+///     dx[j...] = sum of dy[i...] over the i that picked j
 ///
 /// Forward: memory-bound, a thread an element, neighbouring threads neighbouring elements of y. An
 /// index is compared before anything is read by it; the first thread to find a wrong one writes the

@@ -6,8 +6,9 @@
 /// flight. Before the launch, dimensions are sorted into y's order in memory, and those that one
 /// stride serves are merged. Then the first that fits:
 ///
-/// transposed an operand is contiguous along another dimension than y (map_transposed.cuh)
-///   vectorized   y's rows, and the operands' or their broadcasts, are long enough to be taken 16 bytes at a time (map_strided.cuh)
+///   transposed   an operand is contiguous along another dimension than y (map_transposed.cuh)
+///   vectorized   y's rows, and the operands' or their broadcasts, are long enough to be taken 16
+///                bytes at a time (map_strided.cuh)
 ///   strided      anything
 ///
 /// The function is a kernel argument, on which all threads take the same branch: one kernel for

@@ -2,9 +2,12 @@
 ///
 /// All move the same bytes, so each adds their time to that of its own steps:
 ///
-///     dot      nothing for up to four rows, which are bound by memory, else its loads from the second-level cache
-///     cublas   the host's time to choose and to launch, or its products at cuBLAS's rate, whichever is longer
-///     direct   a wait, and the steps of k, one after the other, or the products at the rate of small ones, whichever is longer
+///     dot      nothing for up to four rows, which are bound by memory, else its loads from the
+///              second-level cache
+///     cublas   the host's time to choose and to launch, or its products at cuBLAS's rate,
+///              whichever is longer
+///     direct   a wait, and the steps of k, one after the other, or the products at the rate of
+///              small ones, whichever is longer
 ///
 /// So `dot` is the least where B is a few MB or there are many of them, and for up to some millions
 /// of products; else `direct` is before `cublas` for sums of up to 256 in up to 2^22 products,

@@ -4,7 +4,8 @@
 /// convolutions, whose products have a bias by row.
 ///
 ///     a thread    4 x 4 sums
-///     a warp      the whole tile, 16 x 32, of the steps of k that are its own: chunks w, w + 8, ... of K
+///     a warp      the whole tile, 16 x 32, of the steps of k that are its own:
+///                 chunks w, w + 8, ... of K
 ///     a block     8 warps, whose sums are added in their order
 ///
 /// A warp has its own ring of chunks in shared memory, which asynchronous copies fill: it waits for

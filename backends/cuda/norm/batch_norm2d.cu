@@ -1,20 +1,23 @@
 /// Batch normalisation of images.
 ///
-///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
-///     rstd = 1 / sqrt(var + eps)
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c]
+///                          + residual[n, c, h, w] ),      rstd = 1 / sqrt(var + eps)
 ///
 /// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between
 /// its images. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
 ///
-///   parts  Outside training one kernel: a block takes a tile of some thousand consecutive values, loads them, computes scale and
-///          shift of the planes that they belong to in f64 meanwhile, and does the rest as ops/norm.h says. Where x has gaps
-///          no tile goes past the end of an image. In training a channel is first split into parts of about 16384 values, several planes
-///          or part of one. A block gives a part's
-///          mean and sum of squared deviations, in f64 and relative to one of its values; Chan's formula combines the parts of a
-///          channel: few of them in the normalising kernel, wherever they are needed, more in a kernel between, a warp or a
-///          block a channel in a tree of fixed shape. The normalising kernel goes from the end of x, which is still cached, and
-///          moves the running statistics last.
-///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
+///   parts     Outside training one kernel: a block takes a tile of some thousand consecutive
+///             values, loads them, computes scale and shift of the planes that they belong to in
+///             f64 meanwhile, and does the rest as ops/norm.h says. Where x has gaps no tile goes
+///             past the end of an image. In training a channel is first split into parts of about
+///             16384 values, several planes or part of one. A block gives a part's mean and sum of
+///             squared deviations, in f64 and relative to one of its values; Chan's formula
+///             combines the parts of a channel: few of them in the normalising kernel, wherever
+///             they are needed, more in a kernel between, a warp or a block a channel in a tree of
+///             fixed shape. The normalising kernel goes from the end of x, which is still cached,
+///             and moves the running statistics last.
+///   channels  One block a channel, which it reads twice in training; for channels of few values,
+///             and without workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 /// sample variances", 1979.

@@ -1,16 +1,19 @@
 /// The input gradient of batch normalisation, with those of weight, bias and residual.
 ///
-///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    dresidual = g = dy act'
-///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
+///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],
+///     dresidual = g = dy act'
+///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training,
+///          weight[c] rstd[c] g otherwise
 ///
 /// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W; act' is worked out
 /// from y. Memory-bound: x and dy, and behind an activation y, are read twice, dx is written once.
 /// Where the residual has a gradient, the first pass writes it and the second reads it in place of
 /// dy and y.
 ///
-///   parts     A channel is split into parts of about 16384 values, several planes or part of one, and into no more than some
-///             thousand. A block gives a part's sums, in f64; then each block adds up those of a channel, in a tree of fixed
-///             shape, and does a part of its dx, as ops/norm.h says and from the back, where x and dy are still cached.
+///   parts     A channel is split into parts of about 16384 values, several planes or part of one,
+///             and into no more than some thousand. A block gives a part's sums, in f64; then each
+///             block adds up those of a channel, in a tree of fixed shape, and does a part of its
+///             dx, as ops/norm.h says and from the back, where x and dy are still cached.
 ///   channels  One block a channel.
 #include "backends/cuda/primitives/activation.cuh"
 #include "backends/cuda/primitives/dtype.cuh"

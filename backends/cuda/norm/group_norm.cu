@@ -1,6 +1,7 @@
 /// Group, instance and layer normalisation.
 ///
-///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),
+///     rstd = 1 / sqrt(var + eps)
 ///
 /// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy
 /// weight and M values a row dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
@@ -8,12 +9,14 @@
 /// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group
 /// of a sample, and contiguous too. Memory-bound.
 ///
-///   rows  Rows of up to 64 KB are read once: 1 to 512 threads hold one in registers, reduce and write it. Longer ones are, to
-///         moments.cuh, the channels of one image in training: parts of 16384 values, whose moments are joined, and then a block
-///         normalises a part, from the end of x, which is still cached. The gradient reads x and dy twice, the second time from a cache:
-///         1 to 256 threads do a row of up to 16384 values, and longer ones are split into parts, in two launches. The sums of
-///         dweight and dbias: a block takes some channels of some samples, and a warp a channel adds them up. All sums are in f64
-///         and in a fixed order; the last step is that of ops/norm.h.
+///   rows  Rows of up to 64 KB are read once: 1 to 512 threads hold one in registers, reduce and
+///         write it. Longer ones are, to moments.cuh, the channels of one image in training: parts
+///         of 16384 values, whose moments are joined, and then a block normalises a part, from the
+///         end of x, which is still cached. The gradient reads x and dy twice, the second time from
+///         a cache: 1 to 256 threads do a row of up to 16384 values, and longer ones are split into
+///         parts, in two launches. The sums of dweight and dbias: a block takes some channels of
+///         some samples, and a warp a channel adds them up. All sums are in f64 and in a fixed
+///         order; the last step is that of ops/norm.h.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 /// sample variances", 1979.

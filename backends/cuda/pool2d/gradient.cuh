@@ -1,6 +1,7 @@
 /// The input gradient of pooling. Private to backends/cuda/pool2d.
 ///
-///     max: dx[i] = sum of dy[o] over the windows o whose index is i;    avg: the sum of dy[o] / D over the windows that hold i
+///     max: dx[i] = sum of dy[o] over the windows o whose index is i
+///     avg: dx[i] = sum of dy[o] / D over the windows o that hold i
 ///
 /// A thread has some neighbouring elements of dx and looks at the windows that may hold them, in
 /// their order: nothing is added up by several threads, and dx is written once. What neighbours

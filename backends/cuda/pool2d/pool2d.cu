@@ -6,10 +6,11 @@
 /// are in the data's own type. All kernels are bound by memory.
 ///
 ///   auto       the fastest of those below.
-///   tiled      small square windows out of shared memory, some outputs of a column a thread (small_windows.cuh).
+///   tiled      small square windows out of shared memory, some outputs of a column a thread
+///              (small_windows.cuh).
 ///   separable  windows of any size, first down and then across (separable.cuh).
-///   window     any window: a thread an output, or 4 to 256 where windows are large and far apart (window.cuh). Also the
-///              input gradient (gradient.cuh).
+///   window     any window: a thread an output, or 4 to 256 where windows are large and far apart
+///              (window.cuh). Also the input gradient (gradient.cuh).
 ///
 /// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in
 /// separable; threads that share a window add their sums as a tree. The order follows from the

@@ -2,9 +2,11 @@
 ///
 ///     y_i = sum over j <= i of x_j,    of a gradient over j >= i
 ///
-///   across  Where many neighbouring lines are neighbours in memory, or lines are short: a thread a line.
-///   along   Elsewhere a block a line, TILE elements at a time, of which each thread has EACH in order. Threads' sums are scanned by
-///           warp shuffles, those of warps through shared memory, and the sum of all tiles so far is carried on.
+///   across  Where many neighbouring lines are neighbours in memory, or lines are short: a thread a
+///           line.
+///   along   Elsewhere a block a line, TILE elements at a time, of which each thread has EACH in
+///           order. Threads' sums are scanned by warp shuffles, those of warps through shared
+///           memory, and the sum of all tiles so far is carried on.
 ///
 /// Memory-bound where there are lines enough; a single long line is read by one block. The sum
 /// before a thread's elements comes from the thread before it and is no difference, so an infinity

@@ -9,8 +9,8 @@
 /// vectors (planes.cuh) go through shared memory. In each case a tree of fixed shape combines the
 /// threads' partial results.
 ///
-///   parts  Long reductions of few outputs are split into parts, one a block; a second kernel combines the partial results of
-///          each output. The split depends on the problem alone.
+///   parts  Long reductions of few outputs are split into parts, one a block; a second kernel
+///          combines the partial results of each output. The split depends on the problem alone.
 ///   whole  One kernel: no part, no workspace.
 ///
 /// Memory-bound, as long as finding the next element takes few instructions: a thread moves on by

@@ -1,15 +1,17 @@
 /// Cross entropy of classes.
 ///
-///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;    with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
+///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;
+///     with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
 ///
 /// Memory-bound where there are many samples; x is read once for m and once more, from the caches,
 /// for the sum.
 ///
-///   rows   Where the classes of a sample lie closer together than the samples, 8 neighbouring threads have a sample of up to 64
-///          classes, a warp one of up to 2048, a block a longer one. Where samples lie side by side a thread has one, up to
-///          1024 classes. A block adds its losses and notes its first wrong label; the block that is done last, whichever it
-///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
-///          record (fault.h). So there is one launch.
+///   rows   Where the classes of a sample lie closer together than the samples, 8 neighbouring
+///          threads have a sample of up to 64 classes, a warp one of up to 2048, a block a longer
+///          one. Where samples lie side by side a thread has one, up to 1024 classes. A block adds
+///          its losses and notes its first wrong label; the block that is done last, whichever it
+///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a
+///          wrong label, the device's record (fault.h). So there is one launch.
 ///
 /// The input gradient (entropy_gradient.cuh) shares samples out in the same way; with the loss, for
 /// dy = 1, it costs no other launch than one before for the labels of many samples.

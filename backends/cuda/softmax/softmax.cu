@@ -1,14 +1,17 @@
 /// Softmax and log-softmax over one dimension of a strided array.
 ///
-///     y_i = exp(x_i - m) / sum_j exp(x_j - m)        y_i = x_i - m - log(sum_j exp(x_j - m))        m = max_j x_j
+///     softmax:      y_i = exp(x_i - m) / sum_j exp(x_j - m)
+///     log_softmax:  y_i = x_i - m - log(sum_j exp(x_j - m)),      m = max_j x_j
 ///
 /// Memory-bound: each element is read once, by coalesced accesses, of 16 bytes where rows are whole
 /// vectors.
 ///
-///   warp       Up to 4 KiB along memory, 512 bytes across it: held in the registers of 1 to 32 lanes.
-///   cluster    Along memory, up to 64 KiB: held in the shared memory of a block; up to 1.8 MB where GPUs have thread block
-///              clusters, of 2 to 16 blocks.
-///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two launches.
+///   warp       Up to 4 KiB along memory, 512 bytes across it: held in the registers of 1 to 32
+///              lanes.
+///   cluster    Along memory, up to 64 KiB: held in the shared memory of a block; up to 1.8 MB
+///              where GPUs have thread block clusters, of 2 to 16 blocks.
+///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two
+///              launches.
 ///   one_block  The same without workspace: softmaxes are not tiling.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/algorithm.cuh"
