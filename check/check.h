@@ -128,7 +128,7 @@ typedef struct talc_check_outcome {
     int64_t dims[TALC_MAX_RANK];
     int64_t where[TALC_MAX_RANK]; ///< index of the worst element
     const char *place;            ///< of the worst element: "border", "tail" or "inside"
-    double got, due, bound;
+    double got, expected, bound;
     /// Each element's share in row-major order, NaN where it was not compared; NULL for checks that
     /// compare no values.
     const float *shares;

@@ -42,20 +42,20 @@ typedef struct talc_gradient_options {
 } talc_gradient_options;
 
 typedef struct talc_gradient_report {
-    int count;        ///< slopes that were compared
-    double worst;     ///< |difference| / |gradient| of the worst
-    int input;        ///< of the worst
-    double due, got;  ///< its slope by differences, and by the gradient
-    double tolerance; ///< that it had to keep
-    bool kink;        ///< a slope passed with a smaller step only
-    double step;      ///< the smallest that a slope needed
-    char name[128];   ///< of the worst one's input: "conv.weight", "x" for a module's input, "input
-                      ///< 1" for a function's
+    int count;            ///< slopes that were compared
+    double worst;         ///< |difference| / |gradient| of the worst
+    int input;            ///< of the worst
+    double expected, got; ///< its slope by differences, and by the gradient
+    double tolerance;     ///< that it had to keep
+    bool kink;            ///< a slope passed with a smaller step only
+    double step;          ///< the smallest that a slope needed
+    char name[128]; ///< of the worst one's input: "conv.weight", "x" for a module's input, "input
+                    ///< 1" for a function's
     /// Of a gradient that is wrong: an element of that input where it is, and both derivatives by
     /// that element. False where no single element stands out.
     bool located;
     talc_dims where;
-    double element_due, element_got;
+    double element_expected, element_got;
     /// Of one that seems wrong: the point is on a kink, where differences can say nothing, as the
     /// slope is `before` on one side and `after` on the other. A random point would do.
     bool at_kink;

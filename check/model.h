@@ -89,7 +89,7 @@ typedef struct talc_check_model_layer {
     /// Element with the worst own, or the worst step if that is larger: where, what was computed
     /// and what is due there (the exact value for own, the reference for step).
     talc_dims where;
-    double got, due;
+    double got, expected;
     bool passed;
 } talc_check_model_layer;
 

@@ -73,7 +73,7 @@ int main(int count, char **arguments)
     talc_check_print(stdout, check);
     if (talc_failed())
         fprintf(stderr, "%s\n", talc_error_message());
-    const bool as_due = !talc_failed() && talc_check_passed(check) != mistaken;
+    const bool as_expected = !talc_failed() && talc_check_passed(check) != mistaken;
     talc_check_free(check);
-    return as_due ? 0 : 1;
+    return as_expected ? 0 : 1;
 }

@@ -392,7 +392,7 @@ static bool read_counts(loading *load, const talc_optimized *of, loaded_state *i
 static bool read_state(loading *load, const talc_optimized *of, const char *state, int64_t index,
                        talc_tensor **into)
 {
-    char in_file[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
+    char in_file[TALC_DIMS_TEXT], expected[TALC_DIMS_TEXT];
     const talc_dims dims = talc_safetensors_dims(load->file, index);
     const talc_tensor *p = of->parameter;
     if (talc_safetensors_dtype(load->file, index) != p->dtype ||
@@ -401,7 +401,7 @@ static bool read_state(loading *load, const talc_optimized *of, const char *stat
                   "checkpoint_load: '%s': %s of '%s' is %s %s in the file, the parameter %s %s",
                   TALC_SHOWN(load->path), state, TALC_SHOWN(of->path),
                   talc_safetensors_dtype_name(load->file, index), talc_dims_text(dims, in_file),
-                  talc_dtype_name(p->dtype), talc_dims_text(talc_dims_of(p), due));
+                  talc_dtype_name(p->dtype), talc_dims_text(talc_dims_of(p), expected));
     *into = talc_failed() ? NULL : talc_safetensors_read(load->file, index, p->device);
     return *into != NULL;
 }

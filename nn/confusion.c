@@ -57,9 +57,9 @@ static bool fit(const char *who, const talc_confusion *matrix, const talc_tensor
 {
     char text[TALC_DIMS_TEXT], other[TALC_DIMS_TEXT];
     const talc_dims dims = talc_dims_of(logits);
-    talc_dims due = { .rank = dims.rank - 1 };
-    for (int i = 0; i < due.rank; i++)
-        due.dim[i] = dims.dim[i == 0 ? 0 : i + 1];
+    talc_dims expected = { .rank = dims.rank - 1 };
+    for (int i = 0; i < expected.rank; i++)
+        expected.dim[i] = dims.dim[i == 0 ? 0 : i + 1];
     if (!talc_dtype_is_float(logits->dtype))
         talc_fail(TALC_BAD_DTYPE, "%s: logits are %s, they must be f32 or f64", who,
                   talc_dtype_name(logits->dtype));
@@ -69,9 +69,9 @@ static bool fit(const char *who, const talc_confusion *matrix, const talc_tensor
     else if (dims.rank < 2 || dims.dim[1] != matrix->classes)
         talc_fail(TALC_BAD_SHAPE, "%s: logits %s must be [N,%" PRId64 ",...], one a class", who,
                   talc_dims_text(dims, text), matrix->classes);
-    else if (!talc_shape_equal(talc_dims_of(labels), due))
+    else if (!talc_shape_equal(talc_dims_of(labels), expected))
         talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be %s, one for each of logits", who,
-                  talc_dims_text(talc_dims_of(labels), text), talc_dims_text(due, other));
+                  talc_dims_text(talc_dims_of(labels), text), talc_dims_text(expected, other));
     return !talc_failed();
 }
 
@@ -93,16 +93,17 @@ bool talc_confusion_add(talc_confusion *matrix, const talc_tensor *logits,
         return false;
     talc_scope *scope = talc_scope_enter();
     const int64_t count = talc_numel(labels), classes = matrix->classes;
-    const int64_t *due = count == 0 ? NULL : numbers(labels);
-    const int64_t *answers = due == NULL ? NULL : numbers(talc_argmax(logits, TALC_DIMS(1), false));
+    const int64_t *expected = count == 0 ? NULL : numbers(labels);
+    const int64_t *answers =
+        expected == NULL ? NULL : numbers(talc_argmax(logits, TALC_DIMS(1), false));
     for (int64_t i = 0; i < count && !talc_failed(); i++)
-        if (due[i] < 0 || due[i] >= classes)
+        if (expected[i] < 0 || expected[i] >= classes)
             talc_fail(TALC_BAD_ARGUMENT, "%s: label %" PRId64 " is outside 0..%" PRId64, who,
-                      due[i], classes - 1);
+                      expected[i], classes - 1);
     for (int64_t i = 0; i < count && !talc_failed(); i++) {
-        matrix->counts[due[i] * classes + answers[i]]++;
+        matrix->counts[expected[i] * classes + answers[i]]++;
         matrix->count++;
-        matrix->right += due[i] == answers[i];
+        matrix->right += expected[i] == answers[i];
     }
     talc_scope_leave(scope);
     return !talc_failed();

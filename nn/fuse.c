@@ -222,11 +222,12 @@ static talc_tensor *add_residual(talc_tensor *y, talc_tensor *residual)
 {
     if (y == NULL || residual == NULL)
         return y;
-    char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
+    char text[TALC_DIMS_TEXT], expected[TALC_DIMS_TEXT];
     if (talc_same_dims(y, residual))
         return talc_add(y, residual);
     talc_fail(TALC_BAD_SHAPE, "%s: residual %s must be %s, as what it is added to", WHO,
-              talc_dims_text(talc_dims_of(residual), text), talc_dims_text(talc_dims_of(y), due));
+              talc_dims_text(talc_dims_of(residual), text),
+              talc_dims_text(talc_dims_of(y), expected));
     return NULL;
 }
 

@@ -257,11 +257,11 @@ static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem 
 /* Whether each image is contiguous: neighbouring channels of a larger tensor are. */
 static bool has_contiguous_images(const talc_tensor *x)
 {
-    int64_t due = 1;
-    for (int i = 3; i > 0; due *= x->dims[i--])
-        if (x->dims[i] != 1 && x->strides[i] != due)
+    int64_t expected = 1;
+    for (int i = 3; i > 0; expected *= x->dims[i--])
+        if (x->dims[i] != 1 && x->strides[i] != expected)
             return false;
-    return x->strides[0] >= due;
+    return x->strides[0] >= expected;
 }
 
 /* Contiguous handles on the operands; outside training x may have gaps between its images, in

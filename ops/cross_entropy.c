@@ -23,12 +23,12 @@ static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
 {
     if (!talc_labels_check(OP, "logits", logits, labels))
         return false;
-    const talc_dims due = talc_labels_dims(logits);
-    if (talc_shape_equal(talc_dims_of(labels), due))
+    const talc_dims expected = talc_labels_dims(logits);
+    if (talc_shape_equal(talc_dims_of(labels), expected))
         return true;
-    char text[TALC_DIMS_TEXT], due_text[TALC_DIMS_TEXT], got[TALC_DIMS_TEXT];
+    char text[TALC_DIMS_TEXT], expected_text[TALC_DIMS_TEXT], got[TALC_DIMS_TEXT];
     talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be %s, logits %s without its classes", OP,
-              talc_dims_text(talc_dims_of(labels), got), talc_dims_text(due, due_text),
+              talc_dims_text(talc_dims_of(labels), got), talc_dims_text(expected, expected_text),
               talc_dims_text(talc_dims_of(logits), text));
     return false;
 }
@@ -36,11 +36,11 @@ static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
 /* Their values are not looked at: PyTorch takes negative ones too. */
 static bool check_weights(const talc_tensor *logits, const talc_tensor *weights)
 {
-    const talc_dims due = TALC_DIMS(logits->dims[talc_labels_class_dim(logits)]);
+    const talc_dims expected = TALC_DIMS(logits->dims[talc_labels_class_dim(logits)]);
     if (weights == NULL)
         return true;
     if (!talc_operand_like(OP, "logits", logits, "class_weights", weights) ||
-        !talc_operand_shape(OP, "class_weights", weights, due))
+        !talc_operand_shape(OP, "class_weights", weights, expected))
         return false;
     if (talc_tape_wants_one(weights))
         talc_fail(TALC_BAD_ARGUMENT, "%s: class_weights wants a gradient, and there is none by it",
@@ -177,8 +177,8 @@ static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *label
 /* Most losses are where a backward pass begins, with dy = 1. For another dy the rule moves no more
  * bytes than a product with that gradient would, and rounds once less. An algorithm that is forced
  * on one of the two ops is not the other's. */
-static bool is_gradient_due(const talc_cross_entropy_problem *p, const talc_tensor *logits,
-                            const talc_cross_entropy_options *options)
+static bool is_gradient_expected(const talc_cross_entropy_problem *p, const talc_tensor *logits,
+                                 const talc_cross_entropy_options *options)
 {
     return p->samples > 0 && p->reduction != TALC_REDUCTION_NONE && talc_tape_wants_one(logits) &&
            talc_is_contiguous(logits) && options->algorithm == NULL &&
@@ -193,7 +193,7 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     if (!check_operands(logits, labels) || !check_options(logits, o))
         return NULL;
     talc_cross_entropy_problem problem = problem_of(logits, o);
-    problem.gradient = is_gradient_due(&problem, logits, o);
+    problem.gradient = is_gradient_expected(&problem, logits, o);
     talc_choice choice;
     if (!talc_choose(&choice, OP, logits->device, logits->device->backend->cross_entropy, &problem,
                      o->algorithm, 0))

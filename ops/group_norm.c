@@ -20,13 +20,13 @@ typedef struct operands {
 // ---- Checks -------------------------------------------------------------------------------------
 
 /* Of the affine operands, which may be NULL. */
-static bool check_affine(const char *op, const operands *o, talc_dims due)
+static bool check_affine(const char *op, const operands *o, talc_dims expected)
 {
     const talc_tensor *const affine[] = { o->weight, o->bias };
     static const char *const names[] = { "weight", "bias" };
     for (int i = 0; i < 2; i++)
         if (affine[i] != NULL && (!talc_operand_like(op, "x", o->x, names[i], affine[i]) ||
-                                  !talc_operand_shape(op, names[i], affine[i], due)))
+                                  !talc_operand_shape(op, names[i], affine[i], expected)))
             return false;
     return true;
 }

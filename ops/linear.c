@@ -31,12 +31,12 @@ static bool check_features(const talc_tensor *x, const talc_tensor *weight)
 
 /* An operand that is added: of x's type and place, and of exactly this shape. */
 static bool check_addend(const talc_tensor *x, const char *name, const talc_tensor *addend,
-                         talc_dims due)
+                         talc_dims expected)
 {
     if (addend == NULL)
         return true;
     return talc_operand_like("linear", "x", x, name, addend) &&
-           talc_operand_shape("linear", name, addend, due);
+           talc_operand_shape("linear", name, addend, expected);
 }
 
 static bool check_operands(const talc_tensor *x, const talc_tensor *weight, const talc_tensor *bias,

@@ -37,13 +37,14 @@ bool talc_operand_rank(const char *op, const char *name, const talc_tensor *tens
     return false;
 }
 
-bool talc_operand_shape(const char *op, const char *name, const talc_tensor *tensor, talc_dims due)
+bool talc_operand_shape(const char *op, const char *name, const talc_tensor *tensor,
+                        talc_dims expected)
 {
-    if (talc_shape_equal(talc_dims_of(tensor), due))
+    if (talc_shape_equal(talc_dims_of(tensor), expected))
         return true;
-    char text[TALC_DIMS_TEXT], due_text[TALC_DIMS_TEXT];
+    char text[TALC_DIMS_TEXT], expected_text[TALC_DIMS_TEXT];
     talc_fail(TALC_BAD_SHAPE, "%s: %s %s must be %s", op, name,
-              talc_dims_text(talc_dims_of(tensor), text), talc_dims_text(due, due_text));
+              talc_dims_text(talc_dims_of(tensor), text), talc_dims_text(expected, expected_text));
     return false;
 }
 

@@ -18,8 +18,9 @@ bool talc_operand_like(const char *op, const char *name_a, const talc_tensor *a,
 bool talc_operand_rank(const char *op, const char *name, const talc_tensor *tensor, int rank,
                        const char *form);
 
-/// False unless the tensor's shape is `due`.
-bool talc_operand_shape(const char *op, const char *name, const talc_tensor *tensor, talc_dims due);
+/// False unless the tensor's shape is `expected`.
+bool talc_operand_shape(const char *op, const char *name, const talc_tensor *tensor,
+                        talc_dims expected);
 
 /// False unless `activation` is one.
 bool talc_operand_activation(const char *op, talc_activation activation);

@@ -84,11 +84,12 @@ static bool fits(const talc_node *consumer, const talc_node *node, const talc_te
     if (gradient->dtype == node->dtype && gradient->device == node->device &&
         talc_shape_equal(talc_dims_of(gradient), node->dims))
         return true;
-    char got[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
+    char got[TALC_DIMS_TEXT], expected[TALC_DIMS_TEXT];
     talc_fail(TALC_BAD_SHAPE, "%s: %s gives a gradient %s %s on %s to an operand %s %s on %s", WHO,
               consumer->op, talc_dtype_name(gradient->dtype),
               talc_dims_text(talc_dims_of(gradient), got), gradient->device->name,
-              talc_dtype_name(node->dtype), talc_dims_text(node->dims, due), node->device->name);
+              talc_dtype_name(node->dtype), talc_dims_text(node->dims, expected),
+              node->device->name);
     return false;
 }
 
@@ -276,7 +277,7 @@ bool talc_backward_from(const talc_tensor *y, const talc_tensor *cotangent)
     TALC_DEFAULT_FENV;
     if (!has_node(y, "y") || talc_operand_missing(WHO, "cotangent", cotangent))
         return false;
-    char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
+    char text[TALC_DIMS_TEXT], expected[TALC_DIMS_TEXT];
     if (cotangent->device != y->device)
         talc_fail(TALC_BAD_DEVICE, "%s: y is on %s, cotangent on %s", WHO, y->device->name,
                   cotangent->device->name);
@@ -286,7 +287,7 @@ bool talc_backward_from(const talc_tensor *y, const talc_tensor *cotangent)
     else if (!talc_same_dims(y, cotangent))
         talc_fail(TALC_BAD_SHAPE, "%s: cotangent %s must be %s, as y", WHO,
                   talc_dims_text(talc_dims_of(cotangent), text),
-                  talc_dims_text(talc_dims_of(y), due));
+                  talc_dims_text(talc_dims_of(y), expected));
     return !talc_failed() && run_unrecorded(y, cotangent);
 }
 

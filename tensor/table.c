@@ -237,10 +237,10 @@ static void print_above(FILE *file, const layout *self, int64_t row)
 static void print_row(FILE *file, const layout *self, int64_t row)
 {
     char text[TALC_CELL_TEXT];
-    int column = 0, due = self->table->indent; /* where the line is, and where it is to be */
+    int column = 0, expected = self->table->indent; /* where the line is, and where it is to be */
     if (self->above) {
         print_above(file, self, row);
-        due += self->width[0] + self->gap;
+        expected += self->width[0] + self->gap;
     }
     for (int i = self->above ? 1 : 0; i < self->table->count; i++) {
         if (!has(self, i))
@@ -249,17 +249,17 @@ static void print_row(FILE *file, const layout *self, int64_t row)
         const char *said = cell(self->table, row, i, text);
         const size_t length = strlen(said);
         const int width = width_of(said, length);
-        const int start = due + (kind == TALC_COLUMN_NUMBER ? self->width[i] - width : 0);
+        const int start = expected + (kind == TALC_COLUMN_NUMBER ? self->width[i] - width : 0);
         if (length > 0) {
             print_spaces(file, start - column);
             column = start;
         }
         if (kind == TALC_COLUMN_TEXT)
-            print_filled(file, due, due, due + self->width[i], said);
+            print_filled(file, expected, expected, expected + self->width[i], said);
         else
             column += print_shortened(file, said, length,
                                       kind == TALC_COLUMN_NAME ? self->width[i] : width);
-        due += self->width[i] + self->gap;
+        expected += self->width[i] + self->gap;
     }
     (void)fputc('\n', file);
 }

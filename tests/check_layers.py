@@ -178,7 +178,7 @@ GOOD = {
     "tests/test_a.c": '#include "tensor/memory.h"\n#include <criterion/criterion.h>\n',
 }
 
-# file, its planted text, a part of the complaint that is due
+# file, its planted text, a part of the complaint that is expected
 BAD = [
     ("tensor/shape.c", '#include "ops/ops.h"\n', "may not include ops/ops.h"),
     ("tensor/shape.c", '#include "../ops/ops.h"\n', "may not include ops/ops.h"),
@@ -214,14 +214,14 @@ def plant(root, files):
 
 def self_test():
     failures = []
-    for path, text, due in [(None, None, None)] + BAD:
+    for path, text, expected in [(None, None, None)] + BAD:
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder).resolve()
             plant(root, GOOD if path is None else {**GOOD, path: text})
             problems = check(root)
             if path is None and problems:
                 failures.append(f"the good tree is refused: {problems}")
-            if path is not None and not any(due in problem for problem in problems):
+            if path is not None and not any(expected in problem for problem in problems):
                 failures.append(f"{path} with {text!r} passes, or is refused for another reason: {problems}")
     return failures
 

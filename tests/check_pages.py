@@ -220,21 +220,21 @@ def self_test():
     if blocks(text) != [("a b", ["  one 1", "...", "three"], 3), ("c", ["four"], 8)]:
         failures.append(f"blocks: {blocks(text)}")
     printed = ["one   1", "two", "three"]
-    for quoted, due in [(["one 1", "three"], None), (["..."], None), (["one 2"], "one 2"), (["three", "two"], "two"), (["two", "two"], "two"),
+    for quoted, expected in [(["one 1", "three"], None), (["..."], None), (["one 2"], "one 2"), (["three", "two"], "two"), (["two", "two"], "two"),
                         (["o...1", "t..."], None), (["one ... 2"], "one ... 2"), (["on"], "on"), (["one.*"], "one.*")]:
-        if missing(quoted, printed) != due:
+        if missing(quoted, printed) != expected:
             failures.append(f"{quoted}: {missing(quoted, printed)}")
     if missing(["one 2.5e-07 s"], ["one 31 s"], False) is not None or missing(["one 2"], ["two 2"], False) != "one 2":
         failures.append("numbers")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "a.py")
         path.write_text("import os, sys\nprint(len(os.listdir()), *os.listdir())\nsys.exit(sys.argv[1:] == ['fail'])\n")
-        for words, due in [("", "0"), ("photos", "1 photos"), ("fail", "0\n\nexit code 1")]:
+        for words, expected in [("", "0"), ("photos", "1 photos"), ("fail", "0\n\nexit code 1")]:
             said = output(f"python3 a.py {words}", pathlib.Path(folder), pathlib.Path(folder))
-            if "\n".join(said).strip() != due:
+            if "\n".join(said).strip() != expected:
                 failures.append(f"{words}: {said}")
-        for text, due in [("    $ python3 a.py\n    0\n", 0), ("    $ python3 a.py\n    1\n", 1), ("    $ python3 a.py fail\n    0\n    exit code 1\n", 0)]:
-            if len(wrong_output("a.md", text, pathlib.Path(folder), pathlib.Path(folder), {})) != due:
+        for text, expected in [("    $ python3 a.py\n    0\n", 0), ("    $ python3 a.py\n    1\n", 1), ("    $ python3 a.py fail\n    0\n    exit code 1\n", 0)]:
+            if len(wrong_output("a.md", text, pathlib.Path(folder), pathlib.Path(folder), {})) != expected:
                 failures.append(f"output: {text}")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -254,9 +254,9 @@ def self_test():
         failures.append("a block that is no program")
     if programs(page) != [(code, ["ONE", ""], 4)]:
         failures.append(f"programs: {programs(page)}")
-    for planted, due in [(page, 1), (page.replace("ONE", "one"), 0), (page.replace("ONE", "one").replace(";", ""), 1)]:
+    for planted, expected in [(page, 1), (page.replace("ONE", "one"), 0), (page.replace("ONE", "one").replace(";", ""), 1)]:
         wrong = wrong_programs("a.md", planted, "cc", [])
-        if len(wrong) != due:
+        if len(wrong) != expected:
             failures.append(f"programs: {wrong}")
     return failures
 

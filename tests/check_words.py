@@ -122,13 +122,13 @@ INNOCENT = [
 
 def self_test():
     failures = []
-    for (path, text), due in [(case, True) for case in PLANTED] + [(case, False) for case in INNOCENT]:
+    for (path, text), expected in [(case, True) for case in PLANTED] + [(case, False) for case in INNOCENT]:
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / path).parent.mkdir(parents=True)
             (root / path).write_text(text)
-            if bool(check(root)) != due:
-                failures.append(f"{path}: {text}: {'passes' if due else check(root)}")
+            if bool(check(root)) != expected:
+                failures.append(f"{path}: {text}: {'passes' if expected else check(root)}")
     return failures
 
 

@@ -6,7 +6,7 @@
 #include "check/conv2d/conv2d.h"
 
 #include "check/engine/activation.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "check/conv2d/trial.h"
 #include "ops/backend.h"
 #include "ops/conv2d_gradient.h"
@@ -196,13 +196,13 @@ static bool zero_times_infinity(const window *v)
 }
 
 /* y[n, oc, oh, ow], or an element of dx or dw. */
-static check_due due(const check_problem *problem, const check_values *values, int operand,
-                     int64_t index)
+static check_expected expected(const check_problem *problem, const check_values *values,
+                               int operand, int64_t index)
 {
     const talc_conv2d_problem *p = read_only(problem);
     (void)operand;
     if (p->direction != TALC_FORWARD)
-        return talc_check_conv2d_gradient_due(p, values, index);
+        return talc_check_conv2d_gradient_expected(p, values, index);
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t oc = index / p->OW / p->OH % p->OC, n = index / p->OW / p->OH / p->OC;
     const int64_t channels = p->C / p->groups, first = oc / (p->OC / p->groups) * channels;
@@ -223,12 +223,12 @@ static check_due due(const check_problem *problem, const check_values *values, i
         talc_check_sum_add(&s, values->of[BIAS][oc], 1);
     if (p->residual)
         talc_check_sum_add(&s, values->of[RESIDUAL][index], 1);
-    check_due due = { .value = talc_check_sum_value(&s),
-                      .K = (double)(channels * p->KH * p->KW),
-                      .S = s.size };
-    talc_check_activate(&due, p->activation, p->dtype);
-    due.border = border;
-    return due;
+    check_expected expected = { .value = talc_check_sum_value(&s),
+                                .K = (double)(channels * p->KH * p->KW),
+                                .S = s.size };
+    talc_check_activate(&expected, p->activation, p->dtype);
+    expected.border = border;
+    return expected;
 }
 
 /* Without images dw is zeros, which no row is asked to write. */
@@ -263,7 +263,7 @@ const check_family talc_check_conv2d = {
     .takes = talc_check_conv2d_takes,
     .fill = talc_check_conv2d_fill,
     .spoil = talc_check_conv2d_spoil,
-    .due = due,
+    .expected = expected,
     .terms = terms,
     .list = offsetof(struct talc_backend, conv2d),
     .arguments = { POINTER(x), POINTER(w), POINTER(bias), POINTER(residual), POINTER(y),

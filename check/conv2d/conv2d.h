@@ -50,8 +50,8 @@ static inline long double talc_check_sum_value(const check_sum *s)
 }
 
 /// Element `index` of dx or dw.
-check_due talc_check_conv2d_gradient_due(const talc_conv2d_problem *problem,
-                                         const check_values *values, int64_t index);
+check_expected talc_check_conv2d_gradient_expected(const talc_conv2d_problem *problem,
+                                                   const check_values *values, int64_t index);
 
 /// check_family.random: half of them forward, a quarter of each gradient; about a third are
 /// depthwise and a third 1x1 without stride or padding, so that the rows for those have their

@@ -38,13 +38,14 @@ static void add_tap(check_sum *s, const tap *t)
         talc_check_sum_add(s, t->w[oc * t->w_step], t->dy[oc * t->dy_step]);
 }
 
-static check_due input_due(const talc_conv2d_problem *p, const check_values *values, int64_t index)
+static check_expected input_expected(const talc_conv2d_problem *p, const check_values *values,
+                                     int64_t index)
 {
     const int64_t iw = index % p->W, ih = index / p->W % p->H;
     const int64_t c = index / p->W / p->H % p->C, n = index / p->W / p->H / p->C;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, first = c / IC * OC;
     check_sum s = { .narrow = talc_check_is_narrow(p->dtype) };
-    check_due due = { .K = 0 };
+    check_expected expected = { .K = 0 };
     for (int64_t kh = 0; kh < p->KH; kh++) {
         const int64_t down = ih + p->pad_top - kh * p->dilation_h;
         const meeting h = meets(down, p->stride_h, p->OH);
@@ -59,15 +60,15 @@ static check_due input_due(const talc_conv2d_problem *p, const check_values *val
                 const int64_t oh = down / p->stride_h, ow = across / p->stride_w;
                 t.dy = values->of[CHECK_DY] + ((n * p->OC + first) * p->OH + oh) * p->OW + ow;
                 add_tap(&s, &t);
-                due.K += (double)OC;
+                expected.K += (double)OC;
             } else if (w != MEETS_NOTHING) {
-                due.border = true;
+                expected.border = true;
             }
         }
     }
-    due.value = talc_check_sum_value(&s);
-    due.S = s.size;
-    return due;
+    expected.value = talc_check_sum_value(&s);
+    expected.S = s.size;
+    return expected;
 }
 
 // ---- The weights' gradient ----------------------------------------------------------------------
@@ -91,25 +92,26 @@ static bool add_plane(check_sum *s, const talc_conv2d_problem *p, const double *
     return padded;
 }
 
-static check_due weight_due(const talc_conv2d_problem *p, const check_values *values, int64_t index)
+static check_expected weight_expected(const talc_conv2d_problem *p, const check_values *values,
+                                      int64_t index)
 {
     const int64_t kw = index % p->KW, kh = index / p->KW % p->KH, IC = p->C / p->groups;
     const int64_t ic = index / p->KW / p->KH % IC, oc = index / p->KW / p->KH / IC;
     const int64_t c = oc / (p->OC / p->groups) * IC + ic;
     check_sum s = { .narrow = talc_check_is_narrow(p->dtype) };
-    check_due due = { .K = talc_check_terms(p) };
+    check_expected expected = { .K = talc_check_terms(p) };
     for (int64_t n = 0; n < p->N; n++)
         if (add_plane(&s, p, values->of[CHECK_X] + (n * p->C + c) * p->H * p->W,
                       values->of[CHECK_DY] + (n * p->OC + oc) * p->OH * p->OW, kh, kw))
-            due.border = true;
-    due.value = talc_check_sum_value(&s);
-    due.S = s.size;
-    return due;
+            expected.border = true;
+    expected.value = talc_check_sum_value(&s);
+    expected.S = s.size;
+    return expected;
 }
 
-check_due talc_check_conv2d_gradient_due(const talc_conv2d_problem *problem,
-                                         const check_values *values, int64_t index)
+check_expected talc_check_conv2d_gradient_expected(const talc_conv2d_problem *problem,
+                                                   const check_values *values, int64_t index)
 {
-    return problem->direction == TALC_GRAD_INPUT ? input_due(problem, values, index)
-                                                 : weight_due(problem, values, index);
+    return problem->direction == TALC_GRAD_INPUT ? input_expected(problem, values, index)
+                                                 : weight_expected(problem, values, index);
 }

@@ -43,16 +43,16 @@ static void batch(check_trial *trial, conv2d whole)
     rest.N = whole.N - 1;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w);
-    double *due = numbers(trial, talc_check_y_count(&whole));
+    double *expected = numbers(trial, talc_check_y_count(&whole));
     const double *y_first = convolve(trial, &first, x, w);
     const double *y_rest =
         convolve(trial, &rest, trial->decided ? NULL : x + talc_check_x_count(&first), w);
     if (trial->decided)
         return;
     const int64_t split = talc_check_y_count(&first);
-    memcpy(due, y_first, (size_t)split * sizeof *due);
-    memcpy(due + split, y_rest, (size_t)talc_check_y_count(&rest) * sizeof *due);
-    compare(trial, &whole, y, due, "the batch in two parts");
+    memcpy(expected, y_first, (size_t)split * sizeof *expected);
+    memcpy(expected + split, y_rest, (size_t)talc_check_y_count(&rest) * sizeof *expected);
+    compare(trial, &whole, y, expected, "the batch in two parts");
 }
 
 static void groups(check_trial *trial, conv2d whole)
@@ -62,15 +62,16 @@ static void groups(check_trial *trial, conv2d whole)
     const int64_t G = whole.groups;
     double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w);
-    double *due = numbers(trial, talc_check_y_count(&whole));
+    double *expected = numbers(trial, talc_check_y_count(&whole));
     double *x_g = numbers(trial, talc_check_x_count(&part));
     for (int64_t g = 0; g < G && !trial->decided; g++) {
         talc_check_copy_group(x_g, x, false, whole.N, G, g, part.C * whole.H * whole.W);
         double *y_g = convolve(trial, &part, x_g, w + g * talc_check_w_count(&part));
         if (y_g != NULL)
-            talc_check_copy_group(y_g, due, true, whole.N, G, g, part.OC * whole.OH * whole.OW);
+            talc_check_copy_group(y_g, expected, true, whole.N, G, g,
+                                  part.OC * whole.OH * whole.OW);
     }
-    compare(trial, &whole, y, due, "its group alone");
+    compare(trial, &whole, y, expected, "its group alone");
 }
 
 // ---- Dilation, stride and padding as what they stand for ----------------------------------------
@@ -98,12 +99,12 @@ static void stride(check_trial *trial, conv2d whole)
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w), *all = convolve(trial, &dense, x, w);
-    double *due = numbers(trial, talc_check_y_count(&whole));
+    double *expected = numbers(trial, talc_check_y_count(&whole));
     if (trial->decided)
         return;
     for (int64_t i = 0; i < talc_check_y_count(&whole); i++)
-        due[i] = all[talc_check_dense_output(&whole, &dense, i)];
-    compare(trial, &whole, y, due, "stride 1 at that place");
+        expected[i] = all[talc_check_dense_output(&whole, &dense, i)];
+    compare(trial, &whole, y, expected, "stride 1 at that place");
 }
 
 static void padding(check_trial *trial, conv2d whole)
@@ -130,7 +131,7 @@ static void pointwise(check_trial *trial, conv2d whole)
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w);
-    double *due = numbers(trial, talc_check_y_count(&whole));
+    double *expected = numbers(trial, talc_check_y_count(&whole));
     if (trial->decided)
         return;
     const int64_t plane = whole.H * whole.W, IC = whole.C / whole.groups;
@@ -140,9 +141,9 @@ static void pointwise(check_trial *trial, conv2d whole)
         int64_t sum = 0;
         for (int64_t ic = 0; ic < IC; ic++)
             sum += (int64_t)w[oc * IC + ic] * (int64_t)x[(n * whole.C + c + ic) * plane + at];
-        due[i] = (double)sum;
+        expected[i] = (double)sum;
     }
-    compare(trial, &whole, y, due, "the matrix product");
+    compare(trial, &whole, y, expected, "the matrix product");
 }
 
 /* w with its taps turned and its channels exchanged: [C, OC/groups, KH, KW]. */
@@ -226,15 +227,15 @@ static void linearity(check_trial *trial, conv2d whole)
     const double *x2 = talc_check_trial_integers(trial, x_count, whole.dtype, K, 5);
     const double *w =
         talc_check_trial_integers(trial, talc_check_w_count(&whole), whole.dtype, K, 5);
-    double *mixed = numbers(trial, x_count), *due = numbers(trial, y_count);
+    double *mixed = numbers(trial, x_count), *expected = numbers(trial, y_count);
     for (int64_t i = 0; i < x_count && !trial->decided; i++)
         mixed[i] = a * x1[i] + b * x2[i];
     const double *y1 = convolve(trial, &whole, x1, w), *y2 = convolve(trial, &whole, x2, w);
     const double *y = convolve(trial, &whole, mixed, w);
     for (int64_t i = 0; i < y_count && !trial->decided; i++)
-        due[i] =
+        expected[i] =
             a * talc_check_trial_integer(trial, y1[i]) + b * talc_check_trial_integer(trial, y2[i]);
-    compare(trial, &whole, y, due, "2 conv(x1) - 3 conv(x2)");
+    compare(trial, &whole, y, expected, "2 conv(x1) - 3 conv(x2)");
 }
 
 // ---- Shift --------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ static void shift(check_trial *trial, conv2d whole)
     if (!settled(trial, &whole))
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
-    double *moved = image(trial, &whole), *due = numbers(trial, talc_check_y_count(&whole));
+    double *moved = image(trial, &whole), *expected = numbers(trial, talc_check_y_count(&whole));
     if (trial->decided)
         return;
     for (int64_t i = 0; i < talc_check_x_count(&whole); i++) {
@@ -279,15 +280,15 @@ static void shift(check_trial *trial, conv2d whole)
         return;
     for (int64_t i = 0; i < talc_check_y_count(&whole); i++) {
         const int64_t ow = i % whole.OW - right, oh = i / whole.OW % whole.OH - down;
-        const bool due_here =
+        const bool expected_here =
             inside(oh, whole.stride_h, whole.pad_top, whole.dilation_h, whole.KH, whole.H) &&
             inside(oh + down, whole.stride_h, whole.pad_top, whole.dilation_h, whole.KH, whole.H) &&
             inside(ow, whole.stride_w, whole.pad_left, whole.dilation_w, whole.KW, whole.W) &&
             inside(ow + right, whole.stride_w, whole.pad_left, whole.dilation_w, whole.KW, whole.W);
-        due[i] =
-            due_here ? y[(i / whole.OW / whole.OH * whole.OH + oh) * whole.OW + ow] : CHECK_NOT_DUE;
+        expected[i] = expected_here ? y[(i / whole.OW / whole.OH * whole.OH + oh) * whole.OW + ow]
+                                    : CHECK_NOT_EXPECTED;
     }
-    compare(trial, &whole, y_moved, due, "the image before its shift");
+    compare(trial, &whole, y_moved, expected, "the image before its shift");
 }
 
 // ---- Entry --------------------------------------------------------------------------------------

@@ -50,15 +50,15 @@ static void batch(check_trial *trial, conv2d whole)
     const double *a = integers(trial, &whole, a_count(&whole));
     const double *b = integers(trial, &whole, b_count(&whole));
     const double *result = convolve(trial, &whole, a, b);
-    double *due = room(trial, &whole);
+    double *expected = room(trial, &whole);
     const int64_t count = talc_check_result_count(&one);
     for (int64_t n = 0; n < whole.N && !trial->decided; n++) {
         const double *part =
             convolve(trial, &one, a + n * a_count(&one), input ? b : b + n * b_count(&one));
         for (int64_t i = 0; i < count && part != NULL; i++)
-            due[input ? n * count + i : i] += talc_check_trial_integer(trial, part[i]);
+            expected[input ? n * count + i : i] += talc_check_trial_integer(trial, part[i]);
     }
-    compare(trial, &whole, result, due, "image by image it");
+    compare(trial, &whole, result, expected, "image by image it");
 }
 
 static void groups(check_trial *trial, conv2d whole)
@@ -71,7 +71,7 @@ static void groups(check_trial *trial, conv2d whole)
     double *a = integers(trial, &whole, a_count(&whole));
     double *b = integers(trial, &whole, b_count(&whole));
     const double *result = convolve(trial, &whole, a, b);
-    double *due = room(trial, &whole);
+    double *expected = room(trial, &whole);
     double *a_g = numbers(trial, a_count(&part)), *b_g = numbers(trial, b_count(&part));
     for (int64_t g = 0; g < G && !trial->decided; g++) {
         talc_check_copy_group(a_g, a, false, N, G, g, input ? y_size : x_size);
@@ -81,12 +81,12 @@ static void groups(check_trial *trial, conv2d whole)
             talc_check_copy_group(b_g, b, false, N, G, g, y_size);
         double *result_g = convolve(trial, &part, a_g, b_g);
         if (result_g != NULL && input)
-            talc_check_copy_group(result_g, due, true, N, G, g, x_size);
+            talc_check_copy_group(result_g, expected, true, N, G, g, x_size);
         else if (result_g != NULL)
-            memcpy(due + g * talc_check_result_count(&part), result_g,
-                   (size_t)talc_check_result_count(&part) * sizeof *due);
+            memcpy(expected + g * talc_check_result_count(&part), result_g,
+                   (size_t)talc_check_result_count(&part) * sizeof *expected);
     }
-    compare(trial, &whole, result, due, "its group alone");
+    compare(trial, &whole, result, expected, "its group alone");
 }
 
 // ---- Dilation, stride and padding as what they stand for ----------------------------------------
@@ -130,9 +130,9 @@ static void stride(check_trial *trial, conv2d whole)
         return;
     for (int64_t i = 0; i < talc_check_y_count(&whole); i++)
         spread[talc_check_dense_output(&whole, &dense, i)] = dy[i];
-    const double *due =
+    const double *expected =
         by_input(&whole) ? convolve(trial, &dense, spread, b) : convolve(trial, &dense, a, spread);
-    compare(trial, &whole, result, due, "stride 1 and zeros between the cotangents");
+    compare(trial, &whole, result, expected, "stride 1 and zeros between the cotangents");
 }
 
 static void padding(check_trial *trial, conv2d whole)
@@ -143,7 +143,7 @@ static void padding(check_trial *trial, conv2d whole)
     const double *a = integers(trial, &whole, a_count(&whole));
     const double *b = integers(trial, &whole, b_count(&whole));
     const double *result = convolve(trial, &whole, a, b);
-    double *due = room(trial, &whole);
+    double *expected = room(trial, &whole);
     if (trial->decided)
         return;
     if (!by_input(&whole)) {
@@ -155,9 +155,9 @@ static void padding(check_trial *trial, conv2d whole)
     for (int64_t i = 0; i < talc_check_x_count(&larger) && all != NULL; i++) {
         const int64_t inside = talc_check_padded_source(&whole, &larger, i);
         if (inside >= 0)
-            due[inside] = all[i];
+            expected[inside] = all[i];
     }
-    compare(trial, &whole, result, due, "the padded image");
+    compare(trial, &whole, result, expected, "the padded image");
 }
 
 // ---- What a gradient is -------------------------------------------------------------------------
@@ -193,15 +193,15 @@ static void linearity(check_trial *trial, conv2d whole)
     const double *a1 = talc_check_trial_integers(trial, count, whole.dtype, K, 5);
     const double *a2 = talc_check_trial_integers(trial, count, whole.dtype, K, 5);
     const double *b = talc_check_trial_integers(trial, b_count(&whole), whole.dtype, K, 5);
-    double *mixed = numbers(trial, count), *due = room(trial, &whole);
+    double *mixed = numbers(trial, count), *expected = room(trial, &whole);
     for (int64_t i = 0; i < count && !trial->decided; i++)
         mixed[i] = 2 * a1[i] - 3 * a2[i];
     const double *of_1 = convolve(trial, &whole, a1, b), *of_2 = convolve(trial, &whole, a2, b);
     const double *result = convolve(trial, &whole, mixed, b);
     for (int64_t i = 0; i < results && !trial->decided; i++)
-        due[i] = 2 * talc_check_trial_integer(trial, of_1[i]) -
-                 3 * talc_check_trial_integer(trial, of_2[i]);
-    compare(trial, &whole, result, due, "the same of each part");
+        expected[i] = 2 * talc_check_trial_integer(trial, of_1[i]) -
+                      3 * talc_check_trial_integer(trial, of_2[i]);
+    compare(trial, &whole, result, expected, "the same of each part");
 }
 
 check_property *talc_check_gradient_property(talc_check_kind kind)

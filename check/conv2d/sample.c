@@ -21,7 +21,7 @@ struct talc_check_sample {
     talc_conv2d_problem problem;
     int64_t count;
     int64_t index[TALC_CHECK_SAMPLES]; /* row-major in y, ascending */
-    check_due due[TALC_CHECK_SAMPLES];
+    check_expected expected[TALC_CHECK_SAMPLES];
     double S_norm; /* largest S among them */
 };
 
@@ -102,7 +102,7 @@ static bool operands_new(operands *o, const talc_conv2d_problem *p)
     return !talc_failed();
 }
 
-static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index)
+static check_expected expected_of(operands *o, const talc_conv2d_problem *p, int64_t index)
 {
     const int64_t plane = p->OH * p->OW, row = index / plane, n = row / p->OC, oc = row % p->OC;
     const int64_t block = n * p->groups + oc / (p->OC / p->groups);
@@ -116,16 +116,17 @@ static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index
         o->values.of[CHECK_RESIDUAL][index % plane] = element(o->residual, index);
     o->block = block;
     o->row = row;
-    return talc_check_conv2d.due(&o->one, &o->values, CHECK_Y, index % plane);
+    return talc_check_conv2d.expected(&o->one, &o->values, CHECK_Y, index % plane);
 }
 
 static bool work_out(talc_check_sample *self, operands *o)
 {
     const bool room = operands_new(o, &self->problem);
     for (int64_t i = 0; i < self->count && room; i++) {
-        const check_due due = due_of(o, &self->problem, self->index[i]);
-        self->due[i] = due;
-        self->S_norm = due.S > self->S_norm && isfinite(due.S) ? due.S : self->S_norm;
+        const check_expected expected = expected_of(o, &self->problem, self->index[i]);
+        self->expected[i] = expected;
+        self->S_norm =
+            expected.S > self->S_norm && isfinite(expected.S) ? expected.S : self->S_norm;
     }
     talc_check_values_free(&o->values);
     return room;
@@ -187,11 +188,11 @@ void talc_check_sample_free(talc_check_sample *sample)
 }
 
 /* 0 for equal numbers, two NaN among them, infinity for one NaN. */
-static double error_of(double got, long double due)
+static double error_of(double got, long double expected)
 {
-    if (isnan(due) ? isnan(got) : (long double)got == due)
+    if (isnan(expected) ? isnan(got) : (long double)got == expected)
         return 0;
-    const double error = (double)fabsl(got - due);
+    const double error = (double)fabsl(got - expected);
     return isnan(error) ? (double)INFINITY : error;
 }
 
@@ -208,18 +209,18 @@ static void compare(const talc_check_sample *self, const result *y, const result
     const talc_conv2d_problem *p = &self->problem;
     *report = (talc_check_sample_report){ .count = self->count, .share = -1 };
     for (int64_t i = 0; i < self->count; i++) {
-        const check_due *due = &self->due[i];
+        const check_expected *expected = &self->expected[i];
         const double got = element(y->host, self->index[i]);
-        long double value = due->value;
+        long double value = expected->value;
         double bound =
-            talc_check_bound(&y->arithmetic, p->dtype, TALC_CHECK_RANDOM, due, self->S_norm);
+            talc_check_bound(&y->arithmetic, p->dtype, TALC_CHECK_RANDOM, expected, self->S_norm);
         if (other != NULL) {
             value = element(other->host, self->index[i]);
-            bound += talc_check_bound(&other->arithmetic, p->dtype, TALC_CHECK_RANDOM, due,
+            bound += talc_check_bound(&other->arithmetic, p->dtype, TALC_CHECK_RANDOM, expected,
                                       self->S_norm);
         }
-        const double share = due->any ? 0 : talc_check_share(value, got, bound);
-        const double error = due->any ? 0 : error_of(got, value);
+        const double share = expected->any ? 0 : talc_check_share(value, got, bound);
+        const double error = expected->any ? 0 : error_of(got, value);
         report->error = error > report->error ? error : report->error;
         if (share <= report->share)
             continue;

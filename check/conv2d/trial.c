@@ -143,14 +143,14 @@ static check_operand result_of(const talc_conv2d_problem *problem)
 }
 
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
-                              const double *result, const double *due, const char *what)
+                              const double *result, const double *expected, const char *what)
 {
     if (trial->decided)
         return;
     const check_operand operand = result_of(problem);
     for (int64_t i = 0; i < operand.count; i++) {
-        if (due[i] == CHECK_NOT_DUE ||
-            talc_check_trial_integer(trial, result[i]) == talc_check_trial_integer(trial, due[i]))
+        if (expected[i] == CHECK_NOT_EXPECTED || talc_check_trial_integer(trial, result[i]) ==
+                                                     talc_check_trial_integer(trial, expected[i]))
             continue;
         char text[TALC_CONV2D_TEXT];
         int64_t at[TALC_MAX_RANK];
@@ -159,7 +159,7 @@ void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *pro
                  "%.90s: %s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                  "] is %.9g, %s gives %.9g",
                  talc_conv2d_problem_text(problem, text), operand.name, at[0], at[1], at[2], at[3],
-                 talc_check_shown(result[i]), what, talc_check_shown(due[i]));
+                 talc_check_shown(result[i]), what, talc_check_shown(expected[i]));
         decide(trial, CHECK_BROKEN);
         return;
     }

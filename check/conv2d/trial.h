@@ -46,13 +46,13 @@ bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem 
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
                                   const double *first, const double *second);
 
-/// What stands in `due` where nothing is due.
-#define CHECK_NOT_DUE ((double)INFINITY)
+/// What stands in `expected` where nothing is expected.
+#define CHECK_NOT_EXPECTED ((double)INFINITY)
 
-/// Decides that the property is broken when an element of a result differs from `due`. `what` says
-/// where `due` comes from.
+/// Decides that the property is broken when an element of a result differs from `expected`. `what`
+/// says where `expected` comes from.
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
-                              const double *result, const double *due, const char *what);
+                              const double *result, const double *expected, const char *what);
 
 /// An element as it counts in an identity: rounded to an integer for a row that is only accurate in
 /// norm.

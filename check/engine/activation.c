@@ -71,31 +71,32 @@ long double talc_check_activated_gradient(talc_activation activation, long doubl
     }
 }
 
-void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype)
+void talc_check_activate(check_expected *expected, talc_activation activation, talc_dtype dtype)
 {
     const check_format format = talc_check_format(dtype);
-    const double sum = (double)due->value, slope = fmax(1, talc_check_activation_slope(activation));
-    if (!isfinite(due->value))
-        due->S = due->extra = due->foreign = 0;
-    due->S *= slope;
-    due->foreign *= slope;
-    due->extra *= slope;
-    due->value = talc_check_activated(activation, due->value);
+    const double sum = (double)expected->value,
+                 slope = fmax(1, talc_check_activation_slope(activation));
+    if (!isfinite(expected->value))
+        expected->S = expected->extra = expected->foreign = 0;
+    expected->S *= slope;
+    expected->foreign *= slope;
+    expected->extra *= slope;
+    expected->value = talc_check_activated(activation, expected->value);
     if (!talc_check_activation_rounds(activation) || !isfinite(sum))
         return;
     /* gelu's argument x / sqrt(2) has two roundings, which erfc multiplies by x^2. */
     const double roundings = activation == TALC_ACTIVATION_GELU   ? 8 + 2 * fmin(sum * sum, 1e4)
                              : activation == TALC_ACTIVATION_SILU ? 16
                                                                   : 8;
-    due->extra += roundings * format.unit * (double)fabsl(due->value);
+    expected->extra += roundings * format.unit * (double)fabsl(expected->value);
     /* x / 2 (1 + erf(x / sqrt(2))) cancels below 0, and PyTorch's vector code of erf is formula
      * 7.1.26 of Abramowitz and Stegun, which is off by 1.5e-7, 2.5 u, by itself. */
     if (activation == TALC_ACTIVATION_GELU)
-        due->foreign += 4 * fabs(sum);
+        expected->foreign += 4 * fabs(sum);
     if (activation == TALC_ACTIVATION_SIGMOID)
-        due->extra += format.normal;
+        expected->extra += format.normal;
     else if (activation == TALC_ACTIVATION_SILU)
-        due->extra += roundings * format.smallest;
+        expected->extra += roundings * format.smallest;
     else if (activation == TALC_ACTIVATION_GELU)
-        due->extra += format.normal * fabs(sum);
+        expected->extra += format.normal * fabs(sum);
 }

@@ -23,6 +23,6 @@ bool talc_check_activation_rounds(talc_activation activation);
 /// more as its exponent x^2 / 2 has roundings, a sigmoid also by the smallest normal number, as 1 /
 /// (1 + exp(-x)) is 0 where the exponential overflows, and gelu by x times that. A sum that is not
 /// finite has no error: its result is due as it is.
-void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype);
+void talc_check_activate(check_expected *expected, talc_activation activation, talc_dtype dtype);
 
 #endif

@@ -5,7 +5,7 @@
 #include <math.h>
 
 double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, talc_check_kind kind,
-                        const check_due *due, double S_norm)
+                        const check_expected *expected, double S_norm)
 {
     const check_format format = talc_check_format(dtype);
     const double u = format.unit;
@@ -15,14 +15,16 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
         return 0;
     /* Where all terms are 0 a row that is accurate in norm still has the error of its
      * neighbours. */
-    const bool sums = due->S > 0 || (normwise && due->K > 0);
-    if (kind == TALC_CHECK_EXACT && due->extra == 0)
-        return normwise && sums ? fmax(0.5, (due->K + 2) * u * S_norm) : 0;
-    const double extra = due->extra + (kind == TALC_CHECK_RANDOM || wide ? 0 : due->alike);
+    const bool sums = expected->S > 0 || (normwise && expected->K > 0);
+    if (kind == TALC_CHECK_EXACT && expected->extra == 0)
+        return normwise && sums ? fmax(0.5, (expected->K + 2) * u * S_norm) : 0;
+    const double extra =
+        expected->extra + (kind == TALC_CHECK_RANDOM || wide ? 0 : expected->alike);
     if (!sums)
         return extra;
 
-    const double K = due->K, S = normwise ? S_norm : due->S, y = (double)fabsl(due->value);
+    const double K = expected->K, S = normwise ? S_norm : expected->S,
+                 y = (double)fabsl(expected->value);
     double bound = (K + 2) * u * S;
     if (kind == TALC_CHECK_RANDOM && 4 * sqrt(K + 4) < K + 2) /* from 16 terms on */
         bound = 4 * u * sqrt(K + 4) * S;
@@ -33,12 +35,12 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     return bound + extra + (K + 2) * format.smallest;
 }
 
-double talc_check_share(long double due, double got, double bound)
+double talc_check_share(long double expected, double got, double bound)
 {
-    if (isnan(due) || isnan(got))
-        return isnan(due) && isnan(got) ? 0 : INFINITY;
-    if (isinf(due) || isinf(got))
-        return due == got ? 0 : INFINITY;
-    const double off = (double)fabsl(due - got);
+    if (isnan(expected) || isnan(got))
+        return isnan(expected) && isnan(got) ? 0 : INFINITY;
+    if (isinf(expected) || isinf(got))
+        return expected == got ? 0 : INFINITY;
+    const double off = (double)fabsl(expected - got);
     return off == 0 ? 0 : bound > 0 ? off / bound : INFINITY;
 }

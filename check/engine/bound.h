@@ -20,10 +20,10 @@
 
 /// How far a row may be off; S_norm is the largest S among the outputs of the same problem.
 double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, talc_check_kind kind,
-                        const check_due *due, double S_norm);
+                        const check_expected *expected, double S_norm);
 
 /// The share of `bound` that a result uses. NaN and infinity have to be met as they are; INFINITY
 /// when any difference is one too many.
-double talc_check_share(long double due, double got, double bound);
+double talc_check_share(long double expected, double got, double bound);
 
 #endif

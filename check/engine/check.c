@@ -480,7 +480,7 @@ static bool check_session(session *s)
     for (int row = 0; row < s->row_count; row++)
         if (!is_usable(s, s->rows[row]))
             return false;
-    const bool empty = talc_check_nothing_due(s->family, &s->problem);
+    const bool empty = talc_check_nothing_expected(s->family, &s->problem);
     if (!empty && !sort_out_rows(s))
         return false;
     if (empty || s->row_count == 0) {

@@ -136,7 +136,7 @@ void talc_check_operands(const check_family *family, const check_problem *proble
     family->operands(problem, operands);
 }
 
-bool talc_check_nothing_due(const check_family *family, const check_problem *problem)
+bool talc_check_nothing_expected(const check_family *family, const check_problem *problem)
 {
     check_operand operands[CHECK_OPERANDS];
     talc_check_operands(family, problem, operands);
@@ -148,7 +148,7 @@ bool talc_check_nothing_due(const check_family *family, const check_problem *pro
 
 bool talc_check_is_empty(const check_family *family, const check_problem *problem)
 {
-    return talc_check_nothing_due(family, problem) ||
+    return talc_check_nothing_expected(family, problem) ||
            (family->is_empty != NULL && family->is_empty(problem));
 }
 

@@ -1,4 +1,4 @@
-/// What talc_check needs to know of an op: one family of rows a file, check/NAME.c. Private to
+/// What talc_check needs to know of an op: one family of rows a file, check/ops/NAME.c. Private to
 /// check/.
 ///
 /// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says
@@ -61,7 +61,7 @@ typedef struct check_values {
 
 /// What an element of an output must be. Its bound follows from K, S and the row's arithmetic
 /// (check/engine/bound.h).
-typedef struct check_due {
+typedef struct check_expected {
     long double value;
     double K;       ///< terms of its sum, a bias or residual not counted; 0: not a sum
     double S;       ///< sum of their sizes, with bias and residual; 0 for results without rounding
@@ -73,7 +73,7 @@ typedef struct check_due {
                     ///< (bias - mean s) of batch norm
     bool border;    ///< its window reaches into the padding
     bool any;       ///< whatever the row gives is right
-} check_due;
+} check_expected;
 
 struct check_ran;
 
@@ -115,8 +115,8 @@ typedef struct check_family {
     int64_t (*group_of)(const check_problem *problem, int operand, int64_t index);
     check_common (*learn)(const check_problem *problem, const check_values *values, int64_t group);
     /// Element `index` of operand `operand`, which is written or updated.
-    check_due (*due)(const check_problem *problem, const check_values *values, int operand,
-                     int64_t index);
+    check_expected (*expected)(const check_problem *problem, const check_values *values,
+                               int operand, int64_t index);
     /// Cost of one due element, in terms, with its part in that of its group; for the choice
     /// between all elements and a sample.
     double (*terms)(const check_problem *problem);
@@ -182,9 +182,9 @@ static inline bool talc_check_is_output(const check_operand *operand)
     return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
 }
 
-/// nothing_due: whether an output has no elements. is_empty: whether no row computes the result,
-/// for that or another reason.
-bool talc_check_nothing_due(const check_family *family, const check_problem *problem);
+/// nothing_expected: whether an output has no elements. is_empty: whether no row computes the
+/// result, for that or another reason.
+bool talc_check_nothing_expected(const check_family *family, const check_problem *problem);
 bool talc_check_is_empty(const check_family *family, const check_problem *problem);
 
 #endif

@@ -40,15 +40,15 @@ static int64_t sampled_index(const check_operand *operand, uint64_t seed, int64_
     return index;
 }
 
-static int64_t place_of(const check_expected *expected, int64_t e)
+static int64_t place_of(const check_expected_output *output, int64_t e)
 {
-    return expected->index == NULL ? e : expected->index[e];
+    return output->index == NULL ? e : output->index[e];
 }
 
-static bool expected_new(check_expected *self, const check_operand *operand, int number,
-                         bool sampled, bool shares, uint64_t seed)
+static bool expected_output_new(check_expected_output *self, const check_operand *operand,
+                                int number, bool sampled, bool shares, uint64_t seed)
 {
-    *self = (check_expected){ .operand = number, .count = operand->count };
+    *self = (check_expected_output){ .operand = number, .count = operand->count };
     if (sampled && operand->count > CHECK_SAMPLE) {
         self->count = CHECK_SAMPLE;
         self->index = talc_memory_new(CHECK_SAMPLE * sizeof *self->index, "check");
@@ -57,13 +57,13 @@ static bool expected_new(check_expected *self, const check_operand *operand, int
         if (self->index == NULL)
             return false;
     }
-    self->due = talc_memory_new((size_t)self->count * sizeof *self->due + 1, "check");
+    self->expected = talc_memory_new((size_t)self->count * sizeof *self->expected + 1, "check");
     if (shares && operand->count <= MOST_SHARES) {
         self->shares = talc_memory_new((size_t)operand->count * sizeof *self->shares + 1, "check");
         if (self->shares == NULL)
             return false;
     }
-    return self->due != NULL;
+    return self->expected != NULL;
 }
 
 static int64_t groups_of(const check_family *family, const check_problem *problem)
@@ -90,17 +90,16 @@ static bool groups_new(check_oracle *oracle, bool sampled)
     if (oracle->common == NULL || !sampled)
         return oracle->common != NULL;
     for (int i = 0; i < oracle->outputs; i++)
-        count += oracle->expected[i].count;
+        count += oracle->output[i].count;
     int64_t *list = talc_memory_new((size_t)(count + 1) * sizeof *list, "check");
     if (list == NULL)
         return false;
     list[0] = groups - 1;
     count = 1;
     for (int i = 0; i < oracle->outputs; i++) {
-        const check_expected *expected = &oracle->expected[i];
-        for (int64_t e = 0; e < expected->count; e++)
-            list[count++] =
-                family->group_of(oracle->problem, expected->operand, place_of(expected, e));
+        const check_expected_output *output = &oracle->output[i];
+        for (int64_t e = 0; e < output->count; e++)
+            list[count++] = family->group_of(oracle->problem, output->operand, place_of(output, e));
     }
     qsort(list, (size_t)count, sizeof *list, rising);
     for (int64_t i = 0; i < count; i++)
@@ -121,8 +120,8 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
         if (!talc_check_is_output(&oracle->operand[i]))
             continue;
         oracle->outputs++;
-        if (!expected_new(&oracle->expected[oracle->outputs - 1], &oracle->operand[i], i, sampled,
-                          shares, seed)) {
+        if (!expected_output_new(&oracle->output[oracle->outputs - 1], &oracle->operand[i], i,
+                                 sampled, shares, seed)) {
             talc_check_oracle_free(oracle);
             return false;
         }
@@ -144,8 +143,8 @@ double talc_check_oracle_bytes(const check_family *family, const check_problem *
         if (!talc_check_is_output(&operands[i]))
             continue;
         const bool part = sampled && operands[i].count > CHECK_SAMPLE;
-        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + 2 * sizeof(int64_t))
-                      : (double)operands[i].count * sizeof(check_due);
+        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_expected) + 2 * sizeof(int64_t))
+                      : (double)operands[i].count * sizeof(check_expected);
         if (shares && operands[i].count <= MOST_SHARES)
             bytes += (double)operands[i].count * sizeof(float);
     }
@@ -155,9 +154,9 @@ double talc_check_oracle_bytes(const check_family *family, const check_problem *
 void talc_check_oracle_free(check_oracle *oracle)
 {
     for (int i = 0; i < oracle->outputs; i++) {
-        talc_memory_free(oracle->expected[i].index);
-        talc_memory_free(oracle->expected[i].due);
-        talc_memory_free(oracle->expected[i].shares);
+        talc_memory_free(oracle->output[i].index);
+        talc_memory_free(oracle->output[i].expected);
+        talc_memory_free(oracle->output[i].shares);
     }
     oracle->outputs = 0;
     talc_memory_free(oracle->common);
@@ -167,13 +166,13 @@ void talc_check_oracle_free(check_oracle *oracle)
 }
 
 /* About nanoseconds that a term of a due element takes, and the rest of it. */
-static const double TERM_COST = 1, DUE_COST = 50;
+static const double TERM_COST = 1, EXPECTED_COST = 50;
 
 /* The working out of one output, chunk by chunk. */
 typedef struct working {
     const check_oracle *oracle;
     const check_values *values;
-    check_expected *expected;
+    check_expected_output *output;
     double S_norm[CHECK_CHUNKS];
 } working;
 
@@ -181,13 +180,13 @@ static void work_out(void *context, int index, int64_t first, int64_t end)
 {
     working *self = context;
     const check_oracle *oracle = self->oracle;
-    check_expected *expected = self->expected;
+    check_expected_output *output = self->output;
     double norm = 0;
     for (int64_t e = first; e < end; e++) {
-        const check_due due = oracle->family->due(oracle->problem, self->values, expected->operand,
-                                                  place_of(expected, e));
-        norm = due.S > norm && isfinite(due.S) ? due.S : norm;
-        expected->due[e] = due;
+        const check_expected expected = oracle->family->expected(
+            oracle->problem, self->values, output->operand, place_of(output, e));
+        norm = expected.S > norm && isfinite(expected.S) ? expected.S : norm;
+        output->expected[e] = expected;
     }
     self->S_norm[index] = norm;
 }
@@ -206,7 +205,7 @@ static void learn(void *context, int index, int64_t first, int64_t end)
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 {
     const double terms = oracle->family->terms(oracle->problem),
-                 cost = DUE_COST + TERM_COST * terms;
+                 cost = EXPECTED_COST + TERM_COST * terms;
     check_values known = *values;
     if (oracle->common != NULL) {
         working work = { .oracle = oracle, .values = values };
@@ -217,12 +216,12 @@ void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
         known.common = oracle->common;
     }
     for (int i = 0; i < oracle->outputs; i++) {
-        check_expected *expected = &oracle->expected[i];
-        working work = { .oracle = oracle, .values = &known, .expected = expected };
-        talc_check_parallel(expected->count, cost, work_out, &work);
-        expected->S_norm = 0;
+        check_expected_output *output = &oracle->output[i];
+        working work = { .oracle = oracle, .values = &known, .output = output };
+        talc_check_parallel(output->count, cost, work_out, &work);
+        output->S_norm = 0;
         for (int p = 0; p < CHECK_CHUNKS; p++)
-            expected->S_norm = fmax(expected->S_norm, work.S_norm[p]);
+            output->S_norm = fmax(output->S_norm, work.S_norm[p]);
     }
 }
 
@@ -327,9 +326,9 @@ static void explain(const check_operand *operand, int64_t wrong, const extent *p
 {
     char at[128];
     coordinates_text(operand, outcome->where, at);
-    const int used =
-        snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g", at,
-                 outcome->place, talc_check_shown(outcome->got), talc_check_shown(outcome->due));
+    const int used = snprintf(outcome->reason, sizeof outcome->reason,
+                              "%s (%s) is %.9g, expected %.9g", at, outcome->place,
+                              talc_check_shown(outcome->got), talc_check_shown(outcome->expected));
     if (used < 0 || used >= (int)sizeof outcome->reason)
         return;
     char *rest = outcome->reason + used;
@@ -354,7 +353,7 @@ static const double VERDICT_COST = 15;
 
 /* The worst of a chunk: the first where several are as bad. */
 typedef struct verdict {
-    double share, got, due, bound;
+    double share, got, expected, bound;
     int64_t index, wrong;
     bool border;
     extent where; /* of those that are wrong */
@@ -362,7 +361,7 @@ typedef struct verdict {
 
 /* The judging of one output, chunk by chunk. */
 typedef struct judging {
-    const check_expected *expected;
+    const check_expected_output *output;
     const check_operand *operand;
     const talc_arithmetic *arithmetic;
     talc_check_kind kind;
@@ -373,29 +372,29 @@ typedef struct judging {
 static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
 {
     judging *self = context;
-    const check_expected *expected = self->expected;
+    const check_expected_output *output = self->output;
     verdict worst = { .share = -1 };
     for (int64_t e = first; e < end; e++) {
-        const check_due *due = &expected->due[e];
-        const int64_t index = place_of(expected, e);
+        const check_expected *expected = &output->expected[e];
+        const int64_t index = place_of(output, e);
         const double got = self->results[index];
         const double bound = talc_check_bound(self->arithmetic, self->operand->dtype, self->kind,
-                                              due, expected->S_norm);
-        const double share = due->any || spoiled(self->arithmetic, self->kind, got)
+                                              expected, output->S_norm);
+        const double share = expected->any || spoiled(self->arithmetic, self->kind, got)
                                  ? 0
-                                 : talc_check_share(due->value, got, bound);
-        if (expected->shares != NULL)
-            expected->shares[index] = (float)share;
+                                 : talc_check_share(expected->value, got, bound);
+        if (output->shares != NULL)
+            output->shares[index] = (float)share;
         if (!(share <= 1))
             add_place(self->operand, index, worst.wrong++ == 0, &worst.where);
         if (!(share <= worst.share))
             worst = (verdict){ .share = share,
                                .got = got,
-                               .due = (double)due->value,
+                               .expected = (double)expected->value,
                                .bound = bound,
                                .index = index,
                                .wrong = worst.wrong,
-                               .border = due->border,
+                               .border = expected->border,
                                .where = worst.where };
     }
     self->of[chunk] = worst;
@@ -406,9 +405,9 @@ static void tell(const judging *self, const verdict *worst, talc_check_outcome *
 {
     outcome->share = worst->share;
     outcome->got = worst->got;
-    outcome->due = worst->due;
+    outcome->expected = worst->expected;
     outcome->bound = worst->bound;
-    outcome->shares = self->expected->shares;
+    outcome->shares = self->output->shares;
     talc_check_coordinates(self->operand->rank, self->operand->dims, worst->index, outcome->where);
     outcome->place = worst->border                            ? "border"
                      : in_tail(self->operand, outcome->where) ? "tail"
@@ -427,19 +426,19 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
     int wrong_outputs = 0;
     const check_operand *worst = NULL;
     for (int i = 0; i < oracle->outputs; i++) {
-        const check_expected *expected = &oracle->expected[i];
-        const check_operand *operand = &oracle->operand[expected->operand];
-        judging judged = { .expected = expected,
+        const check_expected_output *output = &oracle->output[i];
+        const check_operand *operand = &oracle->operand[output->operand];
+        judging judged = { .output = output,
                            .operand = operand,
                            .arithmetic = arithmetic,
                            .kind = kind,
-                           .results = results->of[expected->operand] };
-        for (int64_t e = 0; expected->shares != NULL && e < operand->count; e++)
-            expected->shares[e] = NAN;
+                           .results = results->of[output->operand] };
+        for (int64_t e = 0; output->shares != NULL && e < operand->count; e++)
+            output->shares[e] = NAN;
         for (int p = 0; p < CHECK_CHUNKS; p++)
             judged.of[p].share = -1;
-        talc_check_parallel(expected->count, VERDICT_COST, judge_chunk, &judged);
-        outcome->compared += expected->count;
+        talc_check_parallel(output->count, VERDICT_COST, judge_chunk, &judged);
+        outcome->compared += output->count;
         int64_t wrong = 0;
         for (int p = 0; p < CHECK_CHUNKS; p++) {
             if (judged.of[p].wrong > 0)
@@ -467,20 +466,20 @@ bool talc_check_trusted(const check_oracle *oracle, const check_values *results,
                         int64_t *nonzero)
 {
     *fed = *nonzero = 0;
-    int64_t due_nonzero = 0;
+    int64_t expected_nonzero = 0;
     for (int i = 0; i < oracle->outputs; i++) {
-        const check_expected *expected = &oracle->expected[i];
-        for (int64_t e = 0; e < expected->count; e++) {
-            const int64_t index = place_of(expected, e);
-            const bool counts = expected->due[e].S > 0 || expected->due[e].value != 0;
+        const check_expected_output *output = &oracle->output[i];
+        for (int64_t e = 0; e < output->count; e++) {
+            const int64_t index = place_of(output, e);
+            const bool counts = output->expected[e].S > 0 || output->expected[e].value != 0;
             *fed += counts;
-            due_nonzero += expected->due[e].value != 0;
-            *nonzero += counts && (results == NULL ? expected->due[e].value != 0
-                                                   : results->of[expected->operand][index] != 0);
+            expected_nonzero += output->expected[e].value != 0;
+            *nonzero += counts && (results == NULL ? output->expected[e].value != 0
+                                                   : results->of[output->operand][index] != 0);
         }
     }
     /* Half of what a ReLU sees is negative. */
-    const double least = due_nonzero * 10 < *fed * 9 ? 0.15 : 0.30;
+    const double least = expected_nonzero * 10 < *fed * 9 ? 0.15 : 0.30;
     return *fed < 8 || (double)*nonzero >= least * (double)*fed;
 }
 
@@ -496,7 +495,7 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
                      char reason[256])
 {
     for (int i = 0; i < oracle->outputs; i++) {
-        const int number = oracle->expected[i].operand;
+        const int number = oracle->output[i].operand;
         const check_operand *operand = &oracle->operand[number];
         if (memcmp(a->of[number], b->of[number], (size_t)operand->count * sizeof(double)) == 0)
             continue;

@@ -10,14 +10,14 @@
 enum { CHECK_SAMPLE = 4096 };
 
 /// What the elements of one output must be.
-typedef struct check_expected {
+typedef struct check_expected_output {
     int operand;
     int64_t count;  ///< elements that are judged
     int64_t *index; ///< where they stand; NULL: all of them
-    check_due *due;
+    check_expected *expected;
     double S_norm; ///< largest S among them
     float *shares; ///< of all elements, NaN where they are not judged; NULL when nobody asked
-} check_expected;
+} check_expected_output;
 
 /// What all outputs of a problem must be.
 typedef struct check_oracle {
@@ -25,7 +25,7 @@ typedef struct check_oracle {
     const check_problem *problem;
     check_operand operand[CHECK_OPERANDS];
     int outputs;
-    check_expected expected[CHECK_OPERANDS];
+    check_expected_output output[CHECK_OPERANDS];
     check_common *common; ///< of each group; NULL without groups
     int64_t *learnt;      ///< groups that judged elements belong to, rising; NULL: all
     int64_t learnt_count;

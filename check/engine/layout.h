@@ -3,7 +3,7 @@
 #ifndef TALC_CHECK_ENGINE_LAYOUT_H
 #define TALC_CHECK_ENGINE_LAYOUT_H
 
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "check/engine/text.h"
 
 /// An operand: contiguous, or with its dimensions stored in the reverse order, as a transposed view

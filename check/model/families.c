@@ -2,7 +2,7 @@
 ///
 /// Of sums, and of the largest of some numbers, the family says the second too, asked about sizes:
 /// with `off` in place of the first operand, and |x| + off beside the off of the other factor.
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 
 #include "check/engine/activation.h"
 #include "check/engine/layout.h"
@@ -19,7 +19,8 @@
 typedef struct op_of_family {
     const char *op;
     const check_family *family;
-    bool (*due)(const struct op_of_family *op, const check_ran *ran, check_model_due *due);
+    bool (*expected)(const struct op_of_family *op, const check_ran *ran,
+                     check_model_expected *expected);
     int factors; ///< operands that the result is linear in together
 } op_of_family;
 
@@ -54,7 +55,7 @@ static int result_of(const check_family *family, const check_problem *problem)
 }
 
 /* What is due of each element of the output. */
-static bool ask(const op_of_family *op, const check_ran *ran, check_due *due)
+static bool ask(const op_of_family *op, const check_ran *ran, check_expected *expected)
 {
     const check_family *family = op->family;
     check_problem problem;
@@ -70,7 +71,7 @@ static bool ask(const op_of_family *op, const check_ran *ran, check_due *due)
         common[g] = family->learn(&problem, &values, g);
     values.common = groups > 0 ? common : NULL;
     for (int64_t i = 0; i < ran->output.count; i++)
-        due[i] = family->due(&problem, &values, y, i);
+        expected[i] = family->expected(&problem, &values, y, i);
     talc_memory_free(common);
     return true;
 }
@@ -96,13 +97,14 @@ static double part_of(const check_array *array, int64_t i, part which)
 
 /* Adds what the op gives of parts of its operands, all at least 0 and exact. */
 static bool add_spread(const op_of_family *op, const check_ran *ran, part first, part second,
-                       part rest, check_model_due *due)
+                       part rest, check_model_expected *expected)
 {
     enum { INPUTS = 4 };
     check_array inputs[INPUTS] = { { 0 } };
     check_ran sizes = *ran;
     sizes.inputs = inputs;
-    check_due *more = talc_memory_new((size_t)ran->output.count * sizeof *more + 1, "check_model");
+    check_expected *more =
+        talc_memory_new((size_t)ran->output.count * sizeof *more + 1, "check_model");
     bool done = more != NULL;
     for (int k = 0; done && k < ran->count; k++) {
         inputs[k] = ran->inputs[k];
@@ -117,7 +119,7 @@ static bool add_spread(const op_of_family *op, const check_ran *ran, part first,
     }
     done = done && ask(op, &sizes, more);
     for (int64_t i = 0; done && i < ran->output.count; i++)
-        due->spread[i] +=
+        expected->spread[i] +=
             (double)fmaxl(more[i].value, 0); /* of no numbers the largest is -infinite */
     for (int k = 0; k < ran->count; k++)
         if (inputs[k].of != ran->inputs[k].of)
@@ -126,31 +128,34 @@ static bool add_spread(const op_of_family *op, const check_ran *ran, part first,
     return done;
 }
 
-static bool linear_spread(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool linear_spread(const op_of_family *op, const check_ran *ran,
+                          check_model_expected *expected)
 {
     bool any = false;
     for (int k = 0; k < ran->count; k++)
         any = any || moves(&ran->inputs[k]);
-    if (any && !add_spread(op, ran, OFF, SIZE, OFF, due))
+    if (any && !add_spread(op, ran, OFF, SIZE, OFF, expected))
         return false;
     return op->factors < 2 || !moves(&ran->inputs[1]) ||
-           add_spread(op, ran, BOTH, OFF, NOTHING, due);
+           add_spread(op, ran, BOTH, OFF, NOTHING, expected);
 }
 
-static bool linear_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool linear_expected(const op_of_family *op, const check_ran *ran,
+                            check_model_expected *expected)
 {
-    return ask(op, ran, due->element) && linear_spread(op, ran, due);
+    return ask(op, ran, expected->element) && linear_spread(op, ran, expected);
 }
 
 /* A smallest element moves no further than the elements do, nor does the logarithm of a sum of
  * exponentials. */
-static bool as_max_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool as_max_expected(const op_of_family *op, const check_ran *ran,
+                            check_model_expected *expected)
 {
     talc_reduce_observed max = *(const talc_reduce_observed *)ran->problem;
     max.function = TALC_MAX;
     check_ran posed = *ran;
     posed.problem = &max;
-    return ask(op, ran, due->element) && linear_spread(op, &posed, due);
+    return ask(op, ran, expected->element) && linear_spread(op, &posed, expected);
 }
 
 /* The output that element i of x goes into. */
@@ -170,7 +175,8 @@ static int64_t reduced_index(const talc_reduce_observed *of, talc_dims dims, int
 /* Where another element may be the largest in the reference, the index there may be any: with all
  * others as large as they may be and the largest as small, it is another. The smallest the other
  * way round. The elements of one output come in the order in which argmax counts them. */
-static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool argmax_expected(const op_of_family *op, const check_ran *ran,
+                            check_model_expected *expected)
 {
     const check_array *x = &ran->inputs[0];
     const bool least = ((const talc_reduce_observed *)ran->problem)->function == TALC_ARGMIN;
@@ -179,17 +185,18 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
     other.inputs = &rivals;
     const size_t outputs = (size_t)ran->output.count + 1;
     int64_t *seen = talc_memory_new(outputs * sizeof *seen, "check_model");
-    check_due *theirs = talc_memory_new(outputs * sizeof *theirs, "check_model");
+    check_expected *theirs = talc_memory_new(outputs * sizeof *theirs, "check_model");
     rivals.of = talc_memory_new((size_t)x->count * sizeof(double) + 1, "check_model");
-    bool done = seen != NULL && theirs != NULL && rivals.of != NULL && ask(op, ran, due->element);
+    bool done =
+        seen != NULL && theirs != NULL && rivals.of != NULL && ask(op, ran, expected->element);
     for (int64_t i = 0; done && i < x->count; i++) {
         const int64_t o = reduced_index(ran->problem, x->dims, i);
-        const bool named = seen[o]++ == (int64_t)due->element[o].value;
+        const bool named = seen[o]++ == (int64_t)expected->element[o].value;
         rivals.of[i] = x->of[i] + (named == least ? check_off(x, i) : -check_off(x, i));
     }
     done = done && ask(op, &other, theirs);
     for (int64_t o = 0; done && o < ran->output.count; o++)
-        due->spread[o] = theirs[o].value == due->element[o].value ? 0 : INFINITY;
+        expected->spread[o] = theirs[o].value == expected->element[o].value ? 0 : INFINITY;
     talc_memory_free(seen);
     talc_memory_free(theirs);
     talc_memory_free(rivals.of);
@@ -198,19 +205,20 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
 
 /* Elements that move by d change the squares around their mean by sum 2 (x - mean) d, and sum d^2
  * at most. */
-static bool var_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool var_expected(const op_of_family *op, const check_ran *ran,
+                         check_model_expected *expected)
 {
     const check_array *x = &ran->inputs[0];
     const talc_reduce_observed *of = ran->problem;
     const double K = (double)(ran->output.count == 0 ? 0 : x->count / ran->output.count);
     double *mean = talc_memory_new((size_t)ran->output.count * sizeof *mean + 1, "check_model");
-    const bool done = mean != NULL && ask(op, ran, due->element);
+    const bool done = mean != NULL && ask(op, ran, expected->element);
     for (int64_t i = 0; done && i < x->count; i++)
         mean[reduced_index(of, x->dims, i)] += x->of[i] / K;
     for (int64_t i = 0; done && i < x->count; i++) {
         const int64_t o = reduced_index(of, x->dims, i);
         const double off = check_off(x, i), left = fmax(K - of->correction, 0);
-        due->spread[o] += (2 * fabs(x->of[i] - mean[o]) + off) * off / left;
+        expected->spread[o] += (2 * fabs(x->of[i] - mean[o]) + off) * off / left;
     }
     talc_memory_free(mean);
     return done;
@@ -231,7 +239,8 @@ static check_array matrix_of(const check_array *operand, talc_dims dims, int64_t
 }
 
 /* One product at a time, as the family knows no batch of which an operand repeats a part. */
-static bool matmul_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool matmul_expected(const op_of_family *op, const check_ran *ran,
+                            check_model_expected *expected)
 {
     const check_array *a = &ran->inputs[0], *b = &ran->inputs[1];
     const int ra = a->dims.rank, rb = b->dims.rank;
@@ -249,8 +258,9 @@ static bool matmul_due(const op_of_family *op, const check_ran *ran, check_model
                                 .count = 2,
                                 .inputs = inputs,
                                 .output = { .dtype = ran->output.dtype, .count = M * N } };
-        check_model_due due_of_one = { due->element + i, due->spread + i, due->activation };
-        done = linear_due(op, &one, &due_of_one);
+        check_model_expected expected_of_one = { expected->element + i, expected->spread + i,
+                                                 expected->activation };
+        done = linear_expected(op, &one, &expected_of_one);
     }
     return done;
 }
@@ -269,9 +279,10 @@ static double largest_off(const check_array *x, int64_t first, int64_t n, int64_
     return largest;
 }
 
-static bool softmax_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool softmax_expected(const op_of_family *op, const check_ran *ran,
+                             check_model_expected *expected)
 {
-    if (!ask(op, ran, due->element))
+    if (!ask(op, ran, expected->element))
         return false;
     const talc_softmax_observed *of = ran->problem;
     const check_array *x = &ran->inputs[0];
@@ -283,16 +294,17 @@ static bool softmax_due(const op_of_family *op, const check_ran *ran, check_mode
         const int64_t first = row / step * step * n + row % step;
         const double off = largest_off(x, first, n, step, &sum);
         for (int64_t i = first; i < first + n * step; i += step)
-            due->spread[i] = off == 0  ? 0
-                             : of->log ? check_off(x, i) + off
-                                       : (double)due->element[i].value * expm1(2 * off);
+            expected->spread[i] = off == 0  ? 0
+                                  : of->log ? check_off(x, i) + off
+                                            : (double)expected->element[i].value * expm1(2 * off);
     }
     return true;
 }
 
-static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool cross_entropy_expected(const op_of_family *op, const check_ran *ran,
+                                   check_model_expected *expected)
 {
-    if (!ask(op, ran, due->element))
+    if (!ask(op, ran, expected->element))
         return false;
     const talc_cross_entropy_problem *p = ran->problem;
     const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1];
@@ -308,7 +320,7 @@ static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, chec
     for (int d = 2; d < x->dims.rank; d++)
         plane *= x->dims.dim[d];
     for (int64_t i = 0; i < labels->count; i++) {
-        double *to = &due->spread[p->reduction == TALC_REDUCTION_NONE ? i : 0], sum;
+        double *to = &expected->spread[p->reduction == TALC_REDUCTION_NONE ? i : 0], sum;
         const int64_t label = (int64_t)labels->of[i];
         if (check_off(labels, i) > 0) /* another label may have any other loss */
             *to = INFINITY;
@@ -322,85 +334,91 @@ static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, chec
         count += weights == NULL ? 1 : weights->of[label];
     }
     if (p->reduction == TALC_REDUCTION_MEAN)
-        due->spread[0] = count == 0 ? 0 : due->spread[0] / count;
+        expected->spread[0] = count == 0 ? 0 : expected->spread[0] / count;
     return true;
 }
 
 // ---- All ops ------------------------------------------------------------------------------------
 
-static bool batch_norm_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool batch_norm_expected(const op_of_family *op, const check_ran *ran,
+                                check_model_expected *expected)
 {
     check_problem problem;
-    if (!pose(op->family, ran, &problem) || !ask(op, ran, due->element))
+    if (!pose(op->family, ran, &problem) || !ask(op, ran, expected->element))
         return false;
     const check_values values = values_of(ran);
-    talc_check_batch_norm2d_spread(ran, &problem, &values, due->spread);
-    due->activation = ((const talc_batch_norm2d_problem *)ran->problem)->activation;
+    talc_check_batch_norm2d_spread(ran, &problem, &values, expected->spread);
+    expected->activation = ((const talc_batch_norm2d_problem *)ran->problem)->activation;
     return true;
 }
 
-static bool group_norm_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool group_norm_expected(const op_of_family *op, const check_ran *ran,
+                                check_model_expected *expected)
 {
-    if (!ask(op, ran, due->element))
+    if (!ask(op, ran, expected->element))
         return false;
-    talc_check_group_norm_spread(ran, due->spread);
-    due->activation = ((const talc_group_norm_problem *)ran->problem)->activation;
+    talc_check_group_norm_spread(ran, expected->spread);
+    expected->activation = ((const talc_group_norm_problem *)ran->problem)->activation;
     return true;
 }
 
-static bool conv2d_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool conv2d_expected(const op_of_family *op, const check_ran *ran,
+                            check_model_expected *expected)
 {
-    due->activation = ((const talc_conv2d_problem *)ran->problem)->activation;
-    return linear_due(op, ran, due);
+    expected->activation = ((const talc_conv2d_problem *)ran->problem)->activation;
+    return linear_expected(op, ran, expected);
 }
 
 /* The value of the padding moves nowhere. */
-static bool resample_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool resample_expected(const op_of_family *op, const check_ran *ran,
+                              check_model_expected *expected)
 {
-    if (!linear_due(op, ran, due))
+    if (!linear_expected(op, ran, expected))
         return false;
     for (int64_t i = 0; i < ran->output.count; i++)
-        due->spread[i] = due->element[i].border ? 0 : due->spread[i];
+        expected->spread[i] = expected->element[i].border ? 0 : expected->spread[i];
     return true;
 }
 
-static bool product_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+static bool product_expected(const op_of_family *op, const check_ran *ran,
+                             check_model_expected *expected)
 {
-    due->activation = ((const talc_matmul_problem *)ran->problem)->activation;
-    return linear_due(op, ran, due);
+    expected->activation = ((const talc_matmul_problem *)ran->problem)->activation;
+    return linear_expected(op, ran, expected);
 }
 
 static const op_of_family ops[] = {
-    { "conv2d", &talc_check_conv2d, conv2d_due, 2 },
-    { "linear", &talc_check_matmul, product_due, 2 },
-    { "matmul", &talc_check_matmul, matmul_due, 2 },
-    { "max_pool2d", &talc_check_pool2d, linear_due, 1 },
-    { "avg_pool2d", &talc_check_pool2d, linear_due, 1 },
-    { "adaptive_avg_pool2d", &talc_check_pool2d, linear_due, 1 },
-    { "adaptive_max_pool2d", &talc_check_pool2d, linear_due, 1 },
-    { "batch_norm2d", &talc_check_batch_norm2d, batch_norm_due, 0 },
-    { "group_norm", &talc_check_group_norm, group_norm_due, 0 },
-    { "pad", &talc_check_resample, resample_due, 1 },
-    { "upsample2d", &talc_check_resample, resample_due, 1 },
-    { "sum", &talc_check_reduce, linear_due, 1 },
-    { "mean", &talc_check_reduce, linear_due, 1 },
-    { "max", &talc_check_reduce, linear_due, 1 },
-    { "argmax", &talc_check_reduce, argmax_due, 0 },
-    { "min", &talc_check_reduce, as_max_due, 1 },
-    { "argmin", &talc_check_reduce, argmax_due, 0 },
-    { "var", &talc_check_reduce, var_due, 0 },
-    { "logsumexp", &talc_check_reduce, as_max_due, 1 },
-    { "softmax", &talc_check_softmax, softmax_due, 0 },
-    { "log_softmax", &talc_check_softmax, softmax_due, 0 },
-    { "cross_entropy", &talc_check_cross_entropy, cross_entropy_due, 0 },
+    { "conv2d", &talc_check_conv2d, conv2d_expected, 2 },
+    { "linear", &talc_check_matmul, product_expected, 2 },
+    { "matmul", &talc_check_matmul, matmul_expected, 2 },
+    { "max_pool2d", &talc_check_pool2d, linear_expected, 1 },
+    { "avg_pool2d", &talc_check_pool2d, linear_expected, 1 },
+    { "adaptive_avg_pool2d", &talc_check_pool2d, linear_expected, 1 },
+    { "adaptive_max_pool2d", &talc_check_pool2d, linear_expected, 1 },
+    { "batch_norm2d", &talc_check_batch_norm2d, batch_norm_expected, 0 },
+    { "group_norm", &talc_check_group_norm, group_norm_expected, 0 },
+    { "pad", &talc_check_resample, resample_expected, 1 },
+    { "upsample2d", &talc_check_resample, resample_expected, 1 },
+    { "sum", &talc_check_reduce, linear_expected, 1 },
+    { "mean", &talc_check_reduce, linear_expected, 1 },
+    { "max", &talc_check_reduce, linear_expected, 1 },
+    { "argmax", &talc_check_reduce, argmax_expected, 0 },
+    { "min", &talc_check_reduce, as_max_expected, 1 },
+    { "argmin", &talc_check_reduce, argmax_expected, 0 },
+    { "var", &talc_check_reduce, var_expected, 0 },
+    { "logsumexp", &talc_check_reduce, as_max_expected, 1 },
+    { "softmax", &talc_check_softmax, softmax_expected, 0 },
+    { "log_softmax", &talc_check_softmax, softmax_expected, 0 },
+    { "cross_entropy", &talc_check_cross_entropy, cross_entropy_expected, 0 },
 };
 
-bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known)
+bool talc_check_expected_of_family(const check_ran *ran, check_model_expected *expected,
+                                   bool *known)
 {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (strcmp(ops[i].op, ran->op) == 0) {
             *known = true;
-            return ops[i].due(&ops[i], ran, due);
+            return ops[i].expected(&ops[i], ran, expected);
         }
     return true;
 }

@@ -30,7 +30,7 @@ typedef struct line {
 
 /* A slope by differences. */
 typedef struct trial {
-    double due, error; /* |due - got| / |gradient| */
+    double expected, error; /* |due - got| / |gradient| */
     double step;
     bool passed;
 } trial;
@@ -96,8 +96,8 @@ static double item_of_sum(const talc_tensor *a, const talc_tensor *b)
 
 static trial tried(const check *c, const line *l, double step)
 {
-    trial t = { .due = slope_along(c, l, l->v, step), .step = step };
-    t.error = t.due == l->got ? 0 : fabs(t.due - l->got) / l->norm;
+    trial t = { .expected = slope_along(c, l, l->v, step), .step = step };
+    t.error = t.expected == l->got ? 0 : fabs(t.expected - l->got) / l->norm;
     t.passed = t.error <= c->report->tolerance;
     return t;
 }
@@ -137,7 +137,7 @@ static double rounding_of_sum(const check *c, const line *l)
 static trial retried(const check *c, const line *l, trial first)
 {
     const double rounding = rounding_along(c, l);
-    if (fabs(first.due - l->got) <= fmax(rounding, rounding_of_sum(c, l)) / first.step) {
+    if (fabs(first.expected - l->got) <= fmax(rounding, rounding_of_sum(c, l)) / first.step) {
         first.error = 0;
         first.passed = true;
         return first;
@@ -189,7 +189,7 @@ static bool compare(const check *c, int input, const talc_tensor *gradient,
     if (worse) {
         r->worst = t.error;
         r->input = input;
-        r->due = t.due;
+        r->expected = t.expected;
         r->got = l.got;
         *c->worst = l;
         *c->tried = t;
@@ -231,7 +231,7 @@ typedef struct parts {
 
 /* How far the slope along elements [from, end) of the direction is off. */
 static double off_along(const check *c, const line *l, const parts *p, int64_t from, int64_t end,
-                        double *due, double *got)
+                        double *expected, double *got)
 {
     talc_scope *scope = talc_scope_enter();
     *got = 0;
@@ -240,35 +240,35 @@ static double off_along(const check *c, const line *l, const parts *p, int64_t f
         *got += p->part[i] == 0 ? 0 : p->part[i] * p->gradient[i];
     }
     const talc_tensor *v = talc_from_host(l->v->device, TALC_F64, talc_dims_of(l->v), p->part);
-    *due = v == NULL ? NAN : slope_along(c, l, v, c->tried->step);
+    *expected = v == NULL ? NAN : slope_along(c, l, v, c->tried->step);
     talc_scope_leave(scope);
-    return fabs(*due - *got);
+    return fabs(*expected - *got);
 }
 
 /* Goes on with the half that is farther off until one element is left. */
 static void locate_with(const check *c, const parts *p)
 {
     const line *l = c->worst;
-    double due, got;
+    double expected, got;
     int64_t from = 0, end = p->count;
     while (end - from > 1 && !talc_failed()) {
         const int64_t middle = from + (end - from) / 2;
-        const double left = off_along(c, l, p, from, middle, &due, &got),
-                     right = off_along(c, l, p, middle, end, &due, &got);
+        const double left = off_along(c, l, p, from, middle, &expected, &got),
+                     right = off_along(c, l, p, middle, end, &expected, &got);
         if (!(left <= right) || isnan(left))
             end = middle;
         else
             from = middle;
     }
     p->v[from] = 1;
-    const double off = off_along(c, l, p, from, end, &due, &got);
+    const double off = off_along(c, l, p, from, end, &expected, &got);
     talc_gradient_report *r = c->report;
     r->located = !(off <= r->tolerance * l->norm / sqrt((double)p->count));
     if (!r->located)
         return;
     r->where = talc_dims_of(l->at);
     talc_check_coordinates(r->where.rank, talc_dims_of(l->at).dim, from, r->where.dim);
-    r->element_due = due;
+    r->element_expected = expected;
     r->element_got = got;
 }
 
@@ -515,10 +515,10 @@ const char *talc_gradient_report_text(const talc_gradient_report *r, char text[T
     if (!(r->worst <= r->tolerance)) {
         size_t used = 0;
         add_text(text, &used, "%s: %.12g by differences, %.12g by the gradient (tolerance %.2g)",
-                 TALC_SHOWN(r->name), r->due, r->got, r->tolerance);
+                 TALC_SHOWN(r->name), r->expected, r->got, r->tolerance);
         if (r->located)
             add_text(text, &used, "; %s%s: %.9g, %.9g", TALC_SHOWN(r->name),
-                     r->where.rank == 0 ? "" : talc_dims_text(r->where, index), r->element_due,
+                     r->where.rank == 0 ? "" : talc_dims_text(r->where, index), r->element_expected,
                      r->element_got);
         if (r->at_kink)
             add_text(text, &used,

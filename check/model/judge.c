@@ -21,27 +21,28 @@ void talc_check_open_free(check_open *open)
 /* How far an element may be off by rounding alone, where the result has moved by `moved` because
  * the inputs have. */
 static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
-                       const check_due *element, double S_norm, double moved)
+                       const check_expected *element, double S_norm, double moved)
 {
     if (!talc_dtype_is_float(dtype))
         return element->extra;
-    check_due there = *element;
+    check_expected there = *element;
     there.value = fabsl(there.value) + moved;
     there.S += there.K > 0 ? moved : 0;
     there.extra += 8 * talc_check_format(dtype).unit * moved;
     return talc_check_bound(arithmetic, dtype, TALC_CHECK_CONSTANT, &there, S_norm + moved);
 }
 
-static void worst(talc_check_model_layer *layer, talc_dims dims, int64_t i, double got, double due)
+static void worst(talc_check_model_layer *layer, talc_dims dims, int64_t i, double got,
+                  double expected)
 {
     layer->where.rank = dims.rank;
     talc_check_coordinates(dims.rank, dims.dim, i, layer->where.dim);
     layer->got = got;
-    layer->due = due;
+    layer->expected = expected;
 }
 
 static void judge_elements(const check_ran *ran, const talc_arithmetic *reference,
-                           const check_model_due *due, talc_check_model_layer *layer,
+                           const check_model_expected *expected, talc_check_model_layer *layer,
                            check_open *open)
 {
     static const talc_arithmetic copy = { "copy", TALC_STRICT, false },
@@ -51,10 +52,10 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
     double S_norm = 0, own = -1;
     bool finite = false;
     for (int64_t i = 0; i < open->count; i++)
-        S_norm = fmax(S_norm, due->element[i].S);
+        S_norm = fmax(S_norm, expected->element[i].S);
     for (int64_t i = 0; i < open->count; i++) {
-        check_due element = due->element[i];
-        talc_check_activate(&element, due->activation, dtype);
+        check_expected element = expected->element[i];
+        talc_check_activate(&element, expected->activation, dtype);
         const double T = rounding(arithmetic, dtype, &element, S_norm, 0);
         const double share = element.any ? 0 : talc_check_share(element.value, open->got[i], T);
         finite = finite || isfinite(open->got[i]) || isfinite(element.value);
@@ -62,8 +63,9 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
             own = share;
             worst(layer, open->dims, i, open->got[i], (double)element.value);
         }
-        const double spread = isnan(due->spread[i]) || element.any ? INFINITY : due->spread[i];
-        open->spread[i] = spread * talc_check_activation_slope(due->activation);
+        const double spread =
+            isnan(expected->spread[i]) || element.any ? INFINITY : expected->spread[i];
+        open->spread[i] = spread * talc_check_activation_slope(expected->activation);
         element.S += reference == NULL ? element.foreign : 0;
         open->room[i] =
             T + rounding(reference == NULL ? &saved : reference, dtype, &element, S_norm, spread);
@@ -81,15 +83,15 @@ bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference
     open->got = talc_memory_new(bytes, "check_model");
     open->spread = talc_memory_new(bytes, "check_model");
     open->room = talc_memory_new(bytes, "check_model");
-    check_model_due due;
-    if (talc_failed() || !talc_check_model_due(ran, &due)) {
+    check_model_expected expected;
+    if (talc_failed() || !talc_check_model_expected(ran, &expected)) {
         talc_check_open_free(open);
         return false;
     }
     for (int64_t i = 0; i < open->count; i++)
         open->got[i] = ran->output.of[i];
-    judge_elements(ran, reference, &due, layer, open);
-    talc_check_model_due_free(&due);
+    judge_elements(ran, reference, &expected, layer, open);
+    talc_check_model_expected_free(&expected);
     return true;
 }
 

@@ -3,7 +3,7 @@
 #define TALC_CHECK_MODEL_JUDGE_H
 
 #include "check/model.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 
 /// An output that is not yet compared with the reference, and may be, once that is known.
 typedef struct check_open {

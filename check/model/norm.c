@@ -1,5 +1,5 @@
 /// How far a result of batch norm, or of group norm, may move.
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "ops/batch_norm2d.h"
 #include "ops/group_norm.h"
 

@@ -103,7 +103,7 @@ static void print_first(FILE *file, const talc_check_model_layer *layer)
     talc_print_wrapped(file, 2, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, %s",
                        path_text(layer, path), layer->op, *layer->algorithm == '\0' ? "" : " by ",
                        layer->algorithm, talc_dims_text(layer->where, index),
-                       talc_check_shown(layer->got), talc_check_shown(layer->due), verdict);
+                       talc_check_shown(layer->got), talc_check_shown(layer->expected), verdict);
 }
 
 /* Names in a line: the first of them, and whether there are more. */

@@ -3,7 +3,7 @@
 #ifndef TALC_CHECK_MODEL_TRACE_H
 #define TALC_CHECK_MODEL_TRACE_H
 
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 
 typedef struct check_trace_entry {
     const talc_storage *storage;

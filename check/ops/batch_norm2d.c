@@ -19,7 +19,7 @@
 
 #include "check/engine/activation.h"
 #include "check/engine/data.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "ops/backend.h"
 
 #include <math.h>
@@ -272,7 +272,7 @@ static statistics statistics_of(const check_problem *problem, const check_values
 
 /* How exact a row has to be for a channel. */
 typedef struct allowance {
-    double K;        /* as in check_due */
+    double K;        /* as in check_expected */
     double mean;     /* the size that the mean's error follows */
     double f64;      /* what sums over f32 data in f64 lose, relatively */
     double variance; /* d^2 */
@@ -298,8 +298,8 @@ static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
     return may;
 }
 
-static check_due y_due(const check_norm_problem *own, const check_values *values,
-                       const statistics *of, int64_t c, int64_t index)
+static check_expected y_expected(const check_norm_problem *own, const check_values *values,
+                                 const statistics *of, int64_t c, int64_t index)
 {
     const talc_batch_norm2d_problem *p = &own->p;
     const long double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c];
@@ -308,68 +308,68 @@ static check_due y_due(const check_norm_problem *own, const check_values *values
     const long double scale = weight / sqrtl(of->var + p->eps),
                       deviation = values->of[X][index] - of->mean;
     const double s = (double)fabsl(scale), size = (double)fabsl(deviation);
-    check_due due = { .value = deviation * scale + bias + residual,
-                      .K = 6,
-                      .S = s * size + (double)(fabsl(bias) + fabsl(residual)),
-                      .foreign =
-                          s * (fabs(values->of[X][index]) + (double)fabsl(of->mean) - size) };
+    check_expected expected = { .value = deviation * scale + bias + residual,
+                                .K = 6,
+                                .S = s * size + (double)(fabsl(bias) + fabsl(residual)),
+                                .foreign = s * (fabs(values->of[X][index]) +
+                                                (double)fabsl(of->mean) - size) };
     if (p->training) {
         const allowance may = allow(p, of);
-        due.K = may.K;
-        due.S += s * may.mean;
-        due.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.least);
-        due.any = may.any;
+        expected.K = may.K;
+        expected.S += s * may.mean;
+        expected.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.least);
+        expected.any = may.any;
     }
-    talc_check_activate(&due, p->activation, p->dtype);
-    return due;
+    talc_check_activate(&expected, p->activation, p->dtype);
+    return expected;
 }
 
 /* One of the statistics that training gives out; `before` is what a running one held. */
-static check_due statistic_due(const check_norm_problem *own, const statistics *of, int operand,
-                               double before)
+static check_expected statistic_expected(const check_norm_problem *own, const statistics *of,
+                                         int operand, double before)
 {
     const talc_batch_norm2d_problem *p = &own->p;
     const allowance may = allow(p, of);
     const long double m = p->momentum, kept = (1 - m) * before;
     const long double unbiased = of->var * of->M / (of->M - 1);
-    check_due due = { .K = may.K };
+    check_expected expected = { .K = may.K };
     if (operand == MEAN) {
-        due.value = of->mean;
-        due.S = may.mean;
-        due.extra = may.f64 * of->sizes;
+        expected.value = of->mean;
+        expected.S = may.mean;
+        expected.extra = may.f64 * of->sizes;
     } else if (operand == RSTD) {
-        due.value = 1 / sqrtl(of->var + p->eps);
-        due.S = (double)due.value;
-        due.extra = (double)due.value * (may.rstd + may.f64);
-        due.any = may.any;
+        expected.value = 1 / sqrtl(of->var + p->eps);
+        expected.S = (double)expected.value;
+        expected.extra = (double)expected.value * (may.rstd + may.f64);
+        expected.any = may.any;
     } else if (m == 0) {
-        due.value = before;
+        expected.value = before;
     } else if (operand == RUNNING_MEAN) {
-        due.value = kept + m * of->mean;
-        due.S = (double)(fabsl(kept) + m * may.mean);
-        due.extra = (double)m * may.f64 * of->sizes;
+        expected.value = kept + m * of->mean;
+        expected.S = (double)(fabsl(kept) + m * may.mean);
+        expected.extra = (double)m * may.f64 * of->sizes;
     } else {
-        due.value = kept + m * unbiased;
-        due.S = (double)due.value;
-        due.extra = (double)(m * (2 * may.variance + may.f64 * unbiased));
+        expected.value = kept + m * unbiased;
+        expected.S = (double)expected.value;
+        expected.extra = (double)(m * (2 * may.variance + may.f64 * unbiased));
     }
     /* The mean of an infinity is infinite, or not a number where it is joined from parts. */
-    due.any |= isinf(due.value) && operand != RSTD;
-    return due;
+    expected.any |= isinf(expected.value) && operand != RSTD;
+    return expected;
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const check_norm_problem *own = read_only(problem);
     if (operand == COUNT)
-        return (check_due){ .value = values->of[COUNT][0] + 1 };
+        return (check_expected){ .value = values->of[COUNT][0] + 1 };
     const int64_t c = group_of(problem, operand, index);
     const statistics of = statistics_of(problem, values, c);
     if (operand == Y)
-        return y_due(own, values, &of, c, index);
+        return y_expected(own, values, &of, c, index);
     const bool running = operand == RUNNING_MEAN || operand == RUNNING_VAR;
-    return statistic_due(own, &of, operand, running ? values->of[operand][c] : 0);
+    return statistic_expected(own, &of, operand, running ? values->of[operand][c] : 0);
 }
 
 /* In training an element is part of two sums as well. */
@@ -414,7 +414,7 @@ const check_family talc_check_batch_norm2d = {
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, batch_norm2d),
     .arguments = { POINTER(x), POINTER(weight), POINTER(bias), POINTER(running_mean),

@@ -55,8 +55,9 @@ double talc_check_normalised_off(const check_normaliser *by, long double x);
 
 /// One value of dx, `scale` (g - (sum g + x^ sum g x^) / M): the terms and their roundings, and
 /// what mean and rstd are off.
-check_due talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by, const check_common *all,
-                             long double scale, long double g, double x);
+check_expected talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by,
+                                  const check_common *all, long double scale, long double g,
+                                  double x);
 
 /// x, made of a random number, of data whose mean and spread differ from channel to channel: a mean
 /// that is rounded, or a coefficient that underflows, shows.

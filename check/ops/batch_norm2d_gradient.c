@@ -331,17 +331,17 @@ static double lost(const check_problem *problem, const check_values *values, int
 }
 
 /* Of a sum and its sizes. */
-static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, long double sizes,
-                         double of_sizes)
+static check_expected sum_expected(const talc_batch_norm2d_problem *p, long double sum,
+                                   long double sizes, double of_sizes)
 {
     const bool narrow = talc_check_is_narrow(p->dtype);
     const double M = values_of_channel(p);
-    check_due due = { .value = sum, .K = narrow ? 6 : M + 6 };
+    check_expected expected = { .value = sum, .K = narrow ? 6 : M + 6 };
     if (!isfinite(sum))
-        return due;
-    due.S = (double)(narrow ? fabsl(sum) : sizes);
-    due.extra = ((narrow ? of_sizes : 0) + off_of_g(p)) * (double)sizes;
-    return due;
+        return expected;
+    expected.S = (double)(narrow ? fabsl(sum) : sizes);
+    expected.extra = ((narrow ? of_sizes : 0) + off_of_g(p)) * (double)sizes;
+    return expected;
 }
 
 /* What a sum of g x^ is off on top of that. */
@@ -351,31 +351,33 @@ static double product_off(const check_normaliser *by, const check_common *all)
                     by->rstd_off * all->of[CHECK_NORM_B]);
 }
 
-check_due talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by, const check_common *all,
-                             long double scale, long double g, double x)
+check_expected talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by,
+                                  const check_common *all, long double scale, long double g,
+                                  double x)
 {
     const check_format format = talc_check_format(dtype);
     const long double z = (x - by->mean) * by->rstd, product = all->of[CHECK_NORM_PRODUCT] / by->M;
     const long double of_g = scale * g, of_mean = scale * all->of[CHECK_NORM_G] / by->M,
                       of_x = scale * z * product;
-    check_due due = { .value = of_g - (of_mean + of_x),
-                      .K = 6,
-                      .S = (double)(fabsl(of_g) + fabsl(of_mean) + fabsl(of_x)),
-                      .any = by->any };
+    check_expected expected = { .value = of_g - (of_mean + of_x),
+                                .K = 6,
+                                .S = (double)(fabsl(of_g) + fabsl(of_mean) + fabsl(of_x)),
+                                .any = by->any };
     if (by->rstd_off == 0) /* given */
-        return due;
+        return expected;
     /* Infinity times a deviation that the rounding of the mean may make 0. */
-    due.any |= isinf(product) && fabsl(x - by->mean) <= 2 * format.unit * fabsl(by->mean);
+    expected.any |= isinf(product) && fabsl(x - by->mean) <= 2 * format.unit * fabsl(by->mean);
     const double factors = talc_check_normalised_off(by, z) * (double)fabsl(product) +
                            (double)fabsl(z) * product_off(by, all) / by->M;
-    due.extra = (double)fabsl(scale) * factors + by->rstd_off * due.S +
-                (due.K + 2) * format.unit * format.normal * fmin((double)fabsl(scale), 0x1p10);
-    due.S += format.unit * (double)fabsl(by->mean * by->rstd * scale * product);
-    return due;
+    expected.extra =
+        (double)fabsl(scale) * factors + by->rstd_off * expected.S +
+        (expected.K + 2) * format.unit * format.normal * fmin((double)fabsl(scale), 0x1p10);
+    expected.S += format.unit * (double)fabsl(by->mean * by->rstd * scale * product);
+    return expected;
 }
 
-static check_due dx_due(const check_problem *problem, const check_values *values,
-                        const check_common *all, int64_t c, int64_t index)
+static check_expected dx_expected(const check_problem *problem, const check_values *values,
+                                  const check_common *all, int64_t c, int64_t index)
 {
     const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
@@ -383,51 +385,52 @@ static check_due dx_due(const check_problem *problem, const check_values *values
     const long double scale = (own->plain ? 1 : values->of[WEIGHT][c]) * by.rstd;
     const double size = (double)fabsl(scale * size_of_g(p, values, index));
     const long double g = g_of(p, values, index);
-    check_due due = { .value = scale * g, .K = 6, .S = (double)fabsl(scale * g) };
+    check_expected expected = { .value = scale * g, .K = 6, .S = (double)fabsl(scale * g) };
     if (p->training) {
         const long double x = (values->of[X][index] - by.mean) * by.rstd;
         const long double sizes = (all->of[CHECK_NORM_A] + fabsl(x) * all->of[CHECK_NORM_B]) / by.M;
-        due = talc_check_norm_dx(p->dtype, &by, all, scale, g, values->of[X][index]);
-        due.extra += (double)(fabsl(scale) * sizes) * (lost(problem, values, c) + off_of_g(p));
+        expected = talc_check_norm_dx(p->dtype, &by, all, scale, g, values->of[X][index]);
+        expected.extra += (double)(fabsl(scale) * sizes) * (lost(problem, values, c) + off_of_g(p));
     }
-    due.extra += size * off_of_g(p);
-    if (!isfinite(due.value))
-        due.S = due.extra = 0;
-    return due;
+    expected.extra += size * off_of_g(p);
+    if (!isfinite(expected.value))
+        expected.S = expected.extra = 0;
+    return expected;
 }
 
-static check_due dresidual_due(const talc_batch_norm2d_problem *p, const check_values *values,
-                               int64_t index)
+static check_expected dresidual_expected(const talc_batch_norm2d_problem *p,
+                                         const check_values *values, int64_t index)
 {
-    check_due due = { .value = g_of(p, values, index) };
-    if (isfinite(due.value))
-        due.extra = (double)size_of_g(p, values, index) * off_of_g(p);
-    return due;
+    check_expected expected = { .value = g_of(p, values, index) };
+    if (isfinite(expected.value))
+        expected.extra = (double)size_of_g(p, values, index) * off_of_g(p);
+    return expected;
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     enum { FORWARD_MEAN = 8, FORWARD_RSTD };
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
     const int64_t c = group_of(problem, operand, index);
     const check_common all = values->common != NULL ? values->common[c] : learn(problem, values, c);
     if (operand == MEAN || operand == RSTD)
-        return talc_check_batch_norm2d.due(problem, values,
-                                           operand == MEAN ? FORWARD_MEAN : FORWARD_RSTD, c);
+        return talc_check_batch_norm2d.expected(problem, values,
+                                                operand == MEAN ? FORWARD_MEAN : FORWARD_RSTD, c);
     if (operand == DRESIDUAL)
-        return dresidual_due(p, values, index);
+        return dresidual_expected(p, values, index);
     if (operand == DX)
-        return dx_due(problem, values, &all, c, index);
+        return dx_expected(problem, values, &all, c, index);
     if (operand == DBIAS)
-        return sum_due(p, all.of[CHECK_NORM_G], all.of[CHECK_NORM_A], lost(problem, values, c));
+        return sum_expected(p, all.of[CHECK_NORM_G], all.of[CHECK_NORM_A],
+                            lost(problem, values, c));
     const check_normaliser by = normaliser_of(problem, values, &all, c);
-    check_due due =
-        sum_due(p, all.of[CHECK_NORM_PRODUCT], all.of[CHECK_NORM_B], lost(problem, values, c));
-    if (isfinite(due.value))
-        due.extra += product_off(&by, &all);
-    due.any = by.any;
-    return due;
+    check_expected expected =
+        sum_expected(p, all.of[CHECK_NORM_PRODUCT], all.of[CHECK_NORM_B], lost(problem, values, c));
+    if (isfinite(expected.value))
+        expected.extra += product_off(&by, &all);
+    expected.any = by.any;
+    return expected;
 }
 
 /* Each element is part of two sums as well. */
@@ -479,7 +482,7 @@ const check_family talc_check_batch_norm2d_gradient = {
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .first = first,
     .list = offsetof(struct talc_backend, batch_norm2d),

@@ -151,8 +151,8 @@ static double weight_of(const check_entropy_problem *own, const double *weights,
 }
 
 /* One sample's loss; `extra` is how far it may be off. */
-static check_due loss_of(const check_entropy_problem *own, const double *x, const double *weights,
-                         int64_t t)
+static check_expected loss_of(const check_entropy_problem *own, const double *x,
+                              const double *weights, int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
     const double u = talc_check_format(p->dtype).unit, e = p->label_smoothing;
@@ -169,45 +169,48 @@ static check_due loss_of(const check_entropy_problem *own, const double *x, cons
     }
     const double spread = e > 0 ? e * (double)all / (double)p->C : 0; /* weight of all classes */
     const double near = (1 - e) * w;
-    check_due due = { .value = w * (log_sum - from_most) };
+    check_expected expected = { .value = w * (log_sum - from_most) };
     if (e > 0)
-        due.value = (1 - e) * due.value + e * (log_sum * (all / p->C) - differences / p->C);
-    if (!isfinite(due.value))
-        return due;
+        expected.value =
+            (1 - e) * expected.value + e * (log_sum * (all / p->C) - differences / p->C);
+    if (!isfinite(expected.value))
+        return expected;
     const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
     const double size = near * (double)fabsl(from_most);
-    due.extra = ((4 + root) * (near + spread) + size + smoothed + (double)fabsl(due.value)) * u;
+    expected.extra =
+        ((4 + root) * (near + spread) + size + smoothed + (double)fabsl(expected.value)) * u;
     if (p->weighted)
-        due.extra += (2 * (size + smoothed + near * (double)fabsl(log_sum)) +
-                      (2 + root) * spread * (double)fabsl(log_sum)) *
-                     u;
-    due.alike = talc_check_is_narrow(p->dtype) ? 0 : root * smoothed * u;
-    return due;
+        expected.extra += (2 * (size + smoothed + near * (double)fabsl(log_sum)) +
+                           (2 + root) * spread * (double)fabsl(log_sum)) *
+                          u;
+    expected.alike = talc_check_is_narrow(p->dtype) ? 0 : root * smoothed * u;
+    return expected;
 }
 
-static check_due sample_due(const check_entropy_problem *own, const check_values *values, int64_t i)
+static check_expected sample_expected(const check_entropy_problem *own, const check_values *values,
+                                      int64_t i)
 {
     const int64_t label = (int64_t)values->of[LABELS][i];
     if (label == own->p.ignore_index)
-        return (check_due){ .value = 0 };
+        return (check_expected){ .value = 0 };
     if (label < 0 || label >= own->p.C)
-        return (check_due){ .value = NAN };
+        return (check_expected){ .value = NAN };
     return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), values->of[WEIGHTS],
                    label);
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const check_entropy_problem *own = read_only(problem);
     if (own->p.reduction == TALC_REDUCTION_NONE)
-        return sample_due(own, values, index);
+        return sample_expected(own, values, index);
     const double u = talc_check_format(own->p.dtype).unit;
-    check_due whole = { 0 };
+    check_expected whole = { 0 };
     double sizes = 0, count = 0;
     for (int64_t i = 0; i < own->labels.count; i++) {
-        const check_due one = sample_due(own, values, i);
+        const check_expected one = sample_expected(own, values, i);
         whole.value += one.value;
         whole.extra += one.extra;
         whole.alike += one.alike;
@@ -267,7 +270,7 @@ const check_family talc_check_cross_entropy = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
     .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(y) },

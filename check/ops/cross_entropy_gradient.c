@@ -168,9 +168,9 @@ static check_common learn(const check_problem *problem, const check_values *valu
 // ---- Oracle -------------------------------------------------------------------------------------
 
 /* Of class j of a sample whose label t is a class. */
-static check_due class_due(const check_entropy_problem *own, const check_values *values,
-                           const check_common *sample, const check_common *all, int64_t j,
-                           int64_t t, double x, double dy)
+static check_expected class_expected(const check_entropy_problem *own, const check_values *values,
+                                     const check_common *sample, const check_common *all, int64_t j,
+                                     int64_t t, double x, double dy)
 {
     const talc_cross_entropy_problem *p = &own->p;
     const double u = talc_check_format(p->dtype).unit, root = 2 * sqrt((double)p->C);
@@ -182,40 +182,40 @@ static check_due class_due(const check_entropy_problem *own, const check_values 
         dl * A * talc_check_exponential(p->dtype, difference) / sample->of[LEARNT_SUM];
     const long double of_label = j == t ? dl * (1 - e) * w : 0;
     const long double even = e > 0 ? dl * e * weight_of(own, values, j) / p->C : 0;
-    check_due due = { .value = of_softmax - of_label - even, .K = 6 };
-    if (!isfinite(due.value))
-        return due;
-    due.S = (double)(fabsl(of_softmax) + fabsl(of_label) + fabsl(even));
+    check_expected expected = { .value = of_softmax - of_label - even, .K = 6 };
+    if (!isfinite(expected.value))
+        return expected;
+    expected.S = (double)(fabsl(of_softmax) + fabsl(of_label) + fabsl(even));
     const double off = (talc_check_is_narrow(p->dtype) ? 4 : 12) + (double)sample->of[LEARNT_D] +
                        root * (p->weighted && e > 0 ? 2 : 1);
     if (of_softmax != 0)
-        due.extra = (double)fabsl(of_softmax) * (off + (double)fabsl(difference)) * u;
+        expected.extra = (double)fabsl(of_softmax) * (off + (double)fabsl(difference)) * u;
     if (p->weighted && p->reduction == TALC_REDUCTION_MEAN)
-        due.extra += 2 * (sqrt((double)own->labels.count) + 1) * u * due.S;
+        expected.extra += 2 * (sqrt((double)own->labels.count) + 1) * u * expected.S;
     if (p->C == 1) { /* the terms cancel, whatever they are */
-        due.value = 0;
-        due.extra += 8 * (u * due.S + talc_check_format(p->dtype).smallest);
-        due.S = 0;
+        expected.value = 0;
+        expected.extra += 8 * (u * expected.S + talc_check_format(p->dtype).smallest);
+        expected.S = 0;
     }
-    return due;
+    return expected;
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const check_entropy_problem *own = read_only(problem);
     int64_t i;
     const int64_t j = place_of(own, index, &i), label = (int64_t)values->of[LABELS][i];
     if (label == own->p.ignore_index)
-        return (check_due){ .value = 0 };
+        return (check_expected){ .value = 0 };
     if (!is_class(own, label))
-        return (check_due){ .value = NAN };
+        return (check_expected){ .value = NAN };
     const check_common *known = values->common;
     const check_common sample = known != NULL ? known[i] : learn(problem, values, i),
                        all = known != NULL ? known[own->labels.count] : learn_all(own, values);
     const double dy = values->of[DY][own->p.reduction == TALC_REDUCTION_NONE ? i : 0];
-    return class_due(own, values, &sample, &all, j, label, values->of[X][index], dy);
+    return class_expected(own, values, &sample, &all, j, label, values->of[X][index], dy);
 }
 
 /* Three exponentials, two of them in what its sample has in common. */
@@ -250,7 +250,7 @@ const check_family talc_check_cross_entropy_gradient = {
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
     .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(dy), POINTER(dx) },

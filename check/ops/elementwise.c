@@ -387,46 +387,47 @@ static slope slope_of(int function, check_format format, double s)
 }
 
 /* What passes the type's largest number is infinite, but for roundings. */
-static void overflow(check_due *due, talc_dtype dtype)
+static void overflow(check_expected *expected, talc_dtype dtype)
 {
     const long double most = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
-    const long double value = fabsl(due->value);
-    due->any = isfinite(value) && fabsl(value - most) <= due->extra + most * 2 * DBL_EPSILON;
+    const long double value = fabsl(expected->value);
+    expected->any =
+        isfinite(value) && fabsl(value - most) <= expected->extra + most * 2 * DBL_EPSILON;
     if (value > most)
-        due->value = due->value > 0 ? INFINITY : -INFINITY;
-    if (!isfinite(due->value))
-        due->extra = 0;
+        expected->value = expected->value > 0 ? INFINITY : -INFINITY;
+    if (!isfinite(expected->value))
+        expected->extra = 0;
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const unary_problem *own = read_only(problem);
     const check_format format = talc_check_format(own->x.dtype);
     const double s = values->of[S][talc_check_layout_offset(&own->x, index)];
-    check_due due = { 0 };
+    check_expected expected = { 0 };
     if (own->dx) {
         const double dy = values->of[DY][index];
         const slope of = slope_of(own->function, format, s);
-        due.value = of.of == 0 && of.units == 0 ? 0 : dy * of.of;
-        due.extra = fabs(dy) * (of.units * format.unit * (double)of.size + of.more) +
-                    (of.units > 0 ? 2 * format.smallest : 0);
+        expected.value = of.of == 0 && of.units == 0 ? 0 : dy * of.of;
+        expected.extra = fabs(dy) * (of.units * format.unit * (double)of.size + of.more) +
+                         (of.units > 0 ? 2 * format.smallest : 0);
     } else {
         double more;
         int exponent = 0;
         const double units = units_off(own, format, s, &more);
-        due.value =
+        expected.value =
             talc_check_unary_value((talc_unary_function)own->function, numbers[own->function], s);
-        (void)frexpl(due.value, &exponent);
-        const double last = due.value == 0 ? 0 : ldexp(format.unit, exponent);
-        due.extra = units * fmax(last, format.smallest) + more;
+        (void)frexpl(expected.value, &exponent);
+        const double last = expected.value == 0 ? 0 : ldexp(format.unit, exponent);
+        expected.extra = units * fmax(last, format.smallest) + more;
     }
-    if (isfinite(due.value))
-        overflow(&due, own->x.dtype);
+    if (isfinite(expected.value))
+        overflow(&expected, own->x.dtype);
     else
-        due.extra = 0;
-    return due;
+        expected.extra = 0;
+    return expected;
 }
 
 static double terms(const check_problem *problem)
@@ -440,8 +441,9 @@ static double terms(const check_problem *problem)
 #define FAMILY(names, number, draw, of_list, ...)                                                  \
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
-        .random = draw, .operands = operands, .takes = takes, .fill = fill, .due = due_of,         \
-        .terms = terms, .list = offsetof(struct talc_backend, of_list), .arguments = {             \
+        .random = draw, .operands = operands, .takes = takes, .fill = fill,                        \
+        .expected = expected_of, .terms = terms, .list = offsetof(struct talc_backend, of_list),   \
+        .arguments = {                                                                             \
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }

@@ -212,25 +212,25 @@ static int64_t index_at(const gather_problem *own, const check_values *values,
     return (int64_t)values->of[INDEX][place];
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const gather_problem *own = read_only(problem);
     const check_layout *result = operand == Y ? &own->y : &own->x;
     int64_t at[TALC_MAX_RANK], place = 0;
-    check_due due = { .value = 0 };
+    check_expected expected = { .value = 0 };
     talc_check_coordinates(result->rank, result->dims, index, at);
     if (operand == Y) {
         at[own->dim] = index_at(own, values, at);
         for (int i = 0; i < own->x.rank; i++)
             place += at[i] * own->x.strides[i];
-        due.value = values->of[X][place];
-        return due;
+        expected.value = values->of[X][place];
+        return expected;
     }
     const int64_t picked = at[own->dim];
     for (int i = 0; i < own->y.rank; i++) {
         if (i != own->dim && at[i] >= own->y.dims[i])
-            return due;
+            return expected;
         place += i == own->dim ? 0 : at[i] * own->y.strides[i];
     }
     for (int64_t k = 0; k < pickers(own); k++) {
@@ -238,13 +238,13 @@ static check_due due_of(const check_problem *problem, const check_values *values
         if (index_at(own, values, at) != picked)
             continue;
         const double dy = values->of[DY][place + k * own->y.strides[own->dim]];
-        due.value += dy;
-        due.S += isfinite(dy) ? fabs(dy) : 0;
-        due.K++;
+        expected.value += dy;
+        expected.S += isfinite(dy) ? fabs(dy) : 0;
+        expected.K++;
     }
-    if (due.K <= 1)
-        due.K = due.S = 0;
-    return due;
+    if (expected.K <= 1)
+        expected.K = expected.S = 0;
+    return expected;
 }
 
 static double terms(const check_problem *problem)
@@ -265,8 +265,8 @@ static bool is_empty(const check_problem *problem)
 #define FAMILY(names, number, draw)                                                                \
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
-        .random = draw, .operands = operands, .takes = takes, .fill = fill, .due = due_of,         \
-        .terms = terms, .list = offsetof(struct talc_backend, gather),                             \
+        .random = draw, .operands = operands, .takes = takes, .fill = fill,                        \
+        .expected = expected_of, .terms = terms, .list = offsetof(struct talc_backend, gather),    \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \
     }

@@ -9,7 +9,7 @@
 #include "check/engine/activation.h"
 #include "check/ops/batch_norm2d.h"
 #include "check/engine/data.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "ops/backend.h"
 
 #include <inttypes.h>
@@ -164,27 +164,27 @@ static check_common learn(const check_problem *problem, const check_values *valu
     return talc_check_batch_norm2d.learn(&rows, values, group);
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
     const check_problem rows = talc_check_group_rows(problem);
     check_values plain = { .common = values->common };
     plain.of[X] = values->of[X];
-    check_due due = talc_check_batch_norm2d.due(&rows, &plain, operand, index);
+    check_expected expected = talc_check_batch_norm2d.expected(&rows, &plain, operand, index);
     if (operand != Y)
-        return due;
+        return expected;
     if (values->of[WEIGHT] != NULL || values->of[BIAS] != NULL) {
         const int64_t c = index / p->plane % p->C;
         const double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c],
                      bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
-        due.value = due.value * weight + bias;
-        due.S = due.S * fabs(weight) + fabs(bias);
-        due.extra *= fabs(weight);
-        due.foreign *= fabs(weight);
+        expected.value = expected.value * weight + bias;
+        expected.S = expected.S * fabs(weight) + fabs(bias);
+        expected.extra *= fabs(weight);
+        expected.foreign *= fabs(weight);
     }
-    talc_check_activate(&due, p->activation, p->dtype);
-    return due;
+    talc_check_activate(&expected, p->activation, p->dtype);
+    return expected;
 }
 
 static bool pose(const check_ran *ran, check_problem *problem)
@@ -217,7 +217,7 @@ const check_family talc_check_group_norm = {
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, group_norm),
     .arguments = { [X] = POINTER(x),

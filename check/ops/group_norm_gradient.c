@@ -107,7 +107,8 @@ static check_common common_of(const check_problem *problem, const check_values *
     return known ? values->common[row] : learn(problem, values, row);
 }
 
-static check_due dx_due(const check_problem *problem, const check_values *values, int64_t index)
+static check_expected dx_expected(const check_problem *problem, const check_values *values,
+                                  int64_t index)
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
     const double M = (double)row_values(p);
@@ -115,53 +116,55 @@ static check_due dx_due(const check_problem *problem, const check_values *values
     const check_normaliser by = talc_check_normaliser_of(p->dtype, M, p->eps, &all);
     const long double g = (long double)values->of[DY][index] * weight_of(p, values, index),
                       x = (values->of[X][index] - by.mean) * by.rstd;
-    check_due due = talc_check_norm_dx(p->dtype, &by, &all, by.rstd, g, values->of[X][index]);
-    due.extra += (double)(by.rstd * (all.of[CHECK_NORM_A] + fabsl(x) * all.of[CHECK_NORM_B]) / M) *
-                 (M + 8) * 0x1p-53;
-    if (!isfinite(due.value))
-        due.S = due.extra = 0;
-    return due;
+    check_expected expected =
+        talc_check_norm_dx(p->dtype, &by, &all, by.rstd, g, values->of[X][index]);
+    expected.extra +=
+        (double)(by.rstd * (all.of[CHECK_NORM_A] + fabsl(x) * all.of[CHECK_NORM_B]) / M) * (M + 8) *
+        0x1p-53;
+    if (!isfinite(expected.value))
+        expected.S = expected.extra = 0;
+    return expected;
 }
 
 /* dweight or dbias of a channel. */
-static check_due sum_due(const check_problem *problem, const check_values *values, bool bias,
-                         int64_t c)
+static check_expected sum_expected(const check_problem *problem, const check_values *values,
+                                   bool bias, int64_t c)
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
     const double terms = (double)p->N * (double)p->plane, M = (double)row_values(p);
     const bool narrow = talc_check_is_narrow(p->dtype);
     long double sizes = 0, off = 0;
-    check_due due = { .K = narrow ? 6 : terms + 6 };
+    check_expected expected = { .K = narrow ? 6 : terms + 6 };
     for (int64_t n = 0; n < p->N; n++) {
         const int64_t row = n * p->groups + c / (p->C / p->groups);
         const check_common all = common_of(problem, values, row);
         const check_normaliser by = talc_check_normaliser_of(p->dtype, M, p->eps, &all);
         for (int64_t i = (n * p->C + c) * p->plane; i < (n * p->C + c + 1) * p->plane; i++) {
             const long double dy = values->of[DY][i], x = (values->of[X][i] - by.mean) * by.rstd;
-            due.value += bias ? dy : dy * x;
+            expected.value += bias ? dy : dy * x;
             sizes += fabsl(bias ? dy : dy * x);
             off += bias ? 0 : fabsl(dy) * talc_check_normalised_off(&by, x);
         }
-        due.any |= by.any && !bias;
+        expected.any |= by.any && !bias;
     }
-    if (isfinite(due.value)) {
-        due.S = (double)(narrow ? fabsl(due.value) : sizes);
-        due.extra = (double)(off + (narrow ? (terms + 8) * 0x1p-53L * sizes : 0));
+    if (isfinite(expected.value)) {
+        expected.S = (double)(narrow ? fabsl(expected.value) : sizes);
+        expected.extra = (double)(off + (narrow ? (terms + 8) * 0x1p-53L * sizes : 0));
     }
-    return due;
+    return expected;
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     enum { FORWARD_MEAN = 8, FORWARD_RSTD };
     if (operand == DX)
-        return dx_due(problem, values, index);
+        return dx_expected(problem, values, index);
     if (operand == DWEIGHT || operand == DBIAS)
-        return sum_due(problem, values, operand == DBIAS, index);
+        return sum_expected(problem, values, operand == DBIAS, index);
     const check_problem rows = talc_check_group_rows(problem);
-    return talc_check_batch_norm2d.due(&rows, values, operand == MEAN ? FORWARD_MEAN : FORWARD_RSTD,
-                                       index);
+    return talc_check_batch_norm2d.expected(&rows, values,
+                                            operand == MEAN ? FORWARD_MEAN : FORWARD_RSTD, index);
 }
 
 /* Each element of x is part of two sums of its row and of two of its channel. */
@@ -208,7 +211,7 @@ const check_family talc_check_group_norm_gradient = {
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .first = first,
     .list = offsetof(struct talc_backend, group_norm),

@@ -8,7 +8,7 @@
 #include "check/engine/activation.h"
 #include "check/engine/data.h"
 #include "check/engine/family.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "ops/backend.h"
 
 #include <inttypes.h>
@@ -184,8 +184,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const product_problem *own = read_only(problem);
@@ -209,9 +209,9 @@ static check_due due_of(const check_problem *problem, const check_values *values
         sum += values->of[RESIDUAL][index];
         sizes += fabs(values->of[RESIDUAL][index]);
     }
-    check_due due = { .value = sum, .K = (double)p->K, .S = (double)sizes };
-    talc_check_activate(&due, p->activation, p->dtype);
-    return due;
+    check_expected expected = { .value = sum, .K = (double)p->K, .S = (double)sizes };
+    talc_check_activate(&expected, p->activation, p->dtype);
+    return expected;
 }
 
 static double terms(const check_problem *problem)
@@ -250,7 +250,7 @@ const check_family talc_check_matmul = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, matmul),
     .arguments = { POINTER(a), POINTER(b), POINTER(bias), POINTER(residual), POINTER(y) },

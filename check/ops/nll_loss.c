@@ -209,8 +209,8 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const nll_problem *own = read_only(problem);
     const bool gradient = operand == DX;
@@ -218,15 +218,15 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const int64_t i = gradient ? row / own->p.C * own->p.inner + index % own->p.inner : index;
     const int64_t label = (int64_t)values->of[LABELS][i];
     if (label == own->p.ignore_index || (gradient && label != row % own->p.C))
-        return (check_due){ .value = 0 };
+        return (check_expected){ .value = 0 };
     int64_t count;
     const double w = own->weighted ? values->of[WEIGHT][label] : 1;
     if (operand == WEIGHTS)
-        return (check_due){ .value = w };
+        return (check_expected){ .value = w };
     const double factor = factors(own, values, &count)[factor_at(own, i, label)];
-    check_due due = { .value = -(long double)w * factor };
-    due.S = isfinite(due.value) ? (double)fabsl(due.value) : 0;
-    return due;
+    check_expected expected = { .value = -(long double)w * factor };
+    expected.S = isfinite(expected.value) ? (double)fabsl(expected.value) : 0;
+    return expected;
 }
 
 static double terms(const check_problem *problem)
@@ -246,8 +246,8 @@ static bool is_empty(const check_problem *problem)
 #define FAMILY(names, number, draw)                                                                \
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .random = draw,            \
-        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil, .due = due_of,         \
-        .terms = terms, .list = offsetof(struct talc_backend, nll_loss),                           \
+        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
+        .expected = expected_of, .terms = terms, .list = offsetof(struct talc_backend, nll_loss),  \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \
         .is_empty = is_empty,                                                                      \

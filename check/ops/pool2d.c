@@ -6,7 +6,7 @@
 #include "check/ops/pool2d.h"
 
 #include "check/engine/data.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
 
@@ -179,24 +179,24 @@ static window window_of(const talc_pool2d_problem *p, const double *plane, check
     return all;
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t plane = index / p->OW / p->OH;
     const check_taps h = talc_check_taps_h(p, oh), w = talc_check_taps_w(p, ow);
     const window all = window_of(p, values->of[X] + plane * p->H * p->W, h, w);
-    check_due due = { .border = h.border || w.border };
+    check_expected expected = { .border = h.border || w.border };
     if (talc_pool2d_is_max(p)) {
-        due.value = operand == INDICES ? (long double)all.most_at : (long double)all.most;
-        return due;
+        expected.value = operand == INDICES ? (long double)all.most_at : (long double)all.most;
+        return expected;
     }
     const long double divisor = talc_check_pool2d_divisor(p, h, w);
-    due.value = all.sum / divisor;
-    due.K = (double)all.count;
-    due.S = isfinite(all.sum) ? (double)(all.sizes / divisor) : 0;
-    return due;
+    expected.value = all.sum / divisor;
+    expected.K = (double)all.count;
+    expected.S = isfinite(all.sum) ? (double)(all.sizes / divisor) : 0;
+    return expected;
 }
 
 static double terms(const check_problem *problem)
@@ -232,7 +232,7 @@ const check_family talc_check_pool2d = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, pool2d),
     .arguments = { offsetof(talc_pool2d_arguments, x), offsetof(talc_pool2d_arguments, y),

@@ -153,8 +153,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const talc_pool2d_problem *p = &read_only(problem)->p;
@@ -162,7 +162,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const int64_t iw = index % p->W, ih = index / p->W % p->H, plane = index / p->W / p->H;
     const int64_t first_ow = first_reaching(&w, iw);
     long double sum = 0, sizes = 0;
-    check_due due = { .value = 0 };
+    check_expected expected = { .value = 0 };
     for (int64_t oh = first_reaching(&h, ih); oh < p->OH && first_tap(&h, oh) <= ih; oh++) {
         const check_taps taps_h = talc_check_taps_h(p, oh);
         for (int64_t ow = first_ow; ow < p->OW && first_tap(&w, ow) <= iw; ow++) {
@@ -178,13 +178,13 @@ static check_due due_of(const check_problem *problem, const check_values *values
             const long double term = values->of[DY][o] / divisor;
             sum += term;
             sizes += fabsl(term);
-            due.K++;
-            due.border |= taps_h.border || taps_w.border;
+            expected.K++;
+            expected.border |= taps_h.border || taps_w.border;
         }
     }
-    due.value = sum;
-    due.S = isfinite(sum) ? (double)sizes : 0;
-    return due;
+    expected.value = sum;
+    expected.S = isfinite(sum) ? (double)sizes : 0;
+    return expected;
 }
 
 // ---- The family ---------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ const check_family talc_check_pool2d_gradient = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, pool2d),
     .arguments = { offsetof(talc_pool2d_arguments, dy), offsetof(talc_pool2d_arguments, indices),

@@ -302,7 +302,7 @@ static long double integer_sum(const reduce_problem *own, const double *x)
     return sum <= INT64_MAX ? (long double)sum : (long double)sum - 0x1p64L;
 }
 
-static check_due sum_due(const reduce_problem *own, const double *x)
+static check_expected sum_expected(const reduce_problem *own, const double *x)
 {
     long double sum = 0, sizes = 0;
     for (int64_t k = 0; k < own->p.K; k++) {
@@ -311,12 +311,12 @@ static check_due sum_due(const reduce_problem *own, const double *x)
         sizes += fabs(value);
     }
     const long double divisor = own->p.function == TALC_MEAN ? (long double)own->p.K : 1;
-    return (check_due){ .value = sum / divisor,
-                        .K = (double)own->p.K,
-                        .S = isfinite(sum) ? (double)(sizes / divisor) : 0 };
+    return (check_expected){ .value = sum / divisor,
+                             .K = (double)own->p.K,
+                             .S = isfinite(sum) ? (double)(sizes / divisor) : 0 };
 }
 
-static check_due var_due(const reduce_problem *own, const double *x)
+static check_expected var_expected(const reduce_problem *own, const double *x)
 {
     const long double K = (long double)own->p.K;
     long double sum = 0, squares = 0, rest = 0;
@@ -331,10 +331,11 @@ static check_due var_due(const reduce_problem *own, const double *x)
     const long double divisor = K > own->p.correction ? K - own->p.correction : 0;
     const long double value = (squares - rest * rest / K) / divisor;
     const long double size = 4 * (value + fabsl(mean) * sqrtl(value));
-    return (check_due){ .value = value, .K = (double)K, .S = isfinite(size) ? (double)size : 0 };
+    return (
+        check_expected){ .value = value, .K = (double)K, .S = isfinite(size) ? (double)size : 0 };
 }
 
-static check_due logsumexp_due(const reduce_problem *own, const double *x)
+static check_expected logsumexp_expected(const reduce_problem *own, const double *x)
 {
     long double most = -(long double)INFINITY, sum = 0;
     for (int64_t k = 0; k < own->p.K; k++)
@@ -343,26 +344,26 @@ static check_due logsumexp_due(const reduce_problem *own, const double *x)
     for (int64_t k = 0; k < own->p.K; k++)
         sum += talc_check_exponential(own->p.dtype, element(own, x, k) - base);
     const long double value = base + logl(sum);
-    return (check_due){ .value = value,
-                        .K = (double)own->p.K + 2,
-                        .S = isfinite(value) ? (double)(1 + fabsl(value)) : 0 };
+    return (check_expected){ .value = value,
+                             .K = (double)own->p.K + 2,
+                             .S = isfinite(value) ? (double)(1 + fabsl(value)) : 0 };
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const reduce_problem *own = read_only(problem);
     const talc_reduce_problem *p = &own->p;
     const double *x = values->of[X] + talc_check_part_offset(&own->kept, index);
     if (is_sum(p) && talc_dtype_is_float(p->dtype))
-        return sum_due(own, x);
+        return sum_expected(own, x);
     if (is_sum(p))
-        return (check_due){ .value = integer_sum(own, x) };
+        return (check_expected){ .value = integer_sum(own, x) };
     if (p->function == TALC_VAR)
-        return var_due(own, x);
+        return var_expected(own, x);
     if (p->function == TALC_LOGSUMEXP)
-        return logsumexp_due(own, x);
+        return logsumexp_expected(own, x);
     const bool least = p->function == TALC_MIN || p->function == TALC_ARGMIN;
     double most = element(own, x, 0);
     int64_t most_at = 0;
@@ -373,7 +374,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
             most_at = k;
         }
     }
-    return (check_due){ .value = is_place(p) ? (long double)most_at : (long double)most };
+    return (check_expected){ .value = is_place(p) ? (long double)most_at : (long double)most };
 }
 
 static double terms(const check_problem *problem)
@@ -410,7 +411,7 @@ const check_family talc_check_reduce = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, reduce),
     .arguments = { offsetof(talc_reduce_arguments, x), offsetof(talc_reduce_arguments, y) },

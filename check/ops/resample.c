@@ -19,7 +19,7 @@
 #include "check/conv2d/conv2d.h"
 #include "check/engine/data.h"
 #include "check/engine/layout.h"
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "ops/backend.h"
 #include "tensor/extent.h"
 
@@ -409,15 +409,16 @@ typedef struct showing {
 } showing;
 
 /* Adds what axes `axis` and on show, from element `from` of those before. */
-static void add_shown(const showing *s, int axis, int64_t from, long double weight, check_due *due)
+static void add_shown(const showing *s, int axis, int64_t from, long double weight,
+                      check_expected *expected)
 {
     const talc_resample_axis *a = &s->p->axes[axis];
     const bool forward = s->p->direction == TALC_FORWARD;
     if (axis == s->p->rank) {
         const long double term = weight * s->of[from];
-        due->value += term;
-        due->S += isfinite(term) ? (double)fabsl(term) : 0;
-        due->K++;
+        expected->value += term;
+        expected->S += isfinite(term) ? (double)fabsl(term) : 0;
+        expected->K++;
         return;
     }
     const int64_t extent = forward ? a->in : a->out, at = s->at[axis];
@@ -428,30 +429,30 @@ static void add_shown(const showing *s, int axis, int64_t from, long double weig
     for (int64_t k = talc_larger(first, 0); k < end; k++) {
         const long double w = forward ? shown(a, at, k) : shown(a, k, at);
         if (w != 0)
-            add_shown(s, axis + 1, from * extent + k, weight * w, due);
+            add_shown(s, axis + 1, from * extent + k, weight * w, expected);
     }
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     (void)operand;
     const talc_resample_problem *p = &read_resample(problem)->p;
     const bool forward = p->direction == TALC_FORWARD;
     showing s = { .p = p, .of = values->of[X] };
-    check_due due = { .value = 0 };
+    check_expected expected = { .value = 0 };
     talc_check_coordinates(p->rank, dims_of(p, forward).dim, index, s.at);
-    add_shown(&s, 0, 0, 1, &due);
-    due.border = due.K == 0;
-    if (due.border && forward)
-        due.value = values->of[VALUE] != NULL ? values->of[VALUE][0]
-                                              : talc_check_cast(TALC_F64, p->dtype, p->value);
+    add_shown(&s, 0, 0, 1, &expected);
+    expected.border = expected.K == 0;
+    if (expected.border && forward)
+        expected.value = values->of[VALUE] != NULL ? values->of[VALUE][0]
+                                                   : talc_check_cast(TALC_F64, p->dtype, p->value);
     bool linear = false;
     for (int i = 0; i < p->rank; i++)
         linear = linear || p->axes[i].kind > TALC_RESAMPLE_NEAREST;
-    if (due.K <= 1 && !linear)
-        due.K = due.S = 0;
-    return due;
+    if (expected.K <= 1 && !linear)
+        expected.K = expected.S = 0;
+    return expected;
 }
 
 /* Each axis is gone over whole for each element that the axes before it show. */
@@ -490,7 +491,7 @@ static bool is_empty(const check_problem *problem)
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
         .random = draw, .pose = pose, .operands = operands, .takes = takes, .fill = fill,          \
-        .due = due_of, .terms = terms, .list = offsetof(struct talc_backend, resample),            \
+        .expected = expected_of, .terms = terms, .list = offsetof(struct talc_backend, resample),  \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 

@@ -139,14 +139,14 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 // ---- Oracle -------------------------------------------------------------------------------------
 
 /* Sets extra and alike for due->value at `distance` = |x_i - m|. */
-static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
+static void allow(const talc_softmax_problem *p, long double distance, check_expected *expected)
 {
     const check_format format = talc_check_format(p->dtype);
     const double u = format.unit;
-    const double n = (double)p->extent, y = (double)fabsl(due->value);
+    const double n = (double)p->extent, y = (double)fabsl(expected->value);
     const double roundings = 4 + (double)distance + 2 * sqrt(n);
-    due->extra = p->log ? (roundings + y) * u : roundings * u * y + format.smallest;
-    due->alike = (fmin(n + 1, 32 + 2 * sqrt(n)) - 2 * sqrt(n)) * u * (p->log ? 1 : y);
+    expected->extra = p->log ? (roundings + y) * u : roundings * u * y + format.smallest;
+    expected->alike = (fmin(n + 1, 32 + 2 * sqrt(n)) - 2 * sqrt(n)) * u * (p->log ? 1 : y);
 }
 
 /* Elements from one index along `dim` to the next in a row-major tensor without gaps. */
@@ -185,8 +185,8 @@ static check_common learn(const check_problem *problem, const check_values *valu
     return (check_common){ .of = { [MOST] = row.most, [SUM] = row.sum } };
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const softmax_problem *own = read_only(problem);
     const check_layout *x = &own->x;
@@ -194,12 +194,12 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const check_common row =
         values->common != NULL ? values->common[group] : learn(problem, values, group);
     const long double from_most = values->of[X][talc_check_layout_offset(x, index)] - row.of[MOST];
-    check_due due = { 0 };
-    due.value = own->p.log ? from_most - logl(row.of[SUM])
-                           : talc_check_exponential(x->dtype, from_most) / row.of[SUM];
-    if (isfinite(from_most) && !isnan(due.value))
-        allow(&own->p, fabsl(from_most), &due);
-    return due;
+    check_expected expected = { 0 };
+    expected.value = own->p.log ? from_most - logl(row.of[SUM])
+                                : talc_check_exponential(x->dtype, from_most) / row.of[SUM];
+    if (isfinite(from_most) && !isnan(expected.value))
+        allow(&own->p, fabsl(from_most), &expected);
+    return expected;
 }
 
 /* An exponential in the row's sum, and one of its own. */
@@ -235,7 +235,7 @@ const check_family talc_check_softmax = {
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, softmax),
     .arguments = { offsetof(talc_softmax_arguments, x), offsetof(talc_softmax_arguments, y) },

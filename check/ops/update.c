@@ -243,8 +243,8 @@ static void step(const update_problem *own, const interval from[OPERANDS], inter
     into[P] = difference(f, kept, product(f, lr, g));
 }
 
-static check_due due_of(const check_problem *problem, const check_values *values, int operand,
-                        int64_t index)
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
 {
     const update_problem *own = read_only(problem);
     interval from[OPERANDS] = { { 0 } }, into[OPERANDS] = { { 0 } };
@@ -252,13 +252,13 @@ static check_due due_of(const check_problem *problem, const check_values *values
         if (values->of[i] != NULL)
             from[i] = exactly(values->of[i][index]);
     step(own, from, into);
-    const interval due = into[operand];
-    if (isnan(due.least) || isnan(due.most))
-        return (check_due){ .value = NAN };
-    if (isinf(due.least) || isinf(due.most))
-        return (check_due){ .value = isinf(due.least) ? due.least : due.most };
-    return (check_due){ .value = (due.least + due.most) / 2,
-                        .extra = (double)(due.most - due.least) / 2 };
+    const interval expected = into[operand];
+    if (isnan(expected.least) || isnan(expected.most))
+        return (check_expected){ .value = NAN };
+    if (isinf(expected.least) || isinf(expected.most))
+        return (check_expected){ .value = isinf(expected.least) ? expected.least : expected.most };
+    return (check_expected){ .value = (expected.least + expected.most) / 2,
+                             .extra = (double)(expected.most - expected.least) / 2 };
 }
 
 // ---- Data ---------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ const check_family talc_check_update = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .due = due_of,
+    .expected = expected_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, update),
     .arguments = { POINTER(parameter), POINTER(gradient), POINTER(states[0]), POINTER(states[1]),

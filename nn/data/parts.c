@@ -158,9 +158,9 @@ static int64_t share_out(int64_t *counts, int64_t classes, double share)
     for (int64_t k = 0; k < classes; k++) {
         const int64_t n = counts[k], least = n > 1, most = n > 1 ? n - 1 : n;
         const double wanted = share * (double)n + left;
-        const int64_t due = (int64_t)floor(wanted + 0.5);
-        left = wanted - (double)due;
-        counts[k] = due < least ? least : due > most ? most : due;
+        const int64_t expected = (int64_t)floor(wanted + 0.5);
+        left = wanted - (double)expected;
+        counts[k] = expected < least ? least : expected > most ? most : expected;
         sum += counts[k];
     }
     return sum;

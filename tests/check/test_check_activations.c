@@ -121,8 +121,8 @@ Test(check_activations, the_first_layer_that_differs_is_found)
                       strcmp(first->op, cases[i].op) == 0,
                   "%s: layer %d is the first wrong", cases[i].name, wrong);
         cr_assert(first->step > 1 && !(first->own > 1) && first->where.dim[0] == 0);
-        cr_assert(fabs(first->due - first->got - 1e-3) < 1e-6, "%s: %g instead of %g",
-                  cases[i].name, first->got, first->due);
+        cr_assert(fabs(first->expected - first->got - 1e-3) < 1e-6, "%s: %g instead of %g",
+                  cases[i].name, first->got, first->expected);
         for (int j = 0; j < talc_check_model_count(report); j++) {
             const talc_check_model_layer *layer = talc_check_model_at(report, j);
             cr_assert(!(layer->own > 1));

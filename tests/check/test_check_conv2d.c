@@ -69,12 +69,13 @@ Test(check_conv2d, digits_by_hand)
             cr_assert(q.y_count == (int64_t)strlen(digits[row].border), "%s: %d outputs", text,
                       (int)q.y_count);
             for (int64_t i = 0; i < q.y_count; i++) {
-                const check_due due = conv2d_due(&q, i);
-                cr_assert(due.value == digits[row].y[i], "%s output %d: %g instead of %d", text,
-                          (int)i, (double)due.value, digits[row].y[i]);
-                cr_assert(due.S == digits[row].y[i] && due.K == (double)K && due.extra == 0,
-                          "%s output %d: S %g, K %g", text, (int)i, due.S, due.K);
-                cr_assert(due.border == (digits[row].border[i] == 'b') && !due.any,
+                const check_expected expected = conv2d_expected(&q, i);
+                cr_assert(expected.value == digits[row].y[i], "%s output %d: %g instead of %d",
+                          text, (int)i, (double)expected.value, digits[row].y[i]);
+                cr_assert(expected.S == digits[row].y[i] && expected.K == (double)K &&
+                              expected.extra == 0,
+                          "%s output %d: S %g, K %g", text, (int)i, expected.S, expected.K);
+                cr_assert(expected.border == (digits[row].border[i] == 'b') && !expected.any,
                           "%s output %d: border", text, (int)i);
             }
             cr_assert(talc_check_terms(&q.problem) == (double)K);
@@ -103,12 +104,12 @@ Test(check_conv2d, signs_and_activations)
         memcpy(q.w, (double[]){ 2, 4 }, 2 * sizeof(double));
         q.bias[0] = 5;
         q.residual[0] = -6;
-        const check_due due = conv2d_due(&q, 0);
-        cr_assert(fabs((double)due.value - cases[i].value) <= 1e-15 * fabs(cases[i].value),
-                  "%s: %.17g", cases[i].text, (double)due.value);
-        cr_assert(due.S == 2 + 12 + 5 + 6 && due.K == 2);
-        cr_assert(fabs(due.extra - cases[i].extra_per_u * u) <= 1e-12 * u, "%s: %g", cases[i].text,
-                  due.extra);
+        const check_expected expected = conv2d_expected(&q, 0);
+        cr_assert(fabs((double)expected.value - cases[i].value) <= 1e-15 * fabs(cases[i].value),
+                  "%s: %.17g", cases[i].text, (double)expected.value);
+        cr_assert(expected.S == 2 + 12 + 5 + 6 && expected.K == 2);
+        cr_assert(fabs(expected.extra - cases[i].extra_per_u * u) <= 1e-12 * u, "%s: %g",
+                  cases[i].text, expected.extra);
         conv2d_data_free(&q);
     }
 }
@@ -119,12 +120,12 @@ Test(check_conv2d, sums_of_f64_in_long_double)
     conv2d_data q = pose("n1c3h1w1o1k1x1_f64");
     memcpy(q.x, (double[]){ 0x1p53, 1, -0x1p53 }, 3 * sizeof(double));
     memcpy(q.w, (double[]){ 1, 1, 1 }, 3 * sizeof(double));
-    cr_assert(conv2d_due(&q, 0).value == 1);
+    cr_assert(conv2d_expected(&q, 0).value == 1);
     q.x[0] = 1 + 0x1p-52;
     q.w[0] = 1 - 0x1p-53;
     q.x[1] = -1;
     q.x[2] = 0;
-    cr_assert(conv2d_due(&q, 0).value ==
+    cr_assert(conv2d_expected(&q, 0).value ==
                   (sizeof(long double) > 8 && LDBL_MANT_DIG >= 64 ? 0x1p-53L : 0) ||
               LDBL_MANT_DIG > 64);
     conv2d_data_free(&q);
@@ -137,11 +138,11 @@ Test(check_conv2d, infinities)
     conv2d_data q = pose("n1c1h1w3o1k1x1_relu");
     memcpy(q.x, (double[]){ INFINITY, -INFINITY, NAN }, 3 * sizeof(double));
     q.w[0] = 2;
-    check_due due = conv2d_due(&q, 0);
-    cr_assert(due.value == INFINITY && due.S == 0);
-    due = conv2d_due(&q, 1);
-    cr_assert(due.value == 0 && due.S == 0, "a ReLU of -inf is 0 and nothing near it");
-    cr_assert(isnan((double)conv2d_due(&q, 2).value));
+    check_expected expected = conv2d_expected(&q, 0);
+    cr_assert(expected.value == INFINITY && expected.S == 0);
+    expected = conv2d_expected(&q, 1);
+    cr_assert(expected.value == 0 && expected.S == 0, "a ReLU of -inf is 0 and nothing near it");
+    cr_assert(isnan((double)conv2d_expected(&q, 2).value));
     conv2d_data_free(&q);
 }
 
@@ -150,8 +151,8 @@ Test(check_conv2d, weights_over_padding)
 {
     static const struct {
         const char *text;
-        int64_t infinite; /* weight */
-        const char *due;  /* n: NaN, i: infinity */
+        int64_t infinite;     /* weight */
+        const char *expected; /* n: NaN, i: infinity */
     } cases[] = {
         { "n1c1h1w3o1k1x3p0x1", 0, "nii" },
         { "n1c1h1w3o1k1x3p0x1", 1, "iii" },
@@ -170,10 +171,10 @@ Test(check_conv2d, weights_over_padding)
         for (int64_t j = 0; j < q.w_count; j++)
             q.w[j] = j == cases[i].infinite ? INFINITY : 1;
         for (int64_t j = 0; j < q.y_count; j++) {
-            const double value = (double)conv2d_due(&q, j).value;
+            const double value = (double)conv2d_expected(&q, j).value;
             cr_assert((isnan(value)   ? 'n'
                        : isinf(value) ? 'i'
-                                      : '.') == cases[i].due[j],
+                                      : '.') == cases[i].expected[j],
                       "%s output %d: %g", cases[i].text, (int)j, value);
         }
         conv2d_data_free(&q);
@@ -242,10 +243,10 @@ Test(check_conv2d, agrees_with_pytorch)
                   rows[row].text);
         fill_patterns(&q);
         for (int64_t i = 0; i < q.y_count; i++) {
-            const check_due due = conv2d_due(&q, i);
-            cr_assert(due.value == rows[row].y[i] && due.S == rows[row].S[i],
+            const check_expected expected = conv2d_expected(&q, i);
+            cr_assert(expected.value == rows[row].y[i] && expected.S == rows[row].S[i],
                       "%s element %d: %g (S %g) instead of %d (S %d)", rows[row].text, (int)i,
-                      (double)due.value, due.S, rows[row].y[i], rows[row].S[i]);
+                      (double)expected.value, expected.S, rows[row].y[i], rows[row].S[i]);
         }
         conv2d_data_free(&q);
     }
@@ -253,7 +254,7 @@ Test(check_conv2d, agrees_with_pytorch)
 
 Test(check_conv2d, sigmoid_and_tanh_agree_with_pytorch)
 {
-    static const double due[2][4] = {
+    static const double expected[2][4] = {
         { 0.71223218423894696, 0.44552953503957271, 0.48438008427698442, 0.46101677931231599 },
         { 0.71932750101983356, -0.21532633966578324, -0.062418746747512514, -0.1549907303716235 }
     };
@@ -265,8 +266,8 @@ Test(check_conv2d, sigmoid_and_tanh_agree_with_pytorch)
         for (int j = 0; j < 8; j++)
             q.w[j] /= 4;
         for (int j = 0; j < 4; j++)
-            cr_assert(fabs((double)conv2d_due(&q, j).value - due[i][j]) < 1e-15, "row %d, %d", i,
-                      j);
+            cr_assert(fabs((double)conv2d_expected(&q, j).value - expected[i][j]) < 1e-15,
+                      "row %d, %d", i, j);
         conv2d_data_free(&q);
     }
 }

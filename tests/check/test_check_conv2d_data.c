@@ -59,7 +59,8 @@ Test(check_conv2d_data, kinds_of_data)
     refill(&q, TALC_CHECK_RANDOM, 1);
     double squares = 0, largest = 0;
     for (int64_t i = 0; i < q.y_count; i++)
-        squares += (double)powl(conv2d_due(&q, i).value - q.residual[i], 2) / (double)q.y_count;
+        squares +=
+            (double)powl(conv2d_expected(&q, i).value - q.residual[i], 2) / (double)q.y_count;
     for (int64_t i = 0; i < w; i++)
         largest = fmax(largest, fabs(q.w[i]));
     cr_assert(squares > 0.5 && squares < 2, "outputs of size %g", sqrt(squares));
@@ -102,7 +103,7 @@ Test(check_conv2d_data, what_is_odd_is_read)
                 refill(&q, kinds[kind], seed);
                 int64_t spoiled = 0;
                 for (int64_t at = 0; at < q.y_count; at++)
-                    spoiled += !isfinite((double)conv2d_due(&q, at).value);
+                    spoiled += !isfinite((double)conv2d_expected(&q, at).value);
                 cr_assert(spoiled > 0 && spoiled < q.y_count, "%s seed %d: %d of %d", texts[i],
                           (int)seed, (int)spoiled, (int)q.y_count);
                 conv2d_data_free(&q);
@@ -120,9 +121,9 @@ Test(check_conv2d_data, enough_outputs_are_not_zero)
         if (talc_check_terms(&problem) * (double)q.y_count < 2e5) {
             int64_t fed = 0, nonzero = 0;
             for (int64_t i = 0; i < q.y_count; i++) {
-                const check_due due = conv2d_due(&q, i);
-                fed += due.S > 0;
-                nonzero += due.S > 0 && due.value != 0;
+                const check_expected expected = conv2d_expected(&q, i);
+                fed += expected.S > 0;
+                nonzero += expected.S > 0 && expected.value != 0;
             }
             const double least = q.problem.activation == TALC_ACTIVATION_RELU ? 0.15 : 0.3;
             cr_assert(fed < 8 || (double)nonzero >= least * (double)fed, "seed %d %s: %d of %d",

@@ -29,9 +29,9 @@ static const check_operand *operand(const posed *q, int order)
                               : talc_check_conv2d_written(direction_of(q))];
 }
 
-static check_due result_due(const posed *q, int64_t index)
+static check_expected result_expected(const posed *q, int64_t index)
 {
-    return due_at(q, talc_check_conv2d_written(direction_of(q)), index);
+    return expected_at(q, talc_check_conv2d_written(direction_of(q)), index);
 }
 
 // ---- By hand ------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ static check_due result_due(const posed *q, int64_t index)
  * the digits of an element tell what it is made of. */
 static const struct {
     const char *text;
-    int due[8];
+    int expected[8];
     const char *K;      /* a digit for each */
     const char *border; /* b where a tap is over the padding */
 } digits[] = {
@@ -82,14 +82,16 @@ Test(check_conv2d_gradient, digits_by_hand)
             cr_assert(operand(&q, 2)->count == (int64_t)strlen(digits[row].border),
                       "%s: %d elements", text, (int)operand(&q, 2)->count);
             for (int64_t i = 0; i < operand(&q, 2)->count; i++) {
-                const check_due due = result_due(&q, i);
-                cr_assert(due.value == digits[row].due[i] && due.S == digits[row].due[i],
-                          "%s element %d: %g (S %g) instead of %d", text, (int)i, (double)due.value,
-                          due.S, digits[row].due[i]);
-                cr_assert(due.K == digits[row].K[i] - '0' && due.extra == 0 && !due.any,
-                          "%s element %d: K %g", text, (int)i, due.K);
-                cr_assert(due.border == (digits[row].border[i] == 'b'), "%s element %d: border",
-                          text, (int)i);
+                const check_expected expected = result_expected(&q, i);
+                cr_assert(expected.value == digits[row].expected[i] &&
+                              expected.S == digits[row].expected[i],
+                          "%s element %d: %g (S %g) instead of %d", text, (int)i,
+                          (double)expected.value, expected.S, digits[row].expected[i]);
+                cr_assert(expected.K == digits[row].K[i] - '0' && expected.extra == 0 &&
+                              !expected.any,
+                          "%s element %d: K %g", text, (int)i, expected.K);
+                cr_assert(expected.border == (digits[row].border[i] == 'b'),
+                          "%s element %d: border", text, (int)i);
             }
             talc_check_values_free(&q.values);
         }
@@ -103,7 +105,7 @@ Test(check_conv2d_gradient, sums_of_f64_in_long_double)
         posed q = pose(texts[i]);
         memcpy(first_of(&q), (double[]){ 0x1p53, 1, -0x1p53 }, 3 * sizeof(double));
         memcpy(second_of(&q), (double[]){ 1, 1, 1 }, 3 * sizeof(double));
-        cr_assert(result_due(&q, 0).value == (LDBL_MANT_DIG >= 64 ? 1 : 0), "%s", texts[i]);
+        cr_assert(result_expected(&q, 0).value == (LDBL_MANT_DIG >= 64 ? 1 : 0), "%s", texts[i]);
         talc_check_values_free(&q.values);
     }
 }
@@ -113,8 +115,8 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
 {
     static const struct {
         const char *text;
-        int64_t infinite; /* of the second operand */
-        const char *due;  /* n: NaN, i: infinity */
+        int64_t infinite;     /* of the second operand */
+        const char *expected; /* n: NaN, i: infinity */
     } cases[] = {
         { "n1c1h1w3o1k1x3p0x1_dx", 0, "ii." },
         { "n1c1h1w3o1k1x3p0x1_dx", 1, "iii" },
@@ -139,10 +141,10 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
         for (int64_t j = 0; j < operand(&q, 1)->count; j++)
             second_of(&q)[j] = j == cases[i].infinite ? INFINITY : 1;
         for (int64_t j = 0; j < operand(&q, 2)->count; j++) {
-            const double value = (double)result_due(&q, j).value;
+            const double value = (double)result_expected(&q, j).value;
             cr_assert((isnan(value)   ? 'n'
                        : isinf(value) ? 'i'
-                                      : '.') == cases[i].due[j],
+                                      : '.') == cases[i].expected[j],
                       "%s with %d, element %d: %g", cases[i].text, (int)cases[i].infinite, (int)j,
                       value);
         }
@@ -157,7 +159,7 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
 // clang-format off
 static const struct {
     const char *text;
-    int due[40];
+    int expected[40];
     int S[40];
     int K[40];
 } rows[] = {
@@ -215,11 +217,13 @@ Test(check_conv2d_gradient, agrees_with_pytorch)
             fill_pattern(values->of[CHECK_X], q.list[CHECK_X].count, 7, 3, 11, 5);
         fill_pattern(values->of[CHECK_DY], q.list[CHECK_DY].count, 5, 4, 13, 6);
         for (int64_t i = 0; i < operand(&q, 2)->count; i++) {
-            const check_due due = result_due(&q, i);
+            const check_expected expected = result_expected(&q, i);
             const int K = rows[row].K[input ? i : 0];
-            cr_assert(due.value == rows[row].due[i] && due.S == rows[row].S[i] && due.K == K,
+            cr_assert(expected.value == rows[row].expected[i] && expected.S == rows[row].S[i] &&
+                          expected.K == K,
                       "%s element %d: %g (S %g, K %g) instead of %d (S %d, K %d)", rows[row].text,
-                      (int)i, (double)due.value, due.S, due.K, rows[row].due[i], rows[row].S[i], K);
+                      (int)i, (double)expected.value, expected.S, expected.K, rows[row].expected[i],
+                      rows[row].S[i], K);
         }
         talc_check_values_free(&q.values);
     }
@@ -309,7 +313,7 @@ Test(check_conv2d_gradient, kinds_of_data)
         q.family->fill(&q.problem, TALC_CHECK_RANDOM, 1, &q.values);
         double squares = 0;
         for (int64_t j = 0; j < results; j++)
-            squares += (double)powl(result_due(&q, j).value, 2) / (double)results;
+            squares += (double)powl(result_expected(&q, j).value, 2) / (double)results;
         cr_assert(squares > 0.3 && squares < 2, "%s: results of size %g", posers[i], sqrt(squares));
         q.family->fill(&q.problem, TALC_CHECK_HUGE, 1, &q.values);
         cr_assert(count_of(first_of(&q), firsts, is_huge) == 1 &&
@@ -349,7 +353,7 @@ Test(check_conv2d_gradient, what_is_odd_is_read)
             q.family->fill(&q.problem, TALC_CHECK_NAN, seed, &q.values);
             int64_t spoiled = 0;
             for (int64_t at = 0; at < operand(&q, 2)->count; at++)
-                spoiled += isnan((double)result_due(&q, at).value);
+                spoiled += isnan((double)result_expected(&q, at).value);
             cr_assert(spoiled > 0 && spoiled < operand(&q, 2)->count, "%s seed %d: %d of %d",
                       texts[i], (int)seed, (int)spoiled, (int)operand(&q, 2)->count);
         }

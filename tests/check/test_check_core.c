@@ -14,55 +14,59 @@ static const talc_arithmetic wide = { "f64 accumulation", TALC_STRICT, true };
 static const talc_arithmetic normwise = { "f32 FFT", TALC_NORMWISE, false };
 static const talc_arithmetic tf32 = { "tf32", TALC_TF32, false };
 
-static bool about(double got, double due)
+static bool about(double got, double expected)
 {
-    return fabs(got - due) <= 1e-12 * fabs(due);
+    return fabs(got - expected) <= 1e-12 * fabs(expected);
 }
 
 Test(check_core, bounds_are_those_of_the_classes)
 {
     /* u = 2^-24, K = 21, S = 8: 4 u sqrt(25) 8 = 160 u, (21 + 2) u 8 = 184 u; 23 smallest
      * subnormals more. */
-    const check_due due = { .value = 0.5, .K = 21, .S = 8 };
+    const check_expected expected = { .value = 0.5, .K = 21, .S = 8 };
     const double u = 0x1p-24, tiny = 23 * 0x1p-149;
-    cr_assert(about(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &due, 100), 160 * u));
-    for (talc_check_kind kind = TALC_CHECK_CONSTANT; kind <= TALC_CHECK_INFINITY; kind++)
-        cr_assert(about(talc_check_bound(&strict, TALC_F32, kind, &due, 100), 184 * u));
-    cr_assert(about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_RANDOM, &due, 100), 2000 * u));
-    cr_assert(about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_WIDE, &due, 100), 2300 * u));
-    cr_assert(about(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_RANDOM, &due, 100),
-                    160 * u + 8 * 0x1p-9));
-    cr_assert(about(talc_check_bound(&wide, TALC_F32, TALC_CHECK_RANDOM, &due, 100),
-                    0.5 * u + 25 * 8 * 0x1p-53));
     cr_assert(
-        about(talc_check_bound(&strict, TALC_F64, TALC_CHECK_RANDOM, &due, 100), 160 * 0x1p-53));
-    cr_assert(about(talc_check_bound(&wide, TALC_F64, TALC_CHECK_TINY, &due, 100), 184 * 0x1p-53),
-              "a wide accumulator is no wider than f64 data");
-    const check_due small = { .value = 0, .K = 21, .S = 0x1p-149 };
+        about(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &expected, 100), 160 * u));
+    for (talc_check_kind kind = TALC_CHECK_CONSTANT; kind <= TALC_CHECK_INFINITY; kind++)
+        cr_assert(about(talc_check_bound(&strict, TALC_F32, kind, &expected, 100), 184 * u));
+    cr_assert(
+        about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_RANDOM, &expected, 100), 2000 * u));
+    cr_assert(
+        about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_WIDE, &expected, 100), 2300 * u));
+    cr_assert(about(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_RANDOM, &expected, 100),
+                    160 * u + 8 * 0x1p-9));
+    cr_assert(about(talc_check_bound(&wide, TALC_F32, TALC_CHECK_RANDOM, &expected, 100),
+                    0.5 * u + 25 * 8 * 0x1p-53));
+    cr_assert(about(talc_check_bound(&strict, TALC_F64, TALC_CHECK_RANDOM, &expected, 100),
+                    160 * 0x1p-53));
+    cr_assert(
+        about(talc_check_bound(&wide, TALC_F64, TALC_CHECK_TINY, &expected, 100), 184 * 0x1p-53),
+        "a wide accumulator is no wider than f64 data");
+    const check_expected small = { .value = 0, .K = 21, .S = 0x1p-149 };
     cr_assert(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &small, 0) >= tiny,
               "underflow may lose the smallest subnormal a term");
-    const check_due rounded = { .value = 2, .extra = 0.25 };
+    const check_expected rounded = { .value = 2, .extra = 0.25 };
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &rounded, 0), 0.25);
 }
 
 Test(check_core, exact_data_leave_no_room)
 {
-    const check_due due = { .value = 3, .K = 21, .S = 8 };
-    cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0);
-    cr_assert_eq(talc_check_bound(&wide, TALC_F64, TALC_CHECK_EXACT, &due, 100), 0);
-    cr_assert_eq(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0);
-    cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0.5);
+    const check_expected expected = { .value = 3, .K = 21, .S = 8 };
+    cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_EXACT, &expected, 100), 0);
+    cr_assert_eq(talc_check_bound(&wide, TALC_F64, TALC_CHECK_EXACT, &expected, 100), 0);
+    cr_assert_eq(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_EXACT, &expected, 100), 0);
+    cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &expected, 100), 0.5);
     /* 2^12 - 2 terms of up to 8 x 8: (K + 2) u S = 2^12 2^-24 2^18 = 64 is more than a half. */
-    const check_due many = { .value = 3, .K = 4094, .S = 8 };
+    const check_expected many = { .value = 3, .K = 4094, .S = 8 };
     cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &many, 0x1p18), 64);
     /* Zeros beside sums of 100: as far off as those in norm, and not otherwise. 23 u 100 and 23
      * subnormals. */
-    const check_due zeros = { .value = 0, .K = 21, .S = 0 };
+    const check_expected zeros = { .value = 0, .K = 21, .S = 0 };
     cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &zeros, 100), 0.5);
     cr_assert(
         about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 2300 * 0x1p-24));
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 0);
-    cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &due, 100), 0);
+    cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &expected, 100), 0);
 }
 
 Test(check_core, formats_are_those_of_the_types)

@@ -43,13 +43,15 @@ static const check_family *parsed(const char *text, check_problem *problem)
     return family;
 }
 
-/* Whether the problem's text is `due`, and reading that gives the same problem, byte for byte. */
-static void assert_prints(const check_family *family, const check_problem *problem, const char *due)
+/* Whether the problem's text is `expected`, and reading that gives the same problem, byte for
+ * byte. */
+static void assert_prints(const check_family *family, const check_problem *problem,
+                          const char *expected)
 {
     char text[TALC_CHECK_TEXT];
     check_problem again;
-    cr_assert(strcmp(talc_check_write(family, problem, text), due) == 0, "%s printed as %s", due,
-              text);
+    cr_assert(strcmp(talc_check_write(family, problem, text), expected) == 0, "%s printed as %s",
+              expected, text);
     cr_assert(talc_check_parse(text, &again) == family, "%s: %s", text, talc_error_message());
     cr_assert(memcmp(&again, problem, sizeof again) == 0, "%s is another problem when read", text);
 }
@@ -501,7 +503,7 @@ Test(check_families, pooling_has_as_many_outputs_as_the_op_gives)
 
 // ---- Operands and data --------------------------------------------------------------------------
 
-static void assert_operands(const char *text, const char *due)
+static void assert_operands(const char *text, const char *expected)
 {
     check_problem problem;
     check_operand list[CHECK_OPERANDS];
@@ -523,7 +525,7 @@ static void assert_operands(const char *text, const char *due)
                  talc_dtype_name(list[i].dtype));
         cr_assert(product == list[i].count, "%s: %s counts wrong", text, list[i].name);
     }
-    cr_assert(strcmp(got, due) == 0, "%s: %s", text, got);
+    cr_assert(strcmp(got, expected) == 0, "%s: %s", text, got);
 }
 
 Test(check_families, operands_have_their_shapes)
@@ -623,10 +625,12 @@ Test(check_families, exact_data_have_exact_results)
                                       text, list[i].name, values.of[i][e]);
                         if (list[i].role == CHECK_READ || kind != TALC_CHECK_EXACT || curved)
                             continue;
-                        const check_due due = families[f]->due(&problem, &values, i, e);
-                        cr_assert(holds(list[i].dtype, (double)due.value) && due.extra == 0 &&
-                                      due.S * 0x1p8 < (list[i].dtype == TALC_F32 ? 0x1p32 : 0x1p61),
-                                  "%s: %s is %Lg", text, list[i].name, due.value);
+                        const check_expected expected =
+                            families[f]->expected(&problem, &values, i, e);
+                        cr_assert(
+                            holds(list[i].dtype, (double)expected.value) && expected.extra == 0 &&
+                                expected.S * 0x1p8 < (list[i].dtype == TALC_F32 ? 0x1p32 : 0x1p61),
+                            "%s: %s is %Lg", text, list[i].name, expected.value);
                     }
             }
             talc_check_values_free(&values);

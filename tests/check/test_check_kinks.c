@@ -216,7 +216,7 @@ Test(check_kinks, a_point_on_a_kink)
     cr_assert(!talc_check_gradient(f_masked, &near, &x, 1, NULL, &report));
     assert_no_failure();
     cr_assert(report.at_kink && report.located && report.where.dim[0] == 2 &&
-                  fabs(report.element_due) > 1e-3 && report.element_got == 0,
+                  fabs(report.element_expected) > 1e-3 && report.element_got == 0,
               "%s", printed(&report));
     cr_assert(strstr(printed(&report), "; at a kink: ") != NULL, "%s", printed(&report));
 }
@@ -231,18 +231,18 @@ Test(check_kinks, what_is_said)
     talc_gradient_report report;
     cr_assert(talc_check_gradient(f_masked, &near, &x, 1, NULL, &report));
     cr_assert(report.kink && report.step == 1e-5 && report.count == 4);
-    char due[200];
-    snprintf(due, sizeof due,
+    char expected[200];
+    snprintf(expected, sizeof expected,
              "gradient: 4 slopes, worst %.2g of input 0 (tolerance 1e-06); a kink: passes with "
              "step 1e-5\n",
              report.worst);
-    cr_assert_str_eq(printed(&report), due);
+    cr_assert_str_eq(printed(&report), expected);
 
     near = 0.15;
     cr_assert(!talc_check_gradient(f_masked, &near, &x, 1, NULL, &report));
     cr_assert(!report.at_kink && report.located && report.where.rank == 2 &&
               report.where.dim[0] == 1 && report.where.dim[1] == 2);
-    cr_assert(fabs(report.element_due - report.element_got) > 0.01 && report.element_got == 0);
+    cr_assert(fabs(report.element_expected - report.element_got) > 0.01 && report.element_got == 0);
     cr_assert(strstr(printed(&report), "\n  input 0: ") != NULL &&
                   strstr(printed(&report), "(tolerance 1e-06); input 0[1,2]: ") != NULL,
               "%s", printed(&report));

@@ -255,7 +255,7 @@ Test(check_many, a_problem_that_takes_much_memory_has_the_machine_alone)
 }
 
 static atomic_int at_work, most_at_work;
-static int due_at_work;
+static int expected_at_work;
 
 static void busy_chunk(void *context, int index, int64_t first, int64_t end)
 {
@@ -266,27 +266,28 @@ static void busy_chunk(void *context, int index, int64_t first, int64_t end)
         most_at_work = now;
     for (int64_t i = first; i < end; i++)
         done[i]++;
-    for (int i = 0; i < 5000 && most_at_work < due_at_work; i++)
+    for (int i = 0; i < 5000 && most_at_work < expected_at_work; i++)
         usleep(1000); /* the others are still starting */
     usleep(1000);     /* one too many has time to come */
     at_work--;
 }
 
-/* A loop has `due` threads while so many are busy elsewhere; every element is done once in any
+/* A loop has `expected` threads while so many are busy elsewhere; every element is done once in any
  * case. */
-static void assert_beside(int busy, int due)
+static void assert_beside(int busy, int expected)
 {
     enum { COUNT = 1000 };
     static atomic_char done[COUNT];
     memset(done, 0, sizeof done);
     most_at_work = 0;
-    due_at_work = due;
+    expected_at_work = expected;
     talc_check_busy(busy);
     talc_check_parallel(COUNT, 1e9, busy_chunk, done);
     talc_check_busy(-busy);
     for (int i = 0; i < COUNT; i++)
         cr_assert(done[i] == 1);
-    cr_assert(most_at_work == due, "%d threads beside %d, due %d", most_at_work, busy, due);
+    cr_assert(most_at_work == expected, "%d threads beside %d, due %d", most_at_work, busy,
+              expected);
 }
 
 Test(check_many, loops_take_the_cores_that_nobody_is_on)

@@ -234,7 +234,7 @@ Test(check_model, the_first_wrong_layer_is_found)
         /* Element 37 of [2,5,9,6]. */
         cr_assert(layer->where.rank == 4 && layer->where.dim[0] == 0 && layer->where.dim[1] == 0 &&
                   layer->where.dim[2] == 6 && layer->where.dim[3] == 1);
-        cr_assert(fabs(layer->got - layer->due - 1e-3) < 1e-6);
+        cr_assert(fabs(layer->got - layer->expected - 1e-3) < 1e-6);
         cr_assert(layer->difference > 0.9e-3 && layer->difference < 1.1e-3);
         talc_check_model_free(report);
     }

@@ -15,7 +15,7 @@ typedef struct by_hand {
     const char *problem;
     double inputs[40];
     int operand;
-    double due[16];
+    double expected[16];
 } by_hand;
 
 static posed pose_with(const char *text, const double *inputs)
@@ -266,10 +266,12 @@ Test(check_oracles, values_by_hand)
         const check_operand *operand = &self.list[cases[i].operand];
         cr_assert(operand->role != CHECK_READ && operand->count <= 16);
         for (int64_t e = 0; e < operand->count; e++) {
-            const check_due due = due_at(&self, cases[i].operand, e);
-            cr_assert(same((double)due.value, cases[i].due[e]), "%s: %s %d is %Lg, not %g",
-                      cases[i].problem, operand->name, (int)e, due.value, cases[i].due[e]);
-            cr_assert(isfinite(due.K) && isfinite(due.S) && isfinite(due.extra) && !due.any);
+            const check_expected expected = expected_at(&self, cases[i].operand, e);
+            cr_assert(same((double)expected.value, cases[i].expected[e]),
+                      "%s: %s %d is %Lg, not %g", cases[i].problem, operand->name, (int)e,
+                      expected.value, cases[i].expected[e]);
+            cr_assert(isfinite(expected.K) && isfinite(expected.S) && isfinite(expected.extra) &&
+                      !expected.any);
         }
         talc_check_values_free(&self.values);
     }
@@ -280,24 +282,25 @@ static void assert_room(const char *problem, const double *inputs, int operand, 
                         double K, double S, double extra)
 {
     posed self = pose_with(problem, inputs);
-    const check_due due = due_at(&self, operand, index);
-    cr_assert(due.K == K && fabs(due.S - S) <= 1e-14 * S &&
-                  fabs(due.extra - extra) <= 1e-6 * fabs(extra),
-              "%s: K %g, S %.17g, extra %.17g", problem, due.K, due.S, due.extra);
+    const check_expected expected = expected_at(&self, operand, index);
+    cr_assert(expected.K == K && fabs(expected.S - S) <= 1e-14 * S &&
+                  fabs(expected.extra - extra) <= 1e-6 * fabs(extra),
+              "%s: K %g, S %.17g, extra %.17g", problem, expected.K, expected.S, expected.extra);
     talc_check_values_free(&self.values);
 }
 
 // ---- What elements have in common ---------------------------------------------------------------
 
-static void assert_alone(const posed *self, const check_expected *expected)
+static void assert_alone(const posed *self, const check_expected_output *output)
 {
-    for (int64_t e = 0; e < expected->count; e++) {
-        const int64_t place = expected->index == NULL ? e : expected->index[e];
-        const check_due *got = &expected->due[e], due = due_at(self, expected->operand, place);
-        cr_assert(got->value == due.value && got->S == due.S && got->K == due.K &&
-                      got->extra == due.extra && got->any == due.any,
-                  "operand %d, element %d is %.20Lg, alone %.20Lg", expected->operand, (int)place,
-                  got->value, due.value);
+    for (int64_t e = 0; e < output->count; e++) {
+        const int64_t place = output->index == NULL ? e : output->index[e];
+        const check_expected *got = &output->expected[e],
+                             expected = expected_at(self, output->operand, place);
+        cr_assert(got->value == expected.value && got->S == expected.S && got->K == expected.K &&
+                      got->extra == expected.extra && got->any == expected.any,
+                  "operand %d, element %d is %.20Lg, alone %.20Lg", output->operand, (int)place,
+                  got->value, expected.value);
     }
 }
 
@@ -346,7 +349,7 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         const bool sampled = talc_check_oracle_terms(self.family, &self.problem) > CHECK_FULL_TERMS;
         cr_assert((oracle.learnt != NULL) == (sampled && common[i].groups > 0));
         for (int k = 0; k < oracle.outputs; k++)
-            assert_alone(&self, &oracle.expected[k]);
+            assert_alone(&self, &oracle.output[k]);
         talc_check_oracle_free(&oracle);
         talc_check_values_free(&self.values);
     }
@@ -461,9 +464,10 @@ static const talc_arithmetic wide = { "f64 accumulation", TALC_STRICT, true };
 static double share_of(const talc_arithmetic *arithmetic, const posed *self, talc_check_kind kind,
                        int operand, double got)
 {
-    const check_due due = due_at(self, operand, 0);
+    const check_expected expected = expected_at(self, operand, 0);
     return talc_check_share(
-        due.value, got, talc_check_bound(arithmetic, self->list[operand].dtype, kind, &due, due.S));
+        expected.value, got,
+        talc_check_bound(arithmetic, self->list[operand].dtype, kind, &expected, expected.S));
 }
 
 /* exp(-16.64) is 0.995 u: of 1 and those, added in order, 1 is left. A right result, but one that
@@ -518,11 +522,11 @@ Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
 {
     posed self = pose("max_pool2d:n1c1h5w5k3x3s1x1p1x1");
     for (int64_t i = 0; i < 25; i++)
-        cr_assert_eq(due_at(&self, 1, i).border, i < 5 || i > 19 || i % 5 == 0 || i % 5 == 4);
+        cr_assert_eq(expected_at(&self, 1, i).border, i < 5 || i > 19 || i % 5 == 0 || i % 5 == 4);
     talc_check_values_free(&self.values);
     self = pose("avg_pool2d:n1c1h3w5k1x2_ceil");
     for (int64_t i = 0; i < 9; i++)
-        cr_assert_eq(due_at(&self, 1, i).border, i % 3 == 2);
+        cr_assert_eq(expected_at(&self, 1, i).border, i % 3 == 2);
     talc_check_values_free(&self.values);
 }
 
@@ -535,23 +539,27 @@ Test(check_oracles, results_without_meaning_may_be_any)
     const double tiny[] = { 0x1p-70, -0x1p-70, 2, 1, 10, 4, 0 };
     const double near[] = { 1e4, 1e4 + 0x1p-10, 2, 1, 10, 4, 0 };
     posed self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", constant);
-    cr_assert(due_at(&self, 7, 0).any && due_at(&self, 9, 0).any && !due_at(&self, 8, 0).any);
-    cr_assert(!due_at(&self, 3, 0).any && !due_at(&self, 4, 0).any);
+    cr_assert(expected_at(&self, 7, 0).any && expected_at(&self, 9, 0).any &&
+              !expected_at(&self, 8, 0).any);
+    cr_assert(!expected_at(&self, 3, 0).any && !expected_at(&self, 4, 0).any);
     talc_check_values_free(&self.values);
     /* The deviations of 5e-4 drown in what the mean may be off, 8 u 1e4. */
     self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", near);
-    cr_assert(due_at(&self, 7, 0).any && due_at(&self, 9, 0).any && !due_at(&self, 4, 0).any);
+    cr_assert(expected_at(&self, 7, 0).any && expected_at(&self, 9, 0).any &&
+              !expected_at(&self, 4, 0).any);
     talc_check_values_free(&self.values);
     /* A variance that f32 does not hold. */
     self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", tiny);
-    cr_assert(due_at(&self, 7, 0).any && due_at(&self, 9, 0).any && !due_at(&self, 8, 0).any);
+    cr_assert(expected_at(&self, 7, 0).any && expected_at(&self, 9, 0).any &&
+              !expected_at(&self, 8, 0).any);
     talc_check_values_free(&self.values);
     self = pose_with("batch_norm2d:n1c1h1w2_train", constant);
-    cr_assert(!due_at(&self, 7, 0).any && due_at(&self, 7, 0).value == 1);
+    cr_assert(!expected_at(&self, 7, 0).any && expected_at(&self, 7, 0).value == 1);
     talc_check_values_free(&self.values);
     self = pose_with("batch_norm2d:n1c1h1w2_train", infinite);
-    cr_assert(due_at(&self, 8, 0).any && due_at(&self, 3, 0).any);
+    cr_assert(expected_at(&self, 8, 0).any && expected_at(&self, 3, 0).any);
     for (int operand = 4; operand < 10; operand += operand == 4 ? 3 : operand == 7 ? 2 : 1)
-        cr_assert(isnan(due_at(&self, operand, 0).value) && !due_at(&self, operand, 0).any);
+        cr_assert(isnan(expected_at(&self, operand, 0).value) &&
+                  !expected_at(&self, operand, 0).any);
     talc_check_values_free(&self.values);
 }

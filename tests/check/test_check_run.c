@@ -50,7 +50,7 @@ static size_t room;                   /* bytes of workspace that it asks for */
 static int64_t past_workspace;        /* where it writes, from the workspace's end on; 0: nowhere */
 static int64_t before_workspace;      /* likewise from its begin down */
 static int64_t past_y, change_x = -1; /* likewise of y; which byte of x it changes */
-static unsigned char expected;        /* what each byte of the workspace must be */
+static unsigned char fill;            /* what each byte of the workspace must be */
 static bool as_expected;
 
 static const char *plan_room(const talc_device *device, const void *problem, size_t limit,
@@ -74,7 +74,7 @@ static talc_status write_halves(talc_device *device, const void *problem, const 
     (void)device, (void)problem;
     as_expected = true;
     for (size_t i = 0; i < count; i++)
-        as_expected = as_expected && of[i] == expected;
+        as_expected = as_expected && of[i] == fill;
     for (int64_t i = 0; i < ELEMENTS; i++)
         y[i] = 0.5f;
     memset(of, 7, count);
@@ -102,7 +102,7 @@ static check_run_report run_with(talc_device *device, check_room *reused, bool f
     const check_run_options options = { .workspace_limit = SIZE_MAX, .finite = finite };
     cr_assert(talc_check_values_new(self.family, &self.problem, &results));
     self.family->fill(&self.problem, TALC_CHECK_RANDOM, 1, &self.values);
-    expected = finite ? 0x3F : 0xFF;
+    fill = finite ? 0x3F : 0xFF;
     cr_assert(talc_check_run(self.family, &mine, device, &self.problem, &self.values, &options,
                              reused, &results, &report),
               "%s", talc_error_message());
@@ -178,7 +178,7 @@ static void expect_trust(void *context, const talc_check_outcome *outcome)
     cr_expect(outcome->passed, "%s: %s", outcome->problem, outcome->reason);
     const bool single = *(const bool *)context;
     if (outcome->kind == TALC_CHECK_RANDOM && single)
-        cr_expect(outcome->due > 0, "%s is %g", outcome->problem, outcome->due);
+        cr_expect(outcome->expected > 0, "%s is %g", outcome->problem, outcome->expected);
 }
 
 /* With few outputs a ReLU may leave next to none, as it does with one of these seeds; the only one
@@ -271,7 +271,7 @@ Test(check_run, a_report_says_where_a_row_fails)
                                             "n2c2h5w6o4k3x3g2", "n2c2h5w6o4k3x3" };
     static const struct {
         const char *summary, *where, *smallest;
-    } due[] = {
+    } expected[] = {
         { "4 of 4 problems fail\n", "24 of 96 are wrong, all at ow = 3\n",
           "n2c2h5w6o4k3x3s1x1p0x0d1x1g2" },
         { "4 of 4 problems fail\n", "24 of 96 are wrong, all at oh = 0, ow > 0\n", "g2" },
@@ -284,7 +284,7 @@ Test(check_run, a_report_says_where_a_row_fails)
         { "4 of 4 problems fail\n", "48 of 96 are wrong, all at ow = 0 or 3\n", "g2" },
     };
     setenv("COLUMNS", "200", 1); /* so that no line is broken */
-    for (fault = 0; fault < (int)(sizeof due / sizeof *due); fault++)
+    for (fault = 0; fault < (int)(sizeof expected / sizeof *expected); fault++)
         for (int commanded = 0; commanded < 2; commanded++) {
             talc_check *check = talc_check_new(
                 &(talc_check_options){ .device = talc_device_get("cpu"),
@@ -301,11 +301,11 @@ Test(check_run, a_report_says_where_a_row_fails)
             const char *at = strstr(text, "\nconv2d by mine on cpu: ");
             cr_assert(at != NULL, "%s", text);
             at += strlen("\nconv2d by mine on cpu: ");
-            cr_assert(strncmp(at, due[fault].summary, strlen(due[fault].summary)) == 0,
+            cr_assert(strncmp(at, expected[fault].summary, strlen(expected[fault].summary)) == 0,
                       "fault %d: %s", fault, text);
             snprintf(first, sizeof first, "%s", strchr(at, '\n') + 1);
-            cr_assert(strstr(first, due[fault].where) != NULL, "fault %d: %s", fault, text);
-            cr_assert(strstr(first, due[fault].smallest) != NULL, "fault %d: %s", fault, text);
+            cr_assert(strstr(first, expected[fault].where) != NULL, "fault %d: %s", fault, text);
+            cr_assert(strstr(first, expected[fault].smallest) != NULL, "fault %d: %s", fault, text);
             cr_assert(strstr(first, commanded ? "    ./mine --again 'n2c2h"
                                               : "    talc_check_row(check, \"n2c2h") != NULL,
                       "fault %d: %s", fault, text);

@@ -21,7 +21,7 @@ Test(check_step, the_part_that_the_inputs_do_not_explain_over_the_room_for_round
     /* Differences 0.5, 0, 0.5, 1, of which 0, 0, 0.25, 0 are left. */
     cr_assert(layer.step == 0.5 && layer.accumulated == 0.5 && layer.difference == 1);
     cr_assert(layer.passed && layer.where.dim[0] == 1 && layer.where.dim[1] == 0);
-    cr_assert(layer.got == 3 && layer.due == 3.5);
+    cr_assert(layer.got == 3 && layer.expected == 3.5);
     cr_assert(spread[0] == 0.5 && spread[1] == 0 && spread[2] == 0.5 && spread[3] == 1 &&
               room[0] == 0);
 
@@ -164,7 +164,7 @@ Test(check_step, a_batch_of_equal_numbers)
 /* The sign of a NaN says nothing. */
 Test(check_step, a_nan_is_printed_without_its_sign)
 {
-    talc_check_model_layer layer = { .op = "relu", .got = -(double)NAN, .due = 1, .own = 2 };
+    talc_check_model_layer layer = { .op = "relu", .got = -(double)NAN, .expected = 1, .own = 2 };
     talc_check_model_report report = { .layers = &layer, .count = 1 };
     char text[2048];
     FILE *file = tmpfile();

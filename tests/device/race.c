@@ -60,7 +60,7 @@ static void *open_device(void *unused)
 typedef struct operands {
     talc_tensor *image, *weight, *bias, *matrix;
     talc_module *net, *norm; /* the net's convolution is followed by another norm as well */
-    float due;               /* what `use` gives */
+    float expected;          /* what `use` gives */
 } operands;
 
 /* One number that every op below has a part in; each works on several threads of the pool. */
@@ -85,7 +85,7 @@ static void *use_shared(void *shared)
     const operands *in = shared;
     talc_device *device = in->image->device;
     for (int round = 0; round < ROUNDS; round++) {
-        require(use(in) == in->due, "another result than one thread alone has");
+        require(use(in) == in->expected, "another result than one thread alone has");
         require(talc_workspace_set_limit(device, talc_workspace_limit(device)), "the limit");
     }
     return NULL;
@@ -240,7 +240,7 @@ typedef struct shared_net {
     talc_optimizer *optimizer;
     talc_tensor *image;
     char paths[2][64];
-    float due[2];       /* with the weights of each */
+    float expected[2];  /* with the weights of each */
     atomic_int arrived; /* threads; the first one loads */
     atomic_bool loaded;
     atomic_int passes, turned_away;
@@ -321,7 +321,8 @@ static void *load_and_infer(void *shared)
     if (atomic_fetch_add(&of->arrived, 1) > 0) {
         while (!atomic_load(&of->loaded)) {
             const float got = infer(of);
-            require(got == of->due[0] || got == of->due[1], "a pass with weights of two files");
+            require(got == of->expected[0] || got == of->expected[1],
+                    "a pass with weights of two files");
         }
         return NULL;
     }
@@ -355,7 +356,7 @@ static void share_a_net(talc_tensor *image)
                     talc_module_save(of.net, of.paths[i]),
                 "module_save");
         talc_no_grad_leave();
-        of.due[i] = infer(&of);
+        of.expected[i] = infer(&of);
     }
     run_threads(load_and_infer, &of);
     for (int i = 0; i < 2; i++)
@@ -385,7 +386,7 @@ int main(void)
     talc_module_eval(in.norm);
     require(talc_module_to(in.net, device) && talc_module_to(in.norm, device), "module_to");
     require(talc_set_threads(1), "set_threads");
-    in.due = use(&in);
+    in.expected = use(&in);
     for (int threads = 1; threads <= 3; threads++) {
         require(talc_set_threads(threads), "set_threads");
         run_threads(use_shared, &in);

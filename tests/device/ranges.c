@@ -14,12 +14,12 @@
 
 static const char *(*heard)(void);
 
-static bool hears(const char *due)
+static bool hears(const char *expected)
 {
     const char *got = heard();
-    if (strcmp(got, due) != 0)
-        fprintf(stderr, "ranges: heard '%s', due '%s'\n", got, due);
-    return strcmp(got, due) == 0;
+    if (strcmp(got, expected) != 0)
+        fprintf(stderr, "ranges: heard '%s', due '%s'\n", got, expected);
+    return strcmp(got, expected) == 0;
 }
 
 static bool ops_are_heard(talc_device *device)

@@ -79,7 +79,7 @@ Test(capture, a_graph_shares_no_memory_with_anything_else)
 {
     talc_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1);
-    talc_tensor *due = talc_forward(module, x);
+    talc_tensor *expected = talc_forward(module, x);
     talc_graph *graph = captured(module, x);
     enum { COUNT = 24 };
     static const int64_t between[] = { 4704, 1176, 1600, 400, 120, 84 }; /* LeNet's layers */
@@ -89,7 +89,7 @@ Test(capture, a_graph_shares_no_memory_with_anything_else)
     talc_forward(module, x);
     talc_tensor *y = talc_graph_replay(graph, x);
     talc_forward(module, image(&lenet_case, 2));
-    assert_same_bits("after others' work", y, due);
+    assert_same_bits("after others' work", y, expected);
     for (int i = 0; i < COUNT; i++)
         assert_same_bits("another tensor", others[i],
                          talc_full(tested_device(), TALC_F32, TALC_DIMS(between[i % 6]), i));
@@ -334,12 +334,12 @@ Test(capture, other_threads_work_meanwhile)
 {
     talc_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1);
-    talc_tensor *due = talc_forward(module, x);
+    talc_tensor *expected = talc_forward(module, x);
     pthread_t thread;
     cr_assert(pthread_create(&thread, NULL, work_meanwhile, tested_device()) == 0);
     for (int i = 0; i < 20; i++) {
         talc_graph *graph = captured(module, x);
-        assert_same_bits("captured meanwhile", talc_graph_replay(graph, x), due);
+        assert_same_bits("captured meanwhile", talc_graph_replay(graph, x), expected);
         talc_graph_free(graph);
     }
     atomic_store(&stop, true);
@@ -358,23 +358,23 @@ Test(capture, replays_go_to_the_callers_stream)
         return;
     talc_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1), *other = image(&lenet_case, 2);
-    talc_tensor *due = talc_clone(talc_forward(module, x));
-    talc_tensor *other_due = talc_clone(talc_forward(module, other));
+    talc_tensor *expected = talc_clone(talc_forward(module, x));
+    talc_tensor *other_expected = talc_clone(talc_forward(module, other));
     talc_graph *graph = captured(module, x);
     void *handle = gpu_stream_new(device);
     gpu_stall(device, talc_stream_current(device), LATE);
     talc_tensor *y = talc_graph_replay(graph, x);
     talc_stream *stream = talc_stream_enter(device, handle);
     gpu_stall(device, handle, LATE);
-    assert_same_bits("on the caller's stream", talc_graph_replay(graph, other), other_due);
+    assert_same_bits("on the caller's stream", talc_graph_replay(graph, other), other_expected);
     talc_graph *made_here = captured(module, x);
-    assert_same_bits("captured there", talc_graph_replay(made_here, other), other_due);
+    assert_same_bits("captured there", talc_graph_replay(made_here, other), other_expected);
     gpu_stall(device, handle, LATE);
     talc_graph_replay(made_here, other);
     talc_graph_replay(graph, other);
     talc_stream_leave(stream);
-    assert_same_bits("back on the device's own", talc_graph_replay(graph, x), due);
-    assert_same_bits("of the other stream", talc_graph_replay(made_here, x), due);
+    assert_same_bits("back on the device's own", talc_graph_replay(graph, x), expected);
+    assert_same_bits("of the other stream", talc_graph_replay(made_here, x), expected);
     cr_assert(y != NULL);
     talc_graph_free(graph);
     talc_graph_free(made_here);

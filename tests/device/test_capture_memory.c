@@ -160,7 +160,7 @@ static talc_tensor *fills_extra(talc_tensor *x)
 
 static const struct {
     forward_function *forward;
-    double due; /* in `extra`, for x = 3 */
+    double expected; /* in `extra`, for x = 3 */
 } writers[] = { { copies_to_extra, 3 }, { fills_extra, 5 } };
 
 Test(capture_memory, each_replay_writes_what_the_pass_writes_and_counts_as_a_write)
@@ -177,7 +177,7 @@ Test(capture_memory, each_replay_writes_what_the_pass_writes_and_counts_as_a_wri
             assert_same_bits("y", talc_graph_replay(graph, full(device, 3)), full(device, -3));
             cr_assert(talc_version(extra) > version, "a replay's write is not counted");
             cr_assert(talc_version(zeros) == read, "a tensor that is read counts as written");
-            assert_same_bits("written", extra, full(device, writers[i].due));
+            assert_same_bits("written", extra, full(device, writers[i].expected));
         }
         talc_graph_free(graph);
         talc_module_free(module);

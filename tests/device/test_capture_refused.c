@@ -58,11 +58,11 @@ static void assert_refused(talc_device *device, forward_function *forward, const
 {
     talc_module *module = module_of(forward);
     talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(2, 3), -2);
-    char due[256];
-    snprintf(due, sizeof due, "%s: cannot %s while a graph of %s is being recorded", who, what,
-             talc_device_name(device));
-    cr_assert_null(talc_capture(module, x), "%s", due);
-    assert_failure(TALC_UNSUPPORTED, due);
+    char expected[256];
+    snprintf(expected, sizeof expected, "%s: cannot %s while a graph of %s is being recorded", who,
+             what, talc_device_name(device));
+    cr_assert_null(talc_capture(module, x), "%s", expected);
+    assert_failure(TALC_UNSUPPORTED, expected);
     assert_same_bits("the device is usable", talc_relu(talc_neg(x)),
                      talc_full(device, TALC_F32, TALC_DIMS(2, 3), 2));
     talc_module_free(module);

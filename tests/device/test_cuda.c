@@ -19,12 +19,13 @@ Test(cuda, names_of_gpus_that_are_not_there)
     static const char *const names[] = { "cuda:99", "cuda:x",     "cuda:",  "cuda:-1",
                                          "cuda:0x", "cuda:00000", "cuda: 0" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char due[160];
-        snprintf(due, sizeof due,
+        char expected[160];
+        snprintf(expected, sizeof expected,
                  "device_get: there is no device '%s'; the GPUs are cuda:0 to cuda:", names[i]);
         cr_assert_null(talc_device_get(names[i]));
         cr_assert(talc_error_status() == TALC_BAD_DEVICE);
-        cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
+        cr_assert(strncmp(talc_error_message(), expected, strlen(expected)) == 0, "%s",
+                  talc_error_message());
         talc_error_clear();
     }
     cr_assert(talc_device_get("cuda") == talc_device_get("cuda:0"));
@@ -127,17 +128,17 @@ Test(cuda, extents_past_a_grids_limits_are_right)
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
             talc_scope *scope = talc_scope_enter();
             char text[TALC_DIMS_TEXT];
-            const talc_tensor *due = talc_cast(grids[i].run(x), TALC_F32);
-            cr_assert(due != NULL, "%s: %s", grids[i].name, talc_error_message());
+            const talc_tensor *expected = talc_cast(grids[i].run(x), TALC_F32);
+            cr_assert(expected != NULL, "%s: %s", grids[i].name, talc_error_message());
             const talc_tensor *got = grids[i].run(there);
             cr_assert(got != NULL, "%s of %s: %s", grids[i].name, talc_dims_text(shapes[s], text),
                       talc_error_message());
             got = talc_to(got, cpu_device(), TALC_F32);
-            cr_assert(got != NULL && talc_same_dims(due, got), "%s of %s: %s", grids[i].name,
+            cr_assert(got != NULL && talc_same_dims(expected, got), "%s of %s: %s", grids[i].name,
                       talc_dims_text(shapes[s], text), talc_error_message());
-            due = talc_contiguous(due);
-            const float *a = talc_data(due, TALC_F32), *b = talc_data(got, TALC_F32);
-            for (int64_t k = 0; k < talc_numel(due); k++)
+            expected = talc_contiguous(expected);
+            const float *a = talc_data(expected, TALC_F32), *b = talc_data(got, TALC_F32);
+            for (int64_t k = 0; k < talc_numel(expected); k++)
                 cr_assert(fabsf(a[k] - b[k]) <= 1e-4F * fabsf(a[k]) + 1e-9F,
                           "%s of %s: element %d is %.9g, %.9g on the CPU", grids[i].name,
                           talc_dims_text(shapes[s], text), (int)k, (double)b[k], (double)a[k]);
@@ -278,12 +279,12 @@ static void *keep_company(void *context)
     return NULL;
 }
 
-static void assert_bytes(const talc_tensor *got, const void *due, const char *what)
+static void assert_bytes(const talc_tensor *got, const void *expected, const char *what)
 {
     const size_t bytes = talc_nbytes(got);
     void *bytes_got = malloc(bytes);
     cr_assert(talc_to_host(got, bytes_got, bytes), "%s: %s", what, talc_error_message());
-    cr_assert(memcmp(bytes_got, due, bytes) == 0, "%s", what);
+    cr_assert(memcmp(bytes_got, expected, bytes) == 0, "%s", what);
     free(bytes_got);
 }
 
@@ -313,8 +314,8 @@ static float *shown_by_view(const float *x)
 
 /* 100 MB of numbers that differ, whole and as a view, each source given back while it is read. The
  * same numbers on either device, as they follow from the seed. */
-static void copy_and_release(talc_device *from, talc_device *to, const float *due,
-                             const float *due_of_view)
+static void copy_and_release(talc_device *from, talc_device *to, const float *expected,
+                             const float *expected_of_view)
 {
     talc_scope *scope = talc_scope_enter();
     gpu_stall(from, talc_stream_current(from), LATE);
@@ -332,9 +333,9 @@ static void copy_and_release(talc_device *from, talc_device *to, const float *du
     scope = talc_scope_enter();
     for (int i = 0; i < 3; i++)
         talc_full(from, TALC_F32, TALC_DIMS(LARGE), -1 - i); /* in their memory */
-    assert_bytes(y, due, "whole");
-    assert_bytes(seen, due_of_view, "view");
-    assert_bytes(target, due_of_view, "view into a tensor");
+    assert_bytes(y, expected, "whole");
+    assert_bytes(seen, expected_of_view, "view");
+    assert_bytes(target, expected_of_view, "view into a tensor");
     talc_release(y);
     talc_release(seen);
     talc_release(target);
@@ -348,19 +349,19 @@ Test(cuda, large_copies_between_gpus_whose_sources_are_given_back, .timeout = 12
     find_two(gpus);
     talc_manual_seed(11);
     talc_tensor *here = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(LARGE));
-    const float *due = talc_data(here, TALC_F32);
-    float *due_of_view = shown_by_view(due);
+    const float *expected = talc_data(here, TALC_F32);
+    float *expected_of_view = shown_by_view(expected);
     for (int round = 0; round < 4; round++) {
         talc_device *from = gpus[round % 2], *to = gpus[1 - round % 2];
         company other = { .device = round < 2 ? to : from };
         pthread_t thread;
         cr_assert(pthread_create(&thread, NULL, keep_company, &other) == 0);
         for (int i = 0; i < 3; i++)
-            copy_and_release(from, to, due, due_of_view);
+            copy_and_release(from, to, expected, expected_of_view);
         other.stop = true;
         pthread_join(thread, NULL);
         cr_assert(other.right && other.rounds > 0, "after %d rounds", (int)other.rounds);
     }
-    free(due_of_view);
+    free(expected_of_view);
     close_two(gpus);
 }

@@ -246,9 +246,9 @@ Test(fake_device, tensors_move_between_all_pairs_of_devices)
             talc_tensor *moved = talc_to(t, devices[j], TALC_F64);
             cr_assert(moved != NULL && moved->device == devices[j], "%s: %s", what,
                       talc_error_message());
-            talc_tensor *due = talc_cast(
+            talc_tensor *expected = talc_cast(
                 talc_transpose(op_numbers(cpu_device(), TALC_DIMS(3, 5), 1), 0, 1), TALC_F64);
-            assert_same_bits(what, due, moved);
+            assert_same_bits(what, expected, moved);
 
             talc_tensor *target = talc_zeros(devices[j], TALC_F32, TALC_DIMS(2, 5, 3));
             cr_assert(talc_copy(talc_select(target, 0, 1), t), "%s: %s", what,

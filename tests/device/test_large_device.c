@@ -60,16 +60,17 @@ static void poison(int64_t count)
     assert_no_failure();
 }
 
-#define assert_is(y, i, due)                                                                       \
+#define assert_is(y, i, expected)                                                                  \
     do {                                                                                           \
-        const double got_ = element(y, i), due_ = (due);                                           \
-        cr_assert(got_ == due_, "element %lld is %g, due %g", (long long)(i), got_, due_);         \
+        const double got_ = element(y, i), expected_ = (expected);                                 \
+        cr_assert(got_ == expected_, "element %lld is %g, expected %g", (long long)(i), got_,      \
+                  expected_);                                                                      \
     } while (0)
 
 // ---- Convolution --------------------------------------------------------------------------------
 
-static double conv2d_due(const talc_conv2d_problem *p, const talc_tensor *x, const talc_tensor *w,
-                         int64_t index)
+static double conv2d_expected(const talc_conv2d_problem *p, const talc_tensor *x,
+                              const talc_tensor *w, int64_t index)
 {
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH,
                   oc = index / p->OW / p->OH % p->OC;
@@ -101,9 +102,9 @@ static void expect_convolution(const char *text)
     const talc_tensor *w = talc_sub(integers(TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW), 2),
                                     talc_full(device, TALC_F32, TALC_DIMS(1), 4));
     const int64_t count = p.N * p.OC * p.OH * p.OW;
-    double due[SAMPLES];
+    double expected[SAMPLES];
     for (int i = 0; i < SAMPLES; i++)
-        due[i] = conv2d_due(&p, x, w, place(count, i));
+        expected[i] = conv2d_expected(&p, x, w, place(count, i));
     talc_tensor *first = NULL;
     for (int row = 0; row < explanation.decision.count; row++) {
         if (explanation.decision.candidates[row].refused)
@@ -118,9 +119,10 @@ static void expect_convolution(const char *text)
         cr_assert(y != NULL, "%s by %s: %s", text, explanation.decision.candidates[row].name,
                   talc_error_message());
         for (int i = 0; i < SAMPLES; i++)
-            cr_assert(element(y, place(count, i)) == due[i], "%s by %s: element %lld is %g, due %g",
-                      text, explanation.decision.candidates[row].name, (long long)place(count, i),
-                      element(y, place(count, i)), due[i]);
+            cr_assert(element(y, place(count, i)) == expected[i],
+                      "%s by %s: element %lld is %g, expected %g", text,
+                      explanation.decision.candidates[row].name, (long long)place(count, i),
+                      element(y, place(count, i)), expected[i]);
         if (first != NULL) {
             const talc_tensor *off = talc_sub(y, first);
             const double most =
@@ -174,24 +176,24 @@ Test(large_device, elementwise)
     }
 }
 
-static double relu_due(double x, double b)
+static double relu_expected(double x, double b)
 {
     (void)b;
     return x > 0 ? x : 0;
 }
 
-static double sigmoid_due(double x, double b)
+static double sigmoid_expected(double x, double b)
 {
     (void)b;
     return 1 / (1 + exp(-x));
 }
 
-static double sum_due(double x, double b)
+static double sum_expected(double x, double b)
 {
     return x + b;
 }
 
-static double quotient_due(double x, double b)
+static double quotient_expected(double x, double b)
 {
     return x / b;
 }
@@ -213,11 +215,11 @@ Test(large_device, elementwise_values)
     const struct {
         talc_tensor *(*of_one)(const talc_tensor *);
         talc_tensor *(*of_two)(const talc_tensor *, const talc_tensor *);
-        double (*due)(double, double);
-    } ops[] = { { talc_relu, NULL, relu_due },
-                { talc_sigmoid, NULL, sigmoid_due },
-                { NULL, talc_add, sum_due },
-                { NULL, talc_div, quotient_due } };
+        double (*expected)(double, double);
+    } ops[] = { { talc_relu, NULL, relu_expected },
+                { talc_sigmoid, NULL, sigmoid_expected },
+                { NULL, talc_add, sum_expected },
+                { NULL, talc_div, quotient_expected } };
     for (int f64 = 0; f64 < 2; f64++) {
         const talc_dtype dtype = f64 ? TALC_F64 : TALC_F32;
         talc_tensor *x = shifted(-4, dtype, 1), *b = shifted(1, dtype, 2);
@@ -226,10 +228,11 @@ Test(large_device, elementwise_values)
             talc_tensor *y = ops[k].of_one != NULL ? ops[k].of_one(x) : ops[k].of_two(x, b);
             for (int i = 0; i < SAMPLES; i++) {
                 const int64_t at = place(COUNT, i);
-                const double due = ops[k].due(element(x, at), element(b, at));
-                cr_assert(fabs(element(y, at) - due) <= 8 * (f64 ? 0x1p-53 : 0x1p-24) * fabs(due),
-                          "op %d: element %lld is %g, due %g", (int)k, (long long)at,
-                          element(y, at), due);
+                const double expected = ops[k].expected(element(x, at), element(b, at));
+                cr_assert(fabs(element(y, at) - expected) <=
+                              8 * (f64 ? 0x1p-53 : 0x1p-24) * fabs(expected),
+                          "op %d: element %lld is %g, expected %g", (int)k, (long long)at,
+                          element(y, at), expected);
             }
             talc_release(y);
         }
@@ -328,9 +331,9 @@ static void check_adaptive(const talc_tensor *x)
         for (int64_t h = top; h < bottom; h++)
             for (int64_t w = left; w < right; w++)
                 sum += element(x, at / 49 * 256 + h * 16 + w);
-        const double due = sum / (double)((bottom - top) * (right - left));
-        cr_assert(fabs(element(y, at) - due) <= 4 * 0x1p-24 * due, "element %lld is %g, due %g",
-                  (long long)at, element(y, at), due);
+        const double expected = sum / (double)((bottom - top) * (right - left));
+        cr_assert(fabs(element(y, at) - expected) <= 4 * 0x1p-24 * expected,
+                  "element %lld is %g, expected %g", (long long)at, element(y, at), expected);
     }
     talc_scope_leave(scope);
 }
@@ -379,8 +382,8 @@ Test(large_device, softmax_and_normalisation)
         double sum = 0;
         for (int64_t j = 0; j < ROW; j++)
             sum += exp(element(x, at / ROW * ROW + j) - 8);
-        const double due = exp(element(x, at) - 8) / sum;
-        cr_assert(fabs(element(y, at) - due) <= (4 + 8 + 2 * sqrt(ROW)) * 0x1p-24 * due);
+        const double expected = exp(element(x, at) - 8) / sum;
+        cr_assert(fabs(element(y, at) - expected) <= (4 + 8 + 2 * sqrt(ROW)) * 0x1p-24 * expected);
     }
     talc_release(y);
     poison(COUNT);
@@ -394,10 +397,10 @@ Test(large_device, softmax_and_normalisation)
         double sum = 0;
         for (int64_t j = 0; j < ROW; j++)
             sum += exp(element(x, row * ROW + j) - 8);
-        const double due = element(x, row * ROW + label) - 8 - log(sum);
-        cr_assert(fabs(element(y, row * ROW + label) - due) < 1e-5);
-        cr_assert(fabs(element(loss, row) + due) < 1e-5, "row %lld: %g, due %g", (long long)row,
-                  element(loss, row), -due);
+        const double expected = element(x, row * ROW + label) - 8 - log(sum);
+        cr_assert(fabs(element(y, row * ROW + label) - expected) < 1e-5);
+        cr_assert(fabs(element(loss, row) + expected) < 1e-5, "row %lld: %g, due %g",
+                  (long long)row, element(loss, row), -expected);
     }
     talc_release(y);
 
@@ -420,8 +423,8 @@ Test(large_device, softmax_and_normalisation)
                   "%g, %g", element(mean, c), element(var, c));
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t at = place(COUNT, i), c = at / PLANE % CHANNELS;
-        const double due = (element(x, at) - element(mean, c)) / sqrt(element(var, c) + 1e-5);
-        cr_assert(fabs(element(y, at) - due) < 1e-5, "%g, due %g", element(y, at), due);
+        const double expected = (element(x, at) - element(mean, c)) / sqrt(element(var, c) + 1e-5);
+        cr_assert(fabs(element(y, at) - expected) < 1e-5, "%g, due %g", element(y, at), expected);
     }
 }
 

@@ -40,10 +40,10 @@ static void provoke_fault(talc_device *device)
 /* An op is told by the allocation of its result or by its kernel, whichever notices first. */
 static void assert_lost(const char *who)
 {
-    const char *due = ": cuda:0 was lost at synchronize: ";
+    const char *expected = ": cuda:0 was lost at synchronize: ";
     cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s: %s", who, talc_error_message());
-    cr_assert(strstr(talc_error_message(), due) != NULL, "%s: %s instead of %s...", who,
-              talc_error_message(), due);
+    cr_assert(strstr(talc_error_message(), expected) != NULL, "%s: %s instead of %s...", who,
+              talc_error_message(), expected);
     talc_error_clear();
 }
 

@@ -188,9 +188,9 @@ Test(step, trains_as_calls_do)
         next_batch(&eager, STEPS);
         next_batch(&recorded, STEPS);
         talc_generator_set(end);
-        talc_tensor *due = train(&eager);
+        talc_tensor *expected = train(&eager);
         talc_generator_set(end);
-        assert_same_bits("a call after the step", due, train(&recorded));
+        assert_same_bits("a call after the step", expected, train(&recorded));
         talc_module_visit(eager.net, compare_tensor, recorded.net);
         assert_no_failure();
         trainer_free(&eager);
@@ -221,14 +221,15 @@ Test(step, a_hundred_runs_take_no_memory)
 /* Two batch sizes, each with a step of its own, in turn. */
 Test(step, two_steps_train_one_network)
 {
-    trainer t = trainer_new(&cases[0]), due = trainer_new(&cases[0]);
+    trainer t = trainer_new(&cases[0]), expected = trainer_new(&cases[0]);
     const talc_generator start = talc_generator_get();
-    trainer few = t, few_due = due;
-    few.images = few_due.images = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(2, 3, 12, 12));
-    few.labels = few_due.labels = talc_zeros(tested_device(), TALC_I64, TALC_DIMS(2));
+    trainer few = t, few_expected = expected;
+    few.images = few_expected.images =
+        talc_zeros(tested_device(), TALC_F32, TALC_DIMS(2, 3, 12, 12));
+    few.labels = few_expected.labels = talc_zeros(tested_device(), TALC_I64, TALC_DIMS(2));
     for (unsigned i = 0; i < STEPS; i++) {
-        next_batch(i % 2 == 0 ? &due : &few_due, i);
-        train(i % 2 == 0 ? &due : &few_due);
+        next_batch(i % 2 == 0 ? &expected : &few_expected, i);
+        train(i % 2 == 0 ? &expected : &few_expected);
     }
     talc_generator_set(start);
     talc_step *step = talc_step_new(tested_device(), train, &t),
@@ -238,11 +239,11 @@ Test(step, two_steps_train_one_network)
         talc_step_run(i % 2 == 0 ? step : few_step);
         assert_no_failure();
     }
-    talc_module_visit(due.net, compare_tensor, t.net);
+    talc_module_visit(expected.net, compare_tensor, t.net);
     talc_step_free(step);
     talc_step_free(few_step);
     trainer_free(&t);
-    trainer_free(&due);
+    trainer_free(&expected);
 }
 
 /* A gradient that is added to would be that of the recorded step for ever. */

@@ -279,17 +279,18 @@ Test(stream, two_streams_run_at_once)
 static void multiply_often(task *t)
 {
     const talc_tensor *a = t->given;
-    float due = 0, got;
+    float expected = 0, got;
     for (int i = 0; i < 50; i++) {
         talc_scope *scope = talc_scope_enter();
         talc_tensor *y = talc_matmul(a, a);
         got = (float)talc_item(talc_sum(talc_relu(talc_sub_scalar(y, 1)), TALC_SCALAR, false));
-        due = i == 0 ? got : due;
+        expected = i == 0 ? got : expected;
         talc_scope_leave(scope);
-        if (got != due)
-            talc_fail(TALC_BAD_ARGUMENT, "round %d: %.9g is not %.9g", i, (double)got, (double)due);
+        if (got != expected)
+            talc_fail(TALC_BAD_ARGUMENT, "round %d: %.9g is not %.9g", i, (double)got,
+                      (double)expected);
     }
-    t->made = talc_retain(talc_full(t->device, TALC_F32, TALC_DIMS(1), due));
+    t->made = talc_retain(talc_full(t->device, TALC_F32, TALC_DIMS(1), expected));
 }
 
 Test(stream, products_on_several_streams_at_once_are_exact)
@@ -298,7 +299,7 @@ Test(stream, products_on_several_streams_at_once_are_exact)
     talc_device *device = queueing_device();
     talc_manual_seed(3);
     talc_tensor *a = talc_randn(device, TALC_F32, TALC_DIMS(200, 200));
-    const float due = (float)talc_item(
+    const float expected = (float)talc_item(
         talc_sum(talc_relu(talc_sub_scalar(talc_matmul(a, a), 1)), TALC_SCALAR, false));
     task tasks[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -307,7 +308,7 @@ Test(stream, products_on_several_streams_at_once_are_exact)
     }
     for (int i = 0; i < THREADS; i++) {
         finish(&tasks[i]);
-        cr_assert(talc_item(tasks[i].made) == (double)due, "thread %d", i);
+        cr_assert(talc_item(tasks[i].made) == (double)expected, "thread %d", i);
         talc_release(tasks[i].made);
         gpu_stream_free(device, tasks[i].stream);
     }
@@ -349,13 +350,13 @@ Test(stream, every_op_runs_on_its_threads_stream)
     int ran = 0;
     for (const op_case *op = op_cases; op->name != NULL; op++) {
         talc_scope *scope = talc_scope_enter();
-        const talc_tensor *due = op->run(&inputs); /* loads the kernels too */
-        if (due == NULL && talc_error_status() == TALC_UNSUPPORTED) {
+        const talc_tensor *expected = op->run(&inputs); /* loads the kernels too */
+        if (expected == NULL && talc_error_status() == TALC_UNSUPPORTED) {
             talc_error_clear();
             talc_scope_leave(scope);
             continue;
         }
-        cr_assert(due != NULL, "%s: %s", op->name, talc_error_message());
+        cr_assert(expected != NULL, "%s: %s", op->name, talc_error_message());
         for (int i = 0; i < OP_INPUTS; i++)
             talc_fill(to[i], to[i]->dtype == TALC_F32 ? NAN : 0);
         talc_device_synchronize(device);
@@ -365,7 +366,7 @@ Test(stream, every_op_runs_on_its_threads_stream)
             talc_copy(to[i], from[i]);
         const talc_tensor *got = op->run(&late);
         cr_assert(got != NULL, "%s: %s", op->name, talc_error_message());
-        assert_same_bits(op->name, due, got);
+        assert_same_bits(op->name, expected, got);
         talc_stream_leave(entered);
         talc_scope_leave(scope);
         ran++;
@@ -434,8 +435,8 @@ Test(stream, a_fold_is_waited_for_on_other_streams)
     talc_module_eval(with.chain);
     talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 8, 8));
     talc_fusion_enable(false);
-    float due[OUTPUTS], got[OUTPUTS];
-    cr_assert(talc_to_host(talc_forward(with.chain, x), due, sizeof due));
+    float expected[OUTPUTS], got[OUTPUTS];
+    cr_assert(talc_to_host(talc_forward(with.chain, x), expected, sizeof expected));
     talc_fusion_enable(true);
     with.x = talc_to(x, with.device, TALC_F32);
     cr_assert(talc_module_to(with.chain, with.device), "%s", talc_error_message());
@@ -452,8 +453,8 @@ Test(stream, a_fold_is_waited_for_on_other_streams)
             cr_assert(talc_to_host(talc_forward(with.chain, with.x), got, sizeof got), "%s",
                       talc_error_message());
             for (int i = 0; i < OUTPUTS; i++)
-                cr_assert(fabsf(got[i] - due[i]) < 1e-5F, "element %d is %g instead of %g", i,
-                          (double)got[i], (double)due[i]);
+                cr_assert(fabsf(got[i] - expected[i]) < 1e-5F, "element %d is %g instead of %g", i,
+                          (double)got[i], (double)expected[i]);
         }
         pthread_barrier_wait(&with.used);
         pthread_join(thread, &ran);

@@ -7,12 +7,13 @@
 #include <stdio.h>
 
 /* While another is entered, to which the thread's work still goes. */
-static void assert_refused(talc_device *device, void *stream, talc_status due, const char *message)
+static void assert_refused(talc_device *device, void *stream, talc_status expected,
+                           const char *message)
 {
     void *before = gpu_stream_new(device);
     talc_stream *outer = talc_stream_enter(device, before);
     cr_assert_null(talc_stream_enter(device, stream));
-    assert_failure(due, message);
+    assert_failure(expected, message);
     cr_assert(talc_stream_current(device) == before);
     talc_stream_leave(outer);
     talc_device_synchronize(device);

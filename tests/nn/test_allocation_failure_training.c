@@ -304,12 +304,12 @@ static bool fails(const training *t, action *act)
     return true;
 }
 
-static void assert_same(const snapshot *due, const snapshot *got, kind is, const char *what)
+static void assert_same(const snapshot *expected, const snapshot *got, kind is, const char *what)
 {
-    for (int i = 0; i < due->count; i++)
-        cr_assert(due->items[i].is != is || due->items[i].bits == got->items[i].bits,
+    for (int i = 0; i < expected->count; i++)
+        cr_assert(expected->items[i].is != is || expected->items[i].bits == got->items[i].bits,
                   "allocation %ld%s: %s of %s", faults.fail_at,
-                  faults.persistent ? " and all later" : "", what, due->items[i].path);
+                  faults.persistent ? " and all later" : "", what, expected->items[i].path);
 }
 
 static bool all_same(const snapshot *a, const snapshot *b, kind is)
@@ -329,21 +329,21 @@ static void assert_unchanged(const snapshot *before, const snapshot *now)
 
 /* Each norm's statistics are those from before or, of its whole forward pass, those due, and so
  * they are for all norms before one that has moved. How many buffers have moved. */
-static int assert_whole_norms(const snapshot *before, const snapshot *due, const snapshot *now)
+static int assert_whole_norms(const snapshot *before, const snapshot *expected, const snapshot *now)
 {
     enum { OF_A_NORM = 3 };
     int buffers = 0, moved = 0;
     for (int i = 0; i < now->count; i++) {
         if (now->items[i].is != BUFFER)
             continue;
-        const bool is_due = now->items[i].bits == due->items[i].bits;
-        cr_assert(is_due || now->items[i].bits == before->items[i].bits,
+        const bool is_expected = now->items[i].bits == expected->items[i].bits;
+        cr_assert(is_expected || now->items[i].bits == before->items[i].bits,
                   "allocation %ld: %s is neither as before nor as due", faults.fail_at,
                   now->items[i].path);
-        cr_assert(!is_due || moved == buffers, "allocation %ld: %s has moved, another has not",
+        cr_assert(!is_expected || moved == buffers, "allocation %ld: %s has moved, another has not",
                   faults.fail_at, now->items[i].path);
         buffers++;
-        moved += is_due;
+        moved += is_expected;
     }
     cr_assert(moved % OF_A_NORM == 0, "allocation %ld: %d of %d statistics have moved",
               faults.fail_at, moved, buffers);
@@ -352,45 +352,45 @@ static int assert_whole_norms(const snapshot *before, const snapshot *due, const
 
 // ---- Steps --------------------------------------------------------------------------------------
 
-typedef struct expected {
+typedef struct undisturbed_run {
     snapshot before, unclipped, after;
-} expected;
+} undisturbed_run;
 
-static expected undisturbed(const run_case *is, talc_device *device)
+static undisturbed_run undisturbed(const run_case *is, talc_device *device)
 {
-    expected due;
+    undisturbed_run expected;
     training t = begin(is, device, 7);
-    due.before = taken(&t);
+    expected.before = taken(&t);
     talc_scope *scope = talc_scope_enter();
     backward(&t, is->accumulate);
     talc_scope_leave(scope);
-    due.unclipped = taken(&t);
+    expected.unclipped = taken(&t);
     end(&t);
     t = begin(is, device, 7);
     cr_assert(step(&t), "%s", talc_error_message());
-    due.after = taken(&t);
+    expected.after = taken(&t);
     end(&t);
-    cr_assert(!all_same(&due.before, &due.after, PARAMETER) &&
-              !all_same(&due.before, &due.after, STATE) &&
-              !all_same(&due.before, &due.after, BUFFER) &&
-              !all_same(&due.unclipped, &due.after, GRADIENT));
-    return due;
+    cr_assert(!all_same(&expected.before, &expected.after, PARAMETER) &&
+              !all_same(&expected.before, &expected.after, STATE) &&
+              !all_same(&expected.before, &expected.after, BUFFER) &&
+              !all_same(&expected.unclipped, &expected.after, GRADIENT));
+    return expected;
 }
 
 /* The step again, by a program that sets the generator back, is the step that never failed. */
-static void assert_step_again(training *t, const expected *due, const snapshot *failed)
+static void assert_step_again(training *t, const undisturbed_run *expected, const snapshot *failed)
 {
-    talc_generator_set(due->before.generator);
+    talc_generator_set(expected->before.generator);
     cr_assert(step(t), "allocation %ld: the step again: %s", faults.fail_at, talc_error_message());
     const snapshot now = taken(t);
-    assert_same(&due->after, &now, PARAMETER, "the step again gives another parameter");
-    assert_same(&due->after, &now, STATE, "the step again gives another state");
-    assert_same(&due->after, &now, GRADIENT, "the step again gives another gradient");
+    assert_same(&expected->after, &now, PARAMETER, "the step again gives another parameter");
+    assert_same(&expected->after, &now, STATE, "the step again gives another state");
+    assert_same(&expected->after, &now, GRADIENT, "the step again gives another gradient");
     for (int i = 0; i < now.count; i++)
-        cr_assert(now.items[i].is != BUFFER || failed->items[i].bits != due->before.items[i].bits ||
-                      now.items[i].bits == due->after.items[i].bits,
-                  "allocation %ld: the step again gives another %s", faults.fail_at,
-                  now.items[i].path);
+        cr_assert(
+            now.items[i].is != BUFFER || failed->items[i].bits != expected->before.items[i].bits ||
+                now.items[i].bits == expected->after.items[i].bits,
+            "allocation %ld: the step again gives another %s", faults.fail_at, now.items[i].path);
 }
 
 static size_t live_on(talc_device *device)
@@ -399,21 +399,21 @@ static size_t live_on(talc_device *device)
 }
 
 /* One k; false when a step asks for fewer allocations. */
-static bool survives(const run_case *is, talc_device *device, const expected *due)
+static bool survives(const run_case *is, talc_device *device, const undisturbed_run *expected)
 {
     training t = begin(is, device, 7);
     const size_t live = live_on(device), live_host = live_on(cpu_device());
     const bool failed = fails(&t, step);
     const snapshot now = taken(&t);
     if (failed) {
-        const talc_generator before = due->before.generator, after = due->after.generator;
-        assert_unchanged(&due->before, &now);
-        const int moved = assert_whole_norms(&due->before, &due->after, &now);
+        const talc_generator before = expected->before.generator, after = expected->after.generator;
+        assert_unchanged(&expected->before, &now);
+        const int moved = assert_whole_norms(&expected->before, &expected->after, &now);
         cr_assert(now.generator.seed == before.seed && now.generator.call >= before.call &&
                   now.generator.call <= after.call);
-        const bool none = all_same(&due->before, &now, GRADIENT);
-        const bool all =
-            all_same(&due->unclipped, &now, GRADIENT) || all_same(&due->after, &now, GRADIENT);
+        const bool none = all_same(&expected->before, &now, GRADIENT);
+        const bool all = all_same(&expected->unclipped, &now, GRADIENT) ||
+                         all_same(&expected->after, &now, GRADIENT);
         cr_assert(none || all, "%s, allocation %ld: some gradients changed", is->name,
                   faults.fail_at);
         cr_assert(none || (moved > 0 && now.generator.call == after.call));
@@ -425,11 +425,12 @@ static bool survives(const run_case *is, talc_device *device, const expected *du
                   live, live_on(device), live_host, live_on(cpu_device()));
         /* Which of both failed makes no difference to the step again. */
         if (faults.persistent && (none || !is->accumulate))
-            assert_step_again(&t, due, &now);
+            assert_step_again(&t, expected, &now);
     } else {
-        assert_same(&due->after, &now, PARAMETER, "a step that succeeded gives another parameter");
-        assert_same(&due->after, &now, STATE, "a step that succeeded gives another state");
-        assert_same(&due->after, &now, BUFFER, "a step that succeeded gives another buffer");
+        assert_same(&expected->after, &now, PARAMETER,
+                    "a step that succeeded gives another parameter");
+        assert_same(&expected->after, &now, STATE, "a step that succeeded gives another state");
+        assert_same(&expected->after, &now, BUFFER, "a step that succeeded gives another buffer");
     }
     end(&t);
     return faults.fired;
@@ -439,10 +440,10 @@ static void assert_steps_survive(const run_case *is)
 {
     talc_device *devices[] = { cpu_device(), fake_device() };
     for (int i = 0; i < 2; i++) {
-        const expected due = undisturbed(is, devices[i]);
+        const undisturbed_run expected = undisturbed(is, devices[i]);
         for (int persistent = 0; persistent < 2; persistent++) {
             faults.persistent = persistent != 0;
-            for (faults.fail_at = 1; survives(is, devices[i], &due); faults.fail_at++)
+            for (faults.fail_at = 1; survives(is, devices[i], &expected); faults.fail_at++)
                 ;
             cr_assert(faults.fail_at > 150, "%s asks for %ld allocations only", is->name,
                       faults.fail_at);
@@ -491,13 +492,13 @@ static bool load(const training *t)
     talc_progress progress = { .epoch = -1, .batch = -1 };
     const bool loaded =
         talc_checkpoint_load(file_path("checkpoint"), t->net, t->optimizer, &progress);
-    const talc_progress due = loaded ? progress_saved : (talc_progress){ -1, -1 };
-    cr_assert(progress.epoch == due.epoch && progress.batch == due.batch);
+    const talc_progress expected = loaded ? progress_saved : (talc_progress){ -1, -1 };
+    cr_assert(progress.epoch == expected.epoch && progress.batch == expected.batch);
     return loaded;
 }
 
 /* One k of a checkpoint: a save leaves the old file whole, and what it saves as it is. */
-static bool save_survives(talc_device *device, const char *due, size_t due_size)
+static bool save_survives(talc_device *device, const char *expected, size_t expected_size)
 {
     file_write(file_path("checkpoint"), old_content, sizeof old_content);
     training t = begin(&trained, device, 7);
@@ -507,8 +508,8 @@ static bool save_survives(talc_device *device, const char *due, size_t due_size)
     cr_assert(memcmp(&before, &now, sizeof now) == 0, "a save changed something");
     size_t size;
     char *bytes = file_bytes(file_path("checkpoint"), &size);
-    cr_assert(size == (failed ? sizeof old_content : due_size) &&
-                  memcmp(bytes, failed ? old_content : due, size) == 0,
+    cr_assert(size == (failed ? sizeof old_content : expected_size) &&
+                  memcmp(bytes, failed ? old_content : expected, size) == 0,
               "allocation %ld: the file is neither the old nor the new one", faults.fail_at);
     cr_assert(file_count() == 1, "a temporary file is left");
     free(bytes);
@@ -524,19 +525,19 @@ Test(allocation_failure_training, checkpoints_are_saved_whole_or_not_at_all)
         cr_assert(save(&t), "%s", talc_error_message());
         end(&t);
         size_t size;
-        char *due = file_bytes(file_path("checkpoint"), &size);
+        char *expected = file_bytes(file_path("checkpoint"), &size);
         for (int persistent = 0; persistent < 2; persistent++) {
             faults.persistent = persistent != 0;
-            for (faults.fail_at = 1; save_survives(devices[i], due, size); faults.fail_at++)
+            for (faults.fail_at = 1; save_survives(devices[i], expected, size); faults.fail_at++)
                 ;
             cr_assert(faults.fail_at > 50);
         }
-        free(due);
+        free(expected);
     }
 }
 
 /* One k of a load into a run of other weights. */
-static bool load_survives(talc_device *device, const snapshot *due)
+static bool load_survives(talc_device *device, const snapshot *expected)
 {
     training t = begin(&trained, device, 8);
     const snapshot before = taken(&t);
@@ -551,11 +552,11 @@ static bool load_survives(talc_device *device, const snapshot *due)
         cr_assert(load(&t), "%s", talc_error_message());
     }
     const snapshot loaded = taken(&t);
-    assert_same(due, &loaded, PARAMETER, "a load gives another parameter");
-    assert_same(due, &loaded, BUFFER, "a load gives another buffer");
-    assert_same(due, &loaded, STATE, "a load gives another state");
-    cr_assert(memcmp(&due->generator, &loaded.generator, sizeof loaded.generator) == 0 &&
-              due->steps == loaded.steps);
+    assert_same(expected, &loaded, PARAMETER, "a load gives another parameter");
+    assert_same(expected, &loaded, BUFFER, "a load gives another buffer");
+    assert_same(expected, &loaded, STATE, "a load gives another state");
+    cr_assert(memcmp(&expected->generator, &loaded.generator, sizeof loaded.generator) == 0 &&
+              expected->steps == loaded.steps);
     end(&t);
     return faults.fired;
 }
@@ -566,11 +567,11 @@ Test(allocation_failure_training, checkpoints_are_loaded_whole_or_not_at_all)
     for (int i = 0; i < 2; i++) {
         training t = begin(&trained, devices[i], 7);
         cr_assert(save(&t), "%s", talc_error_message());
-        const snapshot due = taken(&t);
+        const snapshot expected = taken(&t);
         end(&t);
         for (int persistent = 0; persistent < 2; persistent++) {
             faults.persistent = persistent != 0;
-            for (faults.fail_at = 1; load_survives(devices[i], &due); faults.fail_at++)
+            for (faults.fail_at = 1; load_survives(devices[i], &expected); faults.fail_at++)
                 ;
             cr_assert(faults.fail_at > 100);
         }

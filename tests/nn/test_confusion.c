@@ -38,8 +38,8 @@ Test(confusion, answers_are_counted_under_their_labels)
         talc_zeros(device, TALC_I64, TALC_DIMS(1, 2, 2))));
     cr_assert(talc_confusion_add(matrix, talc_zeros(device, TALC_F32, TALC_DIMS(0, 3)),
                                  talc_zeros(device, TALC_I64, TALC_DIMS(0))));
-    const int64_t due[] = { 2, 2, 0, 1, 2, 0, 0, 0, 1 };
-    cr_assert(memcmp(matrix->counts, due, sizeof due) == 0 && matrix->count == 8);
+    const int64_t expected[] = { 2, 2, 0, 1, 2, 0, 0, 0, 1 };
+    cr_assert(memcmp(matrix->counts, expected, sizeof expected) == 0 && matrix->count == 8);
     cr_assert_str_eq(printed(matrix, (const char *const[]){ "cat", "d\xc3\xb6g", "\x1b[2J" }),
                      "label      0  1  2    right\n"
                      "0 cat      2  2  0   50.0 %\n"

@@ -215,9 +215,9 @@ Test(data, one_png_becomes_a_normalised_image)
         cr_assert(talc_to_host(image, got, talc_nbytes(image)));
         for (int j = 0; j < 6 * channels; j++) {
             const double scale[] = { 0.5, 1, 2 };
-            const double due = (bytes[j] / 255.0 - o.mean[j / 6]) / scale[j / 6];
-            cr_assert(got[j] == (float)due, "%s: %g at %d is due %g", c->name, (double)got[j], j,
-                      due);
+            const double expected = (bytes[j] / 255.0 - o.mean[j / 6]) / scale[j / 6];
+            cr_assert(got[j] == (float)expected, "%s: %g at %d is due %g", c->name, (double)got[j],
+                      j, expected);
         }
     }
     file_remove_all();
@@ -227,7 +227,7 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
 {
     const struct {
         talc_image_options options;
-        const char *due;
+        const char *expected;
     } cases[] = {
         { { .height = 4 }, "image_load: '%s' is 2x3, 4x3 is asked for (height x width)" },
         { { .height = 2, .width = 224 },
@@ -245,7 +245,7 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
     write_case(file_path("x.png"), &png_cases[5]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_assert_null(talc_image_load(file_path("x.png"), &cases[i].options));
-        assert_failure_with(talc_error_status(), cases[i].due, file_path("x.png"));
+        assert_failure_with(talc_error_status(), cases[i].expected, file_path("x.png"));
     }
     file_write(file_path("no.png"), "GIF89a, no PNG", 14);
     cr_assert_null(talc_image_load(file_path("no.png"), NULL));
@@ -374,7 +374,7 @@ Test(data, tensors_are_copied_from_any_device_and_layout)
 {
     talc_device *device = tested_device();
     const float floats[] = { 0, 1, .5f, .25f, 1 / 255.f, .998f, .3f, .7f };
-    const int due[] = { 0, 255, 128, 64, 1, 254, 77, 178 }; /* .3f is above .3, .7f below .7 */
+    const int expected[] = { 0, 255, 128, 64, 1, 254, 77, 178 }; /* .3f is above .3, .7f below .7 */
     const int64_t numbers[] = { 5, 3 };
     talc_tensor *labels = talc_from_host(device, TALC_I64, TALC_DIMS(2), numbers);
     talc_tensor *images = talc_from_host(device, TALC_F32, TALC_DIMS(2, 2, 1, 2), floats);
@@ -385,9 +385,9 @@ Test(data, tensors_are_copied_from_any_device_and_layout)
     talc_dataset *c = talc_dataset_tensors(talc_transpose(bytes, 2, 3), labels);
     cr_assert(a != NULL && b != NULL && c != NULL, "%s", talc_error_message());
     for (int i = 0; i < 8; i++) {
-        cr_assert(talc_dataset_pixels(a, i / 4)[i % 4] == due[i], "element %d is %d", i,
+        cr_assert(talc_dataset_pixels(a, i / 4)[i % 4] == expected[i], "element %d is %d", i,
                   talc_dataset_pixels(a, i / 4)[i % 4]);
-        cr_assert(talc_dataset_pixels(b, i / 4)[i % 4] == due[i]);
+        cr_assert(talc_dataset_pixels(b, i / 4)[i % 4] == expected[i]);
     }
     const uint8_t transposed[] = { 1, 3, 2, 4, 5, 7, 6, 8 };
     cr_assert(memcmp(talc_dataset_pixels(c, 0), transposed, 8) == 0);
@@ -533,10 +533,10 @@ static void cut(void)
 Test(data, a_part_that_lacks_classes_is_told_of_once)
 {
     const char *said = file_stderr_of(cut);
-    const char *due =
+    const char *expected =
         "then: talc: dataset_part: the part of 4 samples lacks 1 of 3 classes, such as '3'; "
         "talc_dataset_split shares out each class\n";
-    cr_assert(strcmp(said, due) == 0, "%s", said);
+    cr_assert(strcmp(said, expected) == 0, "%s", said);
 }
 
 Test(data, statistics_are_those_of_each_channel)
@@ -551,10 +551,11 @@ Test(data, statistics_are_those_of_each_channel)
     double mean[] = { 9, 9, 9, 9 }, deviation[] = { 9, 9, 9, 9 };
     cr_assert(talc_dataset_statistics(dataset, mean, deviation));
     /* By hand: 0, 1, 1, 0.6 have mean 0.65 and squares 2.36, so variance 0.59 - 0.4225. */
-    const double due_mean[] = { 0.65, 0.2, 0, 0 }, due_deviation[] = { sqrt(0.1675), 0, 0, 0 };
+    const double expected_mean[] = { 0.65, 0.2, 0, 0 },
+                 expected_deviation[] = { sqrt(0.1675), 0, 0, 0 };
     for (int c = 0; c < 4; c++)
-        cr_assert(fabs(mean[c] - due_mean[c]) < 1e-15 &&
-                      fabs(deviation[c] - due_deviation[c]) < 1e-15,
+        cr_assert(fabs(mean[c] - expected_mean[c]) < 1e-15 &&
+                      fabs(deviation[c] - expected_deviation[c]) < 1e-15,
                   "channel %d: %.17g and %.17g", c, mean[c], deviation[c]);
     talc_dataset *part = talc_dataset_part(dataset, 1, 2);
     cr_assert(talc_dataset_statistics(part, mean, deviation) && fabs(mean[0] - 0.8) < 1e-15);

@@ -141,12 +141,12 @@ static void assert_exact(const chain_case *of, talc_module *chain, talc_tensor *
     const double K = (double)(w->dims[1] * w->dims[2] * w->dims[3]);
     double worst = 0;
     for (int64_t i = 0; i < talc_numel(y); i++) {
-        exact due = exact_of(of, p, numbers, talc_dims_of(x), talc_dims_of(y), i);
-        due.value += added == NULL ? 0 : added[i];
-        due.S += added == NULL ? 0 : fabs(added[i]);
-        const double value = activated(of->activation, due.value);
-        const double bound = (K + 8) * u * due.S + (of->activation == 0 ? 0 : 4 * u) +
-                             (u < 1e-10 ? (K + 4) * u * due.S : 0); /* the oracle's own */
+        exact expected = exact_of(of, p, numbers, talc_dims_of(x), talc_dims_of(y), i);
+        expected.value += added == NULL ? 0 : added[i];
+        expected.S += added == NULL ? 0 : fabs(added[i]);
+        const double value = activated(of->activation, expected.value);
+        const double bound = (K + 8) * u * expected.S + (of->activation == 0 ? 0 : 4 * u) +
+                             (u < 1e-10 ? (K + 4) * u * expected.S : 0); /* the oracle's own */
         cr_assert(fabs(got[i] - value) <= bound,
                   "case %d element %d: %.9g instead of %.9g, %g of %g", (int)(of - chain_cases),
                   (int)i, got[i], value, fabs(got[i] - value), bound);

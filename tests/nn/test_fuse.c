@@ -24,15 +24,15 @@ static talc_module *linear(void)
     return talc_nn_linear(&(talc_linear_layer){ .in_features = 6, .out_features = 5 });
 }
 
-static void assert_runs(talc_module *chain, const char *due)
+static void assert_runs(talc_module *chain, const char *expected)
 {
     cr_assert_not_null(chain, "%s", talc_error_message());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     talc_forward(chain, x); /* which folds */
     talc_tensor *y = observed(chain, x);
     cr_assert_not_null(y, "%s", talc_error_message());
-    cr_assert_str_eq(counted.ops, due);
-    assert_near(y, unfused(chain, x), 5e-6, due);
+    cr_assert_str_eq(counted.ops, expected);
+    assert_near(y, unfused(chain, x), 5e-6, expected);
     talc_module_free(chain);
 }
 
@@ -95,13 +95,13 @@ Test(fuse, every_activation_joins_and_where_a_gradient_is_recorded_those_that_fo
     for (int a = TALC_ACTIVATION_RELU; a < TALC_ACTIVATION_COUNT; a++) {
         assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), norm(), layers[a - 1]())), "conv2d ");
         talc_no_grad_leave();
-        char due[64];
-        snprintf(due, sizeof due, "conv2d %s",
+        char expected[64];
+        snprintf(expected, sizeof expected, "conv2d %s",
                  a < TALC_ACTIVATION_HARDSWISH ? "" : talc_activation_name((talc_activation)a));
         if (a >= TALC_ACTIVATION_HARDSWISH)
-            strcat(due, " ");
-        assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), layers[a - 1]())), due);
-        assert_runs(evaluated(conv((talc_activation)a)), due);
+            strcat(expected, " ");
+        assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), layers[a - 1]())), expected);
+        assert_runs(evaluated(conv((talc_activation)a)), expected);
         talc_no_grad_enter();
     }
     /* A number of its own keeps one apart. */
@@ -171,16 +171,16 @@ Test(fuse, the_end_of_a_chain_reaches_into_a_sequential)
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     const talc_chain_end end = { .residual = op_numbers(cpu_device(), TALC_DIMS(2, 6, 3, 6), 2),
                                  .activation = TALC_ACTIVATION_RELU };
-    talc_tensor *due = talc_relu(talc_add(unfused(inner, x), end.residual));
+    talc_tensor *expected = talc_relu(talc_add(unfused(inner, x), end.residual));
     talc_forward(inner, x); /* which folds */
     counted.ops[0] = '\0';
     talc_observe(&counted.base);
     talc_tensor *y = talc_forward_chain(&inner, 1, x, &end);
     talc_observe(NULL);
     cr_assert_str_eq(counted.ops, "conv2d ");
-    assert_near(y, due, 5e-6, "y");
+    assert_near(y, expected, 5e-6, "y");
     talc_fusion_enable(false);
-    assert_near(talc_forward_chain(&inner, 1, x, &end), due, 5e-6, "unfused");
+    assert_near(talc_forward_chain(&inner, 1, x, &end), expected, 5e-6, "unfused");
     talc_fusion_enable(true);
     talc_module_free(inner);
     assert_all_freed();

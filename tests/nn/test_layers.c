@@ -26,7 +26,7 @@ static talc_tensor *input(talc_dtype dtype, talc_dims dims)
     return pattern_new(dtype, dims, 1, 32);
 }
 
-static void check_values(const char *what, talc_tensor *y, talc_dims dims, const double *due,
+static void check_values(const char *what, talc_tensor *y, talc_dims dims, const double *expected,
                          double tolerance)
 {
     assert_no_failure();
@@ -34,15 +34,15 @@ static void check_values(const char *what, talc_tensor *y, talc_dims dims, const
     talc_dims_text(talc_dims_of(y), is);
     talc_dims_text(dims, should);
     cr_assert(strcmp(is, should) == 0, "%s: shape %s instead of %s", what, is, should);
-    assert_values(y, due, tolerance, what);
+    assert_values(y, expected, tolerance, what);
 }
 
 /* Applies a layer to the pattern of shape `x`, compares, and frees the layer. */
 static void check(const char *what, talc_module *layer, talc_dtype dtype, talc_dims x, talc_dims y,
-                  const double *due)
+                  const double *expected)
 {
     assert_no_failure();
-    check_values(what, talc_forward(layer, input(dtype, x)), y, due,
+    check_values(what, talc_forward(layer, input(dtype, x)), y, expected,
                  dtype == TALC_F64 ? 4e-13 : 4e-7);
     talc_module_free(layer);
 }
@@ -111,16 +111,17 @@ Test(layers, conv2d)
 
 Test(layers, linear)
 {
-    static const double due[12] = { -0.130859375,   0.107421875,   0.029296875,    -0.22998046875,
-                                    -0.07373046875, 0.13525390625, -0.1787109375,  -0.14599609375,
-                                    -0.0068359375,  -0.130859375,  -0.13623046875, -0.005859375 };
+    static const double expected[12] = { -0.130859375,   0.107421875,    0.029296875,
+                                         -0.22998046875, -0.07373046875, 0.13525390625,
+                                         -0.1787109375,  -0.14599609375, -0.0068359375,
+                                         -0.130859375,   -0.13623046875, -0.005859375 };
     double relu[12];
     for (int i = 0; i < 12; i++)
-        relu[i] = fmax(due[i], 0);
+        relu[i] = fmax(expected[i], 0);
     for (talc_dtype dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
         talc_linear_layer options = { .in_features = 5, .out_features = 3, .dtype = dtype };
         check("linear", filled(talc_nn_linear(&options)), dtype, TALC_DIMS(2, 2, 5),
-              TALC_DIMS(2, 2, 3), due);
+              TALC_DIMS(2, 2, 3), expected);
         options.activation = TALC_ACTIVATION_RELU;
         check("relu", filled(talc_nn_linear(&options)), dtype, TALC_DIMS(2, 2, 5),
               TALC_DIMS(2, 2, 3), relu);
@@ -336,13 +337,13 @@ Test(layers, layers_that_rearrange_are_their_ops)
                               talc_nn_adaptive_max_pool2d(2, 3),
                               talc_nn_unflatten(1, TALC_DIMS(2, -1)),
                               talc_nn_unflatten(-1, TALC_DIMS(1, 4, 1)) };
-    const talc_tensor *const due[] = { talc_upsample2d(x, &up), talc_channel_shuffle(x, 3),
-                                       talc_adaptive_max_pool2d(x, 2, 3),
-                                       talc_reshape(x, TALC_DIMS(2, 2, 3, 5, 4)),
-                                       talc_reshape(x, TALC_DIMS(2, 6, 5, 1, 4, 1)) };
+    const talc_tensor *const expected[] = { talc_upsample2d(x, &up), talc_channel_shuffle(x, 3),
+                                            talc_adaptive_max_pool2d(x, 2, 3),
+                                            talc_reshape(x, TALC_DIMS(2, 2, 3, 5, 4)),
+                                            talc_reshape(x, TALC_DIMS(2, 6, 5, 1, 4, 1)) };
     assert_no_failure();
     for (int i = 0; i < 5; i++) {
-        assert_near(talc_forward(layers[i], x), due[i], 0, layers[i]->kind->name);
+        assert_near(talc_forward(layers[i], x), expected[i], 0, layers[i]->kind->name);
         talc_module_free(layers[i]);
     }
 }
@@ -377,7 +378,7 @@ Test(layers, elementwise_layers_are_their_ops)
     const struct {
         const char *name;
         talc_module *layer;
-        talc_tensor *due;
+        talc_tensor *expected;
     } cases[] = {
         { "ReLU6", talc_nn_relu6(), talc_relu6(x) },
         { "Hardsigmoid", talc_nn_hardsigmoid(), talc_hardsigmoid(x) },
@@ -392,10 +393,10 @@ Test(layers, elementwise_layers_are_their_ops)
         { "Hardtanh", talc_nn_hardtanh(-1, 2), talc_hardtanh(x, -1, 2) },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_assert(cases[i].layer != NULL && cases[i].due != NULL, "%s", talc_error_message());
+        cr_assert(cases[i].layer != NULL && cases[i].expected != NULL, "%s", talc_error_message());
         cr_assert_str_eq(cases[i].layer->kind->name, cases[i].name);
         check_values(cases[i].name, talc_forward(cases[i].layer, x), TALC_DIMS(6),
-                     talc_data_read(cases[i].due, TALC_F64), 0);
+                     talc_data_read(cases[i].expected, TALC_F64), 0);
         talc_module_free(cases[i].layer);
     }
     cr_assert(talc_nn_leaky_relu((double)NAN) == NULL);

@@ -28,27 +28,27 @@ static void shuffle(int64_t order[], int64_t count, uint64_t seed, uint64_t epoc
 Test(loader, the_order_follows_from_seed_and_epoch)
 {
     talc_dataset *dataset = numbered_dataset();
-    int64_t due[SAMPLES], first[SAMPLES] = { 0 };
+    int64_t expected[SAMPLES], first[SAMPLES] = { 0 };
     int same = 0;
     for (int seed = 0; seed < 3; seed++) {
         talc_loader *loader = begun_loader(
             dataset, (talc_loader_options){ .batch = 7, .shuffle = true, .seed = seed }, 0);
         for (int64_t epoch = 0; epoch < 4; epoch++) {
             cr_assert(talc_loader_start(loader, epoch));
-            shuffle(due, SAMPLES, (uint64_t)seed, (uint64_t)epoch);
+            shuffle(expected, SAMPLES, (uint64_t)seed, (uint64_t)epoch);
             int64_t place = 0, got[7];
             talc_batch batch;
             for (; talc_loader_next(loader, &batch); place += batch.count) {
                 cr_assert(batch.count == (batch.index == 7 ? 1 : 7));
                 cr_assert(talc_to_host(batch.labels, got, (size_t)batch.count * sizeof *got));
-                cr_assert(memcmp(got, due + place, (size_t)batch.count * sizeof *got) == 0);
+                cr_assert(memcmp(got, expected + place, (size_t)batch.count * sizeof *got) == 0);
             }
             cr_assert(place == SAMPLES && batch.images == NULL && batch.labels == NULL);
-            same += epoch + seed > 0 && memcmp(due, first, sizeof due) == 0;
+            same += epoch + seed > 0 && memcmp(expected, first, sizeof expected) == 0;
             if (epoch + seed == 0)
-                memcpy(first, due, sizeof due);
+                memcpy(first, expected, sizeof expected);
             for (int64_t i = 0; i < SAMPLES; i++)
-                cr_assert(talc_loader_sample(loader, i) == due[i]);
+                cr_assert(talc_loader_sample(loader, i) == expected[i]);
             cr_assert(talc_loader_sample(loader, SAMPLES) == -1);
             cr_assert(talc_loader_sample(loader, -1) == -1);
         }
@@ -103,8 +103,8 @@ Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_
 // ---- Images -------------------------------------------------------------------------------------
 
 /* One value of a sample, from the definitions in the header. */
-static double due_value(const talc_dataset *dataset, const talc_loader_options *o, int64_t epoch,
-                        int64_t sample, int64_t c, int64_t h, int64_t w)
+static double expected_value(const talc_dataset *dataset, const talc_loader_options *o,
+                             int64_t epoch, int64_t sample, int64_t c, int64_t h, int64_t w)
 {
     const talc_philox_block b = talc_philox(o->seed, 2 * (uint64_t)epoch + 1, (uint64_t)sample);
     const uint64_t range = 2 * (uint64_t)o->shift + 1;
@@ -129,11 +129,11 @@ static void assert_values(const talc_dataset *dataset, const talc_loader_options
     cr_assert(talc_to_host(talc_cast(batch->images, TALC_F64), got, (size_t)numel * sizeof *got));
     for (int64_t i = 0; i < numel; i++) {
         const int64_t n = i / IMAGE, sample = batch->index * o->batch + n;
-        double due = due_value(dataset, o, epoch, sample, i / (HEIGHT * WIDTH) % CHANNELS,
-                               i / WIDTH % HEIGHT, i % WIDTH);
-        due = o->dtype == TALC_F32 ? (double)(float)due : due;
-        cr_assert(got[i] == due, "sample %d, element %d: %g instead of %g", (int)sample,
-                  (int)(i % IMAGE), got[i], due);
+        double expected = expected_value(dataset, o, epoch, sample, i / (HEIGHT * WIDTH) % CHANNELS,
+                                         i / WIDTH % HEIGHT, i % WIDTH);
+        expected = o->dtype == TALC_F32 ? (double)(float)expected : expected;
+        cr_assert(got[i] == expected, "sample %d, element %d: %g instead of %g", (int)sample,
+                  (int)(i % IMAGE), got[i], expected);
     }
     talc_scope_leave(scope);
     free(got);

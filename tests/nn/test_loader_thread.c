@@ -24,19 +24,21 @@ Test(loader, threads_and_resuming_change_no_bit)
     threaded.device = alone.device = tested_device();
     alone.no_thread = true;
     talc_loader *a = begun_loader(dataset, threaded, 0), *b = begun_loader(dataset, alone, 0);
-    char *due = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
+    char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
         cr_assert(talc_loader_start(a, epoch) && talc_loader_start(b, epoch));
-        cr_assert(rest_of_epoch(b, due) == EPOCH_BYTES && rest_of_epoch(a, got) == EPOCH_BYTES);
-        cr_assert(memcmp(due, got, EPOCH_BYTES) == 0, "epoch %d", (int)epoch);
+        cr_assert(rest_of_epoch(b, expected) == EPOCH_BYTES &&
+                  rest_of_epoch(a, got) == EPOCH_BYTES);
+        cr_assert(memcmp(expected, got, EPOCH_BYTES) == 0, "epoch %d", (int)epoch);
         for (int64_t batch = 0; batch <= talc_loader_batches(a); batch++) {
             const size_t done = (size_t)batch * BATCH_BYTES;
             const size_t left = done < EPOCH_BYTES ? EPOCH_BYTES - done : 0;
             cr_assert(talc_loader_start_at(a, epoch, batch) && rest_of_epoch(a, got) == left);
-            cr_assert(memcmp(due + EPOCH_BYTES - left, got, left) == 0, "batch %d", (int)batch);
+            cr_assert(memcmp(expected + EPOCH_BYTES - left, got, left) == 0, "batch %d",
+                      (int)batch);
         }
     }
-    free(due);
+    free(expected);
     free(got);
     talc_loader_free(a);
     talc_loader_free(b);
@@ -77,15 +79,15 @@ Test(loader, an_epoch_that_begins_while_another_is_made_is_made_whole)
     options.no_thread = false;
     talc_loader *threaded = begun_loader(dataset, options, 0);
     const size_t bytes = (size_t)LARGE * (28 * 28 * 4 + 8);
-    char *due = malloc(bytes), *got = malloc(bytes);
-    cr_assert(rest_of_epoch(alone, due) == bytes);
+    char *expected = malloc(bytes), *got = malloc(bytes);
+    cr_assert(rest_of_epoch(alone, expected) == bytes);
     for (int i = 0; i < 20; i++) {
         cr_assert(talc_loader_start(threaded, 0));
         nanosleep(&(struct timespec){ .tv_nsec = i * 50000 }, NULL);
         cr_assert(talc_loader_start(threaded, 1) && rest_of_epoch(threaded, got) == bytes);
-        cr_assert(memcmp(due, got, bytes) == 0, "round %d", i);
+        cr_assert(memcmp(expected, got, bytes) == 0, "round %d", i);
     }
-    free(due);
+    free(expected);
     free(got);
     talc_loader_free(alone);
     talc_loader_free(threaded);
@@ -122,7 +124,7 @@ Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
     options.device = tested_device();
     talc_loader *loader = begun_loader(dataset, options, 0);
     talc_batch batch;
-    char *due = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
+    char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
     talc_tensor *kept[16], *views[16];
     int count = 0;
     for (;; count++) {
@@ -136,16 +138,16 @@ Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
     }
     cr_assert(count == 7);
     cr_assert(talc_loader_start(loader, 0));
-    cr_assert(rest_of_epoch(loader, due) == EPOCH_BYTES);
+    cr_assert(rest_of_epoch(loader, expected) == EPOCH_BYTES);
     for (int i = 0; i < count; i++) {
         const size_t bytes = talc_nbytes(kept[i]);
         cr_assert(talc_to_host(kept[i], got, bytes));
-        cr_assert(memcmp(got, due + (size_t)i * BATCH_BYTES, bytes) == 0, "batch %d", i);
+        cr_assert(memcmp(got, expected + (size_t)i * BATCH_BYTES, bytes) == 0, "batch %d", i);
         cr_assert(talc_item_i64(views[i]) == talc_loader_sample(loader, 8 * i));
         talc_release(kept[i]);
         talc_release(views[i]);
     }
-    free(due);
+    free(expected);
     free(got);
     talc_loader_free(loader);
     talc_dataset_free(dataset);
@@ -211,13 +213,13 @@ Test(loader, every_allocation_may_fail)
 Test(loader, a_failed_call_can_be_repeated)
 {
     talc_device *const devices[] = { cpu_device(), fake_device() };
-    char *due = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
+    char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
     for (int d = 0; d < 2; d++) {
         talc_dataset *dataset = numbered_dataset();
         talc_loader_options options = lively;
         options.device = devices[d];
         talc_loader *loader = begun_loader(dataset, options, 0);
-        cr_assert(rest_of_epoch(loader, due) == EPOCH_BYTES && talc_loader_start(loader, 0));
+        cr_assert(rest_of_epoch(loader, expected) == EPOCH_BYTES && talc_loader_start(loader, 0));
         size_t at = 0;
         int failures = 0;
         for (int64_t i = 0; i < talc_loader_batches(loader); i++) {
@@ -234,14 +236,14 @@ Test(loader, a_failed_call_can_be_repeated)
             }
             cr_assert(batch.index == i &&
                       talc_to_host(batch.images, got, talc_nbytes(batch.images)));
-            cr_assert(memcmp(got, due + at, talc_nbytes(batch.images)) == 0);
+            cr_assert(memcmp(got, expected + at, talc_nbytes(batch.images)) == 0);
             at += talc_nbytes(batch.images) + talc_nbytes(batch.labels);
         }
         cr_assert(at == EPOCH_BYTES && failures > 20, "%d failures", failures);
         talc_loader_free(loader);
         talc_dataset_free(dataset);
     }
-    free(due);
+    free(expected);
     free(got);
     assert_all_freed();
 }
@@ -253,9 +255,9 @@ Test(loader, a_child_of_fork_goes_on_by_itself)
     talc_dataset *dataset = numbered_dataset();
     talc_loader_options options = lively;
     talc_loader *loader = begun_loader(dataset, options, 0);
-    char *due = malloc(2 * EPOCH_BYTES), *got = malloc(2 * EPOCH_BYTES);
-    cr_assert(rest_of_epoch(loader, due) == EPOCH_BYTES && talc_loader_start(loader, 1));
-    cr_assert(rest_of_epoch(loader, due + EPOCH_BYTES) == EPOCH_BYTES);
+    char *expected = malloc(2 * EPOCH_BYTES), *got = malloc(2 * EPOCH_BYTES);
+    cr_assert(rest_of_epoch(loader, expected) == EPOCH_BYTES && talc_loader_start(loader, 1));
+    cr_assert(rest_of_epoch(loader, expected + EPOCH_BYTES) == EPOCH_BYTES);
     for (int i = 0; i < 30; i++) {
         cr_assert(talc_loader_start(loader, 0));
         const pid_t child = fork();
@@ -265,15 +267,16 @@ Test(loader, a_child_of_fork_goes_on_by_itself)
             same = same && talc_loader_start(loader, 1);
             same = same && rest_of_epoch(loader, got + EPOCH_BYTES) == EPOCH_BYTES;
             const size_t from = i % 3 == 0 ? EPOCH_BYTES : 0;
-            same = same && memcmp(due + from, got + from, 2 * EPOCH_BYTES - from) == 0;
+            same = same && memcmp(expected + from, got + from, 2 * EPOCH_BYTES - from) == 0;
             talc_loader_free(loader);
             _exit(same ? 0 : 1);
         }
         int status = 1;
         cr_assert(waitpid(child, &status, 0) == child && status == 0, "child %d: %d", i, status);
-        cr_assert(rest_of_epoch(loader, got) == EPOCH_BYTES && memcmp(got, due, EPOCH_BYTES) == 0);
+        cr_assert(rest_of_epoch(loader, got) == EPOCH_BYTES &&
+                  memcmp(got, expected, EPOCH_BYTES) == 0);
     }
-    free(due);
+    free(expected);
     free(got);
     talc_loader_free(loader);
     talc_dataset_free(dataset);

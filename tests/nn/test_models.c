@@ -33,13 +33,13 @@ static void drop_shortcuts(const char *keys, char *kept)
     }
 }
 
-static void check_keys(talc_module *model, const char *due, int64_t parameters)
+static void check_keys(talc_module *model, const char *expected, int64_t parameters)
 {
     static char keys[16384];
     assert_no_failure();
     keys[0] = '\0';
     cr_assert(talc_module_visit(model, append_key, keys));
-    cr_assert_str_eq(keys, due);
+    cr_assert_str_eq(keys, expected);
     cr_assert(talc_module_count(model) == parameters, "%s: %" PRId64 " parameters",
               model->kind->name, talc_module_count(model));
     talc_module_free(model);
@@ -147,10 +147,10 @@ Test(models, densenet_is_the_same_with_and_without_gradients)
     talc_module *model = densenet121_new();
     talc_tensor *x = pattern_new(TALC_F32, TALC_DIMS(2, 3, 32, 32), 1, 32);
     cr_assert(talc_module_eval(model));
-    const talc_tensor *due = talc_forward(model, x);
-    cr_assert(talc_wants_grad(due));
+    const talc_tensor *expected = talc_forward(model, x);
+    cr_assert(talc_wants_grad(expected));
     talc_no_grad_enter();
-    assert_near(talc_forward(model, x), talc_detach(due), 1e-5, "without gradients");
+    assert_near(talc_forward(model, x), talc_detach(expected), 1e-5, "without gradients");
     talc_no_grad_leave();
     talc_module_free(model);
 }
@@ -335,7 +335,7 @@ Test(models, the_first_layer_that_is_not_finite_is_named)
         talc_dims dims;
         const char *parameter; /* NULL: the input */
         double value;
-        const char *due;
+        const char *expected;
     } cases[] = {
         { lenet_new, { 4, { 2, 1, 28, 28 } }, NULL, 1, "" },
         { lenet_new, { 4, { 2, 1, 28, 28 } }, NULL, INFINITY, "the input" },
@@ -368,8 +368,8 @@ Test(models, the_first_layer_that_is_not_finite_is_named)
         char where[TALC_NONFINITE_TEXT] = "before";
         bool found = talc_module_nonfinite(model, x, where);
         cr_assert(!talc_failed(), "case %zu: %s", i, talc_error_message());
-        cr_assert_str_eq(where, cases[i].due, "case %zu: %s", i, where);
-        cr_assert(found == (*cases[i].due != '\0'), "case %zu", i);
+        cr_assert_str_eq(where, cases[i].expected, "case %zu: %s", i, where);
+        cr_assert(found == (*cases[i].expected != '\0'), "case %zu", i);
         cr_assert(talc_forward_hook(NULL) == NULL && talc_grad_enabled() && model->training);
         talc_module_free(model);
     }

@@ -98,13 +98,14 @@ static talc_module *linear(int64_t in, int64_t out)
 }
 
 /* The tree is a Box with one child, which is applied; `path` is that of what is applied. */
-static void check_place(talc_module *tree, const char *path, talc_status status, const char *due)
+static void check_place(talc_module *tree, const char *path, talc_status status,
+                        const char *expected)
 {
     for (int fused = 0; fused < 2; fused++) {
         talc_fusion_enable(fused);
         cr_assert_null(talc_forward(talc_module_child(tree, path),
                                     talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3))));
-        assert_failure(status, due);
+        assert_failure(status, expected);
     }
     talc_module_free(tree);
 }

@@ -50,18 +50,18 @@ static void give(talc_module *module, const double values[N])
 }
 
 static void expect_within(double share, const char *what, const talc_tensor *got,
-                          const double due[N])
+                          const double expected[N])
 {
     double *values = host_doubles(talc_detach(got));
     for (int i = 0; i < N; i++)
-        cr_expect(fabs(values[i] - due[i]) <= share * fabs(due[i]),
-                  "%s: element %d is %.17g instead of %.17g", what, i, values[i], due[i]);
+        cr_expect(fabs(values[i] - expected[i]) <= share * fabs(expected[i]),
+                  "%s: element %d is %.17g instead of %.17g", what, i, values[i], expected[i]);
     free(values);
 }
 
-static void expect_near(const char *what, const talc_tensor *got, const double due[N])
+static void expect_near(const char *what, const talc_tensor *got, const double expected[N])
 {
-    expect_within(1e-14, what, got, due);
+    expect_within(1e-14, what, got, expected);
 }
 
 /* p after three steps, by torch. */
@@ -69,7 +69,7 @@ static const struct {
 
     const char *name;
     talc_optimizer_options options;
-    double due[N];
+    double expected[N];
 } by_torch[] = {
     { "sgd", { .kind = TALC_SGD, .lr = 0.1 }, { 0.46000000000000002, -1.3149999999999999, 2 } },
     { "sgd, decay",
@@ -121,7 +121,7 @@ Test(optimizer, three_steps_are_those_of_pytorch)
             cr_assert(talc_optimizer_step(optimizer), "%s: %s", by_torch[i].name,
                       talc_error_message());
         }
-        expect_near(by_torch[i].name, talc_module_find(module, "p"), by_torch[i].due);
+        expect_near(by_torch[i].name, talc_module_find(module, "p"), by_torch[i].expected);
         cr_assert(talc_optimizer_steps(optimizer) == STEPS);
         talc_optimizer_free(optimizer);
         talc_module_free(module);
@@ -150,7 +150,8 @@ Test(optimizer, what_is_kept_follows_the_dtype_of_its_parameter)
                 cr_assert(talc_optimizer_step(optimizer), "%s: %s", by_torch[i].name,
                           talc_error_message());
             }
-            expect_within(1e-6, by_torch[i].name, talc_module_find(module, "p"), by_torch[i].due);
+            expect_within(1e-6, by_torch[i].name, talc_module_find(module, "p"),
+                          by_torch[i].expected);
             talc_optimizer_free(optimizer);
             talc_module_free(module);
         }
@@ -336,7 +337,7 @@ Test(optimizer, gradients_of_several_types_have_no_norm)
 Test(optimizer, what_is_not_finite_is_clipped_to_nan)
 {
     static const double all[][N] = { { 3, NAN, 4 }, { 3, INFINITY, 4 } };
-    static const double due[][N] = { { NAN, NAN, NAN }, { 0, NAN, 0 } };
+    static const double expected[][N] = { { NAN, NAN, NAN }, { 0, NAN, 0 } };
     talc_module *module = one();
     talc_optimizer *optimizer =
         talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
@@ -346,8 +347,8 @@ Test(optimizer, what_is_not_finite_is_clipped_to_nan)
         cr_assert(i == 0 ? isnan(norm) : isinf(norm));
         double *got = host_doubles(talc_grad(talc_module_find(module, "p")));
         for (int k = 0; k < N; k++)
-            cr_assert(isnan(due[i][k]) ? isnan(got[k]) : got[k] == due[i][k], "%d %d: %g", i, k,
-                      got[k]);
+            cr_assert(isnan(expected[i][k]) ? isnan(got[k]) : got[k] == expected[i][k], "%d %d: %g",
+                      i, k, got[k]);
         free(got);
     }
     talc_optimizer_free(optimizer);
@@ -511,7 +512,7 @@ Test(optimizer, a_shared_parameter_is_updated_once)
 Test(optimizer, parameters_of_another_threads_pass_are_named)
 {
     static const int other = 0; /* whose address stands for that pass */
-    static const char *const due =
+    static const char *const expected =
         "%s: another thread is at the gradient of '1.inner.p' [3]; threads that train one module "
         "take turns";
     talc_module *net = talc_nn_sequential(), *middle = talc_nn_sequential();
@@ -525,13 +526,13 @@ Test(optimizer, parameters_of_another_threads_pass_are_named)
     talc_tensor *p = talc_module_find(inner, "p");
     cr_assert(talc_tape_take("test", p, &other));
     cr_assert(!talc_optimizer_step(optimizer));
-    assert_failure_with(TALC_BAD_ARGUMENT, due, "optimizer_step");
+    assert_failure_with(TALC_BAD_ARGUMENT, expected, "optimizer_step");
     cr_assert(talc_optimizer_clip(optimizer, 1) == NULL);
-    assert_failure_with(TALC_BAD_ARGUMENT, due, "optimizer_clip");
+    assert_failure_with(TALC_BAD_ARGUMENT, expected, "optimizer_clip");
     talc_optimizer_zero_grad(optimizer);
-    assert_failure_with(TALC_BAD_ARGUMENT, due, "grad_clear");
+    assert_failure_with(TALC_BAD_ARGUMENT, expected, "grad_clear");
     cr_assert(!talc_backward_from(p, talc_ones(p->device, TALC_F64, TALC_DIMS(N))));
-    assert_failure_with(TALC_BAD_ARGUMENT, due, "backward");
+    assert_failure_with(TALC_BAD_ARGUMENT, expected, "backward");
     expect_near("gradient", talc_grad(p), gradients[0]);
     expect_near("p", p, first);
     talc_optimizer_free(optimizer);

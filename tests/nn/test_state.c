@@ -392,18 +392,18 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-static void check_info(const talc_model_info *is, const talc_model_info *due)
+static void check_info(const talc_model_info *is, const talc_model_info *expected)
 {
     assert_no_failure();
-    cr_assert(is != NULL && same_text(is->network, due->network));
-    cr_assert(is->channels == due->channels && is->height == due->height &&
-              is->width == due->width);
-    cr_assert(memcmp(is->mean, due->mean, sizeof is->mean) == 0);
-    cr_assert(memcmp(is->deviation, due->deviation, sizeof is->deviation) == 0);
-    cr_assert(is->classes == due->classes &&
-              (is->class_names == NULL) == (due->class_names == NULL));
-    for (int64_t i = 0; due->class_names != NULL && i < due->classes; i++)
-        cr_assert(same_text(is->class_names[i], due->class_names[i]), "class %d", (int)i);
+    cr_assert(is != NULL && same_text(is->network, expected->network));
+    cr_assert(is->channels == expected->channels && is->height == expected->height &&
+              is->width == expected->width);
+    cr_assert(memcmp(is->mean, expected->mean, sizeof is->mean) == 0);
+    cr_assert(memcmp(is->deviation, expected->deviation, sizeof is->deviation) == 0);
+    cr_assert(is->classes == expected->classes &&
+              (is->class_names == NULL) == (expected->class_names == NULL));
+    for (int64_t i = 0; expected->class_names != NULL && i < expected->classes; i++)
+        cr_assert(same_text(is->class_names[i], expected->class_names[i]), "class %d", (int)i);
 }
 
 Test(state, a_saved_model_carries_what_describes_it)
@@ -416,15 +416,15 @@ Test(state, a_saved_model_carries_what_describes_it)
                                              { .channels = 9, .mean = { 0, -2, 3, 1e22 } },
                                              { .classes = 7 } };
     for (int i = 0; i < 5; i++) {
-        const talc_model_info *due = i < 4 ? &infos[i] : &full_info;
-        cr_assert(talc_module_describe(net, due), "%s", talc_error_message());
-        check_info(talc_module_info(net), due);
+        const talc_model_info *expected = i < 4 ? &infos[i] : &full_info;
+        cr_assert(talc_module_describe(net, expected), "%s", talc_error_message());
+        check_info(talc_module_info(net), expected);
         cr_assert(talc_module_save(net, path), "%s", talc_error_message());
         talc_model_info *read = talc_model_info_read(path);
-        check_info(read, due);
+        check_info(read, expected);
         talc_model_info_free(read);
         cr_assert(talc_module_load(other, path, true), "%s", talc_error_message());
-        check_info(talc_module_info(other), due);
+        check_info(talc_module_info(other), expected);
     }
     /* As other programs read it. */
     talc_safetensors *file = talc_safetensors_open(path);
@@ -531,12 +531,12 @@ Test(state, hostile_descriptions_are_refused)
                 (talc_named_tensor){ names[k], talc_zeros_like(talc_module_find(net, names[k])) };
         cr_assert(talc_safetensors_save(path, list, 7, metadata), "%s", talc_error_message());
         const state before = state_of(net);
-        char due[512];
-        snprintf(due, sizeof due,
+        char expected[512];
+        snprintf(expected, sizeof expected,
                  "model_info_read: '%s': the metadata '%s' is not what talc writes: '%s'", path,
                  metadata[0], TALC_SHOWN(metadata[1]));
         cr_assert(talc_model_info_read(path) == NULL, "%s: %s", metadata[0], metadata[1]);
-        assert_failure(TALC_BAD_FORMAT, due);
+        assert_failure(TALC_BAD_FORMAT, expected);
         cr_assert(!talc_module_load(net, path, true));
         cr_assert(talc_error_status() == TALC_BAD_FORMAT, "%s", talc_error_message());
         talc_error_clear();

@@ -9,12 +9,14 @@
 #include <string.h>
 
 /* Results of some ten roundings of numbers below 20. */
-static void assert_agrees(const char *op, const talc_tensor *due, const talc_tensor *got)
+static void assert_agrees(const char *op, const talc_tensor *expected, const talc_tensor *got)
 {
-    cr_assert(due->dtype == got->dtype && talc_same_dims(due, got), "%s: another shape or type",
-              op);
-    const double relative = due->dtype == TALC_F32 ? 1e-5 : due->dtype == TALC_F64 ? 1e-13 : 0;
-    assert_near(got, due, relative, op);
+    cr_assert(expected->dtype == got->dtype && talc_same_dims(expected, got),
+              "%s: another shape or type", op);
+    const double relative = expected->dtype == TALC_F32   ? 1e-5
+                            : expected->dtype == TALC_F64 ? 1e-13
+                                                          : 0;
+    assert_near(got, expected, relative, op);
 }
 
 /* A backend may lack an op: that is an answer, which names the device, and is shown. */
@@ -60,16 +62,17 @@ Test(backend, empty_problems_are_planned_like_any_other)
 
 /* Of the rows that can, the least estimate is chosen, or the first where none has one; `reference`
  * where no other can. */
-static int due_choice(const talc_explanation *e)
+static int expected_choice(const talc_explanation *e)
 {
-    int due = -1;
+    int expected = -1;
     for (int i = 0; i < e->count; i++) {
         const talc_candidate *c = &e->candidates[i];
-        const bool rivals = due >= 0 && strcmp(c->name, "reference") != 0;
-        if (!c->refused && (due < 0 || (rivals && c->seconds < e->candidates[due].seconds)))
-            due = i;
+        const bool rivals = expected >= 0 && strcmp(c->name, "reference") != 0;
+        if (!c->refused &&
+            (expected < 0 || (rivals && c->seconds < e->candidates[expected].seconds)))
+            expected = i;
     }
-    return due;
+    return expected;
 }
 
 static void assert_decided(const char *problem)
@@ -88,7 +91,7 @@ static void assert_decided(const char *problem)
     }
     cr_assert(e.count > 0 && (estimated == 0 || estimated == others), "%s: %d of %d rows estimate",
               problem, estimated, others);
-    cr_assert(e.chosen == due_choice(&e), "%s: row %d is chosen", problem, e.chosen);
+    cr_assert(e.chosen == expected_choice(&e), "%s: row %d is chosen", problem, e.chosen);
 }
 
 Test(backend, the_choice_follows_from_what_is_explained)

@@ -114,8 +114,8 @@ Test(batch_norm2d, a_mean_far_from_zero_does_not_spoil_the_variance)
             double worst = 0;
             for (int i = 0; i < M; i++) {
                 const int at = (i / HW * C + c) * HW + i % HW;
-                const double due = (double)((x[at] - mean) / sqrtl(var + 1e-5L));
-                worst = fmax(worst, fabs((double)y[at] - due));
+                const double expected = (double)((x[at] - mean) / sqrtl(var + 1e-5L));
+                worst = fmax(worst, fabs((double)y[at] - expected));
             }
             cr_assert(worst <= 16 * 0x1p-24, "%s: %g", algorithms[a], worst);
         }
@@ -214,10 +214,10 @@ Test(batch_norm2d, momentum_zero_leaves_the_running_statistics)
     assert_values(var, (const double[]){ 4, 5, 6 }, 0, "var");
     const talc_batch_norm2d_options one = { .training = true, .momentum = 1 };
     cr_assert_not_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &one));
-    double due = 0;
+    double expected = 0;
     for (int i = 0; i < 4; i++)
-        due += (x[i] + x[12 + i]) / 8;
-    cr_assert_float_eq(talc_item(talc_select(mean, 0, 0)), due, 1e-14);
+        expected += (x[i] + x[12 + i]) / 8;
+    cr_assert_float_eq(talc_item(talc_select(mean, 0, 0)), expected, 1e-14);
     free(x);
 }
 
@@ -232,10 +232,11 @@ Test(batch_norm2d, views_are_read_through_their_strides)
     const talc_batch_norm2d_options o = { .training = true };
     for (int i = 0; i < 2; i++) {
         talc_tensor *y = talc_batch_norm2d(views[i], weight, NULL, NULL, NULL, &o);
-        talc_tensor *due =
+        talc_tensor *expected =
             talc_batch_norm2d(talc_clone(views[i]), talc_clone(weight), NULL, NULL, NULL, &o);
         assert_no_failure();
-        cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0);
+        cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(expected, TALC_F32), talc_nbytes(y)) ==
+                  0);
     }
     free(x);
 }

@@ -29,19 +29,19 @@ Test(blas, products_of_every_layout)
 {
     const double a[2][6] = { { 1, 2, 3, 4, 5, 6 }, { 1, 4, 2, 5, 3, 6 } };
     const double b[2][6] = { { 7, 8, 9, 10, 11, 12 }, { 7, 9, 11, 8, 10, 12 } };
-    const double due[4] = { 58, 64, 139, 154 };
+    const double expected[4] = { 58, 64, 139, 154 };
     for (int ta = 0; ta < 2; ta++)
         for (int tb = 0; tb < 2; tb++) {
             double c[4] = { NAN, NAN, NAN, NAN };
             talc_blas_gemm(TALC_F64, ta, tb, 2, 2, 3, 1, a[ta], ta ? 2 : 3, b[tb], tb ? 3 : 2, 0, c,
                            2);
             for (int i = 0; i < 4; i++)
-                cr_assert(c[i] == due[i], "transposes %d %d, element %d: %g", ta, tb, i, c[i]);
+                cr_assert(c[i] == expected[i], "transposes %d %d, element %d: %g", ta, tb, i, c[i]);
             talc_blas_gemm(TALC_F64, ta, tb, 2, 2, 3, 0.5, a[ta], ta ? 2 : 3, b[tb], tb ? 3 : 2, 2,
                            c, 2);
             for (int i = 0; i < 4; i++)
-                cr_assert(c[i] == 2.5 * due[i], "transposes %d %d, accumulated %d: %g", ta, tb, i,
-                          c[i]);
+                cr_assert(c[i] == 2.5 * expected[i], "transposes %d %d, accumulated %d: %g", ta, tb,
+                          i, c[i]);
         }
 }
 
@@ -75,8 +75,8 @@ static void far_fill(float *matrix, float first)
 /* [1 2; 3 4] and [5 6; 7 8], either one transposed. */
 Test(blas, rows_may_lie_farther_apart_than_an_int_counts)
 {
-    static const float due[2][2][4] = { { { 19, 22, 43, 50 }, { 17, 23, 39, 53 } },
-                                        { { 26, 30, 38, 44 }, { 23, 31, 34, 46 } } };
+    static const float expected[2][2][4] = { { { 19, 22, 43, 50 }, { 17, 23, 39, 53 } },
+                                             { { 26, 30, 38, 44 }, { 23, 31, 34, 46 } } };
     float *a = far_matrix(), *b = far_matrix(), *c = far_matrix();
     if (a == NULL || b == NULL || c == NULL)
         cr_skip("no address space");
@@ -88,7 +88,7 @@ Test(blas, rows_may_lie_farther_apart_than_an_int_counts)
             talc_blas_gemm(TALC_F32, ta, tb, 2, 2, 2, 1, a, far_apart, b, far_apart, 0, c,
                            far_apart);
             for (int i = 0; i < 4; i++)
-                cr_assert(c[i / 2 * far_apart + i % 2] == due[ta][tb][i],
+                cr_assert(c[i / 2 * far_apart + i % 2] == expected[ta][tb][i],
                           "transposes %d %d, element %d: %g", ta, tb, i,
                           (double)c[i / 2 * far_apart + i % 2]);
         }

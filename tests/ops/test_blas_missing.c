@@ -84,7 +84,7 @@ Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
     static const struct {
         int64_t batch, M, N, K;
         bool transpose_b;
-        const char *due;
+        const char *expected;
     } cases[] = {
         { 1, 64, 64, 64, false, "direct" },      { 1, 128, 128, 256, false, "direct" },
         { 1, 512, 2048, 512, false, "cublas" },  { 1, 8, 8, 257, true, "dot" },
@@ -111,7 +111,7 @@ Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
             p.a_strides[0] = p.M * p.K;
             p.b_strides[0] = p.K * p.N;
             const char *least = least_row(&p);
-            cr_assert(least != NULL && strcmp(least, cases[i].due) == 0, "%zu: %s", i,
+            cr_assert(least != NULL && strcmp(least, cases[i].expected) == 0, "%zu: %s", i,
                       least == NULL ? "none" : least);
         }
 }
@@ -140,12 +140,12 @@ static const char *conv2d_refusal(const char *name)
     return "there is no such row";
 }
 
-static void products_refuse(const char *due)
+static void products_refuse(const char *expected)
 {
     const char *found[] = { talc_cuda_blas_refuses(), matmul_refusal("cublas"),
                             conv2d_refusal("im2col"), conv2d_refusal("pointwise") };
     for (size_t i = 0; i < sizeof found / sizeof *found; i++)
-        cr_assert(found[i] != NULL && strcmp(found[i], due) == 0, "%zu: %s", i,
+        cr_assert(found[i] != NULL && strcmp(found[i], expected) == 0, "%zu: %s", i,
                   found[i] == NULL ? "no refusal" : found[i]);
     cr_assert(matmul_refusal("direct") == NULL && conv2d_refusal("direct") == NULL);
 
@@ -165,7 +165,7 @@ static void products_refuse(const char *due)
                                     .ldc = 1,
                                     .batch = 1 };
     cr_assert(talc_cuda_multiply(&device, "matmul", &one) == TALC_UNSUPPORTED);
-    assert_failure_with(TALC_UNSUPPORTED, "matmul: cuda:0: %s", due);
+    assert_failure_with(TALC_UNSUPPORTED, "matmul: cuda:0: %s", expected);
     cr_assert(c == 7);
 }
 

@@ -64,8 +64,8 @@ static bool same_element(const talc_tensor *y, int64_t i, const talc_tensor *x, 
 {
     if (!talc_dtype_is_float(y->dtype))
         return integer_at(y, i) == integer_at(x, j);
-    const double got = element_at(y, i), due = element_at(x, j);
-    return isnan(due) ? isnan(got) : got == due;
+    const double got = element_at(y, i), expected = element_at(x, j);
+    return isnan(expected) ? isnan(got) : got == expected;
 }
 
 /* Few values, so that many are equal. */
@@ -221,9 +221,9 @@ Test(compare, pow_of_special_values_is_that_of_the_standard)
     const talc_tensor *row = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(8), values);
     const talc_tensor *y = talc_pow(talc_view(row, TALC_DIMS(8, 1)), row);
     for (int i = 0; i < 64; i++) {
-        const double due = pow(values[i / 8], values[i % 8]), got = element_at(y, i);
-        cr_assert(isnan(due) ? isnan(got) : got == due, "%g to the power %g is %g", values[i / 8],
-                  values[i % 8], got);
+        const double expected = pow(values[i / 8], values[i % 8]), got = element_at(y, i);
+        cr_assert(isnan(expected) ? isnan(got) : got == expected, "%g to the power %g is %g",
+                  values[i / 8], values[i % 8], got);
     }
     assert_all_freed();
 }
@@ -235,7 +235,7 @@ Test(compare, clamp_keeps_what_is_within_and_nan)
     const double inf = (double)INFINITY;
     const double x[] = { -inf, -2, -1, 0.25, 1, 2, inf, (double)NAN };
     const struct {
-        double low, high, due[7];
+        double low, high, expected[7];
     } cases[] = {
         { -1, 1, { -1, -1, -1, 0.25, 1, 1, 1 } },
         { -1, inf, { -1, -1, -1, 0.25, 1, 2, inf } },
@@ -252,8 +252,8 @@ Test(compare, clamp_keeps_what_is_within_and_nan)
             const talc_tensor *y = talc_clamp(operand, cases[c].low, cases[c].high);
             assert_no_failure();
             for (int i = 0; i < 7; i++)
-                cr_assert(element_at(y, i) == cases[c].due[i], "case %d: %g becomes %g", (int)c,
-                          x[i], element_at(y, i));
+                cr_assert(element_at(y, i) == cases[c].expected[i], "case %d: %g becomes %g",
+                          (int)c, x[i], element_at(y, i));
             cr_assert(isnan(element_at(y, 7)), "case %d: NaN becomes %g", (int)c, element_at(y, 7));
             cr_assert(fingerprint(operand) == before && y->data != operand->data, "x changed");
         }

@@ -103,16 +103,16 @@ Test(concat, stacking_is_a_new_dimension)
     talc_tensor *a = talc_arange(cpu_device(), TALC_I32, 0, 6, 1);
     talc_tensor *b = talc_transpose(talc_reshape(talc_add_scalar(a, 10), TALC_DIMS(3, 2)), 0, 1);
     const talc_tensor *const both[] = { talc_reshape(a, TALC_DIMS(2, 3)), b };
-    static const double due[][12] = { { 0, 1, 2, 3, 4, 5, 10, 12, 14, 11, 13, 15 },
-                                      { 0, 1, 2, 10, 12, 14, 3, 4, 5, 11, 13, 15 },
-                                      { 0, 10, 1, 12, 2, 14, 3, 11, 4, 13, 5, 15 } };
+    static const double expected[][12] = { { 0, 1, 2, 3, 4, 5, 10, 12, 14, 11, 13, 15 },
+                                           { 0, 1, 2, 10, 12, 14, 3, 4, 5, 11, 13, 15 },
+                                           { 0, 10, 1, 12, 2, 14, 3, 11, 4, 13, 5, 15 } };
     for (int dim = -3; dim < 3; dim++) {
         const int at = dim < 0 ? dim + 3 : dim;
         talc_tensor *y = talc_stack(both, 2, dim);
         assert_no_failure();
         cr_assert(y->rank == 3 && y->dims[at] == 2);
         for (int i = 0; i < 12; i++)
-            cr_assert(element_at(y, i) == due[at][i], "dim %d element %d", dim, i);
+            cr_assert(element_at(y, i) == expected[at][i], "dim %d element %d", dim, i);
     }
     const talc_tensor *const scalars[] = { talc_full(cpu_device(), TALC_F32, TALC_SCALAR, 3) };
     talc_tensor *y = talc_stack(scalars, 1, 0);
@@ -130,23 +130,23 @@ Test(concat, parts_are_views_in_a_row)
     cr_assert(element_at(x, 1) == 1 && element_at(x, 2) == -1 && element_at(x, 13) == -1);
 
     /* As in PyTorch: how many parts there are, and what the last has. */
-    static const int due[][4] = {
+    static const int expected[][4] = {
         { 7, 1, 1, 7 }, { 7, 2, 2, 3 }, { 7, 3, 3, 1 }, { 7, 5, 4, 1 },
         { 7, 7, 7, 1 }, { 7, 9, 7, 1 }, { 0, 3, 3, 0 }, { 6, 4, 3, 2 },
     };
-    for (size_t i = 0; i < sizeof due / sizeof *due; i++) {
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         x = talc_arange(cpu_device(), TALC_I64, 0, 7, 1);
-        x = talc_slice(x, 0, 0, due[i][0], 1);
-        const int count = talc_chunk(x, due[i][1], 0, parts);
+        x = talc_slice(x, 0, 0, expected[i][0], 1);
+        const int count = talc_chunk(x, expected[i][1], 0, parts);
         int64_t total = 0;
-        cr_assert(count == due[i][2], "row %zu has %d", i, count);
-        for (int k = 0; k < due[i][1]; k++) {
+        cr_assert(count == expected[i][2], "row %zu has %d", i, count);
+        for (int k = 0; k < expected[i][1]; k++) {
             cr_assert((parts[k] != NULL) == (k < count));
             cr_assert(parts[k] == NULL || parts[k]->dims[0] == 0 ||
                       element_at(parts[k], 0) == (double)total);
             total += parts[k] == NULL ? 0 : parts[k]->dims[0];
         }
-        cr_assert(total == due[i][0] && parts[count - 1]->dims[0] == due[i][3]);
+        cr_assert(total == expected[i][0] && parts[count - 1]->dims[0] == expected[i][3]);
     }
     cr_assert(!talc_split(x, (const int64_t[]){ 2, 0, 6 }, 3, -1, parts));
     assert_failure(TALC_BAD_ARGUMENT, "split: the 3 sizes add up to 8, dimension 0 has extent 6");

@@ -117,12 +117,12 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
             continue;
         double *values = conv2d_values(tested_device(), data, candidate->name);
         for (int64_t i = 0; i < data->y_count; i++) {
-            const check_due due = conv2d_due(data, i);
+            const check_expected expected = conv2d_expected(data, i);
             const double bound =
-                talc_check_bound(&candidate->arithmetic, TALC_F32, TALC_CHECK_WIDE, &due, 0);
-            cr_assert(talc_check_share(due.value, values[i], bound) <= 1,
+                talc_check_bound(&candidate->arithmetic, TALC_F32, TALC_CHECK_WIDE, &expected, 0);
+            cr_assert(talc_check_share(expected.value, values[i], bound) <= 1,
                       "%s, %s 2^%d apart: element %d is %.9g, not %.9Lg", candidate->name, what,
-                      apart, (int)i, values[i], due.value);
+                      apart, (int)i, values[i], expected.value);
         }
         free(values);
     }
@@ -270,11 +270,12 @@ Test(conv2d, views_give_what_their_copies_give)
     of_copy.residual = talc_clone(r_view);
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         const talc_tensor *y = talc_conv2d(views[i], w_view, b_view, &of_view);
-        const talc_tensor *due =
+        const talc_tensor *expected =
             talc_conv2d(talc_clone(views[i]), talc_clone(w_view), talc_clone(b_view), &of_copy);
         assert_no_failure();
         cr_assert(!talc_is_contiguous(views[i]) && talc_is_contiguous(y));
-        cr_expect(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0,
+        cr_expect(memcmp(talc_data(y, TALC_F32), talc_data(expected, TALC_F32), talc_nbytes(y)) ==
+                      0,
                   "view %zu", i);
     }
 }
@@ -297,13 +298,13 @@ Test(conv2d, same_padding_is_explicit_padding)
                 .dilation = { dilation, dilation },
             };
             const talc_tensor *y = talc_conv2d(x, w, NULL, &same),
-                              *due = talc_conv2d(x, w, NULL, &explicit);
+                              *expected = talc_conv2d(x, w, NULL, &explicit);
             assert_no_failure();
             cr_assert(y->dims[2] == 7 && y->dims[3] == 9, "kernel %d, dilation %d", (int)k,
                       (int)dilation);
-            cr_assert(talc_same_dims(y, due));
-            cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) ==
-                      0);
+            cr_assert(talc_same_dims(y, expected));
+            cr_assert(
+                memcmp(talc_data(y, TALC_F32), talc_data(expected, TALC_F32), talc_nbytes(y)) == 0);
         }
 }
 
@@ -389,9 +390,9 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
                                                 .algorithm = row->name };
                 if (strcmp(row->name, "reference") == 0)
                     continue;
-                const talc_tensor *due =
+                const talc_tensor *expected =
                     talc_to(talc_conv2d(x, w, NULL, &options), cpu_device(), TALC_F32);
-                if (due == NULL) {
+                if (expected == NULL) {
                     talc_error_clear();
                     continue;
                 }
@@ -399,8 +400,8 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
                 for (int twice = 0; twice < 2; twice++) {
                     const talc_tensor *y =
                         talc_to(talc_conv2d(x, w, NULL, &options), cpu_device(), TALC_F32);
-                    cr_assert(same_bits(due, y), "%s, %lld channels, %lld x %lld: %s", row->name,
-                              (long long)kinds[k].OC, (long long)sizes[i][0],
+                    cr_assert(same_bits(expected, y), "%s, %lld channels, %lld x %lld: %s",
+                              row->name, (long long)kinds[k].OC, (long long)sizes[i][0],
                               (long long)sizes[i][1], talc_error_message());
                 }
             }
@@ -439,9 +440,9 @@ Test(conv2d, a_silu_at_the_end_has_all_digits_in_its_tail)
             taken++;
             cr_assert(talc_to_host(talc_cast(y, TALC_F64), got, sizeof got));
             for (int i = 0; i < COUNT; i++) {
-                const long double due = sums[i] / (1 + expl(-(long double)sums[i]));
-                cr_assert(ulps((talc_dtype)dtype, got[i], due) <= 8, "%s: silu(%.17g) is %.17g",
-                          rows[k], sums[i], got[i]);
+                const long double expected = sums[i] / (1 + expl(-(long double)sums[i]));
+                cr_assert(ulps((talc_dtype)dtype, got[i], expected) <= 8,
+                          "%s: silu(%.17g) is %.17g", rows[k], sums[i], got[i]);
             }
         }
         cr_assert(taken >= 2, "%d rows", taken);

@@ -41,7 +41,7 @@ typedef struct shared_call {
     const conv2d_operands *operands;
     const talc_conv2d_problem *problem;
     const char *algorithm;
-    const double *due;
+    const double *expected;
     int64_t count;
     bool right;
 } shared_call;
@@ -54,7 +54,7 @@ static void *call_many_times(void *argument)
         talc_scope *scope = talc_scope_enter();
         const talc_tensor *y = conv2d_run(call->operands, call->problem, call->algorithm);
         double *values = y == NULL ? NULL : host_doubles(y);
-        call->right &= values != NULL && first_difference(values, call->due, call->count) < 0;
+        call->right &= values != NULL && first_difference(values, call->expected, call->count) < 0;
         free(values);
         talc_scope_leave(scope);
     }
@@ -71,12 +71,12 @@ Test(conv2d_determinism, threads_may_share_operands)
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
             continue;
-        double *due = conv2d_values(cpu_device(), &data, e.decision.candidates[i].name);
+        double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].name);
         pthread_t threads[THREADS];
         shared_call calls[THREADS];
         for (int t = 0; t < THREADS; t++) {
             calls[t] = (shared_call){ &operands, &problem,     e.decision.candidates[i].name,
-                                      due,       data.y_count, false };
+                                      expected,  data.y_count, false };
             cr_assert(pthread_create(&threads[t], NULL, call_many_times, &calls[t]) == 0);
         }
         for (int t = 0; t < THREADS; t++) {
@@ -84,7 +84,7 @@ Test(conv2d_determinism, threads_may_share_operands)
             cr_expect(calls[t].right, "%s: thread %d had another result",
                       e.decision.candidates[i].name, t);
         }
-        free(due);
+        free(expected);
     }
     cr_assert(conv2d_operands_intact(&operands));
     conv2d_operands_free(&operands);

@@ -47,10 +47,10 @@ enum { CASES = sizeof cases / sizeof *cases, RANDOM = 60 };
 
 // ---- The sums that define dx and dw -------------------------------------------------------------
 
-typedef struct expected {
+typedef struct expected_sum {
     double *dx, *dw;
     double product; /* <conv(x, w), dy> */
-} expected;
+} expected_sum;
 
 static int64_t x_index(const talc_conv2d_problem *p, int64_t n, int64_t c, int64_t ih, int64_t iw)
 {
@@ -61,7 +61,7 @@ static int64_t x_index(const talc_conv2d_problem *p, int64_t n, int64_t c, int64
 
 /* What output (n, oc, oh, ow), whose cotangent is dy, adds to each. */
 static void scatter(const conv2d_data *data, int64_t n, int64_t oc, int64_t oh, int64_t ow,
-                    double dy, expected *due)
+                    double dy, expected_sum *expected)
 {
     const talc_conv2d_problem *p = &data->problem;
     const int64_t IC = p->C / p->groups, first = oc / (p->OC / p->groups) * IC;
@@ -74,9 +74,9 @@ static void scatter(const conv2d_data *data, int64_t n, int64_t oc, int64_t oh, 
                 const int64_t w = ((oc * IC + ic) * p->KH + kh) * p->KW + kw;
                 if (x < 0)
                     continue;
-                due->dx[x] += data->w[w] * dy;
-                due->dw[w] += data->x[x] * dy;
-                due->product += data->x[x] * data->w[w] * dy;
+                expected->dx[x] += data->w[w] * dy;
+                expected->dw[w] += data->x[x] * dy;
+                expected->product += data->x[x] * data->w[w] * dy;
             }
 }
 
@@ -90,19 +90,19 @@ static int64_t dw_count(const talc_conv2d_problem *p)
     return p->OC * (p->C / p->groups) * p->KH * p->KW;
 }
 
-static expected expected_of(const conv2d_data *data, const double *dy)
+static expected_sum expected_of(const conv2d_data *data, const double *dy)
 {
     const talc_conv2d_problem *p = &data->problem;
-    expected due = { calloc((size_t)dx_count(p) + 1, sizeof(double)),
-                     calloc((size_t)dw_count(p) + 1, sizeof(double)), 0 };
-    cr_assert(due.dx != NULL && due.dw != NULL);
+    expected_sum expected = { calloc((size_t)dx_count(p) + 1, sizeof(double)),
+                              calloc((size_t)dw_count(p) + 1, sizeof(double)), 0 };
+    cr_assert(expected.dx != NULL && expected.dw != NULL);
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t oc = 0; oc < p->OC; oc++)
             for (int64_t oh = 0; oh < p->OH; oh++)
                 for (int64_t ow = 0; ow < p->OW; ow++)
                     scatter(data, n, oc, oh, ow, dy[((n * p->OC + oc) * p->OH + oh) * p->OW + ow],
-                            &due);
-    return due;
+                            &expected);
+    return expected;
 }
 
 // ---- Running ------------------------------------------------------------------------------------
@@ -131,13 +131,13 @@ static double *gradient_by(const operands *o, talc_tensor *leaf)
     return values;
 }
 
-static void expect_values(const char *text, const char *row, const char *what, const double *due,
-                          const double *got, int64_t count)
+static void expect_values(const char *text, const char *row, const char *what,
+                          const double *expected, const double *got, int64_t count)
 {
     cr_assert(got != NULL, "%s %s by %s: %s", text, what, row, talc_error_message());
     for (int64_t i = 0; i < count; i++)
-        cr_assert(got[i] == due[i], "%s: element %d of %s by %s is %.17g instead of %.17g", text,
-                  (int)i, what, row, got[i], due[i]);
+        cr_assert(got[i] == expected[i], "%s: element %d of %s by %s is %.17g instead of %.17g",
+                  text, (int)i, what, row, got[i], expected[i]);
 }
 
 static double product(const double *a, const double *b, int64_t count)
@@ -150,7 +150,7 @@ static double product(const double *a, const double *b, int64_t count)
 
 /* Every row that takes the direction; how many there are. */
 static int expect_rows(const operands *o, const conv2d_data *data, talc_direction direction,
-                       const expected *due)
+                       const expected_sum *expected)
 {
     const bool input = direction == TALC_GRAD_INPUT;
     const char *op = input ? "conv2d.grad_input" : "conv2d.grad_weight";
@@ -167,10 +167,11 @@ static int expect_rows(const operands *o, const conv2d_data *data, talc_directio
             continue;
         cr_assert(talc_algorithm_force(op, name));
         double *got = gradient_by(o, input ? o->x : o->w);
-        expect_values(text, name, input ? "dx" : "dw", input ? due->dx : due->dw, got, count);
+        expect_values(text, name, input ? "dx" : "dw", input ? expected->dx : expected->dw, got,
+                      count);
         const double adjoint = product(input ? data->x : data->w, got, count);
-        cr_assert(adjoint == due->product, "%s by %s: %.17g instead of %.17g", text, name, adjoint,
-                  due->product);
+        cr_assert(adjoint == expected->product, "%s by %s: %.17g instead of %.17g", text, name,
+                  adjoint, expected->product);
         free(got);
         cr_assert(talc_algorithm_force(op, NULL));
         rows++;
@@ -202,17 +203,18 @@ static int expect_problem(talc_conv2d_problem problem, uint64_t seed)
     double *dy = calloc((size_t)data.y_count + 1, sizeof *dy);
     cr_assert_not_null(dy);
     const operands o = operands_of(tested_device(), &data, dy, seed);
-    expected due = expected_of(&data, dy);
+    expected_sum expected = expected_of(&data, dy);
     double *y = host_doubles(talc_conv2d(o.x, o.w, NULL, &o.options));
     char text[TALC_CONV2D_TEXT];
-    cr_assert(product(y, dy, data.y_count) == due.product,
+    cr_assert(product(y, dy, data.y_count) == expected.product,
               "%s: the forward result is %.17g instead of %.17g",
-              talc_conv2d_problem_text(&problem, text), product(y, dy, data.y_count), due.product);
-    const int rows = expect_rows(&o, &data, TALC_GRAD_INPUT, &due) +
-                     expect_rows(&o, &data, TALC_GRAD_WEIGHT, &due);
+              talc_conv2d_problem_text(&problem, text), product(y, dy, data.y_count),
+              expected.product);
+    const int rows = expect_rows(&o, &data, TALC_GRAD_INPUT, &expected) +
+                     expect_rows(&o, &data, TALC_GRAD_WEIGHT, &expected);
     free(y);
-    free(due.dx);
-    free(due.dw);
+    free(expected.dx);
+    free(expected.dw);
     free(dy);
     conv2d_data_free(&data);
     talc_scope_leave(scope);
@@ -273,9 +275,9 @@ static double *sums_of(const talc_conv2d_problem *p, const double *first, const 
 }
 
 /* Numbers that differ in neither NaN nor size. */
-static bool same(double got, double due)
+static bool same(double got, double expected)
 {
-    return isnan(due) ? isnan(got) : got == due;
+    return isnan(expected) ? isnan(got) : got == expected;
 }
 
 static void expect_spoilt(const talc_conv2d_problem *p, const double *const values[2],
@@ -287,7 +289,7 @@ static void expect_spoilt(const talc_conv2d_problem *p, const double *const valu
     options.precision = classes;
     talc_conv2d_explanation e;
     cr_assert(talc_conv2d_explain(tested_device(), p, &options, &e));
-    double *due = sums_of(p, values[0], values[1]);
+    double *expected = sums_of(p, values[0], values[1]);
     for (int i = 0; i < e.decision.count; i++) {
         options.algorithm = e.decision.candidates[i].name;
         if (e.decision.candidates[i].refused)
@@ -300,11 +302,12 @@ static void expect_spoilt(const talc_conv2d_problem *p, const double *const valu
         cr_assert(y != NULL, "%s", talc_error_message());
         double *got = host_doubles(y);
         for (int64_t j = 0; j < talc_numel(y); j++)
-            cr_assert(same(got[j], due[j]), "%s by %s: element %d is %g instead of %g",
-                      talc_conv2d_problem_text(p, text), options.algorithm, (int)j, got[j], due[j]);
+            cr_assert(same(got[j], expected[j]), "%s by %s: element %d is %g instead of %g",
+                      talc_conv2d_problem_text(p, text), options.algorithm, (int)j, got[j],
+                      expected[j]);
         free(got);
     }
-    free(due);
+    free(expected);
 }
 
 /* In every place that differs of either operand: at its ends, where the padding is, and in the
@@ -413,21 +416,21 @@ Test(conv2d_gradient, long_sums_of_f32_stay_accurate)
         const operands sizes = { talc_abs(exact.x), talc_abs(exact.w), talc_abs(exact.dy),
                                  o.options };
         talc_algorithm_force("conv2d.grad_weight", "reference");
-        double *due = gradient_by(&exact, exact.w), *S = gradient_by(&sizes, sizes.w);
+        double *expected = gradient_by(&exact, exact.w), *S = gradient_by(&sizes, sizes.w);
         for (int k = 0; k < e.decision.count; k++) {
             if (e.decision.candidates[k].refused)
                 continue;
             talc_algorithm_force("conv2d.grad_weight", e.decision.candidates[k].name);
             double *got = gradient_by(&o, o.w);
-            cr_assert(due != NULL && S != NULL && got != NULL, "%s", talc_error_message());
+            cr_assert(expected != NULL && S != NULL && got != NULL, "%s", talc_error_message());
             for (int64_t j = 0; j < dw_count(&p); j++)
-                cr_assert(fabs(got[j] - due[j]) <= bound * S[j],
+                cr_assert(fabs(got[j] - expected[j]) <= bound * S[j],
                           "%s by %s: element %d is off by %g of %g", problems[i],
-                          e.decision.candidates[k].name, (int)j, fabs(got[j] - due[j]),
+                          e.decision.candidates[k].name, (int)j, fabs(got[j] - expected[j]),
                           bound * S[j]);
             free(got);
         }
-        free(due);
+        free(expected);
         free(S);
         talc_algorithm_force("conv2d.grad_weight", NULL);
         talc_scope_leave(scope);
@@ -464,16 +467,16 @@ Test(conv2d_gradient, wide_padding_takes_no_line_by_itself)
             allow_allocations(ALLOCATIONS);
             cr_assert(talc_backward_from(y, dy), "%s", talc_error_message());
             allow_all_allocations();
-            double *due = calloc((size_t)W, sizeof *due), sum = 0;
+            double *expected = calloc((size_t)W, sizeof *expected), sum = 0;
             for (int64_t o = 0; o < OW; o++) {
                 const int64_t from = talc_check_source(wide[i].mode, o - wide[i].left, W);
-                due[from] += 2;
+                expected[from] += 2;
                 sum += (double)from;
             }
             double *got = host_doubles(talc_grad(leaf == 0 ? x : w));
             expect_values("padding", talc_padding_mode_name(wide[i].mode), leaf == 0 ? "dx" : "dw",
-                          leaf == 0 ? due : &sum, got, leaf == 0 ? W : 1);
-            free(due);
+                          leaf == 0 ? expected : &sum, got, leaf == 0 ? W : 1);
+            free(expected);
             free(got);
             talc_scope_leave(scope);
         }

@@ -185,13 +185,14 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
                                    .capability = gpus[i / 2].capability,
                                    .block_shared = gpus[i / 2].block_shared };
         for (int j = 0; j < 4; j++) {
-            const char *due = j % 2 == 0 ? gpus[i / 2].wgmma : gpus[i / 2].mma, *reason;
+            const char *expected = j % 2 == 0 ? gpus[i / 2].wgmma : gpus[i / 2].mma, *reason;
             const talc_algorithm *row = talc_cuda_conv2d;
             talc_plan plan = { .workspace = 0 };
             while (strcmp(row->name, rows[j]) != 0)
                 row++;
             reason = row->plan(&gpu, &p, (size_t)512 << 20, &plan);
-            cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
+            cr_assert(expected == NULL ? reason == NULL
+                                       : reason != NULL && strcmp(reason, expected) == 0,
                       "%d: %s: %s", gpus[i / 2].capability, rows[j], reason);
             seconds[j] = plan.seconds;
         }
@@ -300,8 +301,10 @@ Test(conv2d_plans, split_says_what_is_too_large)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i][0]);
         talc_plan plan;
-        const char *reason = talc_cuda_conv2d_split_plan(&gpu, &p, 0, &plan), *due = cases[i][1];
-        cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
+        const char *reason = talc_cuda_conv2d_split_plan(&gpu, &p, 0, &plan),
+                   *expected = cases[i][1];
+        cr_assert(expected == NULL ? reason == NULL
+                                   : reason != NULL && strcmp(reason, expected) == 0,
                   "%s: %s", cases[i][0], reason);
     }
 }

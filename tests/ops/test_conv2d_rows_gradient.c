@@ -149,7 +149,8 @@ static void compare(const gradients *g, talc_direction direction, const char *ro
                     const talc_tensor *result, bool exact)
 {
     const bool input = direction == TALC_GRAD_INPUT;
-    const double *got = result->data, *due = input ? g->dx : g->dw, *beside = input ? g->x : g->w;
+    const double *got = result->data, *expected = input ? g->dx : g->dw,
+                 *beside = input ? g->x : g->w;
     const double *size = input ? g->dx_size : g->dw_size;
     const double terms = terms_of(g, direction);
     const double bound =
@@ -159,9 +160,9 @@ static void compare(const gradients *g, talc_direction direction, const char *ro
     talc_conv2d_problem_text(&g->problem, text);
     cr_assert(talc_numel(result) == g->count[input ? 0 : 1], "%s %s", text, row);
     for (int64_t i = 0; i < talc_numel(result); i++) {
-        cr_assert(fabs(got[i] - due[i]) <= (exact ? 0 : bound * size[i]),
+        cr_assert(fabs(got[i] - expected[i]) <= (exact ? 0 : bound * size[i]),
                   "%s %s, gradient by the %s: element %lld is %.12g, not %.12g", text, row,
-                  input ? "input" : "weights", (long long)i, got[i], due[i]);
+                  input ? "input" : "weights", (long long)i, got[i], expected[i]);
         product += got[i] * beside[i];
     }
     if (exact)

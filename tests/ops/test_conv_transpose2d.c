@@ -33,7 +33,7 @@ typedef struct transpose_case {
     talc_dims x, w, y;
     talc_conv_transpose2d_options options;
     bool bias;
-    const double *due;
+    const double *expected;
 } transpose_case;
 
 #define D TALC_DIMS
@@ -112,8 +112,8 @@ static void expect_case(const transpose_case *c, talc_dtype dtype, const char *a
         cr_assert(y->dims[i] == c->y.dim[i], "%s: dimension %d is %d", c->name, i, (int)y->dims[i]);
     double *values = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
-        cr_assert(values[i] == c->due[i], "%s by %s: element %d is %g instead of %g", c->name,
-                  algorithm == NULL ? "choice" : algorithm, (int)i, values[i], c->due[i]);
+        cr_assert(values[i] == c->expected[i], "%s by %s: element %d is %g instead of %g", c->name,
+                  algorithm == NULL ? "choice" : algorithm, (int)i, values[i], c->expected[i]);
     free(values);
 }
 
@@ -137,7 +137,7 @@ static void expect_reached(const transpose_case *c, int64_t infinite, const char
     talc_conv_transpose2d_options o = c->options;
     const int64_t groups = o.groups == 0 ? 1 : o.groups, OC = c->y.dim[1] / groups;
     const int64_t KH = c->w.dim[2], KW = c->w.dim[3], H = c->y.dim[2], W = c->y.dim[3];
-    double weights[64], pixels[64], due[256] = { 0 };
+    double weights[64], pixels[64], expected[256] = { 0 };
     for (int64_t i = 0; i < count_of(c->w); i++)
         weights[i] = i == infinite ? INFINITY : (double)(i % 5) - 2;
     for (int64_t i = 0; i < count_of(c->x); i++)
@@ -153,7 +153,7 @@ static void expect_reached(const transpose_case *c, int64_t infinite, const char
                            kw * (o.dilation[1] == 0 ? 1 : o.dilation[1]);
         const int64_t plane = n * groups * OC + channel / (c->x.dim[1] / groups) * OC + oc;
         if (oh >= 0 && oh < H && ow >= 0 && ow < W)
-            due[(plane * H + oh) * W + ow] +=
+            expected[(plane * H + oh) * W + ow] +=
                 pixels[x] * weights[((channel * OC + oc) * KH + kh) * KW + kw];
     }
     o.algorithm = algorithm;
@@ -170,9 +170,9 @@ static void expect_reached(const transpose_case *c, int64_t infinite, const char
               talc_error_message());
     double *got = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
-        cr_assert(isnan(due[i]) ? isnan(got[i]) : got[i] == due[i],
+        cr_assert(isnan(expected[i]) ? isnan(got[i]) : got[i] == expected[i],
                   "%s by %s, weight %d: element %d is %g instead of %g", c->name, algorithm,
-                  (int)infinite, (int)i, got[i], due[i]);
+                  (int)infinite, (int)i, got[i], expected[i]);
     free(got);
 }
 
@@ -217,12 +217,12 @@ Test(conv_transpose2d, views_and_no_images)
     const talc_tensor *x = pattern(TALC_F64, TALC_DIMS(1, 2, 3, 2), 7, 11, 5);
     const talc_tensor *w = pattern(TALC_F64, TALC_DIMS(2, 1, 2, 3), 5, 7, 3);
     const talc_tensor *turned = talc_transpose(talc_contiguous(talc_transpose(x, 1, 3)), 1, 3);
-    double *due = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
+    double *expected = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
     const talc_tensor *y = talc_conv_transpose2d(turned, w, NULL, NULL);
     double *got = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
-        cr_assert(got[i] == due[i]);
-    free(due);
+        cr_assert(got[i] == expected[i]);
+    free(expected);
     free(got);
     const talc_tensor *none = talc_conv_transpose2d(talc_slice(x, 0, 1, 1, 1), w, NULL, NULL);
     cr_assert(none != NULL && none->dims[0] == 0 && none->dims[2] == 4 && none->dims[3] == 4);
@@ -253,15 +253,16 @@ Test(conv_transpose2d, module)
     if (!talc_device_is_host(tested_device()))
         x = talc_to(x, cpu_device(), TALC_F64);
     const talc_tensor *y = talc_forward(layer, x);
-    const talc_tensor *due =
+    const talc_tensor *expected =
         talc_conv_transpose2d(x, w, b,
                               &(talc_conv_transpose2d_options){ .stride = { 2, 1 },
                                                                 .padding = { 1 },
                                                                 .output_padding = { 1 },
                                                                 .dilation = { 1, 2 },
                                                                 .groups = 2 });
-    cr_assert(y != NULL && due != NULL && talc_same_dims(y, due), "%s", talc_error_message());
-    cr_assert(talc_item(talc_max(talc_abs(talc_sub(y, due)), TALC_SCALAR, false)) == 0);
+    cr_assert(y != NULL && expected != NULL && talc_same_dims(y, expected), "%s",
+              talc_error_message());
+    cr_assert(talc_item(talc_max(talc_abs(talc_sub(y, expected)), TALC_SCALAR, false)) == 0);
     talc_module_free(layer);
     assert_all_freed();
 }

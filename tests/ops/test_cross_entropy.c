@@ -85,12 +85,13 @@ static talc_tensor *logits_of(talc_device *device, const entropy_case *of)
 }
 
 /* A result that is due, and how far it may be off. */
-typedef struct expected {
+typedef struct expected_loss {
     long double value;
     double bound, size; /* of the losses, for a sum of them */
-} expected;
+} expected_loss;
 
-static expected loss_of(const double *x, int64_t C, int64_t step, int64_t t, double e, double u)
+static expected_loss loss_of(const double *x, int64_t C, int64_t step, int64_t t, double e,
+                             double u)
 {
     long double m = x[0], sum = 0, all = 0, away = 0;
     for (int64_t j = 0; j < C; j++)
@@ -101,7 +102,7 @@ static expected loss_of(const double *x, int64_t C, int64_t step, int64_t t, dou
         away += fabsl(x[j * step] - m);
     }
     const long double log_sum = logl(sum), near = log_sum - (x[t * step] - m);
-    expected is = { .value = (1 - (long double)e) * near + e * (log_sum + all / C) };
+    expected_loss is = { .value = (1 - (long double)e) * near + e * (log_sum + all / C) };
     is.bound = (4 + (1 - e) * (double)fabsl(x[t * step] - m) + e * (double)away / (double)C +
                 2 * sqrt((double)C)) *
                    u +
@@ -110,7 +111,7 @@ static expected loss_of(const double *x, int64_t C, int64_t step, int64_t t, dou
     return is;
 }
 
-static void assert_near(const char *what, int index, double got, expected is)
+static void assert_near(const char *what, int index, double got, expected_loss is)
 {
     cr_assert(fabsl(got - is.value) <= is.bound,
               "case %d %s: %.17g instead of %.17Lg: off %Lg of %g", index, what, got, is.value,
@@ -138,10 +139,10 @@ static void check_case(talc_device *device, int index, const char *algorithm)
     const int64_t ignored = options.ignore_index == 0           ? -100
                             : options.ignore_index == TALC_ZERO ? 0
                                                                 : options.ignore_index;
-    expected whole = { 0 };
+    expected_loss whole = { 0 };
     int64_t counted = 0;
     for (int64_t i = 0; i < samples; i++) {
-        expected is = { 0 };
+        expected_loss is = { 0 };
         if (t[i] != ignored) {
             is = loss_of(numbers + (i / plane * C * plane + i % plane), C, plane, t[i],
                          options.label_smoothing, u);
@@ -206,7 +207,7 @@ Test(cross_entropy, what_is_not_finite)
     const float n = NAN, i = INFINITY;
     static const struct {
         int64_t label;
-        double smoothing, due;
+        double smoothing, expected;
         int row;
     } cases[] = { { 0, 0, INFINITY, 0 },   { 1, 0, 0.6931471805599453, 0 },
                   { 1, 0.5, INFINITY, 0 }, { 0, 1, NAN, 0 },
@@ -226,11 +227,13 @@ Test(cross_entropy, what_is_not_finite)
                                                          .label_smoothing = cases[c].smoothing };
             const double got = talc_item(talc_cross_entropy_with(x, t, &options));
             /* The mean of no sample. */
-            const double due =
-                reduction == TALC_REDUCTION_MEAN && cases[c].label < 0 ? NAN : cases[c].due;
+            const double expected =
+                reduction == TALC_REDUCTION_MEAN && cases[c].label < 0 ? NAN : cases[c].expected;
             assert_no_failure();
-            cr_assert(isnan(due) ? isnan(got) : got == due || fabs(got - due) <= 1e-6 * fabs(due),
-                      "case %zu, reduction %d: %g instead of %g", c, reduction, got, due);
+            cr_assert(isnan(expected)
+                          ? isnan(got)
+                          : got == expected || fabs(got - expected) <= 1e-6 * fabs(expected),
+                      "case %zu, reduction %d: %g instead of %g", c, reduction, got, expected);
         }
 }
 
@@ -364,14 +367,14 @@ Test(cross_entropy, a_pass_that_begins_at_the_loss_costs_nothing)
 
     /* A second loss of the same logits: both gradients are added, and neither is written. */
     talc_grad_clear(x);
-    const talc_tensor *due = talc_mul_scalar(gradient_by_rule(device, of, 1), 2);
+    const talc_tensor *expected = talc_mul_scalar(gradient_by_rule(device, of, 1), 2);
     const talc_tensor *held = NULL;
     for (int i = 0; i < 2; i++) {
         cr_assert(talc_backward(talc_cross_entropy(x, labels)));
         held = i == 0 ? talc_clone(talc_grad(x)) : held;
     }
     assert_same_bits("one", held, gradient_by_rule(device, of, 1));
-    assert_same_bits("two", talc_grad(x), due);
+    assert_same_bits("two", talc_grad(x), expected);
 
     /* Leaves that it comes to alike do not share it. */
     talc_tensor *z = leaf_of(device, of);
@@ -399,11 +402,11 @@ Test(cross_entropy, an_algorithm_that_is_forced_is_that_of_one_direction)
 {
     talc_device *device = cpu_device();
     const entropy_case *of = &entropy_cases[1];
-    const talc_tensor *labels = labels_of(device, of), *due = gradient_by_rule(device, of, 1);
+    const talc_tensor *labels = labels_of(device, of), *expected = gradient_by_rule(device, of, 1);
     talc_tensor *x = leaf_of(device, of);
     cr_assert(talc_algorithm_force("cross_entropy", "reference"));
     cr_assert(talc_backward(talc_cross_entropy(x, labels)), "%s", talc_error_message());
-    assert_same_bits("the loss", due, talc_grad(x));
+    assert_same_bits("the loss", expected, talc_grad(x));
     cr_assert(talc_algorithm_force("cross_entropy", NULL));
     cr_assert(talc_algorithm_force("cross_entropy.grad_input", "none"));
     cr_assert(!talc_backward(talc_cross_entropy(x, labels)));
@@ -487,7 +490,7 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
     talc_module *module = talc_module_new(&losses_class, NULL);
     talc_module_eval(module);
     talc_tensor *x = talc_cast(op_numbers(device, TALC_DIMS(1000, 10), 5), TALC_F64);
-    const double due = talc_item(talc_forward(module, x));
+    const double expected = talc_item(talc_forward(module, x));
     losing threads[AT_ONCE];
     pthread_t handles[AT_ONCE];
     for (int i = 0; i < AT_ONCE; i++)
@@ -503,8 +506,9 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
         pthread_join(handles[i], &ran);
         cr_assert_not_null(ran, "thread %d", i);
         for (int round = 0; round < ROUNDS; round++)
-            cr_assert(threads[i].sums[round] == due, "thread %d, round %d: %.17g instead of %.17g",
-                      i, round, threads[i].sums[round], due);
+            cr_assert(threads[i].sums[round] == expected,
+                      "thread %d, round %d: %.17g instead of %.17g", i, round,
+                      threads[i].sums[round], expected);
         talc_graph_free(threads[i].graph);
         gpu_stream_free(device, threads[i].stream);
     }

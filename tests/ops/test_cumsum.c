@@ -41,8 +41,8 @@ static void check(const talc_tensor *x, int dim)
         const long double bound = x->dtype == TALC_F32
                                       ? 0x1p-24L * fabsl(sums[i]) + 0x1p-53L * place * sizes[i]
                                       : 0x1p-53L * place * sizes[i];
-        cr_assert(fabsl(element_at(got, i) - sums[i]) <= bound, "%s: element %d is %g, due %Lg",
-                  name, (int)i, element_at(got, i), sums[i]);
+        cr_assert(fabsl(element_at(got, i) - sums[i]) <= bound,
+                  "%s: element %d is %g, expected %Lg", name, (int)i, element_at(got, i), sums[i]);
     }
     free(sums);
 }
@@ -151,11 +151,12 @@ static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, bool turn
     const talc_tensor *y = talc_cumsum(x, dim - shape.rank);
     const int64_t count = talc_numel(y), step = step_along(y, dim);
     int64_t *numbers = malloc((size_t)count * sizeof *numbers),
-            *due = malloc((size_t)count * sizeof *due);
+            *expected = malloc((size_t)count * sizeof *expected);
     for (int64_t i = 0; i < count; i++)
         numbers[i] = i * 7 % 11 - 3;
     for (int64_t i = count - 1; i >= 0; i--)
-        due[i] = numbers[i] + (i / step % shape.dim[dim] + 1 < shape.dim[dim] ? due[i + step] : 0);
+        expected[i] =
+            numbers[i] + (i / step % shape.dim[dim] + 1 < shape.dim[dim] ? expected[i + step] : 0);
     talc_tensor *dy = talc_cast(talc_from_host(tested_device(), TALC_I64, shape, numbers), dtype);
     if (turned) { /* the same numbers, last dimension first in memory */
         const int last = shape.rank - 1;
@@ -164,10 +165,11 @@ static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, bool turn
     cr_assert(talc_backward_from(y, dy), "%s", talc_error_message());
     const talc_tensor *got = on_host(talc_grad(x));
     for (int64_t i = 0; i < count; i++)
-        cr_assert(element_at(got, i) == (double)due[i], "%s along %d: element %d is %g, not %d",
-                  talc_dims_text(shape, text), dim, (int)i, element_at(got, i), (int)due[i]);
+        cr_assert(element_at(got, i) == (double)expected[i],
+                  "%s along %d: element %d is %g, not %d", talc_dims_text(shape, text), dim, (int)i,
+                  element_at(got, i), (int)expected[i]);
     free(numbers);
-    free(due);
+    free(expected);
 }
 
 Test(cumsum, gradients_are_sums_from_the_end)

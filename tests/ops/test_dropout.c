@@ -111,8 +111,8 @@ Test(dropout, drop_path_drops_whole_samples)
     cr_assert(talc_to_host(talc_grad(x), gradient, sizeof gradient));
     const double *from = talc_data_read(drawn, TALC_F64);
     for (int i = 0; i < N * LENGTH; i++) {
-        const double due = from[i / LENGTH] < 0.2 ? 0 : 1 / (1 - 0.2);
-        cr_assert(got[i] == due && gradient[i] == due, "element %d is %g", i, got[i]);
+        const double expected = from[i / LENGTH] < 0.2 ? 0 : 1 / (1 - 0.2);
+        cr_assert(got[i] == expected && gradient[i] == expected, "element %d is %g", i, got[i]);
     }
     const uint64_t before = talc_generator_get().call;
     cr_assert(talc_drop_path(x, 0.2, false)->data == x->data, "evaluation makes a copy");

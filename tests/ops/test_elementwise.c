@@ -31,7 +31,7 @@ static long double softplus(long double x)
     return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x));
 }
 
-static long double unary_due(int op, long double x)
+static long double unary_expected(int op, long double x)
 {
     switch (op) {
     case TALC_NEG:
@@ -119,20 +119,20 @@ static double unary_bound(int op, double x)
 
 /* One operation on doubles and one more rounding to f32 give the f32 result: a double has more than
  * twice its bits. */
-static double float_due(char sign, talc_dtype dtype, double a, double b)
+static double float_expected(char sign, talc_dtype dtype, double a, double b)
 {
-    double due = sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b;
-    return dtype == TALC_F32 ? (double)(float)due : due;
+    double expected = sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b;
+    return dtype == TALC_F32 ? (double)(float)expected : expected;
 }
 
 /* Modulo 2^64, then to the dtype. */
-static int64_t integer_due(char sign, talc_dtype dtype, int64_t a, int64_t b)
+static int64_t integer_expected(char sign, talc_dtype dtype, int64_t a, int64_t b)
 {
     const uint64_t x = (uint64_t)a, y = (uint64_t)b;
-    const uint64_t due = sign == '+' ? x + y : sign == '-' ? x - y : x * y;
-    return dtype == TALC_U8    ? (int64_t)(due & 255)
-           : dtype == TALC_I32 ? (int64_t)(int32_t)(uint32_t)due
-                               : (int64_t)due;
+    const uint64_t expected = sign == '+' ? x + y : sign == '-' ? x - y : x * y;
+    return dtype == TALC_U8    ? (int64_t)(expected & 255)
+           : dtype == TALC_I32 ? (int64_t)(int32_t)(uint32_t)expected
+                               : (int64_t)expected;
 }
 
 static bool same_number(double a, double b)
@@ -159,10 +159,10 @@ Test(elementwise, unary_ops_agree_with_the_oracle_for_every_view)
                     cr_assert(talc_same_dims(x, y) && y->dtype == x->dtype &&
                               talc_is_contiguous(y));
                     for (int64_t i = 0; i < talc_numel(x); i++) {
-                        const long double due = unary_due(op, element_at(x, i));
-                        const double off = isnan(due) && isnan(element_at(y, i))
+                        const long double expected = unary_expected(op, element_at(x, i));
+                        const double off = isnan(expected) && isnan(element_at(y, i))
                                                ? 0
-                                               : ulps(x->dtype, element_at(y, i), due);
+                                               : ulps(x->dtype, element_at(y, i), expected);
                         cr_assert(off <= unary_bound(op, element_at(x, i)),
                                   "%s shape %d view %d element %d: off by %g ulp",
                                   unary_cases[op].name, (int)s, view, (int)i, off);
@@ -194,11 +194,11 @@ Test(elementwise, gradients_of_f32_are_those_of_f64)
             dx[i] = talc_grad(leaf);
         }
         for (int64_t i = 0; i < talc_numel(x[0]); i++) {
-            const double due = element_at(dx[1], i), got = element_at(dx[0], i);
-            cr_assert((isnan(due) && isnan(got)) || got == due ||
-                          fabs(got - due) <= 4e-6 * (1 + fabs(due)),
-                      "%s: slope at %g is %g, due %g", unary_cases[op].name, element_at(x[0], i),
-                      got, due);
+            const double expected = element_at(dx[1], i), got = element_at(dx[0], i);
+            cr_assert((isnan(expected) && isnan(got)) || got == expected ||
+                          fabs(got - expected) <= 4e-6 * (1 + fabs(expected)),
+                      "%s: slope at %g is %g, expected %g", unary_cases[op].name,
+                      element_at(x[0], i), got, expected);
         }
     }
 }
@@ -206,10 +206,10 @@ Test(elementwise, gradients_of_f32_are_those_of_f64)
 Test(elementwise, neg_of_integers_wraps_around)
 {
     const int64_t values[] = { 0, 1, -5, INT64_MAX, INT64_MIN };
-    const int64_t due[] = { 0, -1, 5, -INT64_MAX, INT64_MIN };
+    const int64_t expected[] = { 0, -1, 5, -INT64_MAX, INT64_MIN };
     talc_tensor *y = talc_neg(talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(5), values));
     for (int i = 0; i < 5; i++)
-        cr_assert(integer_at(y, i) == due[i], "element %d", i);
+        cr_assert(integer_at(y, i) == expected[i], "element %d", i);
     const int32_t narrow[] = { INT32_MIN, 7 };
     y = talc_neg(talc_from_host(cpu_device(), TALC_I32, TALC_DIMS(2), narrow));
     cr_assert(integer_at(y, 0) == INT32_MIN && integer_at(y, 1) == -7);
@@ -246,13 +246,13 @@ Test(elementwise, functions_of_any_number_are_accurate_over_their_whole_range)
             talc_tensor *y = unary_cases[op].call(x);
             assert_no_failure();
             for (int i = 0; i < count; i++) {
-                const long double due = unary_due(op, element_at(x, i));
+                const long double expected = unary_expected(op, element_at(x, i));
                 /* What a subnormal exponential is multiplied by is at most 128; a subnormal result
                  * may be 0. */
-                if (fabsl(due) < (dtype == TALC_F32 ? 0x1p-119L : 0x1p-1015L) && op != TALC_TANH &&
-                    op != TALC_SILU && op != TALC_MISH)
+                if (fabsl(expected) < (dtype == TALC_F32 ? 0x1p-119L : 0x1p-1015L) &&
+                    op != TALC_TANH && op != TALC_SILU && op != TALC_MISH)
                     continue;
-                double off = ulps((talc_dtype)dtype, element_at(y, i), due);
+                double off = ulps((talc_dtype)dtype, element_at(y, i), expected);
                 cr_assert(off <= unary_bound(op, element_at(x, i)),
                           "%s(%.17g) is %.17g, off by %g ulp", unary_cases[op].name,
                           element_at(x, i), element_at(y, i), off);
@@ -275,8 +275,8 @@ Test(elementwise, tails_of_silu_and_mish_have_all_their_digits)
             talc_tensor *y = unary_cases[op].call(x);
             assert_no_failure();
             for (int i = 0; i < COUNT; i++) {
-                const long double due = unary_due(op, element_at(x, i));
-                const double off = ulps((talc_dtype)dtype, element_at(y, i), due);
+                const long double expected = unary_expected(op, element_at(x, i));
+                const double off = ulps((talc_dtype)dtype, element_at(y, i), expected);
                 cr_assert(off <= unary_bound(op, element_at(x, i)), "%s(%.17g) is off by %g ulp",
                           unary_cases[op].name, element_at(x, i), off);
             }
@@ -300,9 +300,9 @@ Test(elementwise, softplus_is_x_above_its_threshold_alone)
         assert_no_failure();
         for (int i = 0; i < COUNT; i++) {
             const bool above = beta * x[i] > threshold;
-            const long double due = above ? x[i] : softplus(beta * x[i]) / beta;
-            const double off = ulps(TALC_F64, element_at(y, i), due);
-            cr_assert(above ? element_at(y, i) == x[i] : off <= 4 || fabsl(due) < 0x1p-1015L,
+            const long double expected = above ? x[i] : softplus(beta * x[i]) / beta;
+            const double off = ulps(TALC_F64, element_at(y, i), expected);
+            cr_assert(above ? element_at(y, i) == x[i] : off <= 4 || fabsl(expected) < 0x1p-1015L,
                       "softplus(%g) by %g, %g is %.17g", x[i], beta, threshold, element_at(y, i));
         }
     }
@@ -312,7 +312,7 @@ Test(elementwise, unary_ops_of_special_values)
 {
     const double inf = (double)INFINITY, nan = (double)NAN;
     const double x[] = { 0.0, -0.0, inf, -inf, nan, 0x1p-148, -1000 };
-    const double due[TALC_UNARY_COUNT][7] = {
+    const double expected[TALC_UNARY_COUNT][7] = {
         [TALC_NEG] = { -0.0, 0.0, -inf, inf, nan, -0x1p-148, 1000 },
         [TALC_RELU] = { 0.0, -0.0, inf, 0.0, nan, 0x1p-148, 0.0 },
         [TALC_SIGMOID] = { 0.5, 0.5, 1, 0, nan, 0.5, 0 },
@@ -343,8 +343,9 @@ Test(elementwise, unary_ops_of_special_values)
             talc_tensor *y = unary_cases[op].call(talc_cast(wide, (talc_dtype)dtype));
             assert_no_failure();
             for (int i = 0; i < 7; i++)
-                cr_assert(same_number(element_at(y, i),
-                                      dtype == TALC_F32 ? (double)(float)due[op][i] : due[op][i]),
+                cr_assert(same_number(element_at(y, i), dtype == TALC_F32
+                                                            ? (double)(float)expected[op][i]
+                                                            : expected[op][i]),
                           "%s(%g) is %g", unary_cases[op].name, x[i], element_at(y, i));
         }
 }
@@ -372,13 +373,14 @@ static void check_binary(int op, const talc_tensor *a, const talc_tensor *b, con
     for (int64_t i = 0; i < talc_numel(y); i++) {
         const int64_t in_a = broadcast_element(a, y, i), in_b = broadcast_element(b, y, i);
         if (talc_dtype_is_float(a->dtype))
-            cr_assert(
-                same_number(element_at(y, i), float_due(binaries[op].sign, a->dtype,
-                                                        element_at(a, in_a), element_at(b, in_b))),
-                "%s: element %d is %.17g", name, (int)i, element_at(y, i));
+            cr_assert(same_number(element_at(y, i),
+                                  float_expected(binaries[op].sign, a->dtype, element_at(a, in_a),
+                                                 element_at(b, in_b))),
+                      "%s: element %d is %.17g", name, (int)i, element_at(y, i));
         else
-            cr_assert(integer_at(y, i) == integer_due(binaries[op].sign, a->dtype,
-                                                      integer_at(a, in_a), integer_at(b, in_b)),
+            cr_assert(integer_at(y, i) == integer_expected(binaries[op].sign, a->dtype,
+                                                           integer_at(a, in_a),
+                                                           integer_at(b, in_b)),
                       "%s: element %d is %d", name, (int)i, (int)integer_at(y, i));
     }
 }
@@ -463,11 +465,11 @@ Test(elementwise, scalars_are_rounded_to_the_type)
                     assert_no_failure();
                     const double b = dtype == TALC_F32 ? (double)(float)numbers[i] : numbers[i];
                     for (int64_t e = 0; e < talc_numel(a); e++)
-                        cr_assert(
-                            same_number(element_at(y, e), float_due(binaries[op].sign, a->dtype,
-                                                                    element_at(a, e), b)),
-                            "%c %g: element %d is %.17g", binaries[op].sign, numbers[i], (int)e,
-                            element_at(y, e));
+                        cr_assert(same_number(element_at(y, e),
+                                              float_expected(binaries[op].sign, a->dtype,
+                                                             element_at(a, e), b)),
+                                  "%c %g: element %d is %.17g", binaries[op].sign, numbers[i],
+                                  (int)e, element_at(y, e));
                 }
         }
 }
@@ -477,7 +479,7 @@ Test(elementwise, scalars_for_integers_are_integers_of_the_type)
     const struct {
         talc_dtype dtype;
         double number;
-        int64_t due; /* what 1 + number gives */
+        int64_t expected; /* what 1 + number gives */
     } held[] = {
         { TALC_I64, 2, 3 },
         { TALC_I64, -0x1p63, INT64_MIN + 1 },
@@ -490,13 +492,13 @@ Test(elementwise, scalars_for_integers_are_integers_of_the_type)
         talc_tensor *y =
             talc_add_scalar(talc_ones(cpu_device(), held[i].dtype, TALC_DIMS(3)), held[i].number);
         assert_no_failure();
-        cr_assert(y->dtype == held[i].dtype && integer_at(y, 2) == held[i].due,
+        cr_assert(y->dtype == held[i].dtype && integer_at(y, 2) == held[i].expected,
                   "case %d gives %lld", (int)i, (long long)integer_at(y, 2));
     }
     const struct {
         talc_dtype dtype;
         double number;
-        const char *due;
+        const char *expected;
     } refused[] = {
         { TALC_I64, 2.9, "2.9 is no number that i64 holds" },
         { TALC_I64, 0x1p63, "9.22337203685478e+18 is no number that i64 holds" },
@@ -511,19 +513,19 @@ Test(elementwise, scalars_for_integers_are_integers_of_the_type)
         talc_tensor *x = talc_ones(cpu_device(), refused[i].dtype, TALC_DIMS(3));
         for (int op = 0; op < 3; op++) {
             cr_assert_null(binaries[op].call_scalar(x, refused[i].number));
-            assert_failure_with(TALC_BAD_ARGUMENT, "%s: b %s", ops[op], refused[i].due);
+            assert_failure_with(TALC_BAD_ARGUMENT, "%s: b %s", ops[op], refused[i].expected);
         }
         cr_assert_null(talc_full(cpu_device(), refused[i].dtype, TALC_DIMS(3), refused[i].number));
-        assert_failure_with(TALC_BAD_ARGUMENT, "full: value %s", refused[i].due);
+        assert_failure_with(TALC_BAD_ARGUMENT, "full: value %s", refused[i].expected);
         cr_assert(!talc_fill(x, refused[i].number));
-        assert_failure_with(TALC_BAD_ARGUMENT, "fill: value %s", refused[i].due);
+        assert_failure_with(TALC_BAD_ARGUMENT, "fill: value %s", refused[i].expected);
         cr_assert(integer_at(x, 1) == 1, "x was written");
         cr_assert_null(
             talc_masked_fill(x, talc_ones(cpu_device(), TALC_U8, TALC_SCALAR), refused[i].number));
-        assert_failure_with(TALC_BAD_ARGUMENT, "masked_fill: value %s", refused[i].due);
+        assert_failure_with(TALC_BAD_ARGUMENT, "masked_fill: value %s", refused[i].expected);
         cr_assert_null(
             talc_pad(x, &(talc_pad_options){ .padding = { 1, 1 }, .value = refused[i].number }));
-        assert_failure_with(TALC_BAD_ARGUMENT, "pad: value %s", refused[i].due);
+        assert_failure_with(TALC_BAD_ARGUMENT, "pad: value %s", refused[i].expected);
     }
 }
 

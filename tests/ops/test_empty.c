@@ -76,7 +76,7 @@ Test(empty, every_op_gives_a_result_or_a_reason_without_any_extent)
             talc_scope *scope = talc_scope_enter();
             const op_inputs on_cpu = inputs_without(cpu_device(), extent),
                             on_device = inputs_without(tested_device(), extent);
-            const talc_tensor *due = run(op, &on_cpu, here);
+            const talc_tensor *expected = run(op, &on_cpu, here);
             /* An index into nothing: GPUs raise it late, and the fake device reads where it
              * points. */
             if (strstr(here, "element 0 of index") != NULL && tested_device() != cpu_device()) {
@@ -87,8 +87,8 @@ Test(empty, every_op_gives_a_result_or_a_reason_without_any_extent)
             cr_assert_str_eq(here, there, "%s: '%s' on the CPU, '%s' here", what, here, there);
             if (here[0] == '\0') {
                 gave++;
-                cr_assert(due->dtype == y->dtype, "%s", what);
-                assert_near(y, due, 1e-5, what);
+                cr_assert(expected->dtype == y->dtype, "%s", what);
+                assert_near(y, expected, 1e-5, what);
             }
             for (int i = 0; i < OP_INPUTS && here[0] == '\0'; i++) {
                 const talc_tensor *of = talc_grad(op_inputs_list(&on_cpu)[i]);

@@ -62,10 +62,10 @@ static void check(const talc_tensor *x, int dim, const talc_tensor *index, bool 
     cr_assert(y->dtype == x->dtype && talc_is_contiguous(y), "%s: %d", name, (int)y->dtype);
     const talc_tensor *got = on_host(y), *from = on_host(x), *which = on_host(index);
     const talc_dims dims = talc_dims_of(y);
-    talc_dims due = talc_dims_of(select ? x : index);
+    talc_dims expected = talc_dims_of(select ? x : index);
     if (select)
-        due.dim[dim] = talc_numel(index);
-    cr_assert(talc_shape_equal(dims, due), "%s: %s", name, talc_dims_text(dims, text));
+        expected.dim[dim] = talc_numel(index);
+    cr_assert(talc_shape_equal(dims, expected), "%s: %s", name, talc_dims_text(dims, text));
     for (int64_t i = 0; i < talc_numel(got); i++) {
         const int64_t at = source(talc_dims_of(x), dims, dim, i, index_of(which, dims, dim, i));
         if (talc_dtype_is_float(x->dtype))
@@ -180,7 +180,7 @@ Test(gather, masked_fill_writes_where_the_mask_says)
 static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, const talc_tensor *index,
                            bool select)
 {
-    static int64_t due[MOST];
+    static int64_t expected[MOST];
     talc_tensor *x = talc_zeros(tested_device(), dtype, shape);
     talc_require_grad(x, true);
     const talc_tensor *y = select ? talc_index_select(x, dim, index) : talc_gather(x, dim, index);
@@ -190,14 +190,14 @@ static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, const tal
         dims);
     cr_assert(talc_backward_from(y, dy), "%s", talc_error_message());
     const talc_tensor *got = on_host(talc_grad(x)), *which = on_host(index);
-    memset(due, 0, sizeof due);
+    memset(expected, 0, sizeof expected);
     for (int64_t i = 0; i < talc_numel(y); i++)
-        due[source(shape, dims, dim, i, index_of(which, dims, dim, i))] += i + 1;
+        expected[source(shape, dims, dim, i, index_of(which, dims, dim, i))] += i + 1;
     char text[TALC_DIMS_TEXT];
     for (int64_t i = 0; i < talc_numel(x); i++)
-        cr_assert(element_at(got, i) == (double)due[i],
+        cr_assert(element_at(got, i) == (double)expected[i],
                   "%s of %s along %d: element %d is %g, not %d", select ? "index_select" : "gather",
-                  talc_dims_text(shape, text), dim, (int)i, element_at(got, i), (int)due[i]);
+                  talc_dims_text(shape, text), dim, (int)i, element_at(got, i), (int)expected[i]);
 }
 
 Test(gather, gradients_add_up_what_was_picked)
@@ -239,8 +239,8 @@ Test(gather, an_index_that_does_not_exist_is_named_and_read_by_nothing)
             const talc_tensor *y = op == 0   ? talc_gather(x, 0, talc_view(index, TALC_DIMS(1, 3)))
                                    : op == 1 ? talc_index_select(x, 0, index)
                                              : talc_one_hot(index, 4);
-            char due[128];
-            snprintf(due, sizeof due,
+            char expected[128];
+            snprintf(expected, sizeof expected,
                      op == 2 ? "%s: element 1 of labels is %lld, there are 4 classes"
                              : "%s: element 1 of index is %lld, x has 4 elements in its dimension",
                      op == 0   ? "gather"
@@ -248,7 +248,7 @@ Test(gather, an_index_that_does_not_exist_is_named_and_read_by_nothing)
                                : "one_hot",
                      (long long)wrong[i]);
             cr_assert(y == NULL || !talc_device_synchronize(device), "index %d passes", i);
-            cr_assert(strcmp(talc_error_message(), due) == 0, "%s", talc_error_message());
+            cr_assert(strcmp(talc_error_message(), expected) == 0, "%s", talc_error_message());
             talc_error_clear();
         }
     assert_all_freed();

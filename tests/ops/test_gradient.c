@@ -386,7 +386,7 @@ Test(gradient, every_op_agrees_with_central_differences)
         cr_assert(!talc_failed(), "%s: %s", c->name, talc_error_message());
         cr_assert(ok && report.count == 4 * c->count,
                   "%s: %d slopes, input %d is off by %g: %.12g instead of %.12g", c->name,
-                  report.count, report.input, report.worst, report.got, report.due);
+                  report.count, report.input, report.worst, report.got, report.expected);
         talc_scope_leave(scope);
     }
     assert_all_freed();
@@ -411,7 +411,7 @@ Test(gradient, every_elementwise_op_of_one_operand_agrees_with_central_differenc
             const bool ok = talc_check_gradient(f_unary, &i, &x, 1, NULL, &report);
             cr_assert(!talc_failed(), "%s: %s", unary_cases[i].name, talc_error_message());
             cr_assert(ok && report.count == 4, "%s: off by %g: %.12g instead of %.12g",
-                      unary_cases[i].name, report.worst, report.got, report.due);
+                      unary_cases[i].name, report.worst, report.got, report.expected);
             talc_scope_leave(scope);
         }
     assert_all_freed();
@@ -584,12 +584,12 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
             double got[4] = { 0 };
             cr_assert(talc_grad(x[k]) == NULL || talc_to_host(talc_grad(x[k]), got, sizeof got));
             for (int e = 0; e < 4; e++) {
-                const double due = k == 0 ? cases[i].dx[e] : cases[i].dz[e];
-                cr_assert(isnan(due)   ? isnan(got[e])
-                          : isinf(due) ? got[e] == due
-                                       : fabs(got[e] - due) < 1e-14,
+                const double expected = k == 0 ? cases[i].dx[e] : cases[i].dz[e];
+                cr_assert(isnan(expected)   ? isnan(got[e])
+                          : isinf(expected) ? got[e] == expected
+                                            : fabs(got[e] - expected) < 1e-14,
                           "%s: gradient %d of input %d is %g instead of %g", cases[i].name, e, k,
-                          got[e], due);
+                          got[e], expected);
             }
         }
     }

@@ -25,7 +25,7 @@ static talc_tensor *sequence(talc_dims dims, int64_t k, int64_t m, int64_t o)
 
 /* The gradients under the cotangent 5 i mod 7 - 3. */
 static void assert_gradients(const char *what, const talc_tensor *y, int count,
-                             const talc_tensor *const inputs[], const double *const due[])
+                             const talc_tensor *const inputs[], const double *const expected[])
 {
     cr_assert(y != NULL, "%s: %s", what, talc_error_message());
     cr_assert(talc_backward_from(y, sequence(talc_dims_of(y), 5, 7, 3)), "%s: %s", what,
@@ -35,9 +35,9 @@ static void assert_gradients(const char *what, const talc_tensor *y, int count,
         const talc_tensor *gradient = talc_grad(inputs[k]);
         cr_assert(talc_to_host(gradient, got, (size_t)talc_numel(gradient) * sizeof *got));
         for (int64_t i = 0; i < talc_numel(gradient); i++)
-            cr_assert(fabs(got[i] - due[k][i]) <= 1e-13 * (1 + fabs(due[k][i])),
+            cr_assert(fabs(got[i] - expected[k][i]) <= 1e-13 * (1 + fabs(expected[k][i])),
                       "%s, input %d: element %d is %.17g instead of %.17g", what, k, (int)i, got[i],
-                      due[k][i]);
+                      expected[k][i]);
     }
 }
 
@@ -47,7 +47,7 @@ Test(gradient_values, of_pooling_are_those_of_pytorch)
         const char *name;
         talc_tensor *(*pool)(const talc_tensor *x, const talc_pool2d_options *options);
         talc_pool2d_options options;
-        double due[20];
+        double expected[20];
     } of[] = {
         { "max",
           talc_max_pool2d,
@@ -80,7 +80,8 @@ Test(gradient_values, of_pooling_are_those_of_pytorch)
         talc_tensor *x = sequence(D(1, 1, 4, 5), 7, 11, 4);
         talc_require_grad(x, true);
         assert_gradients(of[i].name, of[i].pool(x, &of[i].options), 1,
-                         (const talc_tensor *const[]){ x }, (const double *const[]){ of[i].due });
+                         (const talc_tensor *const[]){ x },
+                         (const double *const[]){ of[i].expected });
     }
     static const double adaptive[] = { -0.5,    -0.5, -1. / 6, 1. / 3, 1. / 3, -0.5,   -0.5,
                                        -0.5,    0,    0,       0.5,    0.5,    1. / 3, -1. / 6,
@@ -94,7 +95,7 @@ Test(gradient_values, of_pooling_are_those_of_pytorch)
 
 Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
 {
-    static const double due[2][3][12] = {
+    static const double expected[2][3][12] = {
         { { -1.0325070977653721, 1.078969864894201, 0.27619557024631758, 0.12547301888163309,
             -0.41406024084133464, 0.071101136876907209, -0.40396817985059663, -1.2067424744984803,
             1.2880523169739302, -0.071101136876907209, 0.41406024084133464, -0.12547301888163309 },
@@ -118,9 +119,9 @@ Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
         talc_require_grad(w, true);
         talc_require_grad(b, true);
         talc_tensor *y = talc_batch_norm2d(x, w, b, mean, var, NORM{ .training = !evaluated });
-        assert_gradients(
-            evaluated ? "norm, evaluated" : "norm", y, 3, inputs,
-            (const double *const[]){ due[evaluated][0], due[evaluated][1], due[evaluated][2] });
+        assert_gradients(evaluated ? "norm, evaluated" : "norm", y, 3, inputs,
+                         (const double *const[]){ expected[evaluated][0], expected[evaluated][1],
+                                                  expected[evaluated][2] });
     }
     assert_all_freed();
 }
@@ -128,7 +129,7 @@ Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
 /* With a residual and a ReLU. */
 Test(gradient_values, of_a_fused_batch_norm2d_are_those_of_pytorch)
 {
-    static const double due[2][4][12] = {
+    static const double expected[2][4][12] = {
         { { -0.051625374247754902, 0.84536508707803115, -0.070984860551433548,
             -0.006970622195967148, -0.36247699668038152, 0.1603263180705265, -0.58078513117597574,
             -0.083891184753885975, -0.058078536348981108, 0.034853612870656261, 0.41127197941567717,
@@ -157,8 +158,8 @@ Test(gradient_values, of_a_fused_batch_norm2d_are_those_of_pytorch)
             x, w, b, mean, var,
             NORM{ .training = !evaluated, .residual = r, .activation = TALC_ACTIVATION_RELU });
         assert_gradients(evaluated ? "norm, evaluated" : "norm", y, all ? 4 : 3, inputs,
-                         (const double *const[]){ due[evaluated][0], due[evaluated][1],
-                                                  due[evaluated][2], due[evaluated][3] });
+                         (const double *const[]){ expected[evaluated][0], expected[evaluated][1],
+                                                  expected[evaluated][2], expected[evaluated][3] });
         cr_assert(all || talc_grad(r) == NULL);
     }
     assert_all_freed();
@@ -178,13 +179,13 @@ Test(gradient_values, of_a_residual_alone_need_no_x)
             NORM{ .training = training,
                   .residual = r,
                   .activation = activates ? TALC_ACTIVATION_RELU : TALC_ACTIVATION_NONE });
-        double values[12], due[12];
+        double values[12], expected[12];
         cr_assert(talc_to_host(y, values, sizeof values), "%s", talc_error_message());
         cr_assert(talc_fill(x, 0) && talc_fill(w, 0) && talc_fill(of, 0));
         for (int k = 0; k < 12; k++)
-            due[k] = activates && values[k] <= 0 ? 0 : k * 5 % 7 - 3;
+            expected[k] = activates && values[k] <= 0 ? 0 : k * 5 % 7 - 3;
         assert_gradients("a residual", y, 1, (const talc_tensor *const[]){ r },
-                         (const double *const[]){ due });
+                         (const double *const[]){ expected });
     }
     assert_all_freed();
 }
@@ -193,7 +194,7 @@ Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
 {
     static const struct {
         talc_reduction reduction;
-        double smoothing, loss[3], due[12];
+        double smoothing, loss[3], expected[12];
     } of[] = {
         { TALC_REDUCTION_MEAN,
           0,
@@ -238,7 +239,7 @@ Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
             cr_assert(fabs(loss[k] - of[i].loss[k]) <= 1e-14 * (1 + of[i].loss[k]),
                       "%.17g instead of %.17g", loss[k], of[i].loss[k]);
         assert_gradients("cross_entropy", y, 1, (const talc_tensor *const[]){ x },
-                         (const double *const[]){ of[i].due });
+                         (const double *const[]){ of[i].expected });
     }
     assert_all_freed();
 }

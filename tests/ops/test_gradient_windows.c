@@ -225,7 +225,7 @@ Test(gradient_windows, every_row_agrees_with_central_differences)
             cr_assert(ok && report.count == 4 * count,
                       "%s by %s: %d slopes, input %d is off by %g: %.12g instead of %.12g", c.name,
                       rows[r] == NULL ? "default" : rows[r], report.count, report.input,
-                      report.worst, report.got, report.due);
+                      report.worst, report.got, report.expected);
             talc_scope_leave(scope);
         }
     }
@@ -325,49 +325,51 @@ typedef struct huge_case {
 } huge_case;
 
 /* Row-major; a value, the index of a maximum, and the gradient for dy = 1, 2, 3 ... */
-typedef struct huge_due {
+typedef struct huge_expected {
     double y[HUGE_MOST], dx[HUGE_H * HUGE_W];
     int64_t at[HUGE_MOST];
-} huge_due;
+} huge_expected;
 
-static void work_out(const huge_case *c, const double *x, int64_t OH, int64_t OW, huge_due *due)
+static void work_out(const huge_case *c, const double *x, int64_t OH, int64_t OW,
+                     huge_expected *expected)
 {
-    *due = (huge_due){ .y = { 0 } };
+    *expected = (huge_expected){ .y = { 0 } };
     for (int64_t o = 0; o < OH * OW; o++) {
         const int64_t oh = o / OW, ow = o % OW;
         const double size = counted(&c->h, oh, c->inside_only) * counted(&c->w, ow, c->inside_only);
-        due->at[o] = -1;
+        expected->at[o] = -1;
         for (int64_t i = 0; i < HUGE_H * HUGE_W; i++) {
             if (!holds(&c->h, oh, i / HUGE_W) || !holds(&c->w, ow, i % HUGE_W))
                 continue;
-            due->y[o] += x[i] / size;
-            due->dx[i] += c->max ? 0 : (double)(o + 1) / size;
-            if (due->at[o] < 0 || x[i] > x[due->at[o]])
-                due->at[o] = i;
+            expected->y[o] += x[i] / size;
+            expected->dx[i] += c->max ? 0 : (double)(o + 1) / size;
+            if (expected->at[o] < 0 || x[i] > x[expected->at[o]])
+                expected->at[o] = i;
         }
         if (c->max) {
-            due->y[o] = due->at[o] < 0 ? -INFINITY : x[due->at[o]];
-            if (due->at[o] >= 0)
-                due->dx[due->at[o]] += (double)(o + 1);
+            expected->y[o] = expected->at[o] < 0 ? -INFINITY : x[expected->at[o]];
+            if (expected->at[o] >= 0)
+                expected->dx[expected->at[o]] += (double)(o + 1);
         } else if (size == 0) {
-            due->y[o] = NAN; /* 0 / 0 */
+            expected->y[o] = NAN; /* 0 / 0 */
         }
     }
 }
 
 static void expect_numbers(const huge_case *c, const char *row, const char *what,
-                           const talc_tensor *got, const double *due)
+                           const talc_tensor *got, const double *expected)
 {
     double *values = host_doubles(talc_cast(talc_detach(got), TALC_F64));
     for (int64_t i = 0; i < talc_numel(got); i++)
-        cr_assert(values[i] == due[i] || fabs(values[i] - due[i]) <= 1e-6 * (1 + fabs(due[i])) ||
-                      (isnan(due[i]) && isnan(values[i])),
+        cr_assert(values[i] == expected[i] ||
+                      fabs(values[i] - expected[i]) <= 1e-6 * (1 + fabs(expected[i])) ||
+                      (isnan(expected[i]) && isnan(values[i])),
                   "%s by %s, k %" PRId64 "x%" PRId64 " s %" PRId64 "x%" PRId64 " p %" PRId64
                   "x%" PRId64 "x%" PRId64 "x%" PRId64 " d %" PRId64 "x%" PRId64
                   " ceil %d: %s %" PRId64 " is %g instead of %g",
                   c->max ? "max" : "avg", row, c->h.kernel, c->w.kernel, c->h.stride, c->w.stride,
                   c->h.pad, c->w.pad, c->h.pad_end, c->w.pad_end, c->h.dilation, c->w.dilation,
-                  c->h.ceil_mode, what, i, values[i], due[i]);
+                  c->h.ceil_mode, what, i, values[i], expected[i]);
     free(values);
 }
 
@@ -398,17 +400,17 @@ static bool hold_row(const huge_case *c, const char *row)
     talc_tensor *y = c->max ? talc_max_pool2d_indices(x, &o, &indices) : talc_avg_pool2d(x, &o);
     if (y == NULL)
         return false;
-    huge_due due;
-    work_out(c, numbers, y->dims[2], y->dims[3], &due);
-    expect_numbers(c, row, "y", y, due.y);
+    huge_expected expected;
+    work_out(c, numbers, y->dims[2], y->dims[3], &expected);
+    expect_numbers(c, row, "y", y, expected.y);
     double at[HUGE_MOST];
     for (int i = 0; i < HUGE_MOST; i++)
-        at[i] = (double)due.at[i];
+        at[i] = (double)expected.at[i];
     if (c->max)
         expect_numbers(c, row, "index", indices, at);
     talc_tensor *dy = talc_arange(x->device, TALC_F32, 1, (double)talc_numel(y) + 1, 1);
     cr_assert(talc_backward_from(y, talc_view(dy, talc_dims_of(y))), "%s", talc_error_message());
-    expect_numbers(c, row, "dx", talc_grad(x), due.dx);
+    expect_numbers(c, row, "dx", talc_grad(x), expected.dx);
     return true;
 }
 

@@ -81,9 +81,9 @@ static void assert_case(const shape *s, talc_dtype dtype, bool affine, bool relu
     const int64_t count = s->N * s->C * s->plane;
     double *x = draw(count + 1, 0.5), *dy = draw(count, 0), *weight = draw(s->C, 1.5),
            *bias = draw(s->C, 0);
-    double *due[] = { draw(count, 0), draw(count, 0), draw(s->C, 0), draw(s->C, 0) };
-    oracle(s, 0.1, relu, x, affine ? weight : NULL, affine ? bias : NULL, dy, due[0], due[1],
-           due[2], due[3]);
+    double *expected[] = { draw(count, 0), draw(count, 0), draw(s->C, 0), draw(s->C, 0) };
+    oracle(s, 0.1, relu, x, affine ? weight : NULL, affine ? bias : NULL, dy, expected[0],
+           expected[1], expected[2], expected[3]);
     talc_tensor *w = leaf(dtype, D(s->C), weight), *b = leaf(dtype, D(s->C), bias);
     talc_tensor *in = leaf(dtype, D(s->N, s->C, s->plane), x);
     if (shifted) {
@@ -103,17 +103,17 @@ static void assert_case(const shape *s, talc_dtype dtype, bool affine, bool relu
                                       relu ? TALC_ACTIVATION_RELU : TALC_ACTIVATION_NONE };
     talc_tensor *y = talc_group_norm(in, s->groups, affine ? w : NULL, affine ? b : NULL, &o);
     const bool narrow = dtype == TALC_F32;
-    assert_values(y, due[0], narrow ? 2e-6 : 1e-12, what);
+    assert_values(y, expected[0], narrow ? 2e-6 : 1e-12, what);
     talc_tensor *up = talc_to(talc_from_host(cpu_device(), TALC_F64, talc_dims_of(in), dy),
                               tested_device(), dtype);
     cr_assert(talc_backward_from(y, up), "%s: %s", what, talc_error_message());
-    assert_values(talc_grad(in), due[1], narrow ? 2e-5 : 1e-13, what);
+    assert_values(talc_grad(in), expected[1], narrow ? 2e-5 : 1e-13, what);
     if (affine) {
-        assert_values(talc_grad(w), due[2], narrow ? 2e-5 : 1e-12, what);
-        assert_values(talc_grad(b), due[3], narrow ? 2e-5 : 1e-12, what);
+        assert_values(talc_grad(w), expected[2], narrow ? 2e-5 : 1e-12, what);
+        assert_values(talc_grad(b), expected[3], narrow ? 2e-5 : 1e-12, what);
     }
     for (int i = 0; i < 4; i++)
-        free(due[i]);
+        free(expected[i]);
     free(x), free(dy), free(weight), free(bias);
 }
 
@@ -243,7 +243,7 @@ Test(group_norm, values_are_those_of_pytorch)
             &(talc_layer_norm_layer){ .normalised = D(2, 2), .eps = 0.5, .dtype = TALC_F64 }),
     };
     const talc_dims inputs[] = { D(2, 4, 3), D(2, 3, 2, 2), D(3, 2, 2, 2) };
-    const double *const due[] = { grouped, by_instance, by_layer };
+    const double *const expected[] = { grouped, by_instance, by_layer };
     for (int i = 0; i < 3; i++) {
         cr_assert(modules[i] != NULL && talc_module_to(modules[i], tested_device()), "%s",
                   talc_error_message());
@@ -254,7 +254,7 @@ Test(group_norm, values_are_those_of_pytorch)
         const int64_t count = talc_numel(w);
         cr_assert(talc_copy(w, talc_reshape(talc_slice(weight, 0, 0, count, 1), talc_dims_of(w))));
         cr_assert(talc_copy(b, talc_reshape(talc_slice(bias, 0, 0, count, 1), talc_dims_of(b))));
-        assert_values(talc_forward(modules[i], numbers(inputs[i])), due[i], 1e-14, "module");
+        assert_values(talc_forward(modules[i], numbers(inputs[i])), expected[i], 1e-14, "module");
         talc_module_free(modules[i]);
     }
     talc_module *plain = talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 3 });
@@ -277,15 +277,15 @@ Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
     for (const talc_algorithm *row = tested_device()->backend->group_norm; row->name != NULL; row++)
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
             const shape s = { 1, lengths[i], 1, 1 };
-            double *x = draw(s.C, 1e4), *due = draw(4 * s.C, 0);
-            oracle(&s, 1e-5, false, x, NULL, NULL, due, due, due + s.C, due + 2 * s.C,
-                   due + 3 * s.C);
+            double *x = draw(s.C, 1e4), *expected = draw(4 * s.C, 0);
+            oracle(&s, 1e-5, false, x, NULL, NULL, expected, expected, expected + s.C,
+                   expected + 2 * s.C, expected + 3 * s.C);
             talc_algorithm_force("group_norm", row->name);
             const talc_tensor *wide = talc_from_host(cpu_device(), TALC_F64, D(1, s.C), x);
             const talc_tensor *narrow = talc_to(wide, tested_device(), TALC_F32);
-            assert_values(talc_layer_norm(narrow, D(s.C), NULL, NULL, NULL), due, 16 * 0x1p-24,
+            assert_values(talc_layer_norm(narrow, D(s.C), NULL, NULL, NULL), expected, 16 * 0x1p-24,
                           row->name);
-            free(x), free(due);
+            free(x), free(expected);
         }
 }
 

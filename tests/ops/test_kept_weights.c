@@ -153,10 +153,10 @@ Test(kept_weights, are_not_kept_in_a_step, .init = begin, .fini = end)
 {
     talc_step *of = talc_step_new(w->device, step, NULL);
     cr_assert(first(w, &keep) == 15);
-    float due = 15;
-    for (int i = 0; i < 4; i++, due *= 2) {
+    float expected = 15;
+    for (int i = 0; i < 4; i++, expected *= 2) {
         const talc_tensor *y = talc_step_run(of);
-        cr_assert(y != NULL && *(const float *)y->data == due, "%s", talc_error_message());
+        cr_assert(y != NULL && *(const float *)y->data == expected, "%s", talc_error_message());
     }
     talc_step_free(of);
     cr_assert(packs == 5, "%d", packs);

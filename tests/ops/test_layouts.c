@@ -95,8 +95,8 @@ static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtyp
     talc_tensor *x = numbers(room_for(dims, from), 1);
     const talc_tensor *here = ordered(view_in(x, from), order);
     const talc_dims room = room_for(talc_dims_of(here), to);
-    talc_tensor *due = talc_full(cpu_device(), TALC_F64, room, GAP);
-    talc_tensor *part = view_in(due, to);
+    talc_tensor *expected = talc_full(cpu_device(), TALC_F64, room, GAP);
+    talc_tensor *part = view_in(expected, to);
     double *data = part->data;
     int64_t i = 0;
     for (int64_t a = 0; a < part->dims[0]; a++)
@@ -108,7 +108,7 @@ static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtyp
     const talc_tensor *there =
         ordered(view_in(talc_to(talc_cast(x, src), tested_device(), src), from), order);
     cr_assert(talc_copy(view_in(got, to), there), "%s: %s", what, talc_error_message());
-    assert_near(got, due, 0, what);
+    assert_near(got, expected, 0, what);
     talc_scope_leave(scope);
 }
 
@@ -174,16 +174,16 @@ Test(layouts, elementwise_ops_of_two_operands)
                         x[o] = ordered(x[o], 0), there[o] = ordered(there[o], 0);
                 }
                 const talc_tensor *b = talc_expand(x[1], plain);
-                talc_tensor *due = talc_empty(cpu_device(), TALC_F64, plain);
-                for (int64_t k = 0; k < talc_numel(due); k++)
-                    ((double *)due->data)[k] = at(x[0], k) - at(b, k);
+                talc_tensor *expected = talc_empty(cpu_device(), TALC_F64, plain);
+                for (int64_t k = 0; k < talc_numel(expected); k++)
+                    ((double *)expected->data)[k] = at(x[0], k) - at(b, k);
                 talc_release(talc_full(tested_device(), dtype, plain, GAP));
                 const talc_tensor *got = talc_sub(there[0], there[1]);
                 char what[96];
                 snprintf(what, sizeof what, "[%d,%d] case %d layout %d %s", (int)R, (int)C, i,
                          layout, talc_dtype_name(dtype));
                 cr_assert(got != NULL, "%s: %s", what, talc_error_message());
-                assert_near(got, due, 0, what);
+                assert_near(got, expected, 0, what);
                 talc_scope_leave(scope);
             }
 }
@@ -199,11 +199,11 @@ Test(layouts, elementwise_ops_of_one_operand)
             const talc_tensor *x = ordered(view_in(room, layout), 0);
             const talc_tensor *there = ordered(
                 view_in(talc_to(talc_cast(room, dtype), tested_device(), dtype), layout), 0);
-            talc_tensor *due = talc_empty(cpu_device(), TALC_F64, talc_dims_of(x));
-            for (int64_t k = 0; k < talc_numel(due); k++)
-                ((double *)due->data)[k] = -at(x, k);
+            talc_tensor *expected = talc_empty(cpu_device(), TALC_F64, talc_dims_of(x));
+            for (int64_t k = 0; k < talc_numel(expected); k++)
+                ((double *)expected->data)[k] = -at(x, k);
             talc_release(talc_full(tested_device(), dtype, talc_dims_of(x), GAP));
-            assert_near(talc_neg(there), due, 0, "neg");
+            assert_near(talc_neg(there), expected, 0, "neg");
             talc_scope_leave(scope);
         }
 }
@@ -230,7 +230,7 @@ static void assert_normalised(const images *of, const char *row, talc_dtype dtyp
              talc_dims_text(of->room, text), residual);
     talc_scope *scope = talc_scope_enter();
     talc_tensor *room = numbers(of->room, 5), *x = view_of(of, room);
-    talc_tensor *added = numbers(talc_dims_of(x), 6), *due = talc_empty_like(added);
+    talc_tensor *added = numbers(talc_dims_of(x), 6), *expected = talc_empty_like(added);
     const int64_t C = x->dims[1], plane = x->dims[2] * x->dims[3];
     double mean[MOST], var[MOST], weight[MOST], bias[MOST];
     for (int64_t c = 0; c < C; c++) {
@@ -243,7 +243,7 @@ static void assert_normalised(const images *of, const char *row, talc_dtype dtyp
         const int64_t c = i / plane % C;
         const double y = (at(x, i) - mean[c]) * weight[c] / sqrt(var[c]) + bias[c] +
                          (residual ? at(added, i) : 0);
-        ((double *)due->data)[i] = y > 0 ? y : 0;
+        ((double *)expected->data)[i] = y > 0 ? y : 0;
     }
     talc_tensor *there[6];
     const double *const channels[] = { weight, bias, mean, var };
@@ -260,7 +260,7 @@ static void assert_normalised(const images *of, const char *row, talc_dtype dtyp
     const talc_tensor *y =
         talc_batch_norm2d(view_of(of, there[0]), there[2], there[3], there[4], there[5], &options);
     cr_assert(y != NULL, "%s: %s", what, talc_error_message());
-    assert_near(y, due, 0, what);
+    assert_near(y, expected, 0, what);
     talc_scope_leave(scope);
 }
 

@@ -44,12 +44,12 @@ static talc_tensor *labels(int64_t a, int64_t b, int64_t c)
     return talc_from_host(tested_device(), TALC_I64, TALC_DIMS(3), (const int64_t[]){ a, b, c });
 }
 
-static void assert_near(const char *name, talc_tensor *y, double due)
+static void assert_near(const char *name, talc_tensor *y, double expected)
 {
     cr_assert(y != NULL, "%s: %s", name, talc_error_message());
     const double got = talc_item(y), bound = y->dtype == TALC_F32 ? 1e-6 : 1e-14;
-    cr_assert(fabs(got - due) <= bound * (1 + fabs(due)), "%s is %.17g instead of %.17g", name, got,
-              due);
+    cr_assert(fabs(got - expected) <= bound * (1 + fabs(expected)), "%s is %.17g instead of %.17g",
+              name, got, expected);
 }
 
 Test(losses, agree_with_pytorch)
@@ -115,11 +115,13 @@ Test(losses, logits_of_any_size_are_accurate)
             cr_assert(talc_to_host(y, got, sizeof got), "%s", talc_error_message());
             for (int i = 0; i < 7; i++) {
                 const double from_label = label == 1 ? -x[i] : x[i];
-                const double due =
+                const double expected =
                     from_label > 0 ? from_label + log1p(exp(-from_label)) : log1p(exp(from_label));
                 const double bound = dtype == TALC_F32 ? 0x1p-22 : 0x1p-50;
-                cr_assert(fabs(got[i] - due) <= bound * due + (dtype == TALC_F32 ? 1e-37 : 1e-300),
-                          "%g of label %d is %.17g instead of %.17g", x[i], label, got[i], due);
+                cr_assert(fabs(got[i] - expected) <=
+                              bound * expected + (dtype == TALC_F32 ? 1e-37 : 1e-300),
+                          "%g of label %d is %.17g instead of %.17g", x[i], label, got[i],
+                          expected);
             }
         }
     assert_all_freed();
@@ -145,9 +147,9 @@ Test(losses, nll_takes_any_view_and_leaves_out_ignored_samples)
                 const double product =
                     t < 0 ? 0
                           : -element_at(weight, t) * element_at(x, (i / 12 * 5 + t) * 12 + plane);
-                const double due = dtype == TALC_F32 ? (double)(float)product : product;
-                cr_assert(element_at(y, i) == due, "view %d element %d is %g instead of %g", view,
-                          (int)i, element_at(y, i), due);
+                const double expected = dtype == TALC_F32 ? (double)(float)product : product;
+                cr_assert(element_at(y, i) == expected, "view %d element %d is %g instead of %g",
+                          view, (int)i, element_at(y, i), expected);
             }
         }
     assert_all_freed();
@@ -176,11 +178,11 @@ Test(losses, a_wrong_label_is_named_and_read_by_nothing)
     const int64_t wrong[] = { 4, -1, INT64_MAX, INT64_MIN };
     for (int i = 0; i < 4; i++) {
         const talc_tensor *y = talc_nll_loss(predictions(TALC_F32), labels(0, wrong[i], 1), NULL);
-        char due[96];
-        snprintf(due, sizeof due, "nll_loss: element 1 of labels is %lld, there are 4 classes",
-                 (long long)wrong[i]);
+        char expected[96];
+        snprintf(expected, sizeof expected,
+                 "nll_loss: element 1 of labels is %lld, there are 4 classes", (long long)wrong[i]);
         cr_assert(y == NULL || !talc_device_synchronize(y->device), "label %d passes", i);
-        cr_assert(strcmp(talc_error_message(), due) == 0, "%s", talc_error_message());
+        cr_assert(strcmp(talc_error_message(), expected) == 0, "%s", talc_error_message());
         talc_error_clear();
     }
     assert_all_freed();

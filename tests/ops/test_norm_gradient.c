@@ -64,12 +64,12 @@ typedef struct operands {
     double *x, *dy, *weight, *bias, *mean, *var;
 } operands;
 
-typedef struct due {
+typedef struct expected {
     double *y, *dx, *dweight, *dbias, *y_bound, *dx_bound, *dweight_bound, *dbias_bound;
-} due;
+} expected;
 
 /* What the elements of each row and channel add up to. */
-static void add_up(norm kind, const shape *s, const operands *o, row *rows, due *to)
+static void add_up(norm kind, const shape *s, const operands *o, row *rows, expected *to)
 {
     for (int i = 0; i < count_of(s); i++) {
         row *of = &rows[row_of(kind, s, i)];
@@ -93,7 +93,7 @@ static void add_up(norm kind, const shape *s, const operands *o, row *rows, due 
 /* Sums are taken in f64, and lose M + 8 roundings of their sizes, as the mean does; y and dx have 8
  * roundings of each of their terms, and some of the smallest number for what underflows. */
 static void oracle(norm kind, const shape *s, talc_dtype dtype, double eps, const operands *o,
-                   due *to)
+                   expected *to)
 {
     const int count = count_of(s);
     const long double u = unit_roundoff(dtype), small = dtype == TALC_F32 ? 0x1p-149 : 0x1p-1074;
@@ -171,14 +171,14 @@ static talc_tensor *run(norm kind, const shape *s, double eps, talc_tensor *x, t
                               : talc_batch_norm2d(x, weight, bias, mean, var, &of_batch);
 }
 
-static void assert_within(const talc_tensor *got, const double *expected, const double *bound,
+static void assert_within(const talc_tensor *got, const double *wanted, const double *bound,
                           const char *what, const char *which)
 {
     double *values = host_doubles(got);
     for (int64_t i = 0; i < talc_numel(got); i++)
-        cr_assert(isfinite(values[i]) && fabs(values[i] - expected[i]) <= bound[i],
+        cr_assert(isfinite(values[i]) && fabs(values[i] - wanted[i]) <= bound[i],
                   "%s: %s[%d] is %.9g instead of %.9g, which may be %.2g off", what, which, (int)i,
-                  values[i], expected[i], bound[i]);
+                  values[i], wanted[i], bound[i]);
     free(values);
 }
 
@@ -202,15 +202,15 @@ static void assert_gradients(norm kind, const shape *s, talc_dtype dtype, const 
     for (int i = 0; i < ARRAYS; i++)
         arrays[i] = calloc((size_t)count, sizeof **arrays);
     const operands o = { arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5] };
-    due expected = { arrays[6],  arrays[7],  arrays[8],  arrays[9],
-                     arrays[10], arrays[11], arrays[12], arrays[13] };
+    expected wanted = { arrays[6],  arrays[7],  arrays[8],  arrays[9],
+                        arrays[10], arrays[11], arrays[12], arrays[13] };
     fill(dtype, o.x, count, of->mean, of->spread, 1);
     fill(dtype, o.dy, count, 0, of->dy, 2);
     fill(dtype, o.weight, count, 1.5 * of->weight, of->weight, 3);
     fill(dtype, o.bias, count, 0, of->weight, 6);
     fill(dtype, o.mean, s->C, of->mean, of->spread, 4);
     fill(dtype, o.var, s->C, of->spread * of->spread, of->spread * of->spread / 2, 5);
-    oracle(kind, s, dtype, of->eps, &o, &expected);
+    oracle(kind, s, dtype, of->eps, &o, &wanted);
     talc_tensor *x = leaf(dtype, image, o.x), *weight = leaf(dtype, affine, o.weight),
                 *bias = leaf(dtype, affine, o.bias);
     const bool running = kind == RUNNING;
@@ -219,10 +219,10 @@ static void assert_gradients(norm kind, const shape *s, talc_dtype dtype, const 
             running ? operand(dtype, channels, o.var) : NULL);
     cr_assert(y != NULL && talc_backward_from(y, operand(dtype, image, o.dy)), "%s: %s", what,
               talc_error_message());
-    assert_within(y, expected.y, expected.y_bound, what, "y");
-    assert_within(talc_grad(weight), expected.dweight, expected.dweight_bound, what, "dweight");
-    assert_within(talc_grad(bias), expected.dbias, expected.dbias_bound, what, "dbias");
-    assert_within(talc_grad(x), expected.dx, expected.dx_bound, what, "dx");
+    assert_within(y, wanted.y, wanted.y_bound, what, "y");
+    assert_within(talc_grad(weight), wanted.dweight, wanted.dweight_bound, what, "dweight");
+    assert_within(talc_grad(bias), wanted.dbias, wanted.dbias_bound, what, "dbias");
+    assert_within(talc_grad(x), wanted.dx, wanted.dx_bound, what, "dx");
     for (int i = 0; i < ARRAYS; i++)
         free(arrays[i]);
 }
@@ -331,12 +331,12 @@ Test(norm_gradient, is_that_of_x_where_a_deviation_is_out_of_range)
 Test(norm_gradient, of_running_statistics_neither_needs_a_deviation_in_range)
 {
     const double x = (double)3e38F, mean = (double)-2e38F, var = (double)3e38F;
-    const double expected = (x - mean) / sqrt(var), bound = 8 * 0x1p-24 * expected;
+    const double wanted = (x - mean) / sqrt(var), bound = 8 * 0x1p-24 * wanted;
     const shape s = { 1, 1, 1, 1 };
     const talc_dims channel = TALC_DIMS(1);
     const talc_tensor *y =
         run(RUNNING, &s, 0, operand(TALC_F32, TALC_DIMS(1, 1, 1, 1), &x), NULL, NULL,
             operand(TALC_F32, channel, &mean), operand(TALC_F32, channel, &var));
     cr_assert(y != NULL, "%s", talc_error_message());
-    assert_within(y, &expected, &bound, names[RUNNING], "y");
+    assert_within(y, &wanted, &bound, names[RUNNING], "y");
 }

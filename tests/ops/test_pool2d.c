@@ -130,8 +130,8 @@ Test(pool2d, views_are_read_through_their_strides)
     talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 9, 7, 3));
     talc_tensor *view = talc_permute(x, TALC_DIMS(0, 3, 1, 2));
     const talc_pool2d_options o = { .kernel = { 2, 3 }, .padding = { 1, 1 } };
-    talc_tensor *due = talc_cast(talc_avg_pool2d(talc_clone(view), &o), TALC_F64);
-    assert_values(talc_avg_pool2d(view, &o), talc_data(due, TALC_F64), 0, "permuted");
+    talc_tensor *expected = talc_cast(talc_avg_pool2d(talc_clone(view), &o), TALC_F64);
+    assert_values(talc_avg_pool2d(view, &o), talc_data(expected, TALC_F64), 0, "permuted");
 }
 
 /* One window, so that the stride is never followed. */

@@ -55,7 +55,7 @@ static void check(const talc_tensor *x, unsigned reduced, int function, const ch
                  i == 0 ? '@' : ',', (int)axes.dim[i]);
     snprintf(problem, sizeof problem, "%s:%s%s_%s", functions[function].name,
              extents_text(talc_dims_of(x), text), listed, talc_dtype_name(x->dtype));
-    assert_due(name, problem, &x, y, row == rows[1]);
+    assert_expected(name, problem, &x, y, row == rows[1]);
     talc_release(y);
 }
 
@@ -133,15 +133,15 @@ Test(reduce, integers_are_summed_in_i64)
             cr_assert(sum->dtype == TALC_I64 && max->dtype == dtypes[d] &&
                       argmax->dtype == TALC_I64);
             for (int i = 0; i < 6; i++) {
-                uint64_t due = 0;
+                uint64_t expected = 0;
                 int64_t best = 0, least = 0;
                 for (int j = 0; j < 50; j++) {
-                    due += (uint64_t)integer_at(x, i * 50 + j);
+                    expected += (uint64_t)integer_at(x, i * 50 + j);
                     best = integer_at(x, i * 50 + j) > integer_at(x, i * 50 + best) ? j : best;
                     least = integer_at(x, i * 50 + j) < integer_at(x, i * 50 + least) ? j : least;
                 }
-                cr_assert(integer_at(sum, i) == (int64_t)due, "dtype %d view %d row %d", d, view,
-                          i);
+                cr_assert(integer_at(sum, i) == (int64_t)expected, "dtype %d view %d row %d", d,
+                          view, i);
                 cr_assert(integer_at(argmax, i) == best &&
                           integer_at(max, i) == integer_at(x, i * 50 + best));
                 cr_assert(integer_at(argmin, i) == least &&
@@ -241,16 +241,16 @@ Test(reduce, nan_wins_and_the_first_of_equals_is_named_wherever_they_stand)
 Test(reduce, nan_beats_a_larger_number_that_stands_before_or_after)
 {
     const double orders[][3] = { { INFINITY, NAN, 1 }, { NAN, INFINITY, 1 }, { 1, INFINITY, NAN } };
-    const int64_t due[] = { 1, 0, 2 };
+    const int64_t expected[] = { 1, 0, 2 };
     for (int row = 0; row < 2; row++)
         for (int i = 0; i < 3; i++) {
             talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(3), orders[i]);
             talc_algorithm_force("max", rows[row]);
             talc_algorithm_force("argmax", rows[row]);
             cr_assert(isnan(talc_item(talc_max(x, TALC_SCALAR, false))));
-            cr_assert(talc_item_i64(talc_argmax(x, TALC_SCALAR, false)) == due[i]);
+            cr_assert(talc_item_i64(talc_argmax(x, TALC_SCALAR, false)) == expected[i]);
             talc_tensor *column = talc_view(x, TALC_DIMS(3, 1));
-            cr_assert(talc_item_i64(talc_argmax(column, TALC_DIMS(0), false)) == due[i]);
+            cr_assert(talc_item_i64(talc_argmax(column, TALC_DIMS(0), false)) == expected[i]);
         }
     talc_tensor *low = talc_full(cpu_device(), TALC_F32, TALC_DIMS(50), -INFINITY);
     cr_assert(talc_item(talc_max(low, TALC_SCALAR, false)) == (double)-INFINITY);
@@ -261,7 +261,7 @@ Test(reduce, infinities_of_logsumexp_are_those_of_pytorch)
 {
     const double rows_of_2[] = { -INFINITY, -INFINITY, INFINITY,  1,
                                  INFINITY,  -INFINITY, -INFINITY, 1 };
-    const double due[] = { -INFINITY, INFINITY, INFINITY, 1 };
+    const double expected[] = { -INFINITY, INFINITY, INFINITY, 1 };
     for (int row = 0; row < 2; row++)
         for (int across = 0; across < 2; across++) {
             talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(4, 2), rows_of_2);
@@ -271,8 +271,8 @@ Test(reduce, infinities_of_logsumexp_are_those_of_pytorch)
             talc_algorithm_force("logsumexp", NULL);
             assert_no_failure();
             for (int i = 0; i < 4; i++)
-                cr_assert(element_at(y, i) == due[i], "%s across %d: %g instead of %g", rows[row],
-                          across, element_at(y, i), due[i]);
+                cr_assert(element_at(y, i) == expected[i], "%s across %d: %g instead of %g",
+                          rows[row], across, element_at(y, i), expected[i]);
         }
     const talc_tensor *large = talc_full(cpu_device(), TALC_F32, TALC_DIMS(3), 1e4);
     cr_assert(fabs(talc_item(talc_logsumexp(large, TALC_SCALAR, false)) - (1e4 + log(3))) < 1e-3);
@@ -283,7 +283,7 @@ Test(reduce, infinities_of_logsumexp_are_those_of_pytorch)
 Test(reduce, variances_are_those_of_the_distances_from_the_mean)
 {
     /* 1e9 + 0, 1, 2 .. 6 over and over: squares of the elements have no digits left for these. */
-    const double K = 7 * 1201, due = 4, corrections[] = { 0, 1, 2.5 };
+    const double K = 7 * 1201, expected = 4, corrections[] = { 0, 1, 2.5 };
     for (int row = 0; row < 2; row++)
         for (int across = 0; across < 2; across++)
             for (int c = 0; c < 3; c++) {
@@ -298,7 +298,7 @@ Test(reduce, variances_are_those_of_the_distances_from_the_mean)
                 talc_algorithm_force("var", NULL);
                 assert_no_failure();
                 for (int i = 0; i < 3; i++)
-                    cr_assert(fabs(element_at(y, i) - due * K / (K - corrections[c])) < 1e-5,
+                    cr_assert(fabs(element_at(y, i) - expected * K / (K - corrections[c])) < 1e-5,
                               "%s across %d correction %g: %.12g", rows[row], across,
                               corrections[c], element_at(y, i));
                 talc_scope_leave(scope);
@@ -346,7 +346,7 @@ Test(reduce, variances_of_large_numbers_are_finite_where_f64_holds_them)
                     mean += (long double)element_at(x, i) / K;
                 for (int64_t i = 0; i < K; i++)
                     squares += (element_at(x, i) - mean) * (element_at(x, i) - mean);
-                const double due = (double)(squares / (K - 1));
+                const double expected = (double)(squares / (K - 1));
                 x = across ? talc_contiguous(talc_transpose(x, 0, 1)) : x;
                 talc_algorithm_force("var", rows[row]);
                 const talc_tensor *y = talc_var(x, TALC_DIMS(across ? 0 : 1), 1, false);
@@ -354,11 +354,11 @@ Test(reduce, variances_of_large_numbers_are_finite_where_f64_holds_them)
                 assert_no_failure();
                 for (int i = 0; i < 2; i++) {
                     const double got = element_at(y, i);
-                    cr_assert(isfinite(due) ? fabs(got / due - 1) < 1e-12
-                              : isnan(due)  ? isnan(got)
-                                            : got == due,
+                    cr_assert(isfinite(expected) ? fabs(got / expected - 1) < 1e-12
+                              : isnan(expected)  ? isnan(got)
+                                                 : got == expected,
                               "%s across %d spread %d: %g instead of %g", rows[row], across, spread,
-                              got, due);
+                              got, expected);
                 }
                 talc_scope_leave(scope);
             }

@@ -312,17 +312,18 @@ Test(resample, gradients_of_wide_rows)
             talc_backward(
                 talc_sum(talc_mul(y, talc_reshape(dy, talc_dims_of(y))), TALC_SCALAR, false));
             assert_no_failure();
-            double due[2 * IN] = { 0 };
+            double expected[2 * IN] = { 0 };
             float got[2 * IN];
             for (int k = 0; k < 2 * out; k++) {
                 const int i = source_of(k % out - before, IN, mode);
                 if (i >= 0 && i < IN)
-                    due[k / out * IN + i] += k + 1;
+                    expected[k / out * IN + i] += k + 1;
             }
             cr_assert(talc_to_host(talc_grad(x), got, sizeof got));
             for (int i = 0; i < 2 * IN; i++)
-                cr_assert(got[i] == (float)due[i], "mode %d, %d and %d: dx[%d] is %g, due %g", mode,
-                          before, after, i, (double)got[i], due[i]);
+                cr_assert(got[i] == (float)expected[i],
+                          "mode %d, %d and %d: dx[%d] is %g, expected %g", mode, before, after, i,
+                          (double)got[i], expected[i]);
             talc_scope_leave(scope);
         }
 }
@@ -353,15 +354,15 @@ Test(resample, gradients_of_what_many_outputs_show_are_sums_in_f64)
         const talc_tensor *dy = talc_rand(tested_device(), TALC_F32, talc_dims_of(y));
         float *values = malloc(talc_nbytes(dy));
         cr_assert(talc_numel(dy) == MANY + 1 && talc_to_host(dy, values, talc_nbytes(dy)));
-        double due = 0;
+        double expected = 0;
         for (int64_t k = 0; k <= MANY; k++)
-            due += (double)values[k];
+            expected += (double)values[k];
         free(values);
         talc_backward(talc_sum(talc_mul(y, dy), TALC_SCALAR, false));
         const double got = talc_item(talc_grad(x));
         assert_no_failure();
-        cr_assert(fabs(got - due) <= 0x1.01p-24 * due, "%s: %.9g instead of %.9g", names[i], got,
-                  due);
+        cr_assert(fabs(got - expected) <= 0x1.01p-24 * expected, "%s: %.9g instead of %.9g",
+                  names[i], got, expected);
         talc_scope_leave(scope);
     }
 }
@@ -420,7 +421,7 @@ Test(resample, circular_padding_repeats_what_cropping_leaves)
     const talc_tensor *x = talc_from_host(tested_device(), TALC_F64, TALC_DIMS(1, 1, 2, 2), values);
     const struct {
         int64_t top, bottom;
-        const char *due;
+        const char *expected;
     } refused[] = {
         { 1, -3, "padding 1 and -3 crops 3 of dimension 2, whose extent is 2" },
         { 2, -4, "padding 2 and -4 crops 4 of dimension 2, whose extent is 2" },
@@ -432,7 +433,7 @@ Test(resample, circular_padding_repeats_what_cropping_leaves)
         cr_assert_null(
             talc_pad(x, &(talc_pad_options){ .padding = { 0, 0, refused[i].top, refused[i].bottom },
                                              .mode = TALC_PADDING_CIRCULAR }));
-        assert_failure_with(TALC_BAD_ARGUMENT, "pad: %s", refused[i].due);
+        assert_failure_with(TALC_BAD_ARGUMENT, "pad: %s", refused[i].expected);
     }
     assert_values(talc_pad(x, &(talc_pad_options){ .padding = { 0, 0, 1, -1 },
                                                    .mode = TALC_PADDING_CIRCULAR }),

@@ -26,7 +26,7 @@ static void check(bool log, const talc_tensor *x, int dim, const talc_tensor *y,
     char problem[128], text[TALC_DIMS_TEXT];
     snprintf(problem, sizeof problem, "%s:%s@%d_%s", log ? "log_softmax" : "softmax",
              extents_text(talc_dims_of(x), text), dim, talc_dtype_name(x->dtype));
-    assert_due(name, problem, &x, y, false);
+    assert_expected(name, problem, &x, y, false);
 }
 
 // ---- Values -------------------------------------------------------------------------------------
@@ -110,14 +110,14 @@ Test(softmax, large_results_have_the_bits_of_their_rows)
 Test(softmax, matches_numpy)
 {
     const double x[] = { 1, 2, 3 };
-    const double due[] = { 0.09003057317038046, 0.24472847105479767, 0.6652409557748219 };
-    const double due_log[] = { -2.4076059644443806, -1.4076059644443804, -0.4076059644443804 };
+    const double expected[] = { 0.09003057317038046, 0.24472847105479767, 0.6652409557748219 };
+    const double expected_log[] = { -2.4076059644443806, -1.4076059644443804, -0.4076059644443804 };
     talc_tensor *t = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(3), x);
     for (int row = 0; row < 2; row++)
         for (int i = 0; i < 3; i++) {
-            cr_assert(fabs(element_at(call(false, rows[row], t, 0), i) - due[i]) <=
+            cr_assert(fabs(element_at(call(false, rows[row], t, 0), i) - expected[i]) <=
                       4 * DBL_EPSILON);
-            cr_assert(fabs(element_at(call(true, rows[row], t, 0), i) - due_log[i]) <=
+            cr_assert(fabs(element_at(call(true, rows[row], t, 0), i) - expected_log[i]) <=
                       8 * DBL_EPSILON);
         }
 }
@@ -128,12 +128,12 @@ Test(softmax, large_logits_are_safe)
 {
     const float x[] = { 1e4F, 1e4F, -1e4F, 3e38F, -3e38F, 3e38F };
     talc_tensor *t = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 3), x);
-    const double due[] = { 0.5, 0.5, 0, 0.5, 0, 0.5 };
+    const double expected[] = { 0.5, 0.5, 0, 0.5, 0, 0.5 };
     for (int row = 0; row < 2; row++) {
         talc_tensor *y = call(false, rows[row], t, 1), *log = call(true, rows[row], t, 1);
         assert_no_failure();
         for (int i = 0; i < 6; i++)
-            cr_assert(element_at(y, i) == due[i], "%s: element %d is %g", rows[row], i,
+            cr_assert(element_at(y, i) == expected[i], "%s: element %d is %g", rows[row], i,
                       element_at(y, i));
         cr_assert(element_at(log, 0) == (double)-0.6931471805599453F &&
                   element_at(log, 2) == (double)-20000.693147F);
@@ -163,8 +163,8 @@ Test(softmax, infinities_and_nan_are_as_in_pytorch)
                     talc_tensor *y = call(log, rows[row], x, dim);
                     assert_no_failure();
                     for (int i = 0; i < 3; i++) {
-                        double due = cases[c][1 + log][i], got = element_at(y, i);
-                        cr_assert(isnan(due) ? isnan(got) : got == due,
+                        double expected = cases[c][1 + log][i], got = element_at(y, i);
+                        cr_assert(isnan(expected) ? isnan(got) : got == expected,
                                   "case %d row %s log %d element %d: %g", (int)c, rows[row], log, i,
                                   got);
                     }

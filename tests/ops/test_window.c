@@ -58,12 +58,12 @@ Test(window, steps_may_be_of_any_length)
             for (int count = 0; count <= 3; count++)
                 for (int extent = 0; extent <= 9; extent++) {
                     const talc_range range = talc_window_inside(start, steps[s], count, extent);
-                    const int due = start >= 0 && start < extent && count > 0;
-                    cr_assert(range.lo >= 0 && range.lo <= count && range.hi - range.lo == due &&
-                                  (due == 0 || range.lo == 0),
-                              "step=%lld start=%d count=%d extent=%d: %lld to %lld",
-                              (long long)steps[s], start, count, extent, (long long)range.lo,
-                              (long long)range.hi);
+                    const int expected = start >= 0 && start < extent && count > 0;
+                    cr_assert(
+                        range.lo >= 0 && range.lo <= count && range.hi - range.lo == expected &&
+                            (expected == 0 || range.lo == 0),
+                        "step=%lld start=%d count=%d extent=%d: %lld to %lld", (long long)steps[s],
+                        start, count, extent, (long long)range.lo, (long long)range.hi);
                 }
 }
 
@@ -93,7 +93,7 @@ Test(window, source_follows_the_padding_mode)
     static const struct {
         talc_padding_mode mode;
         int extent, begin;
-        int due[12];
+        int expected[12];
         int count;
     } cases[] = {
         { TALC_PADDING_ZEROS, 4, 3, { -1, -1, -1, 0, 1, 2, 3, -1, -1, -1 }, 10 },
@@ -108,7 +108,7 @@ Test(window, source_follows_the_padding_mode)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int j = 0; j < cases[i].count; j++) {
             int64_t source = talc_window_source(cases[i].mode, j - cases[i].begin, cases[i].extent);
-            cr_assert(source == cases[i].due[j], "case %zu at %d: %d instead of %d", i,
-                      j - cases[i].begin, (int)source, cases[i].due[j]);
+            cr_assert(source == cases[i].expected[j], "case %zu at %d: %d instead of %d", i,
+                      j - cases[i].begin, (int)source, cases[i].expected[j]);
         }
 }

@@ -98,7 +98,7 @@ int64_t conv2d_extent(int64_t size, int64_t kernel, int64_t stride, int64_t dila
     return count;
 }
 
-check_due conv2d_due(const conv2d_data *data, int64_t index)
+check_expected conv2d_expected(const conv2d_data *data, int64_t index)
 {
     check_problem problem;
     const check_values values = { .of = { data->x, data->w, data->bias, data->residual } };
@@ -106,7 +106,7 @@ check_due conv2d_due(const conv2d_data *data, int64_t index)
     forward.bias = data->bias != NULL;
     forward.residual = data->residual != NULL;
     memcpy(&problem, &forward, sizeof forward);
-    return talc_check_conv2d.due(&problem, &values, CHECK_Y, index);
+    return talc_check_conv2d.expected(&problem, &values, CHECK_Y, index);
 }
 
 // ---- On a device --------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ static void poison(talc_device *device, talc_dtype dtype, int64_t count, size_t 
     talc_scope_leave(scope);
 }
 
-static void expect_due(const conv2d_data *data, const check_due *due, const talc_tensor *y,
-                       const char *text, const char *algorithm)
+static void expect_expected(const conv2d_data *data, const check_expected *expected,
+                            const talc_tensor *y, const char *text, const char *algorithm)
 {
     const talc_conv2d_problem *p = &data->problem;
     const int64_t dims[] = { p->N, p->OC, p->OH, p->OW };
@@ -232,15 +232,15 @@ static void expect_due(const conv2d_data *data, const check_due *due, const talc
               algorithm);
     double *got = host_doubles(y);
     for (int64_t i = 0; i < data->y_count; i++) {
-        if (!(talc_check_share(due[i].value, got[i], due[i].extra) <= 1) && wrong < 0)
+        if (!(talc_check_share(expected[i].value, got[i], expected[i].extra) <= 1) && wrong < 0)
             wrong = i;
-        fed += due[i].S > 0;
-        nonzero += due[i].S > 0 && got[i] != 0;
+        fed += expected[i].S > 0;
+        nonzero += expected[i].S > 0 && got[i] != 0;
     }
     const int64_t at = wrong < 0 ? 0 : wrong;
     cr_expect(wrong < 0, "%s %s: (%d,%d,%d,%d) is %.9g instead of %.9Lg", text, algorithm,
               (int)(at / p->OW / p->OH / p->OC), (int)(at / p->OW / p->OH % p->OC),
-              (int)(at / p->OW % p->OH), (int)(at % p->OW), got[at], due[at].value);
+              (int)(at / p->OW % p->OH), (int)(at % p->OW), got[at], expected[at].value);
     cr_expect(fed < 8 || (double)nonzero >=
                              (p->activation == TALC_ACTIVATION_RELU ? 0.15 : 0.30) * (double)fed,
               "%s %s: %d of %d outputs are not zero, too few to trust", text, algorithm,
@@ -253,10 +253,10 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
     char text[TALC_CONV2D_TEXT];
     talc_conv2d_problem_text(&data->problem, text);
     const talc_conv2d_explanation e = conv2d_explanation(device, &data->problem);
-    check_due *due = calloc((size_t)data->y_count + 1, sizeof *due);
-    cr_assert_not_null(due);
+    check_expected *expected = calloc((size_t)data->y_count + 1, sizeof *expected);
+    cr_assert_not_null(expected);
     for (int64_t i = 0; i < data->y_count; i++)
-        due[i] = conv2d_due(data, i);
+        expected[i] = conv2d_expected(data, i);
     talc_scope *scope = talc_scope_enter();
     conv2d_operands operands = conv2d_operands_new(device, data, shift);
     cr_assert(e.decision.chosen >= 0, "%s: no algorithm", text);
@@ -265,13 +265,13 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
             continue;
         poison(device, data->problem.dtype, data->y_count, e.decision.candidates[i].workspace);
         const talc_tensor *y = conv2d_run(&operands, &data->problem, e.decision.candidates[i].name);
-        expect_due(data, due, y, text, e.decision.candidates[i].name);
+        expect_expected(data, expected, y, text, e.decision.candidates[i].name);
         cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
                   e.decision.candidates[i].name);
     }
     conv2d_operands_free(&operands);
     talc_scope_leave(scope);
-    free(due);
+    free(expected);
 }
 
 talc_conv2d_explanation conv2d_explanation(talc_device *device, const talc_conv2d_problem *problem)

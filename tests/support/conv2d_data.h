@@ -37,7 +37,7 @@ void conv2d_data_free(conv2d_data *data);
 
 /// Element `index` of the output, by the cross-check's oracle, which
 /// tests/check/test_check_conv2d.c holds against independent numbers.
-check_due conv2d_due(const conv2d_data *data, int64_t index);
+check_expected conv2d_expected(const conv2d_data *data, int64_t index);
 
 /// How many windows of `kernel` taps fit into `size` plus its padding, counted.
 int64_t conv2d_extent(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,

@@ -55,17 +55,18 @@ typedef struct watched {
     const fault_scenario *scenario;
     talc_device *device;
     void *fixture;
-    fault_run due, inputs; /* undisturbed results, and the inputs before anything ran */
+    fault_run expected, inputs; /* undisturbed results, and the inputs before anything ran */
     size_t live_cpu, live_fake, live_other;
 } watched;
 
-static void assert_same_results(const watched *w, const fault_run *due, const fault_run *got,
+static void assert_same_results(const watched *w, const fault_run *expected, const fault_run *got,
                                 const char *what)
 {
-    cr_assert(due->size == got->size &&
-                  (due->size == 0 || memcmp(due->results, got->results, due->size) == 0),
-              "%s on %s, allocation %ld%s: %s", w->scenario->name, w->device->name, faults.fail_at,
-              faults.persistent ? " and all later" : "", what);
+    cr_assert(
+        expected->size == got->size &&
+            (expected->size == 0 || memcmp(expected->results, got->results, expected->size) == 0),
+        "%s on %s, allocation %ld%s: %s", w->scenario->name, w->device->name, faults.fail_at,
+        faults.persistent ? " and all later" : "", what);
 }
 
 /* Runs once in a scope of its own; true when it failed, and the failure is cleared. */
@@ -126,7 +127,7 @@ static bool survives(const watched *w, int *failures)
     *failures += failed;
     cr_assert(fired || !failed);
     if (!failed)
-        assert_same_results(w, &w->due, &run, "it claims success with other results");
+        assert_same_results(w, &w->expected, &run, "it claims success with other results");
     free(run.results);
     assert_as_before(w);
 
@@ -137,7 +138,7 @@ static bool survives(const watched *w, int *failures)
         faults.fail_at = fail_at;
         cr_assert(!failed_again, "%s on %s: the retry after allocation %ld fails",
                   w->scenario->name, w->device->name, fail_at);
-        assert_same_results(w, &w->due, &run, "the retry gives other results");
+        assert_same_results(w, &w->expected, &run, "the retry gives other results");
         free(run.results);
         assert_as_before(w);
     }
@@ -158,9 +159,10 @@ int assert_survives_allocation_failures(const fault_scenario *scenario, talc_dev
 
     faults.fail_at = 0;
     faults.persistent = false;
-    bool failed = run_once(&w, &w.due);
+    bool failed = run_once(&w, &w.expected);
     cr_assert(!failed, "%s on %s fails undisturbed", scenario->name, device->name);
-    cr_assert(w.due.size > 0 || scenario->inputs == NULL, "%s keeps no result", scenario->name);
+    cr_assert(w.expected.size > 0 || scenario->inputs == NULL, "%s keeps no result",
+              scenario->name);
     assert_as_before(&w);
 
     int failures = 0;
@@ -171,7 +173,7 @@ int assert_survives_allocation_failures(const fault_scenario *scenario, talc_dev
     }
     if (scenario->end != NULL)
         scenario->end(w.fixture);
-    free(w.due.results);
+    free(w.expected.results);
     free(w.inputs.results);
     talc_scope_leave(scope);
     assert_no_failure();

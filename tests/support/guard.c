@@ -79,23 +79,24 @@ double *host_doubles(const talc_tensor *tensor)
     return values;
 }
 
-void assert_values(const talc_tensor *y, const double *due, double tolerance, const char *what)
+void assert_values(const talc_tensor *y, const double *expected, double tolerance, const char *what)
 {
     cr_assert(y != NULL && !talc_failed(), "%s: %s", what, talc_error_message());
     double *got = host_doubles(talc_cast(y, TALC_F64));
     for (int64_t i = 0; i < talc_numel(y); i++)
-        cr_assert(got[i] == due[i] || (isnan(got[i]) && isnan(due[i])) ||
-                      fabs(got[i] - due[i]) <= tolerance * (1 + fabs(due[i])),
-                  "%s: element %d is %.17g instead of %.17g on %s", what, (int)i, got[i], due[i],
-                  talc_device_name(y->device));
+        cr_assert(got[i] == expected[i] || (isnan(got[i]) && isnan(expected[i])) ||
+                      fabs(got[i] - expected[i]) <= tolerance * (1 + fabs(expected[i])),
+                  "%s: element %d is %.17g instead of %.17g on %s", what, (int)i, got[i],
+                  expected[i], talc_device_name(y->device));
     free(got);
 }
 
-void assert_near(const talc_tensor *y, const talc_tensor *due, double tolerance, const char *what)
+void assert_near(const talc_tensor *y, const talc_tensor *expected, double tolerance,
+                 const char *what)
 {
-    cr_assert(y != NULL && due != NULL, "%s: %s", what, talc_error_message());
-    cr_assert(talc_same_dims(y, due), "%s: another shape", what);
-    double *values = host_doubles(talc_cast(due, TALC_F64));
+    cr_assert(y != NULL && expected != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(talc_same_dims(y, expected), "%s: another shape", what);
+    double *values = host_doubles(talc_cast(expected, TALC_F64));
     assert_values(y, values, tolerance, what);
     free(values);
 }

@@ -31,9 +31,11 @@ double *host_doubles(const talc_tensor *tensor);
 
 /// Every element of a result, of any type and on any device, is within tolerance (1 + |due|) of the
 /// value that is due, and NaN where that is.
-void assert_values(const talc_tensor *y, const double *due, double tolerance, const char *what);
+void assert_values(const talc_tensor *y, const double *expected, double tolerance,
+                   const char *what);
 
 /// The same where a tensor is due, whose shape the result has.
-void assert_near(const talc_tensor *y, const talc_tensor *due, double tolerance, const char *what);
+void assert_near(const talc_tensor *y, const talc_tensor *expected, double tolerance,
+                 const char *what);
 
 #endif

@@ -47,20 +47,20 @@ talc_tensor *const *op_inputs_list(const op_inputs *inputs)
     return (talc_tensor *const *)inputs;
 }
 
-void assert_same_bits(const char *what, const talc_tensor *due, const talc_tensor *got)
+void assert_same_bits(const char *what, const talc_tensor *expected, const talc_tensor *got)
 {
-    cr_assert(due != NULL && got != NULL, "%s: %s", what, talc_error_message());
-    cr_assert(due->dtype == got->dtype && talc_same_dims(due, got), "%s: another shape or type",
-              what);
-    size_t bytes = talc_nbytes(due);
+    cr_assert(expected != NULL && got != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(expected->dtype == got->dtype && talc_same_dims(expected, got),
+              "%s: another shape or type", what);
+    size_t bytes = talc_nbytes(expected);
     char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
-    cr_assert(talc_to_host(due, a, bytes) && talc_to_host(got, b, bytes), "%s: %s", what,
+    cr_assert(talc_to_host(expected, a, bytes) && talc_to_host(got, b, bytes), "%s: %s", what,
               talc_error_message());
     size_t at = 0;
     while (at < bytes && a[at] == b[at])
         at++;
     cr_assert(at == bytes, "%s: %s and %s differ from byte %zu of %zu", what,
-              talc_device_name(due->device), talc_device_name(got->device), at, bytes);
+              talc_device_name(expected->device), talc_device_name(got->device), at, bytes);
     free(a);
     free(b);
 }

@@ -38,6 +38,6 @@ extern const op_case op_cases[];
 
 /// Fails the test unless both tensors have equal types, shapes and bits; they may be on different
 /// devices.
-void assert_same_bits(const char *what, const talc_tensor *due, const talc_tensor *got);
+void assert_same_bits(const char *what, const talc_tensor *expected, const talc_tensor *got);
 
 #endif

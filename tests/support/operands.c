@@ -11,15 +11,15 @@ double unit_roundoff(talc_dtype dtype)
     return dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
 }
 
-double ulps(talc_dtype dtype, double got, long double due)
+double ulps(talc_dtype dtype, double got, long double expected)
 {
-    if (due == 0)
+    if (expected == 0)
         return got == 0 ? 0 : INFINITY;
     const int digits = dtype == TALC_F32 ? 24 : 53, least = dtype == TALC_F32 ? -149 : -1074;
     int exponent;
-    (void)frexpl(due, &exponent);
+    (void)frexpl(expected, &exponent);
     const int last = exponent - digits;
-    return (double)(fabsl((long double)got - due) / ldexpl(1, last < least ? least : last));
+    return (double)(fabsl((long double)got - expected) / ldexpl(1, last < least ? least : last));
 }
 
 /* Marsaglia's xorshift64*, started away from 0. */

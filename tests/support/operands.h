@@ -7,9 +7,9 @@
 /// u, the unit roundoff of a float type.
 double unit_roundoff(talc_dtype dtype);
 
-/// The distance of a result from `due` in units of a float type's last place at `due`; at 0 only 0
-/// is near.
-double ulps(talc_dtype dtype, double got, long double due);
+/// The distance of a result from `expected` in units of a float type's last place at `expected`; at
+/// 0 only 0 is near.
+double ulps(talc_dtype dtype, double got, long double expected);
 
 /// A contiguous CPU tensor of pseudo-random elements, the same for the same seed: floats in [-1, 1)
 /// with all bits of the type used, integers of the type's whole range.

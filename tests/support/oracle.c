@@ -10,8 +10,8 @@ static void elements_of(const talc_tensor *tensor, double *values)
         values[i] = element_at(tensor, i);
 }
 
-void assert_due(const char *what, const char *problem, const talc_tensor *const operands[],
-                const talc_tensor *y, bool wide)
+void assert_expected(const char *what, const char *problem, const talc_tensor *const operands[],
+                     const talc_tensor *y, bool wide)
 {
     const talc_arithmetic arithmetic = { "", TALC_STRICT, wide };
     posed self = pose(problem);

@@ -9,8 +9,8 @@
 /// give: `operands`, in the family's order, views of any kind whose elements are as many. `wide`
 /// asks for the bound of rows that accumulate in f64. Fails the test, in whose message `what`
 /// stands.
-void assert_due(const char *what, const char *problem, const talc_tensor *const operands[],
-                const talc_tensor *y, bool wide);
+void assert_expected(const char *what, const char *problem, const talc_tensor *const operands[],
+                     const talc_tensor *y, bool wide);
 
 /// "2x3x4", in `text`.
 const char *extents_text(talc_dims dims, char text[TALC_DIMS_TEXT]);

@@ -26,9 +26,9 @@ static inline posed pose(const char *text)
     return self;
 }
 
-static inline check_due due_at(const posed *self, int operand, int64_t index)
+static inline check_expected expected_at(const posed *self, int operand, int64_t index)
 {
-    return self->family->due(&self->problem, &self->values, operand, index);
+    return self->family->expected(&self->problem, &self->values, operand, index);
 }
 
 /// Equal, or both not a number.

@@ -12,7 +12,7 @@ enum { THREADS = 8, ROUNDS = 20 };
 /* What the threads share: nothing in it is written while they run. */
 typedef struct shared {
     op_inputs inputs;
-    talc_tensor *due[128]; /* each case's result, made by one thread alone */
+    talc_tensor *expected[128]; /* each case's result, made by one thread alone */
     atomic_int failures;
     char message[256];
 } shared;
@@ -30,10 +30,10 @@ static void note(shared *all, int thread, const char *what)
     talc_error_clear();
 }
 
-static bool same_bits(const talc_tensor *due, const talc_tensor *got)
+static bool same_bits(const talc_tensor *expected, const talc_tensor *got)
 {
-    return got != NULL && due->dtype == got->dtype && talc_same_dims(due, got) &&
-           talc_is_contiguous(got) && memcmp(due->data, got->data, talc_nbytes(due)) == 0;
+    return got != NULL && expected->dtype == got->dtype && talc_same_dims(expected, got) &&
+           talc_is_contiguous(got) && memcmp(expected->data, got->data, talc_nbytes(expected)) == 0;
 }
 
 /* Criterion's assertions are for the test's own thread, so the others only note what they see. */
@@ -50,13 +50,13 @@ static void run_threads(void *(*body)(void *), shared *all)
     cr_assert(all->failures == 0, "%d failures; the first: %s", all->failures, all->message);
 }
 
-static void make_due(shared *all)
+static void make_expected(shared *all)
 {
     all->inputs = op_inputs_new(cpu_device());
     for (int i = 0; op_cases[i].name != NULL; i++) {
         cr_assert(i < 128);
-        all->due[i] = talc_contiguous(op_cases[i].run(&all->inputs));
-        cr_assert_not_null(all->due[i], "%s: %s", op_cases[i].name, talc_error_message());
+        all->expected[i] = talc_contiguous(op_cases[i].run(&all->inputs));
+        cr_assert_not_null(all->expected[i], "%s: %s", op_cases[i].name, talc_error_message());
     }
 }
 
@@ -64,7 +64,7 @@ static void check_all_ops(task *t, const op_inputs *inputs)
 {
     for (int i = 0; op_cases[i].name != NULL; i++) {
         talc_scope *scope = talc_scope_enter();
-        if (!same_bits(t->all->due[i], talc_contiguous(op_cases[i].run(inputs))))
+        if (!same_bits(t->all->expected[i], talc_contiguous(op_cases[i].run(inputs))))
             note(t->all, t->number, op_cases[i].name);
         talc_scope_leave(scope);
     }
@@ -93,14 +93,14 @@ static void *use_shared_tensors(void *argument)
 Test(concurrency, ops_on_own_tensors_are_exact)
 {
     static shared all;
-    make_due(&all);
+    make_expected(&all);
     run_threads(use_own_tensors, &all);
 }
 
 Test(concurrency, ops_on_shared_operands_are_exact)
 {
     static shared all;
-    make_due(&all);
+    make_expected(&all);
     for (int threads = 1; threads <= 3; threads++) {
         cr_assert(talc_set_threads(threads));
         run_threads(use_shared_tensors, &all);
@@ -110,14 +110,14 @@ Test(concurrency, ops_on_shared_operands_are_exact)
 // ---- A model shared for reading -----------------------------------------------------------------
 
 static talc_module *net;
-static talc_tensor *net_due;
+static talc_tensor *net_expected;
 
 static void *apply_net(void *argument)
 {
     task *t = argument;
     for (int round = 0; round < ROUNDS; round++) {
         talc_scope *scope = talc_scope_enter();
-        if (!same_bits(net_due, talc_forward(net, t->all->inputs.image)))
+        if (!same_bits(net_expected, talc_forward(net, t->all->inputs.image)))
             note(t->all, t->number, "forward");
         talc_scope_leave(scope);
     }
@@ -135,7 +135,7 @@ Test(concurrency, a_model_in_evaluation_mode_serves_all_threads)
         talc_nn_flatten(),
         talc_nn_linear(&(talc_linear_layer){ .in_features = 120, .out_features = 10 }));
     talc_module_eval(net);
-    net_due = talc_forward(net, all.inputs.image);
+    net_expected = talc_forward(net, all.inputs.image);
     assert_no_failure();
     run_threads(apply_net, &all);
     talc_module_free(net);

@@ -117,10 +117,10 @@ Test(copy, all_casts_of_edge_values)
     for (int s = 0; s < TALC_DTYPE_COUNT; s++)
         for (int d = 0; d < TALC_DTYPE_COUNT; d++) {
             const talc_dtype from = (talc_dtype)s, to = (talc_dtype)d;
-            double source[EDGES], due[EDGES];
+            double source[EDGES], expected[EDGES];
             const int64_t count = edges(from, source);
             for (int64_t i = 0; i < count; i++)
-                store(to, due, i, load(from, source, i));
+                store(to, expected, i, load(from, source, i));
             talc_tensor *x = talc_from_host(cpu_device(), from, TALC_DIMS(count), source);
             talc_tensor *y = talc_cast(x, to);
             talc_tensor *z = talc_zeros(cpu_device(), to, TALC_DIMS(count));
@@ -128,7 +128,7 @@ Test(copy, all_casts_of_edge_values)
             assert_no_failure();
             cr_assert((y->storage == x->storage) == (s == d));
             for (int64_t i = 0; i < count; i++)
-                cr_assert(same(to, y->data, due, i) && same(to, z->data, due, i),
+                cr_assert(same(to, y->data, expected, i) && same(to, z->data, expected, i),
                           "%s to %s, value %d: %.17g, %lld", talc_dtype_name(from),
                           talc_dtype_name(to), (int)i, load(to, y->data, i).f,
                           (long long)load(to, y->data, i).i);
@@ -209,25 +209,26 @@ Test(copy, strided_copies_write_their_view_and_nothing_else)
                                    : talc_slice(src, i, 0, dims.dim[i], 1);
         }
         assert_no_failure();
-        static double due[240];
-        memcpy(due, base->data, talc_nbytes(base));
+        static double expected[240];
+        memcpy(expected, base->data, talc_nbytes(base));
         const int64_t first =
             (int64_t)(((char *)dst->data - (char *)base->data) / (int64_t)talc_dtype_size(to));
         for (int64_t i = 0; i < talc_numel(dst); i++)
-            store(to, due, first + offset_of(dst, i), load(from, src->data, offset_of(src, i)));
+            store(to, expected, first + offset_of(dst, i),
+                  load(from, src->data, offset_of(src, i)));
         const uint64_t version = talc_version(base);
         cr_assert(talc_copy(dst, src));
         cr_assert(talc_version(base) == version + 1);
-        cr_assert(memcmp(due, base->data, talc_nbytes(base)) == 0, "round %d", round);
+        cr_assert(memcmp(expected, base->data, talc_nbytes(base)) == 0, "round %d", round);
 
         /* The same for fill. */
         dst = draw_view(base, true);
         const int64_t second =
             (int64_t)(((char *)dst->data - (char *)base->data) / (int64_t)talc_dtype_size(to));
         for (int64_t i = 0; i < talc_numel(dst); i++)
-            store(to, due, second + offset_of(dst, i), (value){ true, 77, 0 });
+            store(to, expected, second + offset_of(dst, i), (value){ true, 77, 0 });
         cr_assert(talc_fill(dst, 77));
-        cr_assert(memcmp(due, base->data, talc_nbytes(base)) == 0, "fill of round %d", round);
+        cr_assert(memcmp(expected, base->data, talc_nbytes(base)) == 0, "fill of round %d", round);
         talc_tensor *view = draw_view(base, false), *packed = talc_clone(view);
         cr_assert(talc_is_contiguous(packed) && talc_same_dims(packed, view));
         const size_t size = talc_dtype_size(to);
@@ -286,8 +287,8 @@ Test(copy, overlapping_copies_read_before_they_write)
             cr_assert(up ? talc_copy(high, low) : talc_copy(low, high));
             const int32_t *data = talc_data(x, TALC_I32);
             for (int64_t at = 0; at < N; at++) {
-                const int64_t due = up ? (at < k ? at : at - k) : (at < N - k ? at + k : at);
-                cr_assert(data[at] == due, "shift %d, up %d, element %d", (int)k, up, (int)at);
+                const int64_t expected = up ? (at < k ? at : at - k) : (at < N - k ? at + k : at);
+                cr_assert(data[at] == expected, "shift %d, up %d, element %d", (int)k, up, (int)at);
             }
         }
     talc_tensor *square =

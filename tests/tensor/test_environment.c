@@ -62,7 +62,7 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
 {
     unsetenv("TALC_DEVICE");
     const struct {
-        const char *name, *value, *due;
+        const char *name, *value, *expected;
     } cases[] = {
         { "TALC_SYNC", "", DEFAULTS },
         { "TALC_SYNC", "0", DEFAULTS },
@@ -124,8 +124,8 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
         char *device = strstr(text, "device=cuda");
         if (device != NULL)
             strcpy(device, "device=cpu\n");
-        cr_assert(strcmp(text, cases[i].due) == 0, "%s=%s\n  gives: %s\n  due:   %s", cases[i].name,
-                  cases[i].value, text, cases[i].due);
+        cr_assert(strcmp(text, cases[i].expected) == 0, "%s=%s\n  gives: %s\n  due:   %s",
+                  cases[i].name, cases[i].value, text, cases[i].expected);
     }
 }
 
@@ -228,13 +228,13 @@ static void relu_once(void)
 Test(environment, exec_lines_have_seven_fields)
 {
     const char *text = stderr_of("TALC_VERBOSE", "exec", pool_once);
-    const char *due = "talc,exec,cpu,max_pool2d,rows,n1c1h4w4o2x2k2x2s2x2p0x0,";
+    const char *expected = "talc,exec,cpu,max_pool2d,rows,n1c1h4w4o2x2k2x2s2x2p0x0,";
     const char *made = "talc,exec,cpu,fill,fill,[1x1x4x4],"; /* x */
     cr_assert(strncmp(text, made, strlen(made)) == 0, "%s", text);
     text = strchr(text, '\n') + 1;
-    cr_assert(strncmp(text, due, strlen(due)) == 0, "%s", text);
+    cr_assert(strncmp(text, expected, strlen(expected)) == 0, "%s", text);
     char *end;
-    const double ms = strtod(text + strlen(due), &end);
+    const double ms = strtod(text + strlen(expected), &end);
     cr_assert(ms >= 0 && ms < 10000 && strcmp(end, "\n") == 0, "%s", text);
 
     text = strchr(stderr_of("TALC_VERBOSE", "exec", relu_once), '\n') + 1; /* after x */

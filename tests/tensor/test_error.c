@@ -26,7 +26,7 @@ Test(error, every_status_has_a_text)
 Test(error, foreign_text_is_shown_harmless)
 {
     static const struct {
-        const char *text, *due;
+        const char *text, *expected;
     } cases[] = {
         { "conv1.weight", "conv1.weight" },
         { "", "" },
@@ -47,7 +47,7 @@ Test(error, foreign_text_is_shown_harmless)
         { "\xf0\x9f\x98", "\\xf0\\x9f\\x98" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_assert(strcmp(TALC_SHOWN(cases[i].text), cases[i].due) == 0, "case %zu: %s", i,
+        cr_assert(strcmp(TALC_SHOWN(cases[i].text), cases[i].expected) == 0, "case %zu: %s", i,
                   TALC_SHOWN(cases[i].text));
     cr_assert(strcmp(TALC_SHOWN_PART("abc,def", 3), "abc") == 0);
     cr_assert(strcmp(TALC_SHOWN_PART("\xc3\xa9", 1), "\\xc3") == 0);

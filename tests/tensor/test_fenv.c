@@ -34,9 +34,9 @@ static void assert_and_leave(const char *what, int caller, talc_fenv own)
     const talc_fenv now = talc_fenv_now();
     talc_fenv_set(now, own);
     become(caller);
-    const talc_fenv due = talc_fenv_now();
-    talc_fenv_set(due, own);
-    cr_assert(talc_fenv_same(now, due), "%s, '%s': the caller's environment was changed", what,
+    const talc_fenv expected = talc_fenv_now();
+    talc_fenv_set(expected, own);
+    cr_assert(talc_fenv_same(now, expected), "%s, '%s': the caller's environment was changed", what,
               caller_names[caller]);
 }
 
@@ -64,15 +64,15 @@ Test(fenv, products_near_1e_42_on_any_number_of_threads)
     };
     const talc_fenv own = talc_fenv_now();
     for (int i = 0; i < 2; i++) {
-        const talc_tensor *due = cases[i].run(&in);
-        cr_assert(talc_item(talc_max(talc_abs(due), TALC_SCALAR, false)) > 1e-43);
+        const talc_tensor *expected = cases[i].run(&in);
+        cr_assert(talc_item(talc_max(talc_abs(expected), TALC_SCALAR, false)) > 1e-43);
         for (int caller = 0; caller < CALLERS; caller++)
             for (int threads = 1; threads <= 3; threads++) {
                 cr_assert(talc_set_threads(threads));
                 become(caller);
                 const talc_tensor *y = cases[i].run(&in);
                 assert_and_leave(cases[i].name, caller, own);
-                assert_same_bits(cases[i].name, due, y);
+                assert_same_bits(cases[i].name, expected, y);
             }
     }
 }
@@ -100,7 +100,7 @@ Test(fenv, every_op)
         for (int i = -2; i < 0 || op_cases[i].name != NULL; i++) {
             const op_case *c = i < 0 ? &more[-1 - i] : &op_cases[i];
             talc_scope *scope = talc_scope_enter();
-            talc_tensor *due = NULL;
+            talc_tensor *expected = NULL;
             for (int caller = -1; caller < CALLERS; caller++) {
                 op_inputs in = op_inputs_new(device);
                 if (tiny) {
@@ -111,10 +111,10 @@ Test(fenv, every_op)
                     become(caller);
                 talc_tensor *y = c->run(&in);
                 if (caller < 0)
-                    due = y;
+                    expected = y;
                 else
                     assert_and_leave(c->name, caller, own);
-                assert_same_bits(c->name, due, y);
+                assert_same_bits(c->name, expected, y);
             }
             talc_scope_leave(scope);
         }
@@ -170,7 +170,8 @@ static talc_tensor *stepped(talc_device *device, const talc_optimizer_options *o
 }
 
 /* The elements, by hand; none where it is refused. In the environment that stood here before. */
-static void assert_elements(const char *what, const talc_tensor *y, size_t count, const double *due)
+static void assert_elements(const char *what, const talc_tensor *y, size_t count,
+                            const double *expected)
 {
     const talc_fenv caller = talc_fenv_enter();
     cr_assert((y != NULL) == (count > 0) && talc_failed() == (count == 0), "%s: %s", what,
@@ -180,8 +181,8 @@ static void assert_elements(const char *what, const talc_tensor *y, size_t count
     if (y != NULL)
         cr_assert(talc_to_host(talc_cast(y, TALC_F64), got, count * sizeof *got));
     for (size_t i = 0; i < count; i++)
-        cr_assert(fabs(got[i] - due[i]) <= 1e-9 * fabs(due[i]), "%s: element %zu is %g, due %g",
-                  what, i, got[i], due[i]);
+        cr_assert(fabs(got[i] - expected[i]) <= 1e-9 * fabs(expected[i]),
+                  "%s: element %zu is %g, expected %g", what, i, got[i], expected[i]);
     talc_fenv_leave(caller);
 }
 
@@ -315,18 +316,18 @@ Test(fenv, a_training_program)
 {
     talc_device *device = tested_device();
     const talc_fenv own = talc_fenv_now();
-    double *due = malloc(NUMBERS * sizeof *due), *got = malloc(NUMBERS * sizeof *got);
-    const int count = train(device, due);
+    double *expected = malloc(NUMBERS * sizeof *expected), *got = malloc(NUMBERS * sizeof *got);
+    const int count = train(device, expected);
     for (int caller = 0; caller < CALLERS; caller++) {
         become(caller);
         const int made = train(device, got);
         assert_and_leave("training", caller, own);
         for (int i = 0; i < count; i++)
-            cr_assert(made == count && memcmp(&got[i], &due[i], sizeof *due) == 0,
-                      "'%s': number %d is %.17g, due %.17g", caller_names[caller], i, got[i],
-                      due[i]);
+            cr_assert(made == count && memcmp(&got[i], &expected[i], sizeof *expected) == 0,
+                      "'%s': number %d is %.17g, expected %.17g", caller_names[caller], i, got[i],
+                      expected[i]);
     }
-    free(due);
+    free(expected);
     free(got);
 }
 

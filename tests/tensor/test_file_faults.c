@@ -388,7 +388,7 @@ Test(file_faults, the_calls_of_a_save_are_in_order)
         for (int i = unnamed ? 0 : 2; i < 4; i++) {
             static const char *const orders[] = { "tawwwflcrofc", "mtahwwwflcrofc", "towwwfcrofc",
                                                   "mtohwwwfcrofc" };
-            const char *due = orders[i];
+            const char *expected = orders[i];
             const bool over_old = i % 2 == 1;
             names_only = i >= 2;
             (void)remove(path);
@@ -396,8 +396,8 @@ Test(file_faults, the_calls_of_a_save_are_in_order)
                 file_write(path, "old", 3);
             undisturbed();
             cr_assert(formats[f].save(path, x));
-            cr_assert(strcmp(journal, due) == 0, "%s: calls %s instead of %s", formats[f].saver,
-                      journal, due);
+            cr_assert(strcmp(journal, expected) == 0, "%s: calls %s instead of %s",
+                      formats[f].saver, journal, expected);
         }
     names_only = false;
 }

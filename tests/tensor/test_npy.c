@@ -38,10 +38,10 @@ static const char *file_of(int version, const char *header, size_t data)
 }
 
 /* Loading must fail with `status` and "npy_load: 'PATH'DUE". */
-static void assert_refused(const char *path, talc_status status, const char *due)
+static void assert_refused(const char *path, talc_status status, const char *expected)
 {
-    cr_assert_null(talc_npy_load(cpu_device(), path), "loaded, though %s", due);
-    assert_failure_with(status, "npy_load: '%s'%s", path, due);
+    cr_assert_null(talc_npy_load(cpu_device(), path), "loaded, though %s", expected);
+    assert_failure_with(status, "npy_load: '%s'%s", path, expected);
 }
 
 Test(npy, files_of_numpy_are_loaded)
@@ -50,9 +50,9 @@ Test(npy, files_of_numpy_are_loaded)
     file_write(path, ROW_MAJOR, sizeof ROW_MAJOR - 1);
     talc_tensor *x = talc_npy_load(cpu_device(), path);
     assert_no_failure();
-    const float due[] = { 1.5f, -2, 3, 4, 5, INFINITY };
+    const float expected[] = { 1.5f, -2, 3, 4, 5, INFINITY };
     cr_assert(x->rank == 2 && x->dims[0] == 2 && x->dims[1] == 3);
-    cr_assert(memcmp(talc_data(x, TALC_F32), due, sizeof due) == 0);
+    cr_assert(memcmp(talc_data(x, TALC_F32), expected, sizeof expected) == 0);
     file_write(path, FORTRAN_BIG_ENDIAN, sizeof FORTRAN_BIG_ENDIAN - 1);
     x = talc_npy_load(cpu_device(), path);
     assert_no_failure();
@@ -169,7 +169,7 @@ Test(npy, headers_that_break_the_format_are_refused)
     static const struct {
         const char *header;
         size_t data;
-        const char *due;
+        const char *expected;
     } cases[] = {
         { "", 0, ": '{' expected at byte 0 of the header: " },
         { "[]", 0, ": '{' expected at byte 0 of the header: []" },
@@ -234,7 +234,8 @@ Test(npy, headers_that_break_the_format_are_refused)
         { HEADER("'<f4'", "True", "(3,2)"), 8, ": [3,2] of f32 needs 24 bytes, the file has 8" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_refused(file_of(1, cases[i].header, cases[i].data), TALC_BAD_FORMAT, cases[i].due);
+        assert_refused(file_of(1, cases[i].header, cases[i].data), TALC_BAD_FORMAT,
+                       cases[i].expected);
     assert_refused(file_of(3, HEADER("'<f4'", "False", "(1L,)"), 4), TALC_BAD_FORMAT,
                    ": ',' or ')' expected at byte 52 of the header: L,), }");
     cr_assert_null(talc_npy_load(
@@ -247,12 +248,12 @@ Test(npy, types_that_talc_has_not_are_refused_by_name)
 {
     static const char *const names[] = { "|O",  "<f2", "<c8",     "<U4", "|S3", "|i1",
                                          "<i2", "<u4", "<M8[ns]", "f16", "" };
-    char header[128], due[256];
+    char header[128], expected[256];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(header, sizeof header, HEADER("'%s'", "False", "()"), names[i]);
-        snprintf(due, sizeof due,
+        snprintf(expected, sizeof expected,
                  " holds elements of type '%s'; talc reads f4, f8, i8, i4, u1 and b1", names[i]);
-        assert_refused(file_of(1, header, 8), TALC_UNSUPPORTED, due);
+        assert_refused(file_of(1, header, 8), TALC_UNSUPPORTED, expected);
     }
     assert_refused(file_of(1, HEADER("[('a', '<f4'), ('b', '<i4')]", "False", "()"), 8),
                    TALC_UNSUPPORTED,

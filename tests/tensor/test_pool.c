@@ -226,10 +226,12 @@ Test(pool, asking_for_too_much_is_an_error_that_the_program_survives)
     const int64_t huge = INT64_C(1) << 50;
     cr_assert_null(talc_empty(cpu_device(), TALC_U8, TALC_DIMS(huge)));
     cr_assert(talc_error_status() == TALC_NO_MEMORY);
-    const char *due =
+    const char *expected =
         "empty: out of memory on cpu: asked 1.0 PiB (1125899906842624 bytes), held 4.0 KiB, free ";
-    cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
-    cr_assert(strtod(talc_error_message() + strlen(due), NULL) > 0, "%s", talc_error_message());
+    cr_assert(strncmp(talc_error_message(), expected, strlen(expected)) == 0, "%s",
+              talc_error_message());
+    cr_assert(strtod(talc_error_message() + strlen(expected), NULL) > 0, "%s",
+              talc_error_message());
     talc_error_clear();
     cr_assert(memory().live == before.live && memory().peak == before.peak);
     cr_assert(talc_item(talc_select(talc_add(x, x), 0, 3)) == 2);
@@ -334,8 +336,10 @@ Test(pool, memory_of_libraries_is_asked_for_again_without_the_cache)
     refusals_left = 2;
     cr_assert_null(talc_library_memory_new(cpu_device(), "test", MIB));
     talc_allocation_hook = NULL;
-    const char *due = "test: out of memory on cpu: asked 1.0 MiB (1048576 bytes), held 0 bytes, ";
-    cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
+    const char *expected =
+        "test: out of memory on cpu: asked 1.0 MiB (1048576 bytes), held 0 bytes, ";
+    cr_assert(strncmp(talc_error_message(), expected, strlen(expected)) == 0, "%s",
+              talc_error_message());
     talc_error_clear();
     cr_assert(memory().libraries == 0 && refusals_left == 0);
 }
@@ -354,7 +358,7 @@ Test(pool, byte_counts_read_well)
     char text[TALC_BYTES_TEXT];
     const struct {
         double bytes;
-        const char *due;
+        const char *expected;
     } cases[] = { { 0, "0 bytes" },
                   { 1023, "1023 bytes" },
                   { 1024, "1.0 KiB" },
@@ -366,5 +370,5 @@ Test(pool, byte_counts_read_well)
                   { 0x1p64, "16.0 EiB" },
                   { 0x1p70, "1024.0 EiB" } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_assert_str_eq(talc_bytes_text(cases[i].bytes, text), cases[i].due);
+        cr_assert_str_eq(talc_bytes_text(cases[i].bytes, text), cases[i].expected);
 }

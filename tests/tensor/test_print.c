@@ -7,32 +7,33 @@
 #include <string.h>
 
 /* What talc_print_with writes; the caller frees it. */
-static char *printed_with(const talc_tensor *tensor, const talc_print_options *options, bool due)
+static char *printed_with(const talc_tensor *tensor, const talc_print_options *options,
+                          bool expected)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
-    cr_assert(talc_print_with(file, tensor, options) == due);
+    cr_assert(talc_print_with(file, tensor, options) == expected);
     fclose(file);
     return text;
 }
 
 /* What talc_print writes; the caller frees it. */
-static char *printed(const talc_tensor *tensor, bool due)
+static char *printed(const talc_tensor *tensor, bool expected)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
-    cr_assert(talc_print(file, tensor) == due);
+    cr_assert(talc_print(file, tensor) == expected);
     fclose(file);
     return text;
 }
 
-static void assert_printed(const talc_tensor *tensor, const char *due)
+static void assert_printed(const talc_tensor *tensor, const char *expected)
 {
     assert_no_failure();
     char *text = printed(tensor, true);
-    cr_assert(strcmp(text, due) == 0, "\nprinted:\n%s\ndue:\n%s", text, due);
+    cr_assert(strcmp(text, expected) == 0, "\nprinted:\n%s\ndue:\n%s", text, expected);
     free(text);
 }
 
@@ -178,7 +179,7 @@ Test(print, width_precision_and_threshold)
     const struct {
         const talc_tensor *tensor;
         talc_print_options options;
-        const char *due;
+        const char *expected;
     } cases[] = {
         { x,
           { .precision = 2 },
@@ -195,7 +196,7 @@ Test(print, width_precision_and_threshold)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = printed_with(cases[i].tensor, &cases[i].options, true);
-        cr_expect(strcmp(text, cases[i].due) == 0, "%zu:\n%s", i, text);
+        cr_expect(strcmp(text, cases[i].expected) == 0, "%zu:\n%s", i, text);
         free(text);
     }
     char *whole = printed_with(talc_arange(cpu_device(), TALC_I32, 0, 2000, 1),
@@ -208,7 +209,7 @@ Test(print, options_that_cannot_be)
 {
     const struct {
         talc_print_options options;
-        const char *due;
+        const char *expected;
     } cases[] = { { { .width = 19 }, "print: width 19 must be at least 20" },
                   { { .width = -1 }, "print: width -1 must be at least 20" },
                   { { .precision = 18 }, "print: precision 18 must be 0 to 17" },
@@ -217,7 +218,7 @@ Test(print, options_that_cannot_be)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text =
             printed_with(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)), &cases[i].options, false);
-        assert_failure(TALC_BAD_ARGUMENT, cases[i].due);
+        assert_failure(TALC_BAD_ARGUMENT, cases[i].expected);
         cr_assert(*text == '\0');
         free(text);
     }
@@ -232,7 +233,7 @@ static const char *cell_of(const void *context, int64_t row, int column, char te
     return ((const char *const(*)[4])context)[row][column];
 }
 
-static void assert_table(int width, talc_table table, const char *due)
+static void assert_table(int width, talc_table table, const char *expected)
 {
     char *text = NULL;
     size_t size = 0;
@@ -240,7 +241,7 @@ static void assert_table(int width, talc_table table, const char *due)
     table.width = width;
     talc_table_print(file, &table);
     fclose(file);
-    cr_expect(strcmp(text, due) == 0, "%d columns:\n%s\ndue:\n%s", width, text, due);
+    cr_expect(strcmp(text, expected) == 0, "%d columns:\n%s\ndue:\n%s", width, text, expected);
     free(text);
 }
 
@@ -433,12 +434,13 @@ Test(print, counts_read_well)
     char text[TALC_COUNT_TEXT];
     const struct {
         double count;
-        const char *unit, *due;
+        const char *unit, *expected;
     } cases[] = { { 0, "FLOP", "0 FLOP" },         { 720, "", "720" },
                   { 48000, "", "48 k" },           { 582.6e9, "FLOP", "582.6 GFLOP" },
                   { 999.96e3, "FLOP", "1 MFLOP" }, { 1.814073e9, "", "1.814 G" },
                   { 1e22, "FLOP", "1e+04 EFLOP" } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_expect(strcmp(talc_count_text(cases[i].count, cases[i].unit, text), cases[i].due) == 0,
-                  "%s instead of %s", text, cases[i].due);
+        cr_expect(strcmp(talc_count_text(cases[i].count, cases[i].unit, text), cases[i].expected) ==
+                      0,
+                  "%s instead of %s", text, cases[i].expected);
 }

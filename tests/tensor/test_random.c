@@ -185,10 +185,11 @@ static double uneven(const double *quantile, int64_t n, int classes)
     int64_t count[256] = { 0 };
     for (int64_t i = 0; i < n; i++)
         count[(int)(quantile[i] * classes)]++;
-    const double expected = (double)n / classes;
+    const double expected_count = (double)n / classes;
     double chi = 0;
     for (int i = 0; i < classes; i++)
-        chi += ((double)count[i] - expected) * ((double)count[i] - expected) / expected;
+        chi += ((double)count[i] - expected_count) * ((double)count[i] - expected_count) /
+               expected_count;
     return (chi - (classes - 1)) / sqrt(2.0 * (classes - 1));
 }
 
@@ -371,9 +372,9 @@ Test(random, fill_overwrites_views_in_row_major_order)
     talc_manual_seed(61);
     cr_assert(talc_fill_uniform(view, -2, -1));
     talc_manual_seed(61);
-    const double *due = values(talc_uniform(cpu_device(), TALC_F32, TALC_DIMS(3, 5), -2, -1));
+    const double *expected = values(talc_uniform(cpu_device(), TALC_F32, TALC_DIMS(3, 5), -2, -1));
     const double *got = values(talc_contiguous(view)), *all = values(base);
-    cr_assert(memcmp(due, got, 15 * sizeof *due) == 0);
+    cr_assert(memcmp(expected, got, 15 * sizeof *expected) == 0);
     for (int i = 0; i < 35; i++)
         cr_assert((all[i] == 100) == (i % 7 % 2 == 0), "element %d", i);
     const uint64_t version = talc_version(base);

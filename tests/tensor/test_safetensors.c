@@ -59,8 +59,8 @@ Test(safetensors, a_file_of_the_reference_implementation_is_read)
     cr_assert_null(talc_safetensors_metadata(file, "other"));
     cr_assert(talc_item(talc_safetensors_read(file, 0, cpu_device())) == 7);
     talc_tensor *weight = talc_safetensors_read(file, 1, cpu_device());
-    const float due[] = { 1.5f, -2, 3, 4, 5, INFINITY };
-    cr_assert(memcmp(talc_data(weight, TALC_F32), due, sizeof due) == 0);
+    const float expected[] = { 1.5f, -2, 3, 4, 5, INFINITY };
+    cr_assert(memcmp(talc_data(weight, TALC_F32), expected, sizeof expected) == 0);
     /* Indices that are none. */
     cr_assert_null(talc_safetensors_name(file, 2));
     cr_assert_null(talc_safetensors_dtype_name(file, -1));
@@ -128,9 +128,9 @@ Test(safetensors, what_is_saved_is_read_back)
             talc_safetensors_read(file, talc_safetensors_find(file, names[i]), cpu_device());
         assert_no_failure();
         cr_assert(x->dtype == saved[i].tensor->dtype && talc_same_dims(x, saved[i].tensor));
-        const talc_tensor *due = talc_contiguous(saved[i].tensor);
-        cr_assert(talc_numel(x) == 0 ||
-                  memcmp(talc_data(x, x->dtype), talc_data(due, x->dtype), talc_nbytes(x)) == 0);
+        const talc_tensor *expected = talc_contiguous(saved[i].tensor);
+        cr_assert(talc_numel(x) == 0 || memcmp(talc_data(x, x->dtype),
+                                               talc_data(expected, x->dtype), talc_nbytes(x)) == 0);
         /* Into an existing tensor, and into a view with gaps. */
         if (x->rank < TALC_MAX_RANK) {
             talc_dims doubled = talc_dims_of(x);
@@ -140,8 +140,9 @@ Test(safetensors, what_is_saved_is_read_back)
             cr_assert(
                 talc_safetensors_read_into(file, talc_safetensors_find(file, names[i]), view));
             const talc_tensor *got = talc_contiguous(view);
-            cr_assert(talc_numel(x) == 0 || memcmp(talc_data(got, x->dtype),
-                                                   talc_data(due, x->dtype), talc_nbytes(x)) == 0);
+            cr_assert(talc_numel(x) == 0 ||
+                      memcmp(talc_data(got, x->dtype), talc_data(expected, x->dtype),
+                             talc_nbytes(x)) == 0);
         }
     }
     talc_safetensors_close(file);
@@ -248,15 +249,17 @@ Test(safetensors, halves_are_read_as_f32)
         const int digits = bf16 ? 7 : 10, bias = bf16 ? 127 : 15, top = bf16 ? 0xff : 0x1f;
         for (int i = 0; i < COUNT; i++) {
             const int fraction = i & ((1 << digits) - 1), exponent = i >> digits & top;
-            double due = exponent == 0 ? ldexp(fraction, 1 - bias - digits)
-                                       : ldexp((1 << digits) + fraction, exponent - bias - digits);
+            double expected = exponent == 0
+                                  ? ldexp(fraction, 1 - bias - digits)
+                                  : ldexp((1 << digits) + fraction, exponent - bias - digits);
             if (exponent == top)
-                due = fraction == 0 ? (double)INFINITY : (double)NAN;
-            due = i & 0x8000 ? -due : due;
-            cr_assert(isnan(due) ? isnan(got[i])
-                                 : (double)got[i] == due && !signbit(got[i]) == !signbit(due),
+                expected = fraction == 0 ? (double)INFINITY : (double)NAN;
+            expected = i & 0x8000 ? -expected : expected;
+            cr_assert(isnan(expected)
+                          ? isnan(got[i])
+                          : (double)got[i] == expected && !signbit(got[i]) == !signbit(expected),
                       "%s %04x: %g, %g is due", bf16 ? "BF16" : "F16", i & 0xffff, (double)got[i],
-                      due);
+                      expected);
         }
         talc_safetensors_close(file);
     }
@@ -324,7 +327,7 @@ Test(safetensors, what_cannot_be_saved_is_refused)
         talc_named_tensor tensors[2];
         const char *metadata[5];
         talc_status status;
-        const char *due;
+        const char *expected;
     } cases[] = {
         { { { "a", x }, { NULL, x } },
           { NULL },
@@ -373,8 +376,8 @@ Test(safetensors, what_cannot_be_saved_is_refused)
     file_write(path, "old", 3);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         cr_assert(!talc_safetensors_save(path, cases[c].tensors, 2, cases[c].metadata), "%s",
-                  cases[c].due);
-        assert_failure_with(cases[c].status, "safetensors_save: %s", cases[c].due);
+                  cases[c].expected);
+        assert_failure_with(cases[c].status, "safetensors_save: %s", cases[c].expected);
     }
     cr_assert(!talc_safetensors_save(path, cases[0].tensors, -1, NULL));
     assert_failure(TALC_BAD_ARGUMENT, "safetensors_save: -1 tensors are outside 0..65536");
@@ -425,7 +428,7 @@ static int json_runs(const char *path, bool persists)
     const talc_named_tensor named[] = { { "a", x }, { "b", x } };
     const char *const metadata[] = { "format", "pt", NULL };
     size_t size, size_now;
-    char *due = file_bytes(path, &size);
+    char *expected = file_bytes(path, &size);
     int errors = 0;
     json_persists = persists;
     for (int opens = 0; opens < 2; opens++)
@@ -442,12 +445,12 @@ static int json_runs(const char *path, bool persists)
             errors += talc_failed();
             talc_error_clear();
             char *now = file_bytes(path, &size_now);
-            cr_assert(size_now == size && memcmp(now, due, size) == 0, "the file has changed");
+            cr_assert(size_now == size && memcmp(now, expected, size) == 0, "the file has changed");
             free(now);
             if (!hit)
                 break;
         }
-    free(due);
+    free(expected);
     return errors;
 }
 

@@ -26,10 +26,10 @@ static const char *file_of(const char *header, size_t data)
 }
 
 /* Opening must fail with BAD_FORMAT and "safetensors_open: 'PATH': DUE". */
-static void assert_refused(const char *path, const char *due)
+static void assert_refused(const char *path, const char *expected)
 {
-    cr_assert_null(talc_safetensors_open(path), "opened, though: %s", due);
-    assert_failure_with(TALC_BAD_FORMAT, "safetensors_open: '%s': %s", path, due);
+    cr_assert_null(talc_safetensors_open(path), "opened, though: %s", expected);
+    assert_failure_with(TALC_BAD_FORMAT, "safetensors_open: '%s': %s", path, expected);
 }
 
 #define ENTRY(shape, begin, end)                                                                   \
@@ -48,7 +48,7 @@ Test(safetensors_hostile, headers_that_break_the_format_are_refused)
     const struct {
         const char *header;
         size_t data;
-        const char *due; /* NULL: any text */
+        const char *expected; /* NULL: any text */
     } cases[] = {
         { " {}", 0, "the header does not begin with '{'" },
         { "[]", 0, "the header does not begin with '{'" },
@@ -130,8 +130,8 @@ Test(safetensors_hostile, headers_that_break_the_format_are_refused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = file_of(cases[i].header, cases[i].data);
-        if (cases[i].due != NULL) {
-            assert_refused(path, cases[i].due);
+        if (cases[i].expected != NULL) {
+            assert_refused(path, cases[i].expected);
             continue;
         }
         cr_assert_null(talc_safetensors_open(path), "%s", cases[i].header);

@@ -13,17 +13,17 @@ Test(tensor, dtypes_have_sizes_and_names)
         talc_dtype dtype;
         size_t size;
         const char *name;
-    } due[] = { { TALC_F32, 4, "f32" },
-                { TALC_F64, 8, "f64" },
-                { TALC_I64, 8, "i64" },
-                { TALC_I32, 4, "i32" },
-                { TALC_U8, 1, "u8" } };
-    for (size_t i = 0; i < sizeof due / sizeof *due; i++) {
+    } expected[] = { { TALC_F32, 4, "f32" },
+                     { TALC_F64, 8, "f64" },
+                     { TALC_I64, 8, "i64" },
+                     { TALC_I32, 4, "i32" },
+                     { TALC_U8, 1, "u8" } };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         talc_dtype read = TALC_DTYPE_COUNT;
-        cr_assert(talc_dtype_size(due[i].dtype) == due[i].size);
-        cr_assert_str_eq(talc_dtype_name(due[i].dtype), due[i].name);
-        cr_assert(talc_dtype_from_name(due[i].name, &read) && read == due[i].dtype);
-        cr_assert(talc_dtype_is_float(due[i].dtype) == (i < 2));
+        cr_assert(talc_dtype_size(expected[i].dtype) == expected[i].size);
+        cr_assert_str_eq(talc_dtype_name(expected[i].dtype), expected[i].name);
+        cr_assert(talc_dtype_from_name(expected[i].name, &read) && read == expected[i].dtype);
+        cr_assert(talc_dtype_is_float(expected[i].dtype) == (i < 2));
     }
 }
 
@@ -69,11 +69,12 @@ Test(tensor, creators_fill_every_dtype)
                                 talc_ones(cpu_device(), dtype, TALC_DIMS(3, 5)),
                                 talc_full(cpu_device(), dtype, TALC_DIMS(3, 5), 7),
                                 talc_zeros_like(talc_ones(cpu_device(), dtype, TALC_DIMS(3, 5))) };
-        const double due[] = { 0, 1, 7, 0 };
+        const double expected[] = { 0, 1, 7, 0 };
         assert_no_failure();
         for (int m = 0; m < 4; m++)
             for (int i = 0; i < 15; i++)
-                cr_assert(talc_item(talc_select(talc_view(made[m], TALC_DIMS(15)), 0, i)) == due[m],
+                cr_assert(talc_item(talc_select(talc_view(made[m], TALC_DIMS(15)), 0, i)) ==
+                              expected[m],
                           "%s, creator %d, element %d", talc_dtype_name(dtype), m, i);
         talc_tensor *like = talc_empty_like(made[0]);
         cr_assert(like->dtype == dtype && talc_same_dims(like, made[0]) &&
@@ -99,13 +100,13 @@ Test(tensor, a_zero_dimension_is_legal)
     cr_assert_not_null(talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 0), NULL));
 }
 
-static void assert_sequence(talc_tensor *t, const double *due, int64_t count)
+static void assert_sequence(talc_tensor *t, const double *expected, int64_t count)
 {
     assert_no_failure();
     cr_assert(t->rank == 1 && t->dims[0] == count, "%d numbers instead of %d", (int)t->dims[0],
               (int)count);
     for (int64_t i = 0; i < count; i++)
-        cr_assert(talc_item(talc_select(t, 0, i)) == due[i], "number %d", (int)i);
+        cr_assert(talc_item(talc_select(t, 0, i)) == expected[i], "number %d", (int)i);
 }
 
 Test(tensor, arange_counts_as_numpy_does)

@@ -321,9 +321,9 @@ Test(view, a_permuted_view_is_not_viewable_flat_but_reshapes)
     assert_failure(TALC_BAD_SHAPE, "view: [3,2] with strides [1,3] cannot be seen as [6] without a "
                                    "copy (talc_reshape copies)");
     const float *data = talc_data(talc_reshape(t, TALC_DIMS(6)), TALC_F32);
-    const float due[] = { 0, 3, 1, 4, 2, 5 };
+    const float expected[] = { 0, 3, 1, 4, 2, 5 };
     for (int i = 0; i < 6; i++)
-        cr_assert(data[i] == due[i]);
+        cr_assert(data[i] == expected[i]);
 }
 
 Test(view, huge_steps_and_bounds_do_not_overflow)

@@ -55,12 +55,12 @@ def nothing(path):
 
 
 class Driver(unittest.TestCase):
-    def says(self, due, *definitions, make=stub):
+    def says(self, expected, *definitions, make=stub):
         with tempfile.TemporaryDirectory() as folder:
             make(folder + "/libcuda.so.1", *definitions)
             done = talc("info", "--device", "cuda", library_path=folder)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertRegex(done.stderr, due)
+            self.assertRegex(done.stderr, expected)
             # Looking for a default device says nothing and takes the CPU.
             done = talc("explain", "n1c4h12w12o8k3x3", library_path=folder)
             self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -83,14 +83,14 @@ class FailingMemory(unittest.TestCase):
         write_weights(self.folder / "weights", {"talc.network": "lenet"})
         write_weights(self.folder / "unnamed", {})
 
-    def fault(self, code, out, err, due, is_json):
-        """What is wrong with a run; None: nothing is. `due`: the code, output and errors with memory."""
+    def fault(self, code, out, err, expected, is_json):
+        """What is wrong with a run; None: nothing is. `expected`: the code, output and errors with memory."""
         if code < 0:
             return f"signal {-code}"
-        if code > 0 and out == "" and (code in (1, 2) and "memory" in err or code == due[0] and
-                                       err != "" and due[2].startswith(err) and err[-1] == "\n"):
+        if code > 0 and out == "" and (code in (1, 2) and "memory" in err or code == expected[0] and
+                                       err != "" and expected[2].startswith(err) and err[-1] == "\n"):
             return None  # argp leaves out where help is, for which it has no memory
-        if code > 0 or due[0] > 0:
+        if code > 0 or expected[0] > 0:
             return f"code {code}"
         try:
             got = printed(out, is_json)
@@ -98,7 +98,7 @@ class FailingMemory(unittest.TestCase):
             return f"no JSON: {error}"
         if isinstance(got, dict) and "out of " in str(got.get("training_refused")):
             return None  # a pass for which there is no memory is what this key tells
-        return None if got == due[1] else "something else is printed"
+        return None if got == expected[1] else "something else is printed"
 
     def sweep(self, command, wrong, step, all_later):
         is_json = "--json" in command
@@ -106,7 +106,7 @@ class FailingMemory(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertEqual(done.returncode > 0, wrong, done.stderr)
         self.assertEqual(done.stderr != "", wrong, done.stderr)
-        due = done.returncode, None if wrong else printed(done.stdout, is_json), done.stderr
+        expected = done.returncode, None if wrong else printed(done.stdout, is_json), done.stderr
         with tempfile.TemporaryDirectory() as folder:
             failing = {"LD_PRELOAD": FAILING_MEMORY,
                        "FAILING_MEMORY": f"{step} {all_later} {folder}"}
@@ -118,9 +118,9 @@ class FailingMemory(unittest.TestCase):
                 out, err = ((root / f"{k}.{end}").read_text(errors="replace")
                             for end in ("out", "err"))
                 with self.subTest(command=" ".join(command), allocation=k, all_later=all_later):
-                    self.assertIsNone(self.fault(code, out, err, due, is_json), out[:200] + err)
+                    self.assertIsNone(self.fault(code, out, err, expected, is_json), out[:200] + err)
         self.assertGreater(len(codes) * step, 1 if wrong else 40)
-        self.assertEqual(codes[-1][1], due[0])
+        self.assertEqual(codes[-1][1], expected[0])
 
     def test_every_command(self):
         for command in COMMANDS + WRONG_COMMANDS:

@@ -228,8 +228,8 @@ class Basics(Tool):
         self.assertGreater(cpu["memory"]["total"], 0)
         self.assertEqual(cpu["conv2d"][-1]["name"], "reference")
         self.assertEqual(self.json("info", "--threads", "1")["threads"], 1)
-        for size, due in ("3MiB", 3 << 20), ("5000", 5000), ("2KiB", 2048), ("1GiB", 1 << 30):
-            self.assertEqual(self.json("info", "--workspace", size)["devices"][0]["workspace_limit"], due)
+        for size, expected in ("3MiB", 3 << 20), ("5000", 5000), ("2KiB", 2048), ("1GiB", 1 << 30):
+            self.assertEqual(self.json("info", "--workspace", size)["devices"][0]["workspace_limit"], expected)
         text = self.ok("info")
         self.assertIn("reference", text)
         self.assertIn("OpenBLAS", text)
@@ -401,18 +401,18 @@ class Explain(Tool):
         self.assertEqual(self.ok("explain", "A_dx").count("on cpu; the first that does not refuse runs:"), 1)
 
     def test_every_op(self):
-        for problem, due in {
+        for problem, expected in {
             "max_pool2d:n1c2h9w9k3x3s2x2": "rows", "max_pool2d:n1c2h9w9k3x3s2x2_indices": "rows", "avg_pool2d:n1c2h9w9k3x3": "rows", "adaptive_avg_pool2d:n1c2h9w9o2x2": "rows",
             "matmul:m5n6k7_tb_bias": "openblas", "batch_norm2d:n2c3h4w5_train": "blocks", "sum:8x16@1": "blocked", "argmax:8x16": "blocked",
             "mean:8x16@0_f64": "blocked", "softmax:8x16@1": "rows", "log_softmax:8x16@0": "rows", "cross_entropy:8x10": "rows",
             "conv2d:n1c2h3w3o1k2x2": "implicit_gemm", "relu:8x16": "reference", "add:8x16,8x1_f64": "reference",
         }.items():
             explanation = self.json("explain", problem)
-            self.assertEqual((explanation["op"], explanation["chosen"]), (problem.split(":")[0], due), problem)
+            self.assertEqual((explanation["op"], explanation["chosen"]), (problem.split(":")[0], expected), problem)
             self.assertEqual(explanation["candidates"][-1]["name"], "reference")
             text = self.ok("explain", problem)
             self.assertIn("on cpu; the first that does not refuse runs:", text)
-            self.assertRegex(text, rf"-> {due} .* strict, workspace ")
+            self.assertRegex(text, rf"-> {expected} .* strict, workspace ")
         self.fails(2, "expected a shape that broadcasts", "explain", "add:8,3")
         self.fails(2, "there is no op 'swish'", "explain", "swish:8")
 
@@ -562,13 +562,13 @@ class ShortOfAddressSpace(Tool):
         write_npy(x, (1, 16, 40, 40), whole_numbers(16 * 40 * 40, 1))
         write_npy(w, (16, 16, 3, 3), whole_numbers(16 * 16 * 9, 2))
         talc("conv2d", x, w, "--algorithm", "reference", "--output", y)
-        due = read_npy(y)
+        expected = read_npy(y)
         for mebibytes in itertools.chain(range(10, 60, 10), range(60, 420, 20)):
             for forced in [], ["--algorithm", "reference"], ["--algorithm", "im2col"]:
                 with self.subTest(mebibytes=mebibytes, forced=forced):
                     done = self.limited(mebibytes, "conv2d", x, w, "--threads", "2", "--output", y, *forced)
                     if done.returncode == 0:
-                        self.assertEqual(read_npy(y), due)
+                        self.assertEqual(read_npy(y), expected)
                     else:
                         self.assertRegex(done.stderr, "address space|out of (host )?memory|cannot allocate|shared object")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -606,7 +606,7 @@ class CheckGrad(Tool):
         self.ok("check", "grad", "resnet20", "--device", "cpu", "--seed", "11")
 
     def test_a_seed_draws_others(self):
-        worst = [self.json("check", "grad", "sigmoid", "--device", "cpu", "--seed", seed)["cases"][0]["due"] for seed in "12"]
+        worst = [self.json("check", "grad", "sigmoid", "--device", "cpu", "--seed", seed)["cases"][0]["expected"] for seed in "12"]
         self.assertNotEqual(*worst)
 
     def test_failures(self):

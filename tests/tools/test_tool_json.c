@@ -38,8 +38,9 @@ Test(tool_json, nothing_is_left_out_when_memory_is_short)
     json_set_alloc_funcs(allocate, free);
     tool_json_watch();
     int code;
-    char *due = printed(&code);
-    cr_assert(code == TOOL_OK && strstr(due, "\"x\\\\xff\\\\u{9b}/y\"") != NULL, "%s", due);
+    char *expected = printed(&code);
+    cr_assert(code == TOOL_OK && strstr(expected, "\"x\\\\xff\\\\u{9b}/y\"") != NULL, "%s",
+              expected);
     const int all = made;
     cr_assert(all > 40, "%d allocations", all);
     failing = all / 2;
@@ -47,5 +48,5 @@ Test(tool_json, nothing_is_left_out_when_memory_is_short)
     char *got = printed(&code);
     cr_assert(code == TOOL_FAILED && *got == '\0', "%s", got);
     free(got);
-    free(due);
+    free(expected);
 }

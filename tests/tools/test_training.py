@@ -99,8 +99,8 @@ class Training(unittest.TestCase):
         said = [line.split() for line in out.split("\n") if line.startswith("epoch")]
         for row, words in zip(table[1:], said, strict=True):
             self.assertEqual(words[1], row[0] + "/3")
-            for value, due, places in (row[1], words[3], 4), (row[3], words[5], 4), (float(row[2]) * 100, words[7], 2), (float(row[4]) * 100, words[10], 2):
-                self.assertAlmostEqual(float(value), float(due), places=places)
+            for value, expected, places in (row[1], words[3], 4), (row[3], words[5], 4), (float(row[2]) * 100, words[7], 2), (float(row[4]) * 100, words[10], 2):
+                self.assertAlmostEqual(float(value), float(expected), places=places)
         wrong = xml.etree.ElementTree.parse(self.root / "a/wrong.svg").getroot()
         self.assertEqual(sum(e.tag.endswith("}g") for e in wrong), 60 - right)
 

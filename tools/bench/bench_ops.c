@@ -84,8 +84,9 @@ static bool verify(const bench_op *op, const bench_data *data, const talc_tensor
         const int64_t at = i * step + i * i < count ? i * step + i * i : count - 1;
         const bench_gather g = op->place(data, op, at);
         double bound;
-        const double due = op->due(data, op, &g, &bound), got = talc_item(talc_select(flat, 0, at));
-        const double error = fabs(got - due);
+        const double expected = op->expected(data, op, &g, &bound),
+                     got = talc_item(talc_select(flat, 0, at));
+        const double error = fabs(got - expected);
         const double part = error == 0 ? 0 : bound > 0 ? error / bound : INFINITY;
         report->error = error > report->error ? error : report->error;
         report->share = part <= report->share ? report->share : part;

@@ -55,8 +55,8 @@ struct bench_op {
     /// Where element `index` of the result comes from; NULL: it is not checked.
     bench_gather (*place)(const bench_data *data, const bench_op *op, int64_t index);
     /// What it must be, and how far it may be off.
-    double (*due)(const bench_data *data, const bench_op *op, const bench_gather *gather,
-                  double *bound);
+    double (*expected)(const bench_data *data, const bench_op *op, const bench_gather *gather,
+                       double *bound);
     int64_t shape[4];            ///< of x, as much of it as fills one; 0: as many as there are
     bench_operand operand;       ///< which x
     int64_t kernel, stride, pad; ///< of a square window; adaptive pooling: to kernel by kernel

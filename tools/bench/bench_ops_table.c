@@ -2,7 +2,7 @@
 /// must be.
 ///
 /// Reductions and softmax see x as [A, K, B] and run along K; images are [N, C, H, W].
-#include "tools/bench/bench_due.h"
+#include "tools/bench/bench_expected.h"
 
 // ---- Operands -----------------------------------------------------------------------------------
 
@@ -131,24 +131,25 @@ RUN(adaptive, talc_adaptive_avg_pool2d(seen(d, op), op->kernel, op->kernel))
 // ---- The tables ---------------------------------------------------------------------------------
 
 /* What runs, reads x how often, comes from where, must be what. */
-#define ROW(runs, times, from, due) .run = runs, .reads = times, .place = bench_##from, bench_##due
-#define UNARY(runs, due)            ROW(runs, 1, itself, due)
-#define BINARY(runs, due)           ROW(runs, 2, itself, due)
-#define TRANSPOSED                  ROW(transpose, 1, transposed, same)
-#define SUM                         ROW(sum, 1, line, summed)
-#define MEAN                        ROW(mean, 1, line, averaged)
-#define MAX                         ROW(max, 1, line, largest)
-#define ARGMAX                      ROW(argmax, 1, line, place_of_largest)
-#define CHANNELS                    ROW(sum_channels, 1, channel, summed)
-#define SOFTMAX                     ROW(softmax, 1, its_line, share)
-#define LOG_SOFTMAX                 ROW(log_softmax, 1, its_line, log_share)
-#define NORM                        ROW(batch_norm, 1, itself, normalized)
-#define LAYER_NORM                  ROW(layer_norm, 1, its_line, normalized_by_itself)
-#define NORM_TRAIN                  ROW(batch_norm_train, 2, its_channel, normalized_by_itself)
-#define MAX_POOL                    ROW(max_pool_alone, 1, window, largest)
-#define MAX_POOL_INDICES(times)     ROW(max_pool_indices, times, window, largest)
-#define AVG_POOL                    ROW(avg_pool, 1, window, averaged)
-#define ADAPTIVE                    ROW(adaptive, 1, adaptive, averaged)
+#define ROW(runs, times, from, expected)                                                           \
+    .run = runs, .reads = times, .place = bench_##from, bench_##expected
+#define UNARY(runs, expected)   ROW(runs, 1, itself, expected)
+#define BINARY(runs, expected)  ROW(runs, 2, itself, expected)
+#define TRANSPOSED              ROW(transpose, 1, transposed, same)
+#define SUM                     ROW(sum, 1, line, summed)
+#define MEAN                    ROW(mean, 1, line, averaged)
+#define MAX                     ROW(max, 1, line, largest)
+#define ARGMAX                  ROW(argmax, 1, line, place_of_largest)
+#define CHANNELS                ROW(sum_channels, 1, channel, summed)
+#define SOFTMAX                 ROW(softmax, 1, its_line, share)
+#define LOG_SOFTMAX             ROW(log_softmax, 1, its_line, log_share)
+#define NORM                    ROW(batch_norm, 1, itself, normalized)
+#define LAYER_NORM              ROW(layer_norm, 1, its_line, normalized_by_itself)
+#define NORM_TRAIN              ROW(batch_norm_train, 2, its_channel, normalized_by_itself)
+#define MAX_POOL                ROW(max_pool_alone, 1, window, largest)
+#define MAX_POOL_INDICES(times) ROW(max_pool_indices, times, window, largest)
+#define AVG_POOL                ROW(avg_pool, 1, window, averaged)
+#define ADAPTIVE                ROW(adaptive, 1, adaptive, averaged)
 
 // clang-format off
 const bench_op bench_ops[] = {

@@ -73,9 +73,9 @@ static json_t *case_json(const gradient_case *c, const talc_gradient_report *rep
 {
     return json_pack("{s:s, s:s, s:b, s:i, s:o, s:i, s:s, s:o, s:o, s:o, s:b, s:o}", "name",
                      c->name, "what", c->what, "passed", passed, "slopes", report->count, "worst",
-                     tool_real(report->worst), "input", report->input, "of", report->name, "due",
-                     tool_real(report->due), "got", tool_real(report->got), "tolerance",
-                     tool_real(report->tolerance), "kink", report->kink, "step",
+                     tool_real(report->worst), "input", report->input, "of", report->name,
+                     "expected", tool_real(report->expected), "got", tool_real(report->got),
+                     "tolerance", tool_real(report->tolerance), "kink", report->kink, "step",
                      tool_real(report->step));
 }
 

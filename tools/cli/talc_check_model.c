@@ -142,8 +142,8 @@ static json_t *layer_json(const talc_check_model_layer *layer)
                      tool_real(layer->step), "accumulated", tool_real(layer->accumulated),
                      "difference", tool_real(layer->difference), "unexplained",
                      tool_real(layer->unexplained), "allowed", tool_real(layer->allowed), "where",
-                     tool_json_dims(where), "got", tool_real(layer->got), "due",
-                     tool_real(layer->due), "passed", layer->passed);
+                     tool_json_dims(where), "got", tool_real(layer->got), "expected",
+                     tool_real(layer->expected), "passed", layer->passed);
 }
 
 static int print_json(const arguments *self, const talc_device *device,

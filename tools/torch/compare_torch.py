@@ -79,33 +79,33 @@ class Tallies(dict):
 
 # ---- One case ---------------------------------------------------------------------------------------------------
 
-def judged(results, dues, dtype, wide):
+def judged(results, expected_values, dtype, wide):
     """The worst share of the bound, and a text on the element that has it."""
     worst = 0.0, ""
-    for y, due in zip(results, dues):
-        if y.shape != due.value.shape or (y.dtype.kind == "f") != (due.value.dtype.kind == "f"):
-            return np.inf, f"the result is {y.dtype} {y.shape}, due is {due.value.dtype} {due.value.shape}"
-        bound = due.bound(dtype, wide)
-        share = shares(y, due, bound)
+    for y, expected in zip(results, expected_values):
+        if y.shape != expected.value.shape or (y.dtype.kind == "f") != (expected.value.dtype.kind == "f"):
+            return np.inf, f"the result is {y.dtype} {y.shape}, expected is {expected.value.dtype} {expected.value.shape}"
+        bound = expected.bound(dtype, wide)
+        share = shares(y, expected, bound)
         if share.size and share.max() > worst[0]:
             at = np.unravel_index(share.argmax(), share.shape)
-            worst = (float(share.max()), f"element [{','.join(map(str, at))}] is {float(y[at])!r}, due "
-                                         f"{float(due.value[at])!r}, bound {float(bound[at]):.3g}")
+            worst = (float(share.max()), f"element [{','.join(map(str, at))}] is {float(y[at])!r}, expected "
+                                         f"{float(expected.value[at])!r}, bound {float(bound[at]):.3g}")
     return worst
 
 
-def bites(results, dues, dtype, wide, rng):
+def bites(results, expected_values, dtype, wide, rng):
     """Whether a result with one element off by twice its bound, and one of another shape, would be rejected."""
-    y, due = results[0], dues[0]
+    y, expected = results[0], expected_values[0]
     if y.size == 0:
         return True
     at = tuple(int(rng.integers(e)) for e in y.shape)
     bent = y.copy()
-    if due.value.dtype.kind != "f" or not np.isfinite(due.value[at]):
-        bent[at] = due.value[at] + 1 if np.isfinite(due.value[at]) else 0
+    if expected.value.dtype.kind != "f" or not np.isfinite(expected.value[at]):
+        bent[at] = expected.value[at] + 1 if np.isfinite(expected.value[at]) else 0
     else:
-        bent[at] = np.nextafter(y.dtype.type(due.value[at] + 2 * due.bound(dtype, wide)[at]), np.inf, dtype=y.dtype)
-    return all(judged([wrong, *results[1:]], dues, dtype, wide)[0] > 1 for wrong in (bent, y[None]))
+        bent[at] = np.nextafter(y.dtype.type(expected.value[at] + 2 * expected.bound(dtype, wide)[at]), np.inf, dtype=y.dtype)
+    return all(judged([wrong, *results[1:]], expected_values, dtype, wide)[0] > 1 for wrong in (bent, y[None]))
 
 
 def run(talc, case, op, row, layouts):
@@ -129,12 +129,12 @@ def run_case(talc, op, dtype, rng, tallies):
     layouts = [layout_of(rng, operand) if i < case.views else None for i, operand in enumerate(case.operands)]
     text = f"{op}:{case.text}" + "".join(f" operand {i} {'with gaps' if isinstance(layout, int) else 'permuted'}"
                                          for i, layout in enumerate(layouts) if layout is not None)
-    dues, ran = case.dues(), False
+    expected_values, ran = case.expected_values(), False
     for row, wide in talc.rows(op):
         try:
             results = run(talc, case, op, row, layouts)
-            share, line = judged(results, dues, dtype, wide)
-            if share <= 1 and not bites(results, dues, dtype, wide, rng):
+            share, line = judged(results, expected_values, dtype, wide)
+            if share <= 1 and not bites(results, expected_values, dtype, wide, rng):
                 share, line = np.inf, "a wrong result would have passed"
         except Refused:
             continue
@@ -147,9 +147,9 @@ def run_case(talc, op, dtype, rng, tallies):
     if not ran:
         tallies[op, dtype, "none"].add(np.inf, text)
         yield f"{text}: every algorithm refuses"
-    if dues[0].peer is not None:
-        tallies[op, dtype, "PyTorch"].add(judged([due.peer for due in dues if due.peer is not None],
-                                                 [due for due in dues if due.peer is not None], dtype, False)[0], text)
+    if expected_values[0].peer is not None:
+        tallies[op, dtype, "PyTorch"].add(judged([expected.peer for expected in expected_values if expected.peer is not None],
+                                                 [expected for expected in expected_values if expected.peer is not None], dtype, False)[0], text)
 
 
 # ---- The command ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from compare_torch_problems import Case, Due, array_of, one, words
+from compare_torch_problems import Case, Expected, array_of, one, words
 
 # PyTorch's function, whether it takes positive numbers only, and what draws the numbers that talc's takes after x.
 UNARY = {
@@ -55,15 +55,15 @@ def posed(rng, dtype, op):
 def value(rng, dtype, op):
     x, function, numbers = posed(rng, dtype, op)
 
-    def dues():
+    def expected_values():
         y, slope, _ = derivatives(function, x)
         if op in EXACT:
-            return [Due(y)]
+            return [Expected(y)]
         off = 8 * np.abs(y) + 4 * np.abs(x * slope)
-        return [Due(y, sum=off, doubt=off + np.abs(x), peer=function(torch.from_numpy(x)).numpy())]
+        return [Expected(y, sum=off, doubt=off + np.abs(x), peer=function(torch.from_numpy(x)).numpy())]
 
     text = "x".join(map(str, x.shape)) + words(dtype) + "".join(f"_{v:g}" for v in numbers)
-    return Case(text, [x], lambda talc, x: [getattr(talc, op)(x, *numbers)], dues)
+    return Case(text, [x], lambda talc, x: [getattr(talc, op)(x, *numbers)], expected_values)
 
 
 def gradient(rng, dtype, op):
@@ -75,7 +75,7 @@ def gradient(rng, dtype, op):
         talc.backward_from(getattr(talc, op)(x, *numbers), dy)
         return [talc.grad(x)]
 
-    def dues():
+    def expected_values():
         y, slope, bend = derivatives(function, x)
         with np.errstate(divide="ignore", invalid="ignore"):
             first = np.where(x == 0, 0, np.abs(y / x))
@@ -83,10 +83,10 @@ def gradient(rng, dtype, op):
         if op in ("sigmoid", "tanh"):
             off = off + 8 * np.abs(y * dy)
         lost = (1 + np.abs(x)) ** (3 if op == "gelu_tanh" else 1) * np.abs(dy)
-        return [Due(slope * dy.astype("f8"), sum=off, doubt=off + lost)]
+        return [Expected(slope * dy.astype("f8"), sum=off, doubt=off + lost)]
 
     text = "x".join(map(str, x.shape)) + words(dtype) + "".join(f"_{v:g}" for v in numbers)
-    return Case(text, [x, dy], call, dues)
+    return Case(text, [x, dy], call, expected_values)
 
 
 FORWARD = {op: lambda rng, dtype, op=op: value(rng, dtype, op) for op in UNARY}

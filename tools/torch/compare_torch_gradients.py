@@ -49,7 +49,7 @@ class ConvolutionGradient(Convolution):
         self.dy = fill(rng, dtype, self.y_shape)
         self.passed = self.dy  # through the activation
         if self.activation == "relu":
-            y = self.due("none")
+            y = self.expected("none")
             self.dy = np.where(np.abs(y.value) <= y.bound(dtype, False), self.dy.dtype.type(0), self.dy)
             self.passed = np.where(y.value > 0, self.dy, self.dy.dtype.type(0))
 
@@ -72,23 +72,23 @@ class ConvolutionGradient(Convolution):
             return [gradient(talc, operands[leaf], lambda: talc.conv2d(x, w, b, self.options(residual)), dy)]
         return run
 
-    def case(self, leaf, dues):
-        return Case(self.text(), [self.x, self.w, self.b, self.residual, self.dy], self.call(leaf), dues)
+    def case(self, leaf, expected_values):
+        return Case(self.text(), [self.x, self.w, self.b, self.residual, self.dy], self.call(leaf), expected_values)
 
 
 def conv2d_grad_input(rng, dtype):
     c = ConvolutionGradient(rng, dtype)
 
-    def dues():
+    def expected_values():
         K = c.input(ones(c.y_shape), ones(c.w.shape)).numpy()
-        due = summed(c.input, [c.passed, c.w], dtype, K)
+        expected = summed(c.input, [c.passed, c.w], dtype, K)
         if c.mode != "zeros" and any(c.pads):
             copies = c.copies()
             sizes = c.input(*[torch.from_numpy(np.abs(a).astype("f8")) for a in (c.passed, c.w)]).numpy()
-            due.after = np.where(copies > 1, copies * sizes, 0)
-        return [due]
+            expected.after = np.where(copies > 1, copies * sizes, 0)
+        return [expected]
 
-    return c.case(0, dues)
+    return c.case(0, expected_values)
 
 
 def conv2d_grad_weight(rng, dtype):
@@ -151,14 +151,14 @@ class Transposed:
 def conv_transpose2d(rng, dtype):
     c = Transposed(rng, dtype)
 
-    def dues():
+    def expected_values():
         K = c.product(ones(c.x.shape), ones(c.w.shape)).numpy()
-        due = summed(c.product, [c.x, c.w], dtype, K, [] if c.b is None else [c.b[:, None, None]])
+        expected = summed(c.product, [c.x, c.w], dtype, K, [] if c.b is None else [c.b[:, None, None]])
         if c.b is not None:
-            due.after = c.product(*[torch.from_numpy(np.abs(a).astype("f8")) for a in (c.x, c.w)]).numpy()
-        return [due]
+            expected.after = c.product(*[torch.from_numpy(np.abs(a).astype("f8")) for a in (c.x, c.w)]).numpy()
+        return [expected]
 
-    return Case(c.text(), [c.x, c.w, c.b], lambda talc, x, w, b: [c.y(talc, x, w, b)], dues)
+    return Case(c.text(), [c.x, c.w, c.b], lambda talc, x, w, b: [c.y(talc, x, w, b)], expected_values)
 
 
 def conv_transpose2d_gradient(rng, dtype, leaf):
@@ -191,12 +191,12 @@ def pooling_gradient(make):
         def back(dy):
             return derivative(forward.pool, torch.from_numpy(x).to(dy.dtype), dy)
 
-        def dues():
-            due = summed(back, [dy], dtype, forward.readers + 2)
-            due.doubt = due.doubt + forward.weights * forward.readers * np.abs(dy).max(initial=0)
-            return [due]
+        def expected_values():
+            expected = summed(back, [dy], dtype, forward.readers + 2)
+            expected.doubt = expected.doubt + forward.weights * forward.readers * np.abs(dy).max(initial=0)
+            return [expected]
 
-        return Case(forward.text, [*forward.operands, dy], call, dues)
+        return Case(forward.text, [*forward.operands, dy], call, expected_values)
     return case
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from compare_torch_gradients import derivative, gradient, ones, pooling_gradient
-from compare_torch_problems import Case, Due, array_of, extent, fill, maybe, one, reduction, softmax, summed, tensors, words
+from compare_torch_problems import Case, Expected, array_of, extent, fill, maybe, one, reduction, softmax, summed, tensors, words
 from talc_library import ZERO, BatchNorm2dOptions, BinaryCrossEntropyOptions, CrossEntropyOptions, NllLossOptions, NormOptions, T, dims
 
 
@@ -61,13 +61,13 @@ def pair_of(rng, dtype, op):
 def binary(rng, dtype, op):
     a, b = pair_of(rng, dtype, op)
 
-    def dues():
+    def expected_values():
         if op == "pow":
             y = BINARY[op](*floats([a, b])).numpy()
-            return [Due(y, sum=8 * y, doubt=8 * y)]
-        return [Due(BINARY[op](torch.from_numpy(a), torch.from_numpy(b)).numpy() * np.uint8(1))]
+            return [Expected(y, sum=8 * y, doubt=8 * y)]
+        return [Expected(BINARY[op](torch.from_numpy(a), torch.from_numpy(b)).numpy() * np.uint8(1))]
 
-    return Case(shape_text(a, b) + words(dtype), [a, b], lambda talc, a, b: [getattr(talc, op)(a, b)], dues)
+    return Case(shape_text(a, b) + words(dtype), [a, b], lambda talc, a, b: [getattr(talc, op)(a, b)], expected_values)
 
 
 def binary_gradient(rng, dtype, op, leaf):
@@ -84,7 +84,7 @@ def binary_gradient(rng, dtype, op, leaf):
             return (b, a)[leaf]
         return 1
 
-    def dues():
+    def expected_values():
         operand = (a, b)[leaf]
         value = graded(BINARY[op], [a, b], leaf, dy)
         sizes = np.abs(terms(a.astype("f8"), b.astype("f8")) * dy.astype("f8"))
@@ -92,17 +92,17 @@ def binary_gradient(rng, dtype, op, leaf):
         if op == "pow":  # the exponent, and a logarithm near 1
             S = S + graded(torch.add, [np.broadcast_to(a, dy.shape), b], leaf, np.abs(a.astype("f8") ** b * dy))
         K = dy.size // operand.size
-        return [Due(value, sum=(c(K) if K > 1 else 0) * S, after=(8 if op == "pow" else 3) * S, doubt=(c(K) + 8) * S)]
+        return [Expected(value, sum=(c(K) if K > 1 else 0) * S, after=(8 if op == "pow" else 3) * S, doubt=(c(K) + 8) * S)]
 
     return Case(shape_text(a, b) + words(dtype), [a, b, dy],
-                lambda talc, a, b, dy: [gradient(talc, (a, b)[leaf], lambda: getattr(talc, op)(a, b), dy)], dues)
+                lambda talc, a, b, dy: [gradient(talc, (a, b)[leaf], lambda: getattr(talc, op)(a, b), dy)], expected_values)
 
 
 # ---- Picking, and sums so far -------------------------------------------------------------------------------------
 
 def picked(text, operands, call, function, readers=1):
     """The case of an op that moves elements of its first operand, and is exact."""
-    return Case(text, operands, call, lambda: [Due(function(torch.from_numpy(operands[0])).numpy())], pool=function, readers=readers)
+    return Case(text, operands, call, lambda: [Expected(function(torch.from_numpy(operands[0])).numpy())], pool=function, readers=readers)
 
 
 def gather(rng, dtype):
@@ -127,7 +127,7 @@ def one_hot(rng, dtype):
     classes = extent(rng, 40)
     labels = rng.integers(0, classes, [extent(rng, 9) for _ in range(rng.integers(1, 4))])
     return Case(f"{shape_text(labels)}of{classes}", [labels], lambda talc, labels: [talc.one_hot(labels, classes)],
-                lambda: [Due(F.one_hot(torch.from_numpy(labels), classes).numpy())])
+                lambda: [Expected(F.one_hot(torch.from_numpy(labels), classes).numpy())])
 
 
 def masked_fill(rng, dtype):
@@ -213,13 +213,13 @@ def product_gradient(rng, dtype, op, leaf):
 
     other = (b, a)[leaf]
     # A batch that is stretched is rounded before it is added up.
-    def dues():
-        due = summed(back, [dy, other], dtype, back(ones(dy.shape), ones(other.shape)).numpy())
+    def expected_values():
+        expected = summed(back, [dy, other], dtype, back(ones(dy.shape), ones(other.shape)).numpy())
         if op == "matmul" and leaf == 1 and lead:
-            due.after = due.after + back(*floats([np.abs(dy), np.abs(other)])).numpy()
-        return [due]
+            expected.after = expected.after + back(*floats([np.abs(dy), np.abs(other)])).numpy()
+        return [expected]
 
-    return Case(shape_text(a, b) + words(dtype), [a, b, bias, dy], call, dues)
+    return Case(shape_text(a, b) + words(dtype), [a, b, bias, dy], call, expected_values)
 
 
 def softmax_gradient(rng, dtype, log):
@@ -228,7 +228,7 @@ def softmax_gradient(rng, dtype, log):
     dy, n = fill(rng, dtype, x.shape), x.shape[dim]
     function = torch.log_softmax if log else torch.softmax
 
-    def dues():
+    def expected_values():
         wide, size = x.astype("f8"), np.abs(dy.astype("f8"))
         p = torch.softmax(torch.from_numpy(wide), dim).numpy()
         off = 4 + np.abs(wide - wide.max(dim, keepdims=True)) + 2 * np.sqrt(n)  # of y, relatively or of its logarithm
@@ -240,9 +240,9 @@ def softmax_gradient(rng, dtype, log):
             after = p * ((off + 4) * (size + (size * p).sum(dim, keepdims=True)) + total)
         value = derivative(lambda t: function(t, dim), torch.from_numpy(wide), floats([dy])[0]).numpy()
         # p may be off by the smallest subnormal number.
-        return [Due(value, sum=0 * after, after=after, doubt=n * after, K=size + size.sum(dim, keepdims=True))]
+        return [Expected(value, sum=0 * after, after=after, doubt=n * after, K=size + size.sum(dim, keepdims=True))]
 
-    return Case(forward.text, [x, dy], lambda talc, x, dy: [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)], dues)
+    return Case(forward.text, [x, dy], lambda talc, x, dy: [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)], expected_values)
 
 
 def reduction_gradient(rng, dtype, op):
@@ -263,7 +263,7 @@ def reduction_gradient(rng, dtype, op):
     wide = torch.from_numpy(x.astype("f8"))
     dy = fill(rng, dtype, tuple(function(wide).shape))
 
-    def dues():
+    def expected_values():
         value = derivative(function, wide, floats([dy])[0]).numpy()
         size = derivative(lambda t: torch.sum(t, reduced, keepdim=keep), wide, floats([np.abs(dy)])[0]).numpy()
         terms = K + 4 if dtype == "f64" else min(K + 4, 140)
@@ -276,10 +276,10 @@ def reduction_gradient(rng, dtype, op):
         elif op == "mean":
             after = 2 * np.abs(value)
         else:
-            return [Due(derivative(function, torch.from_numpy(x), torch.from_numpy(dy)).numpy())]
-        return [Due(value, sum=0 * after, after=after, doubt=after + (K + 4) * size)]
+            return [Expected(derivative(function, torch.from_numpy(x), torch.from_numpy(dy)).numpy())]
+        return [Expected(value, sum=0 * after, after=after, doubt=after + (K + 4) * size)]
 
-    return Case(forward.text, [x, dy], lambda talc, x, dy: [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)], dues)
+    return Case(forward.text, [x, dy], lambda talc, x, dy: [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)], expected_values)
 
 
 # ---- Norms, backward ----------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def norm_gradient(rng, dtype, name, leaf):
             return F.batch_norm(x, None, None, w, b, True, 0.0, eps)
         return torch.group_norm(x, groups if name == "group" else C, w, b, eps)
 
-    def dues():
+    def expected_values():
         def mean(a):
             return a.reshape(view).mean(axes, keepdims=True)
 
@@ -328,18 +328,18 @@ def norm_gradient(rng, dtype, name, leaf):
             column = np.ones(()) if weight is None else np.abs(weight.astype("f8")).reshape(affine if name == "layer" else (C, 1, 1))
             g = (size * column).reshape(view)
             S = (rstd * (g + mean(g) + spread * mean(g * spread))).reshape(shape)
-            return [Due(value, sum=c(M) * S * (dtype == "f64"), after=8 * S, doubt=(8 + 2 * c(M)) * S)]
+            return [Expected(value, sum=c(M) * S * (dtype == "f64"), after=8 * S, doubt=(8 + 2 * c(M)) * S)]
         terms = size * spread.reshape(shape) if leaf == 1 else size
         over = tuple(range(len(shape) - len(last))) if name == "layer" else (0, 2, 3)
         S, K = terms.sum(over), x.size // np.prod(affine)
-        return [Due(value, sum=(min(c(K), K + 2) + c(M) * (dtype == "f64")) * S, after=8 * S, doubt=(8 + c(K) + 2 * c(M)) * S)]
+        return [Expected(value, sum=(min(c(K), K + 2) + c(M) * (dtype == "f64")) * S, after=8 * S, doubt=(8 + c(K) + 2 * c(M)) * S)]
 
     def call(talc, *operands):
         *operands, dy = operands
         return [gradient(talc, operands[leaf], lambda: y(talc, *operands), dy)]
 
     text = f"{name}_{shape_text(x)}g{groups}" + words(dtype, weight=weight is not None, bias=bias is not None)
-    return Case(f"{text}_eps{eps:g}", [x, weight, bias, dy], call, dues)
+    return Case(f"{text}_eps{eps:g}", [x, weight, bias, dy], call, expected_values)
 
 
 # ---- Losses -------------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def loss(rng, dtype, op, backward):
             return talc.binary_cross_entropy_with_logits(x, target, byref(BinaryCrossEntropyOptions(REDUCTIONS.index(how))))
         return getattr(talc, op)(x, target, *numbers, REDUCTIONS.index(how))
 
-    def dues():
+    def expected_values():
         wide, goal = floats([x, target])
         sizes, slopes = terms(np.abs((wide - goal).numpy()), goal.numpy(), wide.numpy(), p)
         if backward:
@@ -379,7 +379,7 @@ def loss(rng, dtype, op, backward):
             after = 8 * slopes * share
             # PyTorch takes the difference of a sigmoid and the target, which cancels.
             lost = 4 * (1 + np.abs(target)) * share if op == "binary_cross_entropy_with_logits" else 0
-            return [Due(value, sum=0 * after, after=after, doubt=after + lost)]
+            return [Expected(value, sum=0 * after, after=after, doubt=after + lost)]
         value = function(wide, goal, **named).numpy()
         S = sizes if how == "none" else sizes.sum() / (x.size if how == "mean" else 1)
         K = 0 if how == "none" else x.size
@@ -387,12 +387,12 @@ def loss(rng, dtype, op, backward):
         if op == "binary_cross_entropy_with_logits":  # of PyTorch's terms, which cancel
             lost = ((1 - goal) * wide).abs().numpy() - F.logsigmoid(wide).numpy()
             lost = 4 * (lost if how == "none" else lost.sum() / (x.size if how == "mean" else 1))
-        return [Due(value, sum=(min(c(K), K + 2) if K else 0) * S, after=8 * S, doubt=(16 + c(K)) * S + lost)]
+        return [Expected(value, sum=(min(c(K), K + 2) if K else 0) * S, after=8 * S, doubt=(16 + c(K)) * S + lost)]
 
     text = f"{shape_text(x)}_{how}" + "".join(f"_{v:g}" for v in numbers) + words(dtype)
     if backward:
-        return Case(text, [x, target, dy], lambda talc, x, target, dy: [gradient(talc, x, lambda: y(talc, x, target), dy)], dues)
-    return Case(text, [x, target], lambda talc, x, target: [y(talc, x, target)], dues)
+        return Case(text, [x, target, dy], lambda talc, x, target, dy: [gradient(talc, x, lambda: y(talc, x, target), dy)], expected_values)
+    return Case(text, [x, target], lambda talc, x, target: [y(talc, x, target)], expected_values)
 
 
 def class_loss(rng, dtype, op, backward):
@@ -420,7 +420,7 @@ def class_loss(rng, dtype, op, backward):
                    else NllLossOptions(REDUCTIONS.index(how), ignored or ZERO))
         return (talc.cross_entropy_with if entropy else talc.nll_loss)(x, labels, byref(options))
 
-    def dues():
+    def expected_values():
         wide = x.astype("f8")
         at = np.expand_dims(labels, 1)
         apart = np.abs(wide - wide.max(1, keepdims=True))
@@ -433,7 +433,7 @@ def class_loss(rng, dtype, op, backward):
             after = dl * 4 * hot
             if entropy:
                 after = dl * (p * (20 + apart + (p * apart).sum(1, keepdims=True) + 2 * np.sqrt(C)) + 8 * (1 - e) * hot + 8 * e / C)
-            return [Due(graded(function, [x], 0, dy), sum=0 * after, after=after, doubt=(C + 4) * after)]
+            return [Expected(graded(function, [x], 0, dy), sum=0 * after, after=after, doubt=(C + 4) * after)]
         value = function(torch.from_numpy(wide)).numpy()
         losses = np.abs(F.cross_entropy(torch.from_numpy(wide), torch.from_numpy(labels), label_smoothing=e, reduction="none").numpy()
                         if entropy else np.take_along_axis(wide, at, 1)[:, 0]) * counted[:, 0]
@@ -443,12 +443,12 @@ def class_loss(rng, dtype, op, backward):
             off = losses + counted[:, 0] * (4 + (1 - e) * np.take_along_axis(apart, at, 1)[:, 0] + a * e * apart.mean(1) + 2 * np.sqrt(C))
         if how != "none":
             off = (off.sum() + 2 * (np.sqrt(count) + 1) * losses.sum()) / (count if how == "mean" else 1)
-        return [Due(value, sum=0 * off, after=off, doubt=(C + count + 4) * off)]
+        return [Expected(value, sum=0 * off, after=off, doubt=(C + count + 4) * off)]
 
     text = f"{shape_text(x)}_{how}_ignored{ignored}_e{e:g}" + words(dtype)
     if backward:
-        return Case(text, [x, labels, dy], lambda talc, x, labels, dy: [gradient(talc, x, lambda: y(talc, x, labels), dy)], dues)
-    return Case(text, [x, labels], lambda talc, x, labels: [y(talc, x, labels)], dues)
+        return Case(text, [x, labels, dy], lambda talc, x, labels, dy: [gradient(talc, x, lambda: y(talc, x, labels), dy)], expected_values)
+    return Case(text, [x, labels], lambda talc, x, labels: [y(talc, x, labels)], expected_values)
 
 
 def bound_to(make, *more):

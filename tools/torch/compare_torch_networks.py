@@ -125,13 +125,13 @@ class TalcNetwork:
         return result
 
 
-def differences(got, due):
+def differences(got, expected):
     """Of each kind the largest relative difference, and the name of where it is."""
     found = {}
     for what in WHAT:
-        total = np.sqrt(sum(np.sum(np.square(array, dtype=float)) for array in due[what].values()))
+        total = np.sqrt(sum(np.sum(np.square(array, dtype=float)) for array in expected[what].values()))
         worst = 0.0, ""
-        for name, array in due[what].items():
+        for name, array in expected[what].items():
             if got[what][name].shape != array.shape:
                 worst = np.inf, name
                 continue
@@ -156,8 +156,8 @@ def compare(talc, library, name, dtype, seed, options, folder):
     got = TalcNetwork(talc, library, name, model, dtype, folder).passes(x.numpy(), labels.numpy())
     took = time.perf_counter() - started
     peer = passes(copy.deepcopy(model).float(), x, labels) if dtype == "f32" and not options.no_peer else None
-    due = passes(model, x.double(), labels)
-    ours, theirs = differences(got, due), differences(peer, due) if peer else None
+    expected = passes(model, x.double(), labels)
+    ours, theirs = differences(got, expected), differences(peer, expected) if peer else None
     beyond = [what for what, limit in zip(WHAT, LIMITS[dtype]) if not ours[what][0] <= limit]
     cells = [f"{ours[what][0]:8.1e}" + (f" ({theirs[what][0]:.0e})" if theirs else " " * 8) for what in WHAT]
     print(f"{name:<16}{dtype}  {'  '.join(cells)}  {took:5.1f} s  {ours['gradient'][1]}" +

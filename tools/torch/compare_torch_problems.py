@@ -1,6 +1,6 @@
 """Random problems for compare_torch.py, and what PyTorch says of each.
 
-A sum's due is exact for f64, beyond what float64 holds: the operands are cut into pieces of 18 bits, whose products
+A sum's expected is exact for f64, beyond what float64 holds: the operands are cut into pieces of 18 bits, whose products
 PyTorch adds in float64 without a rounding, and the results are added in pairs of numbers. For f32, float64 is enough.
 """
 import functools
@@ -16,7 +16,7 @@ from talc_library import (ACTIVATIONS, MODES, ZERO, BatchNorm2dOptions, Conv2dOp
 
 # ---- What PyTorch says ------------------------------------------------------------------------------------------
 
-class Due:
+class Expected:
     """What an output must be, value + lo, and how far it may be off, each element for itself.
 
     In units of u: `sum` by its accumulation, None when it must be exact, and `after` by later roundings. `doubt` is
@@ -34,11 +34,11 @@ class Due:
         return own + u * self.after + 2.0**-53 * self.doubt + (self.K + 2) * tiny
 
 
-def shares(y, due, bound):
-    """|y - due| / bound, infinity where no difference is allowed. NaN and infinities have to be met as they are."""
+def shares(y, expected, bound):
+    """|y - expected| / bound, infinity where no difference is allowed. NaN and infinities have to be met as they are."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        off = np.abs((y - due.value) - due.lo)
-        same = (y == due.value) & (due.lo == 0) | np.isnan(y) & np.isnan(due.value)
+        off = np.abs((y - expected.value) - expected.lo)
+        same = (y == expected.value) & (expected.lo == 0) | np.isnan(y) & np.isnan(expected.value)
         share = np.where(same | (off == 0), 0.0, off / bound)
     return np.where(np.isnan(share), np.inf, share)
 
@@ -65,7 +65,7 @@ def two_sum(hi, lo, term):
 
 
 def summed(product, operands, dtype, K, addends=(), activation="none", divided=False):
-    """The due of activation(product(operands) + addends), where the product is linear in each operand and has K terms."""
+    """The expected of activation(product(operands) + addends), where the product is linear in each operand and has K terms."""
     sizes = product(*tensors([np.abs(a) for a in operands], "f8")).numpy()
     sizes = sizes + sum(np.abs(a.astype("f8")) for a in addends)
     hi, lo = np.zeros(sizes.shape), np.zeros(sizes.shape)
@@ -74,16 +74,16 @@ def summed(product, operands, dtype, K, addends=(), activation="none", divided=F
         hi, lo = two_sum(hi, lo, product(*tensors(parts, "f8")).numpy())
     for addend in addends:
         hi, lo = two_sum(hi, lo, addend.astype("f8"))
-    due = Due(hi, lo, np.minimum(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
-    due.after = np.abs(hi) if divided else np.zeros(hi.shape)
-    activate(due, activation)
-    due.doubt = due.doubt + (due.after if exact else due.sum + due.after)
+    expected = Expected(hi, lo, np.minimum(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
+    expected.after = np.abs(hi) if divided else np.zeros(hi.shape)
+    activate(expected, activation)
+    expected.doubt = expected.doubt + (expected.after if exact else expected.sum + expected.after)
     if dtype == "f32":
         peer = product(*tensors(operands, "f4"))
         for addend in tensors(addends, "f4"):
             peer = peer + addend
-        due.peer = function_of(activation)(peer).numpy()
-    return due
+        expected.peer = function_of(activation)(peer).numpy()
+    return expected
 
 
 def function_of(activation):
@@ -91,35 +91,35 @@ def function_of(activation):
     return named.get(activation) or getattr(F, activation)
 
 
-def activate(due, activation):
-    """Turns the due of z into that of activation(z): its slope carries the error over, 4 ulp of its own are added, and in the tail
+def activate(expected, activation):
+    """Turns the expected of z into that of activation(z): its slope carries the error over, 4 ulp of its own are added, and in the tail
     of gelu those of its exponent."""
     if activation == "none":
         return
-    z = torch.from_numpy(due.value).requires_grad_(True)
+    z = torch.from_numpy(expected.value).requires_grad_(True)
     y = function_of(activation)(z)
     slope = torch.autograd.grad(y.sum(), z)[0].numpy() if z.numel() else 0
     steepest = {"sigmoid": 0.25, "hardsigmoid": 1 / 6, "hardswish": 1.5, "silu": 1.1, "gelu": 1.13}.get(activation, 1)
-    z, y = due.value, y.detach().numpy()
-    due.lo, due.value = due.lo * slope, y
-    due.sum, due.after = steepest * due.sum, steepest * due.after
+    z, y = expected.value, y.detach().numpy()
+    expected.lo, expected.value = expected.lo * slope, y
+    expected.sum, expected.after = steepest * expected.sum, steepest * expected.after
     if activation not in ("relu", "relu6"):
-        due.after = due.after + (8 + (z * z if activation == "gelu" else 0)) * np.abs(y)
+        expected.after = expected.after + (8 + (z * z if activation == "gelu" else 0)) * np.abs(y)
     if activation == "gelu":  # PyTorch's formula cancels
-        due.doubt = due.doubt + np.abs(z)
+        expected.doubt = expected.doubt + np.abs(z)
 
 
 # ---- Random problems --------------------------------------------------------------------------------------------
 
 class Case:
-    """A problem, its operands, how talc computes it, and its dues, one for each result.
+    """A problem, its operands, how talc computes it, and its expected_values, one for each result.
 
     A pooling also has the function of x by which PyTorch does it, how many outputs read an element at most, and by how much
     both sides' weights of elements may be off, in units of 2^-53.
     """
 
-    def __init__(self, text, operands, call, dues, views=None, pool=None, readers=0, weights=0):
-        self.text, self.operands, self.call, self.dues, self.pool, self.readers = text, operands, call, dues, pool, readers
+    def __init__(self, text, operands, call, expected_values, views=None, pool=None, readers=0, weights=0):
+        self.text, self.operands, self.call, self.expected_values, self.pool, self.readers = text, operands, call, expected_values, pool, readers
         self.weights = weights
         self.views = len(operands) if views is None else views  # how many operands may be views
 
@@ -218,7 +218,7 @@ class Convolution:
     def addends(self):
         return [a for a in (None if self.b is None else self.b[:, None, None], self.residual) if a is not None]
 
-    def due(self, activation):
+    def expected(self, activation):
         return summed(self.product, [self.x, self.w], self.dtype, self.K, self.addends(), activation)
 
     def options(self, residual):
@@ -237,7 +237,7 @@ def conv2d(rng, dtype):
     c = Convolution(rng, dtype)
     return Case(c.text(), [c.x, c.w, c.b, c.residual],
                 lambda talc, x, w, b, residual: [talc.conv2d(x, w, b, c.options(residual))],
-                lambda: [c.due(c.activation)])
+                lambda: [c.expected(c.activation)])
 
 
 def pool_image(rng, dtype, nan=False):
@@ -309,20 +309,20 @@ def max_pool2d(rng, dtype):
         return map(window.crop, F.max_pool2d(window.pad(x, -np.inf), window.kernel, window.stride, window.padding(),
                                              window.dilation, window.ceil, return_indices=True))
 
-    def dues():
+    def expected_values():
         padded = window.pad(torch.from_numpy(x), -np.inf)
         y, where = both(torch.from_numpy(x))
         if not window.plain:  # an index counts in the image alone
             h, w = where // padded.shape[-1] - window.pads[0], where % padded.shape[-1] - window.pads[1]
             where = h * x.shape[-1] + w
         where = where.masked_fill(torch.isneginf(y), -1)  # a window beside the image has no element
-        return [Due(y.numpy()), Due(where.numpy())][:1 + indices]
+        return [Expected(y.numpy()), Expected(where.numpy())][:1 + indices]
 
     def most(x):  # PyTorch's gradient of a window beside the image goes to an element that it does not see
         y = list(both(x))[0]
         return y.masked_fill(torch.isneginf(y), -np.inf)
 
-    return Case(window.text(x, dtype, indices=indices), [x], call, dues, pool=most,
+    return Case(window.text(x, dtype, indices=indices), [x], call, expected_values, pool=most,
                 readers=window.kernel[0] * window.kernel[1])
 
 
@@ -354,12 +354,12 @@ def adaptive_pool2d(rng, dtype, most):
     def pool(x):
         return (F.adaptive_max_pool2d if most else F.adaptive_avg_pool2d)(x, size)
 
-    def dues():
-        return [Due(pool(torch.from_numpy(x)).numpy())] if most else [summed(pool, [x], dtype, K, divided=True)]
+    def expected_values():
+        return [Expected(pool(torch.from_numpy(x)).numpy())] if most else [summed(pool, [x], dtype, K, divided=True)]
 
     return Case(f"{'x'.join(map(str, x.shape))}:o{size[0]}x{size[1]}" + words(dtype), [x],
                 lambda talc, x: [(talc.adaptive_max_pool2d if most else talc.adaptive_avg_pool2d)(x, *size)],
-                dues, pool=pool, readers=readers)
+                expected_values, pool=pool, readers=readers)
 
 
 def adaptive_avg_pool2d(rng, dtype):
@@ -391,7 +391,7 @@ def pad(rng, dtype):
         return F.pad(x, sides, mode, value) if mode == "constant" else F.pad(x, sides, mode)
 
     return Case(f"{'x'.join(map(str, x.shape))}:{mode}{'x'.join(map(str, sides))}" + words(dtype), [x], call,
-                lambda: [Due(function(torch.from_numpy(x)).numpy())], pool=function, readers=20**3)
+                lambda: [Expected(function(torch.from_numpy(x)).numpy())], pool=function, readers=20**3)
 
 
 def upsample2d(rng, dtype):
@@ -413,16 +413,16 @@ def upsample2d(rng, dtype):
 
     weights = 8 * sum(shape[2:])  # places among the elements are rounded
 
-    def dues():
+    def expected_values():
         if mode == "nearest":
-            return [Due(function(torch.from_numpy(x)).numpy())]
-        due = summed(function, [x], dtype, 4)
-        due.doubt = due.doubt + weights * np.abs(x).max(initial=0)
-        return [due]
+            return [Expected(function(torch.from_numpy(x)).numpy())]
+        expected = summed(function, [x], dtype, 4)
+        expected.doubt = expected.doubt + weights * np.abs(x).max(initial=0)
+        return [expected]
 
     readers = int(np.prod([2 * (o // e + 3) for o, e in zip(size if sized else [e * s for e, s in zip(shape[2:], scale)], shape[2:])]))
     return Case(f"{'x'.join(map(str, shape))}:{mode}{'_aligned' * bool(align)}_{size if sized else scale}".replace(" ", "") + words(dtype),
-                [x], call, dues, pool=function, readers=readers, weights=weights * (mode == "bilinear"))
+                [x], call, expected_values, pool=function, readers=readers, weights=weights * (mode == "bilinear"))
 
 
 def batch_norm2d(rng, dtype):
@@ -467,12 +467,12 @@ def batch_norm2d(rng, dtype):
                 ((1 - moved) * np.abs(column(mean, 0.0)) + moved * size).ravel(),
                 ((1 - moved) * column(var, 1.0) + moved * (squares + 2 * size * np.sqrt(squares))).ravel()]
 
-    def dues():
+    def expected_values():
         statistics = 4 * np.sqrt(N * H * W + 4) if training else 0
-        result = [Due(value.numpy(), sum=(8 + statistics * (dtype == "f64")) * S, doubt=(8 + 2 * statistics) * S)
+        result = [Expected(value.numpy(), sum=(8 + statistics * (dtype == "f64")) * S, doubt=(8 + 2 * statistics) * S)
                   for value, S in zip(norm("f8"), sizes())]
         if not training or momentum == 0:
-            result[1:] = [Due(value.value) for value in result[1:]]  # untouched
+            result[1:] = [Expected(value.value) for value in result[1:]]  # untouched
         activate(result[0], activation)
         if dtype == "f32":
             result[0].peer = function_of(activation)(norm("f4")[0]).numpy()
@@ -480,7 +480,7 @@ def batch_norm2d(rng, dtype):
 
     text = f"n{N}c{C}h{H}w{W}" + words(dtype, train=training, weight=weight is not None, bias=bias is not None,
                                        running=mean is not None, residual=residual is not None, activation=activation)
-    return Case(f"{text}_momentum{momentum}_eps{eps}", [x, weight, bias, mean, var, residual], call, dues, views=3)
+    return Case(f"{text}_momentum{momentum}_eps{eps}", [x, weight, bias, mean, var, residual], call, expected_values, views=3)
 
 
 def group_norm(rng, dtype):
@@ -512,7 +512,7 @@ def group_norm(rng, dtype):
             return F.layer_norm(t, last, w, b, eps)
         return torch.group_norm(t, groups if name == "group" else C, w, b, eps)  # F.group_norm refuses single values
 
-    def dues():
+    def expected_values():
         wide = x.astype("f8").reshape((N, groups, C // groups, H, W) if name == "group" else shape)
         mu, squares, size = [v(wide, axes) for v in (lambda a, d: a.mean(d, keepdims=True),
                                                      lambda a, d: a.var(d, keepdims=True),
@@ -521,15 +521,15 @@ def group_norm(rng, dtype):
         column = (lambda v: v.astype("f8")) if name == "layer" else (lambda v: v.astype("f8")[:, None, None])
         S = spread * (1 if weight is None else np.abs(column(weight))) + (0 if bias is None else np.abs(column(bias)))
         statistics = 4 * np.sqrt(np.prod([wide.shape[a] for a in axes]) + 4)
-        due = Due(norm("f8").numpy(), sum=(8 + statistics * (dtype == "f64")) * S, doubt=(8 + 2 * statistics) * S)
-        activate(due, activation)
+        expected = Expected(norm("f8").numpy(), sum=(8 + statistics * (dtype == "f64")) * S, doubt=(8 + 2 * statistics) * S)
+        activate(expected, activation)
         if dtype == "f32":
-            due.peer = function_of(activation)(norm("f4")).numpy()
-        return [due]
+            expected.peer = function_of(activation)(norm("f4")).numpy()
+        return [expected]
 
     text = f"{name}_{'x'.join(map(str, shape))}g{groups}" + words(dtype, weight=weight is not None, bias=bias is not None,
                                                                  activation=activation)
-    return Case(f"{text}_eps{eps}", [x, weight, bias], call, dues)
+    return Case(f"{text}_eps{eps}", [x, weight, bias], call, expected_values)
 
 
 def linear(rng, dtype):
@@ -587,18 +587,18 @@ def softmax(rng, dtype, log=False):
     dim = int(rng.integers(-x.ndim, x.ndim))
     function = torch.log_softmax if log else torch.softmax
 
-    def dues():
+    def expected_values():
         y = function(torch.from_numpy(x.astype("f8")), dim).numpy()
         off = 4 + np.abs(x.astype("f8") - x.max(dim, keepdims=True)) + 2 * np.sqrt(x.shape[dim])
         off = off + np.abs(y) if log else off * y
         peer = function(torch.from_numpy(x), dim).numpy()
         if dtype == "f32":
-            return [Due(y, sum=off, doubt=x.shape[dim] * off, peer=peer)]
+            return [Expected(y, sum=off, doubt=x.shape[dim] * off, peer=peer)]
         value, doubt = careful_softmax(x, dim, log)
-        return [Due(value, sum=off, doubt=doubt, peer=peer)]
+        return [Expected(value, sum=off, doubt=doubt, peer=peer)]
 
     return Case(f"{'x'.join(map(str, x.shape))}@{dim}" + words(dtype), [x],
-                lambda talc, x: [talc.log_softmax(x, dim) if log else talc.softmax(x, dim)], dues)
+                lambda talc, x: [talc.log_softmax(x, dim) if log else talc.softmax(x, dim)], expected_values)
 
 
 def reduction(rng, dtype, op):
@@ -617,10 +617,10 @@ def reduction(rng, dtype, op):
         index = getattr(t.permute(kept + reduced).flatten(len(kept)), op)(-1)
         return index.reshape([1 if a in reduced else e for a, e in enumerate(t.shape)]) if keep else index
 
-    def dues():
+    def expected_values():
         if exact:
             t = torch.from_numpy(x)
-            return [Due((getattr(torch, "a" + op)(t, reduced, keep) if op in ("max", "min") else place(t)).numpy())]
+            return [Expected((getattr(torch, "a" + op)(t, reduced, keep) if op in ("max", "min") else place(t)).numpy())]
         if op == "logsumexp":
             function, off = torch.logsumexp, lambda t, y: (K + 4) * (1 + y.abs())
         if op == "var":
@@ -630,7 +630,7 @@ def reduction(rng, dtype, op):
             t = torch.from_numpy(x.astype("f8"))
             y = function(t, reduced, keepdim=keep)
             size = np.where(np.isfinite(y.numpy()), off(t, y).numpy(), 0)
-            return [Due(y.numpy(), sum=size, doubt=size, peer=function(torch.from_numpy(x), reduced, keepdim=keep).numpy())]
+            return [Expected(y.numpy(), sum=size, doubt=size, peer=function(torch.from_numpy(x), reduced, keepdim=keep).numpy())]
         function = torch.sum if op == "sum" else torch.mean
         return [summed(lambda t: function(t, reduced, keep), [x], dtype, K, divided=op == "mean")]
 
@@ -638,7 +638,7 @@ def reduction(rng, dtype, op):
     options = [keep] if correction is None else [correction, keep]
     text += "" if correction is None else f"c{correction:g}"
     case = Case(text + words(dtype, keep=keep), [x],
-                lambda talc, x: [getattr(talc, op)(x, dims(named_axes), *options)], dues)
+                lambda talc, x: [getattr(talc, op)(x, dims(named_axes), *options)], expected_values)
     case.options = reduced, keep, correction
     return case
 

@@ -288,9 +288,9 @@ def known_results(talc):
          [0, 0, 0, 0, 0, 0, 0, 1, 2]),
         ("linear", talc.linear(tensor(1, 2), talc.upload(grid[0, 0, :2, :2]), tensor(-6, -14), byref(linear)), [0, 1]),
     ]
-    for op, y, due in results:
-        if talc.download(y).ravel().tolist() != due:
-            raise RuntimeError(f"{op} gives {talc.download(y).ravel().tolist()}, not {due}: its structure in "
+    for op, y, expected in results:
+        if talc.download(y).ravel().tolist() != expected:
+            raise RuntimeError(f"{op} gives {talc.download(y).ravel().tolist()}, not {expected}: its structure in "
                                "talc_library.py is not that of the header")
     cpu = talc.device_get(b"cpu")
     for op in filter(LISTS.get, LISTS):

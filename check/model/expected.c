@@ -1,5 +1,5 @@
 /// Elementwise ops and copies, and what is due of any op.
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 
 #include "check/engine/data.h"
 #include "check/ops/elementwise.h"
@@ -56,7 +56,7 @@ static double unary_spread(talc_unary_function function, double x, double off, d
     }
 }
 
-static bool unary(const check_ran *ran, check_model_due *due)
+static bool unary(const check_ran *ran, check_model_expected *expected)
 {
     const talc_unary_problem *problem = ran->problem;
     const talc_unary_function function = problem->function;
@@ -65,26 +65,26 @@ static bool unary(const check_ran *ran, check_model_due *due)
     const bool exact = function == TALC_NEG || function == TALC_ABS || function == TALC_FLOOR ||
                        function == TALC_SIGN;
     if ((int)function + 1 < TALC_ACTIVATION_COUNT && function != TALC_LEAKY_RELU) /* of any slope */
-        due->activation = (talc_activation)(function + 1);
+        expected->activation = (talc_activation)(function + 1);
     for (int64_t i = 0; i < x->count; i++) {
         const long double value =
-            due->activation != TALC_ACTIVATION_NONE
+            expected->activation != TALC_ACTIVATION_NONE
                 ? x->of[i]
                 : talc_check_unary_value(function, problem->numbers, x->of[i]);
-        due->element[i].value = value;
+        expected->element[i].value = value;
         if (function == TALC_GELU_TANH) /* x / 2 (1 + tanh ...) cancels below 0 */
-            due->element[i].foreign = fabs(x->of[i]);
-        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value,
-                                      largest_slope(problem));
+            expected->element[i].foreign = fabs(x->of[i]);
+        expected->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value,
+                                           largest_slope(problem));
         const double p = problem->numbers[0], q = problem->numbers[1], off = check_off(x, i);
         /* At its threshold softplus jumps. */
         if (function == TALC_SOFTPLUS && off > 0 && fabs(p * x->of[i] - q) <= fabs(p) * off)
-            due->spread[i] += log1p(exp(-q)) / fabs(p);
+            expected->spread[i] += log1p(exp(-q)) / fabs(p);
         const double exponent = function == TALC_SOFTPLUS ? p * x->of[i] : x->of[i];
         /* The formulas' roundings, and of the numbers; those of a steep exponential grow with its
          * exponent, up to x^2. */
-        if (!exact && due->activation == TALC_ACTIVATION_NONE)
-            due->element[i].extra =
+        if (!exact && expected->activation == TALC_ACTIVATION_NONE)
+            expected->element[i].extra =
                 (8 + fmin(exponent * exponent, 200)) * format.unit * (double)fabsl(value) +
                 4 * format.smallest + fabs(x->of[i]) * format.normal;
     }
@@ -141,48 +141,48 @@ static bool compares(talc_binary_function function, double a, double b)
 
 /* Maximum, minimum and comparisons, which have no rounding. False for another function. */
 static bool ordered_element(talc_binary_function function, number a, number b, int64_t i,
-                            check_model_due *due)
+                            check_model_expected *expected)
 {
     if (function < TALC_MAXIMUM || function > TALC_GREATER_EQUAL)
         return false;
     const bool picks = function == TALC_MAXIMUM || function == TALC_MINIMUM;
     const bool takes_a = function == TALC_MAXIMUM ? a.of > b.of : a.of < b.of;
     if (picks)
-        due->element[i].value = isnan(a.of) || isnan(b.of) ? NAN : takes_a ? a.of : b.of;
+        expected->element[i].value = isnan(a.of) || isnan(b.of) ? NAN : takes_a ? a.of : b.of;
     else
-        due->element[i].value = compares(function, a.of, b.of);
+        expected->element[i].value = compares(function, a.of, b.of);
     /* Operands so close that the reference may have them in another order. */
     const bool open = a.off + b.off > 0 && !(fabs(a.of - b.of) > a.off + b.off);
-    due->spread[i] = picks ? fmax(a.off, b.off) : open;
+    expected->spread[i] = picks ? fmax(a.off, b.off) : open;
     return true;
 }
 
 static void binary_element(talc_binary_function function, number a, number b, talc_dtype dtype,
-                           int64_t i, check_model_due *due)
+                           int64_t i, check_model_expected *expected)
 {
-    if (ordered_element(function, a, b, i, due))
+    if (ordered_element(function, a, b, i, expected))
         return;
     const long double x = a.of, y = b.of;
-    due->spread[i] = a.off + b.off;
+    expected->spread[i] = a.off + b.off;
     if (function == TALC_MUL)
-        due->spread[i] = fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
+        expected->spread[i] = fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
     if (function == TALC_DIV)
-        due->spread[i] = quotient_spread(a, b);
+        expected->spread[i] = quotient_spread(a, b);
     if (function == TALC_POW)
-        due->spread[i] = power_spread(a, b);
-    due->element[i].value = function == TALC_ADD   ? x + y
-                            : function == TALC_SUB ? x - y
-                            : function == TALC_MUL ? x * y
-                            : function == TALC_POW ? powl(x, y)
-                                                   : x / y;
+        expected->spread[i] = power_spread(a, b);
+    expected->element[i].value = function == TALC_ADD   ? x + y
+                                 : function == TALC_SUB ? x - y
+                                 : function == TALC_MUL ? x * y
+                                 : function == TALC_POW ? powl(x, y)
+                                                        : x / y;
     const double roundings = function == TALC_POW ? 8 : 1;
-    due->element[i].extra =
+    expected->element[i].extra =
         roundings *
-        (talc_check_format(dtype).unit * (double)fabsl(due->element[i].value) +
+        (talc_check_format(dtype).unit * (double)fabsl(expected->element[i].value) +
          (function == TALC_ADD || function == TALC_SUB ? 0 : talc_check_format(dtype).smallest));
 }
 
-static bool binary(const check_ran *ran, check_model_due *due)
+static bool binary(const check_ran *ran, check_model_expected *expected)
 {
     const talc_binary_problem *p = ran->problem;
     const check_array *a = &ran->inputs[0], *b = &ran->inputs[1];
@@ -194,7 +194,7 @@ static bool binary(const check_ran *ran, check_model_due *due)
                            : talc_check_stretched(b->dims.rank, b->dims.dim, ran->output.dims, i);
         binary_element(p->function, (number){ a->of[at], check_off(a, at) },
                        p->b_is_scalar ? scalar : (number){ b->of[bt], check_off(b, bt) },
-                       ran->output.dtype, i, due);
+                       ran->output.dtype, i, expected);
     }
     return true;
 }
@@ -202,29 +202,29 @@ static bool binary(const check_ran *ran, check_model_due *due)
 // ---- Copies -------------------------------------------------------------------------------------
 
 static void copy_element(const check_array *x, int64_t from, talc_dtype dtype, int64_t to,
-                         check_model_due *due)
+                         check_model_expected *expected)
 {
     const double off = check_off(x, from);
-    due->element[to].value = talc_check_cast(x->dtype, dtype, x->of[from]);
-    due->spread[to] = off;
+    expected->element[to].value = talc_check_cast(x->dtype, dtype, x->of[from]);
+    expected->spread[to] = off;
     if (x->dtype == dtype || off == 0)
         return;
     /* Numbers that differ may be rounded or truncated apart. */
-    due->spread[to] += talc_dtype_is_float(dtype)
-                           ? 2 * talc_check_format(dtype).unit * (fabs(x->of[from]) + off) +
-                                 talc_check_format(dtype).smallest
-                           : 1;
+    expected->spread[to] += talc_dtype_is_float(dtype)
+                                ? 2 * talc_check_format(dtype).unit * (fabs(x->of[from]) + off) +
+                                      talc_check_format(dtype).smallest
+                                : 1;
 }
 
-static bool copied(const check_ran *ran, check_model_due *due)
+static bool copied(const check_ran *ran, check_model_expected *expected)
 {
     for (int64_t i = 0; i < ran->output.count; i++)
-        copy_element(&ran->inputs[0], i, ran->output.dtype, i, due);
+        copy_element(&ran->inputs[0], i, ran->output.dtype, i, expected);
     return true;
 }
 
 /* An index that may be another one may pick any other element. */
-static bool gathered(const check_ran *ran, check_model_due *due)
+static bool gathered(const check_ran *ran, check_model_expected *expected)
 {
     const talc_gather_observed *of = ran->problem;
     const check_array *x = &ran->inputs[0], *index = &ran->inputs[1];
@@ -238,15 +238,15 @@ static bool gathered(const check_ran *ran, check_model_due *due)
             at += (d == of->dim ? (int64_t)index->of[by] : place) * step;
             step *= x->dims.dim[d];
         }
-        copy_element(x, at, ran->output.dtype, i, due);
+        copy_element(x, at, ran->output.dtype, i, expected);
         if (check_off(index, by) > 0)
-            due->spread[i] = INFINITY;
+            expected->spread[i] = INFINITY;
     }
     return true;
 }
 
 /* Each line of the dimension for itself. */
-static bool added_up(const check_ran *ran, check_model_due *due)
+static bool added_up(const check_ran *ran, check_model_expected *expected)
 {
     const int dim = ((const talc_cumsum_observed *)ran->problem)->dim;
     const check_array *x = &ran->inputs[0];
@@ -256,31 +256,31 @@ static bool added_up(const check_ran *ran, check_model_due *due)
     const int64_t extent = x->dims.rank == 0 ? 1 : x->dims.dim[dim];
     for (int64_t i = 0; i < x->count; i++) {
         const bool first = i / inner % extent == 0;
-        check_due *to = &due->element[i];
+        check_expected *to = &expected->element[i];
         if (!first)
-            *to = due->element[i - inner];
+            *to = expected->element[i - inner];
         to->value += x->of[i];
         to->S += fabs(x->of[i]);
         to->K++;
-        due->spread[i] = check_off(x, i) + (first ? 0 : due->spread[i - inner]);
+        expected->spread[i] = check_off(x, i) + (first ? 0 : expected->spread[i - inner]);
     }
     return true;
 }
 
 /* A label that may be another one may have its 1 anywhere. */
-static bool hot(const check_ran *ran, check_model_due *due)
+static bool hot(const check_ran *ran, check_model_expected *expected)
 {
     const int64_t classes = ran->output.dims.dim[ran->output.dims.rank - 1];
     const check_array *labels = &ran->inputs[1];
     for (int64_t i = 0; i < ran->output.count; i++) {
-        due->element[i].value = (int64_t)labels->of[i / classes] == i % classes;
-        due->spread[i] = check_off(labels, i / classes) > 0 ? 1 : 0;
+        expected->element[i].value = (int64_t)labels->of[i / classes] == i % classes;
+        expected->spread[i] = check_off(labels, i / classes) > 0 ? 1 : 0;
     }
     return true;
 }
 
 /* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
-static bool picked(const check_ran *ran, check_model_due *due)
+static bool picked(const check_ran *ran, check_model_expected *expected)
 {
     const talc_nll_loss_problem *p = ran->problem;
     const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1], *weight = &ran->inputs[2];
@@ -292,12 +292,12 @@ static bool picked(const check_ran *ran, check_model_due *due)
         const number of_x = counts ? (number){ x->of[at], check_off(x, at) } : (number){ 0, 0 };
         const double off_w = counts && weight->of != NULL ? check_off(weight, label) : 0;
         const double value = -w * of_x.of;
-        due->element[i].value = value;
-        due->element[i].extra = 2 * talc_check_format(x->dtype).unit * fabs(value) +
-                                (counts ? talc_check_format(x->dtype).smallest : 0);
-        due->spread[i] = fabs(w) * of_x.off + fabs(of_x.of) * off_w + of_x.off * off_w;
+        expected->element[i].value = value;
+        expected->element[i].extra = 2 * talc_check_format(x->dtype).unit * fabs(value) +
+                                     (counts ? talc_check_format(x->dtype).smallest : 0);
+        expected->spread[i] = fabs(w) * of_x.off + fabs(of_x.of) * off_w + of_x.off * off_w;
         if (check_off(labels, i) > 0) /* another label may have any other loss */
-            due->spread[i] = INFINITY;
+            expected->spread[i] = INFINITY;
     }
     return true;
 }
@@ -314,13 +314,13 @@ static int64_t output_at(int64_t i, int64_t k, int64_t stride, int64_t pad, int6
 /* A convolution's gradient by its input, which is a transposed convolution too: dx[i] = sum of
  * dy[o] w[k] over the outputs o whose tap k reads i. */
 static void scattered_element(const talc_conv2d_problem *p, const check_ran *ran, int64_t i,
-                              check_model_due *due)
+                              check_model_expected *expected)
 {
     const check_array *dy = &ran->inputs[0], *w = &ran->inputs[1];
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
     const int64_t iw = i % p->W, ih = i / p->W % p->H, c = i / p->W / p->H % p->C;
     const int64_t n = i / p->W / p->H / p->C, g = c / IC;
-    check_due *to = &due->element[i];
+    check_expected *to = &expected->element[i];
     for (int64_t k = 0; k < p->KH * p->KW; k++) {
         const int64_t kh = k / p->KW, kw = k % p->KW;
         const int64_t oh = output_at(ih, kh, p->stride_h, p->pad_top, p->dilation_h, p->OH);
@@ -334,19 +334,20 @@ static void scattered_element(const talc_conv2d_problem *p, const check_ran *ran
             to->value += (long double)dy->of[at] * w->of[tap];
             to->S += fabs(dy->of[at] * w->of[tap]);
             to->K++;
-            due->spread[i] += fabs(w->of[tap]) * off_dy + fabs(dy->of[at]) * off_w + off_dy * off_w;
+            expected->spread[i] +=
+                fabs(w->of[tap]) * off_dy + fabs(dy->of[at]) * off_w + off_dy * off_w;
         }
     }
 }
 
-static bool scattered(const check_ran *ran, check_model_due *due)
+static bool scattered(const check_ran *ran, check_model_expected *expected)
 {
     for (int64_t i = 0; i < ran->output.count; i++)
-        scattered_element(ran->problem, ran, i, due);
+        scattered_element(ran->problem, ran, i, expected);
     return true;
 }
 
-static bool chosen(const check_ran *ran, check_model_due *due)
+static bool chosen(const check_ran *ran, check_model_expected *expected)
 {
     const check_array *condition = &ran->inputs[0];
     for (int64_t i = 0; i < ran->output.count; i++) {
@@ -354,14 +355,14 @@ static bool chosen(const check_ran *ran, check_model_due *due)
             talc_check_stretched(condition->dims.rank, condition->dims.dim, ran->output.dims, i);
         const check_array *x = &ran->inputs[condition->of[at] != 0 ? 1 : 2];
         copy_element(x, talc_check_stretched(x->dims.rank, x->dims.dim, ran->output.dims, i),
-                     ran->output.dtype, i, due);
+                     ran->output.dtype, i, expected);
         if (check_off(condition, at) > 0) /* the other may be any */
-            due->spread[i] = INFINITY;
+            expected->spread[i] = INFINITY;
     }
     return true;
 }
 
-static bool concatenated(const check_ran *ran, check_model_due *due)
+static bool concatenated(const check_ran *ran, check_model_expected *expected)
 {
     const int dim = ((const talc_concat_observed *)ran->problem)->dim;
     const talc_dims dims = ran->output.dims;
@@ -372,7 +373,7 @@ static bool concatenated(const check_ran *ran, check_model_due *due)
         const int64_t run = ran->inputs[t].dims.dim[dim] * inner; /* elements that lie together */
         for (int64_t i = 0; i < ran->inputs[t].count; i++)
             copy_element(&ran->inputs[t], i, ran->output.dtype,
-                         i / run * dims.dim[dim] * inner + start + i % run, due);
+                         i / run * dims.dim[dim] * inner + start + i % run, expected);
         start += run;
     }
     return true;
@@ -382,7 +383,7 @@ static bool concatenated(const check_ran *ran, check_model_due *due)
 
 static const struct {
     const char *op;
-    bool (*due)(const check_ran *ran, check_model_due *due);
+    bool (*expected)(const check_ran *ran, check_model_expected *expected);
 } ops[] = {
 #define UNARY(constant, name, ...)  { #name, unary },
 #define BINARY(constant, name, ...) { #name, binary },
@@ -404,28 +405,28 @@ static const struct {
     { "copy", copied },
 };
 
-bool talc_check_model_due(const check_ran *ran, check_model_due *due)
+bool talc_check_model_expected(const check_ran *ran, check_model_expected *expected)
 {
     const size_t count = (size_t)ran->output.count + 1;
-    *due = (check_model_due){ 0 };
-    due->element = talc_memory_new(count * sizeof *due->element, "check_model");
-    due->spread = talc_memory_new(count * sizeof *due->spread, "check_model");
+    *expected = (check_model_expected){ 0 };
+    expected->element = talc_memory_new(count * sizeof *expected->element, "check_model");
+    expected->spread = talc_memory_new(count * sizeof *expected->spread, "check_model");
     bool known = false;
     if (!talc_failed())
-        talc_check_due_of_family(ran, due, &known);
+        talc_check_expected_of_family(ran, expected, &known);
     for (size_t i = 0; i < sizeof ops / sizeof *ops && !known && !talc_failed(); i++)
         if (strcmp(ops[i].op, ran->op) == 0)
-            known = ops[i].due(ran, due);
+            known = ops[i].expected(ran, expected);
     if (!known && !talc_failed())
         talc_fail(TALC_UNSUPPORTED, "check_model: there is no check for the op %s", ran->op);
     if (talc_failed())
-        talc_check_model_due_free(due);
+        talc_check_model_expected_free(expected);
     return !talc_failed();
 }
 
-void talc_check_model_due_free(check_model_due *due)
+void talc_check_model_expected_free(check_model_expected *expected)
 {
-    talc_memory_free(due->element);
-    talc_memory_free(due->spread);
-    *due = (check_model_due){ 0 };
+    talc_memory_free(expected->element);
+    talc_memory_free(expected->spread);
+    *expected = (check_model_expected){ 0 };
 }

@@ -20,8 +20,8 @@
 ///     batch and group norm   spread = |weight| rstd off, and that of the residual
 ///     cross entropy          spread = off of the label's logit and the largest off, as the sum of
 ///                            exponentials is off by exp(m)
-#ifndef TALC_CHECK_ENGINE_DUE_H
-#define TALC_CHECK_ENGINE_DUE_H
+#ifndef TALC_CHECK_ENGINE_EXPECTED_H
+#define TALC_CHECK_ENGINE_EXPECTED_H
 
 #include "ops/activation.h"
 #include "check/engine/family.h"
@@ -48,19 +48,20 @@ typedef struct check_ran {
 } check_ran;
 
 /// What its output must be: `activation` of elements. Arrays have output.count elements.
-typedef struct check_model_due {
-    check_due *element;
+typedef struct check_model_expected {
+    check_expected *element;
     double *spread;
     talc_activation activation;
-} check_model_due;
+} check_model_expected;
 
 /// False with a failure: no memory, an op that is not known.
-bool talc_check_model_due(const check_ran *ran, check_model_due *due);
-void talc_check_model_due_free(check_model_due *due);
+bool talc_check_model_expected(const check_ran *ran, check_model_expected *expected);
+void talc_check_model_expected_free(check_model_expected *expected);
 
 /// Ops that have a family, in families.c. *known becomes true for one that has. False with a
 /// failure.
-bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known);
+bool talc_check_expected_of_family(const check_ran *ran, check_model_expected *expected,
+                                   bool *known);
 
 /// How far batch norm's results may move, in norm.c.
 void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *problem,

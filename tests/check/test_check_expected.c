@@ -3,7 +3,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "check/engine/due.h"
+#include "check/engine/expected.h"
 #include "check/model/trace.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
@@ -57,22 +57,22 @@ static void capture(talc_observer *observer, const talc_observation *observation
 {
     captured *self = (captured *)observer;
     check_ran ran;
-    check_model_due due;
+    check_model_expected expected;
     cr_assert(ran_of(observation, &ran));
     ran.inputs[0].off = copy_of(self->off, ran.inputs[0].count);
     if (ran.count > 1)
         ran.inputs[1].off = copy_of(self->off_second, ran.inputs[1].count);
-    cr_assert(talc_check_model_due(&ran, &due), "%s", talc_error_message());
+    cr_assert(talc_check_model_expected(&ran, &expected), "%s", talc_error_message());
     self->count = (int)ran.output.count;
     for (int i = 0; i < self->count && i < 16; i++) {
-        self->value[i] = (double)due.element[i].value;
-        self->S[i] = due.element[i].S;
-        self->spread[i] = due.spread[i];
-        self->extra[i] = due.element[i].extra;
+        self->value[i] = (double)expected.element[i].value;
+        self->S[i] = expected.element[i].S;
+        self->spread[i] = expected.spread[i];
+        self->extra[i] = expected.element[i].extra;
     }
-    self->K = due.element[0].K;
-    self->activation = due.activation;
-    talc_check_model_due_free(&due);
+    self->K = expected.element[0].K;
+    self->activation = expected.activation;
+    talc_check_model_expected_free(&expected);
     ran_free(&ran);
 }
 
@@ -101,7 +101,7 @@ static void assert_captured(const captured *got, const char *what, int count, co
     assert_captured(got, what, count, value, S, (const double[]){ __VA_ARGS__ })
 #define LIST(...) ((const double[]){ __VA_ARGS__ })
 
-Test(check_due, sums_by_hand)
+Test(check_expected, sums_by_hand)
 {
     captured c = { .base = { capture }, .off = LIST(0.5, 0, 0.25), .off_second = LIST(0, 1) };
     talc_tensor *x = NUMBERS(TALC_DIMS(1, 1, 1, 3), 1, -2, 3), *bias = NUMBERS(TALC_DIMS(1), -10);
@@ -140,7 +140,7 @@ Test(check_due, sums_by_hand)
     talc_observe(NULL);
 }
 
-Test(check_due, elementwise_by_hand)
+Test(check_expected, elementwise_by_hand)
 {
     captured c = { .base = { capture }, .off = LIST(0.5, 0), .off_second = LIST(0.25, 1) };
     talc_tensor *a = NUMBERS(TALC_DIMS(2), 3, -6), *b = NUMBERS(TALC_DIMS(2), 1.25, -2);
@@ -178,7 +178,7 @@ Test(check_due, elementwise_by_hand)
     talc_observe(NULL);
 }
 
-Test(check_due, batch_norm_by_hand)
+Test(check_expected, batch_norm_by_hand)
 {
     captured c = { .base = { capture }, .off = LIST(0.5, 0, 0.25, 1) };
     talc_tensor *x = NUMBERS(TALC_DIMS(1, 2, 1, 2), 1, 3, -2, 6);
@@ -237,7 +237,7 @@ static void shake(shaken *self, check_ran *ran, double *const original[], bool t
         }
 }
 
-static double tightness(shaken *self, check_ran *ran, const check_model_due *due)
+static double tightness(shaken *self, check_ran *ran, const check_model_expected *expected)
 {
     double *original[INPUTS];
     for (int i = 0; i < ran->count; i++)
@@ -245,16 +245,17 @@ static double tightness(shaken *self, check_ran *ran, const check_model_due *due
     double furthest = 0;
     for (int round = 0; round < 40; round++) {
         shake(self, ran, original, round % 2 == 0);
-        check_model_due moved;
-        cr_assert(talc_check_model_due(ran, &moved));
+        check_model_expected moved;
+        cr_assert(talc_check_model_expected(ran, &moved));
         for (int64_t i = 0; i < ran->output.count; i++) {
-            const double by = (double)fabsl(moved.element[i].value - due->element[i].value);
-            cr_assert(by <= due->spread[i] * (1 + 1e-9) + 1e-12,
-                      "%s: element %d moves by %g, spread %g", ran->op, (int)i, by, due->spread[i]);
-            if (due->spread[i] > 0)
-                furthest = fmax(furthest, by / due->spread[i]);
+            const double by = (double)fabsl(moved.element[i].value - expected->element[i].value);
+            cr_assert(by <= expected->spread[i] * (1 + 1e-9) + 1e-12,
+                      "%s: element %d moves by %g, spread %g", ran->op, (int)i, by,
+                      expected->spread[i]);
+            if (expected->spread[i] > 0)
+                furthest = fmax(furthest, by / expected->spread[i]);
         }
-        talc_check_model_due_free(&moved);
+        talc_check_model_expected_free(&moved);
     }
     for (int i = 0; i < ran->count; i++)
         talc_memory_free(original[i]);
@@ -265,7 +266,7 @@ static void observe_shaken(talc_observer *observer, const talc_observation *obse
 {
     shaken *self = (shaken *)observer;
     check_ran ran;
-    check_model_due due;
+    check_model_expected expected;
     if (!talc_dtype_is_float(observation->output->dtype) && strncmp(observation->op, "arg", 3) != 0)
         return;
     cr_assert(ran_of(observation, &ran));
@@ -278,8 +279,8 @@ static void observe_shaken(talc_observer *observer, const talc_observation *obse
                 talc_dtype_is_float(ran.inputs[i].dtype) ? 1e-3 * size * fabs(draw(self)) : 0;
         }
     }
-    cr_assert(talc_check_model_due(&ran, &due), "%s", talc_error_message());
-    const double tight = tightness(self, &ran, &due);
+    cr_assert(talc_check_model_expected(&ran, &expected), "%s", talc_error_message());
+    const double tight = tightness(self, &ran, &expected);
     /* In a mean over many losses or squares, moves of random signs meet each other. */
     const bool of_many =
         (strcmp(ran.op, "cross_entropy") == 0 &&
@@ -294,11 +295,11 @@ static void observe_shaken(talc_observer *observer, const talc_observation *obse
                        strstr(ran.op, "min") != NULL || strcmp(ran.op, "batch_norm2d") == 0;
     cr_assert(loose || tight > 0.3, "%s: no more than %g of the spread was seen", ran.op, tight);
     self->ops++;
-    talc_check_model_due_free(&due);
+    talc_check_model_expected_free(&expected);
     ran_free(&ran);
 }
 
-Test(check_due, no_result_moves_further_than_its_spread)
+Test(check_expected, no_result_moves_further_than_its_spread)
 {
     const op_inputs inputs = op_inputs_new(cpu_device());
     shaken s = { .base = { observe_shaken } };
@@ -363,7 +364,7 @@ static talc_tensor *options_forward(talc_module *module, talc_tensor *x)
         2, 0);
 }
 
-Test(check_due, ops_with_their_options)
+Test(check_expected, ops_with_their_options)
 {
     static const talc_module_class options = { "Options", sizeof(talc_module),
                                                NULL,      options_forward,
@@ -410,7 +411,7 @@ static void count(talc_observer *observer, const talc_observation *observation)
 }
 
 /* Each op tells once, whatever it is made of, and not of what failed. */
-Test(check_due, an_op_is_observed_once)
+Test(check_expected, an_op_is_observed_once)
 {
     const op_inputs in = op_inputs_new(cpu_device());
     counted c = { .base = { count } };

@@ -1,7 +1,7 @@
 /// Where results of the ops of `talc bench` come from, and what they must be: in f64, by formulas
 /// of their own, with the bound of the operand's arithmetic.
-#ifndef TALC_TOOLS_BENCH_BENCH_DUE_H
-#define TALC_TOOLS_BENCH_BENCH_DUE_H
+#ifndef TALC_TOOLS_BENCH_BENCH_EXPECTED_H
+#define TALC_TOOLS_BENCH_BENCH_EXPECTED_H
 
 #include "tools/bench/bench_ops.h"
 
@@ -21,37 +21,38 @@ BENCH_PLACE(adaptive)     ///< a window of adaptive pooling
 
 #undef BENCH_PLACE
 
-#define BENCH_DUE(name)                                                                            \
+#define BENCH_EXPECTED(name)                                                                       \
     double bench_##name(const bench_data *data, const bench_op *op, const bench_gather *gather,    \
                         double *bound);
 
-BENCH_DUE(same)
-BENCH_DUE(same_byte)
-BENCH_DUE(negated)
-BENCH_DUE(rectified)
-BENCH_DUE(logistic)
-BENCH_DUE(tangent)
-BENCH_DUE(sigmoid_linear)
-BENCH_DUE(gaussian_linear)
-BENCH_DUE(added)
-BENCH_DUE(subtracted)
-BENCH_DUE(multiplied)
-BENCH_DUE(divided)
-BENCH_DUE(added_row)        ///< [A, K] + [K]
-BENCH_DUE(added_column)     ///< [A, K] + [A, 1]
-BENCH_DUE(added_transposed) ///< [R, K] transposed + [K, R]
-BENCH_DUE(tripled)
-BENCH_DUE(raised) ///< by a half
-BENCH_DUE(half)   ///< whatever x is
-BENCH_DUE(summed)
-BENCH_DUE(averaged)
-BENCH_DUE(largest)
-BENCH_DUE(place_of_largest)
-BENCH_DUE(share) ///< softmax
-BENCH_DUE(log_share)
-BENCH_DUE(normalized) ///< batch norm, weight and bias 0.5, of mean 0.5 and variance 0.25 - 1e-5
-BENCH_DUE(normalized_by_itself) ///< of the elements' own
+BENCH_EXPECTED(same)
+BENCH_EXPECTED(same_byte)
+BENCH_EXPECTED(negated)
+BENCH_EXPECTED(rectified)
+BENCH_EXPECTED(logistic)
+BENCH_EXPECTED(tangent)
+BENCH_EXPECTED(sigmoid_linear)
+BENCH_EXPECTED(gaussian_linear)
+BENCH_EXPECTED(added)
+BENCH_EXPECTED(subtracted)
+BENCH_EXPECTED(multiplied)
+BENCH_EXPECTED(divided)
+BENCH_EXPECTED(added_row)        ///< [A, K] + [K]
+BENCH_EXPECTED(added_column)     ///< [A, K] + [A, 1]
+BENCH_EXPECTED(added_transposed) ///< [R, K] transposed + [K, R]
+BENCH_EXPECTED(tripled)
+BENCH_EXPECTED(raised) ///< by a half
+BENCH_EXPECTED(half)   ///< whatever x is
+BENCH_EXPECTED(summed)
+BENCH_EXPECTED(averaged)
+BENCH_EXPECTED(largest)
+BENCH_EXPECTED(place_of_largest)
+BENCH_EXPECTED(share) ///< softmax
+BENCH_EXPECTED(log_share)
+BENCH_EXPECTED(
+    normalized) ///< batch norm, weight and bias 0.5, of mean 0.5 and variance 0.25 - 1e-5
+BENCH_EXPECTED(normalized_by_itself) ///< of the elements' own
 
-#undef BENCH_DUE
+#undef BENCH_EXPECTED
 
 #endif

@@ -1,4 +1,4 @@
-#include "tools/bench/bench_due.h"
+#include "tools/bench/bench_expected.h"
 
 #include <math.h>
 
@@ -135,7 +135,7 @@ static double within(double value, double ulps, double *bound)
 
 /* One element of x makes one of the result: an expression of both, and how many ulp it may be
  * off. */
-#define DUE_OF_ONE(name, expression, ulps)                                                         \
+#define EXPECTED_OF_ONE(name, expression, ulps)                                                    \
     double bench_##name(const bench_data *d, const bench_op *op, const bench_gather *g,            \
                         double *bound)                                                             \
     {                                                                                              \
@@ -144,32 +144,33 @@ static double within(double value, double ulps, double *bound)
         return within(expression, ulps, bound);                                                    \
     }
 
-DUE_OF_ONE(same, x, 0)
-DUE_OF_ONE(negated, -x, 0)
-DUE_OF_ONE(rectified, fmax(x, 0), 0)
-DUE_OF_ONE(logistic, 1 / (1 + exp(-x)), 4)
-DUE_OF_ONE(tangent, tanh(x), 4)
-DUE_OF_ONE(sigmoid_linear, x / (1 + exp(-x)), 6)
-DUE_OF_ONE(gaussian_linear, x / 2 * erfc(-x * sqrt(0.5)), 8)
-DUE_OF_ONE(tripled, 3 * x, 0.5)
-DUE_OF_ONE(raised, x + 0.5, 0.5)
-DUE_OF_ONE(half, x * 0 + 0.5, 0)
-DUE_OF_ONE(added, x + other_at(d, g->at), 0.5)
-DUE_OF_ONE(subtracted, x - other_at(d, g->at), 0.5)
-DUE_OF_ONE(multiplied, x *other_at(d, g->at), 0.5)
-DUE_OF_ONE(divided, x / other_at(d, g->at), 0.5)
-DUE_OF_ONE(added_row, x + other_at(d, g->at % op->shape[1]), 0.5)
-DUE_OF_ONE(added_column, x + other_at(d, g->at / op->shape[1]), 0.5)
+EXPECTED_OF_ONE(same, x, 0)
+EXPECTED_OF_ONE(negated, -x, 0)
+EXPECTED_OF_ONE(rectified, fmax(x, 0), 0)
+EXPECTED_OF_ONE(logistic, 1 / (1 + exp(-x)), 4)
+EXPECTED_OF_ONE(tangent, tanh(x), 4)
+EXPECTED_OF_ONE(sigmoid_linear, x / (1 + exp(-x)), 6)
+EXPECTED_OF_ONE(gaussian_linear, x / 2 * erfc(-x * sqrt(0.5)), 8)
+EXPECTED_OF_ONE(tripled, 3 * x, 0.5)
+EXPECTED_OF_ONE(raised, x + 0.5, 0.5)
+EXPECTED_OF_ONE(half, x * 0 + 0.5, 0)
+EXPECTED_OF_ONE(added, x + other_at(d, g->at), 0.5)
+EXPECTED_OF_ONE(subtracted, x - other_at(d, g->at), 0.5)
+EXPECTED_OF_ONE(multiplied, x *other_at(d, g->at), 0.5)
+EXPECTED_OF_ONE(divided, x / other_at(d, g->at), 0.5)
+EXPECTED_OF_ONE(added_row, x + other_at(d, g->at % op->shape[1]), 0.5)
+EXPECTED_OF_ONE(added_column, x + other_at(d, g->at / op->shape[1]), 0.5)
 
 /* Where x's element goes to, there stands the one of `other`. */
-DUE_OF_ONE(added_transposed,
-           x + other_at(d, g->at % op->shape[2] * (d->count / op->shape[2]) + g->at / op->shape[2]),
-           0.5)
+EXPECTED_OF_ONE(added_transposed,
+                x + other_at(d, g->at % op->shape[2] * (d->count / op->shape[2]) +
+                                    g->at / op->shape[2]),
+                0.5)
 
 /* In f32, as x was made bytes. */
-DUE_OF_ONE(same_byte, floor((double)((float)(100 * (float)x) + 100)), 0)
+EXPECTED_OF_ONE(same_byte, floor((double)((float)(100 * (float)x) + 100)), 0)
 
-#define DUE(name)                                                                                  \
+#define EXPECTED(name)                                                                             \
     double bench_##name(const bench_data *data, const bench_op *op, const bench_gather *gather,    \
                         double *bound)
 
@@ -199,7 +200,7 @@ static totals add_up(const bench_data *data, const bench_gather *gather)
 }
 
 /* A sum of f64 is made in f64 here too. */
-DUE(summed)
+EXPECTED(summed)
 {
     const totals t = add_up(data, gather);
     const double own = op->operand == BENCH_DOUBLES ? 2 * unit(op) * t.count : 0;
@@ -207,7 +208,7 @@ DUE(summed)
     return t.sum;
 }
 
-DUE(averaged)
+EXPECTED(averaged)
 {
     const double sum = bench_summed(data, op, gather, bound);
     const double count = (double)(gather->extent[0] * gather->extent[1]);
@@ -215,14 +216,14 @@ DUE(averaged)
     return sum / count;
 }
 
-DUE(largest)
+EXPECTED(largest)
 {
     (void)op;
     *bound = 0;
     return add_up(data, gather).most;
 }
 
-DUE(place_of_largest)
+EXPECTED(place_of_largest)
 {
     (void)op;
     *bound = 0;
@@ -242,7 +243,7 @@ static double exponentials(const bench_data *data, const bench_gather *gather, d
     return sum;
 }
 
-DUE(share)
+EXPECTED(share)
 {
     double roundings, from;
     const double sum = exponentials(data, gather, &roundings, &from), y = exp(from) / sum;
@@ -250,7 +251,7 @@ DUE(share)
     return y;
 }
 
-DUE(log_share)
+EXPECTED(log_share)
 {
     double roundings, from;
     const double sum = exponentials(data, gather, &roundings, &from), y = from - log(sum);
@@ -259,14 +260,14 @@ DUE(log_share)
 }
 
 /* (x - 0.5) + 0.5, after six roundings. */
-DUE(normalized)
+EXPECTED(normalized)
 {
     const double x = x_at(data, gather);
     *bound = 10 * unit(op) * (fabs(x - 0.5) + 0.5);
     return x;
 }
 
-DUE(normalized_by_itself)
+EXPECTED(normalized_by_itself)
 {
     const totals t = add_up(data, gather);
     const double mean = t.sum / t.count, var = t.squares / t.count - mean * mean;
