@@ -162,7 +162,7 @@ static talc_dims axes_of(const reduce_note *note, talc_dims x)
 static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
     const reduce_note *note = talc_node_problem(node);
-    const talc_tensor *saved = talc_node_saved(node, 0), *ties;
+    const talc_tensor *saved = talc_node_saved(node, 0), *ties, *deviations;
     talc_tensor *each = talc_reshape(dy, note->kept);
     const talc_dims x = talc_node_input_dims(node, 0);
     if (each == NULL)
@@ -175,8 +175,10 @@ static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_t
         gradients[0] = talc_mul(ties, talc_div(each, talc_sum(ties, axes_of(note, x), true)));
         return;
     case TALC_VAR: /* of no elements there is no mean, and nothing that needs one */
-        gradients[0] = talc_mul(talc_mul_scalar(each, 2 / note->divisor),
-                                talc_sub(saved, talc_mean(saved, axes_of(note, x), true)));
+        deviations = talc_sub(saved, talc_mean(saved, axes_of(note, x), true));
+        /* What the mean lost when it was rounded, which all of them have. */
+        deviations = talc_sub(deviations, talc_mean(deviations, axes_of(note, x), true));
+        gradients[0] = talc_mul(talc_mul_scalar(each, 2 / note->divisor), deviations);
         return;
     case TALC_LOGSUMEXP:
         gradients[0] = talc_mul(

@@ -364,6 +364,31 @@ Test(reduce, variances_of_large_numbers_are_finite_where_f64_holds_them)
             }
 }
 
+/* Of values far from 0, whose mean has digits that f32 does not: in f64, 2 (x - mean) / (K - 1). */
+Test(reduce, gradients_of_variances_far_from_zero_are_those_of_the_exact_mean)
+{
+    enum { K = 1000 };
+    const double means[] = { 0, 1e4, 1e6, -1e6 };
+    for (size_t m = 0; m < sizeof means / sizeof *means; m++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *x = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(K));
+        double mean = 0;
+        for (int64_t i = 0; i < K; i++) {
+            ((float *)x->data)[i] = (float)(means[m] + (double)(i * 37 % K) * 0.003 - 1);
+            mean += element_at(x, i) / K;
+        }
+        cr_assert(talc_require_grad(x, true) && talc_backward(talc_var(x, TALC_SCALAR, 1, false)));
+        assert_no_failure();
+        for (int64_t i = 0; i < K; i++) {
+            const double got = element_at(talc_grad(x), i);
+            const double due = 2 * (element_at(x, i) - mean) / (K - 1);
+            cr_assert(fabs(got - due) < 1e-6 * 2 / K, "mean %g, element %d: %.9g instead of %.9g",
+                      means[m], (int)i, got, due);
+        }
+        talc_scope_leave(scope);
+    }
+}
+
 Test(reduce, a_correction_that_leaves_nothing_divides_by_zero)
 {
     const float values[] = { 1, 3 };
