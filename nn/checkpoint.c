@@ -1,6 +1,7 @@
 #include "nn/checkpoint.h"
 
 #include "nn/optimizer_state.h"
+#include "nn/pass.h"
 #include "nn/state.h"
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
@@ -321,10 +322,13 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
     talc_names names = { .list = talc_memory_new(room * sizeof *names.list, who) };
     const char **own = metadata_new(optimizer, &run);
     const char **metadata = own == NULL ? NULL : talc_info_metadata(module, own);
+    talc_pass pass; /* loads wait for what is read here */
+    talc_pass_begin(&pass, module);
     bool ok = names.list != NULL && metadata != NULL && talc_names_add_module(&names, module);
     for (int i = 0; i < optimizer->count && ok; i++)
         ok = add_optimized(&names, optimizer, &optimizer->list[i]);
     ok = ok && talc_safetensors_save(path, names.list, names.count, metadata);
+    talc_pass_end(&pass);
     talc_names_free(&names);
     talc_memory_free(metadata);
     talc_memory_free(own);

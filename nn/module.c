@@ -366,6 +366,8 @@ static bool convert(talc_module *module, talc_device *device, const talc_dtype *
     talc_scope *scope = talc_scope_enter();
     talc_no_grad_enter();
     int count = talc_module_tensor_count(module);
+    talc_pass pass; /* other changes wait for what is read here */
+    talc_pass_begin(&pass, module);
     talc_replacement *all = scope == NULL ? NULL : talc_module_replacements(module);
     for (int i = 0; all != NULL && i < count && !talc_failed(); i++) {
         const talc_tensor *was = all[i].tensor;
@@ -375,6 +377,7 @@ static bool convert(talc_module *module, talc_device *device, const talc_dtype *
         if (was->device != to || was->dtype != as)
             all[i].fresh = talc_to(was, to, as);
     }
+    talc_pass_end(&pass);
     if (!talc_failed())
         talc_module_replace(module, all);
     talc_memory_free(all);

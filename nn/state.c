@@ -1,5 +1,6 @@
 #include "nn/state.h"
 
+#include "nn/pass.h"
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
 #include "tensor/shape.h"
@@ -49,9 +50,12 @@ bool talc_module_save(talc_module *module, const char *path)
     talc_names named = { NULL, 0 };
     named.list =
         talc_memory_new((size_t)talc_module_tensor_count(module) * sizeof *named.list, "save");
+    talc_pass pass; /* loads wait for what is read here */
+    talc_pass_begin(&pass, module);
     const bool saved = named.list != NULL && metadata != NULL &&
                        talc_names_add_module(&named, module) &&
                        talc_safetensors_save(path, named.list, named.count, metadata);
+    talc_pass_end(&pass);
     talc_names_free(&named);
     talc_memory_free(metadata);
     return saved;

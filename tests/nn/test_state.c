@@ -746,3 +746,48 @@ Test(state, two_passes_load_each_others_model, .timeout = 20)
         talc_module_free(nets[i]);
     remove(path);
 }
+
+static atomic_bool saved_all;
+
+static bool fill_with(const char *at, talc_tensor *tensor, bool is_buffer, void *value)
+{
+    (void)at, (void)is_buffer;
+    return talc_fill(tensor, *(const double *)value);
+}
+
+static void *load_in_turn(void *net)
+{
+    char other[sizeof path + 8];
+    snprintf(other, sizeof other, "%s.other", path);
+    while (!atomic_load(&saved_all) && talc_module_load(net, other, true))
+        (void)talc_module_load(net, path, true);
+    return NULL;
+}
+
+/* What a save reads stays until the file is written, though a load waits to exchange it. */
+Test(state, a_save_beside_loads_writes_one_of_the_states)
+{
+    make_path();
+    char other[sizeof path + 8], mixed[sizeof path + 8];
+    snprintf(other, sizeof other, "%s.other", path);
+    snprintf(mixed, sizeof mixed, "%s.mixed", path);
+    talc_module *net = net_new(4, TALC_F32), *copy = net_new(4, TALC_F32);
+    for (double value = 0; value < 2; value++) {
+        talc_module_visit(net, fill_with, &value);
+        cr_assert(talc_module_save(net, value == 0 ? path : other));
+    }
+    pthread_t load;
+    cr_assert(pthread_create(&load, NULL, load_in_turn, net) == 0);
+    for (int round = 0; round < 500; round++) {
+        cr_assert(talc_module_save(net, mixed) && talc_module_load(copy, mixed, true));
+        const state is = state_of(copy);
+        for (int64_t i = 0; i < is.count; i++)
+            cr_assert(is.values[i] == is.values[0], "round %d: %g at %d, %g at 0", round,
+                      is.values[i], (int)i, is.values[0]);
+    }
+    atomic_store(&saved_all, true);
+    pthread_join(load, NULL);
+    talc_module_free(net);
+    talc_module_free(copy);
+    (void)(remove(path), remove(other), remove(mixed));
+}
