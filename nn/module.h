@@ -29,7 +29,8 @@
 /// thread is in: what comes after the load in them sees what this load and those of other threads
 /// put in place. A load knows the passes through its own tree alone: a parameter that two trees
 /// share is read and loaded by one thread at a time. talc_module_to and talc_module_cast wait as a
-/// load does; passes then fail where x is not where the parameters are. A save (talc_module_save,
+/// load does; passes then fail where x is not where the parameters are. They drop gradients, so no
+/// backward pass through the module may run meanwhile. A save (talc_module_save,
 /// talc_checkpoint_save) counts as a pass: it writes one state. Everything else that changes a
 /// module is for one thread while no other uses it: optimizer steps, passes in train mode that move
 /// running statistics, train, eval, adding, freeing, and talc_module_summary and its like, which
