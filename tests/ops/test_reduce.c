@@ -381,9 +381,9 @@ Test(reduce, gradients_of_variances_far_from_zero_are_those_of_the_exact_mean)
         assert_no_failure();
         for (int64_t i = 0; i < K; i++) {
             const double got = element_at(talc_grad(x), i);
-            const double due = 2 * (element_at(x, i) - mean) / (K - 1);
-            cr_assert(fabs(got - due) < 1e-6 * 2 / K, "mean %g, element %d: %.9g instead of %.9g",
-                      means[m], (int)i, got, due);
+            const double expected = 2 * (element_at(x, i) - mean) / (K - 1);
+            cr_assert(fabs(got - expected) < 1e-6 * 2 / K,
+                      "mean %g, element %d: %.9g instead of %.9g", means[m], (int)i, got, expected);
         }
         talc_scope_leave(scope);
     }

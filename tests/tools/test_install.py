@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README says of installing: the installed command runs, and programs in C and C++ are built
+"""What docs/install.md says of installing: the installed command runs, and programs in C and C++ are built
 by pkg-config, CMake and meson.
 
 usage: test_install.py ROOT BUILD   installs BUILD below another root, and uses it as it was built
@@ -30,8 +30,8 @@ PRINTED = "tensor f32 [2,3] on cpu"
 
 
 def block(kind):
-    """README's only block of that kind."""
-    (text,) = re.findall(rf"```{kind}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """The only block of that kind."""
+    (text,) = re.findall(rf"```{kind}\n(.*?)```", (ROOT / "docs" / "install.md").read_text(), re.DOTALL)
     return text
 
 
