@@ -24,7 +24,7 @@ static const char *const cases[] = {
     "n1c2h4w5o2k3x2s4611686018427387904x4611686018427387905p2x3",
     "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806",
     "n1c2h4w5o2k1x1s3x5p2x3d9223372036854775807x9223372036854775806",
-    /* im2col: several images a block, several blocks of columns and rows, one of few images. */
+    /* im2col: several images, several blocks of columns and rows. */
     "n40c8h4w5o12k3x3p1x1",
     "n9c40h6w6o14k3x3p1x1g2",
     "n2c2h50w70o3k5x5p2x2",
@@ -522,8 +522,9 @@ Test(conv2d_gradient, the_same_bits_for_every_number_of_threads)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         talc_conv2d_problem problem = conv2d_parse(rows[i].text);
         if (talc_device_is_host(tested_device())) {
+            const bool input_alone = strcmp(rows[i].row, "im2col") == 0;
             talc_algorithm_force("conv2d.grad_input", rows[i].row);
-            talc_algorithm_force("conv2d.grad_weight", rows[i].row);
+            talc_algorithm_force("conv2d.grad_weight", input_alone ? NULL : rows[i].row);
         }
         const size_t bytes = (size_t)(dx_count(&problem) + dw_count(&problem)) * sizeof(double);
         double *one = both(&problem, 1);

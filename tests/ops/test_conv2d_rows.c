@@ -135,6 +135,7 @@ Test(conv2d_rows, rows_say_why_they_refuse)
           "the dilated kernel spans more than 2^20 elements" },
         { "n1c2h100w100o4k1x1s9x9_dx", "implicit_gemm",
           "the strides make more than 64 convolutions of the input gradient" },
+        { "n1c4h5w5o4k3x3_dw", "im2col", "it has no gradient by the weights" },
     };
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         talc_conv2d_problem problem;
@@ -148,6 +149,41 @@ Test(conv2d_rows, rows_say_why_they_refuse)
                               0,
                           "%s: %s", refusals[i].problem, explanation.decision.candidates[j].reason);
     }
+}
+
+/* Strides of 16 and more, long kernels, taps far apart, by workspaces that hold a part of a kernel:
+ * the row that runs is not `reference`, and right. */
+Test(conv2d_rows, every_gradient_has_a_row, .timeout = 60)
+{
+    static const char *const texts[] = {
+        "n2c4h13w14o20k5x7s2x1p3x4d2x3g2_dw",
+        "n2c4h13w14o20k5x7s2x1p3x4d2x3g2_dx",
+        "n2c3h9w7o4k3x3p1x1_f64_dw",
+        "n2c3h35w50o5k16x16s16x16p1x1_dx",
+        "n2c3h35w50o5k16x16s16x16p1x1_dw",
+        "n3c1h3w1200o2k1x600p0x3_dw",
+        "n1c2h4w4o2k2x2s1000000000x1000000007_dw",
+        "n1c2h2w3o3k2x3s70000x70000p70000x140000d70000x70000_dw",
+        "n2c2h2w3o3k1x1s2305843009213693952x1p2305843009213693951x0_dw",
+    };
+    static const size_t limits[] = { (size_t)32 << 20, 8192, 4096, 2048, 1024 };
+    talc_device *cpu = cpu_device();
+    const size_t before = talc_workspace_limit(cpu);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t j = 0; j < sizeof limits / sizeof *limits; j++) {
+            talc_conv2d_problem problem;
+            talc_conv2d_explanation explanation;
+            char ran[8] = "";
+            cr_assert(talc_workspace_set_limit(cpu, limits[j]));
+            cr_assert(talc_conv2d_problem_parse(texts[i], &problem), "%s", talc_error_message());
+            cr_assert(talc_conv2d_explain(cpu, &problem, NULL, &explanation));
+            const char *row = explanation.decision.candidates[explanation.decision.chosen].name;
+            cr_expect(strcmp(row, "reference") != 0, "%s in %zu bytes: %s", texts[i], limits[j],
+                      row);
+            check_rows(texts[i], KIND(EXACT) | KIND(RANDOM) | KIND(INFINITY) | KIND(GUARDS), row,
+                       ran);
+        }
+    cr_assert(talc_workspace_set_limit(cpu, before));
 }
 
 /* What lies between the taps of a dilated kernel is not copied, or this row would take many times

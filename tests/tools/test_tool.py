@@ -391,8 +391,8 @@ class Explain(Tool):
             self.assertEqual(list(rows), names)
             self.assertEqual(gradient["chosen"], "depthwise")
             self.assertIn("1x1", rows["pointwise"]["reason"])
-        alone = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_dw", "--algorithm", "im2col")
-        self.assertEqual((alone["op"], alone["chosen"], alone["gradients"]), ("conv2d.grad_weight", "im2col", []))
+        alone = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_dw", "--algorithm", "implicit_gemm")
+        self.assertEqual((alone["op"], alone["chosen"], alone["gradients"]), ("conv2d.grad_weight", "implicit_gemm", []))
         text = self.ok("explain", "n2c4h9w9o4k3x3p1x1g4")
         for part in ("x [2,4,9,9]  w [4,1,3,3]  ->  y [2,4,9,9]", "conv2d.grad_input n2", "dy [2,4,9,9]  w [4,1,3,3]  ->  dx [2,4,9,9]",
                      "conv2d.grad_weight n2", "x [2,4,9,9]  dy [2,4,9,9]  ->  dw [4,1,3,3]"):

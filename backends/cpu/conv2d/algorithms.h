@@ -41,7 +41,7 @@ double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *problem,
                                   const talc_conv2d_arguments *arguments, int64_t plane, int64_t ih,
                                   int64_t iw);
 
-/// The gradients of rows that have them in a file of their own; im2col's stand in im2col.h.
+/// The gradients of rows that have them in a file of their own.
 talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,
                                                const talc_conv2d_arguments *arguments);
 const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,

@@ -10,7 +10,14 @@
 /// adds their product to y: sums are in the data's type. The blocks follow from the problem and the
 /// workspace limit alone, so every number of threads gives the same bits.
 ///
-/// im2col_matrix.c builds B, im2col_gradient.c has the gradients.
+/// The gradient by the input goes back the same way, col2im:
+///
+///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j],      dx: dB added to the pixels that B was read from
+///
+/// A task is some input channels of one image. It makes dB a block at a time, in place of B, and
+/// adds it to their planes, which no other task writes.
+///
+/// im2col_matrix.c builds B and adds dB.
 ///
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for
 /// document processing", 2006.
@@ -42,26 +49,39 @@ typedef struct im2col_plan {
     int64_t P;        /* outputs of one plane */
     int64_t rows;     /* of B at a time */
     int64_t columns;  /* of B in a block */
-    int64_t channels; /* output channels in a block */
+    int64_t channels; /* in a block: output channels, of dx input channels */
     int64_t images;   /* in a block; more than 1 only when it holds whole planes */
     int64_t column_blocks, channel_blocks, image_blocks;
     size_t slice; /* bytes of workspace for each worker */
 } im2col_plan;
 
+static bool is_input(const talc_conv2d_problem *p)
+{
+    return p->direction == TALC_GRAD_INPUT;
+}
+
+/* Channels of a group that are made. */
+static int64_t made_of(const talc_conv2d_problem *p)
+{
+    return (is_input(p) ? p->C : p->OC) / p->groups;
+}
+
 /* Blocks of columns and images. */
 static void cut(const talc_conv2d_problem *p, im2col_plan *plan)
 {
-    plan->images = plan->P <= plan->columns / 2 ? talc_even(p->N, plan->columns / plan->P) : 1;
+    const bool several = !is_input(p) && plan->P <= plan->columns / 2;
+    plan->images = several ? talc_even(p->N, plan->columns / plan->P) : 1;
     plan->columns = plan->images > 1 ? plan->images * plan->P
                                      : talc_cpu_im2col_aligned(talc_even(plan->P, plan->columns));
     plan->image_blocks = talc_ceil_div(p->N, plan->images);
     plan->column_blocks = plan->images > 1 ? 1 : talc_ceil_div(plan->P, plan->columns);
-    plan->channel_blocks = talc_ceil_div(p->OC / p->groups, plan->channels);
+    plan->channel_blocks = talc_ceil_div(made_of(p), plan->channels);
 }
 
 static int64_t tasks_of(const talc_conv2d_problem *p, const im2col_plan *plan)
 {
-    return plan->image_blocks * p->groups * plan->column_blocks * plan->channel_blocks;
+    return plan->image_blocks * p->groups * plan->channel_blocks *
+           (is_input(p) ? 1 : plan->column_blocks);
 }
 
 static int64_t elements_of(const im2col_plan *plan)
@@ -76,11 +96,13 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     im2col_plan plan = { .K = p->C / p->groups * p->KH * p->KW, .P = p->OH * p->OW };
     plan.rows = talc_even(plan.K, ROWS);
     plan.columns = COLUMNS;
-    plan.channels = p->OC / p->groups;
+    plan.channels = made_of(p);
     cut(p, &plan);
+    const int64_t min_columns = is_input(p) ? COLUMNS : MIN_COLUMNS;
+    const int64_t min_channels = is_input(p) ? 1 : MIN_CHANNELS;
     while (tasks_of(p, &plan) < TASKS &&
-           (plan.columns > MIN_COLUMNS || plan.channels > MIN_CHANNELS)) {
-        if (plan.columns > MIN_COLUMNS)
+           (plan.columns > min_columns || plan.channels > min_channels)) {
+        if (plan.columns > min_columns)
             plan.columns = (plan.columns + 1) / 2;
         else
             plan.channels = (plan.channels + 1) / 2;
@@ -175,6 +197,40 @@ static void im2col_task(void *context, int64_t task, int worker)
         }
 }
 
+/* The gradient by the input: columns of dB, a few rows at a time, to planes that begin as zeros. */
+static void input_task(void *context, int64_t task, int worker)
+{
+    const im2col_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const talc_conv2d_arguments *a = c->arguments;
+    const im2col_plan *plan = &c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, plane = p->H * p->W;
+    const int64_t channel = task % plan->channel_blocks * plan->channels;
+    const int64_t channels = talc_smaller(plan->channels, IC - channel);
+    const int64_t image = task / plan->channel_blocks; /* and group: n * groups + g */
+    const int64_t end = (channel + channels) * taps;
+    const void *w = talc_cpu_at(p->dtype, a->w, image % p->groups * OC * plan->K);
+    char *dB = (char *)a->base.workspace + (size_t)worker * plan->slice;
+    char *dx = (char *)a->dx + image * IC * plane * size;
+
+    memset(dx + channel * plane * size, 0, (size_t)(channels * plane * size));
+    talc_openblas_enter();
+    for (int64_t j = 0; j < plan->P; j += plan->columns) {
+        const talc_cpu_im2col_block block = { p, j, talc_smaller(plan->columns, plan->P - j),
+                                              plan->columns };
+        for (int64_t k = channel * taps; k < end; k += plan->rows) {
+            const int64_t rows = talc_smaller(plan->rows, end - k);
+            talc_blas_gemm(p->dtype, true, false, rows, block.count, OC, 1,
+                           talc_cpu_at(p->dtype, w, k), plan->K,
+                           talc_cpu_at(p->dtype, a->dy, image * OC * plan->P + j), plan->P, 0, dB,
+                           plan->columns);
+            talc_cpu_im2col_add(&block, dB, k, rows, dx);
+        }
+    }
+    talc_openblas_leave();
+}
+
 const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *problem,
                                         size_t limit, talc_plan *plan)
 {
@@ -182,8 +238,8 @@ const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *p
     const talc_conv2d_problem *p = problem;
     if (talc_cpu_refuses(p->dtype) != NULL)
         return talc_cpu_refuses(p->dtype);
-    if (p->direction != TALC_FORWARD)
-        return talc_cpu_im2col_gradient_plan(p, limit, plan);
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no gradient by the weights";
     const im2col_plan own = plan_of(p, limit);
     plan->workspace = talc_cpu_workspace(tasks_of(p, &own), 0, own.slice, limit);
     talc_plan_keep(plan, &own, sizeof own);
@@ -194,10 +250,8 @@ talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
                                        const talc_plan *plan, const void *arguments)
 {
     (void)device;
-    if (((const talc_conv2d_problem *)problem)->direction != TALC_FORWARD)
-        return talc_cpu_im2col_gradient_run(problem, plan, arguments);
     const im2col_plan *own = talc_plan_own(plan);
     im2col_context context = { problem, arguments, *own };
     return talc_cpu_parallel_limited(tasks_of(problem, own), (int)(plan->workspace / own->slice),
-                                     im2col_task, &context);
+                                     is_input(problem) ? input_task : im2col_task, &context);
 }

@@ -1,4 +1,4 @@
-/// What the im2col convolution shares with its gradients. Private to backends/cpu.
+/// The matrix of the im2col convolution: built, and added back. Private to backends/cpu.
 ///
 /// For one image and group the im2col matrix B has a row for each tap of an input channel and a
 /// column for each output of a plane:
@@ -34,11 +34,5 @@ static inline int64_t talc_cpu_im2col_aligned(int64_t columns)
 {
     return columns < 64 ? columns : talc_ceil_div(columns, 16) * 16;
 }
-
-/// The gradients, in either direction.
-const char *talc_cpu_im2col_gradient_plan(const talc_conv2d_problem *problem, size_t limit,
-                                          talc_plan *plan);
-talc_status talc_cpu_im2col_gradient_run(const talc_conv2d_problem *problem, const talc_plan *plan,
-                                         const talc_conv2d_arguments *arguments);
 
 #endif

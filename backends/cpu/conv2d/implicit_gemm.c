@@ -66,11 +66,13 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
     const talc_conv2d_problem *p = problem;
     if (talc_cpu_refuses(p->dtype) != NULL)
         return talc_cpu_refuses(p->dtype);
-    if (talc_cpu_conv2d_reaches_far(p) != NULL)
-        return talc_cpu_conv2d_reaches_far(p);
     /* Below that, products of the plan do not overflow. */
     if (talc_conv2d_bytes(p) > LARGEST_BYTES)
         return "the operands take more than 2^47 bytes";
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
+    if (talc_cpu_conv2d_reaches_far(p) != NULL)
+        return talc_cpu_conv2d_reaches_far(p);
     if (((double)(p->KH - 1) * (double)p->dilation_h + 1) *
             ((double)(p->KW - 1) * (double)p->dilation_w + 1) >
         LARGEST_SPAN)

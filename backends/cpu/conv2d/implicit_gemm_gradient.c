@@ -13,7 +13,8 @@
 /// Weight: a task is a block of input channels and one of output channels times a part of the
 /// images and outputs (split_k.h). It copies x to a patch and dy, transposed, to rows of vectors.
 /// For each output, a row of the tile broadcasts the element of the patch under its tap, and the
-/// vectors of dy are multiplied by it; so sums run over outputs in order.
+/// vectors of dy are multiplied by it; so sums run over outputs in order. A kernel that reaches too
+/// far for one patch is divided into blocks of taps, which are kernels with a padding of their own.
 ///
 /// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache,
 /// and so do the parts of dw: every number of threads gives the same bits, another cache or limit
@@ -94,12 +95,25 @@ static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases
 
 // ---- Weight -------------------------------------------------------------------------------------
 
-/* A patch and the dy under it take a quarter of the second-level cache each. */
-enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, TURNED = 16, STORED = 64 };
+/* A patch and the dy under it take a quarter of the second-level cache each. Taps more than FAR
+ * elements apart, or outputs, have patches of their own: nothing lies between that two of them
+ * read, and sizes cannot overflow. */
+enum {
+    OUTPUTS = 256,
+    MIN_OUTPUTS = 16,
+    TERMS = 512,
+    MIN_CHANNELS = 32,
+    CACHE_SHARE = 4,
+    TURNED = 16,
+    STORED = 64,
+    FAR = 64 << 10,
+    LARGEST_PATCH = 1 << 20, /* elements */
+};
 
 typedef struct weight_plan {
     int64_t rows, columns; /* outputs of a block */
     int64_t row_blocks, column_blocks;
+    int64_t kh, kw; /* taps of a task: whole rows of a kernel, or some of one row */
     int64_t ic, oc; /* channels of a task */
     int64_t ic_blocks, oc_blocks;
     int64_t vectors;  /* of output channels in a panel: one if that is enough for all, else two */
@@ -112,43 +126,100 @@ typedef struct weight_plan {
     size_t terms_bytes, slice; /* of a worker's table of outputs, of all that it has */
 } weight_plan;
 
-static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
+/* Blocks of taps in a kernel. */
+static int64_t tap_blocks_of(const talc_conv2d_problem *p, const weight_plan *plan)
 {
-    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
-    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
-    const int64_t room =
-        talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
-    weight_plan plan = { .columns = talc_even(p->OW, COLUMNS) };
-    plan.rows = talc_even(p->OH, COLUMNS / plan.columns);
-    plan.row_blocks = talc_ceil_div(p->OH, plan.rows);
-    plan.column_blocks = talc_ceil_div(p->OW, plan.columns);
-    plan.patch = talc_cpu_patch_of(&h, &w, p->padding_mode, plan.rows, plan.columns, 1);
-    const int64_t oc = room / talc_larger(plan.rows * plan.columns, TERMS);
-    plan.oc = talc_even(p->OC / p->groups, talc_larger(oc, MIN_CHANNELS));
-    plan.ic = talc_even(p->C / p->groups,
-                        talc_smaller(room / plan.patch.channel, talc_ceil_div(TERMS, taps)));
-    plan.ic_blocks = talc_ceil_div(p->C / p->groups, plan.ic);
-    plan.oc_blocks = talc_ceil_div(p->OC / p->groups, plan.oc);
-    plan.vectors = plan.oc <= kernels->lanes ? 1 : 2;
-    plan.width = plan.vectors * kernels->lanes;
-    plan.panels = talc_ceil_div(plan.oc, plan.width);
-    plan.sums = plan.panels * plan.ic * taps * plan.width;
-    plan.dy = plan.panels * plan.rows * plan.columns * plan.width;
-    plan.taps_bytes = talc_cpu_aligned((size_t)(plan.ic * taps) * sizeof(int64_t));
-    plan.terms_bytes = talc_cpu_aligned((size_t)(plan.rows * plan.columns) * sizeof(talc_cpu_term));
-    plan.slice = plan.terms_bytes +
-                 talc_cpu_aligned((size_t)((plan.sums + plan.dy +
-                                            talc_cpu_patch_elements(&plan.patch, plan.ic, 0)) *
-                                           size));
-    plan.partial = talc_cpu_partial_of(p, p->groups * plan.ic_blocks * plan.oc_blocks,
-                                       p->N * plan.row_blocks * plan.column_blocks, limit);
-    return plan;
+    return talc_ceil_div(p->KH, plan->kh) * talc_ceil_div(p->KW, plan->kw);
 }
 
 static int64_t tasks_of(const talc_conv2d_problem *p, const weight_plan *plan)
 {
-    return plan->partial.parts * p->groups * plan->ic_blocks * plan->oc_blocks;
+    return plan->partial.parts * p->groups * plan->ic_blocks * plan->oc_blocks *
+           tap_blocks_of(p, plan);
+}
+
+/* The patch of a block of outputs under a block of taps. Rows share their zeros where all tasks
+ * have them. */
+static void cut(const talc_conv2d_problem *p, int64_t outputs, weight_plan *plan)
+{
+    talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
+    h.taps = plan->kh;
+    w.taps = plan->kw;
+    if (plan->kw < p->KW)
+        w.start = 0;
+    plan->columns = talc_even(p->OW, outputs);
+    plan->rows = talc_even(p->OH, outputs / plan->columns);
+    plan->row_blocks = talc_ceil_div(p->OH, plan->rows);
+    plan->column_blocks = talc_ceil_div(p->OW, plan->columns);
+    plan->patch = talc_cpu_patch_of(&h, &w, p->padding_mode, plan->rows, plan->columns, 1);
+}
+
+/* Channels of a task, of at least `channels` output channels, and what it all takes. */
+static void add_sizes(const talc_conv2d_problem *p, int64_t room, int64_t channels, size_t limit,
+                      weight_plan *plan)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = plan->kh * plan->kw;
+    const int64_t outputs = plan->rows * plan->columns, tap_blocks = tap_blocks_of(p, plan);
+    plan->oc =
+        talc_even(p->OC / p->groups, talc_larger(room / talc_larger(outputs, TERMS), channels));
+    plan->ic = tap_blocks > 1
+                   ? 1
+                   : talc_even(p->C / p->groups, talc_smaller(room / plan->patch.channel,
+                                                              talc_ceil_div(TERMS, taps)));
+    plan->ic_blocks = talc_ceil_div(p->C / p->groups, plan->ic);
+    plan->oc_blocks = talc_ceil_div(p->OC / p->groups, plan->oc);
+    plan->vectors = plan->oc <= kernels->lanes ? 1 : 2;
+    plan->width = plan->vectors * kernels->lanes;
+    plan->panels = talc_ceil_div(plan->oc, plan->width);
+    plan->sums = plan->panels * plan->ic * taps * plan->width;
+    plan->dy = plan->panels * outputs * plan->width;
+    plan->taps_bytes = talc_cpu_aligned((size_t)(plan->ic * taps) * sizeof(int64_t));
+    plan->terms_bytes = talc_cpu_aligned((size_t)outputs * sizeof(talc_cpu_term));
+    plan->slice = plan->terms_bytes +
+                  talc_cpu_aligned((size_t)((plan->sums + plan->dy +
+                                             talc_cpu_patch_elements(&plan->patch, plan->ic, 0)) *
+                                            size));
+    plan->partial =
+        talc_cpu_partial_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
+                            p->N * plan->row_blocks * plan->column_blocks, limit);
+}
+
+static size_t shared_bytes(const weight_plan *plan)
+{
+    return talc_cpu_partial_bytes(&plan->partial) + plan->taps_bytes;
+}
+
+/* Fewer outputs, then taps, then channels, until they fit the limit; fewer taps under a patch that
+ * is too large for a cache. */
+static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
+{
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t room =
+        talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
+    const bool far =
+        p->stride_h > FAR || p->stride_w > FAR || p->dilation_h > FAR || p->dilation_w > FAR;
+    weight_plan plan = { .kh = far ? 1 : p->KH, .kw = far ? 1 : p->KW };
+    int64_t outputs = OUTPUTS, channels = MIN_CHANNELS;
+    for (;;) {
+        cut(p, outputs, &plan);
+        add_sizes(p, room, channels, limit, &plan);
+        const bool small = plan.patch.channel <= LARGEST_PATCH;
+        if (small && shared_bytes(&plan) + plan.slice <= limit)
+            return plan;
+        if (small && outputs > MIN_OUTPUTS)
+            outputs /= 2;
+        else if (plan.kh > 1)
+            plan.kh = (plan.kh + 1) / 2;
+        else if (plan.kw > 1)
+            plan.kw = (plan.kw + 1) / 2;
+        else if (channels > 1)
+            channels /= 2;
+        else if (outputs > 1)
+            outputs /= 2;
+        else
+            return plan;
+    }
 }
 
 typedef struct weight_context {
@@ -164,6 +235,7 @@ typedef struct weight_context {
 typedef struct weight_block {
     int64_t n, g;
     int64_t ic, ic_count, oc, oc_count;
+    int64_t kh, kw, taps; /* the first tap and how many */
     int64_t row, rows, column, columns;
 } weight_block;
 
@@ -243,10 +315,10 @@ TALC_CPU_FLOATS(ARRANGE)
 
 /* Sums, [panel of output channels][tap][channel], to a part of dw. */
 #define STORE(constant, suffix, T, A)                                                              \
-    static void store_##suffix(const weight_block *b, int64_t width, int64_t taps, int64_t K,      \
-                               const T *sums, T *dw)                                               \
+    static void store_##suffix(const weight_block *b, int64_t width, int64_t K, const T *sums,     \
+                               T *dw)                                                              \
     {                                                                                              \
-        const int64_t count = b->ic_count * taps;                                                  \
+        const int64_t count = b->ic_count * b->taps;                                               \
         for (int64_t first = 0; first < b->oc_count; first += width, sums += count * width)        \
             for (int64_t k = 0; k < count; k += STORED)                                            \
                 transpose_##suffix(talc_smaller(STORED, count - k),                                \
@@ -262,8 +334,8 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
-    const int64_t width = c->plan->width, K = b->ic_count * p->KH * p->KW;
-    const talc_cpu_patch_source source = {
+    const int64_t width = c->plan->width, K = b->ic_count * b->taps;
+    talc_cpu_patch_source source = {
         .dtype = p->dtype,
         .padding_mode = p->padding_mode,
         .h = talc_cpu_rows_of(p),
@@ -276,6 +348,8 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
         .row = b->row,
         .column = b->column,
     };
+    source.h.start += b->kh * p->dilation_h;
+    source.w.start += b->kw * p->dilation_w;
     talc_cpu_patch_fill(&c->plan->patch, &source, patch);
     const int64_t from =
         ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
@@ -313,6 +387,11 @@ static void weight_task(void *context, int64_t task, int worker)
     task /= plan->ic_blocks;
     b.oc = task % plan->oc_blocks * plan->oc;
     task /= plan->oc_blocks;
+    const int64_t tap_blocks = tap_blocks_of(p, plan), in_row = talc_ceil_div(p->KW, plan->kw);
+    b.kh = task % tap_blocks / in_row * plan->kh;
+    b.kw = task % in_row * plan->kw;
+    b.taps = talc_smaller(plan->kh, p->KH - b.kh) * talc_smaller(plan->kw, p->KW - b.kw);
+    task /= tap_blocks;
     b.g = task % p->groups;
     const int64_t part = task / p->groups;
     b.ic_count = talc_smaller(plan->ic, IC - b.ic);
@@ -332,8 +411,8 @@ static void weight_task(void *context, int64_t task, int worker)
         add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, patch);
     }
     void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
-                                   ((b.g * OC + b.oc) * IC + b.ic) * taps);
-    TALC_CPU_CALL(p->dtype, store, (&b, plan->width, taps, IC * taps, (const void *)sums, dw));
+                                   ((b.g * OC + b.oc) * IC + b.ic) * taps + b.kh * p->KW + b.kw);
+    TALC_CPU_CALL(p->dtype, store, (&b, plan->width, IC * taps, (const void *)sums, dw));
 }
 
 // ---- The row ------------------------------------------------------------------------------------
@@ -354,8 +433,7 @@ const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *prob
         return NULL;
     }
     const weight_plan own = weight_plan_of(p, limit);
-    const size_t shared = talc_cpu_partial_bytes(&own.partial) + own.taps_bytes;
-    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), shared, own.slice, limit);
+    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), shared_bytes(&own), own.slice, limit);
     talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
@@ -379,10 +457,10 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
                          own,  talc_cpu_kernels_of(p->dtype),
                          taps, (char *)taps + own->taps_bytes };
     for (int64_t ic = 0; ic < own->ic; ic++)
-        for (int64_t kh = 0; kh < p->KH; kh++)
-            for (int64_t kw = 0; kw < p->KW; kw++)
+        for (int64_t kh = 0; kh < own->kh; kh++)
+            for (int64_t kw = 0; kw < own->kw; kw++)
                 *taps++ = ic * own->patch.channel + talc_cpu_patch_tap(&own->patch, kh, kw);
-    const size_t slices = (plan->workspace - partial - own->taps_bytes) / own->slice;
+    const size_t slices = (plan->workspace - shared_bytes(own)) / own->slice;
     const talc_status status =
         talc_cpu_parallel_limited(tasks_of(p, own), (int)slices, weight_task, &c);
     return status != TALC_OK ? status : talc_cpu_partial_sum(&own->partial, p, arguments);

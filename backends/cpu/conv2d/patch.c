@@ -93,7 +93,7 @@ static inline __attribute__((always_inline)) void fill_row(const talc_cpu_patch_
     const int64_t lo = slot->inside.lo, count = slot->inside.hi - lo;
     if (lo > 0)
         fill_outside(s, slot, 0, lo, row, dst);
-    const char *src = row + (slot->start + lo * s->w.stride) * size;
+    const char *src = count > 0 ? row + (slot->start + lo * s->w.stride) * size : row;
     if (s->w.stride == 1)
         talc_cpu_short_copy(dst + lo * size, src, (size_t)(count * size));
     else if (count > 0)
@@ -110,10 +110,12 @@ static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int6
 {
     const int64_t size = slot->size;
     const bool whole = s->w.stride == 1 && slot->start == 0 && slot->count == s->w.extent;
-    const talc_range next = {
-        (s->x_channel + slot->start + slot->inside.lo * s->w.stride) * size,
-        (s->x_channel + slot->start + slot->inside.hi * s->w.stride) * size,
-    };
+    talc_range next = { 0 };
+    if (slot->inside.lo < slot->inside.hi)
+        next = (talc_range){
+            (s->x_channel + slot->start + slot->inside.lo * s->w.stride) * size,
+            (s->x_channel + slot->start + (slot->inside.hi - 1) * s->w.stride + 1) * size,
+        };
     for (int64_t row = 0; row < rows; row++, dst += slot->count * size) {
         const int64_t ih = first + row * s->h.stride;
         const int64_t from = talc_window_source(s->padding_mode, ih, s->h.extent);
