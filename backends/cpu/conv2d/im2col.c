@@ -12,7 +12,8 @@
 ///
 /// The gradient by the input goes back the same way, col2im:
 ///
-///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j],      dx: dB added to the pixels that B was read from
+///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j]
+///     dx: dB added to the pixels that B was read from
 ///
 /// A task is some input channels of one image. It makes dB a block at a time, in place of B, and
 /// adds it to their planes, which no other task writes.
