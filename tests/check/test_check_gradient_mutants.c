@@ -91,7 +91,8 @@ Test(check_gradient_mutants, a_difference_names_the_gradient)
         const char *problem, *reason;
     } cases[] = {
         { GRADIENT_LAST_ROWS, TALC_CHECK_EXACT, "n1c2h8w9o3k3x3s2x2_dx",
-          "dx[0,0,7,0] (border) is nan, due 0; 18 of 144 are wrong, all at h = 7; 18 elements were "
+          "dx[0,0,7,0] (border) is nan, expected 0; 18 of 144 are wrong, all at h = 7; 18 elements "
+          "were "
           "not written" },
         { GRADIENT_LAST_IMAGE, TALC_CHECK_BATCH, "n1c1h3w3o1k1x1_dw",
           "n3c1h3w3o1k1x1s1x1p0x0d1x1g1_dw: dw[0, 0, 0, 0] is " },

@@ -286,7 +286,7 @@ static void assert_beside(int busy, int expected)
     talc_check_busy(-busy);
     for (int i = 0; i < COUNT; i++)
         cr_assert(done[i] == 1);
-    cr_assert(most_at_work == expected, "%d threads beside %d, due %d", most_at_work, busy,
+    cr_assert(most_at_work == expected, "%d threads beside %d, expected %d", most_at_work, busy,
               expected);
 }
 

@@ -51,7 +51,7 @@ static void *open_device(void *unused)
     require(talc_device_default() == talc_device_default(), "another default device");
     talc_manual_seed(7);
     require(talc_rand(device, TALC_F32, TALC_DIMS(1000)) != NULL, "rand");
-    require(talc_neg(NULL) == NULL && talc_failed(), "a failure that is due");
+    require(talc_neg(NULL) == NULL && talc_failed(), "an expected failure");
     talc_error_clear();
     return NULL;
 }

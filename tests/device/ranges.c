@@ -18,7 +18,7 @@ static bool hears(const char *expected)
 {
     const char *got = heard();
     if (strcmp(got, expected) != 0)
-        fprintf(stderr, "ranges: heard '%s', due '%s'\n", got, expected);
+        fprintf(stderr, "ranges: heard '%s', expected '%s'\n", got, expected);
     return strcmp(got, expected) == 0;
 }
 

@@ -399,7 +399,7 @@ Test(large_device, softmax_and_normalisation)
             sum += exp(element(x, row * ROW + j) - 8);
         const double expected = element(x, row * ROW + label) - 8 - log(sum);
         cr_assert(fabs(element(y, row * ROW + label) - expected) < 1e-5);
-        cr_assert(fabs(element(loss, row) + expected) < 1e-5, "row %lld: %g, due %g",
+        cr_assert(fabs(element(loss, row) + expected) < 1e-5, "row %lld: %g, expected %g",
                   (long long)row, element(loss, row), -expected);
     }
     talc_release(y);
@@ -424,7 +424,8 @@ Test(large_device, softmax_and_normalisation)
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t at = place(COUNT, i), c = at / PLANE % CHANNELS;
         const double expected = (element(x, at) - element(mean, c)) / sqrt(element(var, c) + 1e-5);
-        cr_assert(fabs(element(y, at) - expected) < 1e-5, "%g, due %g", element(y, at), expected);
+        cr_assert(fabs(element(y, at) - expected) < 1e-5, "%g, expected %g", element(y, at),
+                  expected);
     }
 }
 

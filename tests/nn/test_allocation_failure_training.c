@@ -338,7 +338,7 @@ static int assert_whole_norms(const snapshot *before, const snapshot *expected, 
             continue;
         const bool is_expected = now->items[i].bits == expected->items[i].bits;
         cr_assert(is_expected || now->items[i].bits == before->items[i].bits,
-                  "allocation %ld: %s is neither as before nor as due", faults.fail_at,
+                  "allocation %ld: %s is neither as before nor as expected", faults.fail_at,
                   now->items[i].path);
         cr_assert(!is_expected || moved == buffers, "allocation %ld: %s has moved, another has not",
                   faults.fail_at, now->items[i].path);

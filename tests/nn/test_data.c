@@ -216,8 +216,8 @@ Test(data, one_png_becomes_a_normalised_image)
         for (int j = 0; j < 6 * channels; j++) {
             const double scale[] = { 0.5, 1, 2 };
             const double expected = (bytes[j] / 255.0 - o.mean[j / 6]) / scale[j / 6];
-            cr_assert(got[j] == (float)expected, "%s: %g at %d is due %g", c->name, (double)got[j],
-                      j, expected);
+            cr_assert(got[j] == (float)expected, "%s: %g at %d, expected %g", c->name,
+                      (double)got[j], j, expected);
         }
     }
     file_remove_all();

@@ -185,7 +185,7 @@ void assert_survives_everywhere(const fault_scenario *scenario, int at_least)
     talc_device *devices[] = { cpu_device(), fake_device() };
     for (int i = 0; i < 2; i++) {
         int failures = assert_survives_allocation_failures(scenario, devices[i]);
-        cr_assert(failures >= at_least, "%s on %s: only %d failures, at least %d are due",
+        cr_assert(failures >= at_least, "%s on %s: only %d failures, at least %d are expected",
                   scenario->name, devices[i]->name, failures, at_least);
     }
 }

@@ -38,11 +38,11 @@ talc_device *tested_device(void)
 
 void assert_failure(talc_status status, const char *message)
 {
-    cr_assert(talc_failed(), "no failure where this one is due: %s", message);
+    cr_assert(talc_failed(), "no failure where this one is expected: %s", message);
     cr_assert(talc_error_status() == status, "status %s instead of %s: %s",
               talc_status_text(talc_error_status()), talc_status_text(status),
               talc_error_message());
-    cr_assert(strcmp(talc_error_message(), message) == 0, "\n  message: %s\n  due:     %s",
+    cr_assert(strcmp(talc_error_message(), message) == 0, "\n  message: %s\n  expected: %s",
               talc_error_message(), message);
     talc_error_clear();
 }

@@ -76,7 +76,7 @@ static void after(const char *file, int line, const char *call, bool gave, talc_
         row_fails(file, line, call, "another status: ", talc_status_text(talc_error_status()));
     if (talc_failed() && strncmp(talc_error_message(), message, compared) != 0) {
         row_fails(file, line, call, "another message: ", talc_error_message());
-        fprintf(stderr, "    due: %s\n", message);
+        fprintf(stderr, "    expected: %s\n", message);
     }
     talc_error_clear();
     check_state(file, line, call);
@@ -108,5 +108,5 @@ void refused_end(int at_least)
         free(watched[i].bytes);
     watched_count = 0;
     cr_assert(failed_rows == 0, "%d of %d rows failed", failed_rows, rows);
-    cr_assert(rows >= at_least, "only %d rows ran, at least %d are due", rows, at_least);
+    cr_assert(rows >= at_least, "only %d rows ran, at least %d are expected", rows, at_least);
 }

@@ -124,7 +124,7 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
         char *device = strstr(text, "device=cuda");
         if (device != NULL)
             strcpy(device, "device=cpu\n");
-        cr_assert(strcmp(text, cases[i].expected) == 0, "%s=%s\n  gives: %s\n  due:   %s",
+        cr_assert(strcmp(text, cases[i].expected) == 0, "%s=%s\n  gives: %s\n  expected: %s",
                   cases[i].name, cases[i].value, text, cases[i].expected);
     }
 }

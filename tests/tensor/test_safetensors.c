@@ -258,7 +258,7 @@ Test(safetensors, halves_are_read_as_f32)
             cr_assert(isnan(expected)
                           ? isnan(got[i])
                           : (double)got[i] == expected && !signbit(got[i]) == !signbit(expected),
-                      "%s %04x: %g, %g is due", bf16 ? "BF16" : "F16", i & 0xffff, (double)got[i],
+                      "%s %04x: %g, expected %g", bf16 ? "BF16" : "F16", i & 0xffff, (double)got[i],
                       expected);
         }
         talc_safetensors_close(file);
