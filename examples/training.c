@@ -511,7 +511,8 @@ bool training_save(training *run)
 
 int training_end(training *run)
 {
-    if (!talc_failed() && interrupted)
+    const bool stopped = interrupted; /* later ones wait for the report */
+    if (!talc_failed() && stopped)
         fprintf(stderr, "\n%s: interrupted and saved; --resume goes on\n", run->name);
     else if (evaluate(run, (double[TRAINING_COLUMNS]){ 0 }))
         training_report(run);
@@ -528,5 +529,5 @@ int training_end(training *run)
     talc_loader_free(run->test);
     talc_dataset_free(run->train_data);
     talc_dataset_free(run->test_data);
-    return failed ? FAILED : interrupted ? INTERRUPTED : 0;
+    return failed ? FAILED : stopped ? INTERRUPTED : 0;
 }
