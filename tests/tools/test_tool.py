@@ -987,6 +987,13 @@ class Bench(Tool):
             peers = [c["name"] for c in done["contenders"] if c["peer"]]
             self.assertIn("copy of x" if "g6" in problem else "bare product", peers)
 
+    def test_what_runs_by_default_alone(self):
+        for problem in ("n1c4h12w12o8k3x3", "n2c6h10w9o6k3x3p1x1g6_dw"):
+            done = self.json("bench", problem, "--chosen", "--unchecked", "--no-peers", "--repeat", "1")["problems"][0]
+            (only,) = done["contenders"]
+            self.assertEqual((only["name"], only["timed"], only["checked"]), (done["chosen"], True, 0))
+        self.fails(2, "--chosen and --algorithm=im2col: one of the two", "bench", problem, "--chosen", "-a", "im2col")
+
     def test_text(self):
         text = self.ok("bench", "n1c4h12w12o8k3x3", "--repeat", "2")
         for part in ("reference", "bare product", "GFLOP/s"):

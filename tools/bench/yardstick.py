@@ -76,6 +76,7 @@ def compare(old, new, entries, device, rounds):
     """{entry: (old seconds, new seconds, old algorithm, new algorithm)}"""
     seconds, algorithms = {}, {}
     for turn in range(rounds):
+        print(f"round {turn + 1} of {rounds}", file=sys.stderr)
         for build in ((0, 1), (1, 0))[turn % 2]:
             for name, (time, algorithm) in time_all((old, new)[build], entries, device).items():
                 seconds.setdefault((name, build), []).append(time)
