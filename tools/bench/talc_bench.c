@@ -116,7 +116,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (self->settings.chosen && self->settings.algorithm != NULL)
-            argp_error(state, "--chosen and --algorithm=%s: one of the two",
+            tool_usage(state, "--chosen and --algorithm=%s: one of the two",
                        TALC_SHOWN(self->settings.algorithm));
         return 0;
     default:
