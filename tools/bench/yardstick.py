@@ -101,11 +101,16 @@ def flops(text):
     return 2 * numbers["n"][0] * positions * numbers["o"][0] * numbers["c"][0] / groups * kernel[0] * kernel[1]
 
 
-def left_out(kind, name, words):
+def named_problems(talc):
+    """{name: text} of the convolutions that `talc bench` knows by name."""
+    return {problem["name"]: problem["problem"] for problem in run(talc, ["--list"]) if "problem" in problem}
+
+
+def left_out(named, kind, name, words):
     """Whether an entry takes too long on a CPU."""
     if kind == "network":
         return words != ["--batch", "1"]
-    return kind != "op" and flops(name) > CPU_FLOPS
+    return kind != "op" and flops(named.get(name, name)) > CPU_FLOPS
 
 
 def main():
@@ -119,9 +124,10 @@ def main():
     parser.add_argument("-o", "--output", help="JSON of all times and algorithms")
     arguments = parser.parse_args()
     entries = [entry for entry in read_list(arguments.list) if arguments.only in " ".join([*entry[:2], *entry[2]])]
-    if arguments.device == "cpu":
-        entries = [entry for entry in entries if not left_out(*entry)]
     old, new = (str(pathlib.Path(talc).resolve()) for talc in (arguments.old, arguments.new))
+    if arguments.device == "cpu":
+        named = named_problems(new)
+        entries = [entry for entry in entries if not left_out(named, *entry)]
     found = compare(old, new, entries, arguments.device, arguments.rounds)
 
     again = {name for name, (before, after, *_) in found.items() if loses(before, after)}
