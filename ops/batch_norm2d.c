@@ -1,13 +1,11 @@
 #include "ops/batch_norm2d.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/gradient.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/fenv.h"
 #include "tensor/observe.h"
-#include "tensor/run.h"
 #include "tensor/within.h"
 
 #include <inttypes.h>
@@ -193,63 +191,34 @@ static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
         gradients[3] = talc_activation_gradient(p.activation, dy, y);
         return;
     }
-    const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
-    const talc_tensor *cotangent = x == NULL ? NULL : talc_contiguous_for(op, dy);
-    weight = weight == NULL ? NULL : talc_contiguous_for(op, weight);
+    const talc_tensor *x = talc_node_saved(node, 0);
     p.direction = TALC_GRAD_INPUT;
     p.residual = activates && talc_node_wants(node, 3);
-    talc_choice choice;
-    if (talc_failed() ||
-        !talc_choose(&choice, op, dy->device, dy->device->backend->batch_norm2d, &p, NULL, 0))
-        return;
     const talc_dims image = talc_dims_of(x), channels = TALC_DIMS(p.C);
     talc_tensor *dx = talc_tensor_new(op, x->device, p.dtype, image);
     talc_tensor *dweight = talc_tensor_new(op, x->device, p.dtype, channels);
     talc_tensor *dbias = talc_tensor_new(op, x->device, p.dtype, channels);
     talc_tensor *dresidual = p.residual ? talc_tensor_new(op, x->device, p.dtype, image) : NULL;
-    if (talc_failed())
-        return;
-    talc_batch_norm2d_arguments arguments = { .x = x->data,
-                                              .weight = talc_operand_data(weight),
-                                              .mean = mean->data,
-                                              .rstd = rstd->data,
-                                              .dy = cotangent->data,
-                                              .y = talc_operand_data(y),
-                                              .dx = dx->data,
-                                              .dweight = dweight->data,
-                                              .dbias = dbias->data,
-                                              .dresidual = talc_operand_data(dresidual) };
-    if (talc_numel(x) == 0) {
-        talc_fill(dweight, 0);
-        talc_fill(dbias, 0);
-    } else if (talc_choice_run(&choice, problem_text, &p, &p, &arguments.base) == TALC_OK) {
-        talc_observed(op, talc_chosen(&choice), &p,
-                      (const talc_tensor *const[]){ x, weight, mean, rstd, cotangent, y }, 6, dx);
-    }
-    if (talc_failed())
-        return;
-    gradients[0] = dx;
+    gradients[0] = talc_op_run(
+        &(talc_call){ .op = TALC_OP_batch_norm2d,
+                      .name = op,
+                      .problem = &p,
+                      .write = problem_text,
+                      .inputs = { { x, TALC_ARGUMENT(batch_norm2d, x) },
+                                  { weight, TALC_ARGUMENT(batch_norm2d, weight) },
+                                  { mean, TALC_ARGUMENT(batch_norm2d, mean) },
+                                  { rstd, TALC_ARGUMENT(batch_norm2d, rstd) },
+                                  { dy, TALC_ARGUMENT(batch_norm2d, dy) },
+                                  { y, TALC_ARGUMENT(batch_norm2d, y) } },
+                      .input_count = 6,
+                      .outputs = { { dx, TALC_ARGUMENT(batch_norm2d, dx) },
+                                   { dweight, TALC_ARGUMENT(batch_norm2d, dweight) },
+                                   { dbias, TALC_ARGUMENT(batch_norm2d, dbias) },
+                                   { dresidual, TALC_ARGUMENT(batch_norm2d, dresidual) } },
+                      .fills = talc_numel(x) == 0 });
     gradients[1] = dweight;
     gradients[2] = dbias;
     gradients[3] = activates ? dresidual : (talc_tensor *)dy;
-}
-
-static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem *p,
-                             const statistics *saved, talc_tensor *y)
-{
-    const talc_tensor *const inputs[] = { o->x, o->weight, o->bias, o->residual };
-    const bool activates = p->activation != TALC_ACTIVATION_NONE, learns = saved->mean != NULL;
-    return talc_tape_record(y, &(talc_note){ .op = OP,
-                                             .rule = batch_norm2d_gradient,
-                                             .inputs = inputs,
-                                             .input_count = 4,
-                                             .saved = { { "x", learns ? o->x : NULL },
-                                                        { "weight", learns ? o->weight : NULL },
-                                                        { "mean", saved->mean },
-                                                        { "rstd", saved->rstd },
-                                                        { "y", activates ? y : NULL } },
-                                             .problem = p,
-                                             .problem_bytes = sizeof *p });
 }
 
 // ---- Run ----------------------------------------------------------------------------------------
@@ -264,56 +233,58 @@ static bool has_contiguous_images(const talc_tensor *x)
     return x->strides[0] >= expected;
 }
 
-/* Contiguous handles on the operands; outside training x may have gaps between its images, in
- * training the running statistics are themselves. */
-static bool pack(const operands *o, const talc_batch_norm2d_problem *p, operands *packed)
+/* The op. `learns`: for the gradients of x, weight or bias. */
+static talc_tensor *normalised(const operands *o, const talc_batch_norm2d_problem *p,
+                               const char *forced, bool learns)
 {
-    packed->x = !p->training && has_contiguous_images(o->x) ? talc_retain((talc_tensor *)o->x)
-                                                            : talc_operand_contiguous(OP, o->x);
-    packed->weight = talc_operand_contiguous(OP, o->weight);
-    packed->bias = talc_operand_contiguous(OP, o->bias);
-    packed->running_mean = talc_operand_contiguous(OP, o->running_mean);
-    packed->running_var = talc_operand_contiguous(OP, o->running_var);
-    packed->residual = talc_operand_contiguous(OP, o->residual);
-    packed->num_batches_tracked = o->num_batches_tracked;
-    return !talc_failed();
-}
-
-static void release(operands *packed)
-{
-    talc_release((talc_tensor *)packed->x);
-    talc_release((talc_tensor *)packed->weight);
-    talc_release((talc_tensor *)packed->bias);
-    talc_release(packed->running_mean);
-    talc_release(packed->running_var);
-    talc_release((talc_tensor *)packed->residual);
-}
-
-static talc_status run(const talc_choice *choice, const talc_batch_norm2d_problem *p,
-                       const operands *packed, const statistics *saved, talc_tensor *y)
-{
-    talc_batch_norm2d_arguments arguments = {
-        .x = packed->x->data,
-        .x_gap = p->N > 1 ? packed->x->strides[0] - p->C * p->H * p->W : 0,
-        .weight = talc_operand_data(packed->weight),
-        .bias = talc_operand_data(packed->bias),
-        .running_mean = talc_operand_data(packed->running_mean),
-        .running_var = talc_operand_data(packed->running_var),
-        .residual = talc_operand_data(packed->residual),
-        .num_batches_tracked = talc_operand_data(packed->num_batches_tracked),
-        .y = y->data,
-        .mean = talc_operand_data(saved->mean),
-        .rstd = talc_operand_data(saved->rstd),
-    };
-    return talc_choice_run(choice, problem_text, p, p, &arguments.base);
-}
-
-static void written(const operands *o)
-{
-    talc_tensor *const running[] = { o->running_mean, o->running_var, o->num_batches_tracked };
-    for (int i = 0; i < 3; i++)
-        if (running[i] != NULL)
-            talc_tensor_written(running[i]);
+    /* Outside training x may have gaps between its images; in training the running statistics are
+     * written in place. */
+    const bool gaps = !p->training && has_contiguous_images(o->x);
+    const talc_handed running = p->training ? TALC_WRITTEN : TALC_PACKED;
+    const talc_tensor *const inputs[] = { o->x, o->weight, o->bias, o->residual };
+    talc_batch_norm2d_arguments further = { .x_gap = gaps && p->N > 1
+                                                         ? o->x->strides[0] - p->C * p->H * p->W
+                                                         : 0 };
+    talc_tensor *y = talc_tensor_new(OP, o->x->device, p->dtype, talc_dims_of(o->x));
+    talc_observer *observer = talc_observe_pause();
+    statistics saved = { 0 };
+    if (y != NULL && learns)
+        statistics_new(o, p, &saved);
+    talc_observe_resume(observer);
+    const bool activates = p->activation != TALC_ACTIVATION_NONE;
+    y = talc_op_run(&(talc_call){
+        .op = TALC_OP_batch_norm2d,
+        .name = OP,
+        .problem = p,
+        .write = problem_text,
+        .forced = forced,
+        .further = &further.base,
+        .inputs = { { o->x, TALC_ARGUMENT(batch_norm2d, x), gaps ? TALC_STRIDED : TALC_PACKED },
+                    { o->weight, TALC_ARGUMENT(batch_norm2d, weight) },
+                    { o->bias, TALC_ARGUMENT(batch_norm2d, bias) },
+                    { o->running_mean, TALC_ARGUMENT(batch_norm2d, running_mean), running },
+                    { o->running_var, TALC_ARGUMENT(batch_norm2d, running_var), running },
+                    { o->residual, TALC_ARGUMENT(batch_norm2d, residual) },
+                    { o->num_batches_tracked, TALC_ARGUMENT(batch_norm2d, num_batches_tracked),
+                      p->training ? TALC_WRITTEN : TALC_STRIDED } },
+        .input_count = 7,
+        .outputs = { { y, TALC_ARGUMENT(batch_norm2d, y) },
+                     { saved.mean, TALC_ARGUMENT(batch_norm2d, mean) },
+                     { saved.rstd, TALC_ARGUMENT(batch_norm2d, rstd) } },
+        .note = &(talc_note){ .op = OP,
+                              .rule = batch_norm2d_gradient,
+                              .inputs = inputs,
+                              .input_count = 4,
+                              .saved = { { "x", learns ? o->x : NULL },
+                                         { "weight", learns ? o->weight : NULL },
+                                         { "mean", saved.mean },
+                                         { "rstd", saved.rstd },
+                                         { "y", activates ? y : NULL } },
+                              .problem = p,
+                              .problem_bytes = sizeof *p } });
+    talc_release(saved.mean);
+    talc_release(saved.rstd);
+    return y;
 }
 
 talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
@@ -339,38 +310,6 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
         return talc_activated(
             o->activation, talc_batch_norm2d(x, weight, bias, running_mean, running_var, &plain));
     }
-
-    talc_choice choice;
-    if (!talc_choose(&choice, OP, x->device, x->device->backend->batch_norm2d, &problem,
-                     o->algorithm, 0))
-        return NULL;
-
-    talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
-    talc_observer *observer = talc_observe_pause();
-    statistics saved = { 0 };
-    const bool learns = talc_tape_wants((const talc_tensor *const[]){ x, weight, bias }, 3);
-    if (y != NULL &&
-        (learns ? statistics_new(&given, &problem, &saved) : talc_tape_wants_one(o->residual)))
-        /* Before the run, because afterwards, with the running statistics written, nothing may
-         * fail. */
-        y = recorded(&given, &problem, &saved, y);
-    operands packed = { 0 };
-    talc_status status = talc_error_status();
-    const bool empty = talc_numel(y) == 0;
-    if (status == TALC_OK && !empty)
-        status = pack(&given, &problem, &packed) ? run(&choice, &problem, &packed, &saved, y)
-                                                 : talc_error_status();
-    if (status == TALC_OK && !empty && problem.training)
-        written(&given);
-    talc_observe_resume(observer);
-    y = talc_result(y, status);
-    if (!empty)
-        talc_observed(OP, talc_chosen(&choice), &problem,
-                      (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var,
-                                                    o->residual, o->num_batches_tracked },
-                      7, y);
-    release(&packed);
-    talc_release(saved.mean);
-    talc_release(saved.rstd);
-    return y;
+    return normalised(&given, &problem, o->algorithm,
+                      talc_tape_wants((const talc_tensor *const[]){ x, weight, bias }, 3));
 }

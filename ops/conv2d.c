@@ -116,8 +116,8 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
     }
 
     talc_choice choice;
-    if (!talc_choose(&choice, "conv2d", x->device, x->device->backend->conv2d, &problem,
-                     options == NULL ? NULL : options->algorithm,
+    if (!talc_choose(&choice, "conv2d", x->device, x->device->backend->algorithms[TALC_OP_conv2d],
+                     &problem, options == NULL ? NULL : options->algorithm,
                      options == NULL ? 0 : options->precision))
         return NULL;
 
@@ -157,8 +157,9 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
         checked.direction == TALC_FORWARD
             ? checked
             : talc_conv2d_gradient_problem(&checked, checked.direction);
-    talc_choice_explain(talc_conv2d_name(checked.direction), device, device->backend->conv2d,
-                        &posed, options == NULL ? NULL : options->algorithm,
+    talc_choice_explain(talc_conv2d_name(checked.direction), device,
+                        device->backend->algorithms[TALC_OP_conv2d], &posed,
+                        options == NULL ? NULL : options->algorithm,
                         options == NULL ? 0 : options->precision, &explanation->decision);
     return true;
 }

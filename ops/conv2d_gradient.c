@@ -1,16 +1,13 @@
 #include "ops/conv2d_gradient.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/elementwise.h"
 #include "ops/gradient.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "ops/resample.h"
 #include "tensor/autograd.h"
-#include "tensor/observe.h"
 #include "tensor/precision.h"
-#include "tensor/run.h"
 
 const char *talc_conv2d_name(talc_direction direction)
 {
@@ -81,65 +78,48 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
     talc_conv2d_problem_text(problem, text);
 }
 
-/* Runs the arguments' problem, where it has images, and gives `result` back. */
-static talc_tensor *run(const talc_conv2d_problem *p, const talc_tensor *const operands[2],
-                        talc_tensor *result, const char *forced, unsigned precision,
-                        talc_conv2d_arguments *arguments)
-{
-    talc_choice choice;
-    talc_device *device = result->device;
-    if (!talc_choose(&choice, talc_conv2d_name(p->direction), device, device->backend->conv2d, p,
-                     forced, precision))
-        return NULL;
-    if (p->N == 0)
-        return talc_fill(result, 0) ? result : NULL;
-    if (talc_choice_run(&choice, problem_text, p, p, &arguments->base) != TALC_OK)
-        return NULL;
-    talc_observed(choice.op, talc_chosen(&choice), p, operands, 2, result);
-    return result;
-}
-
-/* Contiguous, in the scope of the caller. */
-static const talc_tensor *packed(talc_direction direction, const talc_tensor *tensor)
-{
-    return tensor == NULL ? NULL : talc_contiguous_for(talc_conv2d_name(direction), tensor);
-}
-
 talc_tensor *talc_conv2d_grad_input(const talc_conv2d_problem *forward, const talc_tensor *dy,
                                     const talc_tensor *w, const char *forced, unsigned precision)
 {
     const talc_conv2d_problem p = talc_conv2d_gradient_problem(forward, TALC_GRAD_INPUT);
-    const talc_tensor *dy_packed = packed(p.direction, dy), *w_packed = packed(p.direction, w);
-    talc_tensor *dx = w_packed == NULL || dy_packed == NULL
-                          ? NULL
-                          : talc_tensor_new(talc_conv2d_name(p.direction), dy->device, dy->dtype,
-                                            TALC_DIMS(p.N, p.C, p.H, p.W));
-    if (dx == NULL)
-        return NULL;
-    talc_conv2d_arguments arguments = { .dy = dy_packed->data,
-                                        .w = w_packed->data,
-                                        .dx = dx->data };
-    const talc_tensor *const operands[] = { dy_packed, w_packed };
-    return unpad(forward, run(&p, operands, dx, forced, precision, &arguments));
+    const char *const op = talc_conv2d_name(p.direction);
+    talc_tensor *dx = dy == NULL || w == NULL ? NULL
+                                              : talc_tensor_new(op, dy->device, dy->dtype,
+                                                                TALC_DIMS(p.N, p.C, p.H, p.W));
+    dx = talc_op_run(&(talc_call){
+        .op = TALC_OP_conv2d,
+        .name = op,
+        .problem = &p,
+        .write = problem_text,
+        .forced = forced,
+        .precision = precision,
+        .inputs = { { dy, TALC_ARGUMENT(conv2d, dy) }, { w, TALC_ARGUMENT(conv2d, w) } },
+        .input_count = 2,
+        .outputs = { { dx, TALC_ARGUMENT(conv2d, dx) } } });
+    return unpad(forward, dx);
 }
 
 talc_tensor *talc_conv2d_grad_weight(const talc_conv2d_problem *forward, const talc_tensor *x,
                                      const talc_tensor *dy, const char *forced, unsigned precision)
 {
     const talc_conv2d_problem p = talc_conv2d_gradient_problem(forward, TALC_GRAD_WEIGHT);
-    const talc_tensor *x_packed = packed(p.direction, pad(forward, x));
-    const talc_tensor *dy_packed = x_packed == NULL ? NULL : packed(p.direction, dy);
-    talc_tensor *dw = dy_packed == NULL
+    const char *const op = talc_conv2d_name(p.direction);
+    const talc_tensor *padded = x == NULL ? NULL : pad(forward, x);
+    talc_tensor *dw = padded == NULL || dy == NULL
                           ? NULL
-                          : talc_tensor_new(talc_conv2d_name(p.direction), dy->device, dy->dtype,
+                          : talc_tensor_new(op, dy->device, dy->dtype,
                                             TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW));
-    if (dw == NULL)
-        return NULL;
-    talc_conv2d_arguments arguments = { .x = x_packed->data,
-                                        .dy = dy_packed->data,
-                                        .dw = dw->data };
-    const talc_tensor *const operands[] = { x_packed, dy_packed };
-    return run(&p, operands, dw, forced, precision, &arguments);
+    return talc_op_run(&(talc_call){
+        .op = TALC_OP_conv2d,
+        .name = op,
+        .problem = &p,
+        .write = problem_text,
+        .forced = forced,
+        .precision = precision,
+        .inputs = { { padded, TALC_ARGUMENT(conv2d, x) }, { dy, TALC_ARGUMENT(conv2d, dy) } },
+        .input_count = 2,
+        .outputs = { { dw, TALC_ARGUMENT(conv2d, dw) } },
+        .fills = p.N == 0 });
 }
 
 /* Whether the operands are those of the checked problem. */

@@ -1,14 +1,11 @@
 #include "ops/cross_entropy.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/labels.h"
 #include "ops/lines.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "tensor/fenv.h"
 #include "tensor/observe.h"
-#include "tensor/run.h"
-#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -88,88 +85,34 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
     snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64, p->samples, p->C);
 }
 
-static talc_status run(const talc_choice *choice, const talc_cross_entropy_problem *p,
-                       const talc_tensor *x, const talc_tensor *labels, const talc_tensor *weights,
-                       talc_tensor *y, talc_tensor *dx)
-{
-    talc_tensor *packed = talc_operand_contiguous(OP, labels);
-    talc_tensor *packed_weights = packed == NULL ? NULL : talc_operand_contiguous(OP, weights);
-    talc_status status = talc_error_status();
-    if (status == TALC_OK) {
-        talc_cross_entropy_arguments arguments = { .y = y->data,
-                                                   .x = x->data,
-                                                   .labels = packed->data,
-                                                   .class_weights =
-                                                       talc_operand_data(packed_weights),
-                                                   .dx = talc_operand_data(dx) };
-        status = talc_choice_run(choice, write_problem, p, p, &arguments.base);
-    }
-    talc_release(packed);
-    talc_release(packed_weights);
-    return status;
-}
-
 // ---- Gradient -----------------------------------------------------------------------------------
 
 static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
                                    talc_tensor *gradients[])
 {
     const char *const op = GRADIENT;
-    const talc_tensor *labels = talc_node_saved(node, 1);
+    talc_observer *observer = talc_observe_pause();
     const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
-    const talc_tensor *loss_gradient = talc_contiguous_for(op, dy);
-    labels = talc_contiguous_for(op, labels);
+    talc_observe_resume(observer);
+    if (x == NULL)
+        return;
     talc_cross_entropy_options options =
         *(const talc_cross_entropy_options *)talc_node_problem(node);
-    if (talc_node_saved(node, 2) != NULL)
-        options.class_weights = talc_contiguous_for(op, talc_node_saved(node, 2));
-    if (talc_failed())
-        return;
+    options.class_weights = talc_node_saved(node, 2);
     talc_cross_entropy_problem p = problem_of(x, &options);
     p.direction = TALC_GRAD_INPUT;
-    talc_choice choice;
-    talc_tensor *dx = NULL;
-    if (talc_choose(&choice, op, x->device, x->device->backend->cross_entropy, &p, NULL, 0))
-        dx = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
-    if (dx == NULL)
-        return;
-    talc_cross_entropy_arguments arguments = { .x = x->data,
-                                               .labels = labels->data,
-                                               .class_weights =
-                                                   talc_operand_data(options.class_weights),
-                                               .dy = loss_gradient->data,
-                                               .dx = dx->data };
-    if (p.samples > 0 &&
-        talc_choice_run(&choice, write_problem, &p, &p, &arguments.base) != TALC_OK)
-        return;
-    talc_observed(op, talc_chosen(&choice), &p,
-                  (const talc_tensor *const[]){ x, labels, options.class_weights, loss_gradient },
-                  4, dx);
-    gradients[0] = dx;
-}
-
-/* An algorithm that is forced is the forward pass's alone, and what weighs classes is saved like an
- * operand. */
-static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *labels,
-                             const talc_cross_entropy_options *options, const talc_tensor *dx,
-                             talc_tensor *y)
-{
-    if (y == NULL || !talc_tape_wants_one(logits))
-        return y;
-    talc_cross_entropy_options kept = *options;
-    kept.algorithm = NULL;
-    kept.class_weights = NULL;
-    return talc_tape_record(y, &(talc_note){ .op = OP,
-                                             .rule = cross_entropy_gradient,
-                                             .inputs = &logits,
-                                             .input_count = 1,
-                                             .saved = { { "logits", logits },
-                                                        { "labels", labels },
-                                                        { "class_weights", options->class_weights },
-                                                        { "gradient", dx } },
-                                             .problem = &kept,
-                                             .problem_bytes = sizeof kept,
-                                             .ready = dx == NULL ? 0 : 4 });
+    talc_tensor *dx = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
+    gradients[0] = talc_op_run(&(talc_call){
+        .op = TALC_OP_cross_entropy,
+        .name = op,
+        .problem = &p,
+        .write = write_problem,
+        .inputs = { { x, TALC_ARGUMENT(cross_entropy, x) },
+                    { talc_node_saved(node, 1), TALC_ARGUMENT(cross_entropy, labels) },
+                    { options.class_weights, TALC_ARGUMENT(cross_entropy, class_weights) },
+                    { dy, TALC_ARGUMENT(cross_entropy, dy) } },
+        .input_count = 4,
+        .outputs = { { dx, TALC_ARGUMENT(cross_entropy, dx) } } });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -194,30 +137,42 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
         return NULL;
     talc_cross_entropy_problem problem = problem_of(logits, o);
     problem.gradient = is_gradient_expected(&problem, logits, o);
-    talc_choice choice;
-    if (!talc_choose(&choice, OP, logits->device, logits->device->backend->cross_entropy, &problem,
-                     o->algorithm, 0))
-        return NULL;
     const bool whole = problem.reduction == TALC_REDUCTION_NONE;
-    if (problem.samples == 0 && !whole)
-        return recorded(logits, labels, o, NULL,
-                        talc_full(logits->device, logits->dtype, TALC_SCALAR,
-                                  problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0));
-
-    talc_tensor *y = talc_tensor_new(OP, logits->device, logits->dtype,
-                                     whole ? talc_dims_of(labels) : TALC_SCALAR);
-    if (y == NULL || problem.samples == 0)
-        return recorded(logits, labels, o, NULL, y);
-    talc_observer *observer = talc_observe_pause();
+    const talc_dims dims = whole ? talc_dims_of(labels) : TALC_SCALAR;
+    talc_tensor *y = talc_tensor_new(OP, logits->device, logits->dtype, dims);
     talc_tensor *dx = problem.gradient
                           ? talc_tensor_new(OP, logits->device, logits->dtype, talc_dims_of(logits))
                           : NULL;
-    const talc_status status = run(&choice, &problem, logits, labels, o->class_weights, y, dx);
-    talc_observe_resume(observer);
-    y = talc_result(y, status);
-    talc_observed(OP, talc_chosen(&choice), &problem,
-                  (const talc_tensor *const[]){ logits, labels, o->class_weights }, 3, y);
-    y = recorded(logits, labels, o, dx, y);
+    /* An algorithm that is forced is the forward pass's alone, and what weighs classes is saved
+     * like an operand. */
+    talc_cross_entropy_options noted = *o;
+    noted.algorithm = NULL;
+    noted.class_weights = NULL;
+    y = talc_op_run(&(talc_call){
+        .op = TALC_OP_cross_entropy,
+        .name = OP,
+        .problem = &problem,
+        .write = write_problem,
+        .forced = o->algorithm,
+        .inputs = { { logits, TALC_ARGUMENT(cross_entropy, x), TALC_STRIDED },
+                    { labels, TALC_ARGUMENT(cross_entropy, labels) },
+                    { o->class_weights, TALC_ARGUMENT(cross_entropy, class_weights) } },
+        .input_count = 3,
+        .outputs = { { y, TALC_ARGUMENT(cross_entropy, y) },
+                     { dx, TALC_ARGUMENT(cross_entropy, dx) } },
+        .fills = problem.samples == 0,
+        .filling = problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0,
+        .note = &(talc_note){ .op = OP,
+                              .rule = cross_entropy_gradient,
+                              .inputs = &logits,
+                              .input_count = 1,
+                              .saved = { { "logits", logits },
+                                         { "labels", labels },
+                                         { "class_weights", o->class_weights },
+                                         { "gradient", dx } },
+                              .problem = &noted,
+                              .problem_bytes = sizeof noted,
+                              .ready = dx == NULL ? 0 : 4 } });
     talc_release(dx);
     return y;
 }

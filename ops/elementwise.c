@@ -1,13 +1,9 @@
 #include "ops/elementwise.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/gradient.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "tensor/fenv.h"
-#include "tensor/observe.h"
-#include "tensor/run.h"
-#include "tensor/tape.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,23 +71,6 @@ static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_te
     gradients[0] = talc_unary_gradient(note->function, note->numbers, dy, talc_node_saved(node, 0));
 }
 
-static talc_tensor *unary_recorded(const unary_note *note, const talc_tensor *x, talc_tensor *y)
-{
-    if (!talc_tape_wants_one(x))
-        return y;
-    const int saves = unary_rows[note->function].saves;
-    return talc_tape_record(y, &(talc_note){ .op = unary_names[note->function],
-                                             .rule = unary_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .saved = { { saves == TALC_SAVES_Y ? "y" : "x",
-                                                          saves == TALC_SAVES_NOTHING ? NULL
-                                                          : saves == TALC_SAVES_Y     ? y
-                                                                                      : x } },
-                                             .problem = note,
-                                             .problem_bytes = sizeof *note });
-}
-
 /* The limits of hardtanh are in order; else the first number is finite, and the second is one. */
 bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2])
 {
@@ -123,15 +102,22 @@ talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, doub
         return NULL;
     talc_unary_problem problem = talc_unary_problem_of(function, y, x);
     memcpy(problem.numbers, note.numbers, sizeof problem.numbers);
-    talc_choice choice;
-    if (!talc_choose(&choice, op, x->device, x->device->backend->unary, &problem, NULL, 0) ||
-        talc_numel(y) == 0)
-        return unary_recorded(&note, x, talc_result(y, talc_error_status()));
-
-    talc_unary_arguments arguments = { .y = y->data, .x = x->data };
-    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
-    talc_observed(op, talc_chosen(&choice), &problem, &x, 1, y);
-    return unary_recorded(&note, x, y);
+    const int saves = unary_rows[function].saves;
+    const talc_tensor *saved = saves == TALC_SAVES_NOTHING ? NULL : saves == TALC_SAVES_Y ? y : x;
+    return talc_op_run(&(talc_call){
+        .op = TALC_OP_unary,
+        .name = op,
+        .problem = &problem,
+        .inputs = { { x, TALC_ARGUMENT(unary, x), TALC_STRIDED } },
+        .input_count = 1,
+        .outputs = { { y, TALC_ARGUMENT(unary, y) } },
+        .note = &(talc_note){ .op = op,
+                              .rule = unary_gradient,
+                              .inputs = &x,
+                              .input_count = 1,
+                              .saved = { { saves == TALC_SAVES_Y ? "y" : "x", saved } },
+                              .problem = &note,
+                              .problem_bytes = sizeof note } });
 }
 
 /* The ops, a row each. */
@@ -218,26 +204,6 @@ static void binary_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     gradients[1] = talc_tape_sum_to(db, talc_node_input_dims(node, 1));
 }
 
-static talc_tensor *binary_recorded(const talc_binary_problem *p, const talc_tensor *a,
-                                    const talc_tensor *b, talc_tensor *y)
-{
-    const talc_tensor *const inputs[] = { a, b };
-    if (binary_saves[p->function].a == TALC_NO_GRADIENT || !talc_tape_wants(inputs, 2))
-        return y;
-    const int saves = (talc_tape_wants_one(a) ? binary_saves[p->function].a : 0) |
-                      (talc_tape_wants_one(b) ? binary_saves[p->function].b : 0);
-    const binary_note note = { p->function, p->b_is_scalar, p->scalar };
-    return talc_tape_record(y, &(talc_note){ .op = binary_names[p->function],
-                                             .rule = binary_gradient,
-                                             .inputs = inputs,
-                                             .input_count = 2,
-                                             .saved = { { "a", saves & TALC_SAVES_A ? a : NULL },
-                                                        { "b", saves & TALC_SAVES_B ? b : NULL },
-                                                        { "y", saves & TALC_SAVES_Y ? y : NULL } },
-                                             .problem = &note,
-                                             .problem_bytes = sizeof note });
-}
-
 static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
                            const talc_tensor *b, double scalar, const double numbers[2])
 {
@@ -260,17 +226,28 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
         return NULL;
     talc_binary_problem problem = talc_binary_problem_of(function, y, a, b, scalar);
     memcpy(problem.numbers, numbers, sizeof problem.numbers);
-    talc_choice choice;
-    if (!talc_choose(&choice, op, a->device, a->device->backend->binary, &problem, NULL, 0) ||
-        talc_numel(y) == 0)
-        return binary_recorded(&problem, a, b, talc_result(y, talc_error_status()));
-
-    talc_binary_arguments arguments = { .y = y->data,
-                                        .a = a->data,
-                                        .b = b == NULL ? NULL : b->data };
-    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
-    talc_observed(op, talc_chosen(&choice), &problem, (const talc_tensor *const[]){ a, b }, 2, y);
-    return binary_recorded(&problem, a, b, y);
+    const talc_tensor *const inputs[] = { a, b };
+    const int saves = (talc_tape_wants_one(a) ? binary_saves[function].a : 0) |
+                      (talc_tape_wants_one(b) ? binary_saves[function].b : 0);
+    const binary_note note = { function, b == NULL, scalar };
+    const bool recorded = binary_saves[function].a != TALC_NO_GRADIENT;
+    return talc_op_run(
+        &(talc_call){ .op = TALC_OP_binary,
+                      .name = op,
+                      .problem = &problem,
+                      .inputs = { { a, TALC_ARGUMENT(binary, a), TALC_STRIDED },
+                                  { b, TALC_ARGUMENT(binary, b), TALC_STRIDED } },
+                      .input_count = 2,
+                      .outputs = { { y, TALC_ARGUMENT(binary, y) } },
+                      .note = &(talc_note){ .op = op,
+                                            .rule = binary_gradient,
+                                            .inputs = inputs,
+                                            .input_count = recorded ? 2 : 0,
+                                            .saved = { { "a", saves & TALC_SAVES_A ? a : NULL },
+                                                       { "b", saves & TALC_SAVES_B ? b : NULL },
+                                                       { "y", saves & TALC_SAVES_Y ? y : NULL } },
+                                            .problem = &note,
+                                            .problem_bytes = sizeof note } });
 }
 
 talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,

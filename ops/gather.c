@@ -1,13 +1,9 @@
 #include "ops/gather.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/labels.h"
 #include "ops/observed.h"
+#include "ops/op.h"
 #include "ops/operand.h"
-#include "tensor/observe.h"
-#include "tensor/run.h"
-#include "tensor/tape.h"
 #include "tensor/within.h"
 
 #include <inttypes.h>
@@ -169,65 +165,45 @@ static void gather_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     p.index_strides[p.along] = whole.rank == 0 ? 0 : whole.index_strides[note->dim];
     if (whole.rank > 0 && talc_numel(packed) > 0)
         merge_some(&whole, note->dim + 1, whole.rank, &p);
-    talc_choice choice;
-    if (!talc_choose(&choice, op, dx->device, dx->device->backend->gather, &p, NULL, 0))
-        return;
-    talc_gather_arguments arguments = { .index = index->data, .dy = packed->data, .dx = dx->data };
-    if (talc_numel(packed) == 0) {
-        if (talc_fill(dx, 0))
-            gradients[0] = dx;
-        return;
-    }
-    if (talc_choice_run(&choice, write_problem, &p, &p, &arguments.base) != TALC_OK)
-        return;
-    talc_observed(op, talc_chosen(&choice), &p, (const talc_tensor *const[]){ index, packed }, 2,
-                  dx);
-    gradients[0] = dx;
-}
-
-static talc_tensor *recorded(talc_gather_function function, const talc_tensor *x, int dim,
-                             const talc_tensor *index, talc_tensor *y)
-{
-    if (y == NULL || !talc_tape_wants_one(x))
-        return y;
-    const gather_note note = { function, dim };
-    return talc_tape_record(y, &(talc_note){ .op = names[function],
-                                             .rule = gather_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .saved = { { "index", index } },
-                                             .problem = &note,
-                                             .problem_bytes = sizeof note });
+    gradients[0] = talc_op_run(&(talc_call){ .op = TALC_OP_gather,
+                                             .name = op,
+                                             .problem = &p,
+                                             .write = write_problem,
+                                             .inputs = { { index, TALC_ARGUMENT(gather, index) },
+                                                         { packed, TALC_ARGUMENT(gather, dy) } },
+                                             .input_count = 2,
+                                             .outputs = { { dx, TALC_ARGUMENT(gather, dx) } },
+                                             .fills = talc_numel(packed) == 0 });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
 
 /* y, of elements of x that begin at `x_data`. */
-static talc_tensor *picked(talc_gather_problem *p, const talc_tensor *x, const void *x_data,
-                           const talc_tensor *index, talc_dims dims)
+static talc_tensor *picked(talc_gather_problem *p, int dim, const talc_tensor *x,
+                           const void *x_data, const talc_tensor *index, talc_dims dims)
 {
     const char *op = names[p->function];
-    talc_choice choice;
-    if (!talc_choose(&choice, op, x->device, x->device->backend->gather, p, NULL, 0))
-        return NULL;
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
-    if (y == NULL || talc_numel(y) == 0)
-        return y;
-    merge(p);
-    talc_observer *observer = talc_observe_pause();
-    talc_tensor *packed = talc_operand_contiguous(op, index);
-    talc_status status = talc_error_status();
-    if (status == TALC_OK) {
-        talc_gather_arguments arguments = { .y = y->data, .x = x_data, .index = packed->data };
-        status = talc_choice_run(&choice, write_problem, p, p, &arguments.base);
-    }
-    talc_observe_resume(observer);
-    y = talc_result(y, status);
-    const talc_gather_observed observed = { p->function, p->along };
-    talc_observed(op, talc_chosen(&choice), &observed, (const talc_tensor *const[]){ x, index }, 2,
-                  y);
-    talc_release(packed);
-    return y;
+    if (y != NULL && talc_numel(y) > 0)
+        merge(p);
+    const gather_note note = { p->function, dim };
+    return talc_op_run(
+        &(talc_call){ .op = TALC_OP_gather,
+                      .name = op,
+                      .problem = p,
+                      .write = write_problem,
+                      .further = &(talc_gather_arguments){ .x = x_data }.base,
+                      .inputs = { { x }, { index, TALC_ARGUMENT(gather, index) } },
+                      .input_count = 2,
+                      .outputs = { { y, TALC_ARGUMENT(gather, y) } },
+                      .description = &(talc_gather_observed){ p->function, p->along },
+                      .note = &(talc_note){ .op = op,
+                                            .rule = gather_gradient,
+                                            .inputs = &x,
+                                            .input_count = 1,
+                                            .saved = { { "index", index } },
+                                            .problem = &note,
+                                            .problem_bytes = sizeof note } });
 }
 
 static talc_tensor *gather(talc_gather_function function, const talc_tensor *x, int dim,
@@ -238,7 +214,7 @@ static talc_tensor *gather(talc_gather_function function, const talc_tensor *x, 
         !result_dims(function, x, dim, index, &dims))
         return NULL;
     talc_gather_problem p = problem_of(function, TALC_FORWARD, x, dim, index, dims);
-    return recorded(function, x, dim, index, picked(&p, x, x->data, index, dims));
+    return picked(&p, dim, x, x->data, index, dims);
 }
 
 talc_tensor *talc_gather(const talc_tensor *x, int dim, const talc_tensor *index)
@@ -286,7 +262,7 @@ talc_tensor *talc_one_hot(const talc_tensor *labels, int64_t classes)
                                   .extent = classes,
                                   .x_stride = -1,
                                   .index_count = talc_numel(labels) };
-        y = picked(&p, zeros, one->data, labels, dims);
+        y = picked(&p, 0, zeros, one->data, labels, dims);
     }
     talc_release(one);
     talc_release(zeros);

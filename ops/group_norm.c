@@ -1,12 +1,10 @@
 #include "ops/group_norm.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/gradient.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/fenv.h"
-#include "tensor/observe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -68,92 +66,36 @@ static void group_norm_gradient(const talc_node *node, const talc_tensor *dy,
     talc_group_norm_problem p = *(const talc_group_norm_problem *)talc_node_problem(node);
     const talc_tensor *mean = talc_node_saved(node, 2), *rstd = talc_node_saved(node, 3);
     const talc_tensor *g = talc_activation_gradient(p.activation, dy, talc_node_saved(node, 4));
-    const talc_tensor *x = g == NULL ? NULL : talc_contiguous_for(op, talc_node_saved(node, 0));
-    g = x == NULL ? NULL : talc_contiguous_for(op, g);
-    const talc_tensor *weight = talc_node_saved(node, 1);
-    weight = weight == NULL || g == NULL ? NULL : talc_contiguous_for(op, weight);
+    const talc_tensor *x = talc_node_saved(node, 0), *weight = talc_node_saved(node, 1);
+    if (g == NULL)
+        return;
     p.direction = TALC_GRAD_INPUT;
     p.activation = TALC_ACTIVATION_NONE;
-    talc_choice choice;
-    if (talc_failed() ||
-        !talc_choose(&choice, op, dy->device, dy->device->backend->group_norm, &p, NULL, 0))
-        return;
     const bool affine = talc_node_wants(node, 1) || talc_node_wants(node, 2);
     const talc_dims channels = talc_node_input_dims(node, talc_node_wants(node, 1) ? 1 : 2);
     talc_tensor *dx = talc_tensor_new(op, x->device, p.dtype, talc_dims_of(x));
     talc_tensor *dweight = affine ? talc_tensor_new(op, x->device, p.dtype, channels) : NULL;
     talc_tensor *dbias = affine ? talc_tensor_new(op, x->device, p.dtype, channels) : NULL;
-    if (talc_failed())
-        return;
-    talc_group_norm_arguments arguments = { .x = x->data,
-                                            .weight = talc_operand_data(weight),
-                                            .mean = mean->data,
-                                            .rstd = rstd->data,
-                                            .dy = g->data,
-                                            .dx = dx->data,
-                                            .dweight = talc_operand_data(dweight),
-                                            .dbias = talc_operand_data(dbias) };
-    if (talc_numel(x) != 0) {
-        if (talc_choice_run(&choice, problem_text, &p, &p, &arguments.base) == TALC_OK)
-            talc_observed(op, talc_chosen(&choice), &p,
-                          (const talc_tensor *const[]){ x, weight, mean, rstd, g }, 5, dx);
-    } else if (affine) {
-        talc_fill(dweight, 0);
-        talc_fill(dbias, 0);
-    }
-    if (talc_failed())
-        return;
-    gradients[0] = dx;
+    gradients[0] =
+        talc_op_run(&(talc_call){ .op = TALC_OP_group_norm,
+                                  .name = op,
+                                  .problem = &p,
+                                  .write = problem_text,
+                                  .inputs = { { x, TALC_ARGUMENT(group_norm, x) },
+                                              { weight, TALC_ARGUMENT(group_norm, weight) },
+                                              { mean, TALC_ARGUMENT(group_norm, mean) },
+                                              { rstd, TALC_ARGUMENT(group_norm, rstd) },
+                                              { g, TALC_ARGUMENT(group_norm, dy) } },
+                                  .input_count = 5,
+                                  .outputs = { { dx, TALC_ARGUMENT(group_norm, dx) },
+                                               { dweight, TALC_ARGUMENT(group_norm, dweight) },
+                                               { dbias, TALC_ARGUMENT(group_norm, dbias) } },
+                                  .fills = talc_numel(x) == 0 });
     gradients[1] = dweight;
     gradients[2] = dbias;
 }
 
 // ---- Run ----------------------------------------------------------------------------------------
-
-static talc_tensor *recorded(const operands *o, const talc_group_norm_problem *p,
-                             const talc_tensor *mean, const talc_tensor *rstd, talc_tensor *y)
-{
-    const bool activates = p->activation != TALC_ACTIVATION_NONE;
-    return talc_tape_record(
-        y, &(talc_note){ .op = OP,
-                         .rule = group_norm_gradient,
-                         .inputs = (const talc_tensor *const[]){ o->x, o->weight, o->bias },
-                         .input_count = 3,
-                         .saved = { { "x", o->x },
-                                    { "weight", o->weight },
-                                    { "mean", mean },
-                                    { "rstd", rstd },
-                                    { "y", activates ? y : NULL } },
-                         .problem = p,
-                         .problem_bytes = sizeof *p });
-}
-
-/* Contiguous handles on the operands, all of this call's own. */
-static operands operands_pack(const operands *o)
-{
-    return (operands){ talc_operand_contiguous(OP, o->x), talc_operand_contiguous(OP, o->weight),
-                       talc_operand_contiguous(OP, o->bias) };
-}
-
-static void operands_release(const operands *packed)
-{
-    talc_release((talc_tensor *)packed->x);
-    talc_release((talc_tensor *)packed->weight);
-    talc_release((talc_tensor *)packed->bias);
-}
-
-static talc_status run(const talc_choice *choice, const talc_group_norm_problem *p,
-                       const operands *packed, const talc_tensor *mean, const talc_tensor *rstd,
-                       talc_tensor *y)
-{
-    talc_group_norm_arguments arguments = { .x = packed->x->data,
-                                            .weight = talc_operand_data(packed->weight),
-                                            .bias = talc_operand_data(packed->bias),
-                                            .y = y->data,
-                                            .mean = talc_operand_data(mean),
-                                            .rstd = talc_operand_data(rstd) };
-    return talc_choice_run(choice, problem_text, p, p, &arguments.base);
-}
 
 /* The op behind its three names. The operands are checked, the problem lacks what the options
  * say. */
@@ -162,38 +104,42 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
 {
     const talc_norm_options defaults = { 0 };
     options = options == NULL ? &defaults : options;
-    const bool empty = talc_numel(o->x) == 0;
-    if (empty) /* any number of groups divides no channels, and would be too large a factor */
+    if (talc_numel(o->x) ==
+        0) /* any number of groups divides no channels, and would be too large a factor */
         p->N = 0;
-    talc_choice choice;
-    if (!read_options(op, options, p) ||
-        !talc_choose(&choice, OP, o->x->device, o->x->device->backend->group_norm, p,
-                     options->algorithm, 0))
+    if (!read_options(op, options, p))
         return NULL;
+    const talc_tensor *const inputs[] = { o->x, o->weight, o->bias };
+    const bool learns = talc_tape_wants(inputs, 3);
     const talc_dims rows = TALC_DIMS(p->N * p->groups);
     talc_tensor *y = talc_tensor_new(OP, o->x->device, p->dtype, talc_dims_of(o->x));
-    talc_tensor *mean = NULL, *rstd = NULL;
-    talc_observer *observer = talc_observe_pause();
-    const bool learns =
-        y != NULL && talc_tape_wants((const talc_tensor *const[]){ o->x, o->weight, o->bias }, 3);
-    if (learns) {
-        mean = talc_tensor_new(OP, o->x->device, TALC_F64, rows);
-        rstd = talc_tensor_new(OP, o->x->device, TALC_F64, rows);
-    }
-    operands packed = { 0 };
-    talc_status status = talc_error_status();
-    if (status == TALC_OK && !empty) {
-        packed = operands_pack(o);
-        status = talc_failed() ? talc_error_status() : run(&choice, p, &packed, mean, rstd, y);
-    }
-    y = talc_result(y, status);
-    talc_observe_resume(observer);
-    if (!empty)
-        talc_observed(OP, talc_chosen(&choice), p,
-                      (const talc_tensor *const[]){ o->x, o->weight, o->bias }, 3, y);
-    if (learns && y != NULL)
-        y = recorded(o, p, mean, rstd, y);
-    operands_release(&packed);
+    talc_tensor *mean = learns ? talc_tensor_new(OP, o->x->device, TALC_F64, rows) : NULL;
+    talc_tensor *rstd = learns ? talc_tensor_new(OP, o->x->device, TALC_F64, rows) : NULL;
+    y = talc_op_run(&(talc_call){
+        .op = TALC_OP_group_norm,
+        .name = OP,
+        .problem = p,
+        .write = problem_text,
+        .forced = options->algorithm,
+        .inputs = { { o->x, TALC_ARGUMENT(group_norm, x) },
+                    { o->weight, TALC_ARGUMENT(group_norm, weight) },
+                    { o->bias, TALC_ARGUMENT(group_norm, bias) } },
+        .input_count = 3,
+        .outputs = { { y, TALC_ARGUMENT(group_norm, y) },
+                     { mean, TALC_ARGUMENT(group_norm, mean) },
+                     { rstd, TALC_ARGUMENT(group_norm, rstd) } },
+        .note =
+            &(talc_note){ .op = OP,
+                          .rule = group_norm_gradient,
+                          .inputs = inputs,
+                          .input_count = 3,
+                          .saved = { { "x", o->x },
+                                     { "weight", o->weight },
+                                     { "mean", mean },
+                                     { "rstd", rstd },
+                                     { "y", p->activation != TALC_ACTIVATION_NONE ? y : NULL } },
+                          .problem = p,
+                          .problem_bytes = sizeof *p } });
     talc_release(mean);
     talc_release(rstd);
     return y;

@@ -2,6 +2,7 @@
 
 #include "ops/gradient.h"
 #include "ops/matmul_run.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/observe.h"
@@ -133,29 +134,6 @@ static void linear_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     gradients[3] = g;
 }
 
-static talc_tensor *recorded(const talc_tensor *x, const talc_tensor *weight,
-                             const talc_tensor *bias, const talc_linear_options *options,
-                             talc_tensor *y)
-{
-    const talc_tensor *const inputs[] = { x, weight, bias, options->residual };
-    if (y == NULL || !talc_tape_wants(inputs, 4))
-        return y;
-    const linear_note note = { options->precision != 0 ? options->precision
-                                                       : talc_precision_admitted(),
-                               options->activation };
-    const bool activates = note.activation != TALC_ACTIVATION_NONE;
-    return talc_tape_record(
-        y, &(talc_note){ .op = "linear",
-                         .rule = linear_gradient,
-                         .inputs = inputs,
-                         .input_count = 4,
-                         .saved = { { "x", talc_tape_wants_one(weight) ? x : NULL },
-                                    { "weight", talc_tape_wants_one(x) ? weight : NULL },
-                                    { "y", activates ? y : NULL } },
-                         .problem = &note,
-                         .problem_bytes = sizeof note });
-}
-
 // ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const talc_tensor *bias,
@@ -175,32 +153,44 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
         return talc_activated(options->activation, talc_linear(x, weight, bias, &plain));
     }
 
-    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new("linear", x->device, x->dtype, dims);
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *x_used = y == NULL ? NULL : multipliable(x);
     talc_tensor *weight_used = x_used == NULL ? NULL : multipliable(weight);
-    talc_tensor *bias_used =
-        talc_operand_contiguous("linear", bias); /* nothing is made while a failure stands */
-    talc_tensor *residual_used = talc_operand_contiguous("linear", options->residual);
-    talc_matmul_problem problem = { 0 };
-    const talc_algorithm *row = NULL;
-    talc_status status = talc_error_status();
-    if (status == TALC_OK) {
-        problem = problem_of(x_used, weight_used, bias != NULL, options);
-        talc_matmul_arguments arguments = { .y = y->data,
-                                            .a = x_used->data,
-                                            .b = weight_used->data,
-                                            .bias = talc_operand_data(bias_used),
-                                            .residual = talc_operand_data(residual_used) };
-        status = talc_matmul_run("linear", x->device, options->algorithm, options->precision,
-                                 &problem, &arguments, &row);
-    }
     talc_observe_resume(observer);
-    y = talc_result(y, status);
-    talc_observed("linear", row, &problem, inputs, 4, y);
+    talc_matmul_problem problem = { 0 };
+    if (weight_used != NULL)
+        problem = problem_of(x_used, weight_used, bias != NULL, options);
+    talc_matmul_arguments arguments = { .a = talc_operand_data(x_used),
+                                        .b = talc_operand_data(weight_used) };
+    const linear_note noted = { options->precision != 0 ? options->precision
+                                                        : talc_precision_admitted(),
+                                options->activation };
+    const bool activates = options->activation != TALC_ACTIVATION_NONE;
+    y = talc_op_run(&(talc_call){
+        .op = TALC_OP_matmul,
+        .name = "linear",
+        .problem = &problem,
+        .write = talc_matmul_text,
+        .forced = options->algorithm,
+        .precision = options->precision,
+        .further = &arguments.base,
+        .inputs = { { x },
+                    { weight },
+                    { bias, TALC_ARGUMENT(matmul, bias) },
+                    { options->residual, TALC_ARGUMENT(matmul, residual) } },
+        .input_count = 4,
+        .outputs = { { y, TALC_ARGUMENT(matmul, y) } },
+        .note = &(talc_note){ .op = "linear",
+                              .rule = linear_gradient,
+                              .inputs = inputs,
+                              .input_count = 4,
+                              .saved = { { "x", talc_tape_wants_one(weight) ? x : NULL },
+                                         { "weight", talc_tape_wants_one(x) ? weight : NULL },
+                                         { "y", activates ? y : NULL } },
+                              .problem = &noted,
+                              .problem_bytes = sizeof noted } });
     talc_release(x_used);
     talc_release(weight_used);
-    talc_release(bias_used);
-    talc_release(residual_used);
-    return recorded(x, weight, bias, options, y);
+    return y;
 }

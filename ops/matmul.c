@@ -1,12 +1,10 @@
 #include "ops/matmul.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/gradient.h"
 #include "ops/matmul_run.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
-#include "tensor/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,26 +29,12 @@ bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64
     return true;
 }
 
-static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+void talc_matmul_text(const void *problem, char text[TALC_RUN_TEXT])
 {
     const talc_matmul_problem *p = problem;
     snprintf(text, TALC_RUN_TEXT, "b%" PRId64 "m%" PRId64 "n%" PRId64 "k%" PRId64 "_%s%s%s",
              p->batch, p->M, p->N, p->K, talc_dtype_name(p->dtype), p->transpose_a ? "_ta" : "",
              p->transpose_b ? "_tb" : "");
-}
-
-talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
-                            unsigned precision, const talc_matmul_problem *p,
-                            talc_matmul_arguments *arguments, const talc_algorithm **row)
-{
-    talc_choice choice;
-    *row = NULL;
-    if (!talc_choose(&choice, op, device, device->backend->matmul, p, forced, precision))
-        return talc_error_status();
-    *row = talc_chosen(&choice);
-    return p->batch == 0 || p->M == 0 || p->N == 0
-               ? TALC_OK
-               : talc_choice_run(&choice, problem_text, p, p, &arguments->base);
 }
 
 // ---- Checks and shapes --------------------------------------------------------------------------
@@ -182,32 +166,44 @@ static talc_matmul_problem problem_of(const talc_tensor *a, const talc_tensor *b
 
 // ---- The op -------------------------------------------------------------------------------------
 
-talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_tensor *b,
-                             unsigned precision)
+static talc_tensor *multiply(const char *op, const talc_tensor *a, const talc_tensor *b,
+                             unsigned precision, const talc_note *note)
 {
     talc_dims batch, dims;
     if (!talc_operand_float("matmul", "a", a) || !talc_operand_like("matmul", "a", a, "b", b) ||
         !check_rank("a", a) || !check_rank("b", b) || !result_dims(a, b, &batch, &dims))
         return NULL;
 
-    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new(op, a->device, a->dtype, dims);
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *a_used = y == NULL ? NULL : multipliable(a, true);
     talc_tensor *b_used = a_used == NULL ? NULL : multipliable(b, false);
-    talc_matmul_problem problem = { 0 };
-    const talc_algorithm *row = NULL;
-    talc_status status = talc_error_status();
-    if (b_used != NULL) {
-        problem = problem_of(a_used, b_used, batch);
-        talc_matmul_arguments arguments = { .y = y->data, .a = a_used->data, .b = b_used->data };
-        status = talc_matmul_run(op, a->device, NULL, precision, &problem, &arguments, &row);
-    }
     talc_observe_resume(observer);
-    y = talc_result(y, status);
-    talc_observed("matmul", row, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
+    talc_matmul_problem problem = { 0 };
+    if (b_used != NULL)
+        problem = problem_of(a_used, b_used, batch);
+    talc_matmul_arguments arguments = { .a = talc_operand_data(a_used),
+                                        .b = talc_operand_data(b_used) };
+    y = talc_op_run(&(talc_call){ .op = TALC_OP_matmul,
+                                  .name = op,
+                                  .observed = "matmul",
+                                  .problem = &problem,
+                                  .write = talc_matmul_text,
+                                  .precision = precision,
+                                  .further = &arguments.base,
+                                  .inputs = { { a }, { b } },
+                                  .input_count = 2,
+                                  .outputs = { { y, TALC_ARGUMENT(matmul, y) } },
+                                  .note = note });
     talc_release(a_used);
     talc_release(b_used);
     return y;
+}
+
+talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_tensor *b,
+                             unsigned precision)
+{
+    return multiply(op, a, b, precision, NULL);
 }
 
 // ---- Gradient -----------------------------------------------------------------------------------
@@ -266,18 +262,15 @@ static void matmul_gradient(const talc_node *node, const talc_tensor *dy, talc_t
 
 talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
 {
-    talc_tensor *y = talc_matmul_for("matmul", a, b, 0);
     const talc_tensor *const inputs[] = { a, b };
-    if (y == NULL || !talc_tape_wants(inputs, 2))
-        return y;
     const unsigned precision = talc_precision_admitted();
-    return talc_tape_record(y,
-                            &(talc_note){ .op = "matmul",
-                                          .rule = matmul_gradient,
-                                          .inputs = inputs,
-                                          .input_count = 2,
-                                          .saved = { { "a", talc_tape_wants_one(b) ? a : NULL },
-                                                     { "b", talc_tape_wants_one(a) ? b : NULL } },
-                                          .problem = &precision,
-                                          .problem_bytes = sizeof precision });
+    const talc_note note = { .op = "matmul",
+                             .rule = matmul_gradient,
+                             .inputs = inputs,
+                             .input_count = 2,
+                             .saved = { { "a", talc_tape_wants_one(b) ? a : NULL },
+                                        { "b", talc_tape_wants_one(a) ? b : NULL } },
+                             .problem = &precision,
+                             .problem_bytes = sizeof precision };
+    return multiply("matmul", a, b, 0, &note);
 }

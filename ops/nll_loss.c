@@ -1,16 +1,13 @@
 #include "ops/nll_loss.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/elementwise.h"
 #include "ops/labels.h"
 #include "ops/lines.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/observe.h"
-#include "tensor/run.h"
 #include "tensor/scope.h"
-#include "tensor/tape.h"
 #include "tensor/within.h"
 
 #include <inttypes.h>
@@ -76,41 +73,22 @@ static void nll_loss_gradient(const talc_node *node, const talc_tensor *dy,
 {
     static const char *const op = "nll_loss.grad_input";
     const talc_tensor *labels = talc_node_saved(node, 0), *weight = talc_node_saved(node, 1);
-    const talc_tensor *loss_gradient = talc_contiguous_for(op, dy);
     talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
     if (talc_failed())
         return;
     const int64_t *ignore_index = talc_node_problem(node);
     talc_nll_loss_problem p = problem_of(dx, *ignore_index);
     p.direction = TALC_GRAD_INPUT;
-    talc_choice choice;
-    if (!talc_choose(&choice, op, dx->device, dx->device->backend->nll_loss, &p, NULL, 0))
-        return;
-    talc_nll_loss_arguments arguments = { .labels = labels->data,
-                                          .weight = talc_operand_data(weight),
-                                          .dy = loss_gradient->data,
-                                          .dx = dx->data };
-    if (p.samples > 0 &&
-        talc_choice_run(&choice, write_problem, &p, &p, &arguments.base) != TALC_OK)
-        return;
-    talc_observed(op, talc_chosen(&choice), &p,
-                  (const talc_tensor *const[]){ labels, weight, loss_gradient }, 3, dx);
-    gradients[0] = dx;
-}
-
-static talc_tensor *recorded(const talc_tensor *x, const talc_tensor *labels,
-                             const talc_tensor *weight, int64_t ignore_index, talc_tensor *losses)
-{
-    if (losses == NULL || !talc_tape_wants_one(x))
-        return losses;
-    return talc_tape_record(losses,
-                            &(talc_note){ .op = OP,
-                                          .rule = nll_loss_gradient,
-                                          .inputs = &x,
-                                          .input_count = 1,
-                                          .saved = { { "labels", labels }, { "weight", weight } },
-                                          .problem = &ignore_index,
-                                          .problem_bytes = sizeof ignore_index });
+    gradients[0] =
+        talc_op_run(&(talc_call){ .op = TALC_OP_nll_loss,
+                                  .name = op,
+                                  .problem = &p,
+                                  .write = write_problem,
+                                  .inputs = { { labels, TALC_ARGUMENT(nll_loss, labels) },
+                                              { weight, TALC_ARGUMENT(nll_loss, weight) },
+                                              { dy, TALC_ARGUMENT(nll_loss, dy) } },
+                                  .input_count = 3,
+                                  .outputs = { { dx, TALC_ARGUMENT(nll_loss, dx) } } });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -122,31 +100,34 @@ static talc_tensor *losses_of(const talc_tensor *x, const talc_tensor *labels,
 {
     const talc_nll_loss_problem problem = problem_of(x, options->ignore_index);
     const talc_dims dims = talc_dims_of(labels);
-    talc_choice choice;
-    if (!talc_choose(&choice, OP, x->device, x->device->backend->nll_loss, &problem,
-                     options->algorithm, 0))
-        return NULL;
     talc_observer *observer = talc_observe_pause();
     const talc_tensor *packed = talc_contiguous_for(OP, labels);
     const talc_tensor *weight =
         options->weight == NULL ? NULL : talc_contiguous_for(OP, options->weight);
+    talc_observe_resume(observer);
     if (weights != NULL)
         *weights = talc_tensor_new(OP, x->device, x->dtype, dims);
     talc_tensor *losses = talc_tensor_new(OP, x->device, x->dtype, dims);
-    talc_status status = talc_error_status();
-    if (status == TALC_OK && problem.samples > 0) {
-        talc_nll_loss_arguments arguments = { .losses = losses->data,
-                                              .weights = weights == NULL ? NULL : (*weights)->data,
-                                              .x = x->data,
-                                              .labels = packed->data,
-                                              .weight = talc_operand_data(weight) };
-        status = talc_choice_run(&choice, write_problem, &problem, &problem, &arguments.base);
-    }
-    talc_observe_resume(observer);
-    losses = talc_result(losses, status);
-    talc_observed(OP, talc_chosen(&choice), &problem,
-                  (const talc_tensor *const[]){ x, labels, weight }, 3, losses);
-    return recorded(x, packed, weight, options->ignore_index, losses);
+    return talc_op_run(&(talc_call){
+        .op = TALC_OP_nll_loss,
+        .name = OP,
+        .problem = &problem,
+        .write = write_problem,
+        .forced = options->algorithm,
+        .further = &(talc_nll_loss_arguments){ .labels = talc_operand_data(packed) }.base,
+        .inputs = { { x, TALC_ARGUMENT(nll_loss, x), TALC_STRIDED },
+                    { labels },
+                    { weight, TALC_ARGUMENT(nll_loss, weight) } },
+        .input_count = 3,
+        .outputs = { { losses, TALC_ARGUMENT(nll_loss, losses) },
+                     { weights == NULL ? NULL : *weights, TALC_ARGUMENT(nll_loss, weights) } },
+        .note = &(talc_note){ .op = OP,
+                              .rule = nll_loss_gradient,
+                              .inputs = &x,
+                              .input_count = 1,
+                              .saved = { { "labels", packed }, { "weight", weight } },
+                              .problem = &options->ignore_index,
+                              .problem_bytes = sizeof options->ignore_index } });
 }
 
 talc_tensor *talc_nll_loss(const talc_tensor *x, const talc_tensor *labels,

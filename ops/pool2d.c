@@ -1,13 +1,9 @@
 #include "ops/pool2d.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/padding.h"
-#include "tensor/observe.h"
 #include "tensor/memory.h"
-#include "tensor/run.h"
-#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -186,42 +182,18 @@ static void pool2d_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     talc_pool2d_problem p = *(const talc_pool2d_problem *)talc_node_problem(node);
     const talc_tensor *indices = talc_node_saved(node, 0);
     const char *op = gradient_names[p.kind];
-    talc_choice choice;
     p.direction = TALC_GRAD_INPUT;
-    if (!talc_choose(&choice, op, dy->device, dy->device->backend->pool2d, &p, NULL, 0))
-        return;
-    const talc_tensor *packed = talc_contiguous_for(op, dy);
-    talc_tensor *dx =
-        packed == NULL ? NULL
-                       : talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
-    if (dx == NULL)
-        return;
-    talc_pool2d_arguments arguments = { .dy = packed->data,
-                                        .indices = talc_operand_data(indices),
-                                        .dx = dx->data };
-    const talc_status status =
-        talc_numel(dx) == 0   ? TALC_OK
-        : talc_numel(dy) == 0 ? (talc_fill(dx, 0) ? TALC_OK : talc_error_status())
-                              : talc_choice_run(&choice, problem_text, &p, &p, &arguments.base);
-    if (status != TALC_OK)
-        return;
-    talc_observed(op, talc_chosen(&choice), &p, (const talc_tensor *const[]){ packed, indices }, 2,
-                  dx);
-    gradients[0] = dx;
-}
-
-static talc_tensor *recorded(const talc_pool2d_problem *p, const talc_tensor *x,
-                             const talc_tensor *indices, talc_tensor *y)
-{
-    if (y == NULL || !talc_tape_wants_one(x))
-        return y;
-    return talc_tape_record(y, &(talc_note){ .op = op_names[p->kind],
-                                             .rule = pool2d_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .saved = { { "indices", indices } },
-                                             .problem = p,
-                                             .problem_bytes = sizeof *p });
+    talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    gradients[0] =
+        talc_op_run(&(talc_call){ .op = TALC_OP_pool2d,
+                                  .name = op,
+                                  .problem = &p,
+                                  .write = problem_text,
+                                  .inputs = { { dy, TALC_ARGUMENT(pool2d, dy) },
+                                              { indices, TALC_ARGUMENT(pool2d, indices) } },
+                                  .input_count = 2,
+                                  .outputs = { { dx, TALC_ARGUMENT(pool2d, dx) } },
+                                  .fills = talc_numel(dy) == 0 });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -232,29 +204,27 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_p
 {
     const char *op = op_names[p->kind];
     p->indices = indices != NULL || (talc_pool2d_is_max(p) && talc_tape_wants_one(x));
-    talc_choice choice;
-    if (!talc_choose(&choice, op, x->device, x->device->backend->pool2d, p, forced, 0))
-        return NULL;
     talc_dims dims = talc_dims_of(x);
     dims.dim[x->rank - 2] = p->OH;
     dims.dim[x->rank - 1] = p->OW;
-    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
-    talc_tensor *at =
-        y != NULL && p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
-    talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
-    talc_status status = talc_error_status();
-    if (status == TALC_OK && talc_numel(y) > 0) {
-        talc_pool2d_arguments arguments = { .x = packed->data,
-                                            .y = y->data,
-                                            .indices = at == NULL ? NULL : at->data };
-        status = talc_choice_run(&choice, problem_text, p, p, &arguments.base);
-    }
-    talc_observe_resume(observer);
-    y = talc_result(y, status);
-    talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
-    talc_release(packed);
-    y = recorded(p, x, at, y);
+    talc_tensor *at = p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
+    y = talc_op_run(&(talc_call){
+        .op = TALC_OP_pool2d,
+        .name = op,
+        .problem = p,
+        .write = problem_text,
+        .forced = forced,
+        .inputs = { { x, TALC_ARGUMENT(pool2d, x) } },
+        .input_count = 1,
+        .outputs = { { y, TALC_ARGUMENT(pool2d, y) }, { at, TALC_ARGUMENT(pool2d, indices) } },
+        .note = &(talc_note){ .op = op,
+                              .rule = pool2d_gradient,
+                              .inputs = &x,
+                              .input_count = 1,
+                              .saved = { { "indices", at } },
+                              .problem = p,
+                              .problem_bytes = sizeof *p } });
     if (indices != NULL && y != NULL)
         *indices = at;
     else

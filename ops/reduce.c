@@ -1,15 +1,11 @@
 #include "ops/reduce.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/compare.h"
 #include "ops/gradient.h"
 #include "ops/observed.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "tensor/fenv.h"
-#include "tensor/observe.h"
-#include "tensor/run.h"
-#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -190,26 +186,20 @@ static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     }
 }
 
-static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TALC_MAX_RANK],
-                             const talc_tensor *x, talc_tensor *y)
+/* What the rule needs of a call whose result is y. `note` and `inputs` last as long as it. */
+static talc_note note_of(const talc_reduce_problem *p, const reduce_note *note,
+                         const talc_tensor *const *inputs, const talc_tensor *y)
 {
-    if (y == NULL || is_index(p->function) || !talc_tape_wants_one(x))
-        return y;
-    reduce_note note = {
-        p->function, talc_reduce_divisor(p), result_dims(x, reduced, true), { false }
-    };
-    memcpy(note.reduced, reduced, sizeof note.reduced);
-    talc_note recording = { .op = names[p->function],
-                            .rule = reduce_gradient,
-                            .inputs = &x,
-                            .input_count = 1,
-                            .problem = &note,
-                            .problem_bytes = sizeof note };
-    if (p->function != TALC_SUM && p->function != TALC_MEAN)
-        recording.saved[0].name = "x", recording.saved[0].tensor = x;
-    if (needs_an_element(p->function) || p->function == TALC_LOGSUMEXP)
-        recording.saved[1].name = "y", recording.saved[1].tensor = y;
-    return talc_tape_record(y, &recording);
+    const bool saves_x = p->function != TALC_SUM && p->function != TALC_MEAN;
+    const bool saves_y = needs_an_element(p->function) || p->function == TALC_LOGSUMEXP;
+    return (
+        talc_note){ .op = names[p->function],
+                    .rule = reduce_gradient,
+                    .inputs = inputs,
+                    .input_count = is_index(p->function) ? 0 : 1,
+                    .saved = { { "x", saves_x ? inputs[0] : NULL }, { "y", saves_y ? y : NULL } },
+                    .problem = note,
+                    .problem_bytes = sizeof *note };
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -226,20 +216,28 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
     talc_dims dims = result_dims(x, reduced, keep_dims);
 
     talc_reduce_problem problem = problem_of(function, x, reduced, correction);
-    if (problem.K == 0)
-        return recorded(&problem, reduced, x, without_elements(op, function, x, dims));
-    talc_choice choice;
-    if (!talc_choose(&choice, op, x->device, x->device->backend->reduce, &problem, NULL, 0))
-        return NULL;
-    talc_tensor *y = talc_tensor_new(op, x->device, problem.y_dtype, dims);
-    if (y == NULL || talc_numel(y) == 0)
-        return recorded(&problem, reduced, x, y);
-    talc_reduce_arguments arguments = { .y = y->data, .x = x->data };
-    y = talc_result(y, talc_choice_run(&choice, problem_text, &problem, &problem, &arguments.base));
+    reduce_note kept = {
+        function, talc_reduce_divisor(&problem), result_dims(x, reduced, true), { false }
+    };
+    memcpy(kept.reduced, reduced, sizeof kept.reduced);
+    if (problem.K == 0) {
+        talc_tensor *y = without_elements(op, function, x, dims);
+        const talc_note note = note_of(&problem, &kept, &x, y);
+        return y != NULL && talc_tape_wants(&x, note.input_count) ? talc_tape_record(y, &note) : y;
+    }
     talc_reduce_observed observed = { .function = function, .correction = correction };
     memcpy(observed.reduced, reduced, sizeof observed.reduced);
-    talc_observed(op, talc_chosen(&choice), &observed, &x, 1, y);
-    return recorded(&problem, reduced, x, y);
+    talc_tensor *y = talc_tensor_new(op, x->device, problem.y_dtype, dims);
+    const talc_note note = note_of(&problem, &kept, &x, y);
+    return talc_op_run(&(talc_call){ .op = TALC_OP_reduce,
+                                     .name = op,
+                                     .problem = &problem,
+                                     .write = problem_text,
+                                     .inputs = { { x, TALC_ARGUMENT(reduce, x), TALC_STRIDED } },
+                                     .input_count = 1,
+                                     .outputs = { { y, TALC_ARGUMENT(reduce, y) } },
+                                     .description = &observed,
+                                     .note = &note });
 }
 
 #define REDUCTION(name, function)                                                                  \

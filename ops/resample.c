@@ -1,14 +1,12 @@
 #include "ops/resample.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/padding.h"
 #include "tensor/extent.h"
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
-#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -214,20 +212,15 @@ talc_tensor *talc_resample_grad_input(const talc_resample_problem *problem, cons
 {
     talc_resample_problem p = *problem;
     const char *op = gradient_name(&p);
-    talc_choice choice;
     p.direction = TALC_GRAD_INPUT;
-    if (!talc_choose(&choice, op, dy->device, dy->device->backend->resample, &p, NULL, 0))
-        return NULL;
-    const talc_tensor *packed = talc_contiguous_for(op, dy);
-    talc_tensor *dx = packed == NULL ? NULL : talc_tensor_new(op, dy->device, dy->dtype, x);
-    if (dx == NULL)
-        return NULL;
-    talc_resample_arguments arguments = { .x = packed->data, .y = dx->data };
-    const talc_status status =
-        talc_numel(dx) == 0   ? TALC_OK
-        : talc_numel(dy) == 0 ? (talc_fill(dx, 0) ? TALC_OK : talc_error_status())
-                              : talc_choice_run(&choice, talc_run_dims, dx, &p, &arguments.base);
-    return status == TALC_OK ? dx : NULL;
+    talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, x);
+    return talc_op_run(&(talc_call){ .op = TALC_OP_resample,
+                                     .name = op,
+                                     .problem = &p,
+                                     .inputs = { { dy, TALC_ARGUMENT(resample, x) } },
+                                     .input_count = 1,
+                                     .outputs = { { dx, TALC_ARGUMENT(resample, y) } },
+                                     .fills = talc_numel(dy) == 0 });
 }
 
 static void resample_gradient(const talc_node *node, const talc_tensor *dy,
@@ -244,35 +237,28 @@ static void resample_gradient(const talc_node *node, const talc_tensor *dy,
 static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dims,
                              const talc_resample_problem *p)
 {
-    talc_choice choice;
-    if (!talc_choose(&choice, op, x->device, x->device->backend->resample, p, NULL, 0))
-        return NULL;
-    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *value = y == NULL || (p->value == 0 && !signbit(p->value))
                              ? NULL
                              : talc_full(x->device, x->dtype, TALC_SCALAR, p->value);
-    talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
-    talc_status status = talc_error_status();
-    if (status == TALC_OK && talc_numel(y) > 0) {
-        talc_resample_arguments arguments = { .x = packed->data,
-                                              .y = y->data,
-                                              .value = talc_operand_data(value) };
-        status = talc_choice_run(&choice, talc_run_dims, y, p, &arguments.base);
-    }
     talc_observe_resume(observer);
-    y = talc_result(y, status);
-    talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
-    talc_release(packed);
+    y = talc_op_run(&(talc_call){
+        .op = TALC_OP_resample,
+        .name = op,
+        .problem = p,
+        .further = &(talc_resample_arguments){ .value = talc_operand_data(value) }.base,
+        .inputs = { { x, TALC_ARGUMENT(resample, x) } },
+        .input_count = 1,
+        .outputs = { { y, TALC_ARGUMENT(resample, y) } },
+        .note = &(talc_note){ .op = op,
+                              .rule = resample_gradient,
+                              .inputs = &x,
+                              .input_count = 1,
+                              .problem = p,
+                              .problem_bytes = sizeof *p } });
     talc_release(value);
-    if (y == NULL || !talc_tape_wants_one(x))
-        return y;
-    return talc_tape_record(y, &(talc_note){ .op = op,
-                                             .rule = resample_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .problem = p,
-                                             .problem_bytes = sizeof *p });
+    return y;
 }
 
 /* Repetition is of what cropping leaves. */

@@ -1,14 +1,10 @@
 #include "ops/softmax.h"
 
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/elementwise.h"
 #include "ops/observed.h"
+#include "ops/op.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
-#include "tensor/observe.h"
-#include "tensor/run.h"
-#include "tensor/tape.h"
 
 // ---- Gradient -----------------------------------------------------------------------------------
 
@@ -35,20 +31,6 @@ static void log_softmax_gradient(const talc_node *node, const talc_tensor *dy,
     gradients[0] = share == NULL ? NULL : talc_sub(dy, share);
 }
 
-static talc_tensor *recorded(const char *op, bool log, const talc_tensor *x, int dim,
-                             talc_tensor *y)
-{
-    if (y == NULL || !talc_tape_wants_one(x))
-        return y;
-    return talc_tape_record(y, &(talc_note){ .op = op,
-                                             .rule = log ? log_softmax_gradient : softmax_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .saved = { { "y", y } },
-                                             .problem = &dim,
-                                             .problem_bytes = sizeof dim });
-}
-
 // ---- The op -------------------------------------------------------------------------------------
 
 static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int dim)
@@ -62,14 +44,21 @@ static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int 
         return NULL;
     talc_softmax_problem problem = talc_lines_of(x, y, dim);
     problem.log = log;
-    talc_choice choice;
-    if (!talc_choose(&choice, op, x->device, x->device->backend->softmax, &problem, NULL, 0) ||
-        talc_numel(y) == 0)
-        return recorded(op, log, x, dim, talc_result(y, talc_error_status()));
-    talc_softmax_arguments arguments = { .y = y->data, .x = x->data };
-    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
-    talc_observed(op, talc_chosen(&choice), &(talc_softmax_observed){ log, dim }, &x, 1, y);
-    return recorded(op, log, x, dim, y);
+    return talc_op_run(
+        &(talc_call){ .op = TALC_OP_softmax,
+                      .name = op,
+                      .problem = &problem,
+                      .inputs = { { x, TALC_ARGUMENT(softmax, x), TALC_STRIDED } },
+                      .input_count = 1,
+                      .outputs = { { y, TALC_ARGUMENT(softmax, y) } },
+                      .description = &(talc_softmax_observed){ log, dim },
+                      .note = &(talc_note){ .op = op,
+                                            .rule = log ? log_softmax_gradient : softmax_gradient,
+                                            .inputs = &x,
+                                            .input_count = 1,
+                                            .saved = { { "y", y } },
+                                            .problem = &dim,
+                                            .problem_bytes = sizeof dim } });
 }
 
 talc_tensor *talc_softmax(const talc_tensor *x, int dim)

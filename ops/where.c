@@ -1,10 +1,7 @@
-#include "ops/backend.h"
-#include "ops/choice.h"
 #include "ops/compare.h"
 #include "ops/gradient.h"
+#include "ops/op.h"
 #include "ops/operand.h"
-#include "tensor/observe.h"
-#include "tensor/run.h"
 
 #include <string.h>
 
@@ -83,19 +80,6 @@ static void where_gradient(const talc_node *node, const talc_tensor *dy, talc_te
                                             talc_node_input_dims(node, i));
 }
 
-static talc_tensor *recorded(const talc_tensor *condition, const talc_tensor *a,
-                             const talc_tensor *b, talc_tensor *y)
-{
-    const talc_tensor *const inputs[] = { a, b };
-    if (y == NULL || !talc_tape_wants(inputs, 2))
-        return y;
-    return talc_tape_record(y, &(talc_note){ .op = OP,
-                                             .rule = where_gradient,
-                                             .inputs = inputs,
-                                             .input_count = 2,
-                                             .saved = { { "condition", condition } } });
-}
-
 // ---- The op -------------------------------------------------------------------------------------
 
 talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b)
@@ -107,17 +91,21 @@ talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a, cons
     if (y == NULL)
         return NULL;
     const talc_where_problem problem = problem_of(y, condition, a, b);
-    talc_choice choice;
-    if (!talc_choose(&choice, OP, a->device, a->device->backend->where, &problem, NULL, 0) ||
-        talc_numel(y) == 0)
-        return recorded(condition, a, b, talc_result(y, talc_error_status()));
-    talc_where_arguments arguments = {
-        .y = y->data, .condition = condition->data, .a = a->data, .b = b->data
-    };
-    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
-    talc_observed(OP, talc_chosen(&choice), NULL, (const talc_tensor *const[]){ condition, a, b },
-                  3, y);
-    return recorded(condition, a, b, y);
+    const talc_tensor *const chosen_from[] = { a, b };
+    return talc_op_run(
+        &(talc_call){ .op = TALC_OP_where,
+                      .name = OP,
+                      .problem = &problem,
+                      .inputs = { { condition, TALC_ARGUMENT(where, condition), TALC_STRIDED },
+                                  { a, TALC_ARGUMENT(where, a), TALC_STRIDED },
+                                  { b, TALC_ARGUMENT(where, b), TALC_STRIDED } },
+                      .input_count = 3,
+                      .outputs = { { y, TALC_ARGUMENT(where, y) } },
+                      .note = &(talc_note){ .op = OP,
+                                            .rule = where_gradient,
+                                            .inputs = chosen_from,
+                                            .input_count = 2,
+                                            .saved = { { "condition", condition } } } });
 }
 
 talc_tensor *talc_masked_fill(const talc_tensor *x, const talc_tensor *mask, double value)

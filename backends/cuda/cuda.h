@@ -155,22 +155,8 @@ static inline size_t talc_cuda_aligned(size_t bytes)
 }
 
 /* The lists of the tables. */
-extern const talc_algorithm talc_cuda_batch_norm2d[];
-extern const talc_algorithm talc_cuda_binary[];
-extern const talc_algorithm talc_cuda_nll_loss[];
-extern const talc_algorithm talc_cuda_pool2d[];
-extern const talc_algorithm talc_cuda_reduce[];
-extern const talc_algorithm talc_cuda_resample[];
-extern const talc_algorithm talc_cuda_softmax[];
-extern const talc_algorithm talc_cuda_conv2d[];
-extern const talc_algorithm talc_cuda_cross_entropy[];
-extern const talc_algorithm talc_cuda_cumsum[];
-extern const talc_algorithm talc_cuda_gather[];
-extern const talc_algorithm talc_cuda_group_norm[];
-extern const talc_algorithm talc_cuda_matmul[];
-extern const talc_algorithm talc_cuda_unary[];
-extern const talc_algorithm talc_cuda_update[];
-extern const talc_algorithm talc_cuda_where[];
+#define TALC_OP(name, names, operands) extern const talc_algorithm talc_cuda_##name[];
+#include "ops/ops.def"
 
 TALC_END_DECLARATIONS
 

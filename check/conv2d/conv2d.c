@@ -265,7 +265,7 @@ const check_family talc_check_conv2d = {
     .spoil = talc_check_conv2d_spoil,
     .expected = expected,
     .terms = terms,
-    .list = offsetof(struct talc_backend, conv2d),
+    .list = TALC_OP_conv2d,
     .arguments = { POINTER(x), POINTER(w), POINTER(bias), POINTER(residual), POINTER(y),
                    POINTER(dy), POINTER(dx), POINTER(dw) },
     .is_empty = is_empty,

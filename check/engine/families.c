@@ -157,8 +157,7 @@ bool talc_check_is_empty(const check_family *family, const check_problem *proble
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index)
 {
-    const char *list = (const char *)device->backend + family->list;
-    const talc_algorithm *row = *(const talc_algorithm *const *)(const void *)list;
+    const talc_algorithm *row = device->backend->algorithms[family->list];
     while (row != NULL && row->name != NULL && index > 0) {
         row++;
         index--;

@@ -11,6 +11,7 @@
 
 #include "check/check.h"
 #include "check/engine/text.h"
+#include "ops/backend.h"
 
 enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 3072 };
 
@@ -126,8 +127,7 @@ typedef struct check_family {
     /// own unless they are NULL. False: nothing runs before. NULL: of no problem.
     bool (*first)(const check_problem *problem, check_problem *first, void *arguments);
 
-    /// Where a backend keeps its list of rows, as an offset into struct talc_backend.
-    size_t list;
+    talc_op list; ///< whose algorithms do its problems
     /// Where a row's arguments have each operand, as offsets into the op's talc_NAME_arguments.
     size_t arguments[CHECK_OPERANDS];
     /// Whether no row computes the result, though it has elements; NULL: never.

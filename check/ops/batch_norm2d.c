@@ -416,7 +416,7 @@ const check_family talc_check_batch_norm2d = {
     .learn = learn,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, batch_norm2d),
+    .list = TALC_OP_batch_norm2d,
     .arguments = { POINTER(x), POINTER(weight), POINTER(bias), POINTER(running_mean),
                    POINTER(running_var), POINTER(residual), POINTER(num_batches_tracked),
                    POINTER(y), POINTER(mean), POINTER(rstd) },

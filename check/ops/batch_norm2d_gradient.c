@@ -485,7 +485,7 @@ const check_family talc_check_batch_norm2d_gradient = {
     .expected = expected_of,
     .terms = terms,
     .first = first,
-    .list = offsetof(struct talc_backend, batch_norm2d),
+    .list = TALC_OP_batch_norm2d,
     .arguments = { POINTER(x), POINTER(weight), POINTER(mean), POINTER(rstd), POINTER(dy),
                    POINTER(y), POINTER(dx), POINTER(dweight), POINTER(dbias), POINTER(dresidual) },
 };

@@ -252,7 +252,7 @@ const check_family talc_check_cross_entropy_gradient = {
     .learn = learn,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, cross_entropy),
+    .list = TALC_OP_cross_entropy,
     .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(dy), POINTER(dx) },
     .is_empty = talc_check_entropy_is_empty,
 };

@@ -219,7 +219,7 @@ const check_family talc_check_group_norm = {
     .learn = learn,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, group_norm),
+    .list = TALC_OP_group_norm,
     .arguments = { [X] = POINTER(x),
                    [WEIGHT] = POINTER(weight),
                    [BIAS] = POINTER(bias),

@@ -214,7 +214,7 @@ const check_family talc_check_group_norm_gradient = {
     .expected = expected_of,
     .terms = terms,
     .first = first,
-    .list = offsetof(struct talc_backend, group_norm),
+    .list = TALC_OP_group_norm,
     .arguments = { POINTER(x), POINTER(weight), POINTER(dy), POINTER(dx), POINTER(dweight),
                    POINTER(dbias), POINTER(mean), POINTER(rstd) },
 };

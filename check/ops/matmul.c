@@ -252,6 +252,6 @@ const check_family talc_check_matmul = {
     .fill = fill,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, matmul),
+    .list = TALC_OP_matmul,
     .arguments = { POINTER(a), POINTER(b), POINTER(bias), POINTER(residual), POINTER(y) },
 };

@@ -234,7 +234,7 @@ const check_family talc_check_pool2d = {
     .fill = fill,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, pool2d),
+    .list = TALC_OP_pool2d,
     .arguments = { offsetof(talc_pool2d_arguments, x), offsetof(talc_pool2d_arguments, y),
                    offsetof(talc_pool2d_arguments, indices) },
 };

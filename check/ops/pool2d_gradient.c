@@ -221,7 +221,7 @@ const check_family talc_check_pool2d_gradient = {
     .fill = fill,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, pool2d),
+    .list = TALC_OP_pool2d,
     .arguments = { offsetof(talc_pool2d_arguments, dy), offsetof(talc_pool2d_arguments, indices),
                    offsetof(talc_pool2d_arguments, dx) },
     .is_empty = is_empty,

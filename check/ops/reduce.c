@@ -413,7 +413,7 @@ const check_family talc_check_reduce = {
     .fill = fill,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, reduce),
+    .list = TALC_OP_reduce,
     .arguments = { offsetof(talc_reduce_arguments, x), offsetof(talc_reduce_arguments, y) },
     .is_empty = is_empty,
 };

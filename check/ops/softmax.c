@@ -237,6 +237,6 @@ const check_family talc_check_softmax = {
     .learn = learn,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, softmax),
+    .list = TALC_OP_softmax,
     .arguments = { offsetof(talc_softmax_arguments, x), offsetof(talc_softmax_arguments, y) },
 };

@@ -315,7 +315,7 @@ const check_family talc_check_update = {
     .fill = fill,
     .expected = expected_of,
     .terms = terms,
-    .list = offsetof(struct talc_backend, update),
+    .list = TALC_OP_update,
     .arguments = { POINTER(parameter), POINTER(gradient), POINTER(states[0]), POINTER(states[1]),
                    POINTER(states[2]) },
 };

@@ -686,7 +686,7 @@ Test(check_families, too_many_rows_are_a_failure)
     talc_algorithm rows[MOST + 2] = { { .name = NULL } };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
-    backend.conv2d = rows;
+    backend.algorithms[TALC_OP_conv2d] = rows;
     device.backend = &backend;
     for (int i = 0; i < MOST + 1; i++) {
         rows[i].name = i < 2 ? "first" : "other";

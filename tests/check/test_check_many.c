@@ -107,7 +107,7 @@ static talc_device *other_device(void)
     interface.stream_free = stream_free;
     device.interface = &interface;
     backend = *device.backend;
-    backend.conv2d = rows;
+    backend.algorithms[TALC_OP_conv2d] = rows;
     device.backend = &backend;
     device.is_host = false;
     memcpy(device.name, "other", sizeof "other");

@@ -238,7 +238,8 @@ Test(fake_modules, every_conv2d_algorithm_gives_the_bits_of_the_cpu_under_every_
 {
     static const size_t limits[] = { (size_t)32 << 20, 4096, 64, 0 };
     const op_inputs cpu = op_inputs_new(cpu_device()), fake = op_inputs_new(fake_device());
-    for (const talc_algorithm *row = cpu_device()->backend->conv2d; row->name != NULL; row++) {
+    for (const talc_algorithm *row = cpu_device()->backend->algorithms[TALC_OP_conv2d];
+         row->name != NULL; row++) {
         int runs = 0;
         for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
             for (size_t c = 0; c < sizeof convs / sizeof *convs; c++)

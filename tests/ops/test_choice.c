@@ -281,7 +281,9 @@ Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
     const talc_algorithm binary[] = {
         { "only", { "none", TALC_STRICT, false }, plan_binary, run_nothing }, { .name = NULL }
     };
-    const struct talc_backend backend = { .name = "noting", .unary = unary, .binary = binary };
+    const struct talc_backend backend = {
+        .name = "noting", .algorithms = { [TALC_OP_unary] = unary, [TALC_OP_binary] = binary }
+    };
     talc_device device = *cpu_device();
     device.backend = &backend;
     talc_tensor *a = talc_zeros(&device, TALC_F32, TALC_DIMS(2, 3, 4));

@@ -377,7 +377,7 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
                                         { 32, 28 }, { 1, 28 },  { 3, 9 } };
     talc_device *device = tested_device();
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        const talc_algorithm *row = device->backend->conv2d;
+        const talc_algorithm *row = device->backend->algorithms[TALC_OP_conv2d];
         for (; row->name != NULL; row++) {
             talc_scope *scope = talc_scope_enter();
             const talc_tensor *w =

@@ -328,7 +328,7 @@ Test(conv2d_rows, the_least_estimate_runs)
     };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
-    backend.conv2d = rows;
+    backend.algorithms[TALC_OP_conv2d] = rows;
     device.backend = &backend;
     static const struct {
         double estimates[2];
@@ -354,7 +354,7 @@ Test(conv2d_rows, the_least_estimate_runs)
     }
 
     const talc_algorithm refusing[] = { rows[0], rows[1], rows[3] };
-    backend.conv2d = refusing;
+    backend.algorithms[TALC_OP_conv2d] = refusing;
     refusals_now[0] = refusals_now[1] = "takes none";
     const talc_tensor *x = talc_ones(&device, TALC_F32, TALC_DIMS(1, 1, 1, 1));
     cr_assert(talc_conv2d(x, x, NULL, NULL) == NULL);

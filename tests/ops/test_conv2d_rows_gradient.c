@@ -175,7 +175,7 @@ static void compare(const gradients *g, talc_direction direction, const char *ro
 static int check_rows(const gradients *g, bool exact)
 {
     int ran[2] = { 0, 0 };
-    const talc_algorithm *row = tested_device()->backend->conv2d;
+    const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_conv2d];
     for (; row->name != NULL; row++)
         for (int d = 0; d < 2; d++) {
             const talc_direction direction = d == 0 ? TALC_GRAD_INPUT : TALC_GRAD_WEIGHT;
@@ -376,7 +376,7 @@ Test(conv2d_rows_gradient, few_results_of_sparse_data_are_computed_again, .timeo
         fill_random(g.w, g.count[1], p.dtype, 3 * i);
         fill_sparsely(g.dy, p.N, p.OC, p.OH * p.OW, 1, 10 * i + 5);
         work_out(&g);
-        const talc_algorithm *row = device->backend->conv2d;
+        const talc_algorithm *row = device->backend->algorithms[TALC_OP_conv2d];
         for (; row->name != NULL; row++)
             for (int d = 0; d < 2; d++) {
                 talc_scope *scope = talc_scope_enter();
@@ -409,7 +409,7 @@ Test(conv2d_rows_gradient, every_row_repeats_itself, .timeout = 240)
         fill_random(g.x, g.count[0], p.dtype, 1);
         fill_random(g.w, g.count[1], p.dtype, 2);
         fill_random(g.dy, g.count[2], p.dtype, 3);
-        const talc_algorithm *row = tested_device()->backend->conv2d;
+        const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_conv2d];
         for (; row->name != NULL; row++)
             for (int d = 0; d < 2; d++) {
                 talc_scope *scope = talc_scope_enter();

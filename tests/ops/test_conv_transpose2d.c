@@ -119,7 +119,7 @@ static void expect_case(const transpose_case *c, talc_dtype dtype, const char *a
 
 Test(conv_transpose2d, agrees_with_torch)
 {
-    const talc_algorithm *rows = tested_device()->backend->conv2d;
+    const talc_algorithm *rows = tested_device()->backend->algorithms[TALC_OP_conv2d];
     for (int i = 0; i < 4; i++)
         for (talc_dtype dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
             expect_case(case_at(i), dtype, NULL);
@@ -201,7 +201,7 @@ Test(conv_transpose2d, infinite_weights_reach_what_they_are_multiplied_for)
           false,
           NULL },
     };
-    const talc_algorithm *rows = tested_device()->backend->conv2d;
+    const talc_algorithm *rows = tested_device()->backend->algorithms[TALC_OP_conv2d];
     for (int i = 0; i < 7; i++) {
         const transpose_case *c = i < 4 ? case_at(i) : &more[i - 4];
         const int64_t count = count_of(c->w);

@@ -422,7 +422,8 @@ static bool hold_huge(const huge_case *c)
     if (OH * OW > HUGE_MOST)
         return false;
     bool ran = false;
-    for (const talc_algorithm *row = tested_device()->backend->pool2d; row->name != NULL; row++) {
+    for (const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_pool2d];
+         row->name != NULL; row++) {
         talc_scope *scope = talc_scope_enter();
         if (!hold_row(c, row->name)) {
             const talc_status status = talc_error_status();

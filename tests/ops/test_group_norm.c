@@ -120,7 +120,8 @@ static void assert_case(const shape *s, talc_dtype dtype, bool affine, bool relu
 static void assert_shapes(const shape *shapes, size_t count)
 {
     char what[120];
-    for (const talc_algorithm *row = tested_device()->backend->group_norm; row->name != NULL; row++)
+    for (const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_group_norm];
+         row->name != NULL; row++)
         for (size_t i = 0; i < count; i++)
             for (int variant = 0; variant < 8; variant++) {
                 const shape *s = &shapes[i];
@@ -274,7 +275,8 @@ Test(group_norm, values_are_those_of_pytorch)
 Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
 {
     static const int64_t lengths[] = { 192, 5000, 40000, 90001 };
-    for (const talc_algorithm *row = tested_device()->backend->group_norm; row->name != NULL; row++)
+    for (const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_group_norm];
+         row->name != NULL; row++)
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
             const shape s = { 1, lengths[i], 1, 1 };
             double *x = draw(s.C, 1e4), *expected = draw(4 * s.C, 0);

@@ -68,7 +68,7 @@ static void begin(void)
     talc_device *device = cpu_device();
     before = device->backend;
     with_rows = *before;
-    with_rows.conv2d = rows;
+    with_rows.algorithms[TALC_OP_conv2d] = rows;
     device->backend = &with_rows;
     packs = 0;
     x = talc_full(device, TALC_F32, TALC_DIMS(2, 1, 1, 2), 3);

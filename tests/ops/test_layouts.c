@@ -278,7 +278,7 @@ Test(layouts, batch_norms_in_evaluation)
         { { 4, { 7, 3, 4, 4 } }, 0, 1, 7, 2 },     { { 4, { 3, 8, 4, 4 } }, 1, 0, 8, 2 },
         { { 4, { 3, 4, 6, 4 } }, 2, 1, 5, 1 },     { { 4, { 3, 4, 4, 8 } }, 3, 0, 4, 1 },
     };
-    const talc_algorithm *rows = tested_device()->backend->batch_norm2d;
+    const talc_algorithm *rows = tested_device()->backend->algorithms[TALC_OP_batch_norm2d];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int r = 0; rows[r].name != NULL; r++)
             for (int k = 0; k < 4; k++)

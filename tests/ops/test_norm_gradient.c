@@ -234,7 +234,8 @@ static void assert_shape(const shape *s, const data *list, size_t count)
     const struct talc_backend *backend = tested_device()->backend;
     for (norm kind = BATCH; kind < NORM_COUNT; kind++) {
         const bool batch = kind == BATCH || kind == RUNNING;
-        const talc_algorithm *by = batch ? backend->batch_norm2d : backend->group_norm;
+        const talc_algorithm *by = batch ? backend->algorithms[TALC_OP_batch_norm2d]
+                                         : backend->algorithms[TALC_OP_group_norm];
         for (; by->name != NULL; by++)
             for (size_t i = 0; i < 2 * count; i++) {
                 const data *of = &list[i / 2];

@@ -1,29 +1,10 @@
 #include "tests/support/fake_backend.h"
 
 #include "backends/cpu/cpu.h"
+#include "ops/op.h"
 #include "tests/support/hooks.h"
 
 #include <string.h>
-
-// clang-format off
-#define FAKE_OPS(X)                                                                                \
-    X(batch_norm2d)                                                                                \
-    X(binary)                                                                                      \
-    X(conv2d)                                                                                      \
-    X(cross_entropy)                                                                               \
-    X(cumsum)                                                                                      \
-    X(gather)                                                                                      \
-    X(group_norm)                                                                                  \
-    X(matmul)                                                                                      \
-    X(nll_loss)                                                                                    \
-    X(pool2d)                                                                                      \
-    X(reduce)                                                                                      \
-    X(resample)                                                                                    \
-    X(softmax)                                                                                     \
-    X(unary)                                                                                       \
-    X(update)                                                                                      \
-    X(where)
-// clang-format on
 
 enum { MAX_ROWS = 48, PROBLEM_BYTES = 1024 };
 
@@ -97,12 +78,10 @@ static const talc_algorithm *fake_rows(const talc_algorithm *cpu, size_t problem
 
 const struct talc_backend *fake_backend(void)
 {
-    static struct talc_backend fake;
+    static struct talc_backend fake = { .name = "fake" };
     fake_count = 0;
-#define FAKE_ROWS(op)                                                                              \
-    .op = fake_rows(talc_cpu_backend.op, sizeof(talc_##op##_problem),                              \
-                    sizeof(talc_##op##_arguments)),
-    fake = (struct talc_backend){ .name = "fake", FAKE_OPS(FAKE_ROWS) };
-#undef FAKE_ROWS
+    for (int op = 0; op < TALC_OP_COUNT; op++)
+        fake.algorithms[op] = fake_rows(talc_cpu_backend.algorithms[op], talc_ops[op].problem_bytes,
+                                        talc_ops[op].arguments_bytes);
     return &fake;
 }

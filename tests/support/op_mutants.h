@@ -24,14 +24,16 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *row)
     static const char *op##_plan(const talc_device *device, const void *problem, size_t limit,     \
                                  talc_plan *plan)                                                  \
     {                                                                                              \
-        return reference_in(device->backend->op)->plan(device, problem, limit, plan);              \
+        return reference_in(device->backend->algorithms[TALC_OP_##op])                             \
+            ->plan(device, problem, limit, plan);                                                  \
     }                                                                                              \
     static talc_status op##_by_reference(talc_device *device, const talc_##op##_problem *problem,  \
                                          const talc_##op##_arguments *arguments)                   \
     {                                                                                              \
         talc_plan plan = { 0 };                                                                    \
         (void)op##_plan(device, problem, talc_workspace_limit(device), &plan);                     \
-        return reference_in(device->backend->op)->run(device, problem, &plan, arguments);          \
+        return reference_in(device->backend->algorithms[TALC_OP_##op])                             \
+            ->run(device, problem, &plan, arguments);                                              \
     }
 
 #define MUTANT_ROW(op, name, function)                                                             \

@@ -31,15 +31,15 @@ static const talc_algorithm *row_of(const talc_algorithm *row, const talc_device
     static const char *op##_plan(const talc_device *device, const void *problem, size_t limit,     \
                                  talc_plan *plan)                                                  \
     {                                                                                              \
-        (void)row_of(talc_cpu_backend.op, device, problem, limit, plan);                           \
+        (void)row_of(talc_cpu_backend.algorithms[TALC_OP_##op], device, problem, limit, plan);     \
         return NULL;                                                                               \
     }                                                                                              \
     static talc_status op##_run(talc_device *device, const void *problem, const talc_plan *plan,   \
                                 const void *arguments)                                             \
     {                                                                                              \
         talc_plan again;                                                                           \
-        const talc_algorithm *row =                                                                \
-            row_of(talc_cpu_backend.op, device, problem, talc_workspace_limit(device), &again);    \
+        const talc_algorithm *row = row_of(talc_cpu_backend.algorithms[TALC_OP_##op], device,      \
+                                           problem, talc_workspace_limit(device), &again);         \
         const talc_status status = row->run(device, problem, plan, arguments);                     \
         spoil(#op, ((const talc_##op##_arguments *)arguments)->y);                                 \
         return status;                                                                             \
@@ -60,10 +60,10 @@ talc_device *wrong_device(const char *op, int call, int64_t index, double error)
     static talc_device device;
     device = *cpu_device();
     backend = *device.backend;
-    backend.conv2d = conv2d_rows;
-    backend.batch_norm2d = batch_norm2d_rows;
-    backend.unary = unary_rows;
-    backend.binary = binary_rows;
+    backend.algorithms[TALC_OP_conv2d] = conv2d_rows;
+    backend.algorithms[TALC_OP_batch_norm2d] = batch_norm2d_rows;
+    backend.algorithms[TALC_OP_unary] = unary_rows;
+    backend.algorithms[TALC_OP_binary] = binary_rows;
     memcpy(device.name, "wrong", sizeof "wrong");
     device.backend = &backend;
     wrong.op = op;

@@ -3,11 +3,14 @@
 The structures are those of the public headers named beside them; known_results() fails when one is out of date.
 """
 import ctypes
+import pathlib
+import re
 from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
                     c_uint8, c_uint64, c_void_p)
 
 import numpy as np
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 ZERO, END = -2**63, 2**63 - 1  # TALC_ZERO, TALC_END
 UNSUPPORTED = 7                # TALC_UNSUPPORTED
 DTYPES = {"f32": 0, "f64": 1, "i64": 2, "u8": 4}
@@ -108,10 +111,12 @@ class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithme
                 ("plan", c_void_p), ("run", c_void_p)]
 
 
+# ops/ops.def, in its order
+OPS = re.findall(r"^TALC_OP\((\w+)", (ROOT / "ops/ops.def").read_text(), re.M)
+
+
 class Backend(Structure):  # ops/backend.h
-    _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "cross_entropy", "cumsum", "gather", "group_norm",
-                                              "matmul", "nll_loss", "pool2d", "reduce", "resample", "softmax", "unary", "update",
-                                              "where")]
+    _fields_ = [("name", c_char_p), ("algorithms", c_void_p * len(OPS))]
 
 
 class Device(Structure):  # tensor/device.h, the beginning
@@ -234,7 +239,7 @@ class Talc:
         if LISTS.get(op) is None:
             yield None, False
             return
-        at = getattr((device or self.device).contents.backend.contents, LISTS[op])
+        at = (device or self.device).contents.backend.contents.algorithms[OPS.index(LISTS[op])]
         while at and Algorithm.from_address(at).name:
             row = Algorithm.from_address(at)
             yield row.name.decode(), row.wide_accumulator
