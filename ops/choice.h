@@ -4,7 +4,8 @@
 /// mean the same everywhere, and what is explained is what runs:
 ///
 ///     talc_choice choice;
-///     if (!talc_choose(&choice, "softmax", device, device->backend->algorithms[TALC_OP_softmax], &problem, NULL, 0))
+///     if (!talc_choose(&choice, "softmax", device, device->backend->algorithms[TALC_OP_softmax],
+///                      &problem, NULL, 0))
 ///         return NULL;
 ///     status = talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base);
 #ifndef TALC_OPS_CHOICE_H

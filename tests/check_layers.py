@@ -75,12 +75,12 @@ def resolve(root, source, name):
 
 
 def public_headers(root):
-    """The headers that the build files of the library's folders list as public."""
+    """The headers, and lists read by them, that the build files of the library's folders have as public."""
     listed = {"talc.h"} if (root / "talc.h").is_file() else set()
     for folder in ("tensor", "ops", "backends", "nn", "check"):
         for build in (root / folder).rglob("meson.build"):
-            for block in re.findall(r"public_headers\s*\+?=\s*(?:files\()?\[(.*?)\]", build.read_text(), re.DOTALL):
-                listed |= set(re.findall(r"'([^']+\.h)'", block))
+            for block in re.findall(r"public_(?:headers|lists)\s*\+?=\s*(?:files\()?\[(.*?)\]", build.read_text(), re.DOTALL):
+                listed |= set(re.findall(r"'([^']+\.(?:h|def))'", block))
     return listed
 
 

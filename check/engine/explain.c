@@ -117,13 +117,13 @@ static bool explain_elementwise(talc_device *device, const char *text, const ele
     if (op->binary) {
         const talc_binary_problem problem = talc_binary_problem_of(
             (talc_binary_function)op->function, &header_y, &header_a, &header_b, 0);
-        talc_choice_explain(op->name, device, device->backend->algorithms[TALC_OP_binary], &problem, algorithm, 0,
-                            explanation);
+        talc_choice_explain(op->name, device, device->backend->algorithms[TALC_OP_binary], &problem,
+                            algorithm, 0, explanation);
     } else {
         const talc_unary_problem problem =
             talc_unary_problem_of((talc_unary_function)op->function, &header_y, &header_a);
-        talc_choice_explain(op->name, device, device->backend->algorithms[TALC_OP_unary], &problem, algorithm, 0,
-                            explanation);
+        talc_choice_explain(op->name, device, device->backend->algorithms[TALC_OP_unary], &problem,
+                            algorithm, 0, explanation);
     }
     return true;
 }

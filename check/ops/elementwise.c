@@ -442,8 +442,7 @@ static double terms(const check_problem *problem)
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
         .random = draw, .operands = operands, .takes = takes, .fill = fill,                        \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_##of_list,   \
-        .arguments = {                                                                             \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_##of_list, .arguments = {         \
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }

@@ -266,7 +266,7 @@ static bool is_empty(const check_problem *problem)
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
         .random = draw, .operands = operands, .takes = takes, .fill = fill,                        \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_gather,    \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_gather,                           \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \
     }

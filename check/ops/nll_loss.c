@@ -247,7 +247,7 @@ static bool is_empty(const check_problem *problem)
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .random = draw,            \
         .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_nll_loss,  \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_nll_loss,                         \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \
         .is_empty = is_empty,                                                                      \

@@ -491,7 +491,7 @@ static bool is_empty(const check_problem *problem)
     {                                                                                              \
         .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
         .random = draw, .pose = pose, .operands = operands, .takes = takes, .fill = fill,          \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,  \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 
