@@ -15,9 +15,9 @@ typedef enum talc_op {
     TALC_OP_COUNT
 } talc_op;
 
-struct talc_backend {
+typedef struct talc_backend {
     const char *name; ///< "cpu"
     const struct talc_algorithm *algorithms[TALC_OP_COUNT];
-};
+} talc_backend;
 
 #endif

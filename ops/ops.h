@@ -4,6 +4,7 @@
 
 #include "activation.h"
 #include "algorithm.h"
+#include "backend.h"
 #include "batch_norm2d.h"
 #include "compare.h"
 #include "concat.h"

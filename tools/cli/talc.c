@@ -11,6 +11,7 @@ static const command commands[] = {
     { "bench", "verifies, then times every algorithm beside its peers", command_bench },
     { "check", "checks every algorithm of every op against an oracle", command_check },
     { "run", "runs a network on an image, or model-new", command_run },
+    { "ops", "the ops, and in JSON the whole interface of the library", command_ops },
     { "summary", "the layers of a network, its parameters and memory", command_summary },
 };
 

@@ -27,6 +27,7 @@ int command_check_model(int argc, char **argv); ///< talc check model
 int command_conv2d(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_info(int argc, char **argv);
+int command_ops(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_run_model(int argc, char **argv); ///< talc run NETWORK
 int command_summary(int argc, char **argv);
