@@ -196,7 +196,7 @@ class WithTorch(unittest.TestCase):
             convert = [sys.executable, TOOLS / "pt2safetensors.py"]
             done = subprocess.run([*convert, checkpoint, out], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertIn(": 116 tensors, 1.1 MB", done.stdout)
+            self.assertIn(": 116 tensors, 1.0 MiB", done.stdout)
             done = subprocess.run([TALC, "run", "resnet20", "--weights", out], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             for name, message in ((checkpoint + ".list", "holds no state_dict"), (out, "model.safetensors: "), ("nowhere.pt", "nowhere.pt")):

@@ -9,19 +9,22 @@ import re
 import subprocess
 import sys
 
+EXPORTED = "talc_exported"  # stands where TALC_API did
+
 
 def declarations(root, compiler):
     """The text of talc.h without comments and attributes."""
     headers = "#include \"talc.h\"\n"
     text = subprocess.run([*compiler, "-E", "-P", "-I", root, "-x", "c", "-"], input=headers, check=True, text=True,
                           stdout=subprocess.PIPE).stdout
+    text = text.replace('__attribute__((visibility("default")))', EXPORTED)
     text = re.sub(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)", " ", text)
     return re.sub(r"\s+", " ", text).replace("_Bool", "bool")
 
 
 def blocks(text, kind):
-    """[(name, body)] of every `typedef KIND talc_NAME { BODY } talc_NAME;`."""
-    for match in re.finditer(rf"typedef {kind} (talc_\w+) \{{", text):
+    """[(name, body)] of every `KIND talc_NAME { BODY }`; there is a typedef of each name."""
+    for match in re.finditer(rf"\b{kind} (talc_\w+) \{{", text):
         depth, end = 1, match.end()
         while depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
@@ -69,10 +72,9 @@ def structs(text):
 
 
 def functions(text):
-    for result, name, parameters in re.findall(r"(?<=[;}] )((?:const )?[\w]+ \**)\s*(talc_\w+)\(([^;{]*)\) ?;", text):
-        if not result.startswith(("typedef", "static", "return", "extern")):
-            found = [] if parameters.strip() == "void" else split(parameters, ",")
-            yield name, result.strip(), [declared(p)[0] if p != "..." else ("...", "") for p in found]
+    for result, name, parameters in re.findall(EXPORTED + r" ((?:const )?\w+ \**)(talc_\w+)\(([^;{]*)\) ?;", text):
+        found = [] if parameters.strip() == "void" else split(parameters, ",")
+        yield name, result.strip(), [declared(p)[0] if p != "..." else ("...", "") for p in found]
 
 
 def write(text, file):

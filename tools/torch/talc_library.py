@@ -1,16 +1,16 @@
 """The talc library for Python, by ctypes and numpy: as much of it as compare_torch.py calls.
 
-The structures are those of the public headers named beside them; known_results() fails when one is out of date.
+Structures and functions are those that `talc ops --json` of the same build describes.
 """
 import ctypes
+import json
 import pathlib
-import re
+import subprocess
 from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
                     c_uint8, c_uint64, c_void_p)
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 ZERO, END = -2**63, 2**63 - 1  # TALC_ZERO, TALC_END
 UNSUPPORTED = 7                # TALC_UNSUPPORTED
 DTYPES = {"f32": 0, "f64": 1, "i64": 2, "u8": 4}
@@ -28,100 +28,23 @@ class Tensor(Structure):  # tensor/tensor.h
     _fields_ = [("dtype", c_int), ("rank", c_int), ("dims", c_int64 * 8), ("strides", c_int64 * 8)]
 
 
-class Conv2dOptions(Structure):  # ops/conv2d.h
-    _fields_ = [("stride", Pair), ("padding", Pair), ("padding_end", Pair), ("padding_same", c_bool),
-                ("padding_mode", c_int), ("dilation", Pair), ("groups", c_int64), ("activation", c_int),
-                ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
+STRUCTURES = {}  # talc_conv2d_options and so on, as `talc ops --json` lays them out
 
 
-class ConvTranspose2dOptions(Structure):  # ops/conv_transpose2d.h
-    _fields_ = [("stride", Pair), ("padding", Pair), ("output_padding", Pair), ("dilation", Pair), ("groups", c_int64),
-                ("algorithm", c_char_p), ("precision", c_uint)]
+def structure(name):
+    """What makes one, once the library is loaded."""
+    return lambda *values, **fields: STRUCTURES[name](*values, **fields)
 
 
-class Pool2dOptions(Structure):  # ops/pool2d.h
-    _fields_ = [("kernel", Pair), ("stride", Pair), ("padding", Pair), ("padding_end", Pair),
-                ("padding_same", c_bool), ("dilation", Pair), ("ceil_mode", c_bool), ("exclude_padding", c_bool),
-                ("divisor_override", c_int64), ("algorithm", c_char_p)]
-
-
-class PadOptions(Structure):  # ops/resample.h
-    _fields_ = [("padding", c_int64 * 16), ("mode", c_int), ("value", c_double)]
-
-
-class Upsample2dOptions(Structure):  # ops/resample.h
-    _fields_ = [("size", Pair), ("scale", c_double * 2), ("mode", c_int), ("align_corners", c_bool)]
-
-
-class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
-    _fields_ = [("training", c_bool), ("momentum", c_double), ("eps", c_double), ("activation", c_int),
-                ("residual", POINTER(Tensor)), ("num_batches_tracked", POINTER(Tensor)), ("algorithm", c_char_p)]
-
-
-class NormOptions(Structure):  # ops/group_norm.h
-    _fields_ = [("eps", c_double), ("activation", c_int), ("algorithm", c_char_p)]
-
-
-class LinearOptions(Structure):  # ops/linear.h
-    _fields_ = [("activation", c_int), ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
-
-
-class CrossEntropyOptions(Structure):  # ops/cross_entropy.h
-    _fields_ = [("reduction", c_int), ("ignore_index", c_int64), ("label_smoothing", c_double), ("class_weights", POINTER(Tensor)),
-                ("algorithm", c_char_p)]
-
-
-class NllLossOptions(Structure):  # ops/nll_loss.h
-    _fields_ = [("reduction", c_int), ("ignore_index", c_int64), ("weight", POINTER(Tensor)), ("algorithm", c_char_p)]
-
-
-class BinaryCrossEntropyOptions(Structure):  # ops/losses.h
-    _fields_ = [("reduction", c_int), ("weight", POINTER(Tensor)), ("pos_weight", POINTER(Tensor))]
-
-
-class Conv2dLayer(Structure):  # nn/layers.h
-    _fields_ = [("in_channels", c_int64), ("out_channels", c_int64), ("kernel", Pair), ("stride", Pair), ("padding", Pair),
-                ("padding_end", Pair), ("padding_same", c_bool), ("padding_mode", c_int), ("dilation", Pair),
-                ("groups", c_int64), ("activation", c_int), ("no_bias", c_bool), ("dtype", c_int)]
-
-
-class LinearLayer(Structure):  # nn/layers.h
-    _fields_ = [("in_features", c_int64), ("out_features", c_int64), ("activation", c_int), ("no_bias", c_bool),
-                ("dtype", c_int)]
-
-
-class OptimizerOptions(Structure):  # nn/optimizer.h
-    _fields_ = [("kind", c_int), ("lr", c_double), ("weight_decay", c_double), ("momentum", c_double),
-                ("dampening", c_double), ("nesterov", c_bool), ("beta1", c_double), ("beta2", c_double),
-                ("alpha", c_double), ("centered", c_bool), ("eps", c_double)]
-
-
-class Schedule(Structure):  # nn/schedule.h
-    _fields_ = [("kind", c_int), ("steps", c_int64), ("every", c_int64), ("gamma", c_double), ("floor", c_double),
-                ("rise", c_double), ("div", c_double), ("final_div", c_double), ("warmup", c_int64),
-                ("warmup_start", c_double)]
-
-
-class Progress(Structure):  # nn/checkpoint.h
-    _fields_ = [("epoch", c_int64), ("batch", c_int64)]
-
-
-class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithmetic within
-    _fields_ = [("name", c_char_p), ("text", c_char_p), ("precision", c_int), ("wide_accumulator", c_bool),
-                ("plan", c_void_p), ("run", c_void_p)]
-
-
-# ops/ops.def, in its order
-OPS = re.findall(r"^TALC_OP\((\w+)", (ROOT / "ops/ops.def").read_text(), re.M)
-
-
-class Backend(Structure):  # ops/backend.h
-    _fields_ = [("name", c_char_p), ("algorithms", c_void_p * len(OPS))]
-
-
-class Device(Structure):  # tensor/device.h, the beginning
-    _fields_ = [("name", c_char * 24), ("is_host", c_bool), ("interface", c_void_p), ("backend", POINTER(Backend))]
-
+Conv2dOptions, ConvTranspose2dOptions = structure("talc_conv2d_options"), structure("talc_conv_transpose2d_options")
+Pool2dOptions, PadOptions = structure("talc_pool2d_options"), structure("talc_pad_options")
+Upsample2dOptions, LinearOptions = structure("talc_upsample2d_options"), structure("talc_linear_options")
+BatchNorm2dOptions, NormOptions = structure("talc_batch_norm2d_options"), structure("talc_norm_options")
+CrossEntropyOptions, NllLossOptions = structure("talc_cross_entropy_options"), structure("talc_nll_loss_options")
+BinaryCrossEntropyOptions = structure("talc_binary_cross_entropy_options")
+Conv2dLayer, LinearLayer = structure("talc_conv2d_layer"), structure("talc_linear_layer")
+OptimizerOptions, Schedule = structure("talc_optimizer_options"), structure("talc_schedule")
+Progress = structure("talc_progress")
 
 # Each op's list in the backend. What talc_algorithm_force knows the op as, where that is another name, stands in FORCED.
 LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d", "adaptive_max_pool2d": "pool2d",
@@ -153,54 +76,35 @@ FORCED = {"instance_norm2d.grad_input": "group_norm.grad_input", "layer_norm.gra
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
 
 T = POINTER(Tensor)
-M = O = c_void_p  # a module, an optimizer
-FUNCTIONS = {  # result, then arguments
-    "device_get": [POINTER(Device), c_char_p],
-    "error_status": [c_int], "error_message": [c_char_p], "error_clear": [None],
-    "scope_enter": [c_void_p], "scope_leave": [None, c_void_p],
-    "algorithm_force": [c_bool, c_char_p, c_char_p],
-    "from_host": [T, POINTER(Device), c_int, Dims, c_void_p], "to_host": [c_bool, T, c_void_p, c_size_t],
-    "permute": [T, T, Dims], "slice": [T, T, c_int, c_int64, c_int64, c_int64],
-    "conv2d": [T, T, T, T, POINTER(Conv2dOptions)],
-    "conv_transpose2d": [T, T, T, T, POINTER(ConvTranspose2dOptions)],
-    "max_pool2d": [T, T, POINTER(Pool2dOptions)], "avg_pool2d": [T, T, POINTER(Pool2dOptions)],
-    "max_pool2d_indices": [T, T, POINTER(Pool2dOptions), POINTER(T)], "adaptive_avg_pool2d": [T, T, c_int64, c_int64],
-    "adaptive_max_pool2d": [T, T, c_int64, c_int64],
-    "pad": [T, T, POINTER(PadOptions)], "upsample2d": [T, T, POINTER(Upsample2dOptions)],
-    "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
-    "group_norm": [T, T, c_int64, T, T, POINTER(NormOptions)],
-    "instance_norm2d": [T, T, T, T, POINTER(NormOptions)], "layer_norm": [T, T, Dims, T, T, POINTER(NormOptions)],
-    "linear": [T, T, T, T, POINTER(LinearOptions)], "matmul": [T, T, T],
-    "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],
-    "sum": [T, T, Dims, c_bool], "mean": [T, T, Dims, c_bool], "max": [T, T, Dims, c_bool],
-    "argmax": [T, T, Dims, c_bool], "min": [T, T, Dims, c_bool], "argmin": [T, T, Dims, c_bool],
-    "var": [T, T, Dims, c_double, c_bool], "logsumexp": [T, T, Dims, c_bool],
-    "gather": [T, T, c_int, T], "index_select": [T, T, c_int, T], "one_hot": [T, T, c_int64], "masked_fill": [T, T, T, c_double],
-    "where": [T, T, T, T], "clamp": [T, T, c_double, c_double], "cumsum": [T, T, c_int],
-    "concat": [T, POINTER(T), c_int, c_int], "stack": [T, POINTER(T), c_int, c_int], "channel_shuffle": [T, T, c_int64],
-    "cross_entropy_with": [T, T, T, POINTER(CrossEntropyOptions)], "nll_loss": [T, T, T, POINTER(NllLossOptions)],
-    "binary_cross_entropy_with_logits": [T, T, T, POINTER(BinaryCrossEntropyOptions)],
-    "cross_entropy": [T, T, T], "item": [c_double, T],
-    "require_grad": [c_bool, T, c_bool], "grad": [T, T],
-    "backward": [c_bool, T], "backward_from": [c_bool, T, T],
-    "manual_seed": [c_bool, c_uint64],
-    "nn_sequential": [M], "nn_sequential_append": [M, M, M], "nn_conv2d": [M, POINTER(Conv2dLayer)],
-    "nn_linear": [M, POINTER(LinearLayer)], "nn_max_pool2d": [M, POINTER(Pool2dOptions)], "nn_relu": [M], "nn_flatten": [M],
-    "no_grad_enter": [None], "no_grad_leave": [None],
-    "module_cast": [c_bool, M, c_int], "module_load": [c_bool, M, c_char_p, c_bool], "module_eval": [c_bool, M],
-    "module_train": [c_bool, M], "module_child": [M, M, c_char_p],
-    "module_to": [c_bool, M, POINTER(Device)], "module_find": [T, M, c_char_p], "module_free": [None, M],
-    "forward": [T, M, T],
-    "optimizer_new": [O, M, POINTER(OptimizerOptions)], "optimizer_schedule": [c_bool, O, POINTER(Schedule)],
-    "optimizer_zero_grad": [None, O], "optimizer_step": [c_bool, O], "optimizer_free": [None, O],
-    "checkpoint_save": [c_bool, c_char_p, M, O, POINTER(Progress)],
-    "checkpoint_load": [c_bool, c_char_p, M, O, POINTER(Progress)],
-    "dataset_digits": [c_void_p, c_int64, c_uint64], "dataset_pixels": [POINTER(c_uint8), c_void_p, c_int64],
-    "dataset_label": [c_int64, c_void_p, c_int64], "dataset_free": [None, c_void_p],
-}
-FUNCTIONS.update({op: [T, T, T] for op in BINARY})
-FUNCTIONS.update({op: [T, T, T] + [c_double] * numbers + [c_int] for op, numbers in LOSSES.items()})
-FUNCTIONS.update({op: [T, T] + [c_double] * NUMBERS.get(op, 0) for op in UNARY})
+NUMBERS_OF_C = {"bool": c_bool, "double": c_double, "int": c_int, "int64_t": c_int64, "size_t": c_size_t, "unsigned": c_uint,
+                "uint64_t": c_uint64, "uint8_t": c_uint8, "char": c_char, "talc_dims": Dims}
+
+
+def type_of(text, enums, size=0):
+    """The ctypes type of one that C writes so, a field's of so many bytes; None of what has none here."""
+    base, bracket, _ = text.partition("[")
+    if bracket:
+        element = type_of(base, enums)
+        return element and element * (size // ctypes.sizeof(element))
+    if base.endswith("*"):
+        return {"const char *": c_char_p, "talc_tensor *": T, "const talc_tensor *": T}.get(base, c_void_p)
+    return c_int if base in enums else NUMBERS_OF_C.get(base)
+
+
+def lay_out(name, description, enums):
+    """A Structure whose every field lies where C has it; what lies between them, and what has no type here, are bytes."""
+    fields, at = [], 0
+    for field in [*description["fields"], {"name": "", "type": "", "offset": description["bytes"], "bytes": 0}]:
+        if field["offset"] > at:
+            fields.append((f"_{at}", c_uint8 * (field["offset"] - at)))
+        if field["bytes"]:
+            fields.append((field["name"], type_of(field["type"], enums, field["bytes"]) or c_uint8 * field["bytes"]))
+        at = field["offset"] + field["bytes"]
+    names = [field["name"] for field in description["fields"]]
+
+    def initialise(self, *values, **more):
+        Structure.__init__(self, **dict(zip(names, values)), **more)
+    return type(name, (Structure,), {"_pack_": 1, "_fields_": fields, "__init__": initialise})
 
 
 class Refused(Exception):
@@ -216,11 +120,20 @@ class Talc:
 
     def __init__(self, path, device):
         library = ctypes.CDLL(str(path))
+        program = pathlib.Path(path).resolve().parent / "tools" / "talc"
+        interface = json.loads(subprocess.run([program, "ops", "--json", "--device", "cpu"], check=True, text=True,
+                                              stdout=subprocess.PIPE).stdout)
+        self.ops, enums = [op["name"] for op in interface["ops"]], interface["enums"]
+        for name, description in interface["structs"].items():
+            STRUCTURES[name] = lay_out(name, description, enums)
         self.functions = {}
-        for name, (result, *arguments) in FUNCTIONS.items():
-            function = getattr(library, "talc_" + name)
-            function.restype, function.argtypes = result, arguments
-            self.functions[name] = function
+        for name, described in interface["functions"].items():
+            function = getattr(library, name)
+            by_type = {"void": None, "const char *": c_char_p, "const uint8_t *": POINTER(c_uint8)}
+            function.restype = by_type.get(described["result"], type_of(described["result"], enums))
+            function.argtypes = ["[" not in p["type"] and type_of(p["type"], enums) or c_void_p for p in described["parameters"]
+                                 if p["type"] != "..."]
+            self.functions[name.removeprefix("talc_")] = function
         self.device = self.device_get(device.encode())
 
     def __getattr__(self, name):
@@ -239,10 +152,12 @@ class Talc:
         if LISTS.get(op) is None:
             yield None, False
             return
-        at = (device or self.device).contents.backend.contents.algorithms[OPS.index(LISTS[op])]
+        backend = STRUCTURES["talc_device"].from_address(device or self.device).backend
+        lists = (c_void_p * len(self.ops)).from_address(backend + STRUCTURES["talc_backend"].algorithms.offset)
+        at, Algorithm = lists[self.ops.index(LISTS[op])], STRUCTURES["talc_algorithm"]
         while at and Algorithm.from_address(at).name:
             row = Algorithm.from_address(at)
-            yield row.name.decode(), row.wide_accumulator
+            yield row.name.decode(), STRUCTURES["talc_arithmetic"].from_buffer(row.arithmetic).wide_accumulator
             at += ctypes.sizeof(Algorithm)
 
     def upload(self, array):
