@@ -11,6 +11,7 @@
 #include "conv2d.h"
 #include "conv_transpose2d.h"
 #include "cross_entropy.h"
+#include "cumprod.h"
 #include "cumsum.h"
 #include "dropout.h"
 #include "elementwise.h"
