@@ -83,6 +83,7 @@ F(layer_norm, talc_layer_norm(x[0], TALC_DIMS(6), x[1], x[2], NULL))
 F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
 F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
+F(cumprod, talc_tanh(talc_cumprod(x[0], 1)))
 F(cumsum, talc_tanh(talc_cumsum(x[0], 1)))
 static const talc_tensor *rows(const talc_tensor *x, talc_dims dims)
 {
@@ -260,6 +261,7 @@ const gradient_case gradient_cases[] = {
     { "cross_entropy", "mean", entropy_mean, 1, { D2(7, 4) }, -2, 2, NULL },
     { "cross_entropy", "none, label_smoothing", entropy_smooth, 1, { D3(3, 4, 5) }, -2, 2, NULL },
     { "cross_entropy", "class_weights, ignore_index", entropy_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
+    { "cumprod", "tanh", cumprod, 1, { D3(2, 5, 3) }, -2, 2, NULL },
     { "cumsum", "tanh", cumsum, 1, { D3(2, 5, 3) }, -1, 1, NULL },
     { "div", "broadcast", div_of, 2, { D2(3, 5), D1(5) }, 0.5, 2, NULL },
     { "expand", "tanh", expand, 1, { D2(3, 1) }, -2, 2, NULL },
