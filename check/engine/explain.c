@@ -40,13 +40,21 @@ static const elementwise_op *elementwise_named(const char *text)
     return NULL;
 }
 
-#define FIELD(name) offsetof(check_layout, name)
+/* "8x16x32" or, for a second operand of another shape, "8x16x32,16x1". */
+typedef struct elementwise_problem {
+    check_layout a, b;
+} elementwise_problem;
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, FIELD(reversed), 1 },
-    CHECK_FLOAT_WORDS(FIELD(dtype)),
-    CHECK_INTEGER_WORDS(FIELD(dtype)),
-    { .word = NULL },
+enum { FLOATS_1 = 1, FLOATS_2 = 2, INTEGERS_1 = 4, INTEGERS_2 = 8 }; /* ops by what they take */
+
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = offsetof(elementwise_problem, a) },
+    { ",", CHECK_DIMS, .offset = offsetof(elementwise_problem, b), .ops = FLOATS_2 | INTEGERS_2,
+      .flags = CHECK_OPTIONAL },
+    { "_reversed", CHECK_FLAG, .offset = offsetof(elementwise_problem, a.reversed) },
+    CHECK_FLOAT_KEYS(offsetof(elementwise_problem, a.dtype)),
+    CHECK_INTEGER_KEYS(offsetof(elementwise_problem, a.dtype), .ops = INTEGERS_1 | INTEGERS_2),
+    { .key = NULL },
 };
 
 /* Sets the shape that a and b broadcast to; false when they do not. */
@@ -62,27 +70,19 @@ static bool broadcast(const check_layout *a, const check_layout *b, check_layout
     return true;
 }
 
-/* Reads "8x16x32" or, for a second operand of another shape, "8x16x32,16x1"; then the words. */
 static bool read_operands(check_reader *r, const elementwise_op *op, check_layout *a,
                           check_layout *b, check_layout *y)
 {
-    const unsigned integers = 7u << 3; /* of `words` */
-    const char *start = r->at, *second = NULL;
-    if (!talc_check_read_dims(r, a))
+    elementwise_problem own = { .b = { .rank = -1 } };
+    const char *start = r->at, *places[CHECK_KEYS];
+    if (!talc_check_read_keys(r, keys, 2 * op->takes_integers + op->binary, &own, places))
         return false;
-    if (op->binary && *r->at == ',') {
-        second = ++r->at;
-        if (!talc_check_read_dims(r, b))
-            return false;
-    }
-    if (!talc_check_read_words(r, words, op->takes_integers ? 0 : integers, a))
-        return false;
-    if (second == NULL)
-        *b = *a;
+    *a = own.a;
+    *b = own.b.rank < 0 ? own.a : own.b;
     b->dtype = a->dtype;
     b->reversed = a->reversed;
     if (!broadcast(a, b, y))
-        return talc_check_unexpected_at(r, second, "a shape that broadcasts with the first");
+        return talc_check_unexpected_at(r, places[1] + 1, "a shape that broadcasts with the first");
     return (talc_check_lay_out(a) && talc_check_lay_out(b) && talc_check_lay_out(y)) ||
            talc_check_unexpected_at(r, start, "operands and a result below 2^63 bytes");
 }

@@ -70,6 +70,24 @@ static const check_family *family_of(const char *name, size_t length, int *op)
     return NULL;
 }
 
+/* What follows the op of a text, by the keys of its family. */
+static bool read_problem(const check_family *family, check_reader *reader, int op,
+                         check_problem *problem)
+{
+    const char *places[CHECK_KEYS] = { NULL }, *start = reader->at, *key = "";
+    if (family->parse != NULL)
+        return family->parse(reader, op, problem);
+    if (family->begin != NULL)
+        family->begin(problem, op);
+    if (!talc_check_read_keys(reader, family->keys, op, problem, places))
+        return false;
+    const char *wanted = family->complete(problem, &key);
+    for (int i = 0; wanted != NULL && family->keys[i].key != NULL; i++)
+        if (*key != '\0' && strncmp(family->keys[i].key, key, strlen(key)) == 0)
+            return talc_check_unexpected_at(reader, places[i], wanted);
+    return wanted == NULL || talc_check_unexpected_at(reader, start, wanted);
+}
+
 const check_family *talc_check_parse(const char *text, check_problem *problem)
 {
     const char *colon = strchr(text, ':');
@@ -86,20 +104,27 @@ const check_family *talc_check_parse(const char *text, check_problem *problem)
     check_reader reader = { family->ops[op], text, colon == NULL ? text : colon + 1 };
     const check_family *gradient = asks_for_gradient(text) ? gradient_of(name, length, &op) : NULL;
     family = gradient != NULL ? gradient : family;
-    return family->parse(&reader, op, problem) ? family : NULL;
+    return read_problem(family, &reader, op, problem) ? family : NULL;
 }
 
 void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem)
 {
     uint64_t state = talc_check_bits(seed, family->stream);
+    const char *key = "";
     do
         memset(problem, 0, sizeof *problem);
-    while (!family->random(&state, problem));
+    while (!family->random(&state, problem) ||
+           (family->complete != NULL && family->complete(problem, &key) != NULL));
+}
+
+static int op_of(const check_family *family, const check_problem *problem)
+{
+    return family->op == NULL ? 0 : family->op(problem);
 }
 
 const char *talc_check_op(const check_family *family, const check_problem *problem)
 {
-    return family->ops[family->op == NULL ? 0 : family->op(problem)];
+    return family->ops[op_of(family, problem)];
 }
 
 const char *talc_check_write(const check_family *family, const check_problem *problem,
@@ -109,7 +134,10 @@ const char *talc_check_write(const check_family *family, const check_problem *pr
     if (family != &talc_check_conv2d)
         talc_check_append(text, "%.*s:", (int)strcspn(talc_check_op(family, problem), "."),
                           talc_check_op(family, problem));
-    family->print(problem, text);
+    if (family->print != NULL)
+        family->print(problem, text);
+    else
+        talc_check_append_keys(text, family->keys, op_of(family, problem), problem);
     return text;
 }
 

@@ -82,14 +82,23 @@ typedef struct check_family {
     const char *const *ops; ///< the op names that texts begin with, NULL at the end
     uint64_t stream;        ///< of random numbers, from which random problems are drawn
 
-    /// Reads what follows "op:" of ops[op]; all checks of the op that need no tensor. False with a
-    /// failure that gives the position.
+    /// What texts hold behind "op:".
+    const check_key *keys;
+    /// Says which op a problem is of, ops[op], and what stands for keys that are left out. NULL:
+    /// nothing.
+    void (*begin)(check_problem *problem, int op);
+    /// Works out the rest of a problem that was read or drawn; all checks of the op that need no
+    /// tensor. NULL, or what was wanted, at the place of *key: one of the keys, "_" for the first
+    /// word, or "", as it is before, for the beginning.
+    const char *(*complete)(check_problem *problem, const char **key);
+    /// In place of these three, for texts that are the op's own: reads what follows "op:" of
+    /// ops[op], false with a failure that gives the position; appends that to a text.
     bool (*parse)(check_reader *reader, int op, check_problem *problem);
-    /// Appends that to a text.
     void (*print)(const check_problem *problem, char text[TALC_CHECK_TEXT]);
     /// The index of the problem's op; NULL where there is only one.
     int (*op)(const check_problem *problem);
-    /// Draws a small problem, edge values often; false when it is none, and another is drawn.
+    /// Draws a small problem, edge values often, up to what `complete` works out; false when it is
+    /// none, and another is drawn.
     bool (*random)(uint64_t *state, check_problem *problem);
     /// The problem that a model has posed to the op, without its activation, over operands without
     /// gaps. False when it is too large. NULL: no check of models asks.

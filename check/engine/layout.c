@@ -3,48 +3,7 @@
 #include "check/engine/data.h"
 #include "tensor/memory.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-// ---- Text ---------------------------------------------------------------------------------------
-
-bool talc_check_read_dims(check_reader *reader, check_layout *layout)
-{
-    layout->rank = 0;
-    if (*reader->at == '@' || *reader->at == '_' || *reader->at == '\0')
-        return true;
-    for (;;) {
-        if (layout->rank == TALC_MAX_RANK)
-            return talc_check_unexpected(reader, "at most 8 dimensions");
-        if (!talc_check_read_number(reader, &layout->dims[layout->rank++]))
-            return false;
-        if (*reader->at != 'x')
-            return true;
-        reader->at++;
-    }
-}
-
-void talc_check_append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout)
-{
-    for (int i = 0; i < layout->rank; i++)
-        talc_check_append(text, "%s%" PRId64, i == 0 ? "" : "x", layout->dims[i]);
-}
-
-bool talc_check_read_axis(check_reader *reader, int rank, int *axis)
-{
-    const char *place = reader->at;
-    const bool negative = *reader->at == '-';
-    if (negative)
-        reader->at++;
-    int64_t number;
-    if (!talc_check_read_number(reader, &number))
-        return false;
-    const int64_t dims = rank == 0 ? 1 : rank;
-    if (negative ? number < 1 || number > dims : number >= dims)
-        return talc_check_unexpected_at(reader, place, "one of x's dimensions");
-    *axis = (int)(negative ? dims - number : number);
-    return true;
-}
 
 // ---- Layout -------------------------------------------------------------------------------------
 

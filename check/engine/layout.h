@@ -24,13 +24,6 @@ typedef struct check_part {
     int64_t count; ///< product of dims
 } check_part;
 
-/// "8x16x32", or nothing for a scalar.
-bool talc_check_read_dims(check_reader *reader, check_layout *layout);
-void talc_check_append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout);
-
-/// A dimension, negative ones from the end: 0 .. rank - 1 into *axis; a scalar has dimension 0.
-bool talc_check_read_axis(check_reader *reader, int rank, int *axis);
-
 /// Sets strides and count from the rest; false when it is too large.
 bool talc_check_lay_out(check_layout *layout);
 

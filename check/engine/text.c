@@ -1,5 +1,6 @@
 #include "check/engine/text.h"
 
+#include "check/engine/layout.h"
 #include "tensor/error.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
@@ -23,7 +24,16 @@ bool talc_check_unexpected(const check_reader *reader, const char *wanted)
     return talc_check_unexpected_at(reader, reader->at, wanted);
 }
 
-bool talc_check_read_number(check_reader *reader, int64_t *number)
+static bool expect(check_reader *reader, char letter)
+{
+    if (*reader->at != letter)
+        return talc_check_unexpected(reader, (char[]){ '\'', letter, '\'', '\0' });
+    reader->at++;
+    return true;
+}
+
+/* A number of 0 .. INT64_MAX. */
+static bool read_number(check_reader *reader, int64_t *number)
 {
     if (*reader->at < '0' || *reader->at > '9')
         return talc_check_unexpected(reader, "a number");
@@ -37,48 +47,229 @@ bool talc_check_read_number(check_reader *reader, int64_t *number)
     return true;
 }
 
-bool talc_check_read_field(check_reader *reader, char letter, bool optional, int64_t *number)
+/* An x and a number, which may be left out. */
+static bool read_more(check_reader *reader, int64_t *number)
 {
-    if (*reader->at != letter)
-        return optional || talc_check_unexpected(reader, (char[]){ '\'', letter, '\'', '\0' });
-    reader->at++;
-    return talc_check_read_number(reader, number);
-}
-
-bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int64_t *first,
-                          int64_t *second)
-{
-    if (optional && *reader->at != letter)
+    if (*reader->at != 'x')
         return true;
-    if (!talc_check_read_field(reader, letter, false, first))
-        return false;
-    *second = *first;
-    return talc_check_read_field(reader, 'x', true, second);
+    reader->at++;
+    return read_number(reader, number);
 }
 
-bool talc_check_read_image(check_reader *reader, int64_t *N, int64_t *C, int64_t *H, int64_t *W)
+// ---- Sizes --------------------------------------------------------------------------------------
+
+static bool read_dims(check_reader *reader, check_layout *layout)
 {
-    return talc_check_read_field(reader, 'n', false, N) &&
-           talc_check_read_field(reader, 'c', false, C) &&
-           talc_check_read_field(reader, 'h', false, H) &&
-           talc_check_read_field(reader, 'w', false, W);
+    layout->rank = 0;
+    if (*reader->at == '@' || *reader->at == '_' || *reader->at == '\0')
+        return true;
+    for (;;) {
+        if (layout->rank == TALC_MAX_RANK)
+            return talc_check_unexpected(reader, "at most 8 dimensions");
+        if (!read_number(reader, &layout->dims[layout->rank++]))
+            return false;
+        if (*reader->at != 'x')
+            return true;
+        reader->at++;
+    }
+}
+
+static void append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout)
+{
+    for (int i = 0; i < layout->rank; i++)
+        talc_check_append(text, "%s%" PRId64, i == 0 ? "" : "x", layout->dims[i]);
+}
+
+/* A dimension, negative ones from the end: 0 .. rank - 1 into *axis; a scalar has dimension 0. */
+static bool read_axis(check_reader *reader, int rank, int *axis)
+{
+    const char *place = reader->at;
+    const bool negative = *reader->at == '-';
+    if (negative)
+        reader->at++;
+    int64_t number;
+    if (!read_number(reader, &number))
+        return false;
+    const int64_t dims = rank == 0 ? 1 : rank;
+    if (negative ? number < 1 || number > dims : number >= dims)
+        return talc_check_unexpected_at(reader, place, "one of x's dimensions");
+    *axis = (int)(negative ? dims - number : number);
+    return true;
+}
+
+static bool read_axes(check_reader *reader, int rank, bool *chosen)
+{
+    if (*reader->at != '@') {
+        for (int i = 0; i < (rank == 0 ? 1 : rank); i++)
+            chosen[i] = true;
+        return *reader->at == '_' || *reader->at == '\0' ||
+               talc_check_unexpected(reader, "'x', '@', '_' or the end");
+    }
+    do {
+        reader->at++;
+        const char *place = reader->at;
+        int axis;
+        if (!read_axis(reader, rank, &axis))
+            return false;
+        if (chosen[axis])
+            return talc_check_unexpected_at(reader, place, "no dimension twice");
+        chosen[axis] = true;
+    } while (*reader->at == ',');
+    return true;
+}
+
+static void append_axes(char text[TALC_CHECK_TEXT], int rank, const bool *chosen)
+{
+    int count = 0;
+    for (int i = 0; i < rank; i++)
+        count += chosen[i];
+    char separator = '@';
+    for (int i = 0; i < rank && count < rank; i++)
+        if (chosen[i]) {
+            talc_check_append(text, "%c%d", separator, i);
+            separator = ',';
+        }
+}
+
+/* Behind the letter. */
+static bool read_pad(check_reader *reader, int rank, int64_t (*sides)[2])
+{
+    enum { MOST = 999999999 }; /* texts of 8 dimensions fit */
+    for (int i = rank - 1; i >= 0 && (i == rank - 1 || *reader->at == 'x'); i--) {
+        const char *place = reader->at - (i == rank - 1);
+        reader->at += i < rank - 1;
+        if (!read_number(reader, &sides[i][0]))
+            return false;
+        sides[i][1] = sides[i][0];
+        const bool alone = i == rank - 1 && *reader->at != 'x';
+        if (!alone && (!expect(reader, 'x') || !read_number(reader, &sides[i][1])))
+            return false;
+        if (sides[i][0] > MOST || sides[i][1] > MOST)
+            return talc_check_unexpected_at(reader, place, "padding below 10^9");
+        if (alone && i > 0)
+            sides[i - 1][0] = sides[i - 1][1] = sides[i][0];
+        if (alone)
+            return true;
+    }
+    return true;
+}
+
+static void append_pad(char text[TALC_CHECK_TEXT], char letter, int rank, const int64_t *sides)
+{
+    int first = 0; /* dimension with any */
+    while (first < rank && sides[2 * first] == 0 && sides[2 * first + 1] == 0)
+        first++;
+    for (int i = rank - 1; i >= first; i--)
+        talc_check_append(text, "%c%" PRId64 "x%" PRId64, i == rank - 1 ? letter : 'x',
+                          sides[2 * i], sides[2 * i + 1]);
+}
+
+/* One size, `rank` being that of the first layout. */
+static bool read_size(check_reader *reader, const check_key *key, int rank, void *field)
+{
+    int64_t *of = field;
+    check_layout *layout = field;
+    const bool optional = (key->flags & CHECK_OPTIONAL) != 0;
+    if (key->kind == CHECK_AXES)
+        return read_axes(reader, rank, field);
+    if (key->kind == CHECK_AXIS && *reader->at != '@')
+        return talc_check_unexpected(reader, "'x' or '@'");
+    if (key->key[0] != '\0') {
+        if (optional && *reader->at != key->key[0])
+            return true;
+        if (!expect(reader, key->key[0]))
+            return false;
+    }
+    switch (key->kind) {
+    case CHECK_NUMBER:
+        return read_number(reader, of);
+    case CHECK_PAIR:
+    case CHECK_RATIO:
+        if (!read_number(reader, of))
+            return false;
+        of[1] = key->kind == CHECK_PAIR ? of[0] : 1;
+        return read_more(reader, of + 1);
+    case CHECK_SIDES:
+        if (!read_number(reader, of))
+            return false;
+        of[1] = of[0];
+        if (!read_more(reader, of + 1))
+            return false;
+        of[2] = of[0];
+        of[3] = of[1];
+        return *reader->at != 'x' ||
+               (read_more(reader, of + 2) && expect(reader, 'x') && read_number(reader, of + 3));
+    case CHECK_PAD:
+        return read_pad(reader, rank, field);
+    case CHECK_AXIS:
+        return read_axis(reader, rank, field);
+    default:
+        return read_dims(reader, layout) &&
+               (layout->rank >= (int)key->value ||
+                talc_check_unexpected(reader, "at least one dimension")) &&
+               (key->kind == CHECK_DIMS ||
+                (layout->rank > 0 && layout->dims[talc_check_class_dim(layout->rank)] > 0) ||
+                talc_check_unexpected(reader, "dimensions with at least one class"));
+    }
+}
+
+static void append_size(char text[TALC_CHECK_TEXT], const check_key *key, int rank,
+                        const void *field)
+{
+    const int64_t *of = field;
+    switch (key->kind) {
+    case CHECK_NUMBER:
+        talc_check_append(text, "%s%" PRId64, key->key, of[0]);
+        break;
+    case CHECK_PAIR:
+    case CHECK_RATIO:
+        talc_check_append(text, "%s%" PRId64 "x%" PRId64, key->key, of[0], of[1]);
+        break;
+    case CHECK_SIDES:
+        talc_check_append(text, "%s%" PRId64 "x%" PRId64, key->key, of[0], of[1]);
+        if (of[2] != of[0] || of[3] != of[1])
+            talc_check_append(text, "x%" PRId64 "x%" PRId64, of[2], of[3]);
+        break;
+    case CHECK_PAD:
+        append_pad(text, key->key[0], rank, field);
+        break;
+    case CHECK_AXIS:
+        talc_check_append(text, "@%d", *(const int *)field);
+        break;
+    case CHECK_AXES:
+        append_axes(text, rank, field);
+        break;
+    default:
+        talc_check_append(text, "%s", key->key);
+        append_dims(text, field);
+    }
 }
 
 // ---- Words --------------------------------------------------------------------------------------
 
+static bool is_word(const check_key *key)
+{
+    return key->kind >= CHECK_FLAG;
+}
+
+static bool is_of(const check_key *key, int op)
+{
+    return key->ops == 0 || (key->ops >> op & 1) != 0;
+}
+
 /* "ceil, exclude or f64": what may stand here still. */
-static const char *choices(const check_word *words, unsigned refused, char text[256])
+static const char *choices(const check_key *keys, const bool *open, char text[256])
 {
     text[0] = '\0';
     size_t used = 0;
     int left = 0;
-    for (int i = 0; words[i].word != NULL; i++)
-        left += (refused >> i & 1) == 0;
-    for (int i = 0; words[i].word != NULL && used < 255; i++)
-        if ((refused >> i & 1) == 0) {
+    for (int i = 0; keys[i].key != NULL; i++)
+        left += open[i];
+    for (int i = 0; keys[i].key != NULL && used < 255; i++)
+        if (open[i]) {
             left--;
-            const int length = snprintf(text + used, 256 - used, "%s%s%s", words[i].word,
-                                        words[i].kind == CHECK_COUNT ? "N" : "",
+            const int length = snprintf(text + used, 256 - used, "%s%s%s", keys[i].key + 1,
+                                        keys[i].kind == CHECK_COUNT ? "N" : "",
                                         left > 1    ? ", "
                                         : left == 1 ? " or "
                                                     : "");
@@ -87,14 +278,14 @@ static const char *choices(const check_word *words, unsigned refused, char text[
     return text[0] == '\0' ? "no more words" : text;
 }
 
-static bool read_count(check_reader *reader, const check_word *word, void *field)
+static bool read_count(check_reader *reader, const check_key *key, void *field)
 {
     int64_t number = 0;
-    if (*reader->at != '0' && !talc_check_read_number(reader, &number))
+    if (*reader->at != '0' && !read_number(reader, &number))
         return false;
     if (number == 0) {
         char wanted[64];
-        snprintf(wanted, sizeof wanted, "a %s of at least 1", word->word);
+        snprintf(wanted, sizeof wanted, "a %s of at least 1", key->key + 1);
         return talc_check_unexpected(reader, wanted);
     }
     memcpy(field, &number, sizeof number);
@@ -102,11 +293,11 @@ static bool read_count(check_reader *reader, const check_word *word, void *field
 }
 
 /* The bytes of what a word sets its field to; returns how many. */
-static size_t bytes_of(const check_word *word, unsigned char bytes[sizeof(double)])
+static size_t bytes_of(const check_key *key, unsigned char bytes[sizeof(double)])
 {
-    const int choice = (int)word->value;
-    const int64_t whole = (int64_t)word->value;
-    switch (word->kind) {
+    const int choice = (int)key->value;
+    const int64_t whole = (int64_t)key->value;
+    switch (key->kind) {
     case CHECK_FLAG:
         memcpy(bytes, &(bool){ true }, sizeof(bool));
         return sizeof(bool);
@@ -117,68 +308,118 @@ static size_t bytes_of(const check_word *word, unsigned char bytes[sizeof(double
         memcpy(bytes, &whole, sizeof whole);
         return sizeof whole;
     default:
-        memcpy(bytes, &word->value, sizeof word->value);
-        return sizeof word->value;
+        memcpy(bytes, &key->value, sizeof key->value);
+        return sizeof key->value;
     }
 }
 
-static bool read_word(check_reader *reader, const check_word *word, char *problem)
+static bool read_word(check_reader *reader, const check_key *key, void *field)
 {
     unsigned char bytes[sizeof(double)];
-    if (word->kind == CHECK_COUNT)
-        return read_count(reader, word, problem + word->offset);
-    const size_t size = bytes_of(word, bytes);
-    memcpy(problem + word->offset, bytes, size);
+    if (key->kind == CHECK_COUNT)
+        return read_count(reader, key, field);
+    const size_t size = bytes_of(key, bytes);
+    memcpy(field, bytes, size);
     return true;
 }
 
-/* Whether the text goes on with a word: as a whole, or with its number behind it. */
-static bool is_word(const check_word *word, const char *at)
+static void append_word(char text[TALC_CHECK_TEXT], const check_key *key, const void *field)
 {
-    const size_t length = strlen(word->word);
-    return strncmp(word->word, at, length) == 0 &&
-           (word->kind == CHECK_COUNT || at[length] == '_' || at[length] == '\0');
+    unsigned char bytes[sizeof(double)];
+    const size_t size = bytes_of(key, bytes);
+    int64_t number = 0;
+    if (key->kind == CHECK_COUNT)
+        memcpy(&number, field, sizeof number);
+    if (number != 0)
+        talc_check_append(text, "%s%" PRId64, key->key, number);
+    else if (key->kind != CHECK_COUNT && memcmp(field, bytes, size) == 0 &&
+             (key->kind != CHECK_CHOICE || key->value != 0))
+        talc_check_append(text, "%s", key->key);
 }
 
-bool talc_check_read_words(check_reader *reader, const check_word *words, unsigned refused,
-                           void *problem)
+/* Whether the text goes on with a word: as a whole, or with its number behind it. */
+static bool begins(const check_key *key, const char *at)
 {
+    const size_t length = strlen(key->key + 1);
+    return strncmp(key->key + 1, at, length) == 0 &&
+           (key->kind == CHECK_COUNT || at[length] == '_' || at[length] == '\0');
+}
+
+static bool read_words(check_reader *reader, const check_key *keys, int op, char *problem)
+{
+    bool open[CHECK_KEYS] = { false }; /* words that may stand still */
     char text[256];
+    for (int i = 0; keys[i].key != NULL; i++)
+        open[i] = is_word(&keys[i]) && is_of(&keys[i], op);
     while (*reader->at != '\0') {
         if (*reader->at != '_')
             return talc_check_unexpected(reader, "'_' or the end");
         reader->at++;
         int found = 0;
-        while (words[found].word != NULL &&
-               ((refused >> found & 1) != 0 || !is_word(&words[found], reader->at)))
+        while (keys[found].key != NULL && !(open[found] && begins(&keys[found], reader->at)))
             found++;
-        if (words[found].word == NULL)
-            return talc_check_unexpected(reader, choices(words, refused, text));
-        reader->at += strlen(words[found].word);
-        if (!read_word(reader, &words[found], problem))
+        if (keys[found].key == NULL)
+            return talc_check_unexpected(reader, choices(keys, open, text));
+        reader->at += strlen(keys[found].key + 1);
+        if (!read_word(reader, &keys[found], problem + keys[found].offset))
             return false;
-        for (int i = 0; words[i].word != NULL; i++)
-            refused |= words[i].offset == words[found].offset ? 1u << i : 0;
+        for (int i = 0; keys[i].key != NULL; i++)
+            open[i] = open[i] && keys[i].offset != keys[found].offset;
     }
     return true;
 }
 
-void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words,
-                             const void *problem)
+// ---- Keys ---------------------------------------------------------------------------------------
+
+static bool has_dims(const check_key *key)
 {
-    for (const check_word *word = words; word->word != NULL; word++) {
-        const char *field = (const char *)problem + word->offset;
-        unsigned char bytes[sizeof(double)];
-        const size_t size = bytes_of(word, bytes);
-        const bool holds = memcmp(field, bytes, size) == 0;
-        int64_t number = 0;
-        if (word->kind == CHECK_COUNT)
-            memcpy(&number, field, sizeof number);
-        if (number != 0)
-            talc_check_append(text, "_%s%" PRId64, word->word, number);
-        else if (word->kind != CHECK_COUNT && holds &&
-                 (word->kind != CHECK_CHOICE || word->value != 0))
-            talc_check_append(text, "_%s", word->word);
+    return key->kind == CHECK_DIMS || key->kind == CHECK_LOGITS;
+}
+
+bool talc_check_read_keys(check_reader *reader, const check_key *keys, int op, void *problem,
+                          const char *places[CHECK_KEYS])
+{
+    int rank = -1;
+    bool stands = false; /* the size before */
+    int i = 0;
+    for (; keys[i].key != NULL && !is_word(&keys[i]); i++) {
+        places[i] = reader->at;
+        void *field = (char *)problem + keys[i].offset;
+        if (!is_of(&keys[i], op) || (stands && (keys[i].flags & CHECK_OTHERWISE) != 0))
+            continue;
+        if (!read_size(reader, &keys[i], rank, field))
+            return false;
+        stands = reader->at > places[i];
+        if (has_dims(&keys[i]) && rank < 0)
+            rank = ((const check_layout *)field)->rank;
+    }
+    for (; keys[i].key != NULL; i++)
+        places[i] = reader->at;
+    return read_words(reader, keys, op, problem);
+}
+
+void talc_check_append_keys(char text[TALC_CHECK_TEXT], const check_key *keys, int op,
+                            const void *problem)
+{
+    int rank = -1;
+    bool stands = false; /* the size before */
+    for (const check_key *key = keys; key->key != NULL; key++) {
+        const char *field = (const char *)problem + key->offset;
+        int64_t first = 0;
+        if (!is_of(key, op) || (key->flags & CHECK_SILENT) != 0 ||
+            (stands && (key->flags & CHECK_OTHERWISE) != 0))
+            continue;
+        if (is_word(key)) {
+            append_word(text, key, field);
+            continue;
+        }
+        if (has_dims(key) && rank < 0)
+            rank = ((const check_layout *)(const void *)field)->rank;
+        if (key->kind == CHECK_RATIO)
+            memcpy(&first, field, sizeof first);
+        stands = key->kind != CHECK_RATIO || first != 0;
+        if (stands)
+            append_size(text, key, rank, field);
     }
 }
 
@@ -193,12 +434,7 @@ void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...)
     va_end(arguments);
 }
 
-void talc_check_append_image(char text[TALC_CHECK_TEXT], int64_t N, int64_t C, int64_t H, int64_t W)
-{
-    talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, N, C, H, W);
-}
-
-// ---- Sizes --------------------------------------------------------------------------------------
+// ---- Elements ---------------------------------------------------------------------------------
 
 bool talc_check_elements(talc_dtype dtype, int count, const int64_t *extents, int64_t *product)
 {

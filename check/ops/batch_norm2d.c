@@ -29,9 +29,10 @@ static const double EPS = 0x1p-17, MOMENTUM = 0.1;
 
 // ---- Problem and text ---------------------------------------------------------------------------
 
-/* What is wrong with the problem; NULL: nothing. */
-static const char *wrong(const check_norm_problem *own)
+const char *talc_check_norm_complete(check_problem *problem, const char **key)
 {
+    (void)key;
+    const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
     int64_t count, M;
     if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count) ||
@@ -56,41 +57,27 @@ static const char *wrong(const check_norm_problem *own)
 
 #define FIELD(name) offsetof(check_norm_problem, name)
 
-static const check_word words[] = {
-    { "train", CHECK_FLAG, FIELD(p.training), 1 },
-    { "plain", CHECK_FLAG, FIELD(plain), 1 },
-    { "untracked", CHECK_FLAG, FIELD(untracked), 1 },
-    { "given", CHECK_FLAG, FIELD(given), 1 },
-    { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
-    { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
-    { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
-    { "momentum1", CHECK_REAL, FIELD(p.momentum), 1 },
-    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
-    { .word = NULL },
+const check_key talc_check_norm_keys[] = {
+    CHECK_IMAGE_KEYS(FIELD(p.N), FIELD(p.C), FIELD(p.H), FIELD(p.W)),
+    { "_train", CHECK_FLAG, .offset = FIELD(p.training) },
+    { "_plain", CHECK_FLAG, .offset = FIELD(plain) },
+    { "_untracked", CHECK_FLAG, .offset = FIELD(untracked) },
+    { "_given", CHECK_FLAG, .offset = FIELD(given) },
+    { "_residual", CHECK_FLAG, .offset = FIELD(p.residual) },
+    { "_eps0", CHECK_REAL, .offset = FIELD(p.eps), 0 },
+    { "_momentum0", CHECK_REAL, .offset = FIELD(p.momentum), 0 },
+    { "_momentum1", CHECK_REAL, .offset = FIELD(p.momentum), 1 },
+    CHECK_ACTIVATION_KEYS(FIELD(p.activation)),
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(p.dtype)),
+    { .key = NULL },
 };
 
-bool talc_check_norm_parse(check_reader *r, int op, check_problem *problem)
+void talc_check_norm_begin(check_problem *problem, int op)
 {
-    check_norm_problem *own = writable(problem);
-    talc_batch_norm2d_problem *p = &own->p;
-    const char *start = r->at;
     (void)op;
-    p->eps = EPS;
-    p->momentum = MOMENTUM;
-    if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W) ||
-        !talc_check_read_words(r, words, 0, own))
-        return false;
-    const char *wanted = wrong(own);
-    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
-}
-
-void talc_check_norm_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    talc_check_append_image(text, p->N, p->C, p->H, p->W);
-    talc_check_append_words(text, words, problem);
+    writable(problem)->p.eps = EPS;
+    writable(problem)->p.momentum = MOMENTUM;
 }
 
 bool talc_check_norm_random(uint64_t *state, check_problem *problem)
@@ -109,7 +96,7 @@ bool talc_check_norm_random(uint64_t *state, check_problem *problem)
     p->momentum = (double[]){ MOMENTUM, MOMENTUM, 0, 1 }[talc_check_draw(state, 0, 3)];
     p->activation = talc_check_draw_activation(state);
     p->residual = talc_check_draw(state, 0, 2) == 0;
-    return wrong(own) == NULL;
+    return talc_check_norm_complete(problem, &(const char *){ "" }) == NULL;
 }
 
 void talc_check_norm_turn(check_problem *problem)
@@ -388,7 +375,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p.dtype = ran->inputs[X].dtype;
     own->p.activation = TALC_ACTIVATION_NONE;
     own->untracked = ran->inputs[RUNNING_MEAN].of == NULL;
-    return wrong(own) == NULL;
+    return talc_check_norm_complete(problem, &(const char *){ "" }) == NULL;
 }
 
 void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
@@ -404,8 +391,9 @@ void talc_check_batch_norm2d_moments(const check_problem *problem, const check_v
 const check_family talc_check_batch_norm2d = {
     .ops = op_names,
     .stream = 9,
-    .parse = talc_check_norm_parse,
-    .print = talc_check_norm_print,
+    .keys = talc_check_norm_keys,
+    .begin = talc_check_norm_begin,
+    .complete = talc_check_norm_complete,
     .random = talc_check_norm_random,
     .pose = pose,
     .operands = operands,

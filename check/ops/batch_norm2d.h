@@ -14,8 +14,9 @@ typedef struct check_norm_problem {
 CHECK_PROBLEM(check_norm_problem, talc_batch_norm2d_arguments)
 
 /// What check/engine/family.h says of these members; `random` draws a forward problem.
-bool talc_check_norm_parse(check_reader *reader, int op, check_problem *problem);
-void talc_check_norm_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+extern const check_key talc_check_norm_keys[];
+void talc_check_norm_begin(check_problem *problem, int op);
+const char *talc_check_norm_complete(check_problem *problem, const char **key);
 bool talc_check_norm_random(uint64_t *state, check_problem *problem);
 
 /// Makes a forward problem one of the gradient, whose text has no more words than train, given,

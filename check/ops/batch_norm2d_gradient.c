@@ -472,8 +472,9 @@ static bool first(const check_problem *problem, check_problem *forward, void *ar
 const check_family talc_check_batch_norm2d_gradient = {
     .ops = op_names,
     .stream = 11,
-    .parse = talc_check_norm_parse,
-    .print = talc_check_norm_print,
+    .keys = talc_check_norm_keys,
+    .begin = talc_check_norm_begin,
+    .complete = talc_check_norm_complete,
     .random = random_problem,
     .operands = operands,
     .takes = takes,

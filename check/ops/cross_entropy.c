@@ -27,13 +27,14 @@ static const char *const op_names[] = { "cross_entropy", NULL };
 
 // ---- Problem ------------------------------------------------------------------------------------
 
-/* Sets the typed problem from the layout; false when it is too large. */
-static bool complete(check_entropy_problem *own)
+const char *talc_check_entropy_complete(check_problem *problem, const char **key)
 {
+    (void)key;
+    check_entropy_problem *own = writable(problem);
     talc_cross_entropy_problem *p = &own->p;
     const int at = talc_check_class_dim(own->x.rank);
     if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
-        return false;
+        return "an input below 2^63 bytes";
     p->dtype = own->x.dtype;
     p->C = own->x.dims[at];
     p->x_stride = own->x.strides[at];
@@ -44,43 +45,30 @@ static bool complete(check_entropy_problem *own)
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->x_strides }, 1);
-    return true;
+    return NULL;
 }
 
 // ---- Text ---------------------------------------------------------------------------------------
 
 #define FIELD(name) offsetof(check_entropy_problem, name)
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
-    { "sum", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_SUM },
-    { "none", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_NONE },
-    { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
-    { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
-    { "weighted", CHECK_FLAG, FIELD(p.weighted), 1 },
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
-    { .word = NULL },
+const check_key talc_check_entropy_keys[] = {
+    { "", CHECK_LOGITS, .offset = FIELD(x) },
+    { "_reversed", CHECK_FLAG, .offset = FIELD(x.reversed) },
+    { "_sum", CHECK_CHOICE, .offset = FIELD(p.reduction), TALC_REDUCTION_SUM },
+    { "_none", CHECK_CHOICE, .offset = FIELD(p.reduction), TALC_REDUCTION_NONE },
+    { "_smooth", CHECK_REAL, .offset = FIELD(p.label_smoothing), SMOOTHING },
+    { "_ignore", CHECK_WHOLE, .offset = FIELD(p.ignore_index), 0 },
+    { "_weighted", CHECK_FLAG, .offset = FIELD(p.weighted) },
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(x.dtype)),
+    { .key = NULL },
 };
 
-bool talc_check_entropy_parse(check_reader *r, int op, check_problem *problem)
+void talc_check_entropy_begin(check_problem *problem, int op)
 {
-    check_entropy_problem *own = writable(problem);
-    const char *start = r->at;
     (void)op;
-    own->p.ignore_index = UNCLASSED;
-    if (!talc_check_read_dims(r, &own->x))
-        return false;
-    if (own->x.rank == 0 || own->x.dims[talc_check_class_dim(own->x.rank)] == 0)
-        return talc_check_unexpected(r, "dimensions with at least one class");
-    return talc_check_read_words(r, words, 0, own) &&
-           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
-}
-
-void talc_check_entropy_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    talc_check_append_dims(text, &read_only(problem)->x);
-    talc_check_append_words(text, words, problem);
+    writable(problem)->p.ignore_index = UNCLASSED;
 }
 
 bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
@@ -97,7 +85,7 @@ bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
     own->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
     own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
     own->p.weighted = talc_check_draw(state, 0, 2) == 0;
-    return complete(own);
+    return true;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -250,7 +238,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p.ignore_index = observed->ignore_index;
     own->p.weighted = observed->weighted;
     own->x = talc_check_layout_of(&ran->inputs[X]);
-    return complete(own);
+    return talc_check_entropy_complete(problem, &(const char *){ "" }) == NULL;
 }
 
 bool talc_check_entropy_is_empty(const check_problem *problem)
@@ -263,8 +251,9 @@ bool talc_check_entropy_is_empty(const check_problem *problem)
 const check_family talc_check_cross_entropy = {
     .ops = op_names,
     .stream = 7,
-    .parse = talc_check_entropy_parse,
-    .print = talc_check_entropy_print,
+    .keys = talc_check_entropy_keys,
+    .begin = talc_check_entropy_begin,
+    .complete = talc_check_entropy_complete,
     .random = talc_check_entropy_random,
     .pose = pose,
     .operands = operands,

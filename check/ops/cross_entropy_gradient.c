@@ -240,8 +240,9 @@ static bool random_problem(uint64_t *state, check_problem *problem)
 const check_family talc_check_cross_entropy_gradient = {
     .ops = op_names,
     .stream = 12,
-    .parse = talc_check_entropy_parse,
-    .print = talc_check_entropy_print,
+    .keys = talc_check_entropy_keys,
+    .begin = talc_check_entropy_begin,
+    .complete = talc_check_entropy_complete,
     .random = random_problem,
     .operands = operands,
     .takes = takes,

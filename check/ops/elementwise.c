@@ -51,13 +51,14 @@ static const int saves[] = {
 
 // ---- Problem and text ---------------------------------------------------------------------------
 
-/* Sets the typed problem from the layout; false when it is too large. */
-static bool complete(unary_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    (void)key;
+    unary_problem *own = writable(problem);
     check_layout y = own->x;
     y.reversed = false;
     if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
-        return false;
+        return "an input below 2^63 bytes";
     if (own->dx) {
         talc_binary_problem *p = &own->gradient;
         p->function = (talc_binary_function)(TALC_BINARY_COUNT - TALC_UNARY_COUNT + own->function);
@@ -72,7 +73,7 @@ static bool complete(unary_problem *own)
             p->rank = talc_shape_coalesce(
                 p->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides },
                 3);
-        return true;
+        return NULL;
     }
     talc_unary_problem *p = &own->p;
     p->function = (talc_unary_function)own->function;
@@ -85,35 +86,25 @@ static bool complete(unary_problem *own)
     if (y.count > 0)
         p->rank = talc_shape_coalesce(p->rank, p->dims,
                                       (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
-    return true;
+    return NULL;
 }
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, offsetof(unary_problem, x.reversed), 1 },
-    { "dx", CHECK_FLAG, offsetof(unary_problem, dx), 1 },
-    CHECK_FLOAT_WORDS(offsetof(unary_problem, x.dtype)),
-    { .word = NULL },
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = offsetof(unary_problem, x) },
+    { "_reversed", CHECK_FLAG, .offset = offsetof(unary_problem, x.reversed) },
+    { "_dx", CHECK_FLAG, .offset = offsetof(unary_problem, dx) },
+    CHECK_FLOAT_KEYS(offsetof(unary_problem, x.dtype)),
+    { .key = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    unary_problem *own = writable(problem);
-    const char *start = r->at;
-    own->function = op;
-    return talc_check_read_dims(r, &own->x) && talc_check_read_words(r, words, 0, own) &&
-           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
+    writable(problem)->function = op;
 }
 
 static int op_of(const check_problem *problem)
 {
     return read_only(problem)->function;
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const unary_problem *own = read_only(problem);
-    talc_check_append_dims(text, &own->x);
-    talc_check_append_words(text, words, own);
 }
 
 static bool draw(uint64_t *state, bool dx, check_problem *problem)
@@ -124,7 +115,7 @@ static bool draw(uint64_t *state, bool dx, check_problem *problem)
     own->x.dtype = talc_check_draw_float(state);
     talc_check_random_dims(state, &own->x);
     own->x.reversed = talc_check_draw(state, 0, 2) == 0;
-    return complete(own);
+    return true;
 }
 
 static bool random_forward(uint64_t *state, check_problem *problem)
@@ -440,8 +431,8 @@ static double terms(const check_problem *problem)
 
 #define FAMILY(names, number, draw, of_list, ...)                                                  \
     {                                                                                              \
-        .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
-        .random = draw, .operands = operands, .takes = takes, .fill = fill,                        \
+        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
+        .op = op_of, .random = draw, .operands = operands, .takes = takes, .fill = fill,           \
         .expected = expected_of, .terms = terms, .list = TALC_OP_##of_list, .arguments = {         \
             __VA_ARGS__                                                                            \
         }                                                                                          \

@@ -29,9 +29,10 @@ enum { X, INDEX, DY, Y, DX };
 
 // ---- Problem and text ---------------------------------------------------------------------------
 
-/* Sets the typed problem from the layouts of x and index. NULL, or what was wanted. */
-static const char *complete(gather_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    (void)key;
+    gather_problem *own = writable(problem);
     talc_gather_problem *p = &own->p;
     const bool select = p->function == TALC_INDEX_SELECT;
     p->dtype = own->x.dtype;
@@ -74,47 +75,25 @@ static const char *complete(gather_problem *own)
 
 #define FIELD(name) offsetof(gather_problem, name)
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
-    CHECK_INTEGER_WORDS(FIELD(x.dtype)),
-    { .word = NULL },
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = FIELD(x), 1 },
+    { "@", CHECK_AXIS, .offset = FIELD(dim) },
+    { "i", CHECK_DIMS, .offset = FIELD(index) },
+    { "_reversed", CHECK_FLAG, .offset = FIELD(x.reversed) },
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(x.dtype)),
+    CHECK_INTEGER_KEYS(FIELD(x.dtype), .ops = 0),
+    { .key = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    gather_problem *own = writable(problem);
-    const char *start = r->at;
-    own->p.function = (talc_gather_function)op;
-    if (!talc_check_read_dims(r, &own->x))
-        return false;
-    if (own->x.rank == 0 || *r->at != '@')
-        return talc_check_unexpected(r, own->x.rank == 0 ? "at least one dimension" : "'x' or '@'");
-    r->at++;
-    if (!talc_check_read_axis(r, own->x.rank, &own->dim))
-        return false;
-    if (*r->at != 'i')
-        return talc_check_unexpected(r, "'i'");
-    r->at++;
-    if (!talc_check_read_dims(r, &own->index) || !talc_check_read_words(r, words, 0, own))
-        return false;
-    const char *wanted = complete(own);
-    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+    writable(problem)->p.function = (talc_gather_function)op;
 }
 
 static int op_of(const check_problem *problem)
 {
     return (int)read_only(problem)->p.function;
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const gather_problem *own = read_only(problem);
-    talc_check_append_dims(text, &own->x);
-    talc_check_append(text, "@%di", own->dim);
-    talc_check_append_dims(text, &own->index);
-    talc_check_append_words(text, words, own);
 }
 
 static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
@@ -137,7 +116,7 @@ static bool draw(uint64_t *state, talc_direction direction, check_problem *probl
                              : talc_check_draw(state, 0, 2) != 0
                                  ? own->x.dims[i]
                                  : talc_check_draw(state, 1, own->x.dims[i]);
-    return complete(own) == NULL;
+    return true;
 }
 
 static bool random_forward(uint64_t *state, check_problem *problem)
@@ -264,8 +243,8 @@ static bool is_empty(const check_problem *problem)
 #define POINTER(name) offsetof(talc_gather_arguments, name)
 #define FAMILY(names, number, draw)                                                                \
     {                                                                                              \
-        .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
-        .random = draw, .operands = operands, .takes = takes, .fill = fill,                        \
+        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
+        .op = op_of, .random = draw, .operands = operands, .takes = takes, .fill = fill,           \
         .expected = expected_of, .terms = terms, .list = TALC_OP_gather,                           \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \

@@ -12,7 +12,6 @@
 #include "check/engine/expected.h"
 #include "ops/backend.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 static const char *const op_names[] = { "group_norm", NULL };
@@ -39,8 +38,10 @@ check_problem talc_check_group_rows(const check_problem *problem)
     return rows;
 }
 
-static const char *wrong(const talc_group_norm_problem *p)
+const char *talc_check_group_complete(check_problem *problem, const char **key)
 {
+    const talc_group_norm_problem *p = &read_group(problem)->p;
+    (void)key;
     int64_t count;
     const bool backwards = p->direction == TALC_GRAD_INPUT;
     return backwards && (p->eps != EPS || p->activation != TALC_ACTIVATION_NONE)
@@ -53,38 +54,23 @@ static const char *wrong(const talc_group_norm_problem *p)
 
 #define FIELD(name) offsetof(group_problem, name)
 
-static const check_word words[] = {
-    { "plain", CHECK_FLAG, FIELD(plain), 1 },
-    { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
-    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
-    { .word = NULL },
+const check_key talc_check_group_keys[] = {
+    { "n", CHECK_NUMBER, .offset = FIELD(p.N) },
+    { "c", CHECK_NUMBER, .offset = FIELD(p.C) },
+    { "l", CHECK_NUMBER, .offset = FIELD(p.plane) },
+    { "g", CHECK_NUMBER, .offset = FIELD(p.groups) },
+    { "_plain", CHECK_FLAG, .offset = FIELD(plain) },
+    { "_eps0", CHECK_REAL, .offset = FIELD(p.eps), 0 },
+    CHECK_ACTIVATION_KEYS(FIELD(p.activation)),
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(p.dtype)),
+    { .key = NULL },
 };
 
-bool talc_check_group_parse(check_reader *r, int op, check_problem *problem)
+void talc_check_group_begin(check_problem *problem, int op)
 {
-    group_problem *own = write_group(problem);
-    talc_group_norm_problem *p = &own->p;
-    const char *start = r->at;
     (void)op;
-    p->eps = EPS;
-    if (!talc_check_read_field(r, 'n', false, &p->N) ||
-        !talc_check_read_field(r, 'c', false, &p->C) ||
-        !talc_check_read_field(r, 'l', false, &p->plane) ||
-        !talc_check_read_field(r, 'g', false, &p->groups) ||
-        !talc_check_read_words(r, words, 0, own))
-        return false;
-    const char *wanted = wrong(p);
-    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
-}
-
-void talc_check_group_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const talc_group_norm_problem *p = &read_group(problem)->p;
-    talc_check_append(text, "n%" PRId64 "c%" PRId64 "l%" PRId64 "g%" PRId64, p->N, p->C, p->plane,
-                      p->groups);
-    talc_check_append_words(text, words, problem);
+    write_group(problem)->p.eps = EPS;
 }
 
 bool talc_check_group_random(uint64_t *state, check_problem *problem)
@@ -99,7 +85,7 @@ bool talc_check_group_random(uint64_t *state, check_problem *problem)
     own->plain = talc_check_draw(state, 0, 3) == 0;
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->activation = talc_check_draw_activation(state);
-    return wrong(p) == NULL;
+    return true;
 }
 
 void talc_check_group_turn(check_problem *problem)
@@ -193,7 +179,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p = *(const talc_group_norm_problem *)ran->problem;
     own->p.activation = TALC_ACTIVATION_NONE;
     own->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
-    return wrong(&own->p) == NULL;
+    return talc_check_group_complete(problem, &(const char *){ "" }) == NULL;
 }
 
 static double terms(const check_problem *problem)
@@ -207,8 +193,9 @@ static double terms(const check_problem *problem)
 const check_family talc_check_group_norm = {
     .ops = op_names,
     .stream = 15,
-    .parse = talc_check_group_parse,
-    .print = talc_check_group_print,
+    .keys = talc_check_group_keys,
+    .begin = talc_check_group_begin,
+    .complete = talc_check_group_complete,
     .random = talc_check_group_random,
     .pose = pose,
     .operands = operands,

@@ -202,8 +202,9 @@ static bool first(const check_problem *problem, check_problem *forward, void *ar
 const check_family talc_check_group_norm_gradient = {
     .ops = op_names,
     .stream = 20,
-    .parse = talc_check_group_parse,
-    .print = talc_check_group_print,
+    .keys = talc_check_group_keys,
+    .begin = talc_check_group_begin,
+    .complete = talc_check_group_complete,
     .random = random_problem,
     .operands = operands,
     .takes = takes,

@@ -11,7 +11,6 @@
 #include "check/engine/expected.h"
 #include "ops/backend.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,66 +37,55 @@ static int64_t rows_b(const talc_matmul_problem *p)
     return p->transpose_b ? p->N : p->K;
 }
 
-/* Sets what follows from the sizes and words; false when an operand is too large. */
-static bool complete(product_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    product_problem *own = writable(problem);
     talc_matmul_problem *p = &own->p;
+    (void)key;
     const int64_t gap = own->gaps ? GAP : 0;
     const int64_t columns_a = p->transpose_a ? p->M : p->K;
     const int64_t columns_b = p->transpose_b ? p->K : p->N;
     int64_t count;
     if (columns_a > INT64_MAX - GAP || columns_b > INT64_MAX - GAP)
-        return false;
+        return "matrices below 2^63 bytes";
     p->lda = columns_a + gap < 1 ? 1 : columns_a + gap;
     p->ldb = columns_b + gap < 1 ? 1 : columns_b + gap;
     if (!talc_check_elements(p->dtype, 3, (int64_t[]){ rows_a(p), p->lda, p->batch }, &count) ||
         !talc_check_elements(p->dtype, 3, (int64_t[]){ rows_b(p), p->ldb, p->batch }, &count) ||
         !talc_check_elements(p->dtype, 3, (int64_t[]){ p->M, p->N, p->batch }, &count))
-        return false;
+        return "matrices below 2^63 bytes";
     p->batch_rank = p->batch == 1 ? 0 : 1;
     p->batch_dims[0] = p->batch == 1 ? 0 : p->batch;
     p->a_strides[0] = p->batch == 1 || own->one_a ? 0 : rows_a(p) * p->lda;
     p->b_strides[0] = p->batch == 1 || own->one_b ? 0 : rows_b(p) * p->ldb;
-    return true;
+    return NULL;
 }
 
 // ---- Text ---------------------------------------------------------------------------------------
 
 #define FIELD(name) offsetof(product_problem, name)
 
-static const check_word words[] = {
-    { "ta", CHECK_FLAG, FIELD(p.transpose_a), 1 },
-    { "tb", CHECK_FLAG, FIELD(p.transpose_b), 1 },
-    { "onea", CHECK_FLAG, FIELD(one_a), 1 },
-    { "oneb", CHECK_FLAG, FIELD(one_b), 1 },
-    { "gaps", CHECK_FLAG, FIELD(gaps), 1 },
-    { "bias", CHECK_FLAG, FIELD(p.bias), 1 },
-    { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
-    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
-    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
-    { .word = NULL },
+static const check_key keys[] = {
+    { "b", CHECK_NUMBER, .offset = FIELD(p.batch), .flags = CHECK_OPTIONAL },
+    { "m", CHECK_NUMBER, .offset = FIELD(p.M) },
+    { "n", CHECK_NUMBER, .offset = FIELD(p.N) },
+    { "k", CHECK_NUMBER, .offset = FIELD(p.K) },
+    { "_ta", CHECK_FLAG, .offset = FIELD(p.transpose_a) },
+    { "_tb", CHECK_FLAG, .offset = FIELD(p.transpose_b) },
+    { "_onea", CHECK_FLAG, .offset = FIELD(one_a) },
+    { "_oneb", CHECK_FLAG, .offset = FIELD(one_b) },
+    { "_gaps", CHECK_FLAG, .offset = FIELD(gaps) },
+    { "_bias", CHECK_FLAG, .offset = FIELD(p.bias) },
+    { "_residual", CHECK_FLAG, .offset = FIELD(p.residual) },
+    CHECK_ACTIVATION_KEYS(FIELD(p.activation)),
+    CHECK_FLOAT_KEYS(FIELD(p.dtype)),
+    { .key = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    product_problem *own = writable(problem);
-    talc_matmul_problem *p = &own->p;
-    const char *start = r->at;
     (void)op;
-    p->batch = 1;
-    return talc_check_read_field(r, 'b', true, &p->batch) &&
-           talc_check_read_field(r, 'm', false, &p->M) &&
-           talc_check_read_field(r, 'n', false, &p->N) &&
-           talc_check_read_field(r, 'k', false, &p->K) && talc_check_read_words(r, words, 0, own) &&
-           (complete(own) || talc_check_unexpected_at(r, start, "matrices below 2^63 bytes"));
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const talc_matmul_problem *p = &read_only(problem)->p;
-    talc_check_append(text, "b%" PRId64 "m%" PRId64 "n%" PRId64 "k%" PRId64, p->batch, p->M, p->N,
-                      p->K);
-    talc_check_append_words(text, words, problem);
+    writable(problem)->p.batch = 1;
 }
 
 static int64_t draw_extent(uint64_t *state)
@@ -122,7 +110,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     p->bias = talc_check_draw(state, 0, 2) == 0;
     p->residual = talc_check_draw(state, 0, 2) == 0;
     p->activation = talc_check_draw_activation(state);
-    return complete(own);
+    return true;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -235,7 +223,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     p->M = p->N > 0 ? ran->output.count / p->N : 0;
     p->bias = ran->count > BIAS && ran->inputs[BIAS].of != NULL;
     p->residual = ran->count > RESIDUAL && ran->inputs[RESIDUAL].of != NULL;
-    return complete(own);
+    return complete(problem, &(const char *){ "" }) == NULL;
 }
 
 #define POINTER(name) offsetof(talc_matmul_arguments, name)
@@ -243,8 +231,9 @@ static bool pose(const check_ran *ran, check_problem *problem)
 const check_family talc_check_matmul = {
     .ops = op_names,
     .stream = 3,
-    .parse = parse,
-    .print = print,
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
     .random = random_problem,
     .pose = pose,
     .operands = operands,

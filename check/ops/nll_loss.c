@@ -33,13 +33,17 @@ enum { UNCLASSED = -100 };
 
 // ---- Problem and text ---------------------------------------------------------------------------
 
-/* Sets the typed problem from the layout; false when it is too large. */
-static bool complete(nll_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    nll_problem *own = writable(problem);
     talc_nll_loss_problem *p = &own->p;
     const int at = talc_check_class_dim(own->x.rank);
+    if (p->direction == TALC_GRAD_INPUT && (own->x.reversed || own->mean)) {
+        *key = "_";
+        return "a gradient that is not reversed or mean";
+    }
     if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
-        return false;
+        return "an input below 2^63 bytes";
     p->dtype = own->x.dtype;
     p->C = own->x.dims[at];
     p->x_stride = own->x.strides[at];
@@ -53,43 +57,26 @@ static bool complete(nll_problem *own)
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->x_strides }, 1);
-    return true;
+    return NULL;
 }
 
 #define FIELD(name) offsetof(nll_problem, name)
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
-    { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
-    { "weighted", CHECK_FLAG, FIELD(weighted), 1 },
-    { "mean", CHECK_FLAG, FIELD(mean), 1 },
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
-    { .word = NULL },
+static const check_key keys[] = {
+    { "", CHECK_LOGITS, .offset = FIELD(x) },
+    { "_reversed", CHECK_FLAG, .offset = FIELD(x.reversed) },
+    { "_ignore", CHECK_WHOLE, .offset = FIELD(p.ignore_index), 0 },
+    { "_weighted", CHECK_FLAG, .offset = FIELD(weighted) },
+    { "_mean", CHECK_FLAG, .offset = FIELD(mean) },
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(x.dtype)),
+    { .key = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    nll_problem *own = writable(problem);
-    const char *start = r->at;
     (void)op;
-    own->p.ignore_index = UNCLASSED;
-    if (!talc_check_read_dims(r, &own->x))
-        return false;
-    if (own->x.rank == 0 || own->x.dims[talc_check_class_dim(own->x.rank)] == 0)
-        return talc_check_unexpected(r, "dimensions with at least one class");
-    const char *first_word = r->at;
-    if (!talc_check_read_words(r, words, 0, own))
-        return false;
-    if (own->p.direction == TALC_GRAD_INPUT && (own->x.reversed || own->mean))
-        return talc_check_unexpected_at(r, first_word, "a gradient that is not reversed or mean");
-    return complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes");
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    talc_check_append_dims(text, &read_only(problem)->x);
-    talc_check_append_words(text, words, problem);
+    writable(problem)->p.ignore_index = UNCLASSED;
 }
 
 static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
@@ -106,7 +93,7 @@ static bool draw(uint64_t *state, talc_direction direction, check_problem *probl
     own->mean = direction == TALC_FORWARD && talc_check_draw(state, 0, 1) == 0;
     own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
     own->weighted = talc_check_draw(state, 0, 1) == 0;
-    return complete(own);
+    return true;
 }
 
 static bool random_forward(uint64_t *state, check_problem *problem)
@@ -245,8 +232,8 @@ static bool is_empty(const check_problem *problem)
 #define POINTER(name) offsetof(talc_nll_loss_arguments, name)
 #define FAMILY(names, number, draw)                                                                \
     {                                                                                              \
-        .ops = names, .stream = number, .parse = parse, .print = print, .random = draw,            \
-        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
+        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
+        .random = draw, .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,        \
         .expected = expected_of, .terms = terms, .list = TALC_OP_nll_loss,                         \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \

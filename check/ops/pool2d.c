@@ -224,8 +224,9 @@ int talc_check_pool2d_op(const check_problem *problem)
 const check_family talc_check_pool2d = {
     .ops = ops,
     .stream = 2,
-    .parse = talc_check_pool2d_parse,
-    .print = talc_check_pool2d_print,
+    .keys = talc_check_pool2d_keys,
+    .begin = talc_check_pool2d_begin,
+    .complete = talc_check_pool2d_complete,
     .op = talc_check_pool2d_op,
     .random = talc_check_pool2d_random,
     .pose = pose,

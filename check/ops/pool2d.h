@@ -8,13 +8,15 @@
 typedef struct check_pool2d_problem {
     talc_pool2d_problem p;
     bool ceil_mode;
+    bool indices; ///< the word, which no gradient has
 } check_pool2d_problem;
 
 CHECK_PROBLEM(check_pool2d_problem, talc_pool2d_arguments)
 
 /// What check/engine/family.h says of these members; `random` draws a forward problem.
-bool talc_check_pool2d_parse(check_reader *reader, int op, check_problem *problem);
-void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+extern const check_key talc_check_pool2d_keys[];
+void talc_check_pool2d_begin(check_problem *problem, int op);
+const char *talc_check_pool2d_complete(check_problem *problem, const char **key);
 bool talc_check_pool2d_random(uint64_t *state, check_problem *problem);
 int talc_check_pool2d_op(const check_problem *problem);
 

@@ -195,7 +195,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     if (!talc_check_pool2d_random(state, problem))
         return false;
     p->direction = TALC_GRAD_INPUT;
-    p->indices = talc_pool2d_is_max(p);
+    writable(problem)->indices = false;
     return true;
 }
 
@@ -212,8 +212,9 @@ static const char *const ops[] = { "max_pool2d.grad_input", "avg_pool2d.grad_inp
 const check_family talc_check_pool2d_gradient = {
     .ops = ops,
     .stream = 10,
-    .parse = talc_check_pool2d_parse,
-    .print = talc_check_pool2d_print,
+    .keys = talc_check_pool2d_keys,
+    .begin = talc_check_pool2d_begin,
+    .complete = talc_check_pool2d_complete,
     .op = talc_check_pool2d_op,
     .random = random_problem,
     .operands = operands,

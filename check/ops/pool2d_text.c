@@ -1,19 +1,11 @@
-/// Problems of the pooling family: from text, to text, at random.
+/// Problems of the pooling family: their texts, and random ones.
 #include "check/engine/data.h"
 #include "check/ops/pool2d.h"
 #include "tensor/memory.h"
 
-#include <inttypes.h>
+enum { ABSENT = -1 };
 
 // ---- Problem ------------------------------------------------------------------------------------
-
-/* Parts of a text, for the position of a mistake. */
-enum { SIZES, KERNEL, STRIDE, PADDING, DILATION, OUTPUT, PARTS };
-
-typedef struct mistake {
-    int part;
-    const char *wanted; /* NULL: there is none */
-} mistake;
 
 /* How many windows start inside: 0 when not one fits, or the numbers are too large. */
 static int64_t windows(int64_t extent, int64_t kernel, int64_t stride, int64_t pad_begin,
@@ -40,138 +32,97 @@ static bool below_window(int64_t pad, int64_t kernel, int64_t dilation)
     return pad == 0 || (kernel > 1 && (pad - 1) / (kernel - 1) < dilation);
 }
 
-static mistake check_windows(const talc_pool2d_problem *p)
+static const char *at(const char **key, const char *place, const char *wanted)
+{
+    *key = place;
+    return wanted;
+}
+
+static const char *wrong_windows(const talc_pool2d_problem *p, const char **key)
 {
     if (p->KH < 1 || p->KW < 1)
-        return (mistake){ KERNEL, "a kernel of at least 1x1" };
+        return at(key, "k", "a kernel of at least 1x1");
     if (p->stride_h < 1 || p->stride_w < 1)
-        return (mistake){ STRIDE, "a stride of at least 1x1" };
+        return at(key, "s", "a stride of at least 1x1");
     if (p->dilation_h < 1 || p->dilation_w < 1)
-        return (mistake){ DILATION, "a dilation of at least 1x1" };
+        return at(key, "d", "a dilation of at least 1x1");
     if (!talc_pool2d_is_max(p) && (p->dilation_h > 1 || p->dilation_w > 1))
-        return (mistake){ DILATION, "no dilation, which only max_pool2d has" };
+        return at(key, "d", "no dilation, which only max_pool2d has");
     if (!below_window(p->pad_top, p->KH, p->dilation_h) ||
         !below_window(p->pad_bottom, p->KH, p->dilation_h) ||
         !below_window(p->pad_left, p->KW, p->dilation_w) ||
         !below_window(p->pad_right, p->KW, p->dilation_w))
-        return (mistake){ PADDING, "a padding smaller than the kernel with its dilation" };
-    return (mistake){ 0, NULL };
+        return at(key, "p", "a padding smaller than the kernel with its dilation");
+    return NULL;
 }
 
-/* Checks what was read and finds OH and OW. */
-static mistake complete(check_pool2d_problem *own)
+const char *talc_check_pool2d_complete(check_problem *problem, const char **key)
 {
+    check_pool2d_problem *own = writable(problem);
     talc_pool2d_problem *p = &own->p;
+    const bool gradient = p->direction == TALC_GRAD_INPUT;
     int64_t count;
+    if (gradient && own->indices)
+        return at(key, "_", "no indices, which a gradient always has");
+    p->indices = gradient ? talc_pool2d_is_max(p) : own->indices;
+    if (p->stride_h == ABSENT) {
+        p->stride_h = p->KH;
+        p->stride_w = p->KW;
+    }
     if (p->C < 1 || p->H < 1 || p->W < 1)
-        return (mistake){ SIZES, "sizes of at least 1, but for n," };
+        return "sizes of at least 1, but for n,";
     if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count))
-        return (mistake){ SIZES, "an input below 2^63 bytes" };
+        return "an input below 2^63 bytes";
     if (!talc_pool2d_is_adaptive(p)) {
-        const mistake found = check_windows(p);
-        if (found.wanted != NULL)
-            return found;
+        const char *wanted = wrong_windows(p, key);
+        if (wanted != NULL)
+            return wanted;
         p->OH = windows(p->H, p->KH, p->stride_h, p->pad_top, p->pad_bottom, p->dilation_h,
                         own->ceil_mode);
         p->OW = windows(p->W, p->KW, p->stride_w, p->pad_left, p->pad_right, p->dilation_w,
                         own->ceil_mode);
         if (p->OH == 0 || p->OW == 0)
-            return (mistake){ KERNEL, "a kernel that fits the padded input" };
+            return at(key, "k", "a kernel that fits the padded input");
     } else if (p->OH > INT32_MAX || p->OW > INT32_MAX) {
-        return (mistake){ OUTPUT, "an output of at most 2147483647x2147483647" };
+        return at(key, "o", "an output of at most 2147483647x2147483647");
     }
     if (!talc_check_elements(TALC_F64, 4, (int64_t[]){ p->N, p->C, p->OH, p->OW }, &count))
-        return (mistake){ SIZES, "an output below 2^63 bytes" };
-    return (mistake){ 0, NULL };
+        return "an output below 2^63 bytes";
+    return NULL;
 }
 
 // ---- Text ---------------------------------------------------------------------------------------
 
-/* "p" and top, left, and bottom, right where they differ. */
-static bool read_padding(check_reader *r, talc_pool2d_problem *p)
-{
-    if (!talc_check_read_pair(r, 'p', true, &p->pad_top, &p->pad_left))
-        return false;
-    p->pad_bottom = p->pad_top;
-    p->pad_right = p->pad_left;
-    return *r->at != 'x' || (talc_check_read_field(r, 'x', false, &p->pad_bottom) &&
-                             talc_check_read_field(r, 'x', false, &p->pad_right));
-}
-
-static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *places[PARTS])
-{
-    places[SIZES] = r->at;
-    if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W))
-        return false;
-    places[OUTPUT] = places[KERNEL] = r->at;
-    if (talc_pool2d_is_adaptive(p))
-        return talc_check_read_pair(r, 'o', false, &p->OH, &p->OW);
-    if (!talc_check_read_pair(r, 'k', false, &p->KH, &p->KW))
-        return false;
-    p->stride_h = p->KH;
-    p->stride_w = p->KW;
-    p->dilation_h = p->dilation_w = 1;
-    places[STRIDE] = r->at;
-    if (!talc_check_read_pair(r, 's', true, &p->stride_h, &p->stride_w))
-        return false;
-    places[PADDING] = r->at;
-    if (!read_padding(r, p))
-        return false;
-    places[DILATION] = r->at;
-    return talc_check_read_pair(r, 'd', true, &p->dilation_h, &p->dilation_w);
-}
+enum { MAX = 1, AVG = 2, ADAPTIVE = 4 | 8, ADAPTIVE_MAX = 8, WINDOWS = MAX | AVG };
 
 #define FIELD(name) offsetof(check_pool2d_problem, name)
 
-static const check_word words[] = {
-    { "ceil", CHECK_FLAG, FIELD(ceil_mode), 1 },
-    { "exclude", CHECK_FLAG, FIELD(p.exclude_padding), 1 },
-    { "indices", CHECK_FLAG, FIELD(p.indices), 1 },
-    { "divisor", CHECK_COUNT, FIELD(p.divisor), 0 },
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
-    { .word = NULL },
+const check_key talc_check_pool2d_keys[] = {
+    CHECK_IMAGE_KEYS(FIELD(p.N), FIELD(p.C), FIELD(p.H), FIELD(p.W)),
+    { "o", CHECK_PAIR, .offset = FIELD(p.OH), .ops = ADAPTIVE },
+    { "k", CHECK_PAIR, .offset = FIELD(p.KH), .ops = WINDOWS },
+    { "s", CHECK_PAIR, .offset = FIELD(p.stride_h), .ops = WINDOWS, .flags = CHECK_OPTIONAL },
+    { "p", CHECK_SIDES, .offset = FIELD(p.pad_top), .ops = WINDOWS, .flags = CHECK_OPTIONAL },
+    { "d", CHECK_PAIR, .offset = FIELD(p.dilation_h), .ops = MAX, .flags = CHECK_OPTIONAL },
+    { "d", CHECK_PAIR, .offset = FIELD(p.dilation_h), .ops = AVG,
+      .flags = CHECK_OPTIONAL | CHECK_SILENT },
+    { "_ceil", CHECK_FLAG, .offset = FIELD(ceil_mode), .ops = WINDOWS },
+    { "_exclude", CHECK_FLAG, .offset = FIELD(p.exclude_padding), .ops = AVG },
+    { "_indices", CHECK_FLAG, .offset = FIELD(indices), .ops = MAX | ADAPTIVE_MAX },
+    { "_divisor", CHECK_COUNT, .offset = FIELD(p.divisor), .ops = AVG },
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(p.dtype)),
+    { .key = NULL },
 };
 
-bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
+void talc_check_pool2d_begin(check_problem *problem, int op)
 {
-    enum { CEIL = 1, EXCLUDE = 2, INDICES = 4, DIVISOR = 8 };
-    static const unsigned refused[] = { EXCLUDE | DIVISOR, INDICES,
-                                        CEIL | EXCLUDE | INDICES | DIVISOR,
-                                        CEIL | EXCLUDE | DIVISOR };
-    check_pool2d_problem *own = writable(problem);
-    const char *places[PARTS];
-    own->p.kind = (talc_pool2d_kind)op;
-    if (!read_sizes(r, &own->p, places))
-        return false;
-    const char *first_word = r->at;
-    if (!talc_check_read_words(r, words, refused[op], own))
-        return false;
-    if (own->p.direction == TALC_GRAD_INPUT && own->p.indices)
-        return talc_check_unexpected_at(r, first_word, "no indices, which a gradient always has");
-    if (own->p.direction == TALC_GRAD_INPUT)
-        own->p.indices = talc_pool2d_is_max(&own->p);
-    const mistake found = complete(own);
-    return found.wanted == NULL || talc_check_unexpected_at(r, places[found.part], found.wanted);
-}
-
-void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const talc_pool2d_problem *p = &read_only(problem)->p;
-    talc_check_append_image(text, p->N, p->C, p->H, p->W);
+    talc_pool2d_problem *p = &writable(problem)->p;
+    p->kind = (talc_pool2d_kind)op;
     if (talc_pool2d_is_adaptive(p))
-        talc_check_append(text, "o%" PRId64 "x%" PRId64, p->OH, p->OW);
-    else
-        talc_check_append(text,
-                          "k%" PRId64 "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
-                          p->KH, p->KW, p->stride_h, p->stride_w, p->pad_top, p->pad_left);
-    if (p->pad_bottom != p->pad_top || p->pad_right != p->pad_left)
-        talc_check_append(text, "x%" PRId64 "x%" PRId64, p->pad_bottom, p->pad_right);
-    if (p->kind == TALC_POOL2D_MAX)
-        talc_check_append(text, "d%" PRId64 "x%" PRId64, p->dilation_h, p->dilation_w);
-    check_pool2d_problem shown = *read_only(problem);
-    shown.p.indices = p->indices && p->direction == TALC_FORWARD;
-    talc_check_append_words(text, words, &shown);
+        return;
+    p->stride_h = p->stride_w = ABSENT;
+    p->dilation_h = p->dilation_w = 1;
 }
 
 // ---- Random problems ----------------------------------------------------------------------------
@@ -209,7 +160,7 @@ static void draw_windows(uint64_t *state, check_pool2d_problem *own)
     p->dilation_w = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
     draw_padding(state, p);
     own->ceil_mode = talc_check_draw(state, 0, 1) != 0;
-    p->indices = max && talc_check_draw(state, 0, 1) != 0;
+    own->indices = max && talc_check_draw(state, 0, 1) != 0;
     p->exclude_padding = p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 1) != 0;
     if (p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 3) == 0)
         p->divisor = talc_check_draw(state, 1, 9);
@@ -233,9 +184,9 @@ bool talc_check_pool2d_random(uint64_t *state, check_problem *problem)
     if (talc_pool2d_is_adaptive(p)) {
         p->OH = talc_check_draw(state, 1, p->H + 2);
         p->OW = talc_check_draw(state, 1, p->W + 2);
-        p->indices = talc_pool2d_is_max(p) && talc_check_draw(state, 0, 1) != 0;
+        own->indices = talc_pool2d_is_max(p) && talc_check_draw(state, 0, 1) != 0;
     } else {
         draw_windows(state, own);
     }
-    return complete(own).wanted == NULL;
+    return talc_check_pool2d_complete(problem, &(const char *){ "" }) == NULL;
 }

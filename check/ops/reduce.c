@@ -53,14 +53,17 @@ static bool is_extreme(const talc_reduce_problem *p)
 
 // ---- Problem ------------------------------------------------------------------------------------
 
-/* Sets the typed problem from layout, function and dimensions. NULL, or what was wanted. */
-static const char *complete(reduce_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    (void)key;
+    reduce_problem *own = writable(problem);
     talc_reduce_problem *p = &own->p;
     if (!talc_check_lay_out(&own->x) ||
         !talc_check_part_of(&own->x, own->reduced, false, &own->kept) ||
         !talc_check_part_of(&own->x, own->reduced, true, &own->along))
         return "an input below 2^63 bytes";
+    if (own->large && talc_check_is_narrow(own->x.dtype))
+        return "large elements of f64";
     p->outputs = own->kept.count;
     p->K = own->along.count;
     if (p->K == 0 && is_extreme(p))
@@ -87,79 +90,33 @@ static const char *complete(reduce_problem *own)
 
 // ---- Text ---------------------------------------------------------------------------------------
 
-/* "@1,-2"; nothing for all dimensions. */
-static bool read_axes(check_reader *r, reduce_problem *own)
-{
-    const int dims = own->x.rank == 0 ? 1 : own->x.rank;
-    if (*r->at != '@') {
-        for (int i = 0; i < dims; i++)
-            own->reduced[i] = true;
-        return *r->at == '_' || *r->at == '\0' ||
-               talc_check_unexpected(r, "'x', '@', '_' or the end");
-    }
-    do {
-        r->at++;
-        const char *place = r->at;
-        int axis;
-        if (!talc_check_read_axis(r, own->x.rank, &axis))
-            return false;
-        if (own->reduced[axis])
-            return talc_check_unexpected_at(r, place, "no dimension twice");
-        own->reduced[axis] = true;
-    } while (*r->at == ',');
-    return true;
-}
-
 #define FIELD(name) offsetof(reduce_problem, name)
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
-    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
-    CHECK_INTEGER_WORDS(FIELD(x.dtype)),
-    { "population", CHECK_FLAG, FIELD(population), 1 },
-    { "large", CHECK_FLAG, FIELD(large), 1 },
-    { .word = NULL },
+enum {
+    OF_VAR = 1u << TALC_VAR,
+    OF_INTEGERS =
+        (1u << TALC_REDUCE_COUNT) - 1 - OF_VAR - (1u << TALC_MEAN) - (1u << TALC_LOGSUMEXP)
 };
 
-static bool needs_floats(const talc_reduce_problem *p)
-{
-    return p->function == TALC_MEAN || p->function == TALC_VAR || p->function == TALC_LOGSUMEXP;
-}
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = FIELD(x) },
+    { "@", CHECK_AXES, .offset = FIELD(reduced) },
+    { "_reversed", CHECK_FLAG, .offset = FIELD(x.reversed) },
+    CHECK_FLOAT_KEYS(FIELD(x.dtype)),
+    CHECK_INTEGER_KEYS(FIELD(x.dtype), .ops = OF_INTEGERS),
+    { "_population", CHECK_FLAG, .offset = FIELD(population), .ops = OF_VAR },
+    { "_large", CHECK_FLAG, .offset = FIELD(large), .ops = OF_VAR },
+    { .key = NULL },
+};
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    const unsigned integers = 7u << 3, of_var = 3u << 6;
-    reduce_problem *own = writable(problem);
-    const char *start = r->at;
-    own->p.function = (talc_reduce_function)op;
-    if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
-        !talc_check_read_words(r, words,
-                               (needs_floats(&own->p) ? integers : 0) |
-                                   (own->p.function == TALC_VAR ? 0 : of_var),
-                               own))
-        return false;
-    const char *wanted = complete(own);
-    if (wanted == NULL && own->large && talc_check_is_narrow(own->x.dtype))
-        wanted = "large elements of f64";
-    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+    writable(problem)->p.function = (talc_reduce_function)op;
 }
 
 static int op_of(const check_problem *problem)
 {
     return (int)read_only(problem)->p.function;
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const reduce_problem *own = read_only(problem);
-    talc_check_append_dims(text, &own->x);
-    char separator = '@';
-    for (int i = 0; i < own->x.rank && own->kept.rank > 0; i++)
-        if (own->reduced[i]) {
-            talc_check_append(text, "%c%d", separator, i);
-            separator = ',';
-        }
-    talc_check_append_words(text, words, own);
 }
 
 static bool random_problem(uint64_t *state, check_problem *problem)
@@ -172,7 +129,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->x.dtype =
         talc_check_draw(state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(state, 0, 4)];
     own->population = own->p.function == TALC_VAR && talc_check_draw(state, 0, 1) != 0;
-    if (needs_floats(&own->p) && !talc_dtype_is_float(own->x.dtype))
+    if ((OF_INTEGERS >> own->p.function & 1) == 0 && !talc_dtype_is_float(own->x.dtype))
         own->x.dtype = TALC_F64;
     own->large = own->p.function == TALC_VAR && !talc_check_is_narrow(own->x.dtype) &&
                  talc_check_draw(state, 0, 1) != 0;
@@ -182,7 +139,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
         any |= own->reduced[i] = talc_check_draw(state, 0, 1) != 0;
     for (int i = 0; i < dims && !any; i++)
         own->reduced[i] = true;
-    return complete(own) == NULL;
+    return true;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -392,7 +349,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->population = observed->correction == 0;
     memcpy(own->reduced, observed->reduced, sizeof own->reduced);
     own->x = talc_check_layout_of(&ran->inputs[X]);
-    return complete(own) == NULL;
+    return complete(problem, &(const char *){ "" }) == NULL;
 }
 
 static bool is_empty(const check_problem *problem)
@@ -403,8 +360,9 @@ static bool is_empty(const check_problem *problem)
 const check_family talc_check_reduce = {
     .ops = op_names,
     .stream = 7,
-    .parse = parse,
-    .print = print,
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
     .op = op_of,
     .random = random_problem,
     .pose = pose,

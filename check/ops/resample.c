@@ -23,7 +23,6 @@
 #include "ops/backend.h"
 #include "tensor/extent.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 typedef struct resample_problem {
@@ -31,6 +30,9 @@ typedef struct resample_problem {
     talc_resample_kind kind; /* of the axes that are no copy */
     talc_padding_mode mode;
     bool value;
+    check_layout x;                                       /* what is padded, by `pad` */
+    int64_t pad[TALC_MAX_RANK][2], cut[TALC_MAX_RANK][2]; /* before and after */
+    int64_t out[2];                                       /* extents of what is scaled */
     int64_t up, down; /* the scale factor is up / down; 0: none is given */
 } resample_problem;
 
@@ -39,14 +41,12 @@ static const resample_problem *read_resample(const check_problem *problem)
     return (const resample_problem *)(const void *)problem;
 }
 
-enum {
-    X,
-    VALUE,
-    Y,
-    HEIGHT = 2,
-    IMAGE_RANK = 4,
-    MOST_PADDING = 999999999
-}; /* texts of 8 dimensions fit */
+static resample_problem *write_resample(check_problem *problem)
+{
+    return (resample_problem *)(void *)problem;
+}
+
+enum { X, VALUE, Y, HEIGHT = 2, IMAGE_RANK = 4 };
 
 // ---- Problem ------------------------------------------------------------------------------------
 
@@ -85,10 +85,56 @@ static void scale(const resample_problem *own, talc_resample_axis *a)
                              : (double)a->in / (double)a->out;
 }
 
-/* Completes axes that have `in`, and `out` or `begin`. NULL, or what was wanted. */
-static const char *complete(resample_problem *own)
+/* What is both padded and cut off is so by the difference. */
+static const char *lay_padding(resample_problem *own, const char **key)
 {
+    own->p.rank = own->x.rank;
+    for (int i = 0; i < own->p.rank; i++) {
+        talc_resample_axis *a = &own->p.axes[i];
+        *key = "p";
+        if (own->x.dims[i] > INT64_MAX / 4)
+            return "extents below 2^61";
+        *key = "";
+        a->in = a->out = own->x.dims[i];
+        a->begin = own->pad[i][0] - own->cut[i][0];
+        for (int side = 0; side < 2; side++) {
+            const int64_t added = own->pad[i][side] - own->cut[i][side];
+            own->pad[i][side] = talc_larger(added, 0);
+            own->cut[i][side] = talc_larger(-added, 0);
+            a->out += added;
+        }
+    }
+    return NULL;
+}
+
+static const char *lay_image(resample_problem *own, const char **key)
+{
+    talc_resample_axis *a = own->p.axes;
+    own->p.rank = IMAGE_RANK;
+    a[0].out = a[0].in;
+    a[1].out = a[1].in;
+    for (int i = HEIGHT; i < IMAGE_RANK; i++) {
+        if (own->down > 0 || own->up > 0) {
+            const double out = (double)a[i].in * ((double)own->up / (double)own->down);
+            *key = "f";
+            if (own->up < 1 || own->down < 1 || !(out < 0x1p62))
+                return "a factor above 0, an output below 2^62";
+            *key = "";
+            own->out[i - HEIGHT] = (int64_t)out;
+        }
+        a[i].out = own->out[i - HEIGHT];
+    }
+    return NULL;
+}
+
+static const char *complete(check_problem *problem, const char **key)
+{
+    resample_problem *own = write_resample(problem);
     talc_resample_problem *p = &own->p;
+    const char *misfit =
+        own->kind == TALC_RESAMPLE_PAD ? lay_padding(own, key) : lay_image(own, key);
+    if (misfit != NULL)
+        return misfit;
     int64_t in[TALC_MAX_RANK], out[TALC_MAX_RANK], count;
     if ((p->direction != TALC_FORWARD || is_linear(own)) && !talc_dtype_is_float(p->dtype))
         return "elements of f32 or f64";
@@ -115,109 +161,33 @@ static const char *complete(resample_problem *own)
 
 #define FIELD(name) offsetof(resample_problem, name)
 
-static const check_word words[] = {
-    { "reflect", CHECK_CHOICE, FIELD(mode), TALC_PADDING_REFLECT },
-    { "replicate", CHECK_CHOICE, FIELD(mode), TALC_PADDING_REPLICATE },
-    { "circular", CHECK_CHOICE, FIELD(mode), TALC_PADDING_CIRCULAR },
-    { "value", CHECK_FLAG, FIELD(value), 1 },
-    { "bilinear", CHECK_CHOICE, FIELD(kind), TALC_RESAMPLE_LINEAR },
-    { "aligned", CHECK_CHOICE, FIELD(kind), TALC_RESAMPLE_ALIGNED },
-    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
-    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
-    CHECK_INTEGER_WORDS(FIELD(p.dtype)),
-    { .word = NULL },
+enum { PAD = 1, UPSAMPLE = 2 };
+
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = FIELD(x), 1, .ops = PAD },
+    { "p", CHECK_PAD, .offset = FIELD(pad), .ops = PAD, .flags = CHECK_OPTIONAL },
+    { "c", CHECK_PAD, .offset = FIELD(cut), .ops = PAD, .flags = CHECK_OPTIONAL },
+    { "n", CHECK_NUMBER, .offset = FIELD(p.axes[0].in), .ops = UPSAMPLE },
+    { "c", CHECK_NUMBER, .offset = FIELD(p.axes[1].in), .ops = UPSAMPLE },
+    { "h", CHECK_NUMBER, .offset = FIELD(p.axes[2].in), .ops = UPSAMPLE },
+    { "w", CHECK_NUMBER, .offset = FIELD(p.axes[3].in), .ops = UPSAMPLE },
+    { "f", CHECK_RATIO, .offset = FIELD(up), .ops = UPSAMPLE, .flags = CHECK_OPTIONAL },
+    { "o", CHECK_PAIR, .offset = FIELD(out), .ops = UPSAMPLE, .flags = CHECK_OTHERWISE },
+    { "_reflect", CHECK_CHOICE, .offset = FIELD(mode), TALC_PADDING_REFLECT, PAD },
+    { "_replicate", CHECK_CHOICE, .offset = FIELD(mode), TALC_PADDING_REPLICATE, PAD },
+    { "_circular", CHECK_CHOICE, .offset = FIELD(mode), TALC_PADDING_CIRCULAR, PAD },
+    { "_value", CHECK_FLAG, .offset = FIELD(value), .ops = PAD },
+    { "_bilinear", CHECK_CHOICE, .offset = FIELD(kind), TALC_RESAMPLE_LINEAR, UPSAMPLE },
+    { "_aligned", CHECK_CHOICE, .offset = FIELD(kind), TALC_RESAMPLE_ALIGNED, UPSAMPLE },
+    { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
+    CHECK_FLOAT_KEYS(FIELD(p.dtype)),
+    CHECK_INTEGER_KEYS(FIELD(p.dtype), .ops = 0),
+    { .key = NULL },
 };
 
-/* Pads the last two dimensions, or the only one, by `sign` times as much on all sides. */
-static void pad_alike(talc_resample_problem *p, int sign, int64_t side)
+static void begin(check_problem *problem, int op)
 {
-    for (int i = p->rank - 1; i >= 0 && i >= p->rank - 2; i--) {
-        p->axes[i].begin += sign * side;
-        p->axes[i].out += 2 * sign * side;
-    }
-}
-
-/* "p1x2x0x3": `sign` times the elements on either side of the last dimension, the one ahead of it,
- * ...; "p1": all sides of both. */
-static bool read_sides(check_reader *r, char letter, int sign, talc_resample_problem *p)
-{
-    for (int i = p->rank - 1; i >= 0; i--) {
-        const char *place = r->at;
-        int64_t sides[2];
-        if (*r->at != (i == p->rank - 1 ? letter : 'x'))
-            return true;
-        r->at++;
-        if (!talc_check_read_number(r, &sides[0]))
-            return false;
-        sides[1] = sides[0];
-        const bool alone = i == p->rank - 1 && *r->at != 'x';
-        if (!alone && !talc_check_read_field(r, 'x', false, &sides[1]))
-            return false;
-        if (sides[0] > MOST_PADDING || sides[1] > MOST_PADDING)
-            return talc_check_unexpected_at(r, place, "padding below 10^9");
-        if (alone) {
-            pad_alike(p, sign, sides[0]);
-            return true;
-        }
-        p->axes[i].begin += sign * sides[0];
-        p->axes[i].out += sign * (sides[0] + sides[1]);
-    }
-    return true;
-}
-
-static bool read_pad(check_reader *r, resample_problem *own)
-{
-    const unsigned others = 3u << 4;
-    check_layout x = { .rank = 0 };
-    if (!talc_check_read_dims(r, &x))
-        return false;
-    if (x.rank == 0)
-        return talc_check_unexpected(r, "at least one dimension");
-    own->p.rank = x.rank;
-    for (int i = 0; i < x.rank; i++) {
-        if (x.dims[i] > INT64_MAX / 4)
-            return talc_check_unexpected(r, "extents below 2^61");
-        own->p.axes[i].in = own->p.axes[i].out = x.dims[i];
-    }
-    return read_sides(r, 'p', 1, &own->p) && read_sides(r, 'c', -1, &own->p) &&
-           talc_check_read_words(r, words, others, own);
-}
-
-static bool read_upsample(check_reader *r, resample_problem *own)
-{
-    const unsigned others = 0xf;
-    talc_resample_axis *a = own->p.axes;
-    own->p.rank = IMAGE_RANK;
-    own->kind = TALC_RESAMPLE_NEAREST;
-    if (!talc_check_read_image(r, &a[0].in, &a[1].in, &a[2].in, &a[3].in))
-        return false;
-    for (int i = 0; i < IMAGE_RANK; i++)
-        a[i].out = a[i].in;
-    const char *place = r->at;
-    if (*r->at != 'f')
-        return talc_check_read_pair(r, 'o', false, &a[2].out, &a[3].out) &&
-               talc_check_read_words(r, words, others, own);
-    own->down = 1;
-    if (!talc_check_read_field(r, 'f', false, &own->up) ||
-        !talc_check_read_field(r, 'x', true, &own->down))
-        return false;
-    for (int i = HEIGHT; i < IMAGE_RANK; i++) {
-        const double out = (double)a[i].in * ((double)own->up / (double)own->down);
-        if (own->up < 1 || own->down < 1 || !(out < 0x1p62))
-            return talc_check_unexpected_at(r, place, "a factor above 0, an output below 2^62");
-        a[i].out = (int64_t)out;
-    }
-    return talc_check_read_words(r, words, others, own);
-}
-
-static bool parse(check_reader *r, int op, check_problem *problem)
-{
-    resample_problem *own = (resample_problem *)(void *)problem;
-    const char *start = r->at;
-    if (!(op == 0 ? read_pad(r, own) : read_upsample(r, own)))
-        return false;
-    const char *wanted = complete(own);
-    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
+    write_resample(problem)->kind = op == 0 ? TALC_RESAMPLE_PAD : TALC_RESAMPLE_NEAREST;
 }
 
 static int op_of(const check_problem *problem)
@@ -225,83 +195,47 @@ static int op_of(const check_problem *problem)
     return read_resample(problem)->kind != TALC_RESAMPLE_PAD;
 }
 
-static void append_sides(char text[TALC_CHECK_TEXT], char letter, int sign,
-                         const talc_resample_problem *p)
-{
-    int first = 0; /* dimension with any */
-    while (first < p->rank && sign * p->axes[first].begin <= 0 &&
-           sign * (p->axes[first].out - p->axes[first].in - p->axes[first].begin) <= 0)
-        first++;
-    for (int i = p->rank - 1; i >= first; i--) {
-        const talc_resample_axis *a = &p->axes[i];
-        talc_check_append(text, "%c%" PRId64 "x%" PRId64, i == p->rank - 1 ? letter : 'x',
-                          talc_larger(sign * a->begin, 0),
-                          talc_larger(sign * (a->out - a->in - a->begin), 0));
-    }
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const resample_problem *own = read_resample(problem);
-    const talc_resample_axis *a = own->p.axes;
-    if (own->kind == TALC_RESAMPLE_PAD) {
-        check_layout x = { .rank = own->p.rank };
-        for (int i = 0; i < x.rank; i++)
-            x.dims[i] = a[i].in;
-        talc_check_append_dims(text, &x);
-        append_sides(text, 'p', 1, &own->p);
-        append_sides(text, 'c', -1, &own->p);
-    } else {
-        talc_check_append_image(text, a[0].in, a[1].in, a[2].in, a[3].in);
-        talc_check_append(text, "%c%" PRId64 "x%" PRId64, own->up > 0 ? 'f' : 'o',
-                          own->up > 0 ? own->up : a[2].out, own->up > 0 ? own->down : a[3].out);
-    }
-    talc_check_append_words(text, words, own);
-}
-
 // ---- Random problems ----------------------------------------------------------------------------
 
 static void draw_pad(uint64_t *state, resample_problem *own)
 {
-    talc_resample_problem *p = &own->p;
-    check_layout x;
-    talc_check_random_dims(state, &x);
-    p->rank = x.rank;
+    talc_check_random_dims(state, &own->x);
     own->mode = (talc_padding_mode)talc_check_draw(state, 0, TALC_PADDING_MODE_COUNT - 1);
-    own->value = own->mode == TALC_PADDING_ZEROS && p->direction == TALC_FORWARD &&
+    own->value = own->mode == TALC_PADDING_ZEROS && own->p.direction == TALC_FORWARD &&
                  talc_check_draw(state, 0, 1) != 0;
-    for (int i = 0; i < p->rank; i++) {
-        talc_resample_axis *a = &p->axes[i];
-        a->in = a->out = x.dims[i];
-        if (i + 3 < p->rank && own->mode != TALC_PADDING_ZEROS)
+    for (int i = 0; i < own->x.rank; i++) {
+        if (i + 3 < own->x.rank && own->mode != TALC_PADDING_ZEROS)
             continue;
-        a->begin = CHECK_PICK(state, 0, 0, 1, 2, 5, -1, -3);
-        a->out += a->begin + CHECK_PICK(state, 0, 0, 1, 3, 17, -1, -2);
+        const int64_t added[] = { CHECK_PICK(state, 0, 0, 1, 2, 5, -1, -3),
+                                  CHECK_PICK(state, 0, 0, 1, 3, 17, -1, -2) };
+        for (int side = 0; side < 2; side++) {
+            own->pad[i][side] = talc_larger(added[side], 0);
+            own->cut[i][side] = talc_larger(-added[side], 0);
+        }
     }
 }
 
 static void draw_upsample(uint64_t *state, resample_problem *own)
 {
     talc_resample_axis *a = own->p.axes;
-    own->p.rank = IMAGE_RANK;
     own->kind =
         (talc_resample_kind)talc_check_draw(state, TALC_RESAMPLE_NEAREST, TALC_RESAMPLE_ALIGNED);
-    a[0].in = a[0].out = talc_check_draw(state, 1, 3);
-    a[1].in = a[1].out = talc_check_draw(state, 1, 5);
+    a[0].in = talc_check_draw(state, 1, 3);
+    a[1].in = talc_check_draw(state, 1, 5);
     const bool factor = talc_check_draw(state, 0, 3) == 0;
     own->up = factor ? talc_check_draw(state, 1, 9) : 0;
     own->down = factor ? talc_check_draw(state, 1, 4) : 0;
     for (int i = HEIGHT; i < IMAGE_RANK; i++) {
         a[i].in = CHECK_PICK(state, 1, 2, 3, 4, 7, 8, 15, 16, 17, 33);
-        a[i].out = factor ? (int64_t)((double)a[i].in * ((double)own->up / (double)own->down))
-                   : talc_check_draw(state, 0, 2) == 0 ? 2 * a[i].in
-                                                       : talc_check_draw(state, 1, 40);
+        if (!factor)
+            own->out[i - HEIGHT] =
+                talc_check_draw(state, 0, 2) == 0 ? 2 * a[i].in : talc_check_draw(state, 1, 40);
     }
 }
 
 static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    resample_problem *own = (resample_problem *)(void *)problem;
+    resample_problem *own = write_resample(problem);
     own->p.direction = direction;
     own->p.dtype = talc_check_draw_float(state);
     if (talc_check_draw(state, 0, 1) != 0)
@@ -310,7 +244,7 @@ static bool draw(uint64_t *state, talc_direction direction, check_problem *probl
         draw_upsample(state, own);
     if (direction == TALC_FORWARD && !is_linear(own) && talc_check_draw(state, 0, 3) == 0)
         own->p.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
-    return own->p.rank > 0 && complete(own) == NULL;
+    return own->kind != TALC_RESAMPLE_PAD || own->x.rank > 0;
 }
 
 static bool random_forward(uint64_t *state, check_problem *problem)
@@ -471,7 +405,7 @@ static double terms(const check_problem *problem)
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {
-    resample_problem *own = (resample_problem *)(void *)problem;
+    resample_problem *own = write_resample(problem);
     own->p = *(const talc_resample_problem *)ran->problem;
     return true;
 }
@@ -489,9 +423,9 @@ static bool is_empty(const check_problem *problem)
 #define POINTER(name) offsetof(talc_resample_arguments, name)
 #define FAMILY(names, number, draw)                                                                \
     {                                                                                              \
-        .ops = names, .stream = number, .parse = parse, .print = print, .op = op_of,               \
-        .random = draw, .pose = pose, .operands = operands, .takes = takes, .fill = fill,          \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
+        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
+        .op = op_of, .random = draw, .pose = pose, .operands = operands, .takes = takes,           \
+        .fill = fill, .expected = expected_of, .terms = terms, .list = TALC_OP_resample,           \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 

@@ -33,20 +33,21 @@ static const char *const op_names[] = { "softmax", "log_softmax", NULL };
 
 // ---- Problem ------------------------------------------------------------------------------------
 
-/* Sets the typed problem from layout and dimension; false when it is too large. */
-static bool complete(softmax_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    (void)key;
+    softmax_problem *own = writable(problem);
     talc_softmax_problem *p = &own->p;
     check_layout y = own->x;
     y.reversed = false;
     if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
-        return false;
+        return "an input below 2^63 bytes";
     bool along[TALC_MAX_RANK] = { false };
     along[own->dim] = true;
     check_part y_outer;
     if (!talc_check_part_of(&own->x, along, false, &own->outer) ||
         !talc_check_part_of(&y, along, false, &y_outer))
-        return false;
+        return "an input below 2^63 bytes";
     p->dtype = own->x.dtype;
     p->extent = own->x.rank == 0 ? 1 : own->x.dims[own->dim];
     p->x_stride = own->x.strides[own->dim];
@@ -59,43 +60,27 @@ static bool complete(softmax_problem *own)
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
-    return true;
+    return NULL;
 }
 
 // ---- Text ---------------------------------------------------------------------------------------
 
-static const check_word words[] = {
-    { "reversed", CHECK_FLAG, offsetof(softmax_problem, x.reversed), 1 },
-    CHECK_FLOAT_WORDS(offsetof(softmax_problem, x.dtype)),
-    { .word = NULL },
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = offsetof(softmax_problem, x) },
+    { "@", CHECK_AXIS, .offset = offsetof(softmax_problem, dim) },
+    { "_reversed", CHECK_FLAG, .offset = offsetof(softmax_problem, x.reversed) },
+    CHECK_FLOAT_KEYS(offsetof(softmax_problem, x.dtype)),
+    { .key = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    softmax_problem *own = writable(problem);
-    const char *start = r->at;
-    own->p.log = op == 1;
-    if (!talc_check_read_dims(r, &own->x))
-        return false;
-    if (*r->at != '@')
-        return talc_check_unexpected(r, "'x' or '@'");
-    r->at++;
-    return talc_check_read_axis(r, own->x.rank, &own->dim) &&
-           talc_check_read_words(r, words, 0, own) &&
-           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
+    writable(problem)->p.log = op == 1;
 }
 
 static int op_of(const check_problem *problem)
 {
     return read_only(problem)->p.log;
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const softmax_problem *own = read_only(problem);
-    talc_check_append_dims(text, &own->x);
-    talc_check_append(text, "@%d", own->dim);
-    talc_check_append_words(text, words, own);
 }
 
 static bool random_problem(uint64_t *state, check_problem *problem)
@@ -106,7 +91,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     talc_check_random_dims(state, &own->x);
     own->x.reversed = talc_check_draw(state, 0, 2) == 0;
     own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(state, 0, own->x.rank - 1);
-    return complete(own);
+    return true;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -218,14 +203,15 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p.log = observed->log;
     own->dim = observed->dim;
     own->x = talc_check_layout_of(&ran->inputs[X]);
-    return complete(own);
+    return complete(problem, &(const char *){ "" }) == NULL;
 }
 
 const check_family talc_check_softmax = {
     .ops = op_names,
     .stream = 6,
-    .parse = parse,
-    .print = print,
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
     .op = op_of,
     .random = random_problem,
     .pose = pose,

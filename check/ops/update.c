@@ -27,9 +27,14 @@ CHECK_PROBLEM(update_problem, talc_update_arguments)
 
 // ---- Problem and text ---------------------------------------------------------------------------
 
-static void complete(update_problem *own)
+static const char *complete(check_problem *problem, const char **key)
 {
+    update_problem *own = writable(problem);
     talc_update_problem *p = &own->p;
+    int64_t count;
+    (void)key;
+    if (!talc_check_elements(TALC_F64, 1, p->numel, &count))
+        return "fewer than 2^63 bytes";
     const bool adam = p->rule == TALC_UPDATE_ADAM;
     p->count = 1;
     p->lr = 0.0123;
@@ -40,48 +45,33 @@ static void complete(update_problem *own)
     p->eps = p->rule == TALC_UPDATE_SGD ? 0 : 1e-8;
     p->correction1 = adam ? 1 - pow(p->momentum, 100) : 1;
     p->correction2 = adam ? 1 - pow(p->beta2, 100) : 1;
+    return NULL;
 }
 
 #define FIELD(name) offsetof(update_problem, name)
 
-static const check_word words[] = {
-    { "momentum", CHECK_FLAG, FIELD(momentum), 1 },
-    { "nesterov", CHECK_FLAG, FIELD(p.nesterov), 1 },
-    { "first", CHECK_FLAG, FIELD(p.first), 1 },
-    { "centered", CHECK_FLAG, FIELD(p.centered), 1 },
-    { "decay", CHECK_FLAG, FIELD(decay), 1 },
-    { "decoupled", CHECK_FLAG, FIELD(p.decoupled), 1 },
-    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
-    { .word = NULL },
+enum { SGD = 1, ADAM = 2, RMSPROP = 4 };
+
+static const check_key keys[] = {
+    { "", CHECK_NUMBER, .offset = FIELD(p.numel) },
+    { "_momentum", CHECK_FLAG, .offset = FIELD(momentum), .ops = SGD | RMSPROP },
+    { "_nesterov", CHECK_FLAG, .offset = FIELD(p.nesterov), .ops = SGD },
+    { "_first", CHECK_FLAG, .offset = FIELD(p.first), .ops = SGD },
+    { "_centered", CHECK_FLAG, .offset = FIELD(p.centered), .ops = RMSPROP },
+    { "_decay", CHECK_FLAG, .offset = FIELD(decay) },
+    { "_decoupled", CHECK_FLAG, .offset = FIELD(p.decoupled), .ops = ADAM },
+    CHECK_FLOAT_KEYS(FIELD(p.dtype)),
+    { .key = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+static void begin(check_problem *problem, int op)
 {
-    static const unsigned refused[] = { 0x28, 0x0f,
-                                        0x26 }; /* words, a bit each, of sgd, adam, rmsprop */
-    update_problem *own = writable(problem);
-    own->p.rule = (talc_update_rule)op;
-    const char *start = r->at;
-    if (!talc_check_read_number(r, &own->p.numel[0]) ||
-        !talc_check_read_words(r, words, refused[op], own))
-        return false;
-    int64_t count;
-    if (!talc_check_elements(TALC_F64, 1, own->p.numel, &count))
-        return talc_check_unexpected_at(r, start, "fewer than 2^63 bytes");
-    complete(own);
-    return true;
+    writable(problem)->p.rule = (talc_update_rule)op;
 }
 
 static int op_of(const check_problem *problem)
 {
     return (int)read_only(problem)->p.rule;
-}
-
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const update_problem *own = read_only(problem);
-    talc_check_append(text, "%lld", (long long)own->p.numel[0]);
-    talc_check_append_words(text, words, own);
 }
 
 static bool random_problem(uint64_t *state, check_problem *problem)
@@ -98,7 +88,6 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->p.centered = own->p.rule == TALC_UPDATE_RMSPROP && bits & 8;
     own->decay = bits & 16;
     own->p.decoupled = own->p.rule == TALC_UPDATE_ADAM && own->decay && bits & 2;
-    complete(own);
     return true;
 }
 
@@ -306,8 +295,9 @@ static const char *const op_names[] = { "sgd", "adam", "rmsprop", NULL };
 const check_family talc_check_update = {
     .ops = op_names,
     .stream = 22,
-    .parse = parse,
-    .print = print,
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
     .op = op_of,
     .random = random_problem,
     .operands = operands,
