@@ -38,7 +38,16 @@
 ///         mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them;
 ///         population, large: of var
 ///     silu:8x16
-///         every other elementwise op of one operand likewise; those that take numbers have some
+///         every other elementwise op of one operand likewise; those that take numbers have some,
+///         and neg takes _i32 _i64 _u8 too
+///     add:8x16,16
+///         every other elementwise op of two operands likewise, less: and its kin among them, of
+///         shapes that broadcast; add:8x16 is 8x16,8x16; scalar: a number in place of the second;
+///         _i32 _i64 _u8 as the op takes them
+///     where:8x16,16,8x1
+///         the condition, and what is chosen from; those left out are of the condition's shape
+///     cumsum:8x16@1
+///         reversed, here and above: operands are stored with their dimensions reversed
 ///     adam:1000_decay_decoupled
 ///         a step of so many elements, in a long run; rmsprop:1000_centered_momentum and
 ///         sgd:1000_momentum_nesterov_first likewise
@@ -59,8 +68,9 @@
 ///         behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8
 ///         here and in pad and nearest upsampling
 /// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm,
-/// cross_entropy, nll_loss, pad, upsample2d, gather, index_select and elementwise ops take _dx: the
-/// input gradient, which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
+/// cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum and elementwise ops of
+/// one operand take _dx: the input gradient, which conv2d's texts have as well. Its op is
+/// max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 
@@ -213,11 +223,9 @@ TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const t
 // ---- Explaining ---------------------------------------------------------------------------------
 
 /// Which row the op of a problem's text would run on the device, and why the others would not;
-/// nothing runs, and no operand is made. Elementwise ops have texts here, which are not checked:
-/// relu:8x16_f64, add:8x16, add:8x16,8x1 for a second operand of another shape; _reversed, _i32,
-/// _i64, _u8 as above. `algorithm` is forced; NULL: the thread's. That every row refuses is an
-/// answer, not a failure. False for NULL, a text that does not parse and a problem with nothing to
-/// compute.
+/// nothing runs, and no operand is made. `algorithm` is forced; NULL: the thread's. That every row
+/// refuses is an answer, not a failure. False for NULL, a text that does not parse and a problem
+/// with nothing to compute.
 TALC_API bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
                            talc_explanation *explanation);
 

@@ -151,6 +151,22 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
         values[talc_check_bits(seed, UINT64_MAX) % (uint64_t)count] = odd;
 }
 
+void talc_check_fill_integers(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
+                              uint64_t seed)
+{
+    uint64_t state = talc_check_bits(seed, 8);
+    const bool wide = kind == TALC_CHECK_HUGE;
+    for (int64_t i = 0; i < count; i++)
+        if (dtype == TALC_U8)
+            values[i] = (double)talc_check_draw(&state, 0, wide ? UINT8_MAX : 4);
+        else if (dtype == TALC_I32)
+            values[i] =
+                (double)talc_check_draw(&state, wide ? INT32_MIN : -4, wide ? INT32_MAX : 4);
+        else
+            values[i] = wide ? (double)talc_check_draw(&state, -(1 << 23), (1 << 23) - 1) * 0x1p40
+                             : (double)talc_check_draw(&state, -4, 4);
+}
+
 void talc_check_add_nans(double *values, int64_t count, uint64_t seed)
 {
     for (int64_t i = 0; i < count / 16; i++)

@@ -20,6 +20,9 @@ const check_family *const talc_check_families[] = {
     &talc_check_resample,
     &talc_check_gather,
     &talc_check_unary,
+    &talc_check_binary,
+    &talc_check_where,
+    &talc_check_cumsum,
     &talc_check_update,
     &talc_check_pool2d_gradient,
     &talc_check_batch_norm2d_gradient,
@@ -29,6 +32,7 @@ const check_family *const talc_check_families[] = {
     &talc_check_gather_gradient,
     &talc_check_group_norm_gradient,
     &talc_check_unary_gradient,
+    &talc_check_cumsum_gradient,
     NULL,
 };
 
@@ -84,7 +88,7 @@ static bool read_problem(const check_family *family, check_reader *reader, int o
     const char *wanted = family->complete(problem, &key);
     for (int i = 0; wanted != NULL && family->keys[i].key != NULL; i++)
         if (*key != '\0' && strncmp(family->keys[i].key, key, strlen(key)) == 0)
-            return talc_check_unexpected_at(reader, places[i], wanted);
+            return talc_check_unexpected_at(reader, places[i] + (*key == ','), wanted);
     return wanted == NULL || talc_check_unexpected_at(reader, start, wanted);
 }
 

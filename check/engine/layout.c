@@ -2,6 +2,7 @@
 
 #include "check/engine/data.h"
 #include "tensor/memory.h"
+#include "tensor/shape.h"
 
 #include <string.h>
 
@@ -89,6 +90,43 @@ void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_
         where[i] = index % dims[i];
         index /= dims[i];
     }
+}
+
+bool talc_check_broadcast(const check_layout *a, const check_layout *b, check_layout *y)
+{
+    talc_dims dims_a = { .rank = a->rank }, dims_b = { .rank = b->rank }, dims;
+    memcpy(dims_a.dim, a->dims, sizeof dims_a.dim);
+    memcpy(dims_b.dim, b->dims, sizeof dims_b.dim);
+    if (!talc_shape_broadcast(dims_a, dims_b, &dims))
+        return false;
+    *y = (check_layout){ .dtype = a->dtype, .rank = dims.rank };
+    memcpy(y->dims, dims.dim, sizeof dims.dim);
+    return true;
+}
+
+void talc_check_stretch(const check_layout *operand, const check_layout *to,
+                        int64_t strides[TALC_MAX_RANK])
+{
+    memset(strides, 0, TALC_MAX_RANK * sizeof *strides);
+    for (int i = to->rank - 1, own = operand->rank - 1; own >= 0; i--, own--)
+        strides[i] = operand->dims[own] == 1 ? 0 : operand->strides[own];
+}
+
+int64_t talc_check_broadcast_offset(const check_layout *operand, const check_layout *to,
+                                    int64_t index)
+{
+    int64_t strides[TALC_MAX_RANK];
+    talc_check_stretch(operand, to, strides);
+    return talc_check_offset(to->rank, to->dims, strides, index);
+}
+
+void talc_check_draw_stretched(uint64_t *state, const check_layout *to, check_layout *operand)
+{
+    const bool same = talc_check_draw(state, 0, 1) == 0;
+    const int skipped = same ? 0 : (int)talc_check_draw(state, 0, to->rank);
+    operand->rank = to->rank - skipped;
+    for (int i = 0; i < operand->rank; i++)
+        operand->dims[i] = same || talc_check_draw(state, 0, 2) != 0 ? to->dims[i + skipped] : 1;
 }
 
 int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index)

@@ -57,6 +57,20 @@ int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides,
 /// The index in each dimension of an element in row-major order.
 void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_t *where);
 
+/// The shape that a and b broadcast to, as y without strides; false when they do not.
+bool talc_check_broadcast(const check_layout *a, const check_layout *b, check_layout *y);
+
+/// Strides of an operand along the dimensions of a shape to which it is broadcast: 0 where it
+/// stretches; and where the element of it is that element `index` of the shape reads.
+void talc_check_stretch(const check_layout *operand, const check_layout *to,
+                        int64_t strides[TALC_MAX_RANK]);
+int64_t talc_check_broadcast_offset(const check_layout *operand, const check_layout *to,
+                                    int64_t index);
+
+/// Dimensions that broadcast to those of `to`: often the same, else with some of extent 1 or left
+/// out in front.
+void talc_check_draw_stretched(uint64_t *state, const check_layout *to, check_layout *operand);
+
 /// The element of an operand with `rank` dimensions that element `index` of a shape reads, to which
 /// it is broadcast.
 int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index);

@@ -58,10 +58,12 @@ static bool read_more(check_reader *reader, int64_t *number)
 
 // ---- Sizes --------------------------------------------------------------------------------------
 
-static bool read_dims(check_reader *reader, check_layout *layout)
+/* Up to a comma too where there may be one. */
+static bool read_dims(check_reader *reader, bool comma, check_layout *layout)
 {
     layout->rank = 0;
-    if (*reader->at == '@' || *reader->at == '_' || *reader->at == '\0')
+    if ((comma && *reader->at == ',') || *reader->at == '@' || *reader->at == '_' ||
+        *reader->at == '\0')
         return true;
     for (;;) {
         if (layout->rank == TALC_MAX_RANK)
@@ -204,7 +206,7 @@ static bool read_size(check_reader *reader, const check_key *key, int rank, void
     case CHECK_AXIS:
         return read_axis(reader, rank, field);
     default:
-        return read_dims(reader, layout) &&
+        return read_dims(reader, key[1].key != NULL && key[1].key[0] == ',', layout) &&
                (layout->rank >= (int)key->value ||
                 talc_check_unexpected(reader, "at least one dimension")) &&
                (key->kind == CHECK_DIMS ||

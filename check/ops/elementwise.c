@@ -1,6 +1,6 @@
 /// The families of the elementwise ops of one operand, from their table: "silu:8x16", and their
 /// gradients, with the word dx. `reversed`: x is stored with its dimensions in the reverse order.
-/// Ops that take numbers have those of `numbers`.
+/// Ops that take numbers have those of `numbers`, and neg takes integers.
 ///
 /// Bounds follow from the roundings of the formulas in ops/elementwise_table.h and of the functions
 /// that these call. Where the header promises units of the last place, 4 or 8, they are these. An
@@ -59,6 +59,8 @@ static const char *complete(check_problem *problem, const char **key)
     y.reversed = false;
     if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
         return "an input below 2^63 bytes";
+    if (own->dx && !talc_dtype_is_float(own->x.dtype))
+        return "a gradient of f32 or f64";
     if (own->dx) {
         talc_binary_problem *p = &own->gradient;
         p->function = (talc_binary_function)(TALC_BINARY_COUNT - TALC_UNARY_COUNT + own->function);
@@ -94,6 +96,7 @@ static const check_key keys[] = {
     { "_reversed", CHECK_FLAG, .offset = offsetof(unary_problem, x.reversed) },
     { "_dx", CHECK_FLAG, .offset = offsetof(unary_problem, dx) },
     CHECK_FLOAT_KEYS(offsetof(unary_problem, x.dtype)),
+    CHECK_INTEGER_KEYS(offsetof(unary_problem, x.dtype), .ops = 1u << TALC_NEG),
     { .key = NULL },
 };
 
@@ -115,6 +118,8 @@ static bool draw(uint64_t *state, bool dx, check_problem *problem)
     own->x.dtype = talc_check_draw_float(state);
     talc_check_random_dims(state, &own->x);
     own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    if (own->function == TALC_NEG && !dx && talc_check_draw(state, 0, 1) == 0)
+        own->x.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
     return true;
 }
 
@@ -150,7 +155,8 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
-    (void)problem;
+    if (!talc_dtype_is_float(read_only(problem)->x.dtype))
+        return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
     return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
 }
 
@@ -173,6 +179,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const unary_problem *own = read_only(problem);
     const talc_dtype dtype = own->x.dtype;
     double *x = values->of[S];
+    if (!talc_dtype_is_float(dtype)) {
+        talc_check_fill_integers(x, own->x.count, dtype, kind, seed);
+        return;
+    }
     if (kind == TALC_CHECK_RANDOM || kind == TALC_CHECK_WIDE)
         for (int64_t i = 0; i < own->x.count; i++)
             x[i] = talc_check_rounded(dtype, drawn(dtype, kind, seed, i));
@@ -264,7 +274,7 @@ static double units_off(const unary_problem *own, check_format format, double x,
         return 2;
     case TALC_SQRT:
     case TALC_LEAKY_RELU:
-        return 0.5 + 0x1p-8; /* the oracle rounds too */
+        return CHECK_ONE_ROUNDING;
     case TALC_SIGMOID:
         *more = format.normal; /* 0 where the exponential overflows */
         return 4;
@@ -390,6 +400,21 @@ static void overflow(check_expected *expected, talc_dtype dtype)
         expected->extra = 0;
 }
 
+check_expected talc_check_in_units(talc_dtype dtype, long double value, double units, double more)
+{
+    const check_format format = talc_check_format(dtype);
+    int exponent = 0;
+    (void)frexpl(value, &exponent);
+    const double last = value == 0 ? 0 : ldexp(format.unit, exponent);
+    check_expected expected = { .value = value,
+                                .extra = units * fmax(last, format.smallest) + more };
+    if (isfinite(value))
+        overflow(&expected, dtype);
+    else
+        expected.extra = 0;
+    return expected;
+}
+
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
@@ -398,6 +423,8 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     const check_format format = talc_check_format(own->x.dtype);
     const double s = values->of[S][talc_check_layout_offset(&own->x, index)];
     check_expected expected = { 0 };
+    if (!talc_dtype_is_float(own->x.dtype)) /* it wraps around */
+        return talc_check_binary_expected(TALC_SUB, own->x.dtype, 0, s);
     if (own->dx) {
         const double dy = values->of[DY][index];
         const slope of = slope_of(own->function, format, s);
@@ -406,13 +433,10 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                          (of.units > 0 ? 2 * format.smallest : 0);
     } else {
         double more;
-        int exponent = 0;
         const double units = units_off(own, format, s, &more);
-        expected.value =
+        const long double value =
             talc_check_unary_value((talc_unary_function)own->function, numbers[own->function], s);
-        (void)frexpl(expected.value, &exponent);
-        const double last = expected.value == 0 ? 0 : ldexp(format.unit, exponent);
-        expected.extra = units * fmax(last, format.smallest) + more;
+        return talc_check_in_units(own->x.dtype, value, units, more);
     }
     if (isfinite(expected.value))
         overflow(&expected, own->x.dtype);

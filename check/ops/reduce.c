@@ -186,25 +186,6 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
 }
 
-/* EXACT: few numbers, many of them equal. HUGE: over the whole range of the type; of i64 multiples
- * of 2^40, whose sums have few enough digits, also after they wrapped around, for a double to
- * hold. */
-static void fill_integers(const check_layout *x, talc_check_kind kind, uint64_t seed,
-                          double *values)
-{
-    uint64_t state = talc_check_bits(seed, 8);
-    const bool wide = kind == TALC_CHECK_HUGE;
-    for (int64_t i = 0; i < x->count; i++)
-        if (x->dtype == TALC_U8)
-            values[i] = (double)talc_check_draw(&state, 0, wide ? UINT8_MAX : 4);
-        else if (x->dtype == TALC_I32)
-            values[i] =
-                (double)talc_check_draw(&state, wide ? INT32_MIN : -4, wide ? INT32_MAX : 4);
-        else
-            values[i] = wide ? (double)talc_check_draw(&state, -(1 << 23), (1 << 23) - 1) * 0x1p40
-                             : (double)talc_check_draw(&state, -4, 4);
-}
-
 /* By a power of two, so that K squares of the largest, and of a distance that is twice as large,
  * have a sum of about 2^1020. */
 static void enlarge(const reduce_problem *own, double *x)
@@ -226,7 +207,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const check_layout *layout = &own->x;
     double *x = values->of[X];
     if (!talc_dtype_is_float(layout->dtype)) {
-        fill_integers(layout, kind, seed, x);
+        talc_check_fill_integers(x, layout->count, layout->dtype, kind, seed);
         return;
     }
     const bool exact = kind == TALC_CHECK_EXACT;

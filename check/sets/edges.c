@@ -441,6 +441,11 @@ const char *const talc_check_edges[] = {
     /* Picking: each dimension, one element, many of few, few of many, an index smaller than x,
      * none, every type. */
     "{relu|sigmoid|tanh|relu6|hardsigmoid|hardswish|silu|gelu|leaky_relu|gelu_tanh|mish|elu|hardtanh|softplus|neg|exp|log|sqrt|rsqrt|abs|floor|sign}:{|1|20001|33x129_reversed|5x3x7x11_f64}{|_dx}", "{sigmoid|silu|mish|gelu|softplus}:40001_f64{|_dx}",
+    "{add|sub|mul|div|pow|maximum|minimum|equal|not_equal|less|less_equal|greater|greater_equal}:{|1|20001|33x129_reversed|5x3x7x11,7x1_f64|,7|1x40,30x1|300,0x300}",
+    "{add|sub|mul|maximum|minimum|equal|not_equal|less|less_equal|greater|greater_equal}:{4099|33x129,129_reversed}_{i64|i32|u8}",
+    "{add|sub|mul|div|pow|equal|less}:{1|4099|33x129_reversed}_scalar{|_f64}", "neg:{1|4099|33x129_reversed}_{i64|i32|u8}",
+    "where:{|1|20001|33x129,129|129,33x1|3x1x5,4x1,5|,7,3x1|300,0x300}{|_f64|_u8}", "where:33x129_reversed{|_i64|_i32}",
+    "cumsum:{@0|1@0|20001@0|3x7001@1|7001x3@0|5x33x9@1|2x3x2x3x2x3x2x3@5|0x5@1|5x0@1}{|_f64}{|_dx}", "cumsum:33x129@{0|1}_reversed{|_dx|_dx_f64}",
     "rmsprop:{1|4099}{|_centered}{|_momentum}{|_decay}{|_f64}", "adam:{1|4099}{|_decay}{|_decoupled}{|_f64}", "sgd:{1|4099}{|_momentum|_momentum_nesterov|_momentum_first}{|_decay}{|_f64}",
     "gather:{5x7x3@0i9x7x3|5x7x3@1i5x20x3|5x7x3@2i2x3x4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
     "index_select:{5x7x3@0i9|5x7x3@1i20|5x7x3@2i4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",

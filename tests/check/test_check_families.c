@@ -32,6 +32,10 @@ static const check_family *const families[] = {
     &talc_check_unary,
     &talc_check_unary_gradient,
     &talc_check_update,
+    &talc_check_binary,
+    &talc_check_where,
+    &talc_check_cumsum,
+    &talc_check_cumsum_gradient,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -122,6 +126,14 @@ Test(check_families, texts_are_read_and_written)
         { "gather:5x7@-1i4x9_u8_reversed", "gather:5x7@1i4x9_reversed_u8" },
         { "gather:5x7@0i4x7_f64_dx", "gather:5x7@0i4x7_dx_f64" },
         { "index_select:5x7@0i4_dx", "index_select:5x7@0i4_dx" },
+        { "add:3x5", "add:3x5,3x5" },
+        { "less:3x5,5_reversed_u8", "less:3x5,5_reversed_u8" },
+        { "pow:,4_f64", "pow:,4_f64" },
+        { "mul:7_scalar", "mul:7,7_scalar" },
+        { "where:5,3x1", "where:5,3x1,5" },
+        { "where:3,,1x1_i32", "where:3,,1x1_i32" },
+        { "neg:3_i64", "neg:3_i64" },
+        { "cumsum:5x7@-1_dx_reversed", "cumsum:5x7@1_reversed_dx" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
@@ -332,6 +344,17 @@ static const struct {
     { "rmsprop:7_", "first", "momentum, centered, decay, f32 or f64" },
     { "sgd:7_", "decoupled", "momentum, nesterov, first, decay, f32 or f64" },
     { "index_select:", "3037000500x1@1i3037000500", "operands below 2^63 bytes" },
+    { "add:3x5,", "4", "a shape that broadcasts with the first" },
+    { "add:", "3037000500x3037000500", "operands and a result below 2^63 bytes" },
+    { "add:", "3037000500x1,3037000500", "operands and a result below 2^63 bytes" },
+    { "add:,", ",", "a number" },
+    { "pow:3_", "i32", "scalar, reversed, f32 or f64" },
+    { "where:3x5,", "4", "shapes that broadcast" },
+    { "where:", "3037000500x3037000500", "operands and a result below 2^63 bytes" },
+    { "neg:", "3_dx_u8", "a gradient of f32 or f64" },
+    { "cumsum:5x7", "", "'x' or '@'" },
+    { "cumsum:5x7@1_", "i32", "reversed, dx, f32 or f64" },
+    { "cumsum:", "3037000500x3037000500@0", "an input below 2^63 bytes" },
 };
 
 Test(check_families, one_number_stands_for_both_axes)
@@ -452,6 +475,10 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "relu:", "silu:", "softplus:", "sign:", "_reversed_dx", "_dx_f64" },
         { "sgd:", "adam:", "rmsprop:", "_momentum", "_nesterov", "_first", "_centered", "_decay",
           "_decoupled", "_f64" },
+        { "add:", "div:", "greater_equal:", ",1_", "_scalar", "_reversed", "_f64", "_i64", "_u8" },
+        { ",1_", "_reversed", "_f64", "_i32" },
+        { "@0", "@1", "@3", "_reversed", "_f64" },
+        { "@0", "@1", "@3", "_reversed_dx", "_dx_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -582,6 +609,10 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("silu:2x3_reversed", "xr[3,2]f32 yw[2,3]f32");
     assert_operands("silu:2x3_reversed_dx_f64", "xr[3,2]f64 dyr[2,3]f64 dxw[2,3]f64");
     assert_operands("tanh:_dx", "yr[]f32 dyr[]f32 dxw[]f32");
+    assert_operands("add:2x3,3_reversed_i32", "ar[3,2]i32 br[3]i32 yw[2,3]i32");
+    assert_operands("less:2,3x1_scalar", "ar[2]f32 yw[2]f32");
+    assert_operands("where:2x3,3,2x1_f64", "conditionr[2,3]u8 ar[3]f64 br[2,1]f64 yw[2,3]f64");
+    assert_operands("cumsum:2x3@0_reversed_dx", "dyr[3,2]f32 dxw[2,3]f32");
     assert_operands("sgd:7", "pu[7]f32 gr[7]f32");
     assert_operands("adam:7_f64", "pu[7]f64 gr[7]f64 stateu[7]f64 second stateu[7]f64");
     assert_operands("nll_loss:2x3x4_dx", " labelsr[2,4]i64 dyr[2,4]f32 dxw[2,3,4]f32");
@@ -660,8 +691,9 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 25 * 2 + 2 + 8 + 2 * TALC_UNARY_COUNT + 3,
-                 "nll_loss, resample, gather, elementwise ops and steps have one row");
+    cr_assert_eq(talc_check_summary_count(check),
+                 25 * 2 + 2 + 8 + 2 * TALC_UNARY_COUNT + 3 + 13 + 3,
+                 "nll_loss, resample, gather, elementwise ops, cumsum and steps have one row");
     talc_check_free(check);
 }
 

@@ -83,8 +83,10 @@ static const char *const others[] = { "max_pool2d",
                                       "sgd",
                                       "adam",
                                       "rmsprop",
+                                      "where",
+                                      "cumsum",
 #define TALC_NAME(constant, name, ...) #name,
-                                      TALC_UNARY_TABLE(TALC_NAME)
+                                      TALC_UNARY_TABLE(TALC_NAME) TALC_BINARY_TABLE(TALC_NAME)
 #undef TALC_NAME
 };
 
@@ -100,6 +102,7 @@ static const char *const with_gradients[] = { "max_pool2d",
                                               "upsample2d",
                                               "gather",
                                               "index_select",
+                                              "cumsum",
 #define TALC_NAME(constant, name, ...) #name,
                                               TALC_UNARY_TABLE(TALC_NAME)
 #undef TALC_NAME

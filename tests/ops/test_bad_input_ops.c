@@ -729,9 +729,9 @@ Test(bad_input_ops, explain)
     REFUSED(TALC_NOT_FOUND, "check: problem 'swish:3': there is no op 'swish' at position 0", explained("swish:3"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3x': expected a number at position 7", explained("relu:3x"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3,3': expected '_' or the end at position 6", explained("relu:3,3"));
-    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3_i32': expected reversed, f32 or f64 at position 7", explained("relu:3_i32"));
-    REFUSED(TALC_BAD_ARGUMENT, "div: problem 'div:3_u8': expected reversed, f32 or f64 at position 6", explained("div:3_u8"));
-    REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:3_f32_f64': expected reversed at position 10", explained("add:3_f32_f64"));
+    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3_i32': expected reversed, dx, f32 or f64 at position 7", explained("relu:3_i32"));
+    REFUSED(TALC_BAD_ARGUMENT, "div: problem 'div:3_u8': expected scalar, reversed, f32 or f64 at position 6", explained("div:3_u8"));
+    REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:3_f32_f64': expected scalar or reversed at position 10", explained("add:3_f32_f64"));
     REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:8x3,4': expected a shape that broadcasts with the first at position 8", explained("add:8x3,4"));
     REFUSED(TALC_BAD_ARGUMENT, "mul: problem 'mul:2147483648x1,1x2147483648': expected operands and a result below 2^63 bytes at position 4", explained("mul:2147483648x1,1x2147483648"));
     REFUSED(TALC_BAD_ARGUMENT, "explain: problem 'relu:3x0' has nothing to compute", explained("relu:3x0"));

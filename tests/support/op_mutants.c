@@ -1,7 +1,9 @@
 #include "tests/support/op_mutants.h"
 
 #include "ops/batch_norm2d.h"
+#include "ops/compare.h"
 #include "ops/cross_entropy.h"
+#include "ops/cumsum.h"
 #include "ops/elementwise.h"
 #include "ops/gather.h"
 #include "ops/matmul.h"
@@ -25,6 +27,9 @@ DEFINE_REFERENCE(resample)
 DEFINE_REFERENCE(gather)
 DEFINE_REFERENCE(unary)
 DEFINE_REFERENCE(update)
+DEFINE_REFERENCE(binary)
+DEFINE_REFERENCE(where)
+DEFINE_REFERENCE(cumsum)
 
 // ---- Pooling ------------------------------------------------------------------------------------
 
@@ -81,6 +86,53 @@ MUTANT_SPOILT(unary, tails_cut, cut_tails(p, a->y))
 MUTANT_OTHER(update, not_centered, other.centered = false)
 MUTANT_OTHER(update, not_corrected, other.correction2 = 1)
 MUTANT_OTHER(update, coupled, other.decoupled = false)
+
+// ---- Two operands, choices, running sums --------------------------------------------------------
+
+/* In f32, where the elements are wider. */
+static void round_to_f32(const talc_binary_problem *p, void *y)
+{
+    for (int64_t i = 0; i < p->dims[0] && p->dtype == TALC_F64; i++)
+        store(p->dtype, y, i, (double)(float)load(p->dtype, y, i));
+}
+
+/* A quotient by the reciprocal has a rounding more. */
+static void divide_by_reciprocal(const talc_binary_problem *p, const talc_binary_arguments *a)
+{
+    for (int64_t i = 0; i < p->dims[0]; i++)
+        ((float *)a->y)[i] = ((const float *)a->a)[i] * (1 / ((const float *)a->b)[i]);
+}
+
+/* The larger of a NaN and a number is the number. */
+static void forget_nan(const talc_binary_problem *p, const talc_binary_arguments *a)
+{
+    for (int64_t i = 0; i < p->dims[0]; i++)
+        if (isnan(load(p->dtype, a->a, i)))
+            store(p->dtype, a->y, i, load(p->dtype, a->b, i));
+}
+
+static talc_status where_1_alone(talc_device *device, const talc_where_problem *p,
+                                 const talc_where_arguments *a)
+{
+    uint8_t ones[1024];
+    for (int64_t i = 0; i < p->dims[0]; i++)
+        ones[i] = a->condition[i] == 1;
+    talc_where_arguments other = *a;
+    other.condition = ones;
+    return where_by_reference(device, p, &other);
+}
+
+MUTANT_SPOILT(binary, sum_in_f32, round_to_f32(p, a->y))
+MUTANT_SPOILT(binary, by_reciprocal, divide_by_reciprocal(p, a))
+MUTANT_SPOILT(binary, number_for_nan, forget_nan(p, a))
+MUTANT_OTHER(binary, not_stretched, other.b_strides[p->rank - 1] = 1)
+MUTANT_OTHER(binary, equals_too, other.function = TALC_LESS_EQUAL)
+MUTANT_OTHER(binary, other_number, other.scalar += 1e-6)
+MUTANT_ROW(where, only_1, where_1_alone)
+MUTANT_OTHER(where, a_of_first_row, other.a_strides[0] = 0)
+MUTANT_OTHER(cumsum, from_the_end, other.direction = TALC_GRAD_INPUT)
+MUTANT_OTHER(cumsum, from_the_start, other.direction = TALC_FORWARD)
+MUTANT_OTHER(cumsum, last_kept, other.extent--)
 
 // ---- Matrix products ----------------------------------------------------------------------------
 
@@ -397,6 +449,17 @@ const op_mutant op_mutants[] = {
     { "index_select", "one index for all", "index_select:5x7@0i9", &index_of_first },
     { "gelu", "gelu's approximation by tanh", "gelu:300", &by_tanh },
     { "silu", "0 for what is hardly normal", "silu:3000_f64", &tails_cut },
+    { "add", "summed in f32", "add:300_f64", &sum_in_f32 },
+    { "add stretch", "a stretched column read as a row", "add:7x5,7x1", &not_stretched },
+    { "add number", "another number", "add:300_scalar", &other_number },
+    { "div", "by the reciprocal", "div:300", &by_reciprocal },
+    { "maximum NaN", "the number beside a NaN", "maximum:300", &number_for_nan },
+    { "less", "equal elements too", "less:300", &equals_too },
+    { "where 255", "only a condition of 1 holds", "where:300", &only_1 },
+    { "where rows", "the first row of a for all", "where:7x5,7x5,5", &a_of_first_row },
+    { "cumsum", "from the last element on", "cumsum:5x7@1", &from_the_end },
+    { "cumsum end", "the last element left out", "cumsum:5x7@0", &last_kept },
+    { "cumsum dx", "from the first element on", "cumsum:5x7@1_dx", &from_the_start },
     { "rmsprop", "not centered", "rmsprop:300_centered", &not_centered },
     { "adam", "v not corrected", "adam:300", &not_corrected },
     { "adam decay", "the decay in the gradient", "adam:300_decay_decoupled", &coupled },

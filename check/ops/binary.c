@@ -1,0 +1,271 @@
+/// The family of the elementwise ops of two operands, from their table: "add:3x5,5", of shapes that
+/// broadcast, or "add:3x5" of two of that shape. `scalar`: a number in place of the second operand.
+/// `reversed`: both are stored with their dimensions in the reverse order.
+///
+/// Sums, differences, products and quotients are rounded once, to what the type holds of them, and
+/// where it holds them as they are not at all; integers wrap around. A power may be 4 units of the
+/// last place off. What is only compared or chosen has no rounding. Rows of comparisons give 0 or 1
+/// in the operands' type.
+#include "check/ops/elementwise.h"
+
+#include "check/engine/data.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
+#include "ops/backend.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct binary_problem {
+    talc_binary_problem p;
+    check_layout a, b, y;
+    bool scalar;
+} binary_problem;
+
+CHECK_PROBLEM(binary_problem, talc_binary_arguments)
+
+// ---- Problem and text ---------------------------------------------------------------------------
+
+/* Without rows of gradients. */
+enum { OPS = TALC_BINARY_COUNT - TALC_UNARY_COUNT, LEFT_OUT = -1 };
+
+static const char *const op_names[] = {
+#define TALC_NAME(constant, name, ...) #name,
+    TALC_BINARY_TABLE(TALC_NAME)
+#undef TALC_NAME
+        NULL
+};
+
+#define FIELD(name) offsetof(binary_problem, name)
+
+enum { OF_INTEGERS = (1u << OPS) - 1 - (1u << TALC_DIV) - (1u << TALC_POW) };
+
+static const check_key keys[] = {
+    { "", CHECK_DIMS, .offset = FIELD(a) },
+    { ",", CHECK_DIMS, .offset = FIELD(b), .flags = CHECK_OPTIONAL },
+    { "_scalar", CHECK_FLAG, .offset = FIELD(scalar) },
+    { "_reversed", CHECK_FLAG, .offset = FIELD(a.reversed) },
+    CHECK_FLOAT_KEYS(FIELD(a.dtype)),
+    CHECK_INTEGER_KEYS(FIELD(a.dtype), .ops = OF_INTEGERS),
+    { .key = NULL },
+};
+
+static void begin(check_problem *problem, int op)
+{
+    writable(problem)->p.function = (talc_binary_function)op;
+    writable(problem)->b.rank = LEFT_OUT;
+}
+
+static const char *complete(check_problem *problem, const char **key)
+{
+    binary_problem *own = writable(problem);
+    talc_binary_problem *p = &own->p;
+    if (own->b.rank == LEFT_OUT || own->scalar)
+        own->b = own->a;
+    own->b.dtype = own->a.dtype;
+    own->b.reversed = own->a.reversed;
+    if (!talc_check_broadcast(&own->a, &own->b, &own->y)) {
+        *key = ",";
+        return "a shape that broadcasts with the first";
+    }
+    if (!talc_check_lay_out(&own->a) || !talc_check_lay_out(&own->b) ||
+        !talc_check_lay_out(&own->y))
+        return "operands and a result below 2^63 bytes";
+    p->dtype = own->a.dtype;
+    p->b_is_scalar = own->scalar;
+    p->scalar = !own->scalar ? 0 : talc_dtype_is_float(p->dtype) ? 0.75 : 3;
+    p->rank = own->y.rank;
+    memcpy(p->dims, own->y.dims, sizeof p->dims);
+    memcpy(p->y_strides, own->y.strides, sizeof p->y_strides);
+    talc_check_stretch(&own->a, &own->y, p->a_strides);
+    if (!own->scalar)
+        talc_check_stretch(&own->b, &own->y, p->b_strides);
+    if (own->y.count > 0)
+        p->rank = talc_shape_coalesce(
+            p->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides }, 3);
+    return NULL;
+}
+
+static int op_of(const check_problem *problem)
+{
+    return (int)read_only(problem)->p.function;
+}
+
+static bool random_problem(uint64_t *state, check_problem *problem)
+{
+    binary_problem *own = writable(problem);
+    own->p.function = (talc_binary_function)talc_check_draw(state, 0, OPS - 1);
+    own->a.dtype = talc_check_draw_float(state);
+    if ((OF_INTEGERS >> own->p.function & 1) != 0 && talc_check_draw(state, 0, 3) == 0)
+        own->a.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    talc_check_random_dims(state, &own->a);
+    own->a.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->scalar = talc_check_draw(state, 0, 5) == 0;
+    if (own->scalar)
+        own->b.rank = LEFT_OUT;
+    else
+        talc_check_draw_stretched(state, &own->a, &own->b);
+    return true;
+}
+
+// ---- Operands and data --------------------------------------------------------------------------
+
+enum { A, B, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const binary_problem *own = read_only(problem);
+    list[A] = talc_check_stored(&own->a, "a", CHECK_READ);
+    if (!own->scalar)
+        list[B] = talc_check_stored(&own->b, "b", CHECK_READ);
+    list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_binary_problem *p = &read_only(problem)->p;
+    if (!talc_dtype_is_float(p->dtype))
+        return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
+    return kind <= TALC_CHECK_INFINITY &&
+           (kind != TALC_CHECK_EXACT || (p->function != TALC_DIV && p->function != TALC_POW));
+}
+
+/* Exact data are few numbers, so that some are equal. Bases of powers are mostly positive. */
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const binary_problem *own = read_only(problem);
+    const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
+    for (int i = A; i <= B && values->of[i] != NULL; i++) {
+        const check_layout *of = i == A ? &own->a : &own->b;
+        if (talc_dtype_is_float(of->dtype))
+            talc_check_fill(values->of[i], of->count, of->dtype,
+                            odd && i == B ? TALC_CHECK_RANDOM : kind, 4, 4,
+                            talc_check_bits(seed, (uint64_t)i));
+        else
+            talc_check_fill_integers(values->of[i], of->count, of->dtype, kind, seed + (uint64_t)i);
+    }
+    for (int64_t i = 0; own->p.function == TALC_POW && i < own->a.count; i++)
+        values->of[A][i] = i % 8 == 0 ? values->of[A][i] : fabs(values->of[A][i]);
+}
+
+/* After the first operand in the second, of the other sign. */
+static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values)
+{
+    const binary_problem *own = read_only(problem);
+    const bool is_nan = kind == TALC_CHECK_NAN;
+    if (round > 0 || (!is_nan && kind != TALC_CHECK_INFINITY) || values->of[B] == NULL ||
+        own->b.count == 0)
+        return false;
+    for (int64_t i = 0; i < own->a.count; i++)
+        if (!isfinite(values->of[A][i]))
+            values->of[A][i] = 1;
+    values->of[B][talc_check_bits(seed, 9) % (uint64_t)own->b.count] =
+        is_nan ? (double)NAN : -(double)INFINITY;
+    return true;
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------
+
+/* Modulo the type's range. */
+static long double wrapped(talc_dtype dtype, uint64_t bits)
+{
+    return dtype == TALC_U8    ? (long double)(uint8_t)bits
+           : dtype == TALC_I32 ? (long double)(int32_t)(uint32_t)bits
+                               : (long double)(int64_t)bits;
+}
+
+static long double of_integers(talc_binary_function function, talc_dtype dtype, double a, double b)
+{
+    const uint64_t x = (uint64_t)(int64_t)a, y = (uint64_t)(int64_t)b;
+    return wrapped(dtype, function == TALC_ADD ? x + y : function == TALC_SUB ? x - y : x * y);
+}
+
+static long double of_reals(talc_binary_function function, long double a, long double b)
+{
+    switch (function) {
+    case TALC_ADD:
+        return a + b;
+    case TALC_SUB:
+        return a - b;
+    case TALC_MUL:
+        return a * b;
+    case TALC_DIV:
+        return a / b;
+    case TALC_POW:
+        return powl(a, b);
+    case TALC_MAXIMUM:
+        return isnan(a) || isnan(b) ? (long double)NAN : a > b ? a : b;
+    case TALC_MINIMUM:
+        return isnan(a) || isnan(b) ? (long double)NAN : a < b ? a : b;
+    case TALC_EQUAL:
+        return a == b;
+    case TALC_NOT_EQUAL:
+        return a != b;
+    case TALC_LESS:
+        return a < b;
+    case TALC_LESS_EQUAL:
+        return a <= b;
+    case TALC_GREATER:
+        return a > b;
+    case TALC_GREATER_EQUAL:
+        return a >= b;
+    default:
+        return NAN;
+    }
+}
+
+check_expected talc_check_binary_expected(talc_binary_function function, talc_dtype dtype, double a,
+                                          double b)
+{
+    if (!talc_dtype_is_float(dtype) && function <= TALC_MUL)
+        return (check_expected){ .value = of_integers(function, dtype, a, b) };
+    const long double value = of_reals(function, a, b);
+    if (function > TALC_POW)
+        return (check_expected){ .value = value };
+    const bool held = talc_check_rounded(dtype, (double)value) == value;
+    return talc_check_in_units(dtype, value,
+                               function == TALC_POW ? 4
+                               : held               ? 0
+                                                    : CHECK_ONE_ROUNDING,
+                               0);
+}
+
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
+{
+    (void)operand;
+    const binary_problem *own = read_only(problem);
+    const double a = values->of[A][talc_check_broadcast_offset(&own->a, &own->y, index)],
+                 b = own->scalar
+                         ? own->p.scalar
+                         : values->of[B][talc_check_broadcast_offset(&own->b, &own->y, index)];
+    return talc_check_binary_expected(own->p.function, own->p.dtype, a, b);
+}
+
+static double terms(const check_problem *problem)
+{
+    return read_only(problem)->p.function == TALC_POW ? 60 : 4;
+}
+
+#define POINTER(name) offsetof(talc_binary_arguments, name)
+
+const check_family talc_check_binary = {
+    .ops = op_names,
+    .stream = 28,
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .op = op_of,
+    .random = random_problem,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .spoil = spoil,
+    .expected = expected_of,
+    .terms = terms,
+    .list = TALC_OP_binary,
+    .arguments = { POINTER(a), POINTER(b), POINTER(y) },
+};
