@@ -121,65 +121,37 @@ static double power_spread(number a, number b)
     return most;
 }
 
-static bool compares(talc_binary_function function, double a, double b)
+/* How far the result may move. Operands so close that the reference may have them in another order
+ * compare either way. */
+static double binary_spread(talc_binary_function function, number a, number b)
 {
     switch (function) {
-    case TALC_EQUAL:
-        return a == b;
-    case TALC_NOT_EQUAL:
-        return a != b;
-    case TALC_LESS:
-        return a < b;
-    case TALC_LESS_EQUAL:
-        return a <= b;
-    case TALC_GREATER:
-        return a > b;
+    case TALC_ADD:
+    case TALC_SUB:
+        return a.off + b.off;
+    case TALC_MUL:
+        return fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
+    case TALC_DIV:
+        return quotient_spread(a, b);
+    case TALC_POW:
+        return power_spread(a, b);
+    case TALC_MAXIMUM:
+    case TALC_MINIMUM:
+        return fmax(a.off, b.off);
     default:
-        return a >= b;
+        return a.off + b.off > 0 && !(fabs(a.of - b.of) > a.off + b.off);
     }
 }
 
-/* Maximum, minimum and comparisons, which have no rounding. False for another function. */
-static bool ordered_element(talc_binary_function function, number a, number b, int64_t i,
-                            check_model_expected *expected)
+/* Also where the result has none: that of the reference's operands may have. */
+static double binary_roundings(talc_binary_function function, talc_dtype dtype, long double value)
 {
-    if (function < TALC_MAXIMUM || function > TALC_GREATER_EQUAL)
-        return false;
-    const bool picks = function == TALC_MAXIMUM || function == TALC_MINIMUM;
-    const bool takes_a = function == TALC_MAXIMUM ? a.of > b.of : a.of < b.of;
-    if (picks)
-        expected->element[i].value = isnan(a.of) || isnan(b.of) ? NAN : takes_a ? a.of : b.of;
-    else
-        expected->element[i].value = compares(function, a.of, b.of);
-    /* Operands so close that the reference may have them in another order. */
-    const bool open = a.off + b.off > 0 && !(fabs(a.of - b.of) > a.off + b.off);
-    expected->spread[i] = picks ? fmax(a.off, b.off) : open;
-    return true;
-}
-
-static void binary_element(talc_binary_function function, number a, number b, talc_dtype dtype,
-                           int64_t i, check_model_expected *expected)
-{
-    if (ordered_element(function, a, b, i, expected))
-        return;
-    const long double x = a.of, y = b.of;
-    expected->spread[i] = a.off + b.off;
-    if (function == TALC_MUL)
-        expected->spread[i] = fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
-    if (function == TALC_DIV)
-        expected->spread[i] = quotient_spread(a, b);
-    if (function == TALC_POW)
-        expected->spread[i] = power_spread(a, b);
-    expected->element[i].value = function == TALC_ADD   ? x + y
-                                 : function == TALC_SUB ? x - y
-                                 : function == TALC_MUL ? x * y
-                                 : function == TALC_POW ? powl(x, y)
-                                                        : x / y;
-    const double roundings = function == TALC_POW ? 8 : 1;
-    expected->element[i].extra =
-        roundings *
-        (talc_check_format(dtype).unit * (double)fabsl(expected->element[i].value) +
-         (function == TALC_ADD || function == TALC_SUB ? 0 : talc_check_format(dtype).smallest));
+    const check_format format = talc_check_format(dtype);
+    const bool sum = function == TALC_ADD || function == TALC_SUB;
+    return function > TALC_POW || !isfinite(value)
+               ? 0
+               : (function == TALC_POW ? 8 : 1) *
+                     (format.unit * (double)fabsl(value) + (sum ? 0 : format.smallest));
 }
 
 static bool binary(const check_ran *ran, check_model_expected *expected)
@@ -192,9 +164,13 @@ static bool binary(const check_ran *ran, check_model_expected *expected)
         const int64_t bt =
             p->b_is_scalar ? 0
                            : talc_check_stretched(b->dims.rank, b->dims.dim, ran->output.dims, i);
-        binary_element(p->function, (number){ a->of[at], check_off(a, at) },
-                       p->b_is_scalar ? scalar : (number){ b->of[bt], check_off(b, bt) },
-                       ran->output.dtype, i, expected);
+        const number of_a = { a->of[at], check_off(a, at) },
+                     of_b = p->b_is_scalar ? scalar : (number){ b->of[bt], check_off(b, bt) };
+        expected->element[i].value =
+            talc_check_binary_expected(p->function, ran->output.dtype, of_a.of, of_b.of).value;
+        expected->element[i].extra =
+            binary_roundings(p->function, ran->output.dtype, expected->element[i].value);
+        expected->spread[i] = binary_spread(p->function, of_a, of_b);
     }
     return true;
 }
@@ -241,28 +217,6 @@ static bool gathered(const check_ran *ran, check_model_expected *expected)
         copy_element(x, at, ran->output.dtype, i, expected);
         if (check_off(index, by) > 0)
             expected->spread[i] = INFINITY;
-    }
-    return true;
-}
-
-/* Each line of the dimension for itself. */
-static bool added_up(const check_ran *ran, check_model_expected *expected)
-{
-    const int dim = ((const talc_cumsum_observed *)ran->problem)->dim;
-    const check_array *x = &ran->inputs[0];
-    int64_t inner = 1;
-    for (int d = dim + 1; d < x->dims.rank; d++)
-        inner *= x->dims.dim[d];
-    const int64_t extent = x->dims.rank == 0 ? 1 : x->dims.dim[dim];
-    for (int64_t i = 0; i < x->count; i++) {
-        const bool first = i / inner % extent == 0;
-        check_expected *to = &expected->element[i];
-        if (!first)
-            *to = expected->element[i - inner];
-        to->value += x->of[i];
-        to->S += fabs(x->of[i]);
-        to->K++;
-        expected->spread[i] = check_off(x, i) + (first ? 0 : expected->spread[i - inner]);
     }
     return true;
 }
@@ -392,7 +346,6 @@ static const struct {
 #undef BINARY
         { "where", chosen },
     { "nll_loss", picked },
-    { "cumsum", added_up },
     { "gather", gathered },
     { "index_select", gathered },
     { "one_hot", hot },

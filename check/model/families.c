@@ -407,6 +407,7 @@ static const op_of_family ops[] = {
     { "argmin", &talc_check_reduce, argmax_expected, 0 },
     { "var", &talc_check_reduce, var_expected, 0 },
     { "logsumexp", &talc_check_reduce, as_max_expected, 1 },
+    { "cumsum", &talc_check_cumsum, linear_expected, 1 },
     { "softmax", &talc_check_softmax, softmax_expected, 0 },
     { "log_softmax", &talc_check_softmax, softmax_expected, 0 },
     { "cross_entropy", &talc_check_cross_entropy, cross_entropy_expected, 0 },
