@@ -153,6 +153,22 @@ F(f_dropout, (talc_manual_seed(5), talc_dropout(x[0], 0.4, true)))
 F(f_drop_path, (talc_manual_seed(5), talc_drop_path(x[0], 0.4, true)))
 F(f_response,
   talc_local_response_norm(x[0], 3, &(talc_local_response_norm_options){ .alpha = 0.5 }))
+F(f_pad, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 2, -1, 2, 3, 0 }, .value = -2.5 }))
+F(f_pad_reflect, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 5, 1, 1, 2, 1 },
+                                                     .mode = TALC_PADDING_REFLECT }))
+F(f_pad_replicate,
+  talc_pad(talc_transpose(x[0], 0, 2), &(talc_pad_options){ .padding = { -2, 3, 1, -1, 2, 2 },
+                                                            .mode = TALC_PADDING_REPLICATE }))
+F(f_pad_circular, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 0, 2, 3, 0, 1 },
+                                                      .mode = TALC_PADDING_CIRCULAR }))
+F(f_upsample, talc_upsample2d(x[0], &(talc_upsample2d_options){ .scale = { 1.7, 0.6 } }))
+F(f_upsample_bilinear, talc_upsample2d(talc_transpose(x[0], 0, 2),
+                                       &(talc_upsample2d_options){
+                                           .scale = { 1.3, 1.7 }, .mode = TALC_UPSAMPLE_BILINEAR }))
+F(f_upsample_aligned,
+  talc_upsample2d(x[0], &(talc_upsample2d_options){ .size = { 7, 2 },
+                                                    .mode = TALC_UPSAMPLE_BILINEAR,
+                                                    .align_corners = true }))
 F(f_no_dropout, talc_dropout(talc_tanh(x[0]), 0.4, false))
 F(f_matmul, talc_matmul(x[0], x[1]))
 F(f_matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
@@ -307,6 +323,13 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "local_response_norm", f_response, 1, { D(2, 5, 3) }, -2, 2 },
         { "local_response_norm of images", f_response, 1, { D(1, 4, 2, 3) }, -2, 2 },
         { "local_response_norm of two channels", f_response, 1, { D(3, 2, 4) }, -2, 2 },
+        { "pad", f_pad, 1, { D(2, 3, 4) }, -2, 2 },
+        { "pad, reflect", f_pad_reflect, 1, { D(3, 2, 6) }, -2, 2 },
+        { "pad, replicate", f_pad_replicate, 1, { D(5, 3, 2) }, -2, 2 },
+        { "pad, circular", f_pad_circular, 1, { D(2, 3, 4) }, -2, 2 },
+        { "upsample2d", f_upsample, 1, { D(2, 3, 4) }, -2, 2 },
+        { "upsample2d, bilinear", f_upsample_bilinear, 1, { D(3, 5, 2) }, -2, 2 },
+        { "upsample2d, aligned", f_upsample_aligned, 1, { D(2, 3, 4) }, -2, 2 },
         { "dropout in evaluation", f_no_dropout, 1, { D(4, 6) }, -2, 2 },
         { "matmul", f_matmul, 2, { D(3, 5), D(5, 4) }, -2, 2 },
         { "matmul, turned", f_matmul_turned, 2, { D(5, 3), D(4, 5) }, -2, 2 },

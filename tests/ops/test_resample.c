@@ -1,243 +1,11 @@
-/// pad and upsample2d against sums over dense matrices of weights, one a dimension, and PyTorch's
-/// numbers.
+/// pad and upsample2d as a caller has them: PyTorch's numbers, wide rows, types and shapes. The
+/// values of their rows are held by test_rows.c, their gradients by test_gradient.c too.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-// ---- Oracle -------------------------------------------------------------------------------------
-
-enum { MOST = 40 };
-
-/* How much of element i output o shows; `rest` is what is not of x. */
-typedef struct matrix {
-    int in, out;
-    double weights[MOST][MOST], rest[MOST];
-} matrix;
-
-/* Walks to the element that is shown, one step outside after the other, turning at the edges. */
-static int source_of(int i, int in, talc_padding_mode mode)
-{
-    if (mode == TALC_PADDING_REFLECT)
-        return abs(i) <= in - 1 ? abs(i) : (in - 1) - (abs(i) - (in - 1));
-    if (mode == TALC_PADDING_REPLICATE)
-        return i < 0 ? 0 : i >= in ? in - 1 : i;
-    return mode == TALC_PADDING_CIRCULAR ? (i + 10 * in) % in : i;
-}
-
-static void pad_matrix(matrix *m, int in, int before, int after, talc_padding_mode mode)
-{
-    memset(m, 0, sizeof *m);
-    m->in = in;
-    m->out = in + before + after;
-    for (int o = 0; o < m->out; o++) {
-        const int i = source_of(o - before, in, mode);
-        if (i >= 0 && i < in)
-            m->weights[o][i] = 1;
-        else
-            m->rest[o] = 1;
-    }
-}
-
-/* A factor of 0: as the extents are. */
-static void upsample_matrix(matrix *m, int in, int out, double factor, talc_upsample_mode mode,
-                            bool aligned)
-{
-    memset(m, 0, sizeof *m);
-    m->in = in;
-    m->out = out;
-    for (int o = 0; o < out; o++) {
-        if (in == out) {
-            m->weights[o][o] = 1;
-            continue;
-        }
-        const double step = factor > 0 ? 1 / factor : (double)in / out;
-        if (mode == TALC_UPSAMPLE_NEAREST) {
-            const int at = out == 2 * in ? o / 2 : (int)floorf((float)o * (float)step);
-            m->weights[o][at < in ? at : in - 1] = 1;
-            continue;
-        }
-        const double place = aligned ? (out == 1 ? 0.0 : o * (in - 1.0) / (out - 1.0))
-                                     : fmin(fmax(step * (o + 0.5) - 0.5, 0), in - 1.0);
-        for (int i = 0; i < in; i++) /* a tent over each element */
-            m->weights[o][i] = fmax(0, 1 - fabs(place - i));
-    }
-}
-
-/* y of x [a->in, b->in, c->in]; outputs that see past x in any dimension are `value`. */
-static void apply(const matrix *a, const matrix *b, const matrix *c, const double *x, double value,
-                  double *y)
-{
-    for (int o = 0; o < a->out * b->out * c->out; o++) {
-        const int oa = o / c->out / b->out, ob = o / c->out % b->out, oc = o % c->out;
-        y[o] = a->rest[oa] + b->rest[ob] + c->rest[oc] > 0 ? value : 0;
-        for (int i = 0; i < a->in * b->in * c->in; i++)
-            y[o] += a->weights[oa][i / c->in / b->in] * b->weights[ob][i / c->in % b->in] *
-                    c->weights[oc][i % c->in] * x[i];
-    }
-}
-
-/* dx of dy: the same sums over the outputs. */
-static void give_back(const matrix *a, const matrix *b, const matrix *c, const double *dy,
-                      double *dx)
-{
-    for (int i = 0; i < a->in * b->in * c->in; i++) {
-        dx[i] = 0;
-        for (int o = 0; o < a->out * b->out * c->out; o++)
-            dx[i] += a->weights[o / c->out / b->out][i / c->in / b->in] *
-                     b->weights[o / c->out % b->out][i / c->in % b->in] *
-                     c->weights[o % c->out][i % c->in] * dy[o];
-    }
-}
-
-// ---- Against the oracle -------------------------------------------------------------------------
-
-static matrix planes, rows, columns;
-
-typedef talc_tensor *resample_function(const talc_tensor *x, const void *options);
-
-static talc_tensor *pad(const talc_tensor *x, const void *options)
-{
-    return talc_pad(x, options);
-}
-
-static talc_tensor *upsample(const talc_tensor *x, const void *options)
-{
-    return talc_upsample2d(x, options);
-}
-
-/* A result and its gradient by the matrices of today, in both types, of x and of a view. */
-static void check(resample_function *f, const void *options, double value, const char *what)
-{
-    const int in = planes.in * rows.in * columns.in, out = planes.out * rows.out * columns.out;
-    double *x = calloc((size_t)in + 1, sizeof *x), *y = calloc((size_t)out + 1, sizeof *y);
-    double *dy = calloc((size_t)out + 1, sizeof *dy), *dx = calloc((size_t)in + 1, sizeof *dx);
-    for (int i = 0; i < in; i++)
-        x[i] = (i * 7919 % 64 - 31) / 8.0;
-    for (int o = 0; o < out; o++)
-        dy[o] = (o * 104729 % 32 - 15) / 4.0;
-    apply(&planes, &rows, &columns, x, value, y);
-    give_back(&planes, &rows, &columns, dy, dx);
-    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
-        const double near = dtype == TALC_F32 ? 4e-6 : 4e-14;
-        talc_scope *scope = talc_scope_enter();
-        const talc_dims dims = TALC_DIMS(planes.in, rows.in, columns.in);
-        talc_tensor *leaf = talc_cast(talc_from_host(tested_device(), TALC_F64, dims, x), dtype);
-        talc_require_grad(leaf, true);
-        talc_tensor *turned = talc_contiguous(talc_permute(leaf, TALC_DIMS(2, 0, 1)));
-        assert_values(f(talc_permute(turned, TALC_DIMS(1, 2, 0)), options), y, near, what);
-        talc_tensor *result = f(leaf, options);
-        assert_no_failure();
-        cr_assert(result->rank == 3 && result->dims[0] == planes.out &&
-                      result->dims[1] == rows.out && result->dims[2] == columns.out &&
-                      talc_is_contiguous(result),
-                  "%s", what);
-        assert_values(result, y, near, what);
-        talc_tensor *seed =
-            talc_cast(talc_from_host(tested_device(), TALC_F64, talc_dims_of(result), dy), dtype);
-        talc_backward_from(result, seed);
-        assert_values(talc_grad(leaf), dx, near, what);
-        talc_scope_leave(scope);
-    }
-    free(x);
-    free(y);
-    free(dy);
-    free(dx);
-}
-
-// clang-format off
-/* Extents, and padding as options have it: last dimension first. */
-static const struct pad_case {
-    int extents[3];
-    talc_padding_mode mode;
-    int padding[6];
-} pads[] = {
-    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 1, 2 } },
-    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 0, 0, 3, 1 } },
-    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 1, 2, -1, 2, 3, 0 } },
-    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { -1, -2, 0, 0, 0, 5 } },
-    { { 3, 3, 5 }, TALC_PADDING_ZEROS, { 6, -5, -3, 1 } },
-    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { -2, -2 } },
-    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 0 } },
-    { { 2, 3, 4 }, TALC_PADDING_REFLECT, { 3, 3 } },
-    { { 2, 5, 4 }, TALC_PADDING_REFLECT, { 2, 0, 4, 3 } },
-    { { 3, 2, 6 }, TALC_PADDING_REFLECT, { 1, 5, 1, 1, 2, 1 } },
-    { { 1, 5, 6 }, TALC_PADDING_REFLECT, { -2, 3, 2, -1 } },
-    { { 2, 1, 4 }, TALC_PADDING_REFLECT, { 1, 1 } },
-    { { 2, 3, 4 }, TALC_PADDING_REPLICATE, { 7, 9 } },
-    { { 2, 1, 1 }, TALC_PADDING_REPLICATE, { 2, 3, 1, 4 } },
-    { { 2, 3, 5 }, TALC_PADDING_REPLICATE, { -2, 3, 1, -1, 2, 2 } },
-    { { 2, 3, 5 }, TALC_PADDING_REPLICATE, { -5, 3 } },
-    { { 2, 3, 4 }, TALC_PADDING_CIRCULAR, { 4, 4 } },
-    { { 2, 3, 4 }, TALC_PADDING_CIRCULAR, { 1, 0, 2, 3, 0, 1 } },
-    { { 2, 1, 5 }, TALC_PADDING_CIRCULAR, { 5, 0, 1, 1 } },
-};
-
-/* Extents of the image; the output's, or factors. */
-static const struct upsample_case {
-    int extents[2], size[2];
-    double scale[2];
-} upsamples[] = {
-    { { 3, 4 }, { 6, 8 }, { 0 } },
-    { { 3, 4 }, { 5, 7 }, { 0 } },
-    { { 7, 9 }, { 4, 5 }, { 0 } },
-    { { 5, 6 }, { 1, 1 }, { 0 } },
-    { { 1, 1 }, { 5, 9 }, { 0 } },
-    { { 4, 6 }, { 4, 17 }, { 0 } },
-    { { 5, 5 }, { 5, 5 }, { 0 } },
-    { { 1, 7 }, { 3, 25 }, { 0 } },
-    { { 9, 13 }, { 39, 31 }, { 0 } },
-    { { 3, 4 }, { 0 }, { 2, 2 } },
-    { { 3, 4 }, { 0 }, { 1.7, 0.6 } },
-    { { 5, 3 }, { 0 }, { 2.1, 1.3 } },
-    { { 6, 11 }, { 0 }, { 0.37, 3.3 } },
-    { { 2, 3 }, { 0 }, { 0.5, 7 } },
-};
-// clang-format on
-
-Test(resample, padding_shows_and_sums_what_matrices_do)
-{
-    for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
-        const struct pad_case *c = &pads[i];
-        talc_pad_options options = { .mode = c->mode, .value = i % 2 == 0 ? 0 : -2.5 };
-        matrix *const axes[] = { &columns, &rows, &planes };
-        for (int d = 0; d < 3; d++) {
-            options.padding[2 * d] = c->padding[2 * d];
-            options.padding[2 * d + 1] = c->padding[2 * d + 1];
-            pad_matrix(axes[d], c->extents[2 - d], c->padding[2 * d], c->padding[2 * d + 1],
-                       c->mode);
-        }
-        char what[32];
-        snprintf(what, sizeof what, "pad %zu", i);
-        check(pad, &options, options.value, what);
-    }
-}
-
-Test(resample, upsampling_shows_and_sums_what_matrices_do)
-{
-    for (size_t i = 0; i < 3 * sizeof upsamples / sizeof *upsamples; i++) {
-        const struct upsample_case *c = &upsamples[i / 3];
-        const talc_upsample2d_options options = {
-            .size = { c->size[0], c->size[1] },
-            .scale = { c->scale[0], c->scale[1] },
-            .mode = i % 3 == 0 ? TALC_UPSAMPLE_NEAREST : TALC_UPSAMPLE_BILINEAR,
-            .align_corners = i % 3 == 2,
-        };
-        matrix *const axes[] = { &rows, &columns };
-        pad_matrix(&planes, 3, 0, 0, TALC_PADDING_ZEROS);
-        for (int d = 0; d < 2; d++) {
-            const int in = c->extents[d];
-            upsample_matrix(axes[d], in, c->size[d] > 0 ? c->size[d] : (int)(in * c->scale[d]),
-                            c->scale[d], options.mode, options.align_corners);
-        }
-        char what[32];
-        snprintf(what, sizeof what, "upsample %zu", i);
-        check(upsample, &options, 0, what);
-    }
-}
 
 // ---- PyTorch's numbers --------------------------------------------------------------------------
 
@@ -288,6 +56,16 @@ Test(resample, upsampling_is_that_of_pytorch)
                                     -1, -1, 2, 5, 5 }, 0, "nearest by factors");
 }
 // clang-format on
+
+/* Walks to the element that is shown, one step outside after the other, turning at the edges. */
+static int source_of(int i, int in, talc_padding_mode mode)
+{
+    if (mode == TALC_PADDING_REFLECT)
+        return abs(i) <= in - 1 ? abs(i) : (in - 1) - (abs(i) - (in - 1));
+    if (mode == TALC_PADDING_REPLICATE)
+        return i < 0 ? 0 : i >= in ? in - 1 : i;
+    return mode == TALC_PADDING_CIRCULAR ? (i + 10 * in) % in : i;
+}
 
 /* Of rows that are summed in several pieces. */
 Test(resample, gradients_of_wide_rows)

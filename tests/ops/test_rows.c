@@ -43,6 +43,10 @@ static const char *const more[] = {
     "softmax:2x40000@1",
     "softmax:40000x2@0",
     "cross_entropy:257x33",
+    "pad:40x150x151p1x2x3x4_reflect",
+    "upsample2d:n3c5h67w61o130x99_bilinear",
+    "gather:300x3x130@2i300x3x400",
+    "index_select:300x131@0i700",
     NULL,
 };
 
@@ -95,10 +99,12 @@ static void expect_rows_pass(problem_function *problem, const char *ops, uint64_
         expect_rows_pass(another, ops, KIND(EXACT) | KIND(RANDOM) | KIND(GUARDS) | KIND(THREADS)); \
     }
 
-ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d ")
+ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d ")
 ROWS_PASS(of_products, " matmul ")
 ROWS_PASS(of_batch_norm2d, " batch_norm2d ")
 ROWS_PASS(of_group_norm, " group_norm ")
 ROWS_PASS(of_reductions, " sum mean max argmax ")
 ROWS_PASS(of_softmax, " softmax log_softmax ")
 ROWS_PASS(of_cross_entropy, " cross_entropy ")
+ROWS_PASS(of_resampling, " pad upsample2d ")
+ROWS_PASS(of_picking, " gather index_select ")
