@@ -21,8 +21,7 @@ static talc_tensor *classes(const talc_tensor *x)
 }
 
 /* Labels 0, 3, 2, 1, 0, ... of up to four classes. */
-static talc_tensor *nll(const talc_tensor *x, const talc_tensor *weight, talc_reduction reduction,
-                        int64_t ignored)
+static talc_tensor *labels_of(const talc_tensor *x)
 {
     int64_t labels[64], count = 1;
     talc_dims dims = { 0 };
@@ -31,9 +30,33 @@ static talc_tensor *nll(const talc_tensor *x, const talc_tensor *weight, talc_re
             count *= dims.dim[dims.rank++] = x->dims[i];
     for (int64_t i = 0; i < count; i++)
         labels[i] = i * 3 % 4;
+    return talc_from_host(x->device, TALC_I64, dims, labels);
+}
+
+static talc_tensor *nll(const talc_tensor *x, const talc_tensor *weight, talc_reduction reduction,
+                        int64_t ignored)
+{
     return talc_nll_loss(
-        x, talc_from_host(x->device, TALC_I64, dims, labels),
+        x, labels_of(x),
         &(talc_nll_loss_options){ reduction, .ignore_index = ignored, .weight = weight });
+}
+
+static talc_tensor *entropy(const talc_tensor *x, talc_cross_entropy_options options)
+{
+    return talc_cross_entropy_with(x, labels_of(x), &options);
+}
+
+/* Batch norm, outside training by the means 0, 1, 2 and the variances 1, 2, 3 ... */
+static talc_tensor *batch_norm(talc_tensor *const x[], bool affine,
+                               talc_batch_norm2d_options options)
+{
+    const double C = (double)x[0]->dims[1];
+    const talc_tensor *mean = talc_arange(x[0]->device, TALC_F64, 0, C, 1);
+    talc_tensor *weight = affine ? x[1] : NULL, *bias = affine ? x[2] : NULL;
+    if (options.training)
+        return talc_batch_norm2d(x[0], weight, bias, NULL, NULL, &options);
+    return talc_batch_norm2d(x[0], weight, bias, talc_mul_scalar(mean, 1), talc_add_scalar(mean, 1),
+                             &options);
 }
 
 #define F(name, expression)                                                                        \
@@ -101,6 +124,38 @@ F(f_group_norm_tanh,
 F(f_instance_norm, talc_instance_norm2d(x[0], NULL, NULL, NULL))
 F(f_layer_norm, talc_layer_norm(talc_transpose(x[0], 0, 1), TALC_DIMS(3, 4), x[1], x[2], NULL))
 F(f_layer_norm_weight, talc_layer_norm(x[0], TALC_DIMS(6), x[1], NULL, NULL))
+#define POOL(...)                                                                                  \
+    &(talc_pool2d_options)                                                                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define NORM(...)                                                                                  \
+    (talc_batch_norm2d_options)                                                                    \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+F(f_max_pool, talc_max_pool2d(x[0], POOL(.kernel = { 3, 3 }, .stride = { 2, 2 },
+                                         .padding = { 1, 1 }, .ceil_mode = true)))
+F(f_max_pool_dilated,
+  talc_max_pool2d(x[0], POOL(.kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 2, 1 },
+                             .padding_end = { 1, 3 }, .dilation = { 2, 3 })))
+F(f_avg_pool, talc_avg_pool2d(x[0], POOL(.kernel = { 3, 2 }, .stride = { 2, 3 },
+                                         .padding = { 1, 1 }, .ceil_mode = true)))
+F(f_avg_pool_inside,
+  talc_avg_pool2d(x[0], POOL(.kernel = { 3, 4 }, .stride = { 1, 2 }, .padding = { 2, 1 },
+                             .padding_end = { 1, 3 }, .exclude_padding = true)))
+F(f_avg_pool_divided,
+  talc_avg_pool2d(x[0], POOL(.kernel = { 2, 3 }, .stride = { 1, 4 }, .divisor_override = 5)))
+F(f_adaptive, talc_adaptive_avg_pool2d(x[0], 3, 5))
+F(f_adaptive_max, talc_adaptive_max_pool2d(x[0], 3, 5))
+F(f_norm, batch_norm(x, true, NORM(.training = true)))
+F(f_norm_tanh, batch_norm(x, true, NORM(.training = true, .activation = TALC_ACTIVATION_TANH)))
+F(f_norm_plain, batch_norm(x, false, NORM(.training = true, .eps = 0.1)))
+F(f_norm_evaluated, batch_norm(x, true, NORM(0)))
+F(f_norm_evaluated_plain, batch_norm(x, false, NORM(0)))
+F(f_norm_evaluated_sigmoid,
+  batch_norm(x, true, NORM(.activation = TALC_ACTIVATION_SIGMOID, .residual = x[3])))
+F(f_norm_added, batch_norm(x, true, NORM(.training = true, .residual = x[3])))
 F(f_sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(f_sum_all, talc_tanh(talc_sum(x[0], TALC_SCALAR, false)))
 F(f_mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
@@ -149,6 +204,18 @@ F(f_nll, nll(x[0], NULL, TALC_REDUCTION_MEAN, 2))
 F(f_nll_none, nll(x[0], classes(x[0]), TALC_REDUCTION_NONE, TALC_ZERO))
 F(f_nll_sum, nll(talc_transpose(x[0], 0, 2), classes(x[0]), TALC_REDUCTION_SUM, 0))
 F(f_nll_weighted, nll(x[0], classes(x[0]), TALC_REDUCTION_MEAN, 3))
+#define ENTROPY(...) entropy(x[0], (talc_cross_entropy_options){ __VA_ARGS__ })
+F(f_entropy, ENTROPY(.ignore_index = 3))
+F(f_entropy_sum, ENTROPY(.reduction = TALC_REDUCTION_SUM))
+F(f_entropy_none, ENTROPY(.reduction = TALC_REDUCTION_NONE, .ignore_index = TALC_ZERO))
+F(f_entropy_smooth, ENTROPY(.label_smoothing = 0.3, .ignore_index = 2))
+F(f_entropy_weighted, ENTROPY(.class_weights = classes(x[0]), .label_smoothing = 0.25))
+F(f_entropy_weighted_none,
+  ENTROPY(.class_weights = classes(x[0]), .ignore_index = 1, .reduction = TALC_REDUCTION_NONE))
+F(f_entropy_weighted_sum, entropy(talc_transpose(x[0], 0, 1),
+                                  (talc_cross_entropy_options){ .class_weights = classes(x[0]),
+                                                                .label_smoothing = 0.5,
+                                                                .reduction = TALC_REDUCTION_SUM }))
 F(f_dropout, (talc_manual_seed(5), talc_dropout(x[0], 0.4, true)))
 F(f_drop_path, (talc_manual_seed(5), talc_drop_path(x[0], 0.4, true)))
 F(f_response,
@@ -277,6 +344,34 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "instance_norm2d", f_instance_norm, 1, { D(2, 3, 4, 3) }, -2, 2 },
         { "layer_norm", f_layer_norm, 3, { D(3, 2, 4), D(3, 4), D(3, 4) }, -2, 2 },
         { "layer_norm without bias", f_layer_norm_weight, 2, { D(5, 6), D(6) }, -2, 2 },
+        { "max_pool2d", f_max_pool, 1, { D(2, 3, 7, 9) }, -2, 2 },
+        { "max_pool2d of an image", f_max_pool, 1, { D(2, 9, 8) }, -2, 2 },
+        { "max_pool2d, dilated", f_max_pool_dilated, 1, { D(1, 2, 11, 12) }, -2, 2 },
+        { "avg_pool2d", f_avg_pool, 1, { D(2, 1, 7, 6) }, -2, 2 },
+        { "avg_pool2d without padding", f_avg_pool_inside, 1, { D(2, 1, 7, 6) }, -2, 2 },
+        { "avg_pool2d by a divisor", f_avg_pool_divided, 1, { D(5, 4, 9) }, -2, 2 },
+        { "adaptive_avg_pool2d", f_adaptive, 1, { D(2, 3, 5, 8) }, -2, 2 },
+        { "adaptive_avg_pool2d, to more", f_adaptive, 1, { D(2, 3, 2, 3) }, -2, 2 },
+        { "adaptive_max_pool2d", f_adaptive_max, 1, { D(2, 3, 5, 8) }, -2, 2 },
+        { "adaptive_max_pool2d, to more", f_adaptive_max, 1, { D(2, 3, 2, 3) }, -2, 2 },
+        { "norm", f_norm, 3, { D(3, 4, 5, 7), D(4), D(4) }, -2, 2 },
+        { "norm of many values", f_norm, 3, { D(37, 3, 21, 22), D(3), D(3) }, -2, 2 },
+        { "norm, activated", f_norm_tanh, 3, { D(2, 3, 4, 8), D(3), D(3) }, -2, 2 },
+        { "norm without weight", f_norm_plain, 1, { D(9, 3, 1, 1) }, -2, 2 },
+        { "norm, evaluated", f_norm_evaluated, 3, { D(3, 4, 5, 7), D(4), D(4) }, -2, 2 },
+        { "norm without weight, evaluated", f_norm_evaluated_plain, 1, { D(4, 3, 2, 6) }, -2, 2 },
+        { "norm and residual",
+          f_norm_added,
+          4,
+          { D(3, 4, 5, 7), D(4), D(4), D(3, 4, 5, 7) },
+          -2,
+          2 },
+        { "norm and residual, evaluated",
+          f_norm_evaluated_sigmoid,
+          4,
+          { D(2, 5, 4, 4), D(5), D(5), D(2, 5, 4, 4) },
+          -2,
+          2 },
         { "sum", f_sum, 1, { D(2, 3, 4) }, -1, 1 },
         { "sum of all", f_sum_all, 1, { D(2, 3, 4) }, -0.1, 0.1 },
         { "mean", f_mean, 1, { D(2, 3, 4) }, -1, 1 },
@@ -318,6 +413,14 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "nll_loss of a view", f_nll_sum, 1, { D(3, 4, 2) }, -2, 2 },
         { "nll_loss of one sample", f_nll_none, 1, { D(4) }, -2, 2 },
         { "nll_loss, weighted", f_nll_weighted, 1, { D(2, 4, 5) }, 0.1, 2 },
+        { "cross_entropy", f_entropy, 1, { D(7, 4) }, -2, 2 },
+        { "cross_entropy of one sample", f_entropy_smooth, 1, { D(4) }, -2, 2 },
+        { "cross_entropy, summed", f_entropy_sum, 1, { D(9, 4) }, -2, 2 },
+        { "cross_entropy of each", f_entropy_none, 1, { D(2, 4, 3, 2) }, -2, 2 },
+        { "cross_entropy, smoothed", f_entropy_smooth, 1, { D(2, 4, 5) }, -2, 2 },
+        { "cross_entropy, weighted", f_entropy_weighted, 1, { D(12, 4) }, -2, 2 },
+        { "cross_entropy, weighted of each", f_entropy_weighted_none, 1, { D(2, 4, 5) }, -2, 2 },
+        { "cross_entropy, turned", f_entropy_weighted_sum, 1, { D(4, 9) }, -2, 2 },
         { "dropout", f_dropout, 1, { D(4, 6) }, -2, 2 },
         { "drop_path", f_drop_path, 1, { D(6, 2, 3) }, -2, 2 },
         { "local_response_norm", f_response, 1, { D(2, 5, 3) }, -2, 2 },
