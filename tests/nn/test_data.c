@@ -49,8 +49,6 @@ Test(data, idx_files_are_read_plain_and_by_gzip)
     write_gzip(packed, images_3x2x3, 9, "wb");
     write_gzip(packed, images_3x2x3 + 9, sizeof images_3x2x3 - 9, "ab");
     assert_three(talc_dataset_idx(packed, labels));
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(data, idx_images_may_have_channels)
@@ -65,8 +63,6 @@ Test(data, idx_images_may_have_channels)
     cr_assert(dims.dim[0] == 3 && dims.dim[1] == 1 && dims.dim[2] == 2);
     cr_assert(talc_dataset_pixels(dataset, 0)[5] == 6 && talc_dataset_classes(dataset) == 8);
     talc_dataset_free(dataset);
-    file_remove_all();
-    assert_all_freed();
 }
 
 static void append_zeros(const char *path, int count)
@@ -106,8 +102,6 @@ Test(data, large_gzip_content_is_read_whole)
                          SIDE * SIDE) == 0);
     talc_dataset_free(dataset);
     free(bytes);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(data, mnist_files_are_found_by_their_names)
@@ -126,8 +120,6 @@ Test(data, mnist_files_are_found_by_their_names)
     write_gzip(file_path("t10k-labels.idx1-ubyte.gz"), labels_3, sizeof labels_3, "wb");
     assert_three(talc_dataset_mnist(file_path(""), true));
     assert_three(talc_dataset_mnist(file_path(""), false));
-    file_remove_all();
-    assert_all_freed();
 }
 
 // ---- PNG ----------------------------------------------------------------------------------------
@@ -191,7 +183,6 @@ Test(data, png_of_every_kind_becomes_bytes)
         talc_dataset_free(dataset);
     }
     remove_made();
-    assert_all_freed();
 }
 
 /* (p / 255 - mean) / deviation of each channel, of files as they are and of grey ones as three
@@ -220,7 +211,6 @@ Test(data, one_png_becomes_a_normalised_image)
                       (double)got[j], j, expected);
         }
     }
-    file_remove_all();
 }
 
 Test(data, an_image_of_another_size_or_kind_is_refused)
@@ -252,7 +242,6 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
     assert_failure_with(TALC_BAD_FORMAT, "image_load: '%s': Not a PNG file", file_path("no.png"));
     cr_assert_null(talc_image_load(NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "image_load: path is NULL");
-    file_remove_all();
 }
 
 /* All seven passes of Adam7, and images of which some have no pixel. */
@@ -282,7 +271,6 @@ Test(data, an_interlaced_image_is_what_it_is_row_by_row)
                               image.height, image.width, c, h, w);
         talc_scope_leave(scope);
     }
-    file_remove_all();
 }
 
 static size_t asked; /* bytes, of all allocations */
@@ -365,7 +353,6 @@ Test(data, a_folder_is_read_in_the_order_of_its_names)
     }
     talc_dataset_free(dataset);
     remove_made();
-    assert_all_freed();
 }
 
 // ---- Tensors and parts --------------------------------------------------------------------------
@@ -396,7 +383,6 @@ Test(data, tensors_are_copied_from_any_device_and_layout)
     talc_dataset_free(a);
     talc_dataset_free(b);
     talc_dataset_free(c);
-    assert_all_freed();
 }
 
 Test(data, parts_share_and_may_outlive_the_whole)
@@ -413,7 +399,6 @@ Test(data, parts_share_and_may_outlive_the_whole)
     cr_assert(talc_dataset_classes(inner) == 10);
     talc_dataset_free(inner);
     talc_dataset_free(NULL);
-    assert_all_freed();
 }
 
 /* Images of one pixel, sample i of value i, with these labels. */
@@ -454,7 +439,6 @@ Test(data, a_selection_has_its_samples_in_their_order)
     talc_dataset_free(some);
     talc_dataset_free(part);
     talc_dataset_free(inner);
-    assert_all_freed();
 }
 
 /* A folder's order: all of one class, then all of the next. */
@@ -561,7 +545,6 @@ Test(data, statistics_are_those_of_each_channel)
     cr_assert(talc_dataset_statistics(part, mean, deviation) && fabs(mean[0] - 0.8) < 1e-15);
     talc_dataset_free(part);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 // ---- Out of memory ------------------------------------------------------------------------------

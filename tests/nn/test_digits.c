@@ -23,7 +23,6 @@ Test(digits, an_image_follows_from_seed_and_number)
     talc_dataset_free(some);
     talc_dataset_free(more);
     talc_dataset_free(others);
-    assert_all_freed();
 }
 
 static double distance(const uint8_t *pixels, const double *mean)
@@ -74,5 +73,4 @@ Test(digits, figures_are_what_their_labels_say_and_differ)
     cr_assert(ink > 50 && ink < 130, "%g dark pixels an image", ink);
     talc_dataset_free(train);
     talc_dataset_free(test);
-    assert_all_freed();
 }

@@ -56,7 +56,6 @@ Test(loader, the_order_follows_from_seed_and_epoch)
     }
     cr_assert(same == 0, "%d orders are that of seed 0, epoch 0", same);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 /* Each of 3 samples stands at each place in a third of 3,000 epochs, to within 5 standard
@@ -76,7 +75,6 @@ Test(loader, every_order_is_as_likely_as_the_others)
         cr_assert(abs(seen[i / 3][i % 3] - 1000) < 130, "%d of 3000", seen[i / 3][i % 3]);
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_dropped)
@@ -97,7 +95,6 @@ Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_
     talc_loader_free(loader);
     talc_dataset_free(part);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 // ---- Images -------------------------------------------------------------------------------------
@@ -160,5 +157,4 @@ Test(loader, images_are_normalised_moved_and_mirrored)
             talc_loader_free(loader);
         }
     talc_dataset_free(dataset);
-    assert_all_freed();
 }

@@ -43,7 +43,6 @@ Test(loader, threads_and_resuming_change_no_bit)
     talc_loader_free(a);
     talc_loader_free(b);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 Test(loader, a_loader_may_end_or_begin_again_at_any_moment)
@@ -66,7 +65,6 @@ Test(loader, a_loader_may_end_or_begin_again_at_any_moment)
             talc_dataset_free(other);
         talc_loader_free(loader);
     }
-    assert_all_freed();
 }
 
 /* The thread is in the middle of a large batch when another epoch begins. */
@@ -92,7 +90,6 @@ Test(loader, an_epoch_that_begins_while_another_is_made_is_made_whole)
     talc_loader_free(alone);
     talc_loader_free(threaded);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 /* In a scope that is never left, as a program's own may be. */
@@ -114,7 +111,6 @@ Test(loader, memory_stays_flat)
     }
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
@@ -151,7 +147,6 @@ Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
     free(got);
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 /* The thread finds the fault when it waits for the copies of a batch before; the caller is told,
@@ -183,7 +178,6 @@ Test(loader, a_failure_of_the_thread_is_raised_in_the_caller)
     cr_assert(failures == 1);
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }
 
 static void run_epoch(fault_run *run)
@@ -245,7 +239,6 @@ Test(loader, a_failed_call_can_be_repeated)
     }
     free(expected);
     free(got);
-    assert_all_freed();
 }
 
 /* A child has no second thread; it makes its batches itself, frees what it inherited, and starts a
@@ -280,5 +273,4 @@ Test(loader, a_child_of_fork_goes_on_by_itself)
     free(got);
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    assert_all_freed();
 }

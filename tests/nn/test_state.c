@@ -1,3 +1,4 @@
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
 #include "nn/entries.h"
@@ -66,14 +67,14 @@ static bool same_state(const state *a, const state *b)
     return same_values(a, b) && memcmp(a->data, b->data, sizeof a->data) == 0;
 }
 
-static char path[] = "/tmp/talc_state_XXXXXX";
+static char path[512];
 
 static void make_path(void)
 {
-    int file = mkstemp(path);
-    cr_assert(file >= 0);
-    close(file);
+    snprintf(path, sizeof path, "%s", file_path("state"));
 }
+
+TestSuite(state, .init = make_path);
 
 static void assert_failure_about_file(talc_status status, const char *format)
 {
@@ -84,7 +85,6 @@ static void assert_failure_about_file(talc_status status, const char *format)
 
 Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(3, 2, 5, 5));
     for (int i = 0; i < 3; i++)
@@ -111,17 +111,14 @@ Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
         cr_assert(talc_item(talc_select(y, 0, i)) == 0);
     talc_module_free(net);
     talc_module_free(other);
-    remove(path);
 }
 
 Test(state, a_module_without_tensors_saves_and_loads)
 {
-    make_path();
     talc_module *relu = talc_nn_relu();
     cr_assert(talc_module_save(relu, path));
     cr_assert(talc_module_load(relu, path, true));
     talc_module_free(relu);
-    remove(path);
 }
 
 // ---- What does not fit --------------------------------------------------------------------------
@@ -149,7 +146,6 @@ static void write_changed(talc_module *net, int skipped, int extra)
 
 Test(state, missing_and_extra_names_are_errors_when_strict)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     static const struct {
         int skipped, extra;
@@ -178,12 +174,10 @@ Test(state, missing_and_extra_names_are_errors_when_strict)
     cr_assert(state_of(other).values[0] == first, "what the file lacks stays");
     talc_module_free(net);
     talc_module_free(other);
-    remove(path);
 }
 
 Test(state, shapes_and_types_must_be_equal)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32),
                 *exact = net_new(4, TALC_F64);
     talc_module_save(net, path);
@@ -202,7 +196,6 @@ Test(state, shapes_and_types_must_be_equal)
     talc_module_free(net);
     talc_module_free(wide);
     talc_module_free(exact);
-    remove(path);
 }
 
 // ---- Reports ------------------------------------------------------------------------------------
@@ -285,7 +278,6 @@ static const struct {
 
 Test(state, a_load_says_what_was_loaded_missing_and_extra)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32);
     talc_fill(talc_module_find(net, "1.bias"), 7);
     for (size_t i = 0; i < sizeof report_cases / sizeof *report_cases; i++) {
@@ -310,13 +302,11 @@ Test(state, a_load_says_what_was_loaded_missing_and_extra)
     }
     talc_load_report_free(NULL);
     talc_module_free(net);
-    remove(path);
 }
 
 /* A head of another size: its own stays. */
 Test(state, an_excepted_name_may_have_another_shape)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32);
     talc_named_tensor scale[2] = { { "0.weight", talc_module_find(net, "0.weight") },
                                    { "1.num_batches_tracked",
@@ -331,12 +321,10 @@ Test(state, an_excepted_name_may_have_another_shape)
     cr_assert(talc_item_i64(talc_module_find(wide, "1.num_batches_tracked")) == 9);
     talc_module_free(net);
     talc_module_free(wide);
-    remove(path);
 }
 
 Test(state, the_optimizers_state_is_nothing_extra)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_optimizer *optimizer =
         talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAM });
@@ -371,7 +359,6 @@ Test(state, the_optimizers_state_is_nothing_extra)
     talc_optimizer_free(optimizer);
     talc_module_free(net);
     talc_module_free(other);
-    remove(path);
 }
 
 // ---- What a file says of its model --------------------------------------------------------------
@@ -408,7 +395,6 @@ static void check_info(const talc_model_info *is, const talc_model_info *expecte
 
 Test(state, a_saved_model_carries_what_describes_it)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     cr_assert(talc_module_info(net) == NULL && talc_module_info(NULL) == NULL);
     static const talc_model_info infos[] = { { .network = "n" },
@@ -460,14 +446,12 @@ Test(state, a_saved_model_carries_what_describes_it)
     talc_optimizer_free(another);
     talc_module_free(net);
     talc_module_free(other);
-    remove(path);
 }
 
 Test(state, a_locale_with_a_comma_writes_and_reads_points)
 {
     if (setlocale(LC_ALL, "de_DE.UTF-8") == NULL && setlocale(LC_ALL, "C") != NULL)
         cr_skip_test("there is no such locale");
-    make_path();
     talc_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_describe(net, &full_info) && talc_module_save(net, path));
     talc_safetensors *file = talc_safetensors_open(path);
@@ -477,7 +461,6 @@ Test(state, a_locale_with_a_comma_writes_and_reads_points)
     check_info(read, &full_info);
     talc_model_info_free(read);
     talc_module_free(net);
-    remove(path);
 }
 
 Test(state, hostile_descriptions_are_refused)
@@ -511,7 +494,6 @@ Test(state, hostile_descriptions_are_refused)
         { "talc.class_names", "a\nb\n\\x", "talc.classes", "3" },
         { "talc.class_names", "a\nb\nc\\", "talc.classes", "3" },
     };
-    make_path();
     talc_module *net = net_new(4, TALC_F32);
     static char longest[100000];
     memset(longest, '1', sizeof longest - 1);
@@ -531,7 +513,7 @@ Test(state, hostile_descriptions_are_refused)
                 (talc_named_tensor){ names[k], talc_zeros_like(talc_module_find(net, names[k])) };
         cr_assert(talc_safetensors_save(path, list, 7, metadata), "%s", talc_error_message());
         const state before = state_of(net);
-        char expected[512];
+        char expected[1024];
         snprintf(expected, sizeof expected,
                  "model_info_read: '%s': the metadata '%s' is not what talc writes: '%s'", path,
                  metadata[0], TALC_SHOWN(metadata[1]));
@@ -547,7 +529,6 @@ Test(state, hostile_descriptions_are_refused)
         talc_fill(talc_module_find(net, "0.bias"), 3);
     }
     talc_module_free(net);
-    remove(path);
 }
 
 // ---- All or nothing -----------------------------------------------------------------------------
@@ -556,7 +537,6 @@ Test(state, hostile_descriptions_are_refused)
  * has not. */
 Test(state, differences_are_listed_name_by_name)
 {
-    make_path();
     talc_module *net = net_new(2, TALC_F32);
     talc_tensor *five = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(5));
     talc_tensor *wide = talc_zeros(cpu_device(), TALC_F64, TALC_DIMS(2));
@@ -589,7 +569,6 @@ Test(state, differences_are_listed_name_by_name)
 
 Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_module_save(net, path);
     FILE *file = fopen(path, "rb");
@@ -610,7 +589,6 @@ Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
     }
     talc_module_free(net);
     talc_module_free(other);
-    remove(path);
 }
 
 // ---- Beside passes ------------------------------------------------------------------------------
@@ -666,7 +644,6 @@ static void *load_net(void *net)
  * that it does not have. */
 Test(state, a_load_waits_for_passes_under_way)
 {
-    make_path();
     talc_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_save(net, path));
     talc_nn_sequential_append(net, talc_module_new(&waits, NULL));
@@ -700,7 +677,6 @@ Test(state, a_load_waits_for_passes_under_way)
     cr_assert(atomic_load(&inside) == 2 && atomic_load(&loads) == 1);
     cr_assert(talc_module_find(net, "0.weight")->data != data);
     talc_module_free(net);
-    remove(path);
 }
 
 /* Loads another model in its forward pass, once both are in one. */
@@ -724,7 +700,6 @@ Test(state, two_passes_load_each_others_model, .timeout = 20)
     static const talc_module_class crosses = { .name = "Crosses",
                                                .size = sizeof(crossed),
                                                .forward = load_other };
-    make_path();
     talc_module *nets[2], *last[2];
     pthread_t passes[2];
     for (int i = 0; i < 2; i++) {
@@ -744,7 +719,6 @@ Test(state, two_passes_load_each_others_model, .timeout = 20)
     cr_assert(atomic_load(&loads) == 4);
     for (int i = 0; i < 2; i++)
         talc_module_free(nets[i]);
-    remove(path);
 }
 
 static atomic_bool saved_all;
@@ -767,7 +741,6 @@ static void *load_in_turn(void *net)
 /* What a save reads stays until the file is written, though a load waits to exchange it. */
 Test(state, a_save_beside_loads_writes_one_of_the_states)
 {
-    make_path();
     char other[sizeof path + 8], mixed[sizeof path + 8];
     snprintf(other, sizeof other, "%s.other", path);
     snprintf(mixed, sizeof mixed, "%s.mixed", path);
@@ -789,5 +762,4 @@ Test(state, a_save_beside_loads_writes_one_of_the_states)
     pthread_join(load, NULL);
     talc_module_free(net);
     talc_module_free(copy);
-    (void)(remove(path), remove(other), remove(mixed));
 }

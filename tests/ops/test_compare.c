@@ -129,7 +129,6 @@ Test(compare, agrees_with_the_oracle_for_every_broadcast_view_and_dtype)
                           name);
                 talc_scope_leave(scope);
             }
-    assert_all_freed();
 }
 
 Test(compare, special_values_and_extremes_have_their_order)
@@ -144,7 +143,6 @@ Test(compare, special_values_and_extremes_have_their_order)
     check_all(row, talc_view(row, TALC_DIMS(7, 1)), "i64");
     row = talc_cast(row, TALC_I32);
     check_all(row, talc_view(row, TALC_DIMS(7, 1)), "i32");
-    assert_all_freed();
 }
 
 Test(compare, a_number_is_rounded_to_the_type)
@@ -160,7 +158,6 @@ Test(compare, a_number_is_rounded_to_the_type)
             cr_assert(integer_at(y, i) == holds(op, order_of(x, i, b, 0)), "%s: element %d",
                       comparisons[op].name, i);
     }
-    assert_all_freed();
 }
 
 /* By the order of real numbers, which long double holds as they are, i64 among them. */
@@ -189,7 +186,6 @@ Test(compare, integers_are_compared_with_the_number_itself)
                 }
             }
         }
-    assert_all_freed();
 }
 
 // ---- Powers -------------------------------------------------------------------------------------
@@ -211,7 +207,6 @@ Test(compare, pow_agrees_with_the_oracle)
                           off, cube_off);
             }
         }
-    assert_all_freed();
 }
 
 Test(compare, pow_of_special_values_is_that_of_the_standard)
@@ -225,7 +220,6 @@ Test(compare, pow_of_special_values_is_that_of_the_standard)
         cr_assert(isnan(expected) ? isnan(got) : got == expected, "%g to the power %g is %g",
                   values[i / 8], values[i % 8], got);
     }
-    assert_all_freed();
 }
 
 // ---- Clamp --------------------------------------------------------------------------------------
@@ -270,7 +264,6 @@ Test(compare, clamp_keeps_what_is_within_and_nan)
     assert_failure(TALC_BAD_ARGUMENT, "clamp: no u8 lies from low 256 to high inf");
     cr_assert_null(talc_clamp(bytes, -inf, -0.5));
     assert_failure(TALC_BAD_ARGUMENT, "clamp: no u8 lies from low -inf to high -0.5");
-    assert_all_freed();
 }
 
 // ---- Where --------------------------------------------------------------------------------------
@@ -301,7 +294,6 @@ Test(compare, where_agrees_with_the_oracle_for_every_broadcast_view_and_dtype)
                 }
                 talc_scope_leave(scope);
             }
-    assert_all_freed();
 }
 
 Test(compare, where_has_the_same_bits_for_every_thread_count)
@@ -319,5 +311,4 @@ Test(compare, where_has_the_same_bits_for_every_thread_count)
                       "shape %d: %d threads", (int)s, threads);
         }
     }
-    assert_all_freed();
 }

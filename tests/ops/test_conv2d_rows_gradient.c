@@ -228,7 +228,6 @@ Test(conv2d_rows_gradient, every_row_is_the_adjoint_on_random_problems, .timeout
         check_exactly(&p, seed);
         ran++;
     }
-    assert_all_freed();
 }
 
 /* Tails, gaps between windows, steps that are never taken, and every kernel of the rows. */
@@ -298,7 +297,6 @@ Test(conv2d_rows_gradient, every_row_is_exact_at_edges, .timeout = 240)
         const talc_conv2d_problem p = conv2d_parse(edges[i]);
         check_exactly(&p, 1000 + i);
     }
-    assert_all_freed();
 }
 
 /* Matrices in parts: of images, channels and columns. */
@@ -323,7 +321,6 @@ Test(conv2d_rows_gradient, every_row_is_exact_in_little_workspace, .timeout = 24
         }
     }
     cr_assert(talc_workspace_set_limit(device, before));
-    assert_all_freed();
 }
 
 /* Positive numbers, whose sums grow as long as they are. */
@@ -343,7 +340,6 @@ Test(conv2d_rows_gradient, every_row_keeps_long_sums_within_their_bound, .timeou
         expect_rows(&g, false);
         gradients_free(&g);
     }
-    assert_all_freed();
 }
 
 /* As behind a ReLU: half are 0, an image in three has a channel that is 0 everywhere, and sizes are
@@ -394,7 +390,6 @@ Test(conv2d_rows_gradient, few_results_of_sparse_data_are_computed_again, .timeo
             }
         gradients_free(&g);
     }
-    assert_all_freed();
 }
 
 /* A row gives the same bits on every run. */
@@ -422,5 +417,4 @@ Test(conv2d_rows_gradient, every_row_repeats_itself, .timeout = 240)
             }
         gradients_free(&g);
     }
-    assert_all_freed();
 }

@@ -32,7 +32,6 @@ Test(dropout, drops_its_share_and_scales_the_rest)
             const int64_t whole = talc_item_i64(talc_sum(kept, TALC_SCALAR, false));
             cr_assert(whole + dropped(y) == COUNT, "some are neither 0 nor scaled by %g", scale);
         }
-    assert_all_freed();
 }
 
 /* An element is dropped where the number that talc_rand draws at its place is below p. */
@@ -46,7 +45,6 @@ Test(dropout, a_seed_gives_the_mask_on_every_device)
     const float *got = talc_data_read(y, TALC_F32), *from = talc_data_read(drawn, TALC_F32);
     for (int i = 0; i < COUNT; i++)
         cr_assert((got[i] == 0) == (from[i] < 0.3F), "element %d", i);
-    assert_all_freed();
 }
 
 Test(dropout, a_call_counts_once_and_only_where_a_mask_is_drawn)
@@ -63,7 +61,6 @@ Test(dropout, a_call_counts_once_and_only_where_a_mask_is_drawn)
     talc_error_clear();
     const talc_tensor *none = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(0, 3));
     cr_assert(talc_same_dims(talc_dropout(none, 0.5, true), none), "%s", talc_error_message());
-    assert_all_freed();
 }
 
 Test(dropout, the_gradient_has_the_mask_of_the_forward_pass)
@@ -74,7 +71,6 @@ Test(dropout, the_gradient_has_the_mask_of_the_forward_pass)
     cr_assert(talc_backward_from(y, ones(TALC_F32)), "%s", talc_error_message());
     const talc_tensor *differ = talc_not_equal(talc_grad(x), y);
     cr_assert(talc_item_i64(talc_sum(differ, TALC_SCALAR, false)) == 0, "another mask");
-    assert_all_freed();
 }
 
 Test(dropout, the_module_drops_in_training_alone)
@@ -90,7 +86,6 @@ Test(dropout, the_module_drops_in_training_alone)
     cr_assert(strcmp(talc_error_message(), "Dropout: p -0.5 must be from 0 to 1") == 0, "%s",
               talc_error_message());
     talc_error_clear();
-    assert_all_freed();
 }
 
 // ---- Drop path ----------------------------------------------------------------------------------
@@ -124,5 +119,4 @@ Test(dropout, drop_path_drops_whole_samples)
     talc_module_free(module);
     cr_assert(talc_nn_drop_path(2) == NULL);
     assert_failure(TALC_BAD_ARGUMENT, "DropPath: p 2 must be from 0 to 1");
-    assert_all_freed();
 }

@@ -467,7 +467,6 @@ Test(gradient, every_op_agrees_with_central_differences)
                   report.count, report.input, report.worst, report.got, report.expected);
         talc_scope_leave(scope);
     }
-    assert_all_freed();
 }
 
 static talc_tensor *f_unary(talc_tensor *const x[], void *context)
@@ -492,7 +491,6 @@ Test(gradient, every_elementwise_op_of_one_operand_agrees_with_central_differenc
                       unary_cases[i].name, report.worst, report.got, report.expected);
             talc_scope_leave(scope);
         }
-    assert_all_freed();
 }
 
 static talc_tensor *f_conv2d_ended(talc_tensor *const x[], void *context)
@@ -549,7 +547,6 @@ Test(gradient, every_op_with_a_last_step_has_the_gradient_of_both)
                       talc_activation_name(activation), report.input, report.worst);
             talc_scope_leave(scope);
         }
-    assert_all_freed();
 }
 
 /* dx and dz of the sum of f(x, z), where it jumps or has no end: PyTorch's choices, and on the
@@ -618,7 +615,6 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
             }
         }
     }
-    assert_all_freed();
 }
 
 /* A root that is not taken has slope NaN all the same, 0 times infinity; the second input's
@@ -638,7 +634,6 @@ Test(gradient, one_that_is_nan_fails_the_check)
     cr_assert(!talc_check_gradient(f_trap, NULL, inputs, 2, NULL, &report));
     cr_assert(!talc_failed() && isnan(report.worst) && report.input == 0 && report.count == 8,
               "worst %g of input %d", report.worst, report.input);
-    assert_all_freed();
 }
 
 static talc_tensor *f_mistaken(talc_tensor *const x[], void *context)
@@ -655,7 +650,6 @@ Test(gradient, a_check_that_fails_leaves_the_generator)
     cr_assert(!talc_check_gradient(f_mistaken, NULL, &x, 1, NULL, &report));
     assert_failure(TALC_BAD_SHAPE, "matmul: a [2,3] has 3 columns, b [2,3] has 2 rows");
     cr_assert(talc_generator_get().seed == 1234);
-    assert_all_freed();
 }
 
 /* Fewer directions than none would compare nothing, and so find nothing wrong. */
@@ -676,5 +670,4 @@ Test(gradient, a_check_with_options_out_of_range_is_refused)
         cr_assert(!talc_check_gradient(f_tanh, NULL, &x, 1, &cases[i].options, &report));
         assert_failure_with(TALC_BAD_ARGUMENT, "check_gradient: %s", cases[i].message);
     }
-    assert_all_freed();
 }

@@ -90,7 +90,6 @@ Test(gradient_values, of_pooling_are_those_of_pytorch)
     talc_require_grad(x, true);
     assert_gradients("adaptive", talc_adaptive_avg_pool2d(x, 3, 2), 1,
                      (const talc_tensor *const[]){ x }, (const double *const[]){ adaptive });
-    assert_all_freed();
 }
 
 Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
@@ -123,7 +122,6 @@ Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
                          (const double *const[]){ expected[evaluated][0], expected[evaluated][1],
                                                   expected[evaluated][2] });
     }
-    assert_all_freed();
 }
 
 /* With a residual and a ReLU. */
@@ -162,7 +160,6 @@ Test(gradient_values, of_a_fused_batch_norm2d_are_those_of_pytorch)
                                                   expected[evaluated][2], expected[evaluated][3] });
         cr_assert(all || talc_grad(r) == NULL);
     }
-    assert_all_freed();
 }
 
 /* By x nothing is wanted, so that it is not kept and may be written; dr = dy where y > 0. */
@@ -187,7 +184,6 @@ Test(gradient_values, of_a_residual_alone_need_no_x)
         assert_gradients("a residual", y, 1, (const talc_tensor *const[]){ r },
                          (const double *const[]){ expected });
     }
-    assert_all_freed();
 }
 
 Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
@@ -241,7 +237,6 @@ Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
         assert_gradients("cross_entropy", y, 1, (const talc_tensor *const[]){ x },
                          (const double *const[]){ of[i].expected });
     }
-    assert_all_freed();
 }
 
 /* As in PyTorch 2.15: 0 / 0, to which smoothing adds an infinity. */
@@ -277,7 +272,6 @@ Test(gradient_values, of_cross_entropy_whose_labels_have_no_weight_are_nan)
                 cr_assert(k / 4 == 1 ? got[k] == 0 : isnan(got[k]), "case %zu: element %d is %g", i,
                           k, got[k]);
         }
-    assert_all_freed();
 }
 
 // ---- Edges --------------------------------------------------------------------------------------
@@ -292,7 +286,6 @@ Test(gradient_values, of_windows_around_the_image_is_zero)
         POOL{ .kernel = { 2, 2 }, .stride = { 1, 1 }, .padding = { 2, 2 }, .dilation = { 4, 4 } });
     assert_gradients("max", y, 1, (const talc_tensor *const[]){ x },
                      (const double *const[]){ (const double[]){ 0, 0 } });
-    assert_all_freed();
 }
 
 /* Where the forward pass goes on, the gradient of other samples is what it is without the wrong
@@ -320,5 +313,4 @@ Test(gradient_values, of_a_label_that_is_no_class_is_nan)
         cr_assert(got[0] == -0.5 && got[1] == 0.5 && isnan(got[2]) && isnan(got[3]) &&
                   got[4] == 0.5 && got[5] == -0.5);
     }
-    assert_all_freed();
 }

@@ -81,7 +81,6 @@ Test(losses, agree_with_pytorch)
         assert_near("nll, sum", talc_nll_loss(x, labels(3, 1, 0), &sum), -0.3375);
         assert_near("nll, class 0 ignored", talc_nll_loss(x, labels(3, 1, 0), &ignores), 0.025);
     }
-    assert_all_freed();
 }
 
 Test(losses, none_keeps_the_shape)
@@ -96,7 +95,6 @@ Test(losses, none_keeps_the_shape)
         const double d = i / 8.0 - 0.6 - i * 5 % 12 / 11.0;
         cr_assert(fabs(got[i] - d * d) < 1e-15, "element %d is %g", i, got[i]);
     }
-    assert_all_freed();
 }
 
 /* log(1 + exp(x)) where the prediction is wrong, and what is far below 1 where it is right. */
@@ -124,7 +122,6 @@ Test(losses, logits_of_any_size_are_accurate)
                           expected);
             }
         }
-    assert_all_freed();
 }
 
 // ---- Labels -------------------------------------------------------------------------------------
@@ -152,7 +149,6 @@ Test(losses, nll_takes_any_view_and_leaves_out_ignored_samples)
                           view, (int)i, element_at(y, i), expected);
             }
         }
-    assert_all_freed();
 }
 
 Test(losses, nothing_that_counts_gives_nan_as_a_mean_and_no_gradient)
@@ -170,7 +166,6 @@ Test(losses, nothing_that_counts_gives_nan_as_a_mean_and_no_gradient)
     cr_assert(isnan(talc_item(talc_nll_loss(none, unlabelled, NULL))), "a mean of nothing");
     cr_assert(isnan(talc_item(talc_mse_loss(none, none, TALC_REDUCTION_MEAN))), "mse of nothing");
     cr_assert(talc_item(talc_mse_loss(none, none, TALC_REDUCTION_SUM)) == 0, "a sum of nothing");
-    assert_all_freed();
 }
 
 Test(losses, a_wrong_label_is_named_and_read_by_nothing)
@@ -185,5 +180,4 @@ Test(losses, a_wrong_label_is_named_and_read_by_nothing)
         cr_assert(strcmp(talc_error_message(), expected) == 0, "%s", talc_error_message());
         talc_error_clear();
     }
-    assert_all_freed();
 }
