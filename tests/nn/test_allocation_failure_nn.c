@@ -43,6 +43,14 @@ static talc_module *small_net(uint64_t seed)
     return net;
 }
 
+/* A test of one scenario, on the CPU and on the fake device, of which so many runs have to fail. */
+#define SURVIVES(test, at_least, ...)                                                              \
+    Test(allocation_failure_nn, test)                                                              \
+    {                                                                                              \
+        const fault_scenario scenario = { __VA_ARGS__ };                                           \
+        assert_survives_everywhere(&scenario, at_least);                                           \
+    }
+
 // ---- Building and moving ------------------------------------------------------------------------
 
 static void run_build(fault_run *run)
@@ -54,11 +62,7 @@ static void run_build(fault_run *run)
     talc_module_free(net);
 }
 
-Test(allocation_failure_nn, building_lenet)
-{
-    const fault_scenario scenario = { "build LeNet", NULL, run_build, NULL, NULL };
-    assert_survives_everywhere(&scenario, 60);
-}
+SURVIVES(building_lenet, 60, "build LeNet", NULL, run_build, NULL, NULL)
 
 /* What the networks of examples/ are made of: a block behind a Sequential in a Sequential. */
 static void run_block(fault_run *run)
@@ -111,11 +115,7 @@ static void run_move(fault_run *run)
     talc_module_free(net);
 }
 
-Test(allocation_failure_nn, moving_a_module)
-{
-    const fault_scenario scenario = { "move", NULL, run_move, NULL, NULL };
-    assert_survives_everywhere(&scenario, 60);
-}
+SURVIVES(moving_a_module, 60, "move", NULL, run_move, NULL, NULL)
 
 /* A move stopped anywhere leaves all tensors where they were. */
 Test(allocation_failure_nn, a_module_moves_whole_or_not_at_all)
@@ -215,18 +215,9 @@ static void *begin_model_new(talc_device *device)
     return begin_net(device, talc_module_new(&model_new_class, &layer), TALC_DIMS(2, 4, 16, 12));
 }
 
-Test(allocation_failure_nn, forward_passes)
-{
-    const fault_scenario scenarios[] = {
-        { "small net", begin_small_net, run_forward, keep_net, end_net },
-        { "LeNet", begin_lenet, run_forward, keep_net, end_net },
-        { "ModelNew", begin_model_new, run_forward, keep_net, end_net },
-    };
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
-        for (int fake = 0; fake < 2; fake++)
-            cr_assert(assert_survives_allocation_failures(&scenarios[i],
-                                                          fake ? fake_device() : cpu_device()) > 8);
-}
+SURVIVES(a_small_net, 9, "small net", begin_small_net, run_forward, keep_net, end_net)
+SURVIVES(lenet, 9, "LeNet", begin_lenet, run_forward, keep_net, end_net)
+SURVIVES(model_new, 9, "ModelNew", begin_model_new, run_forward, keep_net, end_net)
 
 static void run_summary(fault_run *run)
 {
@@ -247,11 +238,7 @@ static void run_summary(fault_run *run)
     free(text);
 }
 
-Test(allocation_failure_nn, summary_and_printing)
-{
-    const fault_scenario scenario = { "summary", begin_small_net, run_summary, keep_net, end_net };
-    assert_survives_everywhere(&scenario, 40);
-}
+SURVIVES(summary_and_printing, 40, "summary", begin_small_net, run_summary, keep_net, end_net)
 
 /* Parameters and buffers, which f64 copies stand in for, are what they were whatever happens. */
 static void *begin_norm(talc_device *device)
@@ -275,12 +262,7 @@ static void run_gradient(fault_run *run)
         fault_keep_bytes(run, &report.worst, sizeof report.worst);
 }
 
-Test(allocation_failure_nn, checking_a_gradient)
-{
-    const fault_scenario scenario = { "check_gradient", begin_norm, run_gradient, keep_net,
-                                      end_net };
-    assert_survives_everywhere(&scenario, 60);
-}
+SURVIVES(checking_a_gradient, 60, "check_gradient", begin_norm, run_gradient, keep_net, end_net)
 
 // ---- Files --------------------------------------------------------------------------------------
 
@@ -323,17 +305,8 @@ static void run_save_module(fault_run *run)
     run_save(run, save_module);
 }
 
-Test(allocation_failure_nn, saving)
-{
-    const fault_scenario npy = { "npy save", begin_small_net, run_save_npy, keep_net, end_net };
-    const fault_scenario module = { "module save", begin_small_net, run_save_module, keep_net,
-                                    end_net };
-    for (int fake = 0; fake < 2; fake++) {
-        talc_device *device = fake ? fake_device() : cpu_device();
-        cr_assert(assert_survives_allocation_failures(&npy, device) > 4);
-        cr_assert(assert_survives_allocation_failures(&module, device) > 10);
-    }
-}
+SURVIVES(saving_npy, 5, "npy save", begin_small_net, run_save_npy, keep_net, end_net)
+SURVIVES(saving_a_module, 11, "module save", begin_small_net, run_save_module, keep_net, end_net)
 
 static void run_load_npy(fault_run *run)
 {
@@ -434,8 +407,9 @@ static void run_differences(fault_run *run)
     fclose(null);
 }
 
-static void save_nets(void)
+static void *begin_files(talc_device *device)
 {
+    (void)device;
     static const uint8_t row[] = { 1, 2, 3 };
     write_png(file_path("x.png"), &(written_png){ .type = PNG_COLOR_TYPE_GRAY,
                                                   .depth = 8,
@@ -447,24 +421,12 @@ static void save_nets(void)
     cr_assert(talc_module_save(net, file_path("net")), "%s", talc_error_message());
     cr_assert(talc_npy_save(file_path("x.npy"), op_numbers(cpu_device(), TALC_DIMS(4, 3), 2)));
     talc_module_free(net);
+    return NULL;
 }
 
-Test(allocation_failure_nn, loading)
-{
-    const fault_scenario npy = { "npy load", NULL, run_load_npy, NULL, NULL };
-    const fault_scenario tensors = { "safetensors load", NULL, run_load_safetensors, NULL, NULL };
-    const fault_scenario module = { "module load", NULL, run_load_module, NULL, NULL };
-    const fault_scenario image = { "image load", NULL, run_load_image, NULL, NULL };
-    const fault_scenario describing = { "describing", NULL, run_described, NULL, NULL };
-    const fault_scenario differences = { "differences", NULL, run_differences, NULL, NULL };
-    save_nets();
-    for (int fake = 0; fake < 2; fake++) {
-        talc_device *device = fake ? fake_device() : cpu_device();
-        cr_assert(assert_survives_allocation_failures(&npy, device) > 4);
-        cr_assert(assert_survives_allocation_failures(&tensors, device) > 10);
-        cr_assert(assert_survives_allocation_failures(&module, device) > 60);
-        cr_assert(assert_survives_allocation_failures(&image, device) > 4);
-        cr_assert(assert_survives_allocation_failures(&differences, device) > 4);
-        cr_assert(assert_survives_allocation_failures(&describing, device) > 60);
-    }
-}
+SURVIVES(loading_npy, 5, "npy load", begin_files, run_load_npy, NULL, NULL)
+SURVIVES(loading_tensors, 11, "safetensors load", begin_files, run_load_safetensors, NULL, NULL)
+SURVIVES(loading_a_module, 61, "module load", begin_files, run_load_module, NULL, NULL)
+SURVIVES(loading_an_image, 5, "image load", begin_files, run_load_image, NULL, NULL)
+SURVIVES(differences, 5, "differences", begin_files, run_differences, NULL, NULL)
+SURVIVES(describing, 61, "describing", begin_files, run_described, NULL, NULL)

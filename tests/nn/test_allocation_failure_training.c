@@ -456,25 +456,16 @@ static const talc_optimizer_options sgd = {
 };
 static const talc_optimizer_options adam = { .kind = TALC_ADAM, .lr = 0.01, .weight_decay = 5e-4 };
 
-Test(allocation_failure_training, the_first_step_of_a_plain_net)
-{
-    assert_steps_survive(&(run_case){ "LeNet, SGD", lenet_like, sgd, 0, false });
-}
+#define SURVIVES(test, ...)                                                                        \
+    Test(allocation_failure_training, test)                                                        \
+    {                                                                                              \
+        assert_steps_survive(&(run_case){ __VA_ARGS__ });                                          \
+    }
 
-Test(allocation_failure_training, a_step_of_a_plain_net_that_adds_to_gradients)
-{
-    assert_steps_survive(&(run_case){ "LeNet, Adam", lenet_like, adam, 1, true });
-}
-
-Test(allocation_failure_training, the_first_step_of_a_residual_net)
-{
-    assert_steps_survive(&(run_case){ "ResNet, Adam", resnet_like_new, adam, 0, false });
-}
-
-Test(allocation_failure_training, a_later_step_of_a_residual_net)
-{
-    assert_steps_survive(&(run_case){ "ResNet, SGD", resnet_like_new, sgd, 2, false });
-}
+SURVIVES(the_first_step_of_a_plain_net, "LeNet, SGD", lenet_like, sgd, 0, false)
+SURVIVES(a_step_of_a_plain_net_that_adds, "LeNet, Adam", lenet_like, adam, 1, true)
+SURVIVES(the_first_step_of_a_residual_net, "ResNet, Adam", resnet_like_new, adam, 0, false)
+SURVIVES(a_later_step_of_a_residual_net, "ResNet, SGD", resnet_like_new, sgd, 2, false)
 
 // ---- Checkpoints --------------------------------------------------------------------------------
 
