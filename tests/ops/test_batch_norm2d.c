@@ -123,8 +123,8 @@ Test(batch_norm2d, a_mean_far_from_zero_does_not_spoil_the_variance)
     free(x);
 }
 
-/* The statistics are those of x alone: the same values, with the residual, where there is one, added
- * between. */
+/* The statistics are those of x alone: the same values, with the residual, where there is one,
+ * added between. */
 Test(batch_norm2d, activations_come_last_behind_a_residual)
 {
     enum { N = 5, C = 3, HW = 64, COUNT = N * C * HW };
