@@ -125,7 +125,7 @@ TALC_API const char *talc_check_kind_name(talc_check_kind kind);
 /// One check of one row on one problem. Pointers last for the call that hands it out.
 typedef struct talc_check_outcome {
     const char *op;        ///< "conv2d"
-    const char *algorithm; ///< "im2col"
+    const char *algorithm; ///< "im2col", name(form) where it has a form
     const char *device;    ///< "cpu"
     const char *problem;   ///< its full text
     talc_check_kind kind;
@@ -148,7 +148,7 @@ typedef struct talc_check_outcome {
 
 typedef struct talc_check_options {
     talc_device *device;   ///< NULL: the default one
-    const char *algorithm; ///< only rows of this name; NULL: all
+    const char *algorithm; ///< only rows of this name, or name(form); NULL: all
     uint64_t kinds;        ///< 1 << talc_check_kind of each that is wanted; 0: all
     uint64_t seed;         ///< of the data
     /// What repeats a failure of a row that is in no table, with the problem's text behind it:
@@ -179,7 +179,7 @@ TALC_API bool talc_check_problems(talc_check *check, const char *const *problems
 
 /// The same as talc_check_problem for one row, which need not be in any table: it takes the problem
 /// and arguments of the text's op. False with TALC_BAD_ARGUMENT for one without a name, with a name
-/// of more than 31 characters, or without `plan` or `run`.
+/// of more than 63 characters, name(form) in all, or without `plan` or `run`.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
 // ---- A convolution's result at some outputs -----------------------------------------------------
@@ -244,9 +244,10 @@ TALC_API const char *talc_check_set_problem(const char *set, int64_t index, uint
 
 /// What became of a row.
 typedef struct talc_check_summary {
-    char op[32], algorithm[32], device[24];
-    talc_arithmetic arithmetic; ///< as it declares
-    int64_t problems, refused;  ///< that ran, that it refused
+    char op[32], algorithm[TALC_ALGORITHM_TEXT], device[24]; ///< algorithm: name(form)
+    const char *name, *form;                                 ///< of the algorithm; form may be NULL
+    talc_arithmetic arithmetic;                              ///< as it declares
+    int64_t problems, refused;                               ///< that ran, that it refused
     int64_t checks, failed;
     double share;                ///< worst of its bounded checks
     char worst[TALC_CHECK_TEXT]; ///< the problem of that share
@@ -254,7 +255,7 @@ typedef struct talc_check_summary {
 } talc_check_summary;
 
 typedef struct talc_check_failure {
-    char op[32], algorithm[32], device[24];
+    char op[32], algorithm[TALC_ALGORITHM_TEXT], device[24];
     char problem[TALC_CHECK_TEXT];
     talc_check_kind kind;
     char reason[256];

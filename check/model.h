@@ -75,8 +75,8 @@ typedef struct talc_check_model_layer {
     char path[256];
     char op[32]; ///< "conv2d"; "output" for a saved activation that is a view of what an earlier
                  ///< layer made
-    char algorithm[32]; ///< that was checked; "" for copies
-    talc_dims dims;     ///< of its output
+    char algorithm[TALC_ALGORITHM_TEXT]; ///< that was checked, name(form); "" for copies
+    talc_dims dims;                      ///< of its output
     double own;         ///< NAN for "output", and for an output without finite elements
     double step;        ///< NAN where there was nothing finite to compare with; INFINITY where no
                         ///< difference is allowed

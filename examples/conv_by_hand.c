@@ -141,11 +141,11 @@ static bool compute_by_talc(talc_device *device, const convolution *c, const flo
     for (int i = 0; i < explanation.decision.count; i++) {
         const talc_candidate *candidate = &explanation.decision.candidates[i];
         float result[OC * P] = { 0 };
-        options.algorithm = candidate->name;
+        options.algorithm = candidate->title;
         if (!candidate->refused)
             talc_to_host(talc_conv2d(x, w, NULL, &options), result, sizeof result);
         const bool right = same(result, y);
-        printf("      %-10s %s%s\n", candidate->name, candidate->refused ? "refuses: " : "",
+        printf("      %-10s %s%s\n", candidate->title, candidate->refused ? "refuses: " : "",
                candidate->refused ? candidate->reason
                : right            ? "equal"
                                   : "differs");

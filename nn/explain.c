@@ -194,8 +194,8 @@ static void observe(talc_observer *observer, const talc_observation *observation
     describe(to, self, observation);
     describe_window(to, observation);
     snprintf(to->op, sizeof to->op, "%s", observation->op);
-    snprintf(to->algorithm, sizeof to->algorithm, "%s",
-             observation->row == NULL ? "" : observation->row->name);
+    if (observation->row != NULL)
+        (void)talc_algorithm_text(observation->row, to->algorithm);
 }
 
 // ---- The pass -----------------------------------------------------------------------------------

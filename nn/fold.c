@@ -19,7 +19,7 @@ struct talc_fold {
     talc_fold *next; /* of the same convolution, for another norm */
     talc_source sources[SOURCES];
     double eps;
-    char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
+    char algorithm[TALC_ALGORITHM_TEXT]; /* forced on batch_norm2d when it was made; "": none */
     talc_tensor *weight, *bias;
     talc_made on;
 };

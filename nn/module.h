@@ -39,6 +39,7 @@
 #ifndef TALC_NN_MODULE_H
 #define TALC_NN_MODULE_H
 
+#include "../ops/algorithm.h"
 #include "../tensor/device.h"
 #include "../tensor/scope.h"
 
@@ -181,12 +182,12 @@ TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *
 
 /// An op that a forward pass runs.
 typedef struct talc_module_step {
-    char layers[256];   ///< that it stands for: "layer1.0.conv1", "0+1+2" for those that are fused
-                        ///< (fuse.h); "" for the model itself
-    char does[256];     ///< "Conv2d + BatchNorm2d (folded) + residual + relu"
-    char op[32];        ///< "conv2d"
-    char window[64];    ///< "3x3 s2x2 p1x0": kernel, stride and padding; "" for what has none
-    char algorithm[32]; ///< that was chosen; "" for copies
+    char layers[256]; ///< that it stands for: "layer1.0.conv1", "0+1+2" for those that are fused
+                      ///< (fuse.h); "" for the model itself
+    char does[256];   ///< "Conv2d + BatchNorm2d (folded) + residual + relu"
+    char op[32];      ///< "conv2d"
+    char window[64];  ///< "3x3 s2x2 p1x0": kernel, stride and padding; "" for what has none
+    char algorithm[TALC_ALGORITHM_TEXT]; ///< that was chosen, name(form); "" for copies
     talc_dims output;
 } talc_module_step;
 

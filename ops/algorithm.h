@@ -2,8 +2,8 @@
 ///
 /// A backend has, for each op, a list of rows, most specialised first, the general `reference`
 /// last, ended by a row without a name. Of those that can do the problem, are of an admitted
-/// precision class and fit the workspace limit, the one of the least estimated time runs, or the
-/// first where the list does not estimate; `reference` where no other can.
+/// precision class and fit the workspace limit, the one of the least estimated time runs, of equal
+/// ones the first, or the first where the list does not estimate; `reference` where no other can.
 #ifndef TALC_OPS_ALGORITHM_H
 #define TALC_OPS_ALGORITHM_H
 
@@ -64,6 +64,8 @@ typedef struct talc_arguments {
 /// talc_softmax_arguments, and so on.
 typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
+    /// What tells rows of one name apart beside their class: "warp tiles"; NULL where there is none.
+    const char *form;
     talc_arithmetic arithmetic;
     /// NULL when the row can do the problem, with the plan filled, which is 0 beforehand but for
     /// `own`; else why it cannot. Follows from the problem, the device's properties and the limit
@@ -90,9 +92,20 @@ talc_status talc_algorithm_run(const talc_algorithm *row, talc_device *device, c
 const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,
                           talc_plan *plan);
 
+enum { TALC_ALGORITHM_TEXT = 64 };
+
+/// "im2col", or "depthwise(warp tiles)" where it has a form: what forces it alone among those of
+/// its class.
+const char *talc_algorithm_text(const talc_algorithm *row, char text[TALC_ALGORITHM_TEXT]);
+
+/// Whether a row of this name and form, which may be NULL, is among those that are asked for by
+/// "name" or "name(form)".
+TALC_API bool talc_algorithm_is_asked_for(const char *name, const char *form, const char *asked);
+
 /// A row's decision as an explanation tells of it.
 typedef struct talc_candidate {
-    const char *name;
+    const char *name, *form;         ///< the row's; form may be NULL
+    char title[TALC_ALGORITHM_TEXT]; ///< name(form), or the name alone: what forces it
     talc_arithmetic arithmetic;
     size_t workspace; ///< bytes that it would use under the limit
     double seconds;   ///< estimated; 0 where the list does not estimate
@@ -100,12 +113,13 @@ typedef struct talc_candidate {
     char reason[96]; ///< why it was refused; "" when it was not
 } talc_candidate;
 
-enum { TALC_MAX_ROWS = 24 };
+enum { TALC_MAX_ROWS = 32 };
 
 /// A whole decision, before anything runs.
 typedef struct talc_explanation {
     char op[32], device[24];
-    char asked_for[64]; ///< the algorithm that alone may run, by name; "" where any may
+    char asked_for[TALC_ALGORITHM_TEXT]; ///< the name, or name(form), of those that alone may run;
+                                         ///< "" where any may
     size_t workspace_limit;
     int count;  ///< candidates, in the order of the list
     int chosen; ///< index, -1 when every one refuses
@@ -120,10 +134,11 @@ TALC_API bool talc_candidate_is_passed_over(const talc_explanation *explanation,
 TALC_API void talc_explanation_print(FILE *file, const talc_explanation *explanation);
 
 /// Forces one algorithm by name for this thread's calls of an op: "conv2d", "linear", "max_pool2d",
-/// "sum", "relu", ..., the name that begins its error messages. NULL takes that back. Whether the
-/// device has such a row shows when the op runs; concat, which has no rows, takes no notice. An
-/// algorithm named in an op's options wins. Errors: NULL op, more than 16 ops forced, a name that
-/// is empty or over 31 characters.
+/// "sum", "relu", ..., the name that begins its error messages. Where rows share the name, it is
+/// chosen among those of an admitted class as without force; "name(form)" forces one of them. NULL
+/// takes that back. Whether the device has such a row shows when the op runs; concat, which has no
+/// rows, takes no notice. An algorithm named in an op's options wins. Errors: NULL op, more than 16
+/// ops forced, an op that is empty, a name of more than 63 characters.
 TALC_API bool talc_algorithm_force(const char *op, const char *name);
 
 /// The name forced on this thread for an op; NULL when there is none, and for a NULL op. Lasts

@@ -11,7 +11,7 @@
 
 // ---- Forced algorithms --------------------------------------------------------------------------
 
-enum { MAX_FORCED = 16, NAME_LENGTH = 32 };
+enum { MAX_FORCED = 16, NAME_LENGTH = TALC_ALGORITHM_TEXT };
 
 static _Thread_local struct {
     char op[NAME_LENGTH];
@@ -56,6 +56,44 @@ bool talc_algorithm_force(const char *op, const char *name)
     memcpy(forced_rows[index].op, op, strlen(op) + 1);
     memcpy(forced_rows[index].name, name, strlen(name) + 1);
     return true;
+}
+
+// ---- Names --------------------------------------------------------------------------------------
+
+const char *talc_algorithm_text(const talc_algorithm *row, char text[TALC_ALGORITHM_TEXT])
+{
+    if (row->form == NULL)
+        snprintf(text, TALC_ALGORITHM_TEXT, "%s", row->name);
+    else
+        snprintf(text, TALC_ALGORITHM_TEXT, "%s(%s)", row->name, row->form);
+    return text;
+}
+
+/* That, with the class behind it where it is not the strict one. */
+typedef char row_text[TALC_ALGORITHM_TEXT + 16];
+
+static const char *text_of(const talc_algorithm *row, row_text text)
+{
+    (void)talc_algorithm_text(row, text);
+    if (row->arithmetic.precision != TALC_STRICT) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof(row_text) - used, " %s",
+                 talc_precision_name(row->arithmetic.precision));
+    }
+    return text;
+}
+
+bool talc_algorithm_is_asked_for(const char *name, const char *form, const char *asked)
+{
+    const size_t length = name == NULL ? 0 : strlen(name);
+    if (name == NULL || asked == NULL || strncmp(asked, name, length) != 0)
+        return false;
+    if (asked[length] == '\0')
+        return true;
+    const size_t of_form = form == NULL ? 0 : strlen(form);
+    return form != NULL && asked[length] == '(' &&
+           strncmp(asked + length + 1, form, of_form) == 0 &&
+           strcmp(asked + length + 1 + of_form, ")") == 0;
 }
 
 // ---- Choice -------------------------------------------------------------------------------------
@@ -110,7 +148,8 @@ static void begin(talc_choice *choice, const char *op, talc_device *device, cons
 
 static bool is_asked_for(const talc_choice *choice, const talc_algorithm *row)
 {
-    return choice->forced == NULL || strcmp(choice->forced, row->name) == 0;
+    return choice->forced == NULL ||
+           talc_algorithm_is_asked_for(row->name, row->form, choice->forced);
 }
 
 /* Why a row that was considered may not run; NULL when it may. */
@@ -203,30 +242,32 @@ static void print_dispatch(const talc_choice *choice)
 {
     for (int i = 0; i < choice->count; i++) {
         char text[96];
+        row_text row;
         const char *reason = refusal_of(choice, &choice->rows[i], text);
         if (!is_asked_for(choice, choice->rows[i].row))
             continue;
         if (reason == NULL)
             reason = i == choice->chosen ? "chosen" : "estimated to take longer";
         fprintf(stderr, "talc,dispatch,%s,%s,%s,%s\n", choice->device->name, choice->op,
-                choice->rows[i].row->name, reason);
+                text_of(choice->rows[i].row, row), reason);
     }
 }
 
 static bool fail(const talc_choice *choice)
 {
-    char reasons[640] = "", shown[64]; /* "name: reason; ..." */
+    char reasons[640] = "", shown[TALC_ALGORITHM_TEXT]; /* "name: reason; ..." */
     size_t used = 0;
     bool found = choice->forced == NULL;
     for (int i = 0; i < choice->count && used < sizeof reasons; i++) {
         const talc_algorithm *row = choice->rows[i].row;
         char text[96];
+        row_text title;
         if (!is_asked_for(choice, row))
             continue;
         found = true;
         const char *reason = refusal_of(choice, &choice->rows[i], text);
         used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s: %s",
-                                 used == 0 ? "" : "; ", row->name, reason);
+                                 used == 0 ? "" : "; ", text_of(row, title), reason);
     }
     if (!found)
         talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
@@ -268,8 +309,10 @@ void talc_choice_explain(const char *op, talc_device *device, const talc_algorit
         char text[96];
         const char *reason = refusal_of(&choice, considered, text);
         *candidate = (talc_candidate){ .name = considered->row->name,
+                                       .form = considered->row->form,
                                        .arithmetic = considered->row->arithmetic,
                                        .refused = reason != NULL };
+        (void)talc_algorithm_text(considered->row, candidate->title);
         if (considered->refusal == NULL) {
             candidate->workspace = considered->plan.workspace;
             candidate->seconds = considered->plan.seconds;
@@ -289,7 +332,8 @@ static bool estimates(const talc_explanation *e)
 bool talc_candidate_is_passed_over(const talc_explanation *e, int index)
 {
     return e != NULL && index >= 0 && index < e->count && e->asked_for[0] != '\0' &&
-           strcmp(e->asked_for, e->candidates[index].name) != 0;
+           !talc_algorithm_is_asked_for(e->candidates[index].name, e->candidates[index].form,
+                                        e->asked_for);
 }
 
 /* The candidates that are printed. */
@@ -307,7 +351,7 @@ static const char *cell(const void *context, int64_t row, int column, char text[
     if (c->seconds > 0)
         snprintf(estimate, sizeof estimate, ", estimated %.3g ms", c->seconds * 1e3);
     if (column == 0)
-        snprintf(text, TALC_CELL_TEXT, "%s %s", index == e->chosen ? "->" : "  ", c->name);
+        snprintf(text, TALC_CELL_TEXT, "%s %s", index == e->chosen ? "->" : "  ", c->title);
     else if (c->refused)
         snprintf(text, TALC_CELL_TEXT, "refuses: %s", c->reason);
     else
@@ -320,15 +364,15 @@ static const char *cell(const void *context, int64_t row, int column, char text[
 /* Why nothing is chosen, behind the rows that were printed. */
 static void print_none(FILE *file, const talc_explanation *e, int printed_rows)
 {
-    char names[512] = "";
+    char list[1024] = "";
     for (int i = 0; i < e->count; i++)
-        if (i == 0 || strcmp(e->candidates[i].name, e->candidates[i - 1].name) != 0) {
-            const size_t used = strlen(names);
-            snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "",
-                     e->candidates[i].name);
+        if (i == 0 || strcmp(e->candidates[i].title, e->candidates[i - 1].title) != 0) {
+            const size_t used = strlen(list);
+            snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
+                     e->candidates[i].title);
         }
     if (printed_rows == 0 && e->asked_for[0] != '\0')
-        talc_print_wrapped(file, 6, "   -> none: there is no such algorithm; there are %s", names);
+        talc_print_wrapped(file, 6, "   -> none: there is no such algorithm; there are %s", list);
     else
         talc_print_wrapped(file, 6, "   -> none: the call would fail");
 }
@@ -380,7 +424,11 @@ talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, con
     if (status != TALC_OK)
         return status;
     arguments->workspace = block.data;
-    const talc_run frame = talc_run_begin(choice->op, device, chosen->row->name, write, subject);
+    row_text row;
+    const bool plain =
+        chosen->row->form == NULL && chosen->row->arithmetic.precision == TALC_STRICT;
+    const talc_run frame = talc_run_begin(
+        choice->op, device, plain ? chosen->row->name : text_of(chosen->row, row), write, subject);
     status = talc_run_end(
         &frame, talc_algorithm_run(chosen->row, device, problem, &chosen->plan, arguments));
     talc_block_free(device, block);

@@ -53,7 +53,8 @@ typedef struct talc_conv2d_options {
     int64_t groups;              ///< 0: 1
     talc_activation activation;  ///< applied last
     const talc_tensor *residual; ///< added before the activation; NULL: none
-    /// This one by name or an error; NULL: the thread's, else the library's choice.
+    /// This one by name, or by name(form) where several share it, or an error; NULL: the thread's,
+    /// else the library's choice.
     const char *algorithm;
     unsigned precision; ///< admitted classes (tensor/precision.h); 0: the thread's
     /// What an algorithm makes of w alone is kept with w for calls to come, until w is written

@@ -43,6 +43,7 @@ typedef struct session {
     double terms;
     int row_count;
     const talc_algorithm *rows[MOST_ROWS];
+    char titles[MOST_ROWS][TALC_ALGORITHM_TEXT];
     talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS], fenv[MOST_ROWS],
         status[MOST_ROWS];  /* of all its runs */
     bool failed[MOST_ROWS]; /* but for relations */
@@ -58,7 +59,7 @@ static const char *plan_of(const session *s, int row, size_t limit, talc_plan *p
 static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
 {
     return (talc_check_outcome){ .op = talc_check_op(s->family, &s->problem),
-                                 .algorithm = s->rows[row]->name,
+                                 .algorithm = s->titles[row],
                                  .device = s->check->device->name,
                                  .problem = s->text,
                                  .kind = kind,
@@ -432,10 +433,11 @@ static bool is_usable(const session *s, const talc_algorithm *row)
         talc_fail(TALC_BAD_ARGUMENT, "check: the row of %s has no name", op);
         return false;
     }
-    if (strlen(row->name) > most) {
+    const size_t length = strlen(row->name) + (row->form == NULL ? 0 : strlen(row->form) + 2);
+    if (length > most) {
         talc_fail(TALC_BAD_ARGUMENT,
                   "check: the name '%s' of a row has %zu characters, at most %zu",
-                  TALC_SHOWN(row->name), strlen(row->name), most);
+                  TALC_SHOWN(row->name), length, most);
         return false;
     }
     if (row->plan == NULL || row->run == NULL) {
@@ -450,6 +452,7 @@ static bool is_usable(const session *s, const talc_algorithm *row)
 static bool check_kept_rows(session *s)
 {
     for (int row = 0; row < s->row_count; row++) {
+        (void)talc_algorithm_text(s->rows[row], s->titles[row]);
         s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
         s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);
         s->fenv[row] = outcome_new(s, row, TALC_CHECK_FENV);
@@ -536,7 +539,7 @@ static bool check_rows(talc_check *check, const char *problem)
     const talc_algorithm *row;
     for (int i = 0;
          (row = talc_check_row_at(s->family, check->device, i)) != NULL && !talc_failed(); i++)
-        if (name != NULL && strcmp(name, row->name) != 0)
+        if (name != NULL && !talc_algorithm_is_asked_for(row->name, row->form, name))
             continue;
         else if (s->row_count == MOST_ROWS)
             talc_fail(TALC_UNSUPPORTED, "check: %s has more than %d algorithms to check on %s",

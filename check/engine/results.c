@@ -80,19 +80,24 @@ static talc_check_summary *summary_added(talc_check *check, const talc_check_sum
 talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
                                           const talc_algorithm *row)
 {
-    talc_check_summary *found = summary_found(check, op, row->name);
+    char title[TALC_ALGORITHM_TEXT];
+    talc_check_summary *found = summary_found(check, op, talc_algorithm_text(row, title));
     if (found != NULL)
         return found;
-    talc_check_summary summary = { .arithmetic = row->arithmetic };
+    talc_check_summary summary = { .name = row->name,
+                                   .form = row->form,
+                                   .arithmetic = row->arithmetic };
     snprintf(summary.op, sizeof summary.op, "%s", op);
-    snprintf(summary.algorithm, sizeof summary.algorithm, "%s", row->name);
+    snprintf(summary.algorithm, sizeof summary.algorithm, "%s", title);
     snprintf(summary.device, sizeof summary.device, "%s", check->device->name);
     return summary_added(check, &summary);
 }
 
 check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *row)
 {
-    return &check->tallies[summary_found(check, op, row->name) - check->summaries];
+    char title[TALC_ALGORITHM_TEXT];
+    return &check->tallies[summary_found(check, op, talc_algorithm_text(row, title)) -
+                           check->summaries];
 }
 
 static bool add_failure(talc_check *check, const talc_check_failure *failure)

@@ -144,8 +144,10 @@ static bool note(check_comparison *self, talc_tensor *y, double accumulated)
 static bool judge(check_comparison *self, const check_ran *ran, const check_reference *reference,
                   const char *path, talc_tensor *y)
 {
-    talc_check_model_layer *layer = add_layer(
-        self->report, path, ran->op, ran->row == NULL ? "" : ran->row->name, ran->output.dims);
+    char title[TALC_ALGORITHM_TEXT];
+    talc_check_model_layer *layer =
+        add_layer(self->report, path, ran->op,
+                  ran->row == NULL ? "" : talc_algorithm_text(ran->row, title), ran->output.dims);
     talc_check_open_free(&self->open);
     self->opened = (talc_tensor){ 0 };
     if (layer == NULL ||

@@ -7,7 +7,13 @@
 #include "ops/algorithm.h"
 #include "tensor/observe.h"
 
-enum { CHECK_PATH = 256, CHECK_DEPTH = 64, CHECK_FORCED = 16, CHECK_NAME = 32, CHECK_FUSED = 3 };
+enum {
+    CHECK_PATH = 256,
+    CHECK_DEPTH = 64,
+    CHECK_FORCED = 16,
+    CHECK_NAME = TALC_ALGORITHM_TEXT,
+    CHECK_FUSED = 3
+};
 
 /// An algorithm forced for the time of a pass.
 typedef struct check_forced {

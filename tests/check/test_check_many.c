@@ -94,7 +94,7 @@ static void stream_free(talc_device *device, void *stream)
 static talc_device *other_device(void)
 {
     static const talc_algorithm rows[] = {
-        { "wrong", { "f32", TALC_STRICT, false }, but_sevens, wrong_at_times },
+        { "wrong", NULL, { "f32", TALC_STRICT, false }, but_sevens, wrong_at_times },
         { .name = NULL },
     };
     static struct talc_backend backend;

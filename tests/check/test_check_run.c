@@ -265,7 +265,7 @@ static talc_status faulty_run(talc_device *device, const void *problem, const ta
 Test(check_run, a_report_says_where_a_row_fails)
 {
     static const talc_algorithm row = {
-        "mine", { "f64 sums", TALC_STRICT, true }, faulty_plan, faulty_run
+        "mine", NULL, { "f64 sums", TALC_STRICT, true }, faulty_plan, faulty_run
     };
     static const char *const problems[] = { "n2c4h9w9o4k3x3s2x2p1x1g2", "n2c2h6w7o4k3x3s2x2p1x1",
                                             "n2c2h5w6o4k3x3g2", "n2c2h5w6o4k3x3" };

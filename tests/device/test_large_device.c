@@ -115,24 +115,24 @@ static void expect_convolution(const char *text)
             x, w, NULL,
             &(talc_conv2d_options){ .padding = { p.pad_top, p.pad_left },
                                     .groups = p.groups,
-                                    .algorithm = explanation.decision.candidates[row].name });
-        cr_assert(y != NULL, "%s by %s: %s", text, explanation.decision.candidates[row].name,
+                                    .algorithm = explanation.decision.candidates[row].title });
+        cr_assert(y != NULL, "%s by %s: %s", text, explanation.decision.candidates[row].title,
                   talc_error_message());
         for (int i = 0; i < SAMPLES; i++)
             cr_assert(element(y, place(count, i)) == expected[i],
                       "%s by %s: element %lld is %g, expected %g", text,
-                      explanation.decision.candidates[row].name, (long long)place(count, i),
+                      explanation.decision.candidates[row].title, (long long)place(count, i),
                       element(y, place(count, i)), expected[i]);
         if (first != NULL) {
             const talc_tensor *off = talc_sub(y, first);
             const double most =
                 talc_item(talc_max(talc_mul(off, off), TALC_DIMS(0, 1, 2, 3), false));
             cr_assert(most == 0, "%s by %s: off the first row by %g", text,
-                      explanation.decision.candidates[row].name, sqrt(most));
+                      explanation.decision.candidates[row].title, sqrt(most));
         }
         first = first == NULL ? talc_retain(y) : first;
         talc_scope_leave(run);
-        cr_log_info("%s by %s", text, explanation.decision.candidates[row].name);
+        cr_log_info("%s by %s", text, explanation.decision.candidates[row].title);
     }
     cr_assert(first != NULL, "%s: no row takes it", text);
     talc_release(first);

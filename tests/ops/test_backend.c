@@ -67,7 +67,7 @@ static int expected_choice(const talc_explanation *e)
     int expected = -1;
     for (int i = 0; i < e->count; i++) {
         const talc_candidate *c = &e->candidates[i];
-        const bool rivals = expected >= 0 && strcmp(c->name, "reference") != 0;
+        const bool rivals = expected >= 0 && strcmp(c->title, "reference") != 0;
         if (!c->refused &&
             (expected < 0 || (rivals && c->seconds < e->candidates[expected].seconds)))
             expected = i;
@@ -83,11 +83,11 @@ static void assert_decided(const char *problem)
     for (int i = 0; i < e.count; i++) {
         const talc_candidate *c = &e.candidates[i];
         cr_assert(c->refused == (c->reason[0] != '\0'));
-        if (c->refused || strcmp(c->name, "reference") == 0)
+        if (c->refused || strcmp(c->title, "reference") == 0)
             continue;
         others++;
         estimated += c->seconds > 0;
-        cr_assert(isfinite(c->seconds), "%s: %s has no time", problem, c->name);
+        cr_assert(isfinite(c->seconds), "%s: %s has no time", problem, c->title);
     }
     cr_assert(e.count > 0 && (estimated == 0 || estimated == others), "%s: %d of %d rows estimate",
               problem, estimated, others);

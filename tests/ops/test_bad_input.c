@@ -284,9 +284,9 @@ Test(bad_input, queries_take_null_and_nonsense)
     talc_device_close(NULL);
     REFUSED(TALC_NULL_ARGUMENT, "workspace_set_limit: device is NULL", talc_workspace_set_limit(NULL, 0));
     REFUSED(TALC_NULL_ARGUMENT, "algorithm_force: op is NULL", talc_algorithm_force(NULL, "direct"));
-    REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 31 characters: '', 'direct'", talc_algorithm_force("", "direct"));
-    REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 31 characters: 'conv2d', 'abcdefghijklmnopqrstuvwxyzabcdef'",
-            talc_algorithm_force("conv2d", "abcdefghijklmnopqrstuvwxyzabcdef"));
+    REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 63 characters: '', 'direct'", talc_algorithm_force("", "direct"));
+    REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 63 characters: 'conv2d', 'abcdefghijklmnopqrstuvwxyzabcdefabcdefghijklmnopqrstuvwxyzabcdef'",
+            talc_algorithm_force("conv2d", "abcdefghijklmnopqrstuvwxyzabcdefabcdefghijklmnopqrstuvwxyzabcdef"));
     REFUSED(TALC_BAD_ARGUMENT, "precision_admit: precision 0x8 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_precision_admit(8));
     refused_end(28);
 }

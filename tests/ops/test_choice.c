@@ -68,7 +68,8 @@ Test(choice, a_forced_row_runs_or_says_why_not)
 {
     cr_assert_str_eq(chosen_with("reference", 0), "reference");
     cr_assert_str_eq(chosen_with("fft", 0), "none");
-    assert_failure(TALC_UNSUPPORTED, "op on cpu: fft: precision class normwise is not admitted");
+    assert_failure(TALC_UNSUPPORTED,
+                   "op on cpu: fft normwise: precision class normwise is not admitted");
     cr_assert_str_eq(chosen_with("fft", TALC_NORMWISE), "fft");
     cr_assert_str_eq(chosen_with("magic", 0), "none");
     assert_failure(TALC_NOT_FOUND, "op on cpu: there is no algorithm 'magic'");
@@ -84,6 +85,93 @@ Test(choice, a_forced_row_runs_or_says_why_not)
     cr_assert_str_eq(chosen_with(NULL, TALC_NORMWISE), "fft");
 }
 
+/* Two forms of a name with estimates, one of them in two classes. */
+static const char *plan_half(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    plan->seconds = 0.5;
+    return NULL;
+}
+
+static const char *plan_one(const talc_device *device, const void *problem, size_t limit,
+                            talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    plan->seconds = 1;
+    return NULL;
+}
+
+static const char *plan_two(const talc_device *device, const void *problem, size_t limit,
+                            talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    plan->seconds = 2;
+    return NULL;
+}
+
+static const talc_algorithm forms[] = {
+    { "tiles", "rows", { "f32", TALC_STRICT, false }, plan_two, NULL },
+    { "tiles", "mma", { "f32", TALC_STRICT, false }, plan_one, NULL },
+    { "tiles", "mma", { "tf32", TALC_TF32, false }, plan_half, NULL },
+    { "tiles_other", "mma", { "f32", TALC_STRICT, false }, plan_half, NULL },
+    { "other", NULL, { "f32", TALC_STRICT, false }, plan_half, NULL },
+    { .name = NULL },
+};
+
+/* The number of the row that is chosen, -1 for none. */
+static int form_chosen_with(const char *forced, unsigned precision)
+{
+    talc_choice choice;
+    return talc_choose(&choice, "op", cpu_device(), forms, NULL, forced, precision)
+               ? (int)(talc_chosen(&choice) - forms)
+               : -1;
+}
+
+Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
+{
+    cr_assert(form_chosen_with(NULL, 0) == 3, "of equal estimates the first runs");
+    cr_assert(form_chosen_with("tiles", 0) == 1);
+    cr_assert(form_chosen_with("tiles", TALC_TF32) == 2);
+    cr_assert(form_chosen_with("tiles(rows)", TALC_TF32) == 0);
+    cr_assert(form_chosen_with("tiles(mma)", 0) == 1);
+    cr_assert(form_chosen_with("tiles(mma)", TALC_TF32) == 2);
+    cr_assert(form_chosen_with("other", 0) == 4);
+    static const char *const unknown[] = { "tiles(wgmma)", "tiles()",      "tiles(", "tiles(rows",
+                                           "tiles(rows)x", "tiles (rows)", "tile",   "other()" };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        char message[96];
+        snprintf(message, sizeof message, "op on cpu: there is no algorithm '%s'", unknown[i]);
+        cr_assert(form_chosen_with(unknown[i], 0) == -1);
+        assert_failure(TALC_NOT_FOUND, message);
+    }
+    talc_algorithm refusing[] = { forms[0], forms[1], forms[2], forms[5] };
+    refusing[0].plan = refusing[1].plan = plan_odd;
+    talc_choice choice;
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, "tiles", 0));
+    assert_failure(TALC_UNSUPPORTED,
+                   "op on cpu: tiles(rows): it is odd; tiles(mma): it is odd; tiles(mma) tf32: "
+                   "precision class tf32 is not admitted");
+}
+
+Test(choice, an_explanation_has_the_form)
+{
+    talc_explanation e;
+    talc_choice_explain("op", cpu_device(), forms, NULL, "tiles(mma)", 0, &e);
+    cr_assert(e.count == 5 && e.chosen == 1);
+    cr_assert_str_eq(e.asked_for, "tiles(mma)");
+    cr_assert_str_eq(e.candidates[1].title, "tiles(mma)");
+    cr_assert_str_eq(e.candidates[1].form, "mma");
+    cr_assert_str_eq(e.candidates[4].title, "other");
+    cr_assert_null(e.candidates[4].form);
+    for (int i = 0; i < e.count; i++)
+        cr_assert(talc_candidate_is_passed_over(&e, i) == (i != 1 && i != 2), "%d", i);
+    talc_choice_explain("op", cpu_device(), forms, NULL, "tiles", TALC_TF32, &e);
+    cr_assert(e.chosen == 2);
+    for (int i = 0; i < e.count; i++)
+        cr_assert(talc_candidate_is_passed_over(&e, i) == (i > 2), "%d", i);
+}
+
 Test(choice, reasons_of_every_row_are_given)
 {
     const talc_algorithm odd = { .name = "reference",
@@ -93,9 +181,11 @@ Test(choice, reasons_of_every_row_are_given)
     refusing[2].plan = plan_odd;
     talc_choice choice;
     cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, NULL, 0));
-    assert_failure(TALC_UNSUPPORTED,
-                   "op on cpu: fft: precision class normwise is not admitted; tensor_cores: "
-                   "precision class tf32 is not admitted; large: it is odd; reference: it is odd");
+    assert_failure(
+        TALC_UNSUPPORTED,
+        "op on cpu: fft normwise: precision class normwise is not admitted; tensor_cores "
+        "tf32: precision class tf32 is not admitted; large: it is odd; reference: it is "
+        "odd");
     cr_assert(!talc_choose(&choice, "op", cpu_device(), NULL, NULL, NULL, 0));
     assert_failure(TALC_UNSUPPORTED, "op on cpu: this device has no algorithm for it");
 }
@@ -140,9 +230,9 @@ static const char *plan_slow(const talc_device *device, const void *problem, siz
 Test(choice, a_missing_library_is_looked_for_where_its_row_would_run)
 {
     const talc_arithmetic f32 = { "f32", TALC_STRICT, false };
-    const talc_algorithm slow = { "slow", f32, plan_slow, NULL },
-                         fast = { "fast", f32, plan_fast, NULL },
-                         faster = { "faster", f32, plan_faster, NULL };
+    const talc_algorithm slow = { "slow", NULL, f32, plan_slow, NULL },
+                         fast = { "fast", NULL, f32, plan_fast, NULL },
+                         faster = { "faster", NULL, f32, plan_faster, NULL };
     const talc_algorithm with_slow[] = { slow, fast, rows[3], rows[4] },
                          with_faster[] = { faster, slow, fast, rows[3], rows[4] },
                          without[] = { faster, slow, rows[3], rows[4] };
@@ -276,10 +366,10 @@ static talc_status run_nothing(talc_device *device, const void *problem, const t
 Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
 {
     const talc_algorithm unary[] = {
-        { "only", { "none", TALC_STRICT, false }, plan_unary, run_nothing }, { .name = NULL }
+        { "only", NULL, { "none", TALC_STRICT, false }, plan_unary, run_nothing }, { .name = NULL }
     };
     const talc_algorithm binary[] = {
-        { "only", { "none", TALC_STRICT, false }, plan_binary, run_nothing }, { .name = NULL }
+        { "only", NULL, { "none", TALC_STRICT, false }, plan_binary, run_nothing }, { .name = NULL }
     };
     const struct talc_backend backend = {
         .name = "noting", .algorithms = { [TALC_OP_unary] = unary, [TALC_OP_binary] = binary }

@@ -27,7 +27,7 @@ Test(conv2d_determinism, what_is_explained_is_what_runs)
         conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
         double *chosen = conv2d_values(cpu_device(), &data, NULL);
         double *named =
-            conv2d_values(cpu_device(), &data, e.decision.candidates[e.decision.chosen].name);
+            conv2d_values(cpu_device(), &data, e.decision.candidates[e.decision.chosen].title);
         cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_case(i));
         free(chosen);
         free(named);
@@ -71,18 +71,18 @@ Test(conv2d_determinism, threads_may_share_operands)
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
             continue;
-        double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].name);
+        double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].title);
         pthread_t threads[THREADS];
         shared_call calls[THREADS];
         for (int t = 0; t < THREADS; t++) {
-            calls[t] = (shared_call){ &operands, &problem,     e.decision.candidates[i].name,
+            calls[t] = (shared_call){ &operands, &problem,     e.decision.candidates[i].title,
                                       expected,  data.y_count, false };
             cr_assert(pthread_create(&threads[t], NULL, call_many_times, &calls[t]) == 0);
         }
         for (int t = 0; t < THREADS; t++) {
             pthread_join(threads[t], NULL);
             cr_expect(calls[t].right, "%s: thread %d had another result",
-                      e.decision.candidates[i].name, t);
+                      e.decision.candidates[i].title, t);
         }
         free(expected);
     }
@@ -128,10 +128,10 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
         for (int j = 0; j < e.decision.count; j++) {
             if (e.decision.candidates[j].refused)
                 continue;
-            double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].name);
+            double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
             for (int64_t k = 0; k < data.y_count; k++)
                 cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i],
-                          e.decision.candidates[j].name, (int)k, y[k]);
+                          e.decision.candidates[j].title, (int)k, y[k]);
             free(y);
         }
         conv2d_data_free(&data);

@@ -50,15 +50,15 @@ Test(conv2d_errors, a_forced_row_refuses_with_its_reason)
             refusals++;
             cr_assert(strlen(e.decision.candidates[j].reason) > 0);
             talc_conv2d_options options =
-                conv2d_options(&problem, NULL, e.decision.candidates[j].name);
+                conv2d_options(&problem, NULL, e.decision.candidates[j].title);
             cr_assert_null(talc_conv2d(x, w, NULL, &options));
             assert_failure_with(TALC_UNSUPPORTED, "conv2d on cpu: %s: %s",
-                                e.decision.candidates[j].name, e.decision.candidates[j].reason);
-            cr_assert(talc_algorithm_force("conv2d", e.decision.candidates[j].name));
+                                e.decision.candidates[j].title, e.decision.candidates[j].reason);
+            cr_assert(talc_algorithm_force("conv2d", e.decision.candidates[j].title));
             options.algorithm = NULL;
             cr_assert_null(talc_conv2d(x, w, NULL, &options));
             assert_failure_with(TALC_UNSUPPORTED, "conv2d on cpu: %s: %s",
-                                e.decision.candidates[j].name, e.decision.candidates[j].reason);
+                                e.decision.candidates[j].title, e.decision.candidates[j].reason);
             options.algorithm = "reference";
             cr_assert(talc_conv2d(x, w, NULL, &options) != NULL,
                       "the option does not win over the thread's row");
@@ -85,7 +85,7 @@ Test(conv2d_errors, every_allocation_may_fail)
         if (e.decision.candidates[i].refused)
             continue;
         const talc_conv2d_options options =
-            conv2d_options(&problem, residual, e.decision.candidates[i].name);
+            conv2d_options(&problem, residual, e.decision.candidates[i].title);
         talc_tensor *y = NULL;
         int failures = -1;
         for (; y == NULL && failures < 100; failures++) {
@@ -99,12 +99,12 @@ Test(conv2d_errors, every_allocation_may_fail)
                 cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());
                 talc_error_clear();
                 cr_assert(talc_device_memory(cpu_device()).live == live,
-                          "%s: allocation %d leaves bytes behind", e.decision.candidates[i].name,
+                          "%s: allocation %d leaves bytes behind", e.decision.candidates[i].title,
                           failures + 1);
             }
         }
         cr_assert(y != NULL && failures >= 3, "%s: %d allocations could fail",
-                  e.decision.candidates[i].name, failures);
+                  e.decision.candidates[i].title, failures);
         talc_release(y);
     }
 }

@@ -162,7 +162,7 @@ static int expect_rows(const operands *o, const conv2d_data *data, talc_directio
     const int64_t count = input ? dx_count(&problem) : dw_count(&problem);
     int rows = 0;
     for (int i = 0; i < e.decision.count; i++) {
-        const char *name = e.decision.candidates[i].name;
+        const char *name = e.decision.candidates[i].title;
         if (e.decision.candidates[i].refused)
             continue;
         cr_assert(talc_algorithm_force(op, name));
@@ -287,7 +287,7 @@ static void expect_spoilt(const talc_conv2d_problem *p, const double *const valu
     cr_assert(talc_conv2d_explain(tested_device(), p, &options, &e));
     double *expected = sums_of(p, values[0], values[1]);
     for (int i = 0; i < e.decision.count; i++) {
-        options.algorithm = e.decision.candidates[i].name;
+        options.algorithm = e.decision.candidates[i].title;
         if (e.decision.candidates[i].refused)
             continue;
         const talc_tensor *y =
@@ -415,13 +415,13 @@ Test(conv2d_gradient, long_sums_of_f32_stay_accurate)
         for (int k = 0; k < e.decision.count; k++) {
             if (e.decision.candidates[k].refused)
                 continue;
-            talc_algorithm_force("conv2d.grad_weight", e.decision.candidates[k].name);
+            talc_algorithm_force("conv2d.grad_weight", e.decision.candidates[k].title);
             double *got = gradient_by(&o, o.w);
             cr_assert(expected != NULL && S != NULL && got != NULL, "%s", talc_error_message());
             for (int64_t j = 0; j < dw_count(&p); j++)
                 cr_assert(fabs(got[j] - expected[j]) <= bound * S[j],
                           "%s by %s: element %d is off by %g of %g", problems[i],
-                          e.decision.candidates[k].name, (int)j, fabs(got[j] - expected[j]),
+                          e.decision.candidates[k].title, (int)j, fabs(got[j] - expected[j]),
                           bound * S[j]);
             free(got);
         }

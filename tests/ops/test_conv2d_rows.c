@@ -144,7 +144,7 @@ Test(conv2d_rows, rows_say_why_they_refuse)
                   talc_error_message());
         cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &explanation));
         for (int j = 0; j < explanation.decision.count; j++)
-            if (strcmp(explanation.decision.candidates[j].name, refusals[i].row) == 0)
+            if (strcmp(explanation.decision.candidates[j].title, refusals[i].row) == 0)
                 cr_assert(strcmp(explanation.decision.candidates[j].reason, refusals[i].reason) ==
                               0,
                           "%s: %s", refusals[i].problem, explanation.decision.candidates[j].reason);
@@ -177,7 +177,7 @@ Test(conv2d_rows, every_gradient_has_a_row, .timeout = 60)
             cr_assert(talc_workspace_set_limit(cpu, limits[j]));
             cr_assert(talc_conv2d_problem_parse(texts[i], &problem), "%s", talc_error_message());
             cr_assert(talc_conv2d_explain(cpu, &problem, NULL, &explanation));
-            const char *row = explanation.decision.candidates[explanation.decision.chosen].name;
+            const char *row = explanation.decision.candidates[explanation.decision.chosen].title;
             cr_expect(strcmp(row, "reference") != 0, "%s in %zu bytes: %s", texts[i], limits[j],
                       row);
             check_rows(texts[i], KIND(EXACT) | KIND(RANDOM) | KIND(INFINITY) | KIND(GUARDS), row,
@@ -242,7 +242,7 @@ Test(conv2d_rows, gradients_by_the_same_rows)
             problem.direction = direction;
             cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &e));
             cr_assert(e.decision.count == 5 && e.decision.chosen >= 0);
-            const char *name = e.decision.candidates[e.decision.chosen].name;
+            const char *name = e.decision.candidates[e.decision.chosen].title;
             cr_assert(strcmp(name, chosen[i]) == 0, "%s: %s", problems[i], name);
             cr_assert(!e.decision.candidates[4].refused, "reference takes everything");
         }
@@ -320,9 +320,9 @@ static int row_run(talc_device *device, const char *forced)
 Test(conv2d_rows, the_least_estimate_runs)
 {
     const talc_algorithm rows[] = {
-        { "first", { "none", TALC_STRICT, false }, plan_1, write_1 },
-        { "second", { "none", TALC_STRICT, false }, plan_2, write_2 },
-        { "reference", { "none", TALC_STRICT, false }, talc_plan_any, write_3 },
+        { "first", NULL, { "none", TALC_STRICT, false }, plan_1, write_1 },
+        { "second", NULL, { "none", TALC_STRICT, false }, plan_2, write_2 },
+        { "reference", NULL, { "none", TALC_STRICT, false }, talc_plan_any, write_3 },
         { .name = NULL },
     };
     talc_device device = *cpu_device();
@@ -355,8 +355,10 @@ Test(conv2d_rows, the_least_estimate_runs)
     const talc_algorithm refusing[] = { rows[0], rows[1], rows[3] };
     backend.algorithms[TALC_OP_conv2d] = refusing;
     refusals_now[0] = refusals_now[1] = "takes none";
+    talc_scope *scope = talc_scope_enter(); /* which ends before the device does */
     const talc_tensor *x = talc_ones(&device, TALC_F32, TALC_DIMS(1, 1, 1, 1));
     cr_assert(talc_conv2d(x, x, NULL, NULL) == NULL);
     cr_assert_str_eq(talc_error_message(), "conv2d on cpu: first: takes none; second: takes none");
     talc_error_clear();
+    talc_scope_leave(scope);
 }

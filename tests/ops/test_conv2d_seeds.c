@@ -62,9 +62,9 @@ Test(conv2d_seeds, float64_is_float64)
     const talc_tensor *w = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(1, 1, 1, 1), &weight);
     for (int i = 0; i < e.decision.count; i++)
         if (!e.decision.candidates[i].refused) {
-            const talc_conv2d_options options = { .algorithm = e.decision.candidates[i].name };
+            const talc_conv2d_options options = { .algorithm = e.decision.candidates[i].title };
             cr_assert(talc_item(talc_conv2d(x, w, NULL, &options)) == pixel * weight, "%s",
-                      e.decision.candidates[i].name);
+                      e.decision.candidates[i].title);
         }
 }
 
@@ -121,7 +121,7 @@ Test(conv2d_seeds, coordinates_may_be_large)
             for (int j = 0; j < e.decision.count; j++) {
                 if (e.decision.candidates[j].refused)
                     continue;
-                options.algorithm = e.decision.candidates[j].name;
+                options.algorithm = e.decision.candidates[j].title;
                 const talc_tensor *y = talc_conv2d(x, w, NULL, &options);
                 cr_assert(y != NULL, "%s: %s", options.algorithm, talc_error_message());
                 const float *values = talc_data(y, TALC_F32);
@@ -149,7 +149,7 @@ Test(conv2d_seeds, small_workspaces_give_the_same_result)
             const talc_conv2d_problem problem = conv2d_parse(texts[i]);
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
             for (int row = 0; row < e.decision.count && limits[j] >= 4096; row++)
-                cr_expect(strcmp(e.decision.candidates[row].name, "im2col") != 0 ||
+                cr_expect(strcmp(e.decision.candidates[row].title, "im2col") != 0 ||
                               !e.decision.candidates[row].refused,
                           "%s: im2col refuses under %zu bytes: %s", texts[i], limits[j],
                           e.decision.candidates[row].reason);
@@ -197,7 +197,7 @@ Test(conv2d_seeds, no_more_memory_is_used_than_announced)
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
             continue;
-        const talc_conv2d_options options = { .algorithm = e.decision.candidates[i].name };
+        const talc_conv2d_options options = { .algorithm = e.decision.candidates[i].title };
         const size_t live = talc_device_memory(cpu).live;
         talc_memory_reset_peak(cpu);
         talc_tensor *y = talc_conv2d(x, w, NULL, &options);
@@ -206,10 +206,10 @@ Test(conv2d_seeds, no_more_memory_is_used_than_announced)
         /* The pool rounds sizes up, by at most an eighth and a few hundred bytes each. */
         const size_t announced = e.decision.candidates[i].workspace + talc_nbytes(y);
         cr_expect(after.peak - live <= announced + announced / 8 + 8192,
-                  "%s: %zu bytes at its peak, %zu announced", e.decision.candidates[i].name,
+                  "%s: %zu bytes at its peak, %zu announced", e.decision.candidates[i].title,
                   after.peak - live, announced);
         cr_expect(after.live - live <= talc_nbytes(y) + talc_nbytes(y) / 8 + 4096,
-                  "%s keeps memory", e.decision.candidates[i].name);
+                  "%s keeps memory", e.decision.candidates[i].title);
         talc_release(y);
     }
     cr_assert(talc_workspace_set_limit(cpu, before));

@@ -222,10 +222,10 @@ Test(conv2d_text, an_explanation_prints_every_candidate)
     cr_expect(strstr(printed, talc_conv2d_problem_text(&problem, text)) != NULL, "%s", printed);
     cr_expect(strstr(printed, "x [2,4,9,8]  w [6,2,3,2]  ->  y [2,6,4,9]") != NULL, "%s", printed);
     for (int i = 0; i < e.decision.count; i++) {
-        cr_expect(strstr(printed, e.decision.candidates[i].name) != NULL, "no %s in\n%s",
-                  e.decision.candidates[i].name, printed);
+        cr_expect(strstr(printed, e.decision.candidates[i].title) != NULL, "no %s in\n%s",
+                  e.decision.candidates[i].title, printed);
         cr_expect(strstr(printed, e.decision.candidates[i].reason) != NULL, "no reason of %s",
-                  e.decision.candidates[i].name);
+                  e.decision.candidates[i].title);
     }
     free(printed);
 }
@@ -258,7 +258,7 @@ Test(conv2d_text, an_explanation_of_a_gradient)
                       (i == 1),
                   "%s", printed);
         for (int row = 0; row < e.decision.count; row++)
-            cr_expect(strstr(printed, e.decision.candidates[row].name) != NULL, "%s", printed);
+            cr_expect(strstr(printed, e.decision.candidates[row].title) != NULL, "%s", printed);
         free(printed);
     }
 }
@@ -273,10 +273,10 @@ Test(conv2d_text, an_explanation_follows_the_options)
     talc_conv2d_explanation e;
     cr_assert(talc_conv2d_explain(cpu_device(), &problem, &forced, &e));
     cr_expect(e.decision.chosen >= 0 &&
-                  strcmp(e.decision.candidates[e.decision.chosen].name, "reference") == 0,
+                  strcmp(e.decision.candidates[e.decision.chosen].title, "reference") == 0,
               "reference is forced, explain chooses %s",
-              e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].name);
+              e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].title);
     cr_assert(talc_conv2d_explain(cpu_device(), &problem, &unknown, &e));
     cr_expect(e.decision.chosen == -1, "an unknown row is forced, explain chooses %s",
-              e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].name);
+              e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].title);
 }

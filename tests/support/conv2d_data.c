@@ -197,7 +197,7 @@ double *conv2d_values(talc_device *device, const conv2d_data *data, const char *
     const talc_conv2d_explanation explanation = conv2d_explanation(device, &data->problem);
     for (int i = 0; i < explanation.decision.count && algorithm != NULL; i++)
         if (explanation.decision.candidates[i].refused &&
-            strcmp(explanation.decision.candidates[i].name, algorithm) == 0)
+            strcmp(explanation.decision.candidates[i].title, algorithm) == 0)
             algorithm = NULL;
     talc_scope *scope = talc_scope_enter();
     conv2d_operands operands = conv2d_operands_new(device, data, 0);
@@ -264,10 +264,11 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
         if (e.decision.candidates[i].refused)
             continue;
         poison(device, data->problem.dtype, data->y_count, e.decision.candidates[i].workspace);
-        const talc_tensor *y = conv2d_run(&operands, &data->problem, e.decision.candidates[i].name);
-        expect_expected(data, expected, y, text, e.decision.candidates[i].name);
+        const talc_tensor *y =
+            conv2d_run(&operands, &data->problem, e.decision.candidates[i].title);
+        expect_expected(data, expected, y, text, e.decision.candidates[i].title);
         cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
-                  e.decision.candidates[i].name);
+                  e.decision.candidates[i].title);
     }
     conv2d_operands_free(&operands);
     talc_scope_leave(scope);

@@ -43,7 +43,7 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *row)
         (void)plan;                                                                                \
         return function(device, problem, arguments);                                               \
     }                                                                                              \
-    static const talc_algorithm name = { #name, ARITHMETIC, op##_plan, name##_run };
+    static const talc_algorithm name = { #name, NULL, ARITHMETIC, op##_plan, name##_run };
 
 /// A row that solves another problem than it was given.
 #define MUTANT_OTHER(op, name, ...)                                                                \

@@ -45,7 +45,7 @@ static const talc_algorithm *row_of(const talc_algorithm *row, const talc_device
         return status;                                                                             \
     }                                                                                              \
     static const talc_algorithm op##_rows[] = {                                                    \
-        { "reference", { "as the CPU's", TALC_STRICT, false }, op##_plan, op##_run },              \
+        { "reference", NULL, { "as the CPU's", TALC_STRICT, false }, op##_plan, op##_run },        \
         { .name = NULL },                                                                          \
     };
 

@@ -153,33 +153,35 @@ static double bytes_of(const talc_conv2d_problem *p)
            (double)talc_dtype_size(p->dtype);
 }
 
-static contender algorithm_contender(const bench_operands *operands, const talc_candidate *c,
-                                     const bench_settings *settings)
+static void add_algorithm(contender *made, const bench_operands *operands, const talc_candidate *c,
+                          const bench_settings *settings)
 {
     const double flops = talc_conv2d_flops(&operands->problem);
-    contender made = { .name = c->name,
-                       .times = 1,
-                       .flops = flops,
-                       .bytes = bytes_of(&operands->problem),
-                       .estimate = c->seconds,
-                       .precision = c->arithmetic.precision,
-                       .workspace = c->workspace,
-                       .run = run_next,
-                       .free = algorithm_free };
+    *made = (contender){ .algorithm = c->name,
+                         .form = c->form,
+                         .times = 1,
+                         .flops = flops,
+                         .bytes = bytes_of(&operands->problem),
+                         .estimate = c->seconds,
+                         .precision = c->arithmetic.precision,
+                         .workspace = c->workspace,
+                         .run = run_next,
+                         .free = algorithm_free };
+    memcpy(made->title, c->title, sizeof made->title);
+    made->name = made->title;
     if (c->refused)
-        snprintf(made.reason, sizeof made.reason, "refuses: %s", c->reason);
+        snprintf(made->reason, sizeof made->reason, "refuses: %s", c->reason);
     else if (strcmp(c->name, "reference") == 0 && flops > BENCH_REFERENCE_FLOPS && !settings->all &&
              !settings->chosen && settings->algorithm == NULL)
-        snprintf(made.reason, sizeof made.reason, "not timed on more than %g GFLOP; --all does",
+        snprintf(made->reason, sizeof made->reason, "not timed on more than %g GFLOP; --all does",
                  BENCH_REFERENCE_FLOPS / 1e9);
-    algorithm_run *context = made.reason[0] != '\0' ? NULL : malloc(sizeof *context);
+    algorithm_run *context = made->reason[0] != '\0' ? NULL : malloc(sizeof *context);
     if (context != NULL)
         *context =
-            (algorithm_run){ .operands = operands, .options = options_of(operands, c->name) };
-    else if (made.reason[0] == '\0')
-        snprintf(made.reason, sizeof made.reason, "no memory");
-    made.context = context;
-    return made;
+            (algorithm_run){ .operands = operands, .options = options_of(operands, made->title) };
+    else if (made->reason[0] == '\0')
+        snprintf(made->reason, sizeof made->reason, "no memory");
+    made->context = context;
 }
 
 /* Runs the algorithm once, which also warms it up, and compares what it computed unless `expected`
@@ -215,15 +217,16 @@ static bool add_algorithms(bench *self, const bench_settings *settings)
     if (!talc_conv2d_explain(settings->device, &self->operands.problem, NULL, &explanation))
         return false;
     if (explanation.decision.chosen >= 0 && settings->algorithm == NULL)
-        self->chosen = explanation.decision.candidates[explanation.decision.chosen].name;
+        self->chosen = strcpy(self->chosen_title,
+                              explanation.decision.candidates[explanation.decision.chosen].title);
     const char *only = settings->chosen ? self->chosen : settings->algorithm;
     const talc_conv2d_options options = { .precision = EVERY_CLASS };
     if (!talc_conv2d_explain(settings->device, &self->operands.problem, &options, &explanation))
         return false;
     for (int i = 0; i < explanation.decision.count; i++) {
         const talc_candidate *c = &explanation.decision.candidates[i];
-        if (only == NULL || strcmp(only, c->name) == 0)
-            self->contenders[self->count++] = algorithm_contender(&self->operands, c, settings);
+        if (only == NULL || talc_algorithm_is_asked_for(c->name, c->form, only))
+            add_algorithm(&self->contenders[self->count++], &self->operands, c, settings);
     }
     if (self->count == 0)
         talc_fail(TALC_NOT_FOUND, "conv2d on %s has no algorithm '%s'", explanation.decision.device,

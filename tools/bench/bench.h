@@ -38,9 +38,11 @@ typedef struct bench_rates {
 } bench_rates;
 
 typedef struct contender {
-    const char *name;
-    bool peer;     ///< not talc's
-    void *context; ///< what `run` and `free` get
+    const char *name;                ///< a peer's; of an algorithm `title`
+    char title[TALC_ALGORITHM_TEXT]; ///< of an algorithm: name(form)
+    const char *algorithm, *form;    ///< its name and its form, which may be NULL
+    bool peer;                       ///< not talc's
+    void *context;                   ///< what `run` and `free` get
     /// Queues the problem once, or does it; false with a talc failure.
     bool (*run)(void *context);
     void (*free)(void *context);    ///< NULL: nothing to free
@@ -91,6 +93,7 @@ typedef struct bench {
     /// The algorithm that a call without options would run; NULL: none, or one algorithm alone is
     /// asked for.
     const char *chosen;
+    char chosen_title[TALC_ALGORITHM_TEXT];
     /// The most memory that the process held while talc's algorithms ran; 0 when unknown.
     size_t resident;
 } bench;

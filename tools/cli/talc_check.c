@@ -340,9 +340,9 @@ static json_t *row_json(const talc_check_summary *row)
 {
     const bool bounded = row->worst[0] != '\0';
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:s?, s:s?}", "op", row->op,
-        "algorithm", row->algorithm, "device", row->device, "class",
-        talc_precision_name(row->arithmetic.precision), "arithmetic", row->arithmetic.text,
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:s?, s:s?}", "op", row->op,
+        "algorithm", row->algorithm, "name", row->name, "form", row->form, "device", row->device,
+        "class", talc_precision_name(row->arithmetic.precision), "arithmetic", row->arithmetic.text,
         "problems", (json_int_t)row->problems, "refused", (json_int_t)row->refused, "checks",
         (json_int_t)row->checks, "failed", (json_int_t)row->failed, "share",
         bounded ? tool_real(row->share) : json_null(), "worst", bounded ? row->worst : NULL,

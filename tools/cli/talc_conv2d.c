@@ -65,7 +65,7 @@ static int report(const arguments *self, const talc_tensor *y,
         json_t *json = json_pack(
             "{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:o}", "device", explanation->decision.device,
             "shape", tool_json_dims(talc_dims_of(y)), "dtype", talc_dtype_name(y->dtype),
-            "algorithm", chosen->name, "arithmetic", chosen->arithmetic.text, "seconds",
+            "algorithm", chosen->title, "arithmetic", chosen->arithmetic.text, "seconds",
             tool_real(seconds), "problem", tool_json_problem(&explanation->problem), "output",
             tool_json_text(self->output));
         return tool_json_print(json);
@@ -73,7 +73,7 @@ static int report(const arguments *self, const talc_tensor *y,
     char dims[TALC_DIMS_TEXT], time[TOOL_TEXT], rate[TALC_COUNT_TEXT];
     talc_print_wrapped(stdout, 2, "y %s %s on %s: %s (%s), %s, %s",
                        talc_dims_text(talc_dims_of(y), dims), talc_dtype_name(y->dtype),
-                       explanation->decision.device, chosen->name, chosen->arithmetic.text,
+                       explanation->decision.device, chosen->title, chosen->arithmetic.text,
                        tool_seconds(seconds, time),
                        talc_count_text(explanation->flops / seconds, "FLOP/s", rate));
     if (self->output != NULL)

@@ -50,7 +50,7 @@ static const char *cell(const void *context, int64_t row, int column, char text[
 {
     const talc_candidate *c = &((const talc_explanation *)context)->candidates[row];
     (void)text;
-    return column == 0   ? c->name
+    return column == 0   ? c->title
            : column == 1 ? talc_precision_name(c->arithmetic.precision)
                          : c->arithmetic.text;
 }
@@ -93,9 +93,10 @@ static json_t *device_json(const talc_device *device, const device_report *r)
     json_t *algorithms = json_array();
     for (int i = 0; i < r->explanation.decision.count; i++) {
         const talc_candidate *c = &r->explanation.decision.candidates[i];
-        json_array_append_new(algorithms, json_pack("{s:s, s:s, s:s}", "name", c->name,
-                                                    "arithmetic", c->arithmetic.text, "class",
-                                                    talc_precision_name(c->arithmetic.precision)));
+        json_array_append_new(algorithms,
+                              json_pack("{s:s, s:s?, s:s, s:s}", "name", c->name, "form", c->form,
+                                        "arithmetic", c->arithmetic.text, "class",
+                                        talc_precision_name(c->arithmetic.precision)));
     }
     json_t *memory =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "live", (json_int_t)r->memory.live, "peak",

@@ -325,7 +325,7 @@ static const char *algorithm_cell(const void *context, int64_t row, int column,
         return row == 0 ? "algorithm" : "";
     if (column == 1)
         snprintf(text, TALC_CELL_TEXT, "%s%s %s%s", chosen ? tool_bold() : "", chosen ? "->" : "  ",
-                 c->name, chosen ? tool_plain() : "");
+                 c->title, chosen ? tool_plain() : "");
     else if (c->refused)
         snprintf(text, TALC_CELL_TEXT, "%srefuses: %s%s", tool_dim(), c->reason, tool_plain());
     else
@@ -455,7 +455,7 @@ static json_t *pass_json(const pass *r)
     return json_pack(
         "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "device", talc_device_name(r->device),
         "description", r->properties.description, "algorithm",
-        r->explanation.decision.candidates[r->explanation.decision.chosen].name, "explanation",
+        r->explanation.decision.candidates[r->explanation.decision.chosen].title, "explanation",
         tool_json_explanation(&r->explanation.decision, tool_json_problem(&r->explanation.problem)),
         "seconds", tool_real(r->seconds), "first_seconds",
         r->first_seconds > 0 ? tool_real(r->first_seconds) : json_null(), "gflops",

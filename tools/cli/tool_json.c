@@ -101,16 +101,16 @@ json_t *tool_json_explanation(const talc_explanation *e, json_t *problem)
         if (talc_candidate_is_passed_over(e, i))
             continue;
         json_array_append_new(candidates,
-                              json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:b, s:s}", "name", c->name,
-                                        "arithmetic", c->arithmetic.text, "class",
-                                        talc_precision_name(c->arithmetic.precision),
+                              json_pack("{s:s, s:s?, s:s, s:s, s:b, s:I, s:f, s:b, s:s}", "name",
+                                        c->name, "form", c->form, "arithmetic", c->arithmetic.text,
+                                        "class", talc_precision_name(c->arithmetic.precision),
                                         "wide_accumulator", c->arithmetic.wide_accumulator,
                                         "workspace", (json_int_t)c->workspace, "seconds",
                                         c->seconds, "refused", c->refused, "reason", c->reason));
     }
     return json_pack("{s:s, s:s, s:o, s:I, s:o, s:s?}", "op", e->op, "device", e->device, "problem",
                      problem, "workspace_limit", (json_int_t)e->workspace_limit, "candidates",
-                     candidates, "chosen", e->chosen < 0 ? NULL : e->candidates[e->chosen].name);
+                     candidates, "chosen", e->chosen < 0 ? NULL : e->candidates[e->chosen].title);
 }
 
 static void free_text(char *text)

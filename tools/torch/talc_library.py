@@ -148,7 +148,7 @@ class Talc:
         return call
 
     def rows(self, op, device=None):
-        """Name and wide_accumulator of every algorithm that a device, by default this one, has for an op."""
+        """Name, with its form as name(form), and wide_accumulator of every algorithm that a device, by default this one, has for an op."""
         if LISTS.get(op) is None:
             yield None, False
             return

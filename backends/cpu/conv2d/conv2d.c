@@ -3,6 +3,7 @@
 
 #define ROW(name, text, precision, wide)                                                           \
     { #name,                                                                                       \
+      NULL,                                                                                        \
       { text, precision, wide },                                                                   \
       talc_cpu_conv2d_##name##_plan,                                                               \
       talc_cpu_conv2d_##name##_run },

@@ -145,7 +145,7 @@ static talc_status unary_run(talc_device *device, const void *problem, const tal
 }
 
 const talc_algorithm talc_cpu_unary[] = {
-    { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, unary_run },
+    { "reference", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, unary_run },
     { .name = NULL },
 };
 
@@ -314,7 +314,7 @@ static talc_status binary_run(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cpu_binary[] = {
-    { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, binary_run },
+    { "reference", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, binary_run },
     { .name = NULL },
 };
 

@@ -161,6 +161,6 @@ static talc_status gather_run(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cpu_gather[] = {
-    { "reference", { "the data's own type", TALC_STRICT, false }, gather_plan, gather_run },
+    { "reference", NULL, { "the data's own type", TALC_STRICT, false }, gather_plan, gather_run },
     { .name = NULL },
 };

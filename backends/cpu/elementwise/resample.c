@@ -230,6 +230,10 @@ static talc_status resample_run(talc_device *device, const void *problem, const 
 }
 
 const talc_algorithm talc_cpu_resample[] = {
-    { "reference", { "the data's own type", TALC_STRICT, false }, resample_plan, resample_run },
+    { "reference",
+      NULL,
+      { "the data's own type", TALC_STRICT, false },
+      resample_plan,
+      resample_run },
     { .name = NULL },
 };

@@ -105,6 +105,6 @@ static talc_status update_run(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cpu_update[] = {
-    { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, update_run },
+    { "reference", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, update_run },
     { .name = NULL },
 };

@@ -70,6 +70,6 @@ static talc_status where_run(talc_device *device, const void *problem, const tal
 }
 
 const talc_algorithm talc_cpu_where[] = {
-    { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, where_run },
+    { "reference", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, where_run },
     { .name = NULL },
 };

@@ -216,7 +216,11 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 }
 
 const talc_algorithm talc_cpu_matmul[] = {
-    { "openblas", { "the data's own type, FMA", TALC_STRICT, false }, openblas_plan, openblas_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, float_plan, reference_run },
+    { "openblas",
+      NULL,
+      { "the data's own type, FMA", TALC_STRICT, false },
+      openblas_plan,
+      openblas_run },
+    { "reference", NULL, { "f64 accumulation", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };

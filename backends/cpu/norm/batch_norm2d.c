@@ -221,8 +221,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 // clang-format off
 const talc_algorithm talc_cpu_batch_norm2d[] = {
-    { "blocks", { "f64 statistics, then the data's own type", TALC_STRICT, false }, blocks_plan,  blocks_run },
-    { "reference", { "f64 accumulation",                         TALC_STRICT, true },  reference_plan, reference_run },
+    { "blocks", NULL, { "f64 statistics, then the data's own type", TALC_STRICT, false }, blocks_plan,  blocks_run },
+    { "reference", NULL, { "f64 accumulation",                         TALC_STRICT, true },  reference_plan, reference_run },
     { .name = NULL },
 };
 // clang-format on

@@ -482,9 +482,10 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 const talc_algorithm talc_cpu_group_norm[] = {
     { "rows",
+      NULL,
       { "f64 statistics, then the data's own type", TALC_STRICT, false },
       rows_plan,
       rows_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
+    { "reference", NULL, { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
     { .name = NULL },
 };

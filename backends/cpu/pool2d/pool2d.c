@@ -255,8 +255,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 // clang-format off
 const talc_algorithm talc_cpu_pool2d[] = {
-    { "rows", { "the data's own type", TALC_STRICT, false }, rows_plan,      rows_run },
-    { "reference", { "f64 accumulation",    TALC_STRICT, true },  reference_plan, reference_run },
+    { "rows", NULL, { "the data's own type", TALC_STRICT, false }, rows_plan,      rows_run },
+    { "reference", NULL, { "f64 accumulation",    TALC_STRICT, true },  reference_plan, reference_run },
     { .name = NULL },
 };
 // clang-format on

@@ -84,6 +84,6 @@ static talc_status cumsum_run(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cpu_cumsum[] = {
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, cumsum_plan, cumsum_run },
+    { "reference", NULL, { "f64 accumulation", TALC_STRICT, true }, cumsum_plan, cumsum_run },
     { .name = NULL },
 };

@@ -403,9 +403,10 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 const talc_algorithm talc_cpu_reduce[] = {
     { "blocked",
+      NULL,
       { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false },
       blocked_plan,
       blocked_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
+    { "reference", NULL, { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
     { .name = NULL },
 };

@@ -310,8 +310,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 // clang-format off
 const talc_algorithm talc_cpu_cross_entropy[] = {
-    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, plan_any, rows_run },
-    { "reference", { "f64",                              TALC_STRICT, true },  plan_any, reference_run },
+    { "rows", NULL, { "the data's own type, sums in f64", TALC_STRICT, false }, plan_any, rows_run },
+    { "reference", NULL, { "f64",                              TALC_STRICT, true },  plan_any, reference_run },
     { .name = NULL },
 };
 // clang-format on

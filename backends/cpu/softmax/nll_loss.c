@@ -89,6 +89,6 @@ static talc_status nll_loss_run(talc_device *device, const void *problem, const 
 }
 
 const talc_algorithm talc_cpu_nll_loss[] = {
-    { "reference", { "f64", TALC_STRICT, true }, talc_plan_any, nll_loss_run },
+    { "reference", NULL, { "f64", TALC_STRICT, true }, talc_plan_any, nll_loss_run },
     { .name = NULL },
 };

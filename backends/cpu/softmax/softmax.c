@@ -171,9 +171,10 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 const talc_algorithm talc_cpu_softmax[] = {
     { "rows",
+      NULL,
       { "the data's own type, long sums in f64", TALC_STRICT, false },
       float_plan,
       rows_run },
-    { "reference", { "f64", TALC_STRICT, true }, float_plan, reference_run },
+    { "reference", NULL, { "f64", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };

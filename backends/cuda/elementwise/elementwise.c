@@ -31,8 +31,8 @@ static talc_status run_unary(talc_device *device, const void *problem, const tal
 }
 
 const talc_algorithm talc_cuda_unary[] = {
-    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_unary },
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_unary },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
 
 // ---- Two operands -------------------------------------------------------------------------------
@@ -62,6 +62,6 @@ static talc_status run_binary(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cuda_binary[] = {
-    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_binary },
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_binary },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -272,5 +272,5 @@ static talc_status run_gather(talc_device *device, const talc_gather_problem *p,
 const talc_algorithm talc_cuda_gather[] = {
     talc_cuda_row<plan_gather, run_gather>("direct",
                                            { "moved; gradients in f64", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -216,6 +216,6 @@ static const char *plan_resample(const talc_device *device, const void *problem,
 }
 
 const talc_algorithm talc_cuda_resample[] = {
-    { "direct", { "the data's own type", TALC_STRICT, false }, plan_resample, run_resample },
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, plan_resample, run_resample },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -209,6 +209,6 @@ static talc_status run_update(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cuda_update[] = {
-    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_update },
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_update },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -84,6 +84,6 @@ static talc_status run_where(talc_device *device, const void *problem, const tal
 }
 
 const talc_algorithm talc_cuda_where[] = {
-    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_where },
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_where },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

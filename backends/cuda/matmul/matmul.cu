@@ -475,5 +475,5 @@ const talc_algorithm talc_cuda_matmul[] = {
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
     talc_cuda_row<plan_direct, direct_run>("direct",
                                            { "the data's own type, FMA", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -440,5 +440,5 @@ const talc_algorithm talc_cuda_batch_norm2d[] = {
         "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
     talc_cuda_row<plan_channels, run<false>>(
         "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

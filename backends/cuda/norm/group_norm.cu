@@ -620,5 +620,5 @@ static talc_status run_rows(talc_device *device, const talc_group_norm_problem *
 const talc_algorithm talc_cuda_group_norm[] = {
     talc_cuda_row<plan_rows, run_rows>(
         "rows", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -114,5 +114,5 @@ const talc_algorithm talc_cuda_pool2d[] = {
     row<tiled_row>("tiled"),
     row<separable_row>("separable"),
     row<window_row>("window"),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -41,9 +41,10 @@ talc_status talc_cuda_row_run(talc_device *device, const void *problem, const ta
 }
 
 template <auto PLAN, auto RUN>
-constexpr talc_algorithm talc_cuda_row(const char *name, talc_arithmetic arithmetic)
+constexpr talc_algorithm talc_cuda_row(const char *name, talc_arithmetic arithmetic,
+                                       const char *form = nullptr)
 {
-    return { name, arithmetic, talc_cuda_row_plan<PLAN>, talc_cuda_row_run<RUN> };
+    return { name, form, arithmetic, talc_cuda_row_plan<PLAN>, talc_cuda_row_run<RUN> };
 }
 
 #endif

@@ -144,5 +144,5 @@ const char *plan_cumsum(const talc_device *, const talc_cumsum_problem *p, size_
 
 const talc_algorithm talc_cuda_cumsum[] = {
     talc_cuda_row<plan_cumsum, run_cumsum>("direct", { "f64 accumulation", TALC_STRICT, true }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -466,5 +466,5 @@ const talc_algorithm talc_cuda_reduce[] = {
         "parts", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     talc_cuda_row<plan_whole, run_row<false>>(
         "whole", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -338,5 +338,5 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
 const talc_algorithm talc_cuda_cross_entropy[] = {
     talc_cuda_row<plan_rows, run>("rows",
                                   { "the data's own type, sums in f64", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -119,5 +119,5 @@ static talc_status run(talc_device *device, const talc_nll_loss_problem *problem
 
 const talc_algorithm talc_cuda_nll_loss[] = {
     talc_cuda_row<plan_any, run>("direct", { "the data's own type", TALC_STRICT, false }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -304,5 +304,5 @@ const talc_algorithm talc_cuda_softmax[] = {
     talc_cuda_row<plan_cluster, run<IN_CLUSTER>>("cluster", OWN_TYPE),
     talc_cuda_row<plan_two_pass, run<IN_TWO_PASSES>>("two_pass", SUMS_IN_F64),
     talc_cuda_row<plan_one_block, run<IN_ONE_BLOCK>>("one_block", SUMS_IN_F64),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
