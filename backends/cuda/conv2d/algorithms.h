@@ -1,9 +1,9 @@
 /// The GPU's conv2d algorithms: their table, and the functions behind its rows. Private to
 /// backends/cuda.
 ///
-/// A row's forward direction is in the file of its name. Its gradients, TALC_GRAD_INPUT and
-/// TALC_GRAD_WEIGHT, have a plan and a run of their own in NAME_gradient, those of split in
-/// turned.cu, those of implicit_gemm and pointwise_mma beside it.
+/// A row's forward direction is in the file of its name, whatever its form. Its gradients,
+/// TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of their own in NAME_gradient, those
+/// of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 
@@ -11,23 +11,28 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Each estimates; the least runs.
+/// Each estimates; the least runs, of equal ones the first. A form that its name prefers stands
+/// before the others and estimates no more than they do.
 // clang-format off
-//    name       arithmetic                                        precision
+//    functions  name, form                                        arithmetic, precision
 #define TALC_CUDA_CONV2D_TABLE(X)                                                       \
-    X(implicit_gemm, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(implicit_gemm_tf32, "f16 on tensor cores, f32 sums",          TALC_TF32) \
-    X(implicit_gemm_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(implicit_gemm_tf32_mma, "f16 on tensor cores, f32 sums",      TALC_TF32) \
-    X(pointwise_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(pointwise_tf32_mma, "f16 on tensor cores, f32 sums",          TALC_TF32) \
-    X(gather_gemm, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(gather_gemm_tf32, "TF32 on tensor cores, f32 sums",       TALC_TF32) \
-    X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \
-    X(split,     "the data's own type, FMA",                       TALC_STRICT) \
-    X(pointwise, "the data's own type, FMA",                       TALC_STRICT) \
-    X(direct,    "the data's own type, FMA",                       TALC_STRICT) \
-    X(im2col,    "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
+    X(implicit_gemm, "implicit_gemm", NULL, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_tf32, "implicit_gemm_tf32", NULL, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(implicit_gemm_mma, "implicit_gemm_mma", NULL, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_tf32_mma, "implicit_gemm_tf32_mma", NULL, "f16 on tensor cores, f32 sums",      TALC_TF32) \
+    X(pointwise_mma, "pointwise_mma", NULL, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(pointwise_tf32_mma, "pointwise_tf32_mma", NULL, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(gather_gemm, "gather_gemm", NULL, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(gather_gemm_tf32, "gather_gemm_tf32", NULL, "TF32 on tensor cores, f32 sums",       TALC_TF32) \
+    X(depthwise_register_tiles, "depthwise", "register tiles", "the data's own type, FMA", TALC_STRICT) \
+    X(depthwise_warp_tiles, "depthwise", "warp tiles", "the data's own type, FMA", TALC_STRICT) \
+    X(depthwise_plane_tiles, "depthwise", "plane tiles", "the data's own type, FMA", TALC_STRICT) \
+    X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT) \
+    X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
+    X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
+    X(pointwise, "pointwise", NULL, "the data's own type, FMA",                       TALC_STRICT) \
+    X(direct, "direct", NULL, "the data's own type, FMA",                       TALC_STRICT) \
+    X(im2col, "im2col", NULL, "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
 // clang-format on
 
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \

@@ -23,8 +23,8 @@ static bool is_forward(const void *problem)
     }
 TALC_CUDA_CONV2D_TABLE(DIRECTIONS)
 
-#define ROW(name, text, precision)                                                                 \
-    { #name, NULL, { text, precision, false }, name##_plan, name##_run },
+#define ROW(function, name, form, text, precision)                                                 \
+    { name, form, { text, precision, false }, function##_plan, function##_run },
 
 const talc_algorithm talc_cuda_conv2d[] = { TALC_CUDA_CONV2D_TABLE(ROW){ .name = NULL } };
 

@@ -164,8 +164,8 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 template <typename T>
-static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *a)
+static void run_wide(talc_device *device, const talc_conv2d_problem *p,
+                     const talc_conv2d_arguments *a)
 {
     const int64_t count = p->N * p->OC * p->OH * p->OW;
     with_index(count, [&](auto zero) {
@@ -229,16 +229,24 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_pr
     }
 }
 
-template <typename T>
-static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a)
+/* Whether 32 bits hold all outputs, and every coordinate of the padded image. */
+static bool is_narrow(const talc_conv2d_problem *p)
 {
     const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
     const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
     const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
-    if (count > INT_MAX || h * w > INT_MAX || h + (double)p->stride_h > INT_MAX ||
-        w + (double)p->stride_w > INT_MAX)
-        return false;
+    return count <= INT_MAX && h * w <= INT_MAX && h + (double)p->stride_h <= INT_MAX &&
+           w + (double)p->stride_w <= INT_MAX;
+}
+
+template <typename T>
+static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a)
+{
+    if (!is_narrow(p)) {
+        run_wide<T>(device, p, a);
+        return;
+    }
     narrow_problem<T> n = { (const T *)a->x,
                             (const T *)a->w,
                             (T *)a->y,
@@ -254,7 +262,7 @@ static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
                             (int)p->pad_left,
                             (int)p->dilation_h,
                             (int)p->dilation_w,
-                            (uint32_t)count,
+                            (uint32_t)(p->N * p->OC * p->OH * p->OW),
                             p->only_inside };
     n.by.OW.set(p->OW);
     n.by.OH.set(p->OH);
@@ -268,10 +276,9 @@ static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
         depthwise_narrow<T, 5, 5><<<blocks, BLOCK, 0, stream>>>(n);
     else
         depthwise_narrow<T, 0, 0><<<blocks, BLOCK, 0, stream>>>(n);
-    return true;
 }
 
-// ---- Choice -------------------------------------------------------------------------------------
+// ---- Launches of warp tiles ---------------------------------------------------------------------
 
 /* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element
  * by element into shared memory, and so do those with paddings that are rare. */
@@ -295,16 +302,41 @@ static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_prob
     return true;
 }
 
+/* Rows of a tile at the most. */
+static int64_t height_of(const talc_conv2d_problem *p)
+{
+    const int64_t taps = p->KH * p->KW;
+    return taps <= 9 ? 8 : taps <= 21 ? 16 : taps <= 25 ? 24 : 48;
+}
+
+/* A warp's columns of outputs. */
+template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof(T));
+
 template <typename T>
-static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
+static const char *warp_tiles_refuse(const talc_device *device, const talc_conv2d_problem *p)
+{
+    static const int64_t kernels[][3] = { { 3, 3, 1 }, { 3, 3, 2 }, { 5, 5, 1 }, { 5, 5, 2 },
+                                          { 7, 7, 1 }, { 3, 1, 1 }, { 1, 3, 1 }, { 3, 7, 1 } };
+    const int64_t planes = p->N * p->OC, most = INT_MAX / 4;
+    bool has_kernel = false;
+    for (const auto &kernel : kernels)
+        has_kernel = has_kernel || (p->KH == kernel[0] && p->KW == kernel[1] &&
+                                    p->stride_h == kernel[2] && p->stride_w == kernel[2]);
+    if (!has_kernel || p->dilation_h != 1 || p->dilation_w != 1)
+        return "there is no kernel of these extents";
+    if (p->OW < TILE_WIDTH<T> * 2 / 3)
+        return "rows are short: most lanes would idle";
+    warp_tiling tiling;
+    return planes <= most && planes_fit(p, most) &&
+                   tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p))
+               ? NULL
+               : "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
+}
+
+template <typename T>
+static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
                            const talc_conv2d_arguments *a)
 {
-    const int64_t width = WARP * (16 / (int64_t)sizeof(T)), planes = p->N * p->OC;
-    /* Narrow images leave most lanes idle. */
-    const int64_t most = INT_MAX / 4;
-    if (p->dilation_h != 1 || p->dilation_w != 1 || p->OW < width * 2 / 3 || planes > most ||
-        !planes_fit(p, most))
-        return false;
     depthwise_problem<T> d = { plane_sizes(p),
                                (const T *)a->x,
                                (const T *)a->w,
@@ -314,25 +346,22 @@ static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
                                {},
                                {},
                                p->only_inside };
-    if (!d.tiling.cut(device, planes, p->OH, p->OW, width,
-                      p->KH * p->KW <= 9    ? 8
-                      : p->KH * p->KW <= 21 ? 16
-                      : p->KH * p->KW <= 25 ? 24
-                                            : 48))
-        return false;
+    (void)d.tiling.cut(device, p->N * p->OC, p->OH, p->OW, TILE_WIDTH<T>, height_of(p));
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
     const unsigned blocks = d.tiling.blocks();
     const cudaStream_t stream = talc_cuda_stream(device);
-    return run_warp_tiles_of<T, 3, 3, 1>(p, d, blocks, stream) ||
+    (void)(run_warp_tiles_of<T, 3, 3, 1>(p, d, blocks, stream) ||
            run_warp_tiles_of<T, 3, 3, 2>(p, d, blocks, stream) ||
            run_warp_tiles_of<T, 5, 5, 1>(p, d, blocks, stream) ||
            run_warp_tiles_of<T, 5, 5, 2>(p, d, blocks, stream) ||
            run_warp_tiles_of<T, 7, 7, 1>(p, d, blocks, stream) ||
            run_warp_tiles_of<T, 3, 1, 1>(p, d, blocks, stream) ||
            run_warp_tiles_of<T, 1, 3, 1>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream);
+           run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream));
 }
+
+// ---- The rows -----------------------------------------------------------------------------------
 
 /* As those of one image: a thread for each gives the GPU more to do than tiles, where its taps are
  * few. */
@@ -343,38 +372,64 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
                                       2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
-template <typename T>
-static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
+/* All move the same bytes at about the same rate: those that stand first in the list do it best.
+ * Tiles of few outputs leave most of the GPU idle. */
+static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
+                             talc_plan *plan)
 {
-    if (has_few_outputs(device, p) && run_narrow<T>(device, p, a))
-        return;
-    if (!run_register_tiles<T>(device, p, a) && !run_warp_tiles<T>(device, p, a) &&
-        !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
-        run_outputs<T>(device, p, a);
-}
-
-const char *talc_cuda_conv2d_depthwise_plan(const talc_device *device, const void *problem, size_t,
-                                            talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->groups != p->C)
-        return "groups is not the number of input channels";
-    if (p->padding_mode != TALC_PADDING_ZEROS)
-        return "the padding is not zeros";
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1);
+    constexpr double IDLE = 1.25;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
+                    (tiles && has_few_outputs(device, p) ? IDLE : 1);
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const void *problem,
-                                           const talc_plan *, const void *arguments)
+static const char *refuses(const talc_conv2d_problem *p)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        run<typename decltype(element)::type>(device, p, a);
-        return talc_cuda_launched(device, "conv2d");
-    });
+    if (p->groups != p->C)
+        return "groups is not the number of input channels";
+    return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
+}
+
+/* The plan and the run of a form: `why` says why the kernel for elements of type T cannot. */
+#define FORM(form, tiles, why)                                                                     \
+    const char *talc_cuda_conv2d_depthwise_##form##_plan(                                          \
+        const talc_device *device, const void *problem, size_t, talc_plan *plan)                   \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const char *refusal = refuses(p);                                                          \
+        if (refusal == NULL)                                                                       \
+            refusal = with_float(p->dtype, [&](auto element) -> const char * {                     \
+                using T = typename decltype(element)::type;                                        \
+                return (void)(T)0, why;                                                            \
+            });                                                                                    \
+        return refusal != NULL ? refusal : plan_form(device, p, tiles, plan);                      \
+    }                                                                                              \
+    talc_status talc_cuda_conv2d_depthwise_##form##_run(talc_device *device, const void *problem,  \
+                                                        const talc_plan *, const void *arguments)  \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const talc_status status = talc_cuda_enter(device, "conv2d");                              \
+        if (status != TALC_OK)                                                                     \
+            return status;                                                                         \
+        return with_float(p->dtype, [&](auto element) {                                            \
+            run_##form<typename decltype(element)::type>(                                          \
+                device, p, (const talc_conv2d_arguments *)arguments);                              \
+            return talc_cuda_launched(device, "conv2d");                                           \
+        });                                                                                        \
+    }
+FORM(register_tiles, true, register_tiles_refuse<T>(p))
+FORM(warp_tiles, true, warp_tiles_refuse<T>(device, p))
+FORM(plane_tiles, true, plane_tiles_refuse<T>(p))
+FORM(outputs, false, (const char *)NULL)
+
+const char *talc_cuda_conv2d_depthwise_gather_plan(const talc_device *, const void *, size_t,
+                                                   talc_plan *)
+{
+    return "it has only an input gradient";
+}
+
+talc_status talc_cuda_conv2d_depthwise_gather_run(talc_device *, const void *, const talc_plan *,
+                                                  const void *)
+{
+    return TALC_UNSUPPORTED; /* no plan leads here */
 }

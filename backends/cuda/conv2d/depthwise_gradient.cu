@@ -20,11 +20,12 @@
 #include "backends/cuda/primitives/dtype.cuh"
 #include "tensor/extent.h"
 
+#include <cmath>
+
 using namespace talc;
 
 struct depthwise_plan {
     int64_t parts; /* of a channel's sums */
-    bool warp_tiles, turned;
 };
 
 // ---- The input gradient -------------------------------------------------------------------------
@@ -135,13 +136,12 @@ static int64_t cut_parts(const talc_conv2d_problem *p, int64_t wanted, int64_t u
 }
 
 template <typename T>
-static void plan_weight(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                        talc_plan *plan)
+static void plan_weight(const talc_device *device, const talc_conv2d_problem *p, bool warp_tiles,
+                        size_t limit, talc_plan *plan)
 {
     const int64_t busy = talc_cuda_state_of(device)->multiprocessors;
     depthwise_plan own = {};
-    own.warp_tiles = takes_warp_tiles<T>(p);
-    if (own.warp_tiles) {
+    if (warp_tiles) {
         const int64_t tiles = p->N * tiles_across<T>(p) * talc_ceil_div(p->OH, HIGH);
         own.parts = cut_parts(p, busy * 96 / p->OC, tiles, limit);
     } else {
@@ -217,76 +217,151 @@ static void run_windows(talc_device *device, const talc_conv2d_problem *p,
 
 template <typename T>
 static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *a, const depthwise_plan &plan)
+                        const talc_conv2d_arguments *a, bool warp_tiles, int64_t parts)
 {
     const int64_t count = p->OC * p->KH * p->KW;
-    T *dw = (T *)a->dw, *sums = plan.parts > 1 ? (T *)a->base.workspace : dw;
-    if (plan.warp_tiles)
-        run_warp_tiles<T>(device, p, a, sums, plan.parts);
+    T *dw = (T *)a->dw, *sums = parts > 1 ? (T *)a->base.workspace : dw;
+    if (warp_tiles)
+        run_warp_tiles<T>(device, p, a, sums, parts);
     else if (is_narrow(p))
-        run_windows<T, int32_t>(device, p, a, sums, plan.parts);
+        run_windows<T, int32_t>(device, p, a, sums, parts);
     else
-        run_windows<T, int64_t>(device, p, a, sums, plan.parts);
-    if (plan.parts > 1)
+        run_windows<T, int64_t>(device, p, a, sums, parts);
+    if (parts > 1)
         add_parts<T><<<grid_for_blocks(device, talc_ceil_div(count, BLOCK / WARP)), BLOCK, 0,
-                       talc_cuda_stream(device)>>>(dw, sums, plan.parts, count);
+                       talc_cuda_stream(device)>>>(dw, sums, parts, count);
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The rows -----------------------------------------------------------------------------------
 
-const char *talc_cuda_conv2d_depthwise_gradient_plan(const talc_device *device, const void *problem,
-                                                     size_t limit, talc_plan *plan)
+static const char *refuses(const talc_conv2d_problem *p)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->groups != p->C)
         return "groups are not the input channels";
     if (talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p)) > 65535)
         return "the kernel has more than 65,535 tiles of taps";
-    if (p->direction == TALC_GRAD_INPUT && p->OC == p->C &&
-        talc_cuda_conv2d_turned_refuses(p) == NULL) {
-        const char *refuses =
-            talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_depthwise_plan, device, p, limit, plan);
-        const depthwise_plan own = { 0, false, refuses == NULL && plan->workspace <= limit };
-        talc_plan_keep(plan, &own, sizeof own);
-        if (own.turned)
-            return NULL;
-    }
-    plan->workspace = 0;
-    if (p->direction == TALC_GRAD_INPUT) {
-        const depthwise_plan own = {};
-        talc_plan_keep(plan, &own, sizeof own);
-    } else {
-        const char *refusal = with_float(p->dtype, [&](auto element) -> const char * {
-            plan_weight<typename decltype(element)::type>(device, p, limit, plan);
-            return NULL;
-        });
-        if (refusal != NULL)
-            return refusal;
-    }
-    /* And what a thread waits for: each of its loads of dy, or for the sums of a block. */
-    constexpr double LOAD = 0.1e-6, SUMS = 5e-6;
-    const double loads = (double)(p->OC / p->groups * p->KH * p->KW);
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) +
-                    (p->direction == TALC_GRAD_INPUT ? loads * LOAD : SUMS);
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_depthwise_gradient_run(talc_device *device, const void *problem,
-                                                    const talc_plan *plan, const void *arguments)
+/* What moves, and what a thread waits for: each of its loads of dy, or for the sums of a block. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p)
+{
+    constexpr double LOAD = 0.1e-6, SUMS = 5e-6;
+    const double loads = (double)(p->OC / p->groups * p->KH * p->KW);
+    return talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) +
+           (p->direction == TALC_GRAD_INPUT ? loads * LOAD : SUMS);
+}
+
+/* dx by a form of the forward direction. */
+static const char *plan_turned(talc_cuda_forward_plan forward, const talc_device *device,
+                               const talc_conv2d_problem *p, size_t limit, talc_plan *plan)
+{
+    return p->OC != p->C ? "an input channel has several output channels"
+                         : talc_cuda_conv2d_turned_plan(forward, device, p, limit, plan);
+}
+
+/* dx by gathering is no faster than the forward kernels are where they serve. */
+static const char *plan_gather(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit, talc_plan *plan)
+{
+    const bool turned =
+        plan_turned(talc_cuda_conv2d_depthwise_outputs_plan, device, p, limit, plan) == NULL &&
+        plan->workspace <= limit;
+    const double least = turned ? plan->seconds : 0;
+    plan->workspace = 0;
+    plan->seconds = fmax(seconds(device, p), least);
+    return NULL;
+}
+
+template <bool WARP_TILES>
+static const char *plan_sums(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                             talc_plan *plan)
+{
+    plan->seconds = seconds(device, p);
+    return with_float(p->dtype, [&](auto element) -> const char * {
+        using T = typename decltype(element)::type;
+        if (WARP_TILES && !takes_warp_tiles<T>(p))
+            return "there is no kernel of these extents, or rows are short";
+        plan_weight<T>(device, p, WARP_TILES, limit, plan);
+        return NULL;
+    });
+}
+
+template <bool WARP_TILES>
+static talc_status run_sums(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_plan *plan, const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        grad_weight<typename decltype(element)::type>(
+            device, p, a, WARP_TILES, ((const depthwise_plan *)talc_plan_own(plan))->parts);
+        return talc_cuda_launched(device, "conv2d");
+    });
+}
+
+static const char *no_sums(const talc_device *, const talc_conv2d_problem *, size_t, talc_plan *)
+{
+    return "it has no weight gradient";
+}
+
+static talc_status run_no_sums(talc_device *, const talc_conv2d_problem *, const talc_plan *,
+                               const talc_conv2d_arguments *)
+{
+    return TALC_UNSUPPORTED; /* no plan leads here */
+}
+
+#define FORM(form, weight_plan, weight_run)                                                        \
+    const char *talc_cuda_conv2d_depthwise_##form##_gradient_plan(                                 \
+        const talc_device *device, const void *problem, size_t limit, talc_plan *plan)             \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const char *refusal = refuses(p);                                                          \
+        if (refusal != NULL)                                                                       \
+            return refusal;                                                                        \
+        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
+            return weight_plan(device, p, limit, plan);                                            \
+        return plan_turned(talc_cuda_conv2d_depthwise_##form##_plan, device, p, limit, plan);      \
+    }                                                                                              \
+    talc_status talc_cuda_conv2d_depthwise_##form##_gradient_run(                                  \
+        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
+        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
+            return weight_run(device, p, plan, a);                                                 \
+        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_depthwise_##form##_run, device, p,     \
+                                           plan, a);                                               \
+    }
+FORM(register_tiles, no_sums, run_no_sums)
+FORM(warp_tiles, plan_sums<true>, run_sums<true>)
+FORM(plane_tiles, no_sums, run_no_sums)
+FORM(outputs, plan_sums<false>, run_sums<false>)
+
+const char *talc_cuda_conv2d_depthwise_gather_gradient_plan(const talc_device *device,
+                                                            const void *problem, size_t limit,
+                                                            talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const char *refusal = refuses(p);
+    if (refusal != NULL)
+        return refusal;
+    return p->direction == TALC_GRAD_INPUT ? plan_gather(device, p, limit, plan)
+                                           : no_sums(device, p, limit, plan);
+}
+
+talc_status talc_cuda_conv2d_depthwise_gather_gradient_run(talc_device *device, const void *problem,
+                                                           const talc_plan *, const void *arguments)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const depthwise_plan &own = *(const depthwise_plan *)talc_plan_own(plan);
-    if (own.turned)
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_depthwise_run, device, p, plan, a);
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        if (p->direction == TALC_GRAD_WEIGHT)
-            grad_weight<T>(device, p, a, own);
-        else if (is_narrow(p))
+        if (is_narrow(p))
             run_gather<T, int32_t>(device, p, a);
         else
             run_gather<T, int64_t>(device, p, a);

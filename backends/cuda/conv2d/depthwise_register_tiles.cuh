@@ -241,7 +241,7 @@ static int64_t rounds_of_block(int K, int64_t tiles, int64_t resident)
 }
 
 template <typename T, int K>
-static bool launch_register_tiles(talc_device *device, const talc_conv2d_problem *p,
+static void launch_register_tiles(talc_device *device, const talc_conv2d_problem *p,
                                   const talc_conv2d_arguments *a)
 {
     depthwise_register_tile_problem<T> d = { (const T *)a->x,
@@ -250,37 +250,43 @@ static bool launch_register_tiles(talc_device *device, const talc_conv2d_problem
                                              epilogue<T>(a->bias, a->residual, p->activation),
                                              register_tile_plan(p),
                                              p->only_inside };
-    if (!d.plan.cut(K, sizeof(T)))
-        return false;
+    (void)d.plan.cut(K, sizeof(T));
     const int64_t resident =
         (int64_t)talc_cuda_state_of(device)->multiprocessors * register_tile_occupancy<T, K>();
     const int64_t each = rounds_of_block(K, (int64_t)d.plan.tiles * d.plan.rounds, resident);
     depthwise_register_tiles<T, K>
         <<<(unsigned)(d.plan.tiles * talc_ceil_div(d.plan.rounds, each)), WARP,
            2 * d.plan.room * sizeof(T), talc_cuda_stream(device)>>>(d);
-    return true;
 }
 
-/// False when the problem is not of this kind.
-template <typename T>
-static bool run_register_tiles(talc_device *device, const talc_conv2d_problem *p,
-                               const talc_conv2d_arguments *a)
+/// Why the problem is not of this kind; NULL when it is.
+template <typename T> static const char *register_tiles_refuse(const talc_conv2d_problem *p)
 {
     const int64_t most = INT_MAX / 8, pad = (p->KW - 1) / 2;
-    if (p->OC != p->C || p->KH != p->KW || p->stride_h != 1 || p->stride_w != 1 ||
-        p->dilation_h != 1 || p->dilation_w != 1 || p->W % SIDE != 0 || p->pad_left != pad ||
-        p->pad_right != pad || !planes_fit(p, most) || p->N * p->C > most / p->OH)
-        return false;
-    switch (p->KH) {
-    case 3:
-        return launch_register_tiles<T, 3>(device, p, a);
-    case 5:
-        return launch_register_tiles<T, 5>(device, p, a);
-    case 7:
-        return launch_register_tiles<T, 7>(device, p, a);
-    default:
-        return false;
-    }
+    if (p->OC != p->C)
+        return "an input channel has several output channels";
+    if (p->KH != p->KW || (p->KH != 3 && p->KH != 5 && p->KH != 7))
+        return "the kernel is not 3x3, 5x5 or 7x7";
+    if (p->stride_h != 1 || p->stride_w != 1 || p->dilation_h != 1 || p->dilation_w != 1)
+        return "a stride or dilation is not 1";
+    if (p->W % SIDE != 0 || p->pad_left != pad || p->pad_right != pad)
+        return "the width is no multiple of 7, or not kept";
+    if (!planes_fit(p, most) || p->N * p->C > most / p->OH)
+        return "a plane, or all rows, pass 2^28";
+    register_tile_plan plan(p);
+    return plan.cut((int)p->KH, sizeof(T)) ? NULL : "a warp has not two rows of register tiles";
+}
+
+template <typename T>
+static void run_register_tiles(talc_device *device, const talc_conv2d_problem *p,
+                               const talc_conv2d_arguments *a)
+{
+    if (p->KH == 3)
+        launch_register_tiles<T, 3>(device, p, a);
+    else if (p->KH == 5)
+        launch_register_tiles<T, 5>(device, p, a);
+    else
+        launch_register_tiles<T, 7>(device, p, a);
 }
 
 } // namespace talc

@@ -144,8 +144,16 @@ static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof
     }
 }
 
+/* The tiles of a problem; false where there are none. */
+template <typename T>
+static bool plane_tiles_of(const talc_conv2d_problem *p, bool aligned, tile_plan &plan)
+{
+    const int64_t size = sizeof(T), beside = p->KH * p->KW * size;
+    return plan.cut(p->N * p->OC, aligned, 64 / size, size, size, beside);
+}
+
 template <typename T, int K, int S>
-static bool launch_tiles(talc_device *device, const talc_conv2d_problem *p,
+static void launch_tiles(talc_device *device, const talc_conv2d_problem *p,
                          const talc_conv2d_arguments *a)
 {
     depthwise_tile_problem<T> d = { (const T *)a->x,
@@ -156,26 +164,41 @@ static bool launch_tiles(talc_device *device, const talc_conv2d_problem *p,
                                     tile_plan(p->H, p->W, p->OH, p->OW, K, S, p->pad_top,
                                               p->pad_left),
                                     p->only_inside };
-    const int64_t size = sizeof(T), beside = K * K * size;
-    if (!d.plan.cut(p->N * p->OC, is_aligned(a->x), 64 / size, size, size, beside))
-        return false;
+    (void)plane_tiles_of<T>(p, is_aligned(a->x), d.plan);
     d.channels.set(p->OC);
-    const int bytes = d.plan.bytes + d.plan.planes * (int)beside + CACHE_LINE;
+    const int bytes = d.plan.bytes + d.plan.planes * K * K * (int)sizeof(T) + CACHE_LINE;
     depthwise_tiles<T, K, S>
         <<<grid_for_blocks(device, d.plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
-    return true;
 }
 
-/// False when the problem is not of this kind.
-template <typename T>
-static bool run_tiles(talc_device *device, const talc_conv2d_problem *p,
-                      const talc_conv2d_arguments *a)
+/// Why the problem is not of this kind; NULL when it is.
+template <typename T> static const char *plane_tiles_refuse(const talc_conv2d_problem *p)
 {
     const int64_t most = INT_MAX / 8, planes = p->N * p->OC;
-    if (p->OC != p->C || p->KH != p->KW || p->stride_h != p->stride_w || p->dilation_h != 1 ||
-        p->dilation_w != 1 || p->OW > BLOCK || !planes_fit(p, most) || planes > most / p->OH ||
-        p->pad_left > BLOCK || p->pad_right > BLOCK)
-        return false;
+    const bool has_kernel =
+        p->KH == p->KW && p->stride_h == p->stride_w &&
+        (((p->KH == 3 || p->KH == 5) && p->stride_h <= 2) || (p->KH == 7 && p->stride_h == 1));
+    if (p->OC != p->C)
+        return "an input channel has several output channels";
+    if (!has_kernel || p->dilation_h != 1 || p->dilation_w != 1)
+        return "there is no kernel of these extents";
+    if (p->OW > BLOCK || p->pad_left > BLOCK || p->pad_right > BLOCK)
+        return "a row or its padding is longer than 256";
+    if (!planes_fit(p, most) || planes > most / p->OH)
+        return "a plane, or all rows, pass 2^28";
+    for (const bool aligned : { true, false }) { /* as x will be */
+        tile_plan plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_top,
+                       p->pad_left);
+        if (!plane_tiles_of<T>(p, aligned, plan))
+            return "a row of a tile does not fit shared memory";
+    }
+    return NULL;
+}
+
+template <typename T>
+static void run_plane_tiles(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_conv2d_arguments *a)
+{
     switch (p->KH * 10 + p->stride_h) {
     case 31:
         return launch_tiles<T, 3, 1>(device, p, a);
@@ -185,10 +208,8 @@ static bool run_tiles(talc_device *device, const talc_conv2d_problem *p,
         return launch_tiles<T, 5, 1>(device, p, a);
     case 52:
         return launch_tiles<T, 5, 2>(device, p, a);
-    case 71:
-        return launch_tiles<T, 7, 1>(device, p, a);
     default:
-        return false;
+        return launch_tiles<T, 7, 1>(device, p, a);
     }
 }
 
