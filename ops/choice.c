@@ -60,6 +60,24 @@ bool talc_algorithm_force(const char *op, const char *name)
 
 // ---- Names --------------------------------------------------------------------------------------
 
+/* Names of the release before, and what they force now; NULL: nothing. Until the next release. */
+static const struct {
+    const char *op, *old, *now;
+} renamed[] = {
+    { "max_pool2d", "auto", NULL },
+    { "avg_pool2d", "auto", NULL },
+    { "adaptive_avg_pool2d", "auto", NULL },
+    { "adaptive_max_pool2d", "auto", NULL },
+};
+
+static const char *name_now(const char *op, const char *name)
+{
+    for (size_t i = 0; name != NULL && i < sizeof renamed / sizeof *renamed; i++)
+        if (strcmp(renamed[i].op, op) == 0 && strcmp(renamed[i].old, name) == 0)
+            return renamed[i].now;
+    return name;
+}
+
 const char *talc_algorithm_text(const talc_algorithm *row, char text[TALC_ALGORITHM_TEXT])
 {
     if (row->form == NULL)
@@ -139,7 +157,7 @@ static void begin(talc_choice *choice, const char *op, talc_device *device, cons
 {
     choice->op = op;
     choice->device = device;
-    choice->forced = forced != NULL ? forced : talc_algorithm_forced(op);
+    choice->forced = name_now(op, forced != NULL ? forced : talc_algorithm_forced(op));
     choice->precision = precision != 0 ? precision | TALC_STRICT : talc_precision_admitted();
     choice->limit = talc_workspace_limit(device);
     choice->count = 0;

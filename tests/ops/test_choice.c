@@ -154,6 +154,19 @@ Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
                    "precision class tf32 is not admitted");
 }
 
+Test(choice, names_of_before_are_accepted)
+{
+    talc_choice choice;
+    cr_assert(talc_choose(&choice, "max_pool2d", cpu_device(), rows, NULL, "auto", 0));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "large");
+    cr_assert(talc_algorithm_force("avg_pool2d", "auto"));
+    cr_assert(talc_choose(&choice, "avg_pool2d", cpu_device(), rows, NULL, NULL, 0));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "large");
+    cr_assert(talc_algorithm_force("avg_pool2d", NULL));
+    cr_assert(!talc_choose(&choice, "conv2d", cpu_device(), rows, NULL, "auto", 0));
+    assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'auto'");
+}
+
 Test(choice, an_explanation_has_the_form)
 {
     talc_explanation e;

@@ -5,7 +5,6 @@
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums
 /// are in the data's own type. All kernels are bound by memory.
 ///
-///   auto       the fastest of those below.
 ///   tiled      small square windows out of shared memory, some outputs of a column a thread
 ///              (small_windows.cuh).
 ///   separable  windows of any size, first down and then across (separable.cuh).
@@ -21,6 +20,7 @@
 #include "backends/cuda/pool2d/separable.cuh"
 #include "backends/cuda/pool2d/small_windows.cuh"
 #include "backends/cuda/pool2d/window.cuh"
+#include "backends/cuda/device/estimate.h"
 
 namespace
 {
@@ -37,34 +37,15 @@ static talc_pool2d_problem plain(talc_pool2d_problem p)
     return p;
 }
 
-struct auto_row {
-    static const char *refuses(const talc_pool2d_problem *)
-    {
-        return NULL;
-    }
-
-    /* Threads of `separable` read all columns, also between windows; an image that is one window is
-     * contiguous already. */
-    static bool is_for_separable(const talc_pool2d_problem *p)
-    {
-        const bool far =
-            !talc_pool2d_is_adaptive(p) && (p->stride_w - 1) / 4 > (p->KW - 1) * p->dilation_w;
-        const bool one = p->OH == 1 && p->OW == 1 && (p->H * p->W >= 32 || are_few_planes(p));
-        return !far && !one && separable_row::refuses(p) == NULL;
-    }
-
-    template <template <typename, typename> class State, typename T>
-    static void launch(talc_device *device, const talc_pool2d_problem *p,
-                       const talc_pool2d_arguments *arguments)
-    {
-        if (tiled_row::refuses(p) == NULL)
-            tiled_row::launch<State, T>(device, p, arguments);
-        else if (is_for_separable(p))
-            separable_row::launch<State, T>(device, p, arguments);
-        else
-            window_row::launch<State, T>(device, p, arguments);
-    }
-};
+/* Whether `separable` serves as well as the others do: its threads read all columns, also between
+ * windows, and an image that is one window is contiguous already. */
+static bool suits_separable(const talc_pool2d_problem *p)
+{
+    const bool far =
+        !talc_pool2d_is_adaptive(p) && (p->stride_w - 1) / 4 > (p->KW - 1) * p->dilation_w;
+    const bool one = p->OH == 1 && p->OW == 1 && (p->H * p->W >= 32 || are_few_planes(p));
+    return !far && !one;
+}
 
 template <typename Row>
 static talc_status run(talc_device *device, const talc_pool2d_problem *problem, const talc_plan *,
@@ -89,9 +70,17 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem, 
 }
 
 template <typename Row>
-static const char *plan(const talc_device *, const talc_pool2d_problem *problem, size_t,
-                        talc_plan *)
+static const char *plan(const talc_device *device, const talc_pool2d_problem *problem, size_t,
+                        talc_plan *plan)
 {
+    /* x is read once and y written once, or the other way round, at the rate of a copy; where
+     * several do, the first of the list is the fastest. */
+    constexpr double UNSUITED = 2;
+    const double planes = (double)problem->N * (double)problem->C;
+    const double elements = planes * ((double)problem->H * (double)problem->W +
+                                      (double)problem->OH * (double)problem->OW);
+    plan->seconds = talc_cuda_seconds(device, problem->dtype, 0, 1,
+                                      elements * (double)talc_dtype_size(problem->dtype), 1);
     if (problem->direction == TALC_GRAD_WEIGHT)
         return "pooling has no weights";
     if (problem->direction == TALC_GRAD_INPUT)
@@ -99,6 +88,8 @@ static const char *plan(const talc_device *, const talc_pool2d_problem *problem,
     if (problem->OH == 0 || problem->OW == 0)
         return NULL; /* nothing to run */
     const talc_pool2d_problem p = plain(*problem);
+    if (std::is_same_v<Row, separable_row> && !suits_separable(&p))
+        plan->seconds *= UNSUITED;
     return Row::refuses(&p);
 }
 
@@ -109,8 +100,8 @@ template <typename Row> constexpr talc_algorithm row(const char *name)
 
 } // namespace
 
+/// Each estimates; the least runs, of equal ones the first.
 const talc_algorithm talc_cuda_pool2d[] = {
-    row<auto_row>("auto"),
     row<tiled_row>("tiled"),
     row<separable_row>("separable"),
     row<window_row>("window"),
