@@ -20,14 +20,24 @@ static talc_conv2d_problem problem_of(const char *text)
     return problem;
 }
 
+/* The plan of the least estimate of a name, or of name(form), in the limit where one fits; all 0
+ * where none takes the problem. */
 static talc_plan plan_by(const char *name, const talc_conv2d_problem *p, size_t limit)
 {
-    talc_plan plan = { .workspace = 0 };
-    const talc_algorithm *row = talc_cuda_conv2d;
-    while (strcmp(row->name, name) != 0)
-        row++;
-    (void)row->plan(&gpu, p, limit, &plan);
-    return plan;
+    talc_plan least = { .workspace = 0 };
+    int rows = 0;
+    for (const talc_algorithm *row = talc_cuda_conv2d; row->name != NULL; row++) {
+        if (!talc_algorithm_is_asked_for(row->name, row->form, name))
+            continue;
+        talc_plan plan = { .workspace = 0 };
+        const bool takes = row->plan(&gpu, p, limit, &plan) == NULL;
+        const bool fits = row->form == NULL || plan.workspace <= limit;
+        rows++;
+        if (takes && fits && (least.seconds == 0 || plan.seconds < least.seconds))
+            least = plan;
+    }
+    cr_assert(rows > 0, "there is no '%s'", name);
+    return least;
 }
 
 /* The bytes that im2col plans with. */
@@ -258,24 +268,25 @@ Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
             state = (talc_cuda_state){ .multiprocessors = 84,
                                        .capability = 86,
                                        .block_shared = shared << 10 };
-            const talc_plan plan = plan_by("direct", &p, (size_t)512 << 20);
-            const talc_cuda_direct_plan *own = talc_plan_own(&plan);
-            cr_expect(own->tiles.shared <= (size_t)state.block_shared, "%s: %zu of %d bytes",
-                      small[i], own->tiles.shared, state.block_shared);
-            used += own->tiles.shared > 0;
+            const talc_plan plan = plan_by("direct(small)", &p, (size_t)512 << 20);
+            const talc_cuda_small_tiles *tiles = talc_plan_own(&plan);
+            if (plan.seconds == 0)
+                continue;
+            cr_expect(tiles->shared > 0 && tiles->shared <= (size_t)state.block_shared,
+                      "%s: %zu of %d bytes", small[i], tiles->shared, state.block_shared);
+            used++;
         }
     }
     cr_expect(used > 0);
     const talc_conv2d_problem p = problem_of(phases);
-    int how[2];
+    bool takes[2];
     for (int i = 0; i < 2; i++) {
         state = (talc_cuda_state){ .multiprocessors = 84,
                                    .capability = 86,
                                    .block_shared = (i == 0 ? 163 : 99) << 10 };
-        const talc_plan plan = plan_by("direct", &p, 0);
-        how[i] = ((const talc_cuda_direct_plan *)talc_plan_own(&plan))->gradient;
+        takes[i] = plan_by("direct(phases)", &p, 0).seconds > 0;
     }
-    cr_expect(how[0] != how[1], "%s: its phases take 152 KiB", phases);
+    cr_expect(takes[0] && !takes[1], "%s: its phases take 152 KiB", phases);
 }
 
 /* Before it counts products, tap by tap. */
@@ -306,5 +317,48 @@ Test(conv2d_plans, split_says_what_is_too_large)
         cr_assert(expected == NULL ? reason == NULL
                                    : reason != NULL && strcmp(reason, expected) == 0,
                   "%s: %s", cases[i][0], reason);
+    }
+}
+
+/* What each form is for, of the choice among all forms of a name. */
+Test(conv2d_plans, forms_by_their_problems)
+{
+    static const struct {
+        const char *text, *name, *form;
+    } cases[] = {
+        { "n32c64h56w56o64k3x3p1x1g64", "depthwise", "register tiles" },
+        { "n32c64h56w56o64k3x3p1x1g64_dx", "depthwise", "register tiles" },
+        { "n32c64h112w112o64k3x3s2x2p1x1g64", "depthwise", "plane tiles" },
+        { "n32c64h224w224o64k3x3s2x2p1x1g64", "depthwise", "warp tiles" },
+        { "n16c64h128w128o64k3x3p1x1g64_dx", "depthwise", "warp tiles" },
+        { "n16c64h128w128o64k3x3p1x1g64_dw", "depthwise", "warp tiles" },
+        { "n1c64h28w28o64k3x3p1x1g64", "depthwise", "outputs" }, /* they are few */
+        { "n32c64h56w56o64k3x3p1x1g64_dw", "depthwise", "outputs" },
+        { "n32c64h56w56o64k9x9p4x4g64", "depthwise", "outputs" },
+        { "n32c64h56w56o64k3x3s2x2p1x1g64_dx", "depthwise", "gather" },
+        { "n16c64h128w128o64k5x5p2x2", "direct", "tiled" },
+        { "n16c64h128w128o64k5x5p2x2_dx", "direct", "tiled" },
+        { "n4c64h512w512o64k4x4", "direct", "textbook" },
+        { "n4c64h512w512o64k4x4_dx", "direct", "textbook" },
+        { "n8c64h64w64o64k3x3s2x2p1x1_dx", "direct", "phases" },
+        { "n64c16h32w32o16k3x3p1x1", "direct", "small" },
+        { "n64c16h32w32o16k3x3p1x1_dx", "direct", "small" },
+        { "n64c16h32w32o16k3x3p1x1_dw", "direct", "registers" },
+        { "n1c1h3w3o1k3x3s9x9p4x4_dx", "direct", "one by one" },
+    };
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        const double least = plan_by(cases[i].name, &p, (size_t)512 << 20).seconds;
+        const talc_algorithm *row = talc_cuda_conv2d;
+        for (; row->name != NULL; row++) {
+            talc_plan plan = { .workspace = 0 };
+            if (strcmp(row->name, cases[i].name) == 0 &&
+                row->plan(&gpu, &p, (size_t)512 << 20, &plan) == NULL && plan.seconds == least)
+                break;
+        }
+        cr_expect(row->name != NULL && strcmp(row->form, cases[i].form) == 0, "%s: %s",
+                  cases[i].text, row->form);
     }
 }

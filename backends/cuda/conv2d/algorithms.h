@@ -31,7 +31,12 @@ TALC_BEGIN_DECLARATIONS
     X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise, "pointwise", NULL, "the data's own type, FMA",                       TALC_STRICT) \
-    X(direct, "direct", NULL, "the data's own type, FMA",                       TALC_STRICT) \
+    X(direct_tiled, "direct", "tiled", "the data's own type, FMA", TALC_STRICT) \
+    X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT) \
+    X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT) \
+    X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT) \
+    X(direct_registers, "direct", "registers", "the data's own type, FMA", TALC_STRICT) \
+    X(direct_one_by_one, "direct", "one by one", "the data's own type, FMA", TALC_STRICT) \
     X(im2col, "im2col", NULL, "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
 // clang-format on
 

@@ -21,6 +21,8 @@
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/conv2d/direct_tiled.cuh"
 
+#include <cmath>
+
 using namespace talc;
 
 // ---- Every problem ------------------------------------------------------------------------------
@@ -298,14 +300,15 @@ static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, 
 }
 
 template <typename T>
-static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t bytes,
-                      const talc_conv2d_arguments *a)
+static talc_status run_tiled(talc_device *device, const talc_conv2d_problem *p,
+                             const talc_conv2d_arguments *a)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const size_t most = (size_t)shared_up_to(device, MOST_SHARED);
-    return with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
-        if (plan.packed > bytes || plan.shared > most ||
-            (plan.shared > 48 << 10 && allow_shared(kernel, (int64_t)most) != cudaSuccess))
+    const int64_t most = shared_up_to(device, MOST_SHARED);
+    cudaError_t error = cudaSuccess;
+    with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
+        error = plan.shared > 48 << 10 ? allow_shared(kernel, most) : cudaSuccess;
+        if (error != cudaSuccess)
             return false;
         const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
         T *packed = (T *)(a->base.kept != nullptr ? a->base.kept : a->base.workspace);
@@ -343,6 +346,8 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
         kernel<<<blocks, THREADS, plan.shared, stream>>>(t);
         return true;
     });
+    return error != cudaSuccess ? talc_cuda_not_launched(device, "conv2d", error)
+                                : talc_cuda_launched(device, "conv2d");
 }
 
 /* How much of its tiles a problem fills, from the first threads to the last. */
@@ -368,63 +373,127 @@ static double tiled_share(const talc_device *device, const talc_conv2d_problem *
            (double)plan.tiles / (double)(waves * resident);
 }
 
+// ---- The rows -----------------------------------------------------------------------------------
+
 template <typename T>
-static const char *plan_direct(const talc_device *device, const talc_conv2d_problem *p,
-                               size_t limit, talc_plan *plan)
+static const char *plan_tiled(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                              talc_plan *plan)
 {
-    /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
-    const int64_t OC = p->OC / p->groups;
-    bool tiled = false;
-    double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
+    const char *refusal = "there are no tiles of these extents, or too few";
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
-        if (tiles.packed <= limit) {
+        if (tiles.packed > limit) {
+            refusal = "its weights do not fit the workspace";
+        } else if (tiles.shared > (size_t)shared_up_to(device, MOST_SHARED)) {
+            refusal = "its tiles do not fit the GPU's shared memory";
+        } else {
+            refusal = NULL;
             plan->workspace = plan->kept = tiles.packed;
             plan->kept_form = (int64_t)tiles.channels << 32 | tiles.step;
-            share = tiled_share<T>(device, p, tiles);
-            tiled = true;
+            plan->seconds = talc_cuda_conv2d_seconds(device, p, tiled_share<T>(device, p, tiles),
+                                                     talc_conv2d_bytes(p), 2);
         }
         return true;
     });
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
-    /* Few outputs of long sums: each product waits for its load. */
+    return refusal;
+}
+
+/* Threads compute OUTPUTS channels. Of few outputs of long sums each product waits for its load;
+ * where there are tiles they are taken to be no slower. */
+template <typename T>
+static const char *plan_textbook(const talc_device *device, const talc_conv2d_problem *p,
+                                 size_t limit, talc_plan *plan)
+{
+    const int64_t OC = p->OC / p->groups;
+    const double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     const double waits = TALC_CUDA_LAUNCH + 30e-9 * (double)(p->C / p->groups * p->KH * p->KW);
-    if (!tiled && plan->seconds < waits)
-        plan->seconds = waits;
-    talc_cuda_direct_plan own = {};
-    const double small = talc_cuda_conv2d_small_plan(device, p, &own.tiles);
-    if (small < plan->seconds) {
-        own.small = true;
-        plan->seconds = small;
-        plan->workspace = plan->kept = 0;
-    }
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan tiled = {};
+    const double least = plan_tiled<T>(device, p, limit, &tiled) == NULL ? tiled.seconds : waits;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    if (plan->seconds < least)
+        plan->seconds = least;
     return NULL;
 }
 
-const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *problem,
-                                         size_t limit, talc_plan *plan)
+const char *talc_cuda_conv2d_direct_tiled_plan(const talc_device *device, const void *problem,
+                                               size_t limit, talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     return with_float(p->dtype, [&](auto element) {
-        return plan_direct<typename decltype(element)::type>(device, p, limit, plan);
+        return plan_tiled<typename decltype(element)::type>(device, p, limit, plan);
     });
 }
 
-talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem,
-                                        const talc_plan *plan, const void *arguments)
+talc_status talc_cuda_conv2d_direct_tiled_run(talc_device *device, const void *problem,
+                                              const talc_plan *, const void *arguments)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    const talc_cuda_direct_plan *own = (const talc_cuda_direct_plan *)talc_plan_own(plan);
-    if (own->small)
-        return talc_cuda_conv2d_small_run(device, p, &own->tiles, a);
     return with_float(p->dtype, [&](auto element) {
-        using T = typename decltype(element)::type;
-        if (!run_tiled<T>(device, p, plan->workspace, a))
-            run_textbook<T>(device, p, a);
+        return run_tiled<typename decltype(element)::type>(device, p, a);
+    });
+}
+
+const char *talc_cuda_conv2d_direct_textbook_plan(const talc_device *device, const void *problem,
+                                                  size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    return with_float(p->dtype, [&](auto element) {
+        return plan_textbook<typename decltype(element)::type>(device, p, limit, plan);
+    });
+}
+
+talc_status talc_cuda_conv2d_direct_textbook_run(talc_device *device, const void *problem,
+                                                 const talc_plan *, const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        run_textbook<typename decltype(element)::type>(device, p, a);
         return talc_cuda_launched(device, "conv2d");
     });
 }
+
+const char *talc_cuda_conv2d_direct_small_plan(const talc_device *device, const void *problem,
+                                               size_t, talc_plan *plan)
+{
+    talc_cuda_small_tiles tiles;
+    plan->seconds =
+        talc_cuda_conv2d_small_plan(device, (const talc_conv2d_problem *)problem, &tiles);
+    if (!(plan->seconds < INFINITY))
+        return "the problem has no tiles of whole images";
+    talc_plan_keep(plan, &tiles, sizeof tiles);
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_direct_small_run(talc_device *device, const void *problem,
+                                              const talc_plan *plan, const void *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return talc_cuda_conv2d_small_run(device, (const talc_conv2d_problem *)problem,
+                                      (const talc_cuda_small_tiles *)talc_plan_own(plan),
+                                      (const talc_conv2d_arguments *)arguments);
+}
+
+/* Those of gradients alone. */
+#define NO_FORWARD(form)                                                                           \
+    const char *talc_cuda_conv2d_direct_##form##_plan(const talc_device *, const void *, size_t,   \
+                                                      talc_plan *)                                 \
+    {                                                                                              \
+        return "it has only gradients";                                                            \
+    }                                                                                              \
+    talc_status talc_cuda_conv2d_direct_##form##_run(talc_device *, const void *,                  \
+                                                     const talc_plan *, const void *)              \
+    {                                                                                              \
+        return TALC_UNSUPPORTED; /* no plan leads here */                                          \
+    }
+NO_FORWARD(phases)
+NO_FORWARD(registers)
+NO_FORWARD(one_by_one)

@@ -173,9 +173,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     sum_outputs<T><<<grid_for_blocks(device, blocks), BLOCK, 0, talc_cuda_stream(device)>>>(s);
 }
 
-// ---- The row ------------------------------------------------------------------------------------
-
-enum how { ONE_BY_ONE, TURNED, ALL_PHASES, SMALL };
+// ---- The rows -----------------------------------------------------------------------------------
 
 static double one_by_one_seconds(const talc_device *device, const talc_conv2d_problem *p)
 {
@@ -188,108 +186,179 @@ static double one_by_one_seconds(const talc_device *device, const talc_conv2d_pr
                                     talc_conv2d_bytes(p), 1);
 }
 
-/* Those of the ways that a problem admits, but for ONE_BY_ONE; the fastest is kept. */
-static bool plan_input(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                       talc_plan *plan)
+static const char *plan_phases(const talc_device *device, const talc_conv2d_problem *p,
+                               talc_plan *plan)
 {
-    bool can = talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_plan, device, p, limit, plan) ==
-                   NULL &&
-               plan->workspace <= limit;
-    talc_cuda_direct_plan own = {};
-    if (can)
-        own = *(const talc_cuda_direct_plan *)talc_plan_own(plan);
-    own.gradient = TURNED;
-    const auto offer = [&](how of, double seconds) {
-        if (can && plan->seconds <= seconds)
-            return;
-        can = true;
-        own.gradient = of;
-        plan->workspace = 0;
-        plan->seconds = seconds;
-    };
-    phases_plan phases = {};
-    if ((p->stride_h > 1 || p->stride_w > 1) && phases_plan_of(device, p, phases))
-        offer(ALL_PHASES, phases_seconds(device, p, phases));
-    talc_cuda_small_tiles tiles;
-    const double small = talc_cuda_conv2d_small_plan(device, p, &tiles);
-    if (small < INFINITY)
-        offer(SMALL, small);
-    if (own.gradient == SMALL)
-        own.tiles = tiles;
+    phases_plan own = {};
+    if (p->stride_h == 1 && p->stride_w == 1)
+        return "no stride is above 1";
+    if (!phases_plan_of(device, p, own))
+        return "its phases are too many or too large";
+    plan->seconds = phases_seconds(device, p, own);
     talc_plan_keep(plan, &own, sizeof own);
-    return can;
+    return NULL;
 }
 
-static const char *plan_weight(const talc_device *device, const talc_conv2d_problem *p,
-                               size_t limit, talc_plan *plan)
+/* An element at a time is taken to be no faster than another form that serves. */
+static double least_of_others(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
 {
+    talc_plan other = {};
+    talc_cuda_small_tiles tiles;
+    if (talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_textbook_plan, device, p, limit,
+                                     &other) == NULL &&
+        other.workspace <= limit)
+        return other.seconds;
+    if (plan_phases(device, p, &other) == NULL)
+        return other.seconds;
+    const double small = talc_cuda_conv2d_small_plan(device, p, &tiles);
+    return small < INFINITY ? small : 0;
+}
+
+/* The forms that a direction has not. */
+static const char *no_weight(const talc_conv2d_problem *p)
+{
+    return p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient" : NULL;
+}
+
+const char *talc_cuda_conv2d_direct_tiled_gradient_plan(const talc_device *device,
+                                                        const void *problem, size_t limit,
+                                                        talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const char *refusal = no_weight(p);
+    return refusal != NULL ? refusal
+                           : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_tiled_plan,
+                                                          device, p, limit, plan);
+}
+
+talc_status talc_cuda_conv2d_direct_tiled_gradient_run(talc_device *device, const void *problem,
+                                                       const talc_plan *plan, const void *arguments)
+{
+    return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_tiled_run, device,
+                                       (const talc_conv2d_problem *)problem, plan,
+                                       (const talc_conv2d_arguments *)arguments);
+}
+
+const char *talc_cuda_conv2d_direct_textbook_gradient_plan(const talc_device *device,
+                                                           const void *problem, size_t limit,
+                                                           talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const char *refusal = no_weight(p);
+    return refusal != NULL ? refusal
+                           : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_textbook_plan,
+                                                          device, p, limit, plan);
+}
+
+talc_status talc_cuda_conv2d_direct_textbook_gradient_run(talc_device *device, const void *problem,
+                                                          const talc_plan *plan,
+                                                          const void *arguments)
+{
+    return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_textbook_run, device,
+                                       (const talc_conv2d_problem *)problem, plan,
+                                       (const talc_conv2d_arguments *)arguments);
+}
+
+const char *talc_cuda_conv2d_direct_phases_gradient_plan(const talc_device *device,
+                                                         const void *problem, size_t,
+                                                         talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const char *refusal = no_weight(p);
+    return refusal != NULL ? refusal : plan_phases(device, p, plan);
+}
+
+talc_status talc_cuda_conv2d_direct_phases_gradient_run(talc_device *device, const void *problem,
+                                                        const talc_plan *plan,
+                                                        const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        const cudaError_t error = phases_run<typename decltype(element)::type>(
+            device, p, *(const phases_plan *)talc_plan_own(plan),
+            (const talc_conv2d_arguments *)arguments);
+        return error != cudaSuccess ? talc_cuda_not_launched(device, "conv2d.grad_input", error)
+                                    : talc_cuda_launched(device, "conv2d");
+    });
+}
+
+const char *talc_cuda_conv2d_direct_small_gradient_plan(const talc_device *device,
+                                                        const void *problem, size_t limit,
+                                                        talc_plan *plan)
+{
+    const char *refusal = no_weight((const talc_conv2d_problem *)problem);
+    return refusal != NULL ? refusal
+                           : talc_cuda_conv2d_direct_small_plan(device, problem, limit, plan);
+}
+
+talc_status talc_cuda_conv2d_direct_small_gradient_run(talc_device *device, const void *problem,
+                                                       const talc_plan *plan, const void *arguments)
+{
+    return talc_cuda_conv2d_direct_small_run(device, problem, plan, arguments);
+}
+
+const char *talc_cuda_conv2d_direct_registers_gradient_plan(const talc_device *device,
+                                                            const void *problem, size_t limit,
+                                                            talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     weights_plan own;
     static_assert(sizeof own <= sizeof plan->own, "a plan keeps it");
-    const double seconds = weights_plan_of(device, p, limit, own);
-    plan->seconds = one_by_one_seconds(device, p);
-    if (seconds < plan->seconds)
-        plan->seconds = seconds;
-    else
-        own = {};
+    if (p->direction == TALC_GRAD_INPUT)
+        return "it has no input gradient";
+    plan->seconds = weights_plan_of(device, p, limit, own);
+    if (!(plan->seconds < INFINITY))
+        return "no stage fits shared memory";
     plan->workspace = weights_workspace(p, own);
     talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
 
-const char *talc_cuda_conv2d_direct_gradient_plan(const talc_device *device, const void *problem,
-                                                  size_t limit, talc_plan *plan)
+talc_status talc_cuda_conv2d_direct_registers_gradient_run(talc_device *device, const void *problem,
+                                                           const talc_plan *plan,
+                                                           const void *arguments)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->direction == TALC_GRAD_WEIGHT)
-        return plan_weight(device, p, limit, plan);
-    if (plan_input(device, p, limit, plan))
-        return NULL;
-    const talc_cuda_direct_plan own = { ONE_BY_ONE, false, {} };
-    talc_plan_keep(plan, &own, sizeof own);
-    plan->workspace = 0;
-    plan->seconds = one_by_one_seconds(device, p);
-    return NULL;
-}
-
-static talc_status run_weight(talc_device *device, const talc_conv2d_problem *p,
-                              const weights_plan *own, const talc_conv2d_arguments *a)
-{
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
     return with_float(p->dtype, [&](auto element) {
-        using T = typename decltype(element)::type;
-        if (own->taps > 0)
-            return weights_run<T>(device, p, *own, a);
-        grad_weight<T>(device, p, a);
-        return talc_cuda_launched(device, "conv2d.grad_weight");
+        return weights_run<typename decltype(element)::type>(
+            device, p, *(const weights_plan *)talc_plan_own(plan),
+            (const talc_conv2d_arguments *)arguments);
     });
 }
 
-talc_status talc_cuda_conv2d_direct_gradient_run(talc_device *device, const void *problem,
-                                                 const talc_plan *plan, const void *arguments)
+const char *talc_cuda_conv2d_direct_one_by_one_gradient_plan(const talc_device *device,
+                                                             const void *problem, size_t limit,
+                                                             talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    plan->seconds = one_by_one_seconds(device, p);
+    if (p->direction == TALC_GRAD_INPUT)
+        plan->seconds = fmax(plan->seconds, least_of_others(device, p, limit));
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_direct_one_by_one_gradient_run(talc_device *device,
+                                                            const void *problem, const talc_plan *,
+                                                            const void *arguments)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    if (p->direction == TALC_GRAD_WEIGHT)
-        return run_weight(device, p, (const weights_plan *)talc_plan_own(plan), a);
-    const talc_cuda_direct_plan *own = (const talc_cuda_direct_plan *)talc_plan_own(plan);
-    if (own->gradient == TURNED)
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_run, device, p, plan, a);
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (own->gradient == SMALL)
-        return talc_cuda_conv2d_small_run(device, p, &own->tiles, a);
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        if (own->gradient == ALL_PHASES) {
-            const cudaError_t error = phases_run<T>(device, p, a);
-            if (error != cudaSuccess)
-                return talc_cuda_not_launched(device, "conv2d.grad_input", error);
-        } else {
+        if (p->direction == TALC_GRAD_INPUT)
             grad_input<T>(device, p, a);
-        }
-        return talc_cuda_launched(device, "conv2d");
+        else
+            grad_weight<T>(device, p, a);
+        return talc_cuda_launched(device, p->direction == TALC_GRAD_INPUT ? "conv2d"
+                                                                          : "conv2d.grad_weight");
     });
 }

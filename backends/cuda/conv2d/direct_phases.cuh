@@ -255,10 +255,8 @@ static void set_phases(phases_axis &a, int64_t extent, int64_t O, int64_t K, int
 
 template <typename T>
 static cudaError_t phases_run(talc_device *device, const talc_conv2d_problem *p,
-                              const talc_conv2d_arguments *a)
+                              const phases_plan &plan, const talc_conv2d_arguments *a)
 {
-    phases_plan plan = {};
-    (void)phases_plan_of(device, p, plan);
     phases_problem<T> s = {};
     s.dy = (const T *)a->dy, s.w = (const T *)a->w, s.dx = (T *)a->dx;
     set_phases(s.down, p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top);

@@ -17,13 +17,6 @@ typedef struct talc_cuda_small_tiles {
     size_t shared;
 } talc_cuda_small_tiles;
 
-/// What the row `direct` keeps of its plan.
-typedef struct talc_cuda_direct_plan {
-    int gradient; ///< how it computes that (direct_gradient.cu)
-    bool small;   ///< by these tiles
-    talc_cuda_small_tiles tiles;
-} talc_cuda_direct_plan;
-
 /// The best tiles and how long they take; INFINITY where there are none.
 double talc_cuda_conv2d_small_plan(const talc_device *device, const talc_conv2d_problem *problem,
                                    talc_cuda_small_tiles *tiles);
