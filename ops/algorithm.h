@@ -64,7 +64,8 @@ typedef struct talc_arguments {
 /// talc_softmax_arguments, and so on.
 typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
-    /// What tells rows of one name apart beside their class: "warp tiles"; NULL where there is none.
+    /// What tells rows of one name apart beside their class: "warp tiles"; NULL where there is
+    /// none.
     const char *form;
     talc_arithmetic arithmetic;
     /// NULL when the row can do the problem, with the plan filled, which is 0 beforehand but for
