@@ -86,16 +86,16 @@ talc_tensor *talc_conv2d_grad_input(const talc_conv2d_problem *forward, const ta
     talc_tensor *dx = dy == NULL || w == NULL ? NULL
                                               : talc_tensor_new(op, dy->device, dy->dtype,
                                                                 TALC_DIMS(p.N, p.C, p.H, p.W));
-    dx = talc_op_run(&(talc_call){
-        .op = TALC_OP_conv2d,
-        .name = op,
-        .problem = &p,
-        .write = problem_text,
-        .forced = forced,
-        .precision = precision,
-        .inputs = { { dy, TALC_ARGUMENT(conv2d, dy) }, { w, TALC_ARGUMENT(conv2d, w) } },
-        .input_count = 2,
-        .outputs = { { dx, TALC_ARGUMENT(conv2d, dx) } } });
+    dx = talc_op_run(
+        &(talc_call){ .op = TALC_OP_conv2d,
+                      .name = op,
+                      .problem = &p,
+                      .write = problem_text,
+                      .forced = forced,
+                      .precision = precision,
+                      .inputs = { TALC_OPERAND(conv2d, dy, dy), TALC_OPERAND(conv2d, w, w) },
+                      .input_count = 2,
+                      .outputs = { TALC_OPERAND(conv2d, dx, dx) } });
     return unpad(forward, dx);
 }
 
@@ -109,17 +109,17 @@ talc_tensor *talc_conv2d_grad_weight(const talc_conv2d_problem *forward, const t
                           ? NULL
                           : talc_tensor_new(op, dy->device, dy->dtype,
                                             TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW));
-    return talc_op_run(&(talc_call){
-        .op = TALC_OP_conv2d,
-        .name = op,
-        .problem = &p,
-        .write = problem_text,
-        .forced = forced,
-        .precision = precision,
-        .inputs = { { padded, TALC_ARGUMENT(conv2d, x) }, { dy, TALC_ARGUMENT(conv2d, dy) } },
-        .input_count = 2,
-        .outputs = { { dw, TALC_ARGUMENT(conv2d, dw) } },
-        .fills = p.N == 0 });
+    return talc_op_run(
+        &(talc_call){ .op = TALC_OP_conv2d,
+                      .name = op,
+                      .problem = &p,
+                      .write = problem_text,
+                      .forced = forced,
+                      .precision = precision,
+                      .inputs = { TALC_OPERAND(conv2d, x, padded), TALC_OPERAND(conv2d, dy, dy) },
+                      .input_count = 2,
+                      .outputs = { TALC_OPERAND(conv2d, dw, dw) },
+                      .fills = p.N == 0 });
 }
 
 /* Whether the operands are those of the checked problem. */

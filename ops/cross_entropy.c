@@ -102,17 +102,17 @@ static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
     talc_cross_entropy_problem p = problem_of(x, &options);
     p.direction = TALC_GRAD_INPUT;
     talc_tensor *dx = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
-    gradients[0] = talc_op_run(&(talc_call){
-        .op = TALC_OP_cross_entropy,
-        .name = op,
-        .problem = &p,
-        .write = write_problem,
-        .inputs = { { x, TALC_ARGUMENT(cross_entropy, x) },
-                    { talc_node_saved(node, 1), TALC_ARGUMENT(cross_entropy, labels) },
-                    { options.class_weights, TALC_ARGUMENT(cross_entropy, class_weights) },
-                    { dy, TALC_ARGUMENT(cross_entropy, dy) } },
-        .input_count = 4,
-        .outputs = { { dx, TALC_ARGUMENT(cross_entropy, dx) } } });
+    gradients[0] = talc_op_run(
+        &(talc_call){ .op = TALC_OP_cross_entropy,
+                      .name = op,
+                      .problem = &p,
+                      .write = write_problem,
+                      .inputs = { TALC_OPERAND(cross_entropy, x, x),
+                                  TALC_OPERAND(cross_entropy, labels, talc_node_saved(node, 1)),
+                                  TALC_OPERAND(cross_entropy, class_weights, options.class_weights),
+                                  TALC_OPERAND(cross_entropy, dy, dy) },
+                      .input_count = 4,
+                      .outputs = { TALC_OPERAND(cross_entropy, dx, dx) } });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -154,12 +154,11 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
         .problem = &problem,
         .write = write_problem,
         .forced = o->algorithm,
-        .inputs = { { logits, TALC_ARGUMENT(cross_entropy, x), TALC_STRIDED },
-                    { labels, TALC_ARGUMENT(cross_entropy, labels) },
-                    { o->class_weights, TALC_ARGUMENT(cross_entropy, class_weights) } },
+        .inputs = { TALC_HANDED(cross_entropy, x, logits, TALC_STRIDED),
+                    TALC_OPERAND(cross_entropy, labels, labels),
+                    TALC_OPERAND(cross_entropy, class_weights, o->class_weights) },
         .input_count = 3,
-        .outputs = { { y, TALC_ARGUMENT(cross_entropy, y) },
-                     { dx, TALC_ARGUMENT(cross_entropy, dx) } },
+        .outputs = { TALC_OPERAND(cross_entropy, y, y), TALC_OPERAND(cross_entropy, dx, dx) },
         .fills = problem.samples == 0,
         .filling = problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0,
         .note = &(talc_note){ .op = OP,

@@ -14,13 +14,13 @@ static void cumprod_gradient(const talc_node *node, const talc_tensor *dy, talc_
         return;
     talc_cumprod_problem problem = talc_lines_of(dx, dx, *(const int *)talc_node_problem(node));
     problem.direction = TALC_GRAD_INPUT;
-    gradients[0] = talc_op_run(&(talc_call){
-        .op = TALC_OP_cumprod,
-        .name = GRADIENT,
-        .problem = &problem,
-        .inputs = { { x, TALC_ARGUMENT(cumprod, x) }, { dy, TALC_ARGUMENT(cumprod, dy) } },
-        .input_count = 2,
-        .outputs = { { dx, TALC_ARGUMENT(cumprod, dx) } } });
+    gradients[0] = talc_op_run(
+        &(talc_call){ .op = TALC_OP_cumprod,
+                      .name = GRADIENT,
+                      .problem = &problem,
+                      .inputs = { TALC_OPERAND(cumprod, x, x), TALC_OPERAND(cumprod, dy, dy) },
+                      .input_count = 2,
+                      .outputs = { TALC_OPERAND(cumprod, dx, dx) } });
 }
 
 talc_tensor *talc_cumprod(const talc_tensor *x, int dim)
@@ -35,9 +35,9 @@ talc_tensor *talc_cumprod(const talc_tensor *x, int dim)
     return talc_op_run(&(talc_call){ .op = TALC_OP_cumprod,
                                      .name = OP,
                                      .problem = &problem,
-                                     .inputs = { { x, TALC_ARGUMENT(cumprod, x), TALC_STRIDED } },
+                                     .inputs = { TALC_HANDED(cumprod, x, x, TALC_STRIDED) },
                                      .input_count = 1,
-                                     .outputs = { { y, TALC_ARGUMENT(cumprod, y) } },
+                                     .outputs = { TALC_OPERAND(cumprod, y, y) },
                                      .description = &(talc_cumsum_observed){ dim },
                                      .note = &(talc_note){ .op = OP,
                                                            .rule = cumprod_gradient,

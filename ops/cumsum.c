@@ -20,9 +20,9 @@ static talc_tensor *cumsum(talc_direction direction, const talc_tensor *x, int d
     return talc_op_run(&(talc_call){ .op = TALC_OP_cumsum,
                                      .name = op,
                                      .problem = &problem,
-                                     .inputs = { { x, TALC_ARGUMENT(cumsum, x), TALC_STRIDED } },
+                                     .inputs = { TALC_HANDED(cumsum, x, x, TALC_STRIDED) },
                                      .input_count = 1,
-                                     .outputs = { { y, TALC_ARGUMENT(cumsum, y) } },
+                                     .outputs = { TALC_OPERAND(cumsum, y, y) },
                                      .description = &(talc_cumsum_observed){ dim },
                                      .note = note });
 }

@@ -165,15 +165,15 @@ static void gather_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     p.index_strides[p.along] = whole.rank == 0 ? 0 : whole.index_strides[note->dim];
     if (whole.rank > 0 && talc_numel(packed) > 0)
         merge_some(&whole, note->dim + 1, whole.rank, &p);
-    gradients[0] = talc_op_run(&(talc_call){ .op = TALC_OP_gather,
-                                             .name = op,
-                                             .problem = &p,
-                                             .write = write_problem,
-                                             .inputs = { { index, TALC_ARGUMENT(gather, index) },
-                                                         { packed, TALC_ARGUMENT(gather, dy) } },
-                                             .input_count = 2,
-                                             .outputs = { { dx, TALC_ARGUMENT(gather, dx) } },
-                                             .fills = talc_numel(packed) == 0 });
+    gradients[0] = talc_op_run(&(talc_call){
+        .op = TALC_OP_gather,
+        .name = op,
+        .problem = &p,
+        .write = write_problem,
+        .inputs = { TALC_OPERAND(gather, index, index), TALC_OPERAND(gather, dy, packed) },
+        .input_count = 2,
+        .outputs = { TALC_OPERAND(gather, dx, dx) },
+        .fills = talc_numel(packed) == 0 });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -193,9 +193,9 @@ static talc_tensor *picked(talc_gather_problem *p, int dim, const talc_tensor *x
                       .problem = p,
                       .write = write_problem,
                       .further = &(talc_gather_arguments){ .x = x_data }.base,
-                      .inputs = { { x }, { index, TALC_ARGUMENT(gather, index) } },
+                      .inputs = { TALC_SET(x), TALC_OPERAND(gather, index, index) },
                       .input_count = 2,
-                      .outputs = { { y, TALC_ARGUMENT(gather, y) } },
+                      .outputs = { TALC_OPERAND(gather, y, y) },
                       .description = &(talc_gather_observed){ p->function, p->along },
                       .note = &(talc_note){ .op = op,
                                             .rule = gather_gradient,

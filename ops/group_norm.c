@@ -76,21 +76,18 @@ static void group_norm_gradient(const talc_node *node, const talc_tensor *dy,
     talc_tensor *dx = talc_tensor_new(op, x->device, p.dtype, talc_dims_of(x));
     talc_tensor *dweight = affine ? talc_tensor_new(op, x->device, p.dtype, channels) : NULL;
     talc_tensor *dbias = affine ? talc_tensor_new(op, x->device, p.dtype, channels) : NULL;
-    gradients[0] =
-        talc_op_run(&(talc_call){ .op = TALC_OP_group_norm,
-                                  .name = op,
-                                  .problem = &p,
-                                  .write = problem_text,
-                                  .inputs = { { x, TALC_ARGUMENT(group_norm, x) },
-                                              { weight, TALC_ARGUMENT(group_norm, weight) },
-                                              { mean, TALC_ARGUMENT(group_norm, mean) },
-                                              { rstd, TALC_ARGUMENT(group_norm, rstd) },
-                                              { g, TALC_ARGUMENT(group_norm, dy) } },
-                                  .input_count = 5,
-                                  .outputs = { { dx, TALC_ARGUMENT(group_norm, dx) },
-                                               { dweight, TALC_ARGUMENT(group_norm, dweight) },
-                                               { dbias, TALC_ARGUMENT(group_norm, dbias) } },
-                                  .fills = talc_numel(x) == 0 });
+    gradients[0] = talc_op_run(&(talc_call){
+        .op = TALC_OP_group_norm,
+        .name = op,
+        .problem = &p,
+        .write = problem_text,
+        .inputs = { TALC_OPERAND(group_norm, x, x), TALC_OPERAND(group_norm, weight, weight),
+                    TALC_OPERAND(group_norm, mean, mean), TALC_OPERAND(group_norm, rstd, rstd),
+                    TALC_OPERAND(group_norm, dy, g) },
+        .input_count = 5,
+        .outputs = { TALC_OPERAND(group_norm, dx, dx), TALC_OPERAND(group_norm, dweight, dweight),
+                     TALC_OPERAND(group_norm, dbias, dbias) },
+        .fills = talc_numel(x) == 0 });
     gradients[1] = dweight;
     gradients[2] = dbias;
 }
@@ -121,13 +118,11 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
         .problem = p,
         .write = problem_text,
         .forced = options->algorithm,
-        .inputs = { { o->x, TALC_ARGUMENT(group_norm, x) },
-                    { o->weight, TALC_ARGUMENT(group_norm, weight) },
-                    { o->bias, TALC_ARGUMENT(group_norm, bias) } },
+        .inputs = { TALC_OPERAND(group_norm, x, o->x), TALC_OPERAND(group_norm, weight, o->weight),
+                    TALC_OPERAND(group_norm, bias, o->bias) },
         .input_count = 3,
-        .outputs = { { y, TALC_ARGUMENT(group_norm, y) },
-                     { mean, TALC_ARGUMENT(group_norm, mean) },
-                     { rstd, TALC_ARGUMENT(group_norm, rstd) } },
+        .outputs = { TALC_OPERAND(group_norm, y, y), TALC_OPERAND(group_norm, mean, mean),
+                     TALC_OPERAND(group_norm, rstd, rstd) },
         .note =
             &(talc_note){ .op = OP,
                           .rule = group_norm_gradient,

@@ -191,9 +191,9 @@ static talc_tensor *multiply(const char *op, const talc_tensor *a, const talc_te
                                   .write = talc_matmul_text,
                                   .precision = precision,
                                   .further = &arguments.base,
-                                  .inputs = { { a }, { b } },
+                                  .inputs = { TALC_SET(a), TALC_SET(b) },
                                   .input_count = 2,
-                                  .outputs = { { y, TALC_ARGUMENT(matmul, y) } },
+                                  .outputs = { TALC_OPERAND(matmul, y, y) },
                                   .note = note });
     talc_release(a_used);
     talc_release(b_used);

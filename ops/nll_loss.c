@@ -79,16 +79,15 @@ static void nll_loss_gradient(const talc_node *node, const talc_tensor *dy,
     const int64_t *ignore_index = talc_node_problem(node);
     talc_nll_loss_problem p = problem_of(dx, *ignore_index);
     p.direction = TALC_GRAD_INPUT;
-    gradients[0] =
-        talc_op_run(&(talc_call){ .op = TALC_OP_nll_loss,
-                                  .name = op,
-                                  .problem = &p,
-                                  .write = write_problem,
-                                  .inputs = { { labels, TALC_ARGUMENT(nll_loss, labels) },
-                                              { weight, TALC_ARGUMENT(nll_loss, weight) },
-                                              { dy, TALC_ARGUMENT(nll_loss, dy) } },
-                                  .input_count = 3,
-                                  .outputs = { { dx, TALC_ARGUMENT(nll_loss, dx) } } });
+    gradients[0] = talc_op_run(&(talc_call){ .op = TALC_OP_nll_loss,
+                                             .name = op,
+                                             .problem = &p,
+                                             .write = write_problem,
+                                             .inputs = { TALC_OPERAND(nll_loss, labels, labels),
+                                                         TALC_OPERAND(nll_loss, weight, weight),
+                                                         TALC_OPERAND(nll_loss, dy, dy) },
+                                             .input_count = 3,
+                                             .outputs = { TALC_OPERAND(nll_loss, dx, dx) } });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -115,12 +114,11 @@ static talc_tensor *losses_of(const talc_tensor *x, const talc_tensor *labels,
         .write = write_problem,
         .forced = options->algorithm,
         .further = &(talc_nll_loss_arguments){ .labels = talc_operand_data(packed) }.base,
-        .inputs = { { x, TALC_ARGUMENT(nll_loss, x), TALC_STRIDED },
-                    { labels },
-                    { weight, TALC_ARGUMENT(nll_loss, weight) } },
+        .inputs = { TALC_HANDED(nll_loss, x, x, TALC_STRIDED), TALC_SET(labels),
+                    TALC_OPERAND(nll_loss, weight, weight) },
         .input_count = 3,
-        .outputs = { { losses, TALC_ARGUMENT(nll_loss, losses) },
-                     { weights == NULL ? NULL : *weights, TALC_ARGUMENT(nll_loss, weights) } },
+        .outputs = { TALC_OPERAND(nll_loss, losses, losses),
+                     TALC_OPERAND(nll_loss, weights, weights == NULL ? NULL : *weights) },
         .note = &(talc_note){ .op = OP,
                               .rule = nll_loss_gradient,
                               .inputs = &x,

@@ -6,9 +6,9 @@
 ///         .op = TALC_OP_cumsum,
 ///         .name = "cumsum",
 ///         .problem = &problem,
-///         .inputs = { { x, TALC_ARGUMENT(cumsum, x), TALC_STRIDED } },
+///         .inputs = { TALC_HANDED(cumsum, x, x, TALC_STRIDED) },
 ///         .input_count = 1,
-///         .outputs = { { y, TALC_ARGUMENT(cumsum, y) } },
+///         .outputs = { TALC_OPERAND(cumsum, y, y) },
 ///         .note = &note });
 #ifndef TALC_OPS_OP_H
 #define TALC_OPS_OP_H
@@ -20,18 +20,30 @@
 
 enum { TALC_CALL_INPUTS = 7, TALC_CALL_OUTPUTS = 4, TALC_OP_NAMES = 9 };
 
-/// Where the op's arguments have the pointer to an operand.
-#define TALC_ARGUMENT(op, operand) offsetof(talc_##op##_arguments, operand)
-
 /// How an operand is handed over: as a contiguous copy where it is not contiguous; as it lies, with
 /// strides that the problem knows; as it lies and written in place.
 typedef enum talc_handed { TALC_PACKED, TALC_STRIDED, TALC_WRITTEN } talc_handed;
 
 typedef struct talc_operand {
     const talc_tensor *tensor; ///< NULL where it is left out
-    size_t argument;           ///< TALC_ARGUMENT; 0: set by the caller, or not needed
+    size_t argument;           ///< where the op's arguments have its pointer; 0: the caller sets it
     talc_handed handed;
 } talc_operand;
+
+/// The field `to` of the op's arguments points to `of`, a contiguous copy of it where it is none; is
+/// handed over as `how` says; is set by the caller.
+#define TALC_OPERAND(op, to, of)                                                                   \
+    {                                                                                              \
+        .tensor = (of), .argument = offsetof(talc_##op##_arguments, to)                            \
+    }
+#define TALC_HANDED(op, to, of, how)                                                               \
+    {                                                                                              \
+        .tensor = (of), .argument = offsetof(talc_##op##_arguments, to), .handed = (how)           \
+    }
+#define TALC_SET(of)                                                                               \
+    {                                                                                              \
+        .tensor = (of)                                                                             \
+    }
 
 typedef struct talc_call {
     talc_op op;           ///< whose algorithms
@@ -60,7 +72,7 @@ talc_tensor *talc_op_run(const talc_call *call);
 /// A pointer of an op's arguments.
 typedef struct talc_op_operand {
     const char *name; ///< NULL behind the last
-    size_t argument;  ///< TALC_ARGUMENT
+    size_t argument;  ///< where the arguments have it
     bool read, written;
 } talc_op_operand;
 

@@ -184,16 +184,15 @@ static void pool2d_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     const char *op = gradient_names[p.kind];
     p.direction = TALC_GRAD_INPUT;
     talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
-    gradients[0] =
-        talc_op_run(&(talc_call){ .op = TALC_OP_pool2d,
-                                  .name = op,
-                                  .problem = &p,
-                                  .write = problem_text,
-                                  .inputs = { { dy, TALC_ARGUMENT(pool2d, dy) },
-                                              { indices, TALC_ARGUMENT(pool2d, indices) } },
-                                  .input_count = 2,
-                                  .outputs = { { dx, TALC_ARGUMENT(pool2d, dx) } },
-                                  .fills = talc_numel(dy) == 0 });
+    gradients[0] = talc_op_run(&(talc_call){
+        .op = TALC_OP_pool2d,
+        .name = op,
+        .problem = &p,
+        .write = problem_text,
+        .inputs = { TALC_OPERAND(pool2d, dy, dy), TALC_OPERAND(pool2d, indices, indices) },
+        .input_count = 2,
+        .outputs = { TALC_OPERAND(pool2d, dx, dx) },
+        .fills = talc_numel(dy) == 0 });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -209,22 +208,22 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_p
     dims.dim[x->rank - 1] = p->OW;
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
     talc_tensor *at = p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
-    y = talc_op_run(&(talc_call){
-        .op = TALC_OP_pool2d,
-        .name = op,
-        .problem = p,
-        .write = problem_text,
-        .forced = forced,
-        .inputs = { { x, TALC_ARGUMENT(pool2d, x) } },
-        .input_count = 1,
-        .outputs = { { y, TALC_ARGUMENT(pool2d, y) }, { at, TALC_ARGUMENT(pool2d, indices) } },
-        .note = &(talc_note){ .op = op,
-                              .rule = pool2d_gradient,
-                              .inputs = &x,
-                              .input_count = 1,
-                              .saved = { { "indices", at } },
-                              .problem = p,
-                              .problem_bytes = sizeof *p } });
+    y = talc_op_run(
+        &(talc_call){ .op = TALC_OP_pool2d,
+                      .name = op,
+                      .problem = p,
+                      .write = problem_text,
+                      .forced = forced,
+                      .inputs = { TALC_OPERAND(pool2d, x, x) },
+                      .input_count = 1,
+                      .outputs = { TALC_OPERAND(pool2d, y, y), TALC_OPERAND(pool2d, indices, at) },
+                      .note = &(talc_note){ .op = op,
+                                            .rule = pool2d_gradient,
+                                            .inputs = &x,
+                                            .input_count = 1,
+                                            .saved = { { "indices", at } },
+                                            .problem = p,
+                                            .problem_bytes = sizeof *p } });
     if (indices != NULL && y != NULL)
         *indices = at;
     else

@@ -233,9 +233,9 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
                                      .name = op,
                                      .problem = &problem,
                                      .write = problem_text,
-                                     .inputs = { { x, TALC_ARGUMENT(reduce, x), TALC_STRIDED } },
+                                     .inputs = { TALC_HANDED(reduce, x, x, TALC_STRIDED) },
                                      .input_count = 1,
-                                     .outputs = { { y, TALC_ARGUMENT(reduce, y) } },
+                                     .outputs = { TALC_OPERAND(reduce, y, y) },
                                      .description = &observed,
                                      .note = &note });
 }

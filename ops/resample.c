@@ -217,9 +217,9 @@ talc_tensor *talc_resample_grad_input(const talc_resample_problem *problem, cons
     return talc_op_run(&(talc_call){ .op = TALC_OP_resample,
                                      .name = op,
                                      .problem = &p,
-                                     .inputs = { { dy, TALC_ARGUMENT(resample, x) } },
+                                     .inputs = { TALC_OPERAND(resample, x, dy) },
                                      .input_count = 1,
-                                     .outputs = { { dx, TALC_ARGUMENT(resample, y) } },
+                                     .outputs = { TALC_OPERAND(resample, y, dx) },
                                      .fills = talc_numel(dy) == 0 });
 }
 
@@ -248,9 +248,9 @@ static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dim
         .name = op,
         .problem = p,
         .further = &(talc_resample_arguments){ .value = talc_operand_data(value) }.base,
-        .inputs = { { x, TALC_ARGUMENT(resample, x) } },
+        .inputs = { TALC_OPERAND(resample, x, x) },
         .input_count = 1,
-        .outputs = { { y, TALC_ARGUMENT(resample, y) } },
+        .outputs = { TALC_OPERAND(resample, y, y) },
         .note = &(talc_note){ .op = op,
                               .rule = resample_gradient,
                               .inputs = &x,

@@ -157,7 +157,8 @@ class Talc:
         at, Algorithm = lists[self.ops.index(LISTS[op])], STRUCTURES["talc_algorithm"]
         while at and Algorithm.from_address(at).name:
             row = Algorithm.from_address(at)
-            yield row.name.decode(), STRUCTURES["talc_arithmetic"].from_buffer(row.arithmetic).wide_accumulator
+            name = row.name.decode()
+            yield f"{name}({row.form.decode()})" if row.form else name, STRUCTURES["talc_arithmetic"].from_buffer(row.arithmetic).wide_accumulator
             at += ctypes.sizeof(Algorithm)
 
     def upload(self, array):

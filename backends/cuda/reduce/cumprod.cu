@@ -227,5 +227,5 @@ const char *plan_cumprod(const talc_device *, const talc_cumprod_problem *p, siz
 
 const talc_algorithm talc_cuda_cumprod[] = {
     talc_cuda_row<plan_cumprod, run_cumprod>("direct", { "f64 accumulation", TALC_STRICT, true }),
-    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+    { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
