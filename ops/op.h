@@ -30,8 +30,8 @@ typedef struct talc_operand {
     talc_handed handed;
 } talc_operand;
 
-/// The field `to` of the op's arguments points to `of`, a contiguous copy of it where it is none; is
-/// handed over as `how` says; is set by the caller.
+/// The field `to` of the op's arguments points to `of`, or to a contiguous copy; to `of` as `how`
+/// says; the caller has set it.
 #define TALC_OPERAND(op, to, of)                                                                   \
     {                                                                                              \
         .tensor = (of), .argument = offsetof(talc_##op##_arguments, to)                            \

@@ -346,10 +346,10 @@ Test(check_mutants, rows_that_lack_something_are_refused)
         { { .name = "", .plan = talc_plan_any, .run = runs_nothing }, "has no name" },
         { { .name = "a", .plan = talc_plan_any }, "no 'run'" },
         { { .name = "a", .run = runs_nothing }, "no function 'plan'" },
-        { { .name = "a_name_of_thirty_two_characters_",
+        { { .name = "a_name_of_sixty_four_characters_a_name_of_sixty_four_characters_",
             .plan = talc_plan_any,
             .run = runs_nothing },
-          "32 characters, at most 31" },
+          "64 characters, at most 63" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         talc_check *check = check_new();

@@ -28,8 +28,8 @@ static bool ops_are_heard(talc_device *device)
     bool right = hears("<rand philox [1,2,4,4]>");
     talc_tensor *w = talc_full(device, TALC_F32, TALC_DIMS(3, 2, 3, 3), 1);
     right = hears("<fill fill [3,2,3,3]>") && right;
-    talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .algorithm = "direct" });
-    right = hears("<conv2d direct n1c2h4w4o3k3x3s1x1p0x0d1x1g1>") && right;
+    talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .algorithm = "direct(textbook)" });
+    right = hears("<conv2d direct(textbook) n1c2h4w4o3k3x3s1x1p0x0d1x1g1>") && right;
     talc_relu(x);
     right = hears("<relu direct [1,2,4,4]>") && right;
     talc_concat((const talc_tensor *[]){ x, x }, 2, 1);

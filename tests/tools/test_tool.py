@@ -965,7 +965,7 @@ class Networks(Tool):
             self.assertEqual(printed - rows[row] - common, set(), row)
             if row != "check":  # whose failures there are none of
                 self.assertEqual(rows[row] & {"network", "device", "layers", "steps", "ways"} - printed, set(), row)
-        self.assertEqual(len(rows), 15)
+        self.assertEqual(len(rows), 16)
 
     def test_unknown_names(self):
         self.fails(2, "there is no problem 'resnet17'.* talc summary the networks", "bench", "resnet17")
@@ -1210,7 +1210,7 @@ class Check(Tool):
         wrong(r"expected 'c' at position 2$", "n1q")
         wrong(r"'n2c3h9w8o4k3x3_blue': expected .* at position 15$", "n2c3h9w8o4k3x3_blue")
         wrong(r"matmul: problem 'matmul:m5q6': expected 'n' at position 9$", "matmul:m5q6")
-        wrong(r"there is no op 'mul' at position 0$", "mul:m5n6k7")
+        wrong(r"there is no op 'multiply' at position 0$", "multiply:m5n6k7")
         wrong("the kernel needs 5", self.PROBLEM, "n1c1h3w3o1k5x5")
         wrong("there is no device 'tpu'", "--device", "tpu")
         wrong("without CUDA|no CUDA|cuda", "--device", "cuda:99", self.PROBLEM)

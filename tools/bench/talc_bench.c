@@ -360,11 +360,11 @@ static json_t *contender_json(const contender *c, const bench_rates *rates)
     const double flops = c->flops / contender_least(c), bytes = c->bytes / contender_least(c);
     json_t *json =
         json_pack("{s:s, s:s?, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-                  c->peer ? c->name : c->algorithm, "form", c->form, "peer", c->peer, "timed",
-                  is_timed, "reason", c->reason, "seconds_least", tool_real(contender_least(c)),
-                  "seconds_median", tool_real(contender_median(c)), "seconds_estimated",
-                  tool_real(c->estimate > 0 ? c->estimate : (double)NAN), "gflops",
-                  tool_real(c->flops > 0 ? flops / 1e9 : (double)NAN), "share_of_product",
+                  c->algorithm != NULL ? c->algorithm : c->name, "form", c->form, "peer", c->peer,
+                  "timed", is_timed, "reason", c->reason, "seconds_least",
+                  tool_real(contender_least(c)), "seconds_median", tool_real(contender_median(c)),
+                  "seconds_estimated", tool_real(c->estimate > 0 ? c->estimate : (double)NAN),
+                  "gflops", tool_real(c->flops > 0 ? flops / 1e9 : (double)NAN), "share_of_product",
                   tool_real(c->flops > 0 ? flops / rates->flops : (double)NAN),
                   "gigabytes_per_second", tool_real(c->bytes > 0 ? bytes / 1e9 : (double)NAN),
                   "share_of_copy", tool_real(c->bytes > 0 ? bytes / rates->bytes : (double)NAN));

@@ -4,12 +4,12 @@
 ///     dx_j = y_(j-1) s_j,    s_j = dy_j + x_(j+1) s_(j+1)
 ///
 ///   across  Where neighbouring lines are neighbours in memory: a thread a line.
-///   along   Elsewhere a warp has as many lines as lanes, a square tile at a time: it reads the tile
-///           by lines into shared memory, each lane goes along its own line there, and the tile is
-///           written by lines. So global memory is read and written in order.
+///   along   Elsewhere a warp has as many lines as lanes, a square tile at a time: it reads the
+///           tile by lines into shared memory, each lane goes along its own line there, and the
+///           tile is written by lines. So global memory is read and written in order.
 ///
-/// The gradient goes along the lines twice: back for s, which stands in the workspace, and forth for
-/// the products. Lines run one after the other where the workspace has no room for all.
+/// The gradient goes along the lines twice: back for s, which stands in the workspace, and forth
+/// for the products. Lines run one after the other where the workspace has no room for all.
 ///
 /// Arithmetic: f64, in the order of the elements.
 #include "backends/cuda/primitives/algorithm.cuh"
@@ -215,7 +215,7 @@ talc_status run_cumprod(talc_device *device, const talc_cumprod_problem *p, cons
 const char *plan_cumprod(const talc_device *, const talc_cumprod_problem *p, size_t limit,
                          talc_plan *plan)
 {
-    if (p->direction != TALC_FORWARD) {
+    if (p->direction != TALC_FORWARD && p->extent > 0) {
         const size_t line = (size_t)p->extent * sizeof(double);
         const int64_t fit = (int64_t)(limit / line);
         plan->workspace = line * (size_t)(fit < 1 ? 1 : fit < p->outer ? fit : p->outer);
