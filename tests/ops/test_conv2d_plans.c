@@ -158,7 +158,7 @@ Test(conv2d_plans, direct_and_im2col_by_their_estimates)
         { "n64c64h56w56o128k5x5s2x2p2x2", (size_t)512 << 20, false },
         { "n8c64h512w256o128k5x7_f64", (size_t)512 << 20, false },
     };
-    state = (talc_cuda_state){ .multiprocessors = 132 };
+    state = (talc_cuda_state){ .multiprocessors = 132, .block_shared = 163 << 10 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i].text);
         const double direct = plan_by("direct", &p, cases[i].limit).seconds,
