@@ -443,10 +443,9 @@ talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, con
         return status;
     arguments->workspace = block.data;
     row_text row;
-    const bool plain =
-        chosen->row->form == NULL && chosen->row->arithmetic.precision == TALC_STRICT;
-    const talc_run frame = talc_run_begin(
-        choice->op, device, plain ? chosen->row->name : text_of(chosen->row, row), write, subject);
+    const char *algorithm =
+        talc_run_is_watched(device) ? text_of(chosen->row, row) : chosen->row->name;
+    const talc_run frame = talc_run_begin(choice->op, device, algorithm, write, subject);
     status = talc_run_end(
         &frame, talc_algorithm_run(chosen->row, device, problem, &chosen->plan, arguments));
     talc_block_free(device, block);

@@ -18,6 +18,11 @@ static bool traced(void)
     return (talc_environment()->verbose & TALC_VERBOSE_EXEC) != 0;
 }
 
+bool talc_run_is_watched(const talc_device *device)
+{
+    return device->ranges || traced() || talc_environment()->sync;
+}
+
 void talc_run_dims(const void *tensor, char text[TALC_RUN_TEXT])
 {
     talc_dims_text(talc_dims_of(tensor), text);

@@ -27,6 +27,10 @@ typedef struct talc_run {
     double started; ///< seconds; only with TALC_VERBOSE=exec
 } talc_run;
 
+/// Whether anybody reads what a run on the device is called: a profiler, TALC_VERBOSE=exec, or a
+/// failure that waiting shows. Else its texts need not be written.
+bool talc_run_is_watched(const talc_device *device);
+
 /// Begins a run by an algorithm, or by what the device does for all ops alike ("copy"): where a
 /// profiler listens, a range named "op algorithm problem". `problem` lasts until the end.
 talc_run talc_run_begin(const char *op, talc_device *device, const char *algorithm,
