@@ -6,38 +6,17 @@
 #include "ops/update.h"
 #include "tensor/observe.h"
 
-// ---- The list of ops ----------------------------------------------------------------------------
-
-#define IN(field)     { #field, offsetof(arguments, field), true, false },
-#define OUT(field)    { #field, offsetof(arguments, field), false, true },
-#define IN_OUT(field) { #field, offsetof(arguments, field), true, true },
-#define TALC_OP(op, names, list)                                                                   \
-    static const talc_op_operand *operands_of_##op(void)                                           \
-    {                                                                                              \
-        typedef talc_##op##_arguments arguments;                                                   \
-        static const talc_op_operand operands[] = { list{ .name = NULL } };                        \
-        return operands;                                                                           \
-    }
-#include "ops/ops.def"
-
-#define NAMES(...) __VA_ARGS__
-#define TALC_OP(op, list, operands)                                                                \
-    [TALC_OP_##op] = { #op,                                                                        \
-                       sizeof(talc_##op##_problem),                                                \
-                       sizeof(talc_##op##_arguments),                                              \
-                       { list },                                                                   \
-                       operands_of_##op },
-const talc_op_description talc_ops[TALC_OP_COUNT] = {
-#include "ops/ops.def"
-};
-
-// ---- A call -------------------------------------------------------------------------------------
-
-/* Room for the arguments of ops that have operands alone. */
+/* Room for the arguments of all ops that are called here. */
 typedef union arguments {
     talc_arguments base;
     unsigned char bytes[256];
 } arguments;
+
+#define TALC_OP(op, names, operands)                                                               \
+    _Static_assert(TALC_OP_##op == TALC_OP_update ||                                               \
+                       sizeof(talc_##op##_arguments) <= sizeof(arguments),                         \
+                   #op);
+#include "ops/ops.def"
 
 static void hand_over(talc_arguments *to, const talc_operand *operand, const talc_tensor *tensor)
 {

@@ -18,7 +18,7 @@
 #include "tensor/run.h"
 #include "tensor/tape.h"
 
-enum { TALC_CALL_INPUTS = 7, TALC_CALL_OUTPUTS = 4, TALC_OP_NAMES = 9 };
+enum { TALC_CALL_INPUTS = 7, TALC_CALL_OUTPUTS = 4 };
 
 /// How an operand is handed over: as a contiguous copy where it is not contiguous; as it lies, with
 /// strides that the problem knows; as it lies and written in place.
@@ -68,22 +68,5 @@ typedef struct talc_call {
 /// nothing and is not observed. Returns y; NULL, y released, when a failure stands already, as
 /// after an output that could not be made, or when anything fails. Other outputs stay the caller's.
 talc_tensor *talc_op_run(const talc_call *call);
-
-/// A pointer of an op's arguments.
-typedef struct talc_op_operand {
-    const char *name; ///< NULL behind the last
-    size_t argument;  ///< where the arguments have it
-    bool read, written;
-} talc_op_operand;
-
-/// What ops/ops.def says of an op.
-typedef struct talc_op_description {
-    const char *name;
-    size_t problem_bytes, arguments_bytes;
-    const char *names[TALC_OP_NAMES]; ///< of its calls, NULL behind the last
-    const talc_op_operand *(*operands)(void);
-} talc_op_description;
-
-extern const talc_op_description talc_ops[TALC_OP_COUNT];
 
 #endif

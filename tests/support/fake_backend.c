@@ -1,7 +1,6 @@
 #include "tests/support/fake_backend.h"
 
 #include "backends/cpu/cpu.h"
-#include "ops/op.h"
 #include "tests/support/hooks.h"
 
 #include <string.h>
@@ -80,8 +79,10 @@ const struct talc_backend *fake_backend(void)
 {
     static struct talc_backend fake = { .name = "fake" };
     fake_count = 0;
-    for (int op = 0; op < TALC_OP_COUNT; op++)
-        fake.algorithms[op] = fake_rows(talc_cpu_backend.algorithms[op], talc_ops[op].problem_bytes,
-                                        talc_ops[op].arguments_bytes);
+#define TALC_OP(op, names, operands)                                                               \
+    fake.algorithms[TALC_OP_##op] =                                                                \
+        fake_rows(talc_cpu_backend.algorithms[TALC_OP_##op], sizeof(talc_##op##_problem),          \
+                  sizeof(talc_##op##_arguments));
+#include "ops/ops.def"
     return &fake;
 }
