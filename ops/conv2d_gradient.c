@@ -78,48 +78,47 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
     talc_conv2d_problem_text(problem, text);
 }
 
+/* dx or dw, of two operands. NULL passes. */
+static talc_tensor *run(const talc_conv2d_problem *p, talc_operand first, talc_operand second,
+                        talc_operand result, const char *forced, unsigned precision)
+{
+    return talc_op_run(&(talc_call){ .op = TALC_OP_conv2d,
+                                     .name = talc_conv2d_name(p->direction),
+                                     .problem = p,
+                                     .write = problem_text,
+                                     .forced = forced,
+                                     .precision = precision,
+                                     .inputs = { first, second },
+                                     .input_count = 2,
+                                     .outputs = { result },
+                                     .fills = p->N == 0 });
+}
+
 talc_tensor *talc_conv2d_grad_input(const talc_conv2d_problem *forward, const talc_tensor *dy,
                                     const talc_tensor *w, const char *forced, unsigned precision)
 {
     const talc_conv2d_problem p = talc_conv2d_gradient_problem(forward, TALC_GRAD_INPUT);
-    const char *const op = talc_conv2d_name(p.direction);
-    talc_tensor *dx = dy == NULL || w == NULL ? NULL
-                                              : talc_tensor_new(op, dy->device, dy->dtype,
-                                                                TALC_DIMS(p.N, p.C, p.H, p.W));
-    dx = talc_op_run(
-        &(talc_call){ .op = TALC_OP_conv2d,
-                      .name = op,
-                      .problem = &p,
-                      .write = problem_text,
-                      .forced = forced,
-                      .precision = precision,
-                      .inputs = { TALC_OPERAND(conv2d, dy, dy), TALC_OPERAND(conv2d, w, w) },
-                      .input_count = 2,
-                      .outputs = { TALC_OPERAND(conv2d, dx, dx) } });
-    return unpad(forward, dx);
+    talc_tensor *dx = dy == NULL || w == NULL
+                          ? NULL
+                          : talc_tensor_new(talc_conv2d_name(p.direction), dy->device, dy->dtype,
+                                            TALC_DIMS(p.N, p.C, p.H, p.W));
+    return unpad(forward, run(&p, (talc_operand)TALC_OPERAND(conv2d, dy, dy),
+                              (talc_operand)TALC_OPERAND(conv2d, w, w),
+                              (talc_operand)TALC_OPERAND(conv2d, dx, dx), forced, precision));
 }
 
 talc_tensor *talc_conv2d_grad_weight(const talc_conv2d_problem *forward, const talc_tensor *x,
                                      const talc_tensor *dy, const char *forced, unsigned precision)
 {
     const talc_conv2d_problem p = talc_conv2d_gradient_problem(forward, TALC_GRAD_WEIGHT);
-    const char *const op = talc_conv2d_name(p.direction);
     const talc_tensor *padded = x == NULL ? NULL : pad(forward, x);
     talc_tensor *dw = padded == NULL || dy == NULL
                           ? NULL
-                          : talc_tensor_new(op, dy->device, dy->dtype,
+                          : talc_tensor_new(talc_conv2d_name(p.direction), dy->device, dy->dtype,
                                             TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW));
-    return talc_op_run(
-        &(talc_call){ .op = TALC_OP_conv2d,
-                      .name = op,
-                      .problem = &p,
-                      .write = problem_text,
-                      .forced = forced,
-                      .precision = precision,
-                      .inputs = { TALC_OPERAND(conv2d, x, padded), TALC_OPERAND(conv2d, dy, dy) },
-                      .input_count = 2,
-                      .outputs = { TALC_OPERAND(conv2d, dw, dw) },
-                      .fills = p.N == 0 });
+    return run(&p, (talc_operand)TALC_OPERAND(conv2d, x, padded),
+               (talc_operand)TALC_OPERAND(conv2d, dy, dy),
+               (talc_operand)TALC_OPERAND(conv2d, dw, dw), forced, precision);
 }
 
 /* Whether the operands are those of the checked problem. */

@@ -147,33 +147,32 @@ static void gather_gradient(const talc_node *node, const talc_tensor *dy, talc_t
 {
     const gather_note *note = talc_node_problem(node);
     const char *const op = gradient_names[note->function];
-    const talc_tensor *index = talc_contiguous_for(op, talc_node_saved(node, 0));
-    const talc_tensor *packed = talc_contiguous_for(op, dy);
+    const talc_tensor *index = talc_node_saved(node, 0);
     talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
-    if (talc_failed())
+    if (dx == NULL)
         return;
     const talc_gather_problem whole =
-        problem_of(note->function, TALC_GRAD_INPUT, dx, note->dim, index, talc_dims_of(packed));
+        problem_of(note->function, TALC_GRAD_INPUT, dx, note->dim, index, talc_dims_of(dy));
     talc_gather_problem p = whole;
     p.rank = 0;
-    if (whole.rank > 0 && talc_numel(packed) > 0)
+    if (whole.rank > 0 && talc_numel(dy) > 0)
         merge_some(&whole, 0, note->dim, &p);
     p.along = p.rank++;
     p.dims[p.along] = whole.rank == 0 ? 1 : whole.dims[note->dim];
     p.x_strides[p.along] = 0;
     p.y_strides[p.along] = whole.rank == 0 ? 0 : whole.y_strides[note->dim];
     p.index_strides[p.along] = whole.rank == 0 ? 0 : whole.index_strides[note->dim];
-    if (whole.rank > 0 && talc_numel(packed) > 0)
+    if (whole.rank > 0 && talc_numel(dy) > 0)
         merge_some(&whole, note->dim + 1, whole.rank, &p);
     gradients[0] = talc_op_run(&(talc_call){
         .op = TALC_OP_gather,
         .name = op,
         .problem = &p,
         .write = write_problem,
-        .inputs = { TALC_OPERAND(gather, index, index), TALC_OPERAND(gather, dy, packed) },
+        .inputs = { TALC_OPERAND(gather, index, index), TALC_OPERAND(gather, dy, dy) },
         .input_count = 2,
         .outputs = { TALC_OPERAND(gather, dx, dx) },
-        .fills = talc_numel(packed) == 0 });
+        .fills = talc_numel(dy) == 0 });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
