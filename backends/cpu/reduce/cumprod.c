@@ -18,7 +18,7 @@ typedef struct cumprod_context {
 } cumprod_context;
 
 #define MULTIPLY(constant, suffix, T, A)                                                           \
-    static void multiply_##suffix(const cumprod_context *c, int64_t line, double *s)               \
+    static void multiply_##suffix(const cumprod_context *c, int64_t line)                          \
     {                                                                                              \
         const talc_cumprod_problem *p = c->problem;                                                \
         const T *x = (const T *)c->arguments->x +                                                  \
@@ -26,7 +26,6 @@ typedef struct cumprod_context {
         T *y = (T *)c->arguments->y +                                                              \
                talc_walk_offset(p->outer_rank, p->outer_dims, p->y_strides, line);                 \
         double product = 1;                                                                        \
-        (void)s;                                                                                   \
         for (int64_t i = 0; i < p->extent; i++) {                                                  \
             product *= (double)x[i * p->x_stride];                                                 \
             y[i * p->y_stride] = (T)product;                                                       \
@@ -58,12 +57,12 @@ static void cumprod_task(void *context, int64_t task, int worker)
     const cumprod_context *c = context;
     const talc_cumprod_problem *p = c->problem;
     const int64_t end = talc_smaller(p->outer, (task + 1) * c->per_task);
-    double *s = (double *)c->arguments->base.workspace + (int64_t)worker * p->extent;
+    double *const workspace = c->arguments->base.workspace;
     for (int64_t line = task * c->per_task; line < end; line++)
         if (p->direction == TALC_FORWARD)
-            TALC_CPU_CALL(p->dtype, multiply, (c, line, NULL));
+            TALC_CPU_CALL(p->dtype, multiply, (c, line));
         else
-            TALC_CPU_CALL(p->dtype, differentiate, (c, line, s));
+            TALC_CPU_CALL(p->dtype, differentiate, (c, line, workspace + worker * p->extent));
 }
 
 static int64_t lines_of_a_task(const talc_cumprod_problem *p)

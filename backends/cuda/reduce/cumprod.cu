@@ -9,7 +9,7 @@
 ///           tile is written by lines. So global memory is read and written in order.
 ///
 /// The gradient goes along the lines twice: back for s, which stands in the workspace, and forth
-/// for the products. Lines run one after the other where the workspace has no room for all.
+/// for the products. Lines run a part at a time where the workspace has no room for all.
 ///
 /// Arithmetic: f64, in the order of the elements.
 #include "backends/cuda/primitives/algorithm.cuh"
@@ -22,7 +22,7 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* A line too many makes a tile's columns fall into different banks of shared memory. */
+/* A column more than a tile has: its columns then fall into different banks of shared memory. */
 constexpr int TILE = WARP, PITCH = TILE + 1;
 
 struct lines {
@@ -36,8 +36,8 @@ struct lines {
     }
 };
 
-/* A step of a pass along a line: what is kept from one element to the next, and what is written.
- * `next` is the element of x before this one in the direction of the pass. */
+/* Passes along a line. `step` gives what is written for an element, of two numbers loaded for it,
+ * and moves `kept`, which goes on to the next one. */
 template <typename T> struct forward {
     const T *x;
     T *y;
