@@ -1,27 +1,8 @@
 /// talc info: devices, memory, build and algorithms.
 #include "tools/cli/tool.h"
 
-typedef struct arguments {
-    tool_options tool;
-} arguments;
-
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case ARGP_KEY_ARG:
-        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static const struct argp argp = {
-    .parser = parse,
+    .parser = tool_parse_options_alone,
     .doc = "Devices with their memory and conv2d algorithms, and what talc was built with.\v"
            "--device shows that one alone.",
     .children = tool_children,
@@ -156,19 +137,19 @@ static void print_build(const talc_build *build)
 
 int command_info(int argc, char **argv)
 {
-    arguments self = { .tool = { .device = NULL } };
-    tool_parse(&argp, argc, argv, &self);
-    talc_device *device = tool_open(&self.tool);
+    tool_options options = { .device = NULL };
+    tool_parse(&argp, argc, argv, &options);
+    talc_device *device = tool_open(&options);
     if (device == NULL)
         return tool_fail_talc();
     const talc_build build = talc_build_info();
-    const bool json = self.tool.json;
+    const bool json = options.json;
     json_t *array = json ? json_array() : NULL;
     char no_cuda[256] = "";
     if (!json)
         print_build(&build);
-    const bool shown = self.tool.device != NULL ? show_device(device, json, array)
-                                                : show_all(json, array, no_cuda);
+    const bool shown =
+        options.device != NULL ? show_device(device, json, array) : show_all(json, array, no_cuda);
     if (!shown) {
         json_decref(array);
         return tool_fail_talc();

@@ -136,27 +136,8 @@ static void print_ops(const talc_device *device)
 
 // ---- The command --------------------------------------------------------------------------------
 
-typedef struct arguments {
-    tool_options tool;
-} arguments;
-
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case ARGP_KEY_ARG:
-        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static const struct argp argp = {
-    .parser = parse,
+    .parser = tool_parse_options_alone,
     .doc = "The ops that have algorithms, the names of their calls, and a device's algorithms of "
            "each.\vWith --json also the library's functions, structures with the offsets of their "
            "fields, and enums, from which another language calls it.",
@@ -165,12 +146,12 @@ static const struct argp argp = {
 
 int command_ops(int argc, char **argv)
 {
-    arguments self = { .tool = { .device = NULL } };
-    tool_parse(&argp, argc, argv, &self);
-    const talc_device *device = tool_open(&self.tool);
+    tool_options options = { .device = NULL };
+    tool_parse(&argp, argc, argv, &options);
+    const talc_device *device = tool_open(&options);
     if (device == NULL)
         return tool_fail_talc();
-    if (!self.tool.json) {
+    if (!options.json) {
         print_ops(device);
         return tool_finish();
     }

@@ -119,6 +119,20 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 const struct argp tool_argp = { .options = options, .parser = parse };
 const struct argp_child tool_children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
 
+error_t tool_parse_options_alone(int key, char *argument, struct argp_state *state)
+{
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = state->input;
+        return 0;
+    case ARGP_KEY_ARG:
+        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = TOOL_USAGE;

@@ -74,6 +74,9 @@ typedef struct tool_options {
 extern const struct argp tool_argp;
 extern const struct argp_child tool_children[];
 
+/// argp parser of a subcommand that takes those options alone; its input is a tool_options.
+error_t tool_parse_options_alone(int key, char *argument, struct argp_state *state);
+
 /// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are
 /// wrong.
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
