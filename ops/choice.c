@@ -1,5 +1,6 @@
 #include "ops/choice.h"
 
+#include "ops/decisions.h"
 #include "tensor/environment.h"
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
@@ -297,14 +298,24 @@ static bool fail(const talc_choice *choice)
 }
 
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
-                 const talc_algorithm *rows, const void *problem, const char *forced,
-                 unsigned precision)
+                 const talc_algorithm *rows, const void *problem, size_t problem_bytes,
+                 const char *forced, unsigned precision)
 {
+    const bool prints = (talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0;
     begin(choice, op, device, forced, precision);
+    if (!prints && talc_decision_find(choice, rows, problem, problem_bytes, &choice->rows[0])) {
+        choice->count = 1;
+        choice->chosen = 0;
+        return true;
+    }
     consider(choice, rows, problem, false);
-    if ((talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0)
+    if (prints)
         print_dispatch(choice);
-    return choice->chosen >= 0 || fail(choice);
+    if (choice->chosen < 0)
+        return fail(choice);
+    if (talc_chosen_plan(choice)->seconds > 0)
+        talc_decision_add(choice, rows, problem, problem_bytes);
+    return true;
 }
 
 void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,

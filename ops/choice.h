@@ -5,7 +5,7 @@
 ///
 ///     talc_choice choice;
 ///     if (!talc_choose(&choice, "softmax", device, device->backend->algorithms[TALC_OP_softmax],
-///                      &problem, NULL, 0))
+///                      &problem, sizeof problem, NULL, 0))
 ///         return NULL;
 ///     status = talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base);
 #ifndef TALC_OPS_CHOICE_H
@@ -31,12 +31,13 @@ typedef struct talc_choice {
     talc_considered rows[TALC_MAX_ROWS];
 } talc_choice;
 
-/// Chooses among `rows`, NULL for a backend without the op. `forced` is the caller's own choice,
+/// Chooses among `rows`, NULL for a backend without the op. A list that estimates is remembered for
+/// the problem's bytes (ops/decisions.h), unless that is 0. `forced` is the caller's own choice,
 /// NULL for the thread's; classes 0 for the thread's. False, with a failure that has every row's
 /// reason, when none can run.
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
-                 const talc_algorithm *rows, const void *problem, const char *forced,
-                 unsigned precision);
+                 const talc_algorithm *rows, const void *problem, size_t problem_bytes,
+                 const char *forced, unsigned precision);
 
 /// The same decision, with what it says of every row. Raises no failure.
 void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,

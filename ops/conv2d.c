@@ -117,7 +117,7 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
 
     talc_choice choice;
     if (!talc_choose(&choice, "conv2d", x->device, x->device->backend->algorithms[TALC_OP_conv2d],
-                     &problem, options == NULL ? NULL : options->algorithm,
+                     &problem, sizeof problem, options == NULL ? NULL : options->algorithm,
                      options == NULL ? 0 : options->precision))
         return NULL;
 

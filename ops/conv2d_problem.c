@@ -180,24 +180,26 @@ bool talc_conv2d_problem_of(const talc_tensor *x, const talc_tensor *w, const ta
         !talc_operand_rank("conv2d", "w", w, 4, "[OC,C/groups,KH,KW]"))
         return false;
 
-    talc_conv2d_problem p = { .direction = TALC_FORWARD,
-                              .dtype = x->dtype,
-                              .N = x->dims[0],
-                              .C = x->dims[1],
-                              .H = x->dims[2],
-                              .W = x->dims[3],
-                              .OC = w->dims[0],
-                              .KH = w->dims[2],
-                              .KW = w->dims[3],
-                              .stride_h = talc_first_of(o->stride, 1),
-                              .stride_w = talc_second_of(o->stride, 1),
-                              .dilation_h = talc_first_of(o->dilation, 1),
-                              .dilation_w = talc_second_of(o->dilation, 1),
-                              .groups = talc_or_default(o->groups, 1),
-                              .padding_mode = o->padding_mode,
-                              .bias = bias != NULL,
-                              .residual = o->residual != NULL,
-                              .activation = o->activation };
+    talc_conv2d_problem p;
+    memset(&p, 0, sizeof p); /* between its members too: decisions compare bytes */
+    p.direction = TALC_FORWARD;
+    p.dtype = x->dtype;
+    p.N = x->dims[0];
+    p.C = x->dims[1];
+    p.H = x->dims[2];
+    p.W = x->dims[3];
+    p.OC = w->dims[0];
+    p.KH = w->dims[2];
+    p.KW = w->dims[3];
+    p.stride_h = talc_first_of(o->stride, 1);
+    p.stride_w = talc_second_of(o->stride, 1);
+    p.dilation_h = talc_first_of(o->dilation, 1);
+    p.dilation_w = talc_second_of(o->dilation, 1);
+    p.groups = talc_or_default(o->groups, 1);
+    p.padding_mode = o->padding_mode;
+    p.bias = bias != NULL;
+    p.residual = o->residual != NULL;
+    p.activation = o->activation;
     if (!channels_fit(x, w, p.groups) || !set_padding(o, &p) || !talc_conv2d_problem_check(&p))
         return false;
     if ((bias != NULL && !talc_operand_shape("conv2d", "bias", bias, TALC_DIMS(p.OC))) ||

@@ -121,19 +121,20 @@ static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_te
     talc_conv2d_problem *p = &note->problem;
     const int64_t *added = o->output_padding;
     int64_t unused;
-    *p = (talc_conv2d_problem){ .direction = TALC_FORWARD,
-                                .dtype = x->dtype,
-                                .N = x->dims[0],
-                                .OC = x->dims[1],
-                                .KH = w->dims[2],
-                                .KW = w->dims[3],
-                                .stride_h = talc_first_of(o->stride, 1),
-                                .stride_w = talc_second_of(o->stride, 1),
-                                .dilation_h = talc_first_of(o->dilation, 1),
-                                .dilation_w = talc_second_of(o->dilation, 1),
-                                .groups = talc_or_default(o->groups, 1),
-                                .pad_top = talc_or_default(o->padding[0], 0),
-                                .pad_left = talc_or_default(o->padding[1], 0) };
+    memset(p, 0, sizeof *p); /* between its members too: decisions compare bytes */
+    p->direction = TALC_FORWARD;
+    p->dtype = x->dtype;
+    p->N = x->dims[0];
+    p->OC = x->dims[1];
+    p->KH = w->dims[2];
+    p->KW = w->dims[3];
+    p->stride_h = talc_first_of(o->stride, 1);
+    p->stride_w = talc_second_of(o->stride, 1);
+    p->dilation_h = talc_first_of(o->dilation, 1);
+    p->dilation_w = talc_second_of(o->dilation, 1);
+    p->groups = talc_or_default(o->groups, 1);
+    p->pad_top = talc_or_default(o->padding[0], 0);
+    p->pad_left = talc_or_default(o->padding[1], 0);
     if (!channels_fit(x, w, p->groups, &p->C) ||
         !talc_pair_at_least(OP, 1, "stride", p->stride_h, p->stride_w) ||
         !talc_pair_at_least(OP, 1, "dilation", p->dilation_h, p->dilation_w) ||

@@ -18,6 +18,11 @@ typedef union arguments {
                    #op);
 #include "ops/ops.def"
 
+static const size_t problem_bytes[] = {
+#define TALC_OP(op, names, operands) [TALC_OP_##op] = sizeof(talc_##op##_problem),
+#include "ops/ops.def"
+};
+
 static void hand_over(talc_arguments *to, const talc_operand *operand, const talc_tensor *tensor)
 {
     void *const data = talc_operand_data(tensor);
@@ -96,7 +101,7 @@ talc_tensor *talc_op_run(const talc_call *call)
     talc_choice choice;
     if (y == NULL || talc_failed() ||
         !talc_choose(&choice, call->name, y->device, y->device->backend->algorithms[call->op],
-                     call->problem, call->forced, call->precision))
+                     call->problem, problem_bytes[call->op], call->forced, call->precision))
         return talc_result(y, talc_error_status());
     if (call->fills && !fill(call))
         return talc_result(y, talc_error_status());

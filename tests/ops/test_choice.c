@@ -3,8 +3,14 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/elementwise.h"
+#include "ops/conv2d.h"
+#include "ops/linear.h"
+#include "ops/matmul.h"
+#include "ops/pool2d.h"
+#include "tensor/observe.h"
 #include "tensor/run.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +41,7 @@ static const talc_algorithm rows[] = {
 static const char *chosen_with(const char *forced, unsigned precision)
 {
     talc_choice choice;
-    return talc_choose(&choice, "op", cpu_device(), rows, NULL, forced, precision)
+    return talc_choose(&choice, "op", cpu_device(), rows, NULL, 0, forced, precision)
                ? talc_chosen(&choice)->name
                : "none";
 }
@@ -123,9 +129,190 @@ static const talc_algorithm forms[] = {
 static int form_chosen_with(const char *forced, unsigned precision)
 {
     talc_choice choice;
-    return talc_choose(&choice, "op", cpu_device(), forms, NULL, forced, precision)
+    return talc_choose(&choice, "op", cpu_device(), forms, NULL, 0, forced, precision)
                ? (int)(talc_chosen(&choice) - forms)
                : -1;
+}
+
+/* A list that counts how often it is asked: what it plans follows from the problem, a number. */
+static int planned;
+
+static const char *plan_and_count(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
+{
+    (void)device, (void)limit;
+    __atomic_add_fetch(&planned, 1, __ATOMIC_RELAXED);
+    plan->seconds = 1 + (double)*(const int64_t *)problem;
+    plan->own.alignment = *(const int64_t *)problem;
+    return NULL;
+}
+
+static const char *plan_fixed(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)problem;
+    plan->seconds = 3.5;
+    plan->own.alignment = 1000;
+    plan->workspace = limit < 100 ? 1000 : 0;
+    return NULL;
+}
+
+static const talc_algorithm counted[] = {
+    { "grows", NULL, { "f32", TALC_STRICT, false }, plan_and_count, NULL },
+    { "fixed", NULL, { "f32", TALC_STRICT, false }, plan_fixed, NULL },
+    { "rough", NULL, { "tf32", TALC_TF32, false }, plan_half, NULL },
+    { .name = NULL },
+};
+
+/* What the chosen plan keeps: the problem's number or 1000, and 0 of `rough`. */
+static int64_t decided(const talc_algorithm *list, int64_t number, const char *forced,
+                       unsigned precision)
+{
+    talc_choice choice;
+    cr_assert(
+        talc_choose(&choice, "op", cpu_device(), list, &number, sizeof number, forced, precision));
+    return talc_chosen(&choice) == &list[2] ? 0 : talc_chosen_plan(&choice)->own.alignment;
+}
+
+Test(choice, a_repeated_call_is_not_planned_again)
+{
+    static const talc_algorithm other[] = {
+        { "fixed", NULL, { "f32", TALC_STRICT, false }, plan_fixed, NULL },
+        { .name = NULL },
+    };
+    for (int i = 0; i < 3; i++) {
+        cr_assert(decided(counted, 1, NULL, 0) == 1);
+        cr_assert(decided(counted, 2, NULL, 0) == 2);
+        cr_assert(decided(counted, 7, NULL, 0) == 1000);
+        cr_assert(decided(counted, 7, "grows", 0) == 7, "the forced name is forgotten");
+        cr_assert(decided(counted, 1, "fixed", 0) == 1000, "the forced name is forgotten");
+        cr_assert(decided(counted, 1, NULL, TALC_TF32) == 0, "the admitted classes are forgotten");
+        cr_assert(decided(other, 1, NULL, 0) == 1000, "the list is forgotten");
+        cr_assert(planned == 5, "planned %d times", planned);
+    }
+    talc_workspace_set_limit(cpu_device(), 99);
+    cr_assert(decided(counted, 7, NULL, 0) == 7, "the limit is forgotten");
+    cr_assert(planned == 6);
+}
+
+Test(choice, decisions_are_right_when_older_ones_are_forgotten)
+{
+    for (int round = 0; round < 2; round++)
+        for (int64_t i = 0; i < 5000; i++) {
+            cr_assert(decided(counted, i, "grows", 0) == i);
+            cr_assert(decided(counted, i, "grows", 0) == i);
+        }
+    cr_assert(planned >= 9000 && planned <= 10000, "planned %d times", planned);
+}
+
+static const char *plan_odd_ones(const talc_device *device, const void *problem, size_t limit,
+                                 talc_plan *plan)
+{
+    plan->seconds = 1;
+    return *(const int64_t *)problem % 2 == 0 ? NULL : plan_odd(device, problem, limit, plan);
+}
+
+Test(choice, a_failure_is_not_remembered)
+{
+    static const talc_algorithm picky[] = {
+        { "picky", NULL, { "f32", TALC_STRICT, false }, plan_odd_ones, NULL },
+        { .name = NULL },
+    };
+    const int64_t odd = 1;
+    for (int i = 0; i < 2; i++) {
+        talc_choice choice;
+        cr_assert(!talc_choose(&choice, "op", cpu_device(), picky, &odd, sizeof odd, NULL, 0));
+        assert_failure(TALC_UNSUPPORTED, "op on cpu: picky: it is odd");
+    }
+}
+
+static void *decide_much(void *wrong)
+{
+    for (int64_t i = 0; i < 20000; i++)
+        if (decided(counted, i % 1500, "grows", 0) != i % 1500)
+            __atomic_add_fetch((int *)wrong, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+Test(choice, threads_decide_at_once)
+{
+    pthread_t threads[4];
+    int wrong = 0;
+    for (int i = 0; i < 4; i++)
+        cr_assert(pthread_create(&threads[i], NULL, decide_much, &wrong) == 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert(wrong == 0, "%d decisions were of another problem", wrong);
+}
+
+/* A copy of the problem that an op poses. */
+typedef struct problem_copy {
+    talc_observer base;
+    size_t bytes;
+    unsigned char of[sizeof(talc_matmul_problem)];
+} problem_copy;
+
+static void copy_problem(talc_observer *observer, const talc_observation *observation)
+{
+    problem_copy *copy = (problem_copy *)observer;
+    memcpy(copy->of, observation->problem, copy->bytes);
+}
+
+static talc_tensor *call_conv2d(const talc_tensor *x)
+{
+    return talc_conv2d(x, talc_reshape(x, TALC_DIMS(4, 4, 2, 2)), NULL,
+                       &(talc_conv2d_options){ .padding = { 1 } });
+}
+
+static talc_tensor *call_matmul(const talc_tensor *x)
+{
+    return talc_matmul(talc_reshape(x, TALC_DIMS(8, 8)), talc_reshape(x, TALC_DIMS(8, 8)));
+}
+
+static talc_tensor *call_linear(const talc_tensor *x)
+{
+    return talc_linear(x, talc_reshape(x, TALC_DIMS(16, 4)), NULL, NULL);
+}
+
+static talc_tensor *call_pool(const talc_tensor *x)
+{
+    return talc_avg_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 } });
+}
+
+/* Leaves bytes on the stack that a problem made next may have between its members. */
+static __attribute__((noinline)) void dirty_stack(int byte)
+{
+    volatile unsigned char stack[16384];
+    for (size_t i = 0; i < sizeof stack; i++)
+        stack[i] = (unsigned char)byte;
+}
+
+/* Those bytes are compared as well: they have to be the same each time. */
+Test(choice, a_call_poses_the_same_bytes_each_time)
+{
+    static const struct {
+        talc_tensor *(*call)(const talc_tensor *x);
+        size_t bytes;
+    } ops[] = {
+        { call_conv2d, sizeof(talc_conv2d_problem) },
+        { call_matmul, sizeof(talc_matmul_problem) },
+        { call_linear, sizeof(talc_matmul_problem) },
+        { call_pool, sizeof(talc_pool2d_problem) },
+    };
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 4, 4, 4));
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        problem_copy copies[2];
+        for (int k = 0; k < 2; k++) {
+            copies[k] = (problem_copy){ { copy_problem }, ops[i].bytes, { 0 } };
+            dirty_stack(k == 0 ? 0xaa : 0x55);
+            talc_observe(&copies[k].base);
+            cr_assert_not_null(ops[i].call(x), "%s", talc_error_message());
+            talc_observe(NULL);
+        }
+        cr_assert(memcmp(copies[0].of, copies[1].of, ops[i].bytes) == 0, "op %zu", i);
+    }
+    talc_scope_leave(scope);
 }
 
 Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
@@ -148,7 +335,7 @@ Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
     talc_algorithm refusing[] = { forms[0], forms[1], forms[2], forms[5] };
     refusing[0].plan = refusing[1].plan = plan_odd;
     talc_choice choice;
-    cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, "tiles", 0));
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, 0, "tiles", 0));
     assert_failure(TALC_UNSUPPORTED,
                    "op on cpu: tiles(rows): it is odd; tiles(mma): it is odd; tiles(mma) tf32: "
                    "precision class tf32 is not admitted");
@@ -157,13 +344,13 @@ Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
 Test(choice, names_of_before_are_accepted)
 {
     talc_choice choice;
-    cr_assert(talc_choose(&choice, "max_pool2d", cpu_device(), rows, NULL, "auto", 0));
+    cr_assert(talc_choose(&choice, "max_pool2d", cpu_device(), rows, NULL, 0, "auto", 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "large");
     cr_assert(talc_algorithm_force("avg_pool2d", "auto"));
-    cr_assert(talc_choose(&choice, "avg_pool2d", cpu_device(), rows, NULL, NULL, 0));
+    cr_assert(talc_choose(&choice, "avg_pool2d", cpu_device(), rows, NULL, 0, NULL, 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "large");
     cr_assert(talc_algorithm_force("avg_pool2d", NULL));
-    cr_assert(!talc_choose(&choice, "conv2d", cpu_device(), rows, NULL, "auto", 0));
+    cr_assert(!talc_choose(&choice, "conv2d", cpu_device(), rows, NULL, 0, "auto", 0));
     assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'auto'");
 }
 
@@ -193,13 +380,13 @@ Test(choice, reasons_of_every_row_are_given)
     talc_algorithm refusing[] = { rows[0], rows[1], rows[2], odd, rows[4] };
     refusing[2].plan = plan_odd;
     talc_choice choice;
-    cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, NULL, 0));
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, 0, NULL, 0));
     assert_failure(
         TALC_UNSUPPORTED,
         "op on cpu: fft normwise: precision class normwise is not admitted; tensor_cores "
         "tf32: precision class tf32 is not admitted; large: it is odd; reference: it is "
         "odd");
-    cr_assert(!talc_choose(&choice, "op", cpu_device(), NULL, NULL, NULL, 0));
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), NULL, NULL, 0, NULL, 0));
     assert_failure(TALC_UNSUPPORTED, "op on cpu: this device has no algorithm for it");
 }
 
@@ -250,15 +437,15 @@ Test(choice, a_missing_library_is_looked_for_where_its_row_would_run)
                          with_faster[] = { faster, slow, fast, rows[3], rows[4] },
                          without[] = { faster, slow, rows[3], rows[4] };
     talc_choice choice;
-    cr_assert(talc_choose(&choice, "op", cpu_device(), with_slow, NULL, NULL, 0));
+    cr_assert(talc_choose(&choice, "op", cpu_device(), with_slow, NULL, 0, NULL, 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "fast");
     cr_assert(asked == 0, "asked %d times", asked);
-    cr_assert(talc_choose(&choice, "op", cpu_device(), with_faster, NULL, NULL, 0));
+    cr_assert(talc_choose(&choice, "op", cpu_device(), with_faster, NULL, 0, NULL, 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "fast");
     cr_assert(asked == 1, "asked %d times", asked);
-    cr_assert(talc_choose(&choice, "op", cpu_device(), without, NULL, NULL, 0));
+    cr_assert(talc_choose(&choice, "op", cpu_device(), without, NULL, 0, NULL, 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "reference");
-    cr_assert(!talc_choose(&choice, "op", cpu_device(), without, NULL, "slow", 0));
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), without, NULL, 0, "slow", 0));
     assert_failure(TALC_UNSUPPORTED, "op on cpu: slow: it is not installed");
     talc_explanation explanation;
     talc_choice_explain("op", cpu_device(), with_faster, NULL, NULL, 0, &explanation);
