@@ -3,7 +3,7 @@
 
 usage: bench_tables.py BUILD [DEVICE]        BUILD is the build folder; cuda unless a device is named
 
-Convolutions and networks are timed beside PyTorch where it is installed and finds the GPU.
+Convolutions and networks are timed beside PyTorch where it is installed and finds the GPU: some six minutes in all.
 """
 
 import importlib.util
@@ -14,14 +14,22 @@ from pathlib import Path
 
 ROUNDS = "9"
 SETS = "quick edges models random"
+GRADIENTS = [f"{name}_{direction}" for name in "A B kb55 kb63 resnet56 resnet14 vgg112".split() for direction in ("dx", "dw")]
+# KernelBench's transposed convolutions, level 1, 57 to 81.
+TRANSPOSED = ("n8c64h1026w1026o64k3x3_dx n8c64h514w518o64k3x7_dx n64c128h130w260o64k3x5_dx n8c32h514w1026o32k3x3_dx "
+              "n16c64h257w766o32k3x5s2x3p1x2d2x1g4_dx n8c32h512w1024o32k3x7p1x3_dx n16c64h318w638o32k3x3s5x5p1x1d2x2_dx").split()
+NETWORKS = "resnet18 resnet50 vgg16 mobilenet_v2 efficientnet_b0 densenet121".split()
+NETWORK_TABLES = (("Networks, 1 image", ["lenet", "resnet20", *NETWORKS], ["--batch", "1"]),
+                  ("Networks, 32 images", NETWORKS, ["--batch", "32"]),
+                  ("Training steps, 32 images", ["lenet", "resnet20", *NETWORKS], ["--batch", "32", "--train"]))
 OPS = ("relu add transpose transpose_u8 deep_nhwc sum sum_rows sum_rows_10 mean_planes_7 argmax_rows_1001 softmax softmax_short "
        "softmax_odd softmax_long batch_norm batch_norm_train batch_norm_train_7")
 POOLING = "max_pool_2 max_pool_3 max_pool_3i avg_pool_3 adaptive_56 global_avg_pool max_3_56 avg_3_56 avg_5_28 max_11_2048"
 CALLS = "view relu add sum softmax max_pool2d batch_norm2d matmul conv2d conv2d_1x1"
 
 
-def talc(command, *arguments):
-    done = subprocess.run([command, *arguments, "--json"], check=True, capture_output=True, text=True)
+def talc(command, *arguments, environment=None):
+    done = subprocess.run([command, *arguments, "--json"], check=True, capture_output=True, text=True, env=environment)
     return json.loads(done.stdout)
 
 
@@ -95,17 +103,19 @@ def main(build, device="cuda"):
           f"a large copy moves {number(rates['copy_bytes_per_second'] / 1e9, 4)} GB/s.")
     if has_torch(device):
         import bench_torch
-        print("\n## Convolutions\n")
-        bench_torch.main(command, ["A", "B", "gpu"])
+        for title, problems in ("Convolutions", ["A", "B", "gpu"]), ("Gradients", GRADIENTS), ("Transposed", TRANSPOSED):
+            print(f"\n## {title}\n")
+            bench_torch.main(command, problems)
     else:
         print_convolutions(command, device)
     print_ops("Other ops", command, device, OPS, what)
     print_ops("Pooling", command, device, POOLING, what)
     print_calls(command, device, what)
     if has_torch(device):
-        print("\n## Networks of one image\n", flush=True)
-        subprocess.run([sys.executable, Path(__file__).parents[1] / "torch" / "compare_models.py", Path(build) / "tools" / "talc", "lenet", "resnet20", "resnet20-b"],
-                       check=True)
+        compare = Path(__file__).parents[1] / "torch" / "compare_models.py"
+        for title, networks, options in NETWORK_TABLES:
+            print(f"\n## {title}\n", flush=True)
+            subprocess.run([sys.executable, compare, command, *networks, *options, "--brief", "--turns", "1"], check=True)
     print_demo(command, device)
     print_checks(command, device)
 

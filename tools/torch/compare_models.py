@@ -2,7 +2,7 @@
 """Times networks on a GPU in talc and in PyTorch, taking turns in one run.
 
     compare_models.py build/tools/talc [NETWORK ...] [--batch 1] [--train]
-                      [--compile] [--turns 3]
+                      [--compile] [--turns 3] [--brief]
 
 talc's figures come from `talc bench`, eager and recorded, strict and with TF32
 admitted; PyTorch's are eager, by torch.cuda.CUDAGraph and, with --compile, by
@@ -11,7 +11,9 @@ with it. With --train they are training steps: forward, cross entropy, backward,
 SGD with momentum and weight decay. "latency" is one pass with a wait for the
 GPU after it, "in a row" the time of each of passes that are waited for
 together: the least and the median of all turns' rounds, in microseconds. Memory
-is the most that was held at once, in MB.
+is the most that was held at once, in MB. --brief prints a line a network: of the
+least times in a row talc's recorded one in milliseconds, strict and with TF32
+admitted, beside the least of PyTorch's ways, and the memory of both.
 """
 import argparse
 import gc
@@ -129,6 +131,21 @@ def measure_talc(times, peaks, options, name):
                 times.setdefault((label, what), []).extend(1e6 * t for t in way[key])
 
 
+def print_brief(name, times, peaks):
+    cells = [name]
+    for tf32 in (False, True):
+        ours = "talc graph" + " TF32" * tf32
+        theirs = [way for way, what in times if way.startswith("PyTorch") and way.endswith("TF32") == tf32 and what == "in a row"]
+        least = {way: min(times[way, "in a row"]) for way in [ours, *theirs] if (way, "in a row") in times}
+        best = min(theirs, key=least.get, default=None)
+        known = ours in least and best is not None
+        cells += [f"{least[way] / 1e3:.3f}" if way in least else "" for way in (ours, best)]
+        cells += [f"{least[best] / least[ours]:.2f}" if known else ""]
+        if not tf32:
+            memory = [f"{peaks[way] / 1e6:,.0f}" if way in peaks else "" for way in (ours, best)]
+    print(f"| {' | '.join(cells + memory)} |", flush=True)
+
+
 def compare(options, name):
     times, peaks = {}, {}
     for _ in range(options.turns):
@@ -136,6 +153,9 @@ def compare(options, name):
         for way, run, peak in torch_ways(options, name):
             peaks["PyTorch " + way] = peak
             measure_torch(times, way, run)
+    if options.brief:
+        print_brief(name, times, peaks)
+        return
     for (way, what), taken in sorted(times.items()):
         print(f"| {name} | {way} | {what} | {min(taken):.1f} | {statistics.median(taken):.1f} | {peaks[way] / 1e6:.1f} |", flush=True)
 
@@ -148,6 +168,7 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--train", action="store_true", help="training steps in place of forward passes")
     parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes minutes a network")
+    parser.add_argument("--brief", action="store_true", help="one line a network")
     options = parser.parse_args()
     for name in options.networks:
         if name not in networks.NETWORKS:
@@ -158,7 +179,11 @@ def main():
     torch.backends.cudnn.benchmark = True
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch {options.batch}, "
           f"{'training steps' if options.train else 'forward passes'}, microseconds\n")
-    print("| network | | | least | median | MB |\n|-|-|-|-|-|-|")
+    if options.brief:
+        print("| network | strict, ms | PyTorch fp32 | over talc | TF32 class, ms | PyTorch TF32 | over talc | MB | PyTorch |\n"
+              f"|{'-|' * 9}")
+    else:
+        print("| network | | | least | median | MB |\n|-|-|-|-|-|-|")
     for name in options.networks:
         compare(options, name)
     return 0
