@@ -93,13 +93,18 @@ static bool fits(const talc_node *consumer, const talc_node *node, const talc_te
     return false;
 }
 
+static talc_tensor *add(const talc_tensor *a, const talc_tensor *b)
+{
+    return a->device->interface->add(a, b);
+}
+
 /* Adds to what has come for a node, and sees to it that the pass comes there. */
 static bool contribute(pass *p, talc_node *node, talc_tensor *gradient)
 {
     if (atomic_load(&node->holder) != p &&
         !(node->rule == NULL ? append(&p->leaves, node, p) : push(p, node)))
         return false;
-    talc_tensor *sum = node->pending == NULL ? gradient : talc_tape_add(node->pending, gradient);
+    talc_tensor *sum = node->pending == NULL ? gradient : add(node->pending, gradient);
     if (sum == NULL)
         return false;
     talc_retain(sum);
@@ -181,7 +186,7 @@ static bool settle(talc_node *leaf)
     const tensor_record *record = (const tensor_record *)pending;
     const bool alone =
         atomic_load(&record->references) == 1 && atomic_load(&pending->storage->references) == 1;
-    talc_tensor *own = leaf->gradient != NULL ? talc_tape_add(leaf->gradient, pending)
+    talc_tensor *own = leaf->gradient != NULL                 ? add(leaf->gradient, pending)
                        : alone && talc_is_contiguous(pending) ? pending
                                                               : talc_clone_for(WHO, pending);
     if (own == NULL)

@@ -212,6 +212,10 @@ typedef struct talc_device_interface {
     void (*stream_free)(talc_device *device, void *stream);
     /// Gives back what opening took; the pool is gone already. NULL: nothing.
     void (*close)(talc_device *device);
+    /// What a backward pass adds gradients with, ops like any other: a + b of one shape; x summed
+    /// over some dimensions, which stay with extent 1 where `keep_dims`.
+    talc_tensor *(*add)(const talc_tensor *a, const talc_tensor *b);
+    talc_tensor *(*sum)(const talc_tensor *x, talc_dims axes, bool keep_dims);
 } talc_device_interface;
 
 struct talc_pool;

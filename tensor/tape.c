@@ -348,3 +348,17 @@ bool talc_tape_writable(const char *who, const talc_tensor *tensor)
         who, tensor->autograd->op);
     return false;
 }
+
+talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims)
+{
+    if (gradient == NULL || talc_shape_equal(talc_dims_of(gradient), dims))
+        return gradient;
+    const int added = gradient->rank - dims.rank;
+    talc_dims axes = TALC_SCALAR;
+    for (int i = 0; i < gradient->rank; i++)
+        if (i < added || gradient->dims[i] != dims.dim[i - added])
+            axes.dim[axes.rank++] = i;
+    talc_tensor *sum =
+        axes.rank == 0 ? gradient : gradient->device->interface->sum(gradient, axes, true);
+    return sum == NULL ? NULL : talc_reshape(sum, dims);
+}

@@ -114,11 +114,6 @@ const void *talc_node_problem(const talc_node *node);
 /// The shape of an input. Also of one that wants no gradient.
 talc_dims talc_node_input_dims(const talc_node *node, int input);
 
-// ---- Implemented in ops/gradient.c: what the tape needs of ops ----------------------------------
-
-/// a + b, of one shape.
-talc_tensor *talc_tape_add(const talc_tensor *a, const talc_tensor *b);
-
 /// A gradient summed over the dimensions in which an operand of shape `dims` was stretched; itself
 /// where it was not. NULL passes.
 talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims);

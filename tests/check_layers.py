@@ -48,7 +48,13 @@ string strings tgmath threads time unistd sys/ioctl sys/mman sys/resource sys/st
 KERNELS_MAY_INCLUDE = ["primitives", "device", "gemm"]
 BETWEEN_KERNELS = [("backends/cuda/conv2d", "backends/cuda/matmul")]
 
+# The one function that a layer declares and a higher one defines: of the devices that there are, the host's.
+LOOK_UPS = ["talc_device_host"]
+
 SUFFIXES = (".c", ".h", ".cu", ".cuh", ".cpp")
+DECLARED = re.compile(r"^(?!static\b)\w[\w \*]*?\b(talc_\w+)\([^;{}]*\);", re.MULTILINE)
+DEFINED = re.compile(r"^(?!static\b)\w[\w \*]*?\b(talc_\w+)\([^;{}]*\)\s*\{", re.MULTILINE)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -127,10 +133,24 @@ def check_project(root, source, path, name, public):
     return None
 
 
+def check_homes(root):
+    """A function that a layer calls is defined in that layer or below: what its headers declare is defined in it."""
+    declared, defined = [], {}
+    for layer in ("tensor", "ops", "backends", "nn", "check"):
+        for source in sorted((root / layer).rglob("*.[ch]")):
+            text, path = COMMENT.sub("", source.read_text()), source.relative_to(root).as_posix()
+            if path.endswith(".h"):
+                declared += [(layer, path, name) for name in DECLARED.findall(text)]
+            else:
+                defined.update({name: (layer, path) for name in DEFINED.findall(text)})
+    return [f"{path}: {name} is declared here and defined in {defined[name][1]}" for layer, path, name in declared
+            if name in defined and defined[name][0] != layer and name not in LOOK_UPS]
+
+
 def check(root):
     """All forbidden edges of the tree, as texts."""
     public = public_headers(root)
-    problems = []
+    problems = check_homes(root)
     for source in sorted(root.rglob("*")):
         path = source.relative_to(root).as_posix()
         if not path.endswith(SUFFIXES) or not within(path, MAY_INCLUDE):
@@ -149,7 +169,7 @@ def check(root):
                 problems.append(f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {problem}")
         # Programs and layers above speak of devices by name; only the registry knows which backends there are.
         outside = not within(path, ["backends", "tests"])
-        for match in re.finditer(r"\btalc_(?:cpu|cuda)_\w+", re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)):
+        for match in re.finditer(r"\btalc_(?:cpu|cuda)_\w+", COMMENT.sub("", text)):
             if outside:
                 problems.append(f"{path}: names {match.group()}, which is the backend's own")
     return problems
@@ -165,7 +185,8 @@ GOOD = {
     "tensor/safetensors.c": "#include <jansson.h>\n",
     "ops/meson.build": "public_headers += ['ops/ops.h']\n",
     "ops/ops.h": '#include "../tensor/tensor.h"\n',
-    "ops/ops.c": '#include "ops/ops.h"\n#include "tensor/memory.h"\n#include <math.h>\n',
+    "ops/ops.c": '#include "ops/ops.h"\n#include "tensor/memory.h"\n#include <math.h>\n'
+                 'int talc_ops(int a,\n             int b)\n{\n    return a;\n}\n',
     "backends/backends.h": "\n",
     "backends/registry.c": '#include "backends/cpu/cpu.h"\n#include "backends/cuda/cuda.h"\n',
     "backends/cpu/cpu.h": '#include "ops/ops.h"\n',
@@ -182,6 +203,7 @@ GOOD = {
 BAD = [
     ("tensor/shape.c", '#include "ops/ops.h"\n', "may not include ops/ops.h"),
     ("tensor/shape.c", '#include "../ops/ops.h"\n', "may not include ops/ops.h"),
+    ("tensor/tensor.h", "int talc_ops(int a,\n         int b);\n", "talc_ops is declared here and defined in ops/ops.c"),
     ("tensor/npy.c", "#include <jansson.h>\n", "belongs in tensor/safetensors.c"),
     ("tensor/shape.c", '#include "nowhere.h"\n', "is not in the project"),
     ("tensor/shape.c", "#include <talc/talc.h>\n", "the library does not"),

@@ -350,6 +350,8 @@ static const talc_device_interface interface = {
     .takes_stream = fake_takes_stream,
     .stream = stream,
     .close = close_fake,
+    .add = talc_add,
+    .sum = talc_sum,
 };
 
 // ---- Devices ------------------------------------------------------------------------------------

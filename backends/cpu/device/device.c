@@ -3,6 +3,8 @@
 #include "backends/cpu/cpu.h"
 
 #include "backends/cpu/device/threads.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
 #include "tensor/memory.h"
 #include "tensor/pool.h"
 #include "tensor/shown.h"
@@ -125,6 +127,8 @@ static const talc_device_interface interface = {
     .timer_start = timer_start,
     .timer_stop = timer_stop,
     .properties = properties,
+    .add = talc_add,
+    .sum = talc_sum,
 };
 
 static talc_device cpu = { .name = "cpu",

@@ -5,6 +5,8 @@
 #include "backends/cuda/device/fault.h"
 #include "backends/cuda/device/ranges.h"
 #include "backends/cuda/device/users.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
 #include "tensor/pool.h"
@@ -195,6 +197,8 @@ static const talc_device_interface interface = {
     .stream_new = talc_cuda_stream_new,
     .stream_free = talc_cuda_stream_free,
     .close = close_gpu,
+    .add = talc_add,
+    .sum = talc_sum,
 };
 
 // ---- Finding ------------------------------------------------------------------------------------
