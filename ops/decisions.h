@@ -9,9 +9,9 @@
 
 #include "ops/choice.h"
 
-/// What was decided for a choice that has begun, from `list` for a problem of so many bytes of plain
-/// data; false when that is not known. Bytes between the problem's members count as well: where
-/// they differ a decision is not found.
+/// What was decided for a choice that has begun, from `list` for a problem of so many bytes of
+/// plain data; false when that is not known. Bytes between the problem's members count as well:
+/// where they differ a decision is not found.
 bool talc_decision_find(const talc_choice *choice, const talc_algorithm *list, const void *problem,
                         size_t bytes, talc_considered *found);
 
