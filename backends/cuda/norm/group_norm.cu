@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<T> p)
 {
-    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    using vector = vec<T, COUNT>;
     const int64_t parts = p.of.C * p.of.parts_of_channel;
     for (int64_t number = blockIdx.x; number < parts; number += gridDim.x) {
         const int64_t part = parts - 1 - number, row = part / p.of.parts_of_channel;
@@ -239,24 +239,15 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
         const channels_at<T> at(p, row, first);
         const T *x = p.of.x + row * p.of.plane + first;
         T *y = p.of.y + row * p.of.plane + first;
-        for (int begin = threadIdx.x * COUNT; begin < length; begin += BLOCK * COUNT * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (begin + k * BLOCK * COUNT < length)
-                    values[k] = *(const vec<T, COUNT> *)(x + begin + k * BLOCK * COUNT);
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++) {
-                const int i = begin + k * BLOCK * COUNT;
-                if (i >= length)
-                    continue;
-                for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
-                    values[k].of[e] = by.normalised(p, values[k].of[e], c);
-                });
-                activate_all(p.of.activation, values[k].of);
-                *(vec<T, COUNT> *)(y + i) = values[k];
-            }
-        }
+        const auto load = [&](int i) { return *(const vector *)(x + i); };
+        const auto write = [&](vector &values, int i) {
+            for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                values.of[e] = by.normalised(p, values.of[e], c);
+            });
+            activate_all(p.of.activation, values.of);
+            *(vector *)(y + i) = values;
+        };
+        for_loads<COUNT == 1 ? 8 : 4>((int)threadIdx.x * COUNT, length, BLOCK * COUNT, load, write);
     }
 }
 

@@ -87,6 +87,25 @@ template <typename State> __device__ State join_group(State state, int threads, 
     return state;
 }
 
+/// Calls visit(load(i), i) for i = first, first + step ... below `count`; IN_FLIGHT loads are
+/// issued before the first of them is used.
+template <int IN_FLIGHT, typename Index, typename Load, typename Visit>
+__device__ __forceinline__ void for_loads(Index first, Index count, Index step, Load load,
+                                          Visit visit)
+{
+    for (Index i = first; i < count; i += step * IN_FLIGHT) {
+        decltype(load(i)) loaded[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (i + k * step < count)
+                loaded[k] = load(i + k * step);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (i + k * step < count)
+                visit(loaded[k], i + k * step);
+    }
+}
+
 /// Counts the block and tells whether it is the last of its launch, which sees all that the others
 /// wrote before they were counted. By the thread that wrote for its block; `done` is
 /// talc_cuda_counter's. By release and acquire: atomicInc between two fences would also empty the
