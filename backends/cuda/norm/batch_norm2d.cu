@@ -166,41 +166,30 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- channels -----------------------------------------------------------------------------------
 
-/* A block a channel, in loads of COUNT values. */
+/* A block a channel, in loads of COUNT values; three blocks have registers side by side. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
     channels(const norm_plan<T> p, int64_t x_gap, divisor<Index> length)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    using vector = vec<T, COUNT>;
     __shared__ sums shared[BLOCK / WARP];
     __shared__ affine<T> of_channel;
     const Index vectors = (Index)p.N * length.by;
     for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
         const T *x = p.x + c * p.plane;
-        T *y = p.y + c * p.plane;
-        const auto offset = [&](Index vector, int64_t gap = 0) {
-            const Index row = length.quotient(vector);
-            return (int64_t)row * (p.C * p.plane + gap) +
-                   (int64_t)(vector - row * length.by) * COUNT;
+        const auto offset = [&](Index i, int64_t gap = 0) {
+            const Index row = length.quotient(i);
+            return (int64_t)row * (p.C * p.plane + gap) + (int64_t)(i - row * length.by) * COUNT;
         };
         moments m;
         if (TRAINING) {
             const T start =
                 start_of(x[0], x[p.plane / 2], x[(p.N - 1) * p.C * p.plane + p.plane - 1]);
             sums sum;
-            for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-                vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * BLOCK < vectors)
-                        values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++)
-                        if (i + k * BLOCK < vectors)
-                            sum.add((double)values[k].of[e] - (double)start);
-            }
+            const auto load = [&](Index i) { return *(const vector *)(x + offset(i)); };
+            const auto add = [&](const vector &of, Index) { sum.add(of, (double)start); };
+            for_loads<IN_FLIGHT>((Index)threadIdx.x, vectors, (Index)BLOCK, load, add);
             sum = join_group(sum, BLOCK, shared);
             m = moments_of(sum, (double)start, (double)p.N * (double)p.plane);
         }
@@ -211,37 +200,32 @@ static __global__ void __launch_bounds__(BLOCK)
                              : affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
         __syncthreads();
         const affine<T> by = of_channel;
+        struct pair {
+            vector x, added;
+        };
+        const auto load = [&](Index i) {
+            pair of = { *(const vector *)(x + offset(i, x_gap)), {} };
+            if (p.residual != NULL)
+                of.added = *(const vector *)(p.residual + c * p.plane + offset(i));
+            return of;
+        };
+        const auto write = [&](pair &of, Index i) {
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                of.x.of[e] = normalised(of.x.of[e], by);
+                if (p.residual != NULL)
+                    of.x.of[e] += of.added.of[e];
+            }
+            activate_all(p.activation, of.x.of);
+            *(vector *)(p.y + c * p.plane + offset(i)) = of.x;
+        };
         if (by.wide && IS_NARROW<T>)
 #pragma unroll 1
             for (Index i = threadIdx.x; i < vectors; i += BLOCK)
                 for (int e = 0; e < COUNT; e++)
                     write_wide(p, by, x[offset(i, x_gap) + e], c * p.plane + offset(i) + e);
         else
-            for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-                vec<T, COUNT> values[IN_FLIGHT], added[IN_FLIGHT] = {};
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * BLOCK < vectors)
-                        values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK, x_gap));
-                if (p.residual != NULL)
-#pragma unroll
-                    for (int k = 0; k < IN_FLIGHT; k++)
-                        if (i + k * BLOCK < vectors)
-                            added[k] = *(const vec<T, COUNT> *)(p.residual + c * p.plane +
-                                                                offset(i + k * BLOCK));
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++) {
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++) {
-                        values[k].of[e] = normalised(values[k].of[e], by);
-                        if (p.residual != NULL)
-                            values[k].of[e] += added[k].of[e];
-                    }
-                    activate_all(p.activation, values[k].of);
-                    if (i + k * BLOCK < vectors)
-                        *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
-                }
-            }
+            for_loads<IN_FLIGHT>((Index)threadIdx.x, vectors, (Index)BLOCK, load, write);
         if (TRAINING && threadIdx.x == 0)
             keep_moments(p, c, m);
     }
