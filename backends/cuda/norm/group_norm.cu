@@ -52,20 +52,6 @@ struct row_sums {
     }
 };
 
-/* All threads of each group get its result; otherwise as join_group. */
-template <typename State>
-static __device__ State share_group(State state, int threads, State *shared)
-{
-    state = join_group(state, threads, shared);
-    if (threads <= WARP)
-        return state;
-    __syncthreads(); /* what join_group left is read */
-    if (threadIdx.x % threads == 0)
-        shared[threadIdx.x / WARP] = state;
-    __syncthreads();
-    return shared[threadIdx.x / threads * (threads / WARP)];
-}
-
 /* As moments.cuh sees it the rows are the channels of one image. */
 template <typename T> struct rows_plan {
     norm_plan<T> of;

@@ -87,6 +87,19 @@ template <typename State> __device__ State join_group(State state, int threads, 
     return state;
 }
 
+/// The same, for all threads of the group; `shared` as above.
+template <typename State> __device__ State share_group(State state, int threads, State *shared)
+{
+    state = join_group(state, threads, shared);
+    if (threads <= WARP)
+        return state;
+    __syncwarp(); /* the group's first warp has read what the others left */
+    if (threadIdx.x % threads == 0)
+        shared[threadIdx.x / WARP] = state;
+    __syncthreads();
+    return shared[threadIdx.x / threads * (threads / WARP)];
+}
+
 /// Calls visit(load(i), i) for i = first, first + step ... below `count`; IN_FLIGHT loads are
 /// issued before the first of them is used.
 template <int IN_FLIGHT, typename Index, typename Load, typename Visit>
