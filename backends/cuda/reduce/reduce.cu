@@ -424,18 +424,6 @@ static void reduce(talc_device *device, const talc_reduce_problem *p,
         launch<total<T>, T>(device, p, a, in_parts);
 }
 
-static talc_status run(talc_device *device, const talc_reduce_problem *p,
-                       const talc_reduce_arguments *arguments, bool in_parts)
-{
-    const talc_status status = talc_cuda_enter(device, "reduce");
-    if (status != TALC_OK)
-        return status;
-    return with_element(p->dtype, [&](auto element) {
-        reduce<typename decltype(element)::type>(device, p, arguments, in_parts);
-        return talc_cuda_launched(device, "reduce");
-    });
-}
-
 } // namespace
 
 // ---- Rows ---------------------------------------------------------------------------------------
@@ -449,22 +437,23 @@ static const char *plan_parts(const talc_device *, const talc_reduce_problem *p,
     return NULL;
 }
 
-static const char *plan_whole(const talc_device *, const talc_reduce_problem *, size_t, talc_plan *)
-{
-    return NULL;
-}
-
 template <bool PARTS>
-static talc_status run_row(talc_device *device, const talc_reduce_problem *problem,
-                           const talc_plan *, const talc_reduce_arguments *arguments)
+static talc_status run(talc_device *device, const talc_reduce_problem *p, const talc_plan *,
+                       const talc_reduce_arguments *arguments)
 {
-    return run(device, problem, arguments, PARTS);
+    const talc_status status = talc_cuda_enter(device, "reduce");
+    if (status != TALC_OK)
+        return status;
+    return with_element(p->dtype, [&](auto element) {
+        reduce<typename decltype(element)::type>(device, p, arguments, PARTS);
+        return talc_cuda_launched(device, "reduce");
+    });
 }
 
 const talc_algorithm talc_cuda_reduce[] = {
-    talc_cuda_row<plan_parts, run_row<true>>(
+    talc_cuda_row<plan_parts, run<true>>(
         "parts", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
-    talc_cuda_row<plan_whole, run_row<false>>(
+    talc_cuda_row<talc_plan_any, run<false>>(
         "whole", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
