@@ -24,7 +24,6 @@
 #include "backends/cuda/primitives/activation.cuh"
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
-#include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/norm/moments.cuh"
 #include "ops/norm.h"
 
@@ -407,8 +406,7 @@ static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, 
     if (status != TALC_OK)
         return status;
     if (p->direction != TALC_FORWARD)
-        return (PARTS ? talc_cuda_norm_gradient_parts
-                      : talc_cuda_norm_gradient_channels)(device, p, arguments);
+        return talc_cuda_norm_gradient(device, p, arguments, PARTS);
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if constexpr (PARTS)

@@ -27,20 +27,6 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Of those of a channel each block of the second pass reads all. */
-constexpr int64_t MOST_PARTS = 1024;
-
-/* Of g and of g (x - mean). */
-struct gradient_sums {
-    double g = 0, product = 0;
-
-    __device__ void join(const gradient_sums &other)
-    {
-        g += other.g;
-        product += other.product;
-    }
-};
-
 /* dx = g * by_g + ((x - mean) * by_x + shift), as ops/norm.h says; outside training g * by_g. */
 template <typename T> struct gradient_affine {
     T by_g, mean, by_x, shift;
@@ -168,10 +154,6 @@ static __device__ gradient_affine<T> affine_of(const gradient_plan<T> &p, int64_
 
 // ---- Kernel -------------------------------------------------------------------------------------
 
-/* FIRST writes the sums of each part, SECOND adds up those of a channel and writes dx of a part;
- * BOTH does all where a channel is one part. */
-enum gradient_pass { BOTH, FIRST, SECOND };
-
 /* Blocks that a multiprocessor is to have registers for. */
 template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES>
 constexpr int LEAST_BLOCKS = PASS != BOTH ? (sizeof(T) > sizeof(float) ? 3 : 4)
@@ -245,7 +227,7 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.activation = p->activation;
     plan.training = p->training;
     if (plan.plane > 0) {
-        int64_t values = TALC_CUDA_NORM_PART;
+        int64_t values = PART_VALUES;
         while (values * MOST_PARTS < p->N * plan.plane)
             values *= 2;
         plan.images = talc_larger(values / plan.plane, 1);
@@ -287,11 +269,8 @@ static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
     kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
 }
 
-template <typename T>
-static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
-                            const talc_batch_norm2d_arguments *a)
+template <typename T> static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
 {
-    const gradient_plan<T> plan = plan_of<T>(p, a);
     if (plan.N * plan.plane > INT_MAX)
         launch_channels<T, 1, uint64_t>(device, plan);
     else if (is_packed(plan))
@@ -320,11 +299,8 @@ static void launch_parts(talc_device *device, gradient_plan<T> plan)
     second<<<blocks, BLOCK, 0, stream>>>(plan, length);
 }
 
-template <typename T>
-static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                         const talc_batch_norm2d_arguments *a)
+template <typename T> static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
 {
-    const gradient_plan<T> plan = plan_of<T>(p, a);
     if (is_packed(plan))
         launch_parts<T, VECTOR_BYTES / sizeof(T)>(device, plan);
     else
@@ -333,21 +309,15 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
 
 } // namespace
 
-talc_status talc_cuda_norm_gradient_channels(talc_device *device,
-                                             const talc_batch_norm2d_problem *p,
-                                             const talc_batch_norm2d_arguments *a)
+talc_status talc_cuda_norm_gradient(talc_device *device, const talc_batch_norm2d_problem *p,
+                                    const talc_batch_norm2d_arguments *a, bool in_parts)
 {
     return with_float(p->dtype, [&](auto element) {
-        launch_channels<typename decltype(element)::type>(device, p, a);
-        return talc_cuda_launched(device, "batch_norm2d");
-    });
-}
-
-talc_status talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                                          const talc_batch_norm2d_arguments *a)
-{
-    return with_float(p->dtype, [&](auto element) {
-        launch_parts<typename decltype(element)::type>(device, p, a);
+        const auto plan = plan_of<typename decltype(element)::type>(p, a);
+        if (in_parts)
+            launch_parts(device, plan);
+        else
+            launch_channels(device, plan);
         return talc_cuda_launched(device, "batch_norm2d");
     });
 }

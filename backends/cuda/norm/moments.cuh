@@ -2,13 +2,11 @@
 #ifndef TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
 #define TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
 
+#include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/primitives/planes.cuh"
-#include "ops/batch_norm2d.h"
 
 namespace talc
 {
-
-constexpr int64_t PART_VALUES = 16384;
 
 /* Whether f64 has digits to spare. */
 template <typename T> constexpr bool IS_NARROW = sizeof(T) < sizeof(double);
