@@ -9,14 +9,7 @@
 #include "backends/cuda/primitives/index.cuh"
 #include "ops/compare.h"
 
-#include <type_traits>
-
 using namespace talc;
-
-/* The unsigned integer of T's size. */
-template <typename T>
-using moved_as = std::conditional_t<sizeof(T) == 1, uint8_t,
-                                    std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 /* Elements that a thread has in flight. */
 constexpr int AHEAD = 4;
@@ -77,8 +70,8 @@ static talc_status run_where(talc_device *device, const void *problem, const tal
         return status;
     return with_element(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        static_assert(sizeof(moved_as<T>) == sizeof(T), "an integer of the size");
-        launch<moved_as<T>>(device, p, arguments);
+        static_assert(sizeof(unsigned_of<T>) == sizeof(T), "an integer of the size");
+        launch<unsigned_of<T>>(device, p, arguments);
         return talc_cuda_launched(device, "where");
     });
 }
