@@ -6,7 +6,7 @@
 /// are neighbours where the operands' elements are. Elements are moved as unsigned integers of
 /// their size: one kernel a size and width of index.
 #include "backends/cuda/primitives/dtype.cuh"
-#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "ops/compare.h"
 
 using namespace talc;
@@ -20,26 +20,18 @@ static __global__ void __launch_bounds__(BLOCK)
     where_strided(T *y, const uint8_t *condition, const T *a, const T *b, Index count,
                   const strided_index<4, Index> places)
 {
-    const Index stride = (Index)gridDim.x * BLOCK;
-    for (Index first = (Index)blockIdx.x * BLOCK + threadIdx.x; first < count;
-         first += stride * AHEAD) {
-        T held[AHEAD];
-        int64_t to[AHEAD];
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
-            const Index i = first + k * stride;
-            if (i >= count)
-                continue;
-            int64_t at[4];
-            places.offsets(i, at);
-            to[k] = at[0];
-            held[k] = condition[at[1]] != 0 ? a[at[2]] : b[at[3]];
-        }
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++)
-            if (first + k * stride < count)
-                y[to[k]] = held[k];
-    }
+    struct picked {
+        T value;
+        int64_t to;
+    };
+    const auto load = [&](Index i) {
+        int64_t at[4];
+        places.offsets(i, at);
+        return picked{ condition[at[1]] != 0 ? a[at[2]] : b[at[3]], at[0] };
+    };
+    for_loads<AHEAD>((Index)blockIdx.x * BLOCK + (Index)threadIdx.x, count,
+                     (Index)gridDim.x * BLOCK, load,
+                     [&](const picked &of, Index) { y[of.to] = of.value; });
 }
 
 template <typename T>
