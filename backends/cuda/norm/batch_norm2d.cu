@@ -284,34 +284,27 @@ static bool is_packed(const norm_plan<T> &plan, int64_t count, int64_t gap = 0)
            is_aligned(plan.residual) && is_aligned(plan.y);
 }
 
-template <typename T, bool TRAINING, bool RESIDUAL>
+template <typename T, bool TRAINING>
 static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T), MOST = BLOCK * MOST_VALUES<T, RESIDUAL>;
-    const cudaStream_t stream = talc_cuda_stream(device);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    const bool adds = plan.residual != NULL;
+    const int most = BLOCK * (adds ? MOST_VALUES<T, true> : MOST_VALUES<T, false>);
     divisor<uint32_t> plane;
     plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
     int length =
-        MOST; /* a tile may begin with one plane's last value and end with another's first */
-    if (plan.plane < MOST / (MOST_PLANES - 2))
+        most; /* a tile may begin with one plane's last value and end with another's first */
+    if (plan.plane < most / (MOST_PLANES - 2))
         length = (int)plan.plane * (MOST_PLANES - 2) / COUNT * COUNT;
     const int64_t row = gap == 0 ? plan.count : plan.C * plan.plane;
     const int64_t of_row = talc_ceil_div(row, length);
     const tiling tiles = { row, gap, of_row, plan.count / row * of_row, length };
-    const unsigned blocks = grid_for_blocks(device, tiles.count);
-    if (is_packed(plan, row, gap))
-        normalise<T, COUNT, TRAINING, RESIDUAL><<<blocks, BLOCK, 0, stream>>>(plan, tiles, plane);
-    else
-        normalise<T, 1, TRAINING, RESIDUAL><<<blocks, BLOCK, 0, stream>>>(plan, tiles, plane);
-}
-
-template <typename T, bool TRAINING>
-static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
-{
-    if (plan.residual != NULL)
-        launch_normalise<T, TRAINING, true>(device, plan, gap);
-    else
-        launch_normalise<T, TRAINING, false>(device, plan, gap);
+    const auto packed =
+        adds ? normalise<T, COUNT, TRAINING, true> : normalise<T, COUNT, TRAINING, false>;
+    const auto single = adds ? normalise<T, 1, TRAINING, true> : normalise<T, 1, TRAINING, false>;
+    const auto kernel = is_packed(plan, row, gap) ? packed : single;
+    kernel<<<grid_for_blocks(device, tiles.count), BLOCK, 0, talc_cuda_stream(device)>>>(
+        plan, tiles, plane);
 }
 
 template <typename T>
@@ -342,31 +335,29 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
 }
 
 template <typename T, int COUNT, typename Index>
-static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training,
-                               int64_t gap)
+static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
+                            const norm_plan<T> &plan, int64_t gap)
 {
-    const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = grid_for_blocks(device, plan.C);
     divisor<Index> length;
     length.set(plan.plane / COUNT);
-    if (training)
-        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, 0, length);
-    else
-        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, gap, length);
+    const auto kernel =
+        p->training ? channels<T, COUNT, true, Index> : channels<T, COUNT, false, Index>;
+    kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(
+        plan, p->training ? 0 : gap, length);
 }
 
 template <typename T>
 static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
                             const talc_batch_norm2d_arguments *a)
 {
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (plan.N * plan.plane > INT_MAX)
-        launch_channels_as<T, 1, uint64_t>(device, plan, p->training, a->x_gap);
+        launch_channels<T, 1, uint64_t>(device, p, plan, a->x_gap);
     else if (is_packed(plan, plan.plane, a->x_gap))
-        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training,
-                                                                  a->x_gap);
+        launch_channels<T, COUNT, uint32_t>(device, p, plan, a->x_gap);
     else
-        launch_channels_as<T, 1, uint32_t>(device, plan, p->training, a->x_gap);
+        launch_channels<T, 1, uint32_t>(device, p, plan, a->x_gap);
 }
 
 } // namespace
