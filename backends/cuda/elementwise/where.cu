@@ -5,6 +5,7 @@
 /// Memory-bound. A thread has AHEAD elements in flight, a grid apart, so that accesses of a warp
 /// are neighbours where the operands' elements are. Elements are moved as unsigned integers of
 /// their size: one kernel a size and width of index.
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
 #include "ops/compare.h"
@@ -51,12 +52,9 @@ static void launch(talc_device *device, const talc_where_problem *p,
     });
 }
 
-static talc_status run_where(talc_device *device, const void *problem, const talc_plan *plan,
-                             const void *given)
+static talc_status run_where(talc_device *device, const talc_where_problem *p, const talc_plan *,
+                             const talc_where_arguments *arguments)
 {
-    const talc_where_problem *p = (const talc_where_problem *)problem;
-    const talc_where_arguments *arguments = (const talc_where_arguments *)given;
-    (void)plan;
     const talc_status status = talc_cuda_enter(device, "where");
     if (status != TALC_OK)
         return status;
@@ -69,6 +67,7 @@ static talc_status run_where(talc_device *device, const void *problem, const tal
 }
 
 const talc_algorithm talc_cuda_where[] = {
-    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_where },
+    talc_cuda_row<talc_plan_any, run_where>("direct",
+                                            { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
