@@ -100,6 +100,29 @@ template <typename State> __device__ State share_group(State state, int threads,
     return shared[threadIdx.x / threads * (threads / WARP)];
 }
 
+/// Joins the states of threads that stand in rows of `width`, column by column, in a tree of fixed
+/// shape. Row 0 gets the results, which `shared`, of COUNT states a thread, has too if there are
+/// more rows.
+template <typename State, int COUNT>
+__device__ void join_rows(State (&state)[COUNT], int width, State *shared)
+{
+    const int rows = BLOCK / width, row = threadIdx.x / width;
+    if (rows == 1)
+        return;
+    __syncthreads(); /* what an earlier call left is read */
+#pragma unroll
+    for (int e = 0; e < COUNT; e++)
+        shared[e * BLOCK + threadIdx.x] = state[e];
+    for (int half = rows / 2; half > 0; half /= 2) {
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < COUNT && row < half; e++) {
+            state[e].join(shared[e * BLOCK + threadIdx.x + half * width]);
+            shared[e * BLOCK + threadIdx.x] = state[e];
+        }
+    }
+}
+
 /// Calls visit(load(i), i) for i = first, first + step ... below `count`; IN_FLIGHT loads are
 /// issued before the first of them is used.
 template <int IN_FLIGHT, typename Index, typename Load, typename Visit>

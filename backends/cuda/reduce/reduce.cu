@@ -150,28 +150,6 @@ static __device__ __forceinline__ void add_fours(Counted *seen,
     }
 }
 
-/* Joins the states of threads that stand in rows of `width`, column by column: a tree of fixed
- * shape. Row 0 gets the results. */
-template <typename State, int COUNT>
-static __device__ void join_rows(State (&state)[COUNT], int width, State *shared)
-{
-    const int rows = BLOCK / width, row = threadIdx.x / width;
-    if (rows == 1)
-        return;
-    __syncthreads(); /* what an earlier call left is read */
-#pragma unroll
-    for (int e = 0; e < COUNT; e++)
-        shared[e * BLOCK + threadIdx.x] = state[e];
-    for (int half = rows / 2; half > 0; half /= 2) {
-        __syncthreads();
-#pragma unroll
-        for (int e = 0; e < COUNT && row < half; e++) {
-            state[e].join(shared[e * BLOCK + threadIdx.x + half * width]);
-            shared[e * BLOCK + threadIdx.x] = state[e];
-        }
-    }
-}
-
 /* Single elements take many loads in flight across; places, which take many registers too, need
  * four blocks side by side besides. With 0 the compiler weighs registers against blocks, with 1 it
  * takes all it can use. */
