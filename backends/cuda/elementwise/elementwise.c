@@ -5,8 +5,6 @@
 /// Memory-bound; map.cu has the kernels.
 #include "backends/cuda/elementwise/map.h"
 
-#include <string.h>
-
 // ---- One operand --------------------------------------------------------------------------------
 
 static talc_status run_unary(talc_device *device, const void *problem, const talc_plan *plan,
@@ -15,19 +13,13 @@ static talc_status run_unary(talc_device *device, const void *problem, const tal
     const talc_unary_problem *p = problem;
     const talc_unary_arguments *arguments = given;
     (void)plan;
-    const talc_status status = talc_cuda_enter(device, "elementwise");
-    if (status != TALC_OK)
-        return status;
-    talc_cuda_map map = { .function = (int)p->function,
-                          .dtype = p->dtype,
-                          .rank = p->rank,
-                          .y = arguments->y,
-                          .a = arguments->x,
-                          .numbers = { p->numbers[0], p->numbers[1] } };
-    memcpy(map.dims, p->dims, sizeof map.dims);
-    memcpy(map.strides[0], p->y_strides, sizeof map.dims);
-    memcpy(map.strides[1], p->x_strides, sizeof map.dims);
-    return talc_cuda_map_run(device, "elementwise", &map);
+    const talc_cuda_map map = { .function = (int)p->function,
+                                .dtype = p->dtype,
+                                .rank = p->rank,
+                                .y = arguments->y,
+                                .a = arguments->x,
+                                .numbers = { p->numbers[0], p->numbers[1] } };
+    return talc_cuda_map_run(device, "elementwise", map, p->dims, p->y_strides, p->x_strides, NULL);
 }
 
 const talc_algorithm talc_cuda_unary[] = {
@@ -43,22 +35,16 @@ static talc_status run_binary(talc_device *device, const void *problem, const ta
     const talc_binary_problem *p = problem;
     const talc_binary_arguments *arguments = given;
     (void)plan;
-    const talc_status status = talc_cuda_enter(device, "elementwise");
-    if (status != TALC_OK)
-        return status;
-    talc_cuda_map map = { .function = TALC_CUDA_BINARY + (int)p->function,
-                          .dtype = p->dtype,
-                          .rank = p->rank,
-                          .y = arguments->y,
-                          .a = arguments->a,
-                          .b = p->b_is_scalar ? NULL : arguments->b,
-                          .scalar = p->scalar,
-                          .numbers = { p->numbers[0], p->numbers[1] } };
-    memcpy(map.dims, p->dims, sizeof map.dims);
-    memcpy(map.strides[0], p->y_strides, sizeof map.dims);
-    memcpy(map.strides[1], p->a_strides, sizeof map.dims);
-    memcpy(map.strides[2], p->b_strides, sizeof map.dims);
-    return talc_cuda_map_run(device, "elementwise", &map);
+    const talc_cuda_map map = { .function = TALC_CUDA_BINARY + (int)p->function,
+                                .dtype = p->dtype,
+                                .rank = p->rank,
+                                .y = arguments->y,
+                                .a = arguments->a,
+                                .b = p->b_is_scalar ? NULL : arguments->b,
+                                .scalar = p->scalar,
+                                .numbers = { p->numbers[0], p->numbers[1] } };
+    return talc_cuda_map_run(device, "elementwise", map, p->dims, p->y_strides, p->a_strides,
+                             p->b_strides);
 }
 
 const talc_algorithm talc_cuda_binary[] = {

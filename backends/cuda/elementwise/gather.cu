@@ -22,8 +22,6 @@
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "ops/gather.h"
 
-#include <type_traits>
-
 using namespace talc;
 
 namespace /* other kernels have types of the same names */
@@ -32,10 +30,6 @@ namespace /* other kernels have types of the same names */
 const char *const names[] = { "gather", "index_select", "one_hot" };
 
 // ---- Forward ------------------------------------------------------------------------------------
-
-template <typename T>
-using moved_as = std::conditional_t<sizeof(T) == 1, uint8_t,
-                                    std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 /* y is contiguous: element i is element i. */
 template <typename T, typename Index>
@@ -264,7 +258,7 @@ static talc_status run_gather(talc_device *device, const talc_gather_problem *p,
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
     return with_element(p->dtype, [&](auto element) {
-        launch_pick<moved_as<typename decltype(element)::type>>(device, p, a, fault);
+        launch_pick<unsigned_of<typename decltype(element)::type>>(device, p, a, fault);
         return talc_cuda_launched(device, op);
     });
 }

@@ -31,29 +31,23 @@ struct join_plan {
 template <typename Word>
 static __global__ void __launch_bounds__(BLOCK) join_words(Word *dst, const join_plan p)
 {
-    const uint32_t stride = gridDim.x * BLOCK;
-    for (uint32_t i = blockIdx.x * BLOCK + threadIdx.x; i < p.words; i += stride * AHEAD) {
-        Word held[AHEAD];
-        int64_t to[AHEAD];
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
-            const uint32_t at = i + k * stride, row = p.row.quotient(at);
-            uint32_t column = at - row * p.row.by;
-            if (at >= p.words)
-                continue;
-            int part = 0;
-            while (part + 1 < p.count && column >= p.parts[part + 1].first)
-                part++;
-            column -= p.parts[part].first;
-            held[k] =
-                ((const Word *)p.parts[part].from)[(int64_t)row * p.parts[part].words + column];
-            to[k] = row * p.pitch + p.parts[part].start + column;
-        }
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++)
-            if (i + k * stride < p.words)
-                dst[to[k]] = held[k];
-    }
+    struct moved {
+        Word word;
+        int64_t to;
+    };
+    const auto load = [&](uint32_t i) {
+        const uint32_t row = p.row.quotient(i);
+        uint32_t column = i - row * p.row.by;
+        int part = 0;
+        while (part + 1 < p.count && column >= p.parts[part + 1].first)
+            part++;
+        column -= p.parts[part].first;
+        const Word *from = (const Word *)p.parts[part].from;
+        return moved{ from[(int64_t)row * p.parts[part].words + column],
+                      row * p.pitch + p.parts[part].start + column };
+    };
+    for_loads<AHEAD>(blockIdx.x * BLOCK + threadIdx.x, p.words, gridDim.x * BLOCK, load,
+                     [&](const moved &of, uint32_t) { dst[of.to] = of.word; });
 }
 
 /* Rows of at most MOST words, as many at once as there may be. */

@@ -299,11 +299,21 @@ template <typename T> static void run(talc_device *device, const talc_cuda_map &
         launch_strided<T, 1>(device, m, count, 0);
 }
 
-talc_status talc_cuda_map_run(talc_device *device, const char *who, const talc_cuda_map *map)
+talc_status talc_cuda_map_run(talc_device *device, const char *who, talc_cuda_map map,
+                              const int64_t *dims, const int64_t *y_strides,
+                              const int64_t *a_strides, const int64_t *b_strides)
 {
-    if (count_of(map->rank, map->dims) == 0)
+    const talc_status status = talc_cuda_enter(device, who);
+    if (status != TALC_OK)
+        return status;
+    const int64_t *const strides[ARRAYS] = { y_strides, a_strides, b_strides };
+    memcpy(map.dims, dims, sizeof map.dims);
+    for (int o = 0; o < ARRAYS; o++)
+        if (strides[o] != NULL)
+            memcpy(map.strides[o], strides[o], sizeof map.strides[o]);
+    if (count_of(map.rank, map.dims) == 0)
         return TALC_OK;
-    const talc_cuda_map m = in_order(*map);
+    const talc_cuda_map m = in_order(map);
     return with_element(moved_as(m), [&](auto element) {
         using T = typename decltype(element)::type;
         run<T>(device, m);

@@ -31,8 +31,11 @@ typedef struct talc_cuda_map {
     double numbers[2]; ///< p and q of the function
 } talc_cuda_map;
 
-/// Queues it; the device has been entered. `who` names the op in failures.
-talc_status talc_cuda_map_run(talc_device *device, const char *who, const talc_cuda_map *map);
+/// Enters the device and queues `map` with these dimensions, and these strides of y, a and b, of
+/// which a map that has no such operand has none (NULL). `who` names the op in failures.
+talc_status talc_cuda_map_run(talc_device *device, const char *who, talc_cuda_map map,
+                              const int64_t *dims, const int64_t *y_strides,
+                              const int64_t *a_strides, const int64_t *b_strides);
 
 TALC_END_DECLARATIONS
 

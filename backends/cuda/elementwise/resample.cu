@@ -6,6 +6,7 @@
 /// which it adds up the elements of dy that show it, in order: no atomics. Elements that are shown
 /// alone are moved as unsigned integers of their size: one kernel a size and width of index. A
 /// weight of 0 is no product: an infinity beside the element that is shown stays out.
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "ops/resample_axis.h"
@@ -179,12 +180,9 @@ static talc_status move_elements(talc_device *device, const talc_resample_proble
     });
 }
 
-static talc_status run_resample(talc_device *device, const void *problem, const talc_plan *planned,
-                                const void *given)
+static talc_status run_resample(talc_device *device, const talc_resample_problem *p,
+                                const talc_plan *, const talc_resample_arguments *arguments)
 {
-    const talc_resample_problem *p = (const talc_resample_problem *)problem;
-    const talc_resample_arguments *arguments = (const talc_resample_arguments *)given;
-    (void)planned;
     const talc_status status = talc_cuda_enter(device, "resample");
     if (status != TALC_OK)
         return status;
@@ -205,17 +203,16 @@ static talc_status run_resample(talc_device *device, const void *problem, const 
     });
 }
 
-static const char *plan_resample(const talc_device *device, const void *problem, size_t limit,
-                                 talc_plan *plan)
+static const char *plan_resample(const talc_device *, const talc_resample_problem *p, size_t,
+                                 talc_plan *)
 {
-    const talc_resample_problem *p = (const talc_resample_problem *)problem;
-    (void)device, (void)limit, (void)plan;
     if (p->direction == TALC_FORWARD && !is_linear(p))
         return NULL;
     return with_float(p->dtype, [](auto) { return (const char *)NULL; });
 }
 
 const talc_algorithm talc_cuda_resample[] = {
-    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, plan_resample, run_resample },
+    talc_cuda_row<plan_resample, run_resample>("direct",
+                                               { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

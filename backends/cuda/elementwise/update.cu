@@ -5,6 +5,7 @@
 /// block takes CHUNK elements of one tensor, of a norm TALC_UPDATE_PART; the block that is done
 /// last adds the sums of all in a tree of fixed shape.
 #include "backends/cuda/device/counter.h"
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
 #include "backends/cuda/primitives/launch.cuh"
@@ -194,12 +195,9 @@ static talc_status launch(talc_device *device, const talc_update_problem *p,
     return talc_cuda_launched(device, "update");
 }
 
-static talc_status run_update(talc_device *device, const void *problem, const talc_plan *plan,
-                              const void *arguments)
+static talc_status run_update(talc_device *device, const talc_update_problem *p, const talc_plan *,
+                              const talc_update_arguments *a)
 {
-    (void)plan;
-    const talc_update_problem *p = (const talc_update_problem *)problem;
-    const talc_update_arguments *a = (const talc_update_arguments *)arguments;
     const talc_status status = talc_cuda_enter(device, "update");
     if (status != TALC_OK)
         return status;
@@ -209,6 +207,7 @@ static talc_status run_update(talc_device *device, const void *problem, const ta
 }
 
 const talc_algorithm talc_cuda_update[] = {
-    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_update },
+    talc_cuda_row<talc_plan_any, run_update>("direct",
+                                             { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

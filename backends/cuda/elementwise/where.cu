@@ -5,18 +5,12 @@
 /// Memory-bound. A thread has AHEAD elements in flight, a grid apart, so that accesses of a warp
 /// are neighbours where the operands' elements are. Elements are moved as unsigned integers of
 /// their size: one kernel a size and width of index.
+#include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
-#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/primitives/group.cuh"
 #include "ops/compare.h"
 
-#include <type_traits>
-
 using namespace talc;
-
-/* The unsigned integer of T's size. */
-template <typename T>
-using moved_as = std::conditional_t<sizeof(T) == 1, uint8_t,
-                                    std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 /* Elements that a thread has in flight. */
 constexpr int AHEAD = 4;
@@ -27,26 +21,18 @@ static __global__ void __launch_bounds__(BLOCK)
     where_strided(T *y, const uint8_t *condition, const T *a, const T *b, Index count,
                   const strided_index<4, Index> places)
 {
-    const Index stride = (Index)gridDim.x * BLOCK;
-    for (Index first = (Index)blockIdx.x * BLOCK + threadIdx.x; first < count;
-         first += stride * AHEAD) {
-        T held[AHEAD];
-        int64_t to[AHEAD];
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
-            const Index i = first + k * stride;
-            if (i >= count)
-                continue;
-            int64_t at[4];
-            places.offsets(i, at);
-            to[k] = at[0];
-            held[k] = condition[at[1]] != 0 ? a[at[2]] : b[at[3]];
-        }
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++)
-            if (first + k * stride < count)
-                y[to[k]] = held[k];
-    }
+    struct picked {
+        T value;
+        int64_t to;
+    };
+    const auto load = [&](Index i) {
+        int64_t at[4];
+        places.offsets(i, at);
+        return picked{ condition[at[1]] != 0 ? a[at[2]] : b[at[3]], at[0] };
+    };
+    for_loads<AHEAD>((Index)blockIdx.x * BLOCK + (Index)threadIdx.x, count,
+                     (Index)gridDim.x * BLOCK, load,
+                     [&](const picked &of, Index) { y[of.to] = of.value; });
 }
 
 template <typename T>
@@ -66,24 +52,22 @@ static void launch(talc_device *device, const talc_where_problem *p,
     });
 }
 
-static talc_status run_where(talc_device *device, const void *problem, const talc_plan *plan,
-                             const void *given)
+static talc_status run_where(talc_device *device, const talc_where_problem *p, const talc_plan *,
+                             const talc_where_arguments *arguments)
 {
-    const talc_where_problem *p = (const talc_where_problem *)problem;
-    const talc_where_arguments *arguments = (const talc_where_arguments *)given;
-    (void)plan;
     const talc_status status = talc_cuda_enter(device, "where");
     if (status != TALC_OK)
         return status;
     return with_element(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        static_assert(sizeof(moved_as<T>) == sizeof(T), "an integer of the size");
-        launch<moved_as<T>>(device, p, arguments);
+        static_assert(sizeof(unsigned_of<T>) == sizeof(T), "an integer of the size");
+        launch<unsigned_of<T>>(device, p, arguments);
         return talc_cuda_launched(device, "where");
     });
 }
 
 const talc_algorithm talc_cuda_where[] = {
-    { "direct", NULL, { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_where },
+    talc_cuda_row<talc_plan_any, run_where>("direct",
+                                            { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -24,7 +24,6 @@
 #include "backends/cuda/primitives/activation.cuh"
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
-#include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/norm/moments.cuh"
 #include "ops/norm.h"
 
@@ -166,41 +165,30 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- channels -----------------------------------------------------------------------------------
 
-/* A block a channel, in loads of COUNT values. */
+/* A block a channel, in loads of COUNT values; three blocks have registers side by side. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
     channels(const norm_plan<T> p, int64_t x_gap, divisor<Index> length)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    using vector = vec<T, COUNT>;
     __shared__ sums shared[BLOCK / WARP];
     __shared__ affine<T> of_channel;
     const Index vectors = (Index)p.N * length.by;
     for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
         const T *x = p.x + c * p.plane;
-        T *y = p.y + c * p.plane;
-        const auto offset = [&](Index vector, int64_t gap = 0) {
-            const Index row = length.quotient(vector);
-            return (int64_t)row * (p.C * p.plane + gap) +
-                   (int64_t)(vector - row * length.by) * COUNT;
+        const auto offset = [&](Index i, int64_t gap = 0) {
+            const Index row = length.quotient(i);
+            return (int64_t)row * (p.C * p.plane + gap) + (int64_t)(i - row * length.by) * COUNT;
         };
         moments m;
         if (TRAINING) {
             const T start =
                 start_of(x[0], x[p.plane / 2], x[(p.N - 1) * p.C * p.plane + p.plane - 1]);
             sums sum;
-            for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-                vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * BLOCK < vectors)
-                        values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++)
-                        if (i + k * BLOCK < vectors)
-                            sum.add((double)values[k].of[e] - (double)start);
-            }
+            const auto load = [&](Index i) { return *(const vector *)(x + offset(i)); };
+            const auto add = [&](const vector &of, Index) { sum.add(of, (double)start); };
+            for_loads<IN_FLIGHT>((Index)threadIdx.x, vectors, (Index)BLOCK, load, add);
             sum = join_group(sum, BLOCK, shared);
             m = moments_of(sum, (double)start, (double)p.N * (double)p.plane);
         }
@@ -211,37 +199,32 @@ static __global__ void __launch_bounds__(BLOCK)
                              : affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
         __syncthreads();
         const affine<T> by = of_channel;
+        struct pair {
+            vector x, added;
+        };
+        const auto load = [&](Index i) {
+            pair of = { *(const vector *)(x + offset(i, x_gap)), {} };
+            if (p.residual != NULL)
+                of.added = *(const vector *)(p.residual + c * p.plane + offset(i));
+            return of;
+        };
+        const auto write = [&](pair &of, Index i) {
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                of.x.of[e] = normalised(of.x.of[e], by);
+                if (p.residual != NULL)
+                    of.x.of[e] += of.added.of[e];
+            }
+            activate_all(p.activation, of.x.of);
+            *(vector *)(p.y + c * p.plane + offset(i)) = of.x;
+        };
         if (by.wide && IS_NARROW<T>)
 #pragma unroll 1
             for (Index i = threadIdx.x; i < vectors; i += BLOCK)
                 for (int e = 0; e < COUNT; e++)
                     write_wide(p, by, x[offset(i, x_gap) + e], c * p.plane + offset(i) + e);
         else
-            for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-                vec<T, COUNT> values[IN_FLIGHT], added[IN_FLIGHT] = {};
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * BLOCK < vectors)
-                        values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK, x_gap));
-                if (p.residual != NULL)
-#pragma unroll
-                    for (int k = 0; k < IN_FLIGHT; k++)
-                        if (i + k * BLOCK < vectors)
-                            added[k] = *(const vec<T, COUNT> *)(p.residual + c * p.plane +
-                                                                offset(i + k * BLOCK));
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++) {
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++) {
-                        values[k].of[e] = normalised(values[k].of[e], by);
-                        if (p.residual != NULL)
-                            values[k].of[e] += added[k].of[e];
-                    }
-                    activate_all(p.activation, values[k].of);
-                    if (i + k * BLOCK < vectors)
-                        *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
-                }
-            }
+            for_loads<IN_FLIGHT>((Index)threadIdx.x, vectors, (Index)BLOCK, load, write);
         if (TRAINING && threadIdx.x == 0)
             keep_moments(p, c, m);
     }
@@ -301,34 +284,27 @@ static bool is_packed(const norm_plan<T> &plan, int64_t count, int64_t gap = 0)
            is_aligned(plan.residual) && is_aligned(plan.y);
 }
 
-template <typename T, bool TRAINING, bool RESIDUAL>
+template <typename T, bool TRAINING>
 static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T), MOST = BLOCK * MOST_VALUES<T, RESIDUAL>;
-    const cudaStream_t stream = talc_cuda_stream(device);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    const bool adds = plan.residual != NULL;
+    const int most = BLOCK * (adds ? MOST_VALUES<T, true> : MOST_VALUES<T, false>);
     divisor<uint32_t> plane;
     plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
     int length =
-        MOST; /* a tile may begin with one plane's last value and end with another's first */
-    if (plan.plane < MOST / (MOST_PLANES - 2))
+        most; /* a tile may begin with one plane's last value and end with another's first */
+    if (plan.plane < most / (MOST_PLANES - 2))
         length = (int)plan.plane * (MOST_PLANES - 2) / COUNT * COUNT;
     const int64_t row = gap == 0 ? plan.count : plan.C * plan.plane;
     const int64_t of_row = talc_ceil_div(row, length);
     const tiling tiles = { row, gap, of_row, plan.count / row * of_row, length };
-    const unsigned blocks = grid_for_blocks(device, tiles.count);
-    if (is_packed(plan, row, gap))
-        normalise<T, COUNT, TRAINING, RESIDUAL><<<blocks, BLOCK, 0, stream>>>(plan, tiles, plane);
-    else
-        normalise<T, 1, TRAINING, RESIDUAL><<<blocks, BLOCK, 0, stream>>>(plan, tiles, plane);
-}
-
-template <typename T, bool TRAINING>
-static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
-{
-    if (plan.residual != NULL)
-        launch_normalise<T, TRAINING, true>(device, plan, gap);
-    else
-        launch_normalise<T, TRAINING, false>(device, plan, gap);
+    const auto packed =
+        adds ? normalise<T, COUNT, TRAINING, true> : normalise<T, COUNT, TRAINING, false>;
+    const auto single = adds ? normalise<T, 1, TRAINING, true> : normalise<T, 1, TRAINING, false>;
+    const auto kernel = is_packed(plan, row, gap) ? packed : single;
+    kernel<<<grid_for_blocks(device, tiles.count), BLOCK, 0, talc_cuda_stream(device)>>>(
+        plan, tiles, plane);
 }
 
 template <typename T>
@@ -359,31 +335,29 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
 }
 
 template <typename T, int COUNT, typename Index>
-static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training,
-                               int64_t gap)
+static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
+                            const norm_plan<T> &plan, int64_t gap)
 {
-    const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = grid_for_blocks(device, plan.C);
     divisor<Index> length;
     length.set(plan.plane / COUNT);
-    if (training)
-        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, 0, length);
-    else
-        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, gap, length);
+    const auto kernel =
+        p->training ? channels<T, COUNT, true, Index> : channels<T, COUNT, false, Index>;
+    kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(
+        plan, p->training ? 0 : gap, length);
 }
 
 template <typename T>
 static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
                             const talc_batch_norm2d_arguments *a)
 {
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (plan.N * plan.plane > INT_MAX)
-        launch_channels_as<T, 1, uint64_t>(device, plan, p->training, a->x_gap);
+        launch_channels<T, 1, uint64_t>(device, p, plan, a->x_gap);
     else if (is_packed(plan, plan.plane, a->x_gap))
-        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training,
-                                                                  a->x_gap);
+        launch_channels<T, COUNT, uint32_t>(device, p, plan, a->x_gap);
     else
-        launch_channels_as<T, 1, uint32_t>(device, plan, p->training, a->x_gap);
+        launch_channels<T, 1, uint32_t>(device, p, plan, a->x_gap);
 }
 
 } // namespace
@@ -423,8 +397,7 @@ static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, 
     if (status != TALC_OK)
         return status;
     if (p->direction != TALC_FORWARD)
-        return (PARTS ? talc_cuda_norm_gradient_parts
-                      : talc_cuda_norm_gradient_channels)(device, p, arguments);
+        return talc_cuda_norm_gradient(device, p, arguments, PARTS);
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if constexpr (PARTS)

@@ -27,20 +27,6 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Of those of a channel each block of the second pass reads all. */
-constexpr int64_t MOST_PARTS = 1024;
-
-/* Of g and of g (x - mean). */
-struct gradient_sums {
-    double g = 0, product = 0;
-
-    __device__ void join(const gradient_sums &other)
-    {
-        g += other.g;
-        product += other.product;
-    }
-};
-
 /* dx = g * by_g + ((x - mean) * by_x + shift), as ops/norm.h says; outside training g * by_g. */
 template <typename T> struct gradient_affine {
     T by_g, mean, by_x, shift;
@@ -101,10 +87,10 @@ static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<I
     }
 }
 
-/* The first thread of the block gets them. */
+/* Those of the thread. */
 template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index>
 static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradient_part<Index> &part,
-                                        const divisor<Index> &length, gradient_sums *shared)
+                                        const divisor<Index> &length)
 {
     gradient_sums sums;
     const double mean = p.mean[part.c];
@@ -118,7 +104,7 @@ static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradien
             if (ACTIVATES && p.dresidual != NULL)
                 *(vec<T, COUNT> *)(p.dresidual + at) = g;
         });
-    return join_group(sums, BLOCK, shared);
+    return sums;
 }
 
 /* Outside training an infinite x has no part in dx. */
@@ -166,96 +152,65 @@ static __device__ gradient_affine<T> affine_of(const gradient_plan<T> &p, int64_
     return { (T)scale, (T)by.mean, (T)(by.rstd * by.slope), (T)by.shift, by };
 }
 
-/* The gradients of weight and bias. */
-template <typename T>
-static __device__ void end_channel(const gradient_plan<T> &p, int64_t c, const gradient_sums &all)
+// ---- Kernel -------------------------------------------------------------------------------------
+
+/* Blocks that a multiprocessor is to have registers for. */
+template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES>
+constexpr int LEAST_BLOCKS = PASS != BOTH ? (sizeof(T) > sizeof(float) ? 3 : 4)
+                             : ACTIVATES && (COUNT > 1 || sizeof(T) > sizeof(float)) ? 2
+                                                                                     : 3;
+
+/* Part `number` of `parts`; blocks side by side take the same images. */
+template <int COUNT, gradient_pass PASS, typename Index, typename T>
+static __device__ gradient_part<Index> part_of(const gradient_plan<T> &p,
+                                               const divisor<Index> &length, int64_t number)
 {
-    p.dweight[c] = (T)(all.product * p.rstd[c]);
-    p.dbias[c] = (T)all.g;
+    if (PASS == BOTH)
+        return { number, number * p.plane, (Index)p.N * length.by };
+    const int64_t c = number % p.C, of_channel = number / p.C;
+    const int64_t n = of_channel / p.segments * p.images;
+    const int64_t first = of_channel % p.segments * p.length;
+    const int64_t rows = min(p.images, p.N - n), values = min(p.length, p.plane - first);
+    return { c, (n * p.C + c) * p.plane + first, (Index)(rows * (values / COUNT)) };
 }
 
-// ---- Kernels ------------------------------------------------------------------------------------
-
-/* Blocks of the next kernel that a multiprocessor is to have registers for. */
-template <typename T, int COUNT, bool ACTIVATES>
-constexpr int LEAST_CHANNELS = ACTIVATES && (COUNT > 1 || sizeof(T) > sizeof(float)) ? 2 : 3;
-
-template <typename T, int COUNT, bool ACTIVATES, typename Index>
-static __global__ void __launch_bounds__(BLOCK, LEAST_CHANNELS<T, COUNT, ACTIVATES>)
-    gradient_of_channels(const gradient_plan<T> p, divisor<Index> length)
+template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES, typename Index>
+static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T, COUNT, PASS, ACTIVATES>)
+    gradient(const gradient_plan<T> p, divisor<Index> length)
 {
-    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    constexpr int IN_FLIGHT = (COUNT > 1 ? 2 : 4) * (PASS == BOTH ? 2 : 1);
     __shared__ gradient_sums shared[BLOCK / WARP];
     __shared__ gradient_affine<T> of_channel;
-    for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
-        const gradient_part<Index> part = { c, c * p.plane, (Index)p.N * length.by };
-        const gradient_sums sums = sums_of<COUNT, IN_FLIGHT, ACTIVATES>(p, part, length, shared);
-        __syncthreads(); /* the channel before is done */
+    const int64_t parts = PASS == BOTH ? p.C : p.C * p.parts_of_channel;
+    for (int64_t i = blockIdx.x; i < parts; i += gridDim.x) {
+        const int64_t number = PASS == SECOND ? parts - 1 - i : i;
+        const gradient_part<Index> part = part_of<COUNT, PASS>(p, length, number);
+        gradient_sums sums;
+        if (PASS == SECOND)
+#pragma unroll 1
+            for (int64_t k = threadIdx.x; k < p.parts_of_channel; k += BLOCK)
+                sums.join(p.parts[part.c * p.parts_of_channel + k]);
+        else
+            sums = sums_of<COUNT, IN_FLIGHT, ACTIVATES>(p, part, length);
+        sums = join_group(sums, BLOCK, shared); /* behind which the part before is done */
+        if (PASS == FIRST) {
+            if (threadIdx.x == 0)
+                p.parts[part.c * p.parts_of_channel + number / p.C] = sums;
+            continue;
+        }
         if (threadIdx.x == 0) {
-            of_channel = affine_of(p, c, sums);
-            end_channel(p, c, sums);
+            of_channel = affine_of(p, part.c, sums);
+            if (number < p.C) { /* the channel's first part */
+                p.dweight[part.c] = (T)(sums.product * p.rstd[part.c]);
+                p.dbias[part.c] = (T)sums.g;
+            }
         }
         __syncthreads();
-        if (ACTIVATES && p.dresidual == NULL)
+        if (ACTIVATES && (PASS == SECOND || p.dresidual == NULL))
             write_input<COUNT, IN_FLIGHT, true>(p, part, length, of_channel, p.dy);
         else /* a thread reads what it has written itself */
             write_input<COUNT, IN_FLIGHT, false>(p, part, length, of_channel,
                                                  ACTIVATES ? p.dresidual : p.dy);
-    }
-}
-
-/* Part `number`; blocks side by side take the same images. */
-template <int COUNT, typename T>
-static __device__ gradient_part<uint32_t> part_of(const gradient_plan<T> &p, int64_t number)
-{
-    const int64_t c = number % p.C, of_channel = number / p.C;
-    const int64_t n = of_channel / p.segments * p.images;
-    const int64_t first = of_channel % p.segments * p.length;
-    const int64_t rows = min(p.images, p.N - n), length = min(p.length, p.plane - first);
-    return { c, (n * p.C + c) * p.plane + first, (uint32_t)(rows * (length / COUNT)) };
-}
-
-/* Values that a thread of the two kernels of parts has in flight. */
-template <int COUNT> constexpr int FEW = COUNT > 1 ? 2 : 4;
-
-/* Blocks of these that a multiprocessor is to have registers for. */
-template <typename T> constexpr int LEAST_BLOCKS = sizeof(T) > sizeof(float) ? 3 : 4;
-
-template <typename T, int COUNT, bool ACTIVATES>
-static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T>)
-    gradient_of_parts(const gradient_plan<T> p, divisor<uint32_t> length)
-{
-    __shared__ gradient_sums shared[BLOCK / WARP];
-    for (int64_t i = blockIdx.x; i < p.C * p.parts_of_channel; i += gridDim.x) {
-        const gradient_part<uint32_t> part = part_of<COUNT>(p, i);
-        const gradient_sums sums = sums_of<COUNT, FEW<COUNT>, ACTIVATES>(p, part, length, shared);
-        if (threadIdx.x == 0)
-            p.parts[part.c * p.parts_of_channel + i / p.C] = sums;
-    }
-}
-
-template <typename T, int COUNT, bool ACTIVATES>
-static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T>)
-    gradient_of_input(const gradient_plan<T> p, const T *from, divisor<uint32_t> length)
-{
-    __shared__ gradient_sums shared[BLOCK / WARP];
-    __shared__ gradient_affine<T> of_channel;
-    const int64_t parts = p.C * p.parts_of_channel;
-    for (int64_t i = blockIdx.x; i < parts; i += gridDim.x) {
-        const int64_t number = parts - 1 - i;
-        const gradient_part<uint32_t> part = part_of<COUNT>(p, number);
-        gradient_sums all;
-#pragma unroll 1
-        for (int64_t k = threadIdx.x; k < p.parts_of_channel; k += BLOCK)
-            all.join(p.parts[part.c * p.parts_of_channel + k]);
-        all = join_group(all, BLOCK, shared); /* behind which the part before is done */
-        if (threadIdx.x == 0) {
-            of_channel = affine_of(p, part.c, all);
-            if (number < p.C) /* the channel's first part */
-                end_channel(p, part.c, all);
-        }
-        __syncthreads();
-        write_input<COUNT, FEW<COUNT>, ACTIVATES>(p, part, length, of_channel, from);
     }
 }
 
@@ -272,7 +227,7 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.activation = p->activation;
     plan.training = p->training;
     if (plan.plane > 0) {
-        int64_t values = TALC_CUDA_NORM_PART;
+        int64_t values = PART_VALUES;
         while (values * MOST_PARTS < p->N * plan.plane)
             values *= 2;
         plan.images = talc_larger(values / plan.plane, 1);
@@ -309,16 +264,13 @@ static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
     divisor<Index> length;
     length.set(plan.plane / COUNT);
     const auto kernel = plan.activation == TALC_ACTIVATION_NONE
-                            ? gradient_of_channels<T, COUNT, false, Index>
-                            : gradient_of_channels<T, COUNT, true, Index>;
+                            ? gradient<T, COUNT, BOTH, false, Index>
+                            : gradient<T, COUNT, BOTH, true, Index>;
     kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
 }
 
-template <typename T>
-static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
-                            const talc_batch_norm2d_arguments *a)
+template <typename T> static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
 {
-    const gradient_plan<T> plan = plan_of<T>(p, a);
     if (plan.N * plan.plane > INT_MAX)
         launch_channels<T, 1, uint64_t>(device, plan);
     else if (is_packed(plan))
@@ -328,28 +280,27 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 }
 
 template <typename T, int COUNT>
-static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
+static void launch_parts(talc_device *device, gradient_plan<T> plan)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks = grid_for_blocks(device, plan.C * plan.parts_of_channel);
     divisor<uint32_t> length;
     length.set(plan.length / COUNT);
     const bool activates = plan.activation != TALC_ACTIVATION_NONE;
-    const auto first =
-        activates ? gradient_of_parts<T, COUNT, true> : gradient_of_parts<T, COUNT, false>;
+    const auto first = activates ? gradient<T, COUNT, FIRST, true, uint32_t>
+                                 : gradient<T, COUNT, FIRST, false, uint32_t>;
+    first<<<blocks, BLOCK, 0, stream>>>(plan, length);
     /* The first pass has then written what the activation lets through. */
     const bool stored = activates && plan.dresidual != NULL;
-    const auto second = activates && !stored ? gradient_of_input<T, COUNT, true>
-                                             : gradient_of_input<T, COUNT, false>;
-    first<<<blocks, BLOCK, 0, stream>>>(plan, length);
-    second<<<blocks, BLOCK, 0, stream>>>(plan, stored ? plan.dresidual : plan.dy, length);
+    if (stored)
+        plan.dy = plan.dresidual;
+    const auto second = activates && !stored ? gradient<T, COUNT, SECOND, true, uint32_t>
+                                             : gradient<T, COUNT, SECOND, false, uint32_t>;
+    second<<<blocks, BLOCK, 0, stream>>>(plan, length);
 }
 
-template <typename T>
-static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                         const talc_batch_norm2d_arguments *a)
+template <typename T> static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
 {
-    const gradient_plan<T> plan = plan_of<T>(p, a);
     if (is_packed(plan))
         launch_parts<T, VECTOR_BYTES / sizeof(T)>(device, plan);
     else
@@ -358,21 +309,15 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
 
 } // namespace
 
-talc_status talc_cuda_norm_gradient_channels(talc_device *device,
-                                             const talc_batch_norm2d_problem *p,
-                                             const talc_batch_norm2d_arguments *a)
+talc_status talc_cuda_norm_gradient(talc_device *device, const talc_batch_norm2d_problem *p,
+                                    const talc_batch_norm2d_arguments *a, bool in_parts)
 {
     return with_float(p->dtype, [&](auto element) {
-        launch_channels<typename decltype(element)::type>(device, p, a);
-        return talc_cuda_launched(device, "batch_norm2d");
-    });
-}
-
-talc_status talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                                          const talc_batch_norm2d_arguments *a)
-{
-    return with_float(p->dtype, [&](auto element) {
-        launch_parts<typename decltype(element)::type>(device, p, a);
+        const auto plan = plan_of<typename decltype(element)::type>(p, a);
+        if (in_parts)
+            launch_parts(device, plan);
+        else
+            launch_channels(device, plan);
         return talc_cuda_launched(device, "batch_norm2d");
     });
 }

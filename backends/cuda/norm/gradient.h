@@ -1,21 +1,36 @@
-/// The input gradient of batch normalisation, with those of weight and bias. Private to
-/// backends/cuda/norm.
+/// What norms and their gradients share. Private to backends/cuda/norm.
 #ifndef TALC_BACKENDS_CUDA_NORM_GRADIENT_H
 #define TALC_BACKENDS_CUDA_NORM_GRADIENT_H
 
 #include "ops/batch_norm2d.h"
 
-/// Values of a part; channels of no more are for `channels`.
-constexpr int64_t TALC_CUDA_NORM_PART = 16384;
+namespace talc
+{
 
-/// A block a channel, without workspace.
-talc_status talc_cuda_norm_gradient_channels(talc_device *device,
-                                             const talc_batch_norm2d_problem *p,
-                                             const talc_batch_norm2d_arguments *a);
+/* Values of a part; and parts of one mean at most, whose sums each block of the second pass
+ * reads. */
+constexpr int64_t PART_VALUES = 16384, MOST_PARTS = 1024;
 
-/// Channels in parts, and the workspace for them.
-talc_status talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                                          const talc_batch_norm2d_arguments *a);
+/* FIRST writes the sums of each part, SECOND adds up those of all parts with the same mean and
+ * writes dx of a part; BOTH does all where there is but one. */
+enum gradient_pass { BOTH, FIRST, SECOND };
+
+/* Of g and of g (x - mean), or of dy and of dy x^. */
+struct gradient_sums {
+    double g = 0, product = 0;
+
+    TALC_HOST_DEVICE void join(const gradient_sums &other)
+    {
+        g += other.g;
+        product += other.product;
+    }
+};
+
+} // namespace talc
+
+/// The gradient of batch normalisation: channels in parts, with a workspace, or a block a channel.
+talc_status talc_cuda_norm_gradient(talc_device *device, const talc_batch_norm2d_problem *p,
+                                    const talc_batch_norm2d_arguments *a, bool in_parts);
 size_t talc_cuda_norm_gradient_workspace(const talc_batch_norm2d_problem *p);
 
 #endif

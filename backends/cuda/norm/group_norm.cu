@@ -36,35 +36,7 @@ namespace /* other kernels have types of the same names */
  * them. */
 constexpr int MOST_THREADS = 512, FEW_BYTES = 32, MOST_BYTES = 128;
 
-/* Of a row's sums each block of the second launch reads all; likewise a warp those of a channel. */
-constexpr int64_t MOST_PARTS = 1024;
-
 template <typename T> constexpr int64_t MOST_HELD = MOST_THREADS *MOST_BYTES / (int64_t)sizeof(T);
-
-/* Of g and of g (x - mean), or of dy and of dy x^. */
-struct row_sums {
-    double g = 0, product = 0;
-
-    __device__ void join(const row_sums &other)
-    {
-        g += other.g;
-        product += other.product;
-    }
-};
-
-/* All threads of each group get its result; otherwise as join_group. */
-template <typename State>
-static __device__ State share_group(State state, int threads, State *shared)
-{
-    state = join_group(state, threads, shared);
-    if (threads <= WARP)
-        return state;
-    __syncthreads(); /* what join_group left is read */
-    if (threadIdx.x % threads == 0)
-        shared[threadIdx.x / WARP] = state;
-    __syncthreads();
-    return shared[threadIdx.x / threads * (threads / WARP)];
-}
 
 /* As moments.cuh sees it the rows are the channels of one image. */
 template <typename T> struct rows_plan {
@@ -75,7 +47,7 @@ template <typename T> struct rows_plan {
     int64_t whole_plane;
     const T *dy;
     T *dx;
-    row_sums *sums; /* [rows][parts_of_channel] */
+    gradient_sums *sums; /* [rows][parts_of_channel] */
 };
 
 /* The channels of values that begin with value `first` of a row. */
@@ -222,7 +194,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<T> p)
 {
-    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    using vector = vec<T, COUNT>;
     const int64_t parts = p.of.C * p.of.parts_of_channel;
     for (int64_t number = blockIdx.x; number < parts; number += gridDim.x) {
         const int64_t part = parts - 1 - number, row = part / p.of.parts_of_channel;
@@ -239,39 +211,26 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
         const channels_at<T> at(p, row, first);
         const T *x = p.of.x + row * p.of.plane + first;
         T *y = p.of.y + row * p.of.plane + first;
-        for (int begin = threadIdx.x * COUNT; begin < length; begin += BLOCK * COUNT * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (begin + k * BLOCK * COUNT < length)
-                    values[k] = *(const vec<T, COUNT> *)(x + begin + k * BLOCK * COUNT);
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++) {
-                const int i = begin + k * BLOCK * COUNT;
-                if (i >= length)
-                    continue;
-                for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
-                    values[k].of[e] = by.normalised(p, values[k].of[e], c);
-                });
-                activate_all(p.of.activation, values[k].of);
-                *(vec<T, COUNT> *)(y + i) = values[k];
-            }
-        }
+        const auto load = [&](int i) { return *(const vector *)(x + i); };
+        const auto write = [&](vector &values, int i) {
+            for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                values.of[e] = by.normalised(p, values.of[e], c);
+            });
+            activate_all(p.of.activation, values.of);
+            *(vector *)(y + i) = values;
+        };
+        for_loads<COUNT == 1 ? 8 : 4>((int)threadIdx.x * COUNT, length, BLOCK * COUNT, load, write);
     }
 }
 
 // ---- Input gradient -----------------------------------------------------------------------------
-
-/* FIRST writes the sums of each part, SECOND joins those of a row and writes dx of a part; BOTH
- * does all where a row is one part. */
-enum gradient_pass { BOTH, FIRST, SECOND };
 
 /* `threads` neighbours a part, which are the whole block unless a row is one part. */
 template <typename T, int COUNT, gradient_pass PASS>
 static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan<T> p, int threads)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 2 : 4;
-    __shared__ row_sums shared[BLOCK / WARP];
+    __shared__ gradient_sums shared[BLOCK / WARP];
     const int group = threadIdx.x / threads, thread = threadIdx.x % threads;
     const int groups = BLOCK / threads;
     const int64_t parts = p.of.C * p.of.parts_of_channel;
@@ -302,7 +261,7 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
                         visit(i + k * threads * COUNT, x[k], dy[k]);
             }
         };
-        row_sums sum;
+        gradient_sums sum;
         if (PASS == SECOND)
             for (int64_t k = threadIdx.x; k < p.of.parts_of_channel; k += BLOCK)
                 sum.join(p.sums[row * p.of.parts_of_channel + k]);
@@ -385,12 +344,12 @@ template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     affine_sums(const rows_plan<T> p, const affine_tiling tiling, int64_t N, int64_t C)
 {
-    __shared__ row_sums shared[BLOCK];
+    __shared__ gradient_sums shared[BLOCK];
     const int along = tiling.along, width = tiling.width, by_sample = BLOCK / (along * width);
     const int position = threadIdx.x % along, channel = threadIdx.x / along % width;
     const int sample = threadIdx.x / (along * width);
     const int of_channel = BLOCK / width, place = sample * along + position;
-    row_sums *own = shared + channel * of_channel + place;
+    gradient_sums *own = shared + channel * of_channel + place;
     const int64_t parts = tiling.of_samples * tiling.of_plane;
     for (int64_t number = blockIdx.x; number < tiling.tiles * parts; number += gridDim.x) {
         const int64_t part = number / tiling.tiles;
@@ -399,7 +358,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const int64_t end = min(p.whole_plane, begin + tiling.length);
         const int64_t first = part / tiling.of_plane * tiling.samples;
         const int64_t last = min(N, first + tiling.samples);
-        row_sums sum;
+        gradient_sums sum;
         for (int64_t n = first + sample; n < last && c < C; n += by_sample) {
             const int64_t row = n * p.groups + c / p.channels_of_group;
             const int64_t plane = (n * C + c) * p.whole_plane;
@@ -428,16 +387,16 @@ static __global__ void __launch_bounds__(BLOCK)
 /* A warp a channel. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
-    join_affine(const row_sums *sums, int64_t parts, int64_t C, T *dweight, T *dbias)
+    join_affine(const gradient_sums *sums, int64_t parts, int64_t C, T *dweight, T *dbias)
 {
     constexpr int GROUPS = BLOCK / WARP;
     const int group = threadIdx.x / WARP, thread = threadIdx.x % WARP;
     for (int64_t c = (int64_t)blockIdx.x * GROUPS + group; c < C;
          c += (int64_t)gridDim.x * GROUPS) {
-        row_sums sum;
+        gradient_sums sum;
         for (int64_t part = thread; part < parts; part += WARP)
             sum.join(sums[c * parts + part]);
-        sum = join_group(sum, WARP, (row_sums *)NULL);
+        sum = join_group(sum, WARP, (gradient_sums *)NULL);
         if (thread != 0)
             continue;
         dweight[c] = (T)sum.product;
@@ -479,7 +438,7 @@ static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_n
     of.parts = of.channels + of.C;
     plan.dy = (const T *)a->dy;
     plan.dx = (T *)a->dx;
-    plan.sums = (row_sums *)a->base.workspace;
+    plan.sums = (gradient_sums *)a->base.workspace;
     return plan;
 }
 
@@ -593,7 +552,8 @@ static const char *plan_rows(const talc_device *, const talc_group_norm_problem 
         affine_tiling tiling(p);
         const size_t of_rows = parts > 1 ? rows * parts : 0;
         const size_t of_channels = (size_t)p->C * (size_t)tiling.parts(p);
-        planned->workspace = (of_rows > of_channels ? of_rows : of_channels) * sizeof(row_sums);
+        planned->workspace =
+            (of_rows > of_channels ? of_rows : of_channels) * sizeof(gradient_sums);
         return NULL;
     });
 }

@@ -2,13 +2,11 @@
 #ifndef TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
 #define TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
 
+#include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/primitives/planes.cuh"
-#include "ops/batch_norm2d.h"
 
 namespace talc
 {
-
-constexpr int64_t PART_VALUES = 16384;
 
 /* Whether f64 has digits to spare. */
 template <typename T> constexpr bool IS_NARROW = sizeof(T) < sizeof(double);
@@ -36,6 +34,12 @@ struct sums {
     {
         deviations += deviation;
         squares += deviation * deviation;
+    }
+    template <typename T, int COUNT> __device__ void add(const vec<T, COUNT> &values, double start)
+    {
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            add((double)values.of[e] - start);
     }
     __device__ void join(const sums &other)
     {
@@ -109,28 +113,18 @@ template <typename T> struct norm_part {
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> p)
 {
-    constexpr int IN_FLIGHT = 4;
+    using vector = vec<T, COUNT>;
     __shared__ sums shared[BLOCK / WARP];
     for (int64_t number = blockIdx.x; number < p.C * p.parts_of_channel; number += gridDim.x) {
         const norm_part<T> part(p, number);
-        const uint32_t length = part.length / COUNT, vectors = (uint32_t)part.rows * length;
+        const uint32_t length = part.length / COUNT;
         sums sum;
-        for (uint32_t i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++) {
-                const uint32_t vector = i + k * BLOCK, row = part.rows == 1 ? 0 : vector / length;
-                if (vector < vectors)
-                    values[k] = *(const vec<T, COUNT> *)(part.x + row * p.C * p.plane +
-                                                         (vector - row * length) * COUNT);
-            }
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-#pragma unroll
-                for (int e = 0; e < COUNT; e++)
-                    if (i + k * BLOCK < vectors)
-                        sum.add((double)values[k].of[e] - (double)part.start);
-        }
+        const auto load = [&](uint32_t i) {
+            const uint32_t row = part.rows == 1 ? 0 : i / length;
+            return *(const vector *)(part.x + row * p.C * p.plane + (i - row * length) * COUNT);
+        };
+        for_loads<4>(threadIdx.x, (uint32_t)part.rows * length, (unsigned)BLOCK, load,
+                     [&](const vector &values, uint32_t) { sum.add(values, (double)part.start); });
         part.end(p, join_group(sum, BLOCK, shared));
     }
 }
@@ -141,7 +135,8 @@ template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     part_moments_of_rows(const norm_plan<T> p, int threads)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T), IN_FLIGHT = 4;
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    using vector = vec<T, COUNT>;
     __shared__ sums shared[BLOCK / WARP];
     const int thread = threadIdx.x % threads;
     for (int64_t number = blockIdx.x; number < p.C * p.parts_of_channel; number += gridDim.x) {
@@ -155,22 +150,12 @@ static __global__ void __launch_bounds__(BLOCK)
                 (int)((VECTOR_BYTES - (uintptr_t)x % VECTOR_BYTES) % VECTOR_BYTES / sizeof(T));
             const int head = before < length ? before : length, vectors = (length - head) / COUNT;
             const int tail = head + vectors * COUNT;
-            const vec<T, COUNT> *from = (const vec<T, COUNT> *)(x + head);
+            const vector *from = (const vector *)(x + head);
             const T front = thread < head ? x[thread] : part.start;
             const T back = tail + thread < length ? x[tail + thread] : part.start;
-            for (int i = thread; i < vectors; i += threads * IN_FLIGHT) {
-                vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * threads < vectors)
-                        values[k] = from[i + k * threads];
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++)
-                        if (i + k * threads < vectors)
-                            sum.add((double)values[k].of[e] - start);
-            }
+            for_loads<4>(
+                thread, vectors, threads, [&](int i) { return from[i]; },
+                [&](const vector &values, int) { sum.add(values, start); });
             sum.add((double)front - start);
             sum.add((double)back - start);
         }
@@ -203,9 +188,7 @@ template <typename T> struct plane_moments {
     template <int COUNT>
     __device__ void add(sums &sum, T from, const vec<T, COUNT> &values, int64_t, int) const
     {
-#pragma unroll
-        for (int e = 0; e < COUNT; e++)
-            sum.add((double)values.of[e] - (double)from);
+        sum.add(values, (double)from);
     }
     __device__ void write(int64_t c, T from, const sums &sum) const
     {

@@ -15,7 +15,7 @@ template <typename State, typename T, typename Index>
 static __device__ void add_contiguous(State &state, const T *image, Index from, Index end,
                                       int thread, int threads)
 {
-    constexpr int V = VECTOR_BYTES / sizeof(T), IN_FLIGHT = 4;
+    constexpr int V = VECTOR_BYTES / sizeof(T);
     const Index first = from + (Index)(-((uintptr_t)(image + from) / sizeof(T)) % V);
     const Index vectors = end > first ? (end - first) / V : 0, rest = first + vectors * V;
     const Index head = from + thread, tail = rest + thread;
@@ -25,19 +25,13 @@ static __device__ void add_contiguous(State &state, const T *image, Index from, 
         ends[0] = image[head];
     if (has_tail)
         ends[1] = image[tail];
-    for (Index i = thread; i < vectors; i += threads * IN_FLIGHT) {
-        vec<T, V> some[IN_FLIGHT];
+    const auto load = [&](Index i) { return *(const vec<T, V> *)(image + first + i * V); };
+    const auto add = [&](const vec<T, V> &values, Index i) {
 #pragma unroll
-        for (int k = 0; k < IN_FLIGHT; k++)
-            if (i + k * threads < vectors)
-                some[k] = *(const vec<T, V> *)(image + first + (i + k * threads) * V);
-#pragma unroll
-        for (int k = 0; k < IN_FLIGHT; k++)
-            if (i + k * threads < vectors)
-#pragma unroll
-                for (int v = 0; v < V; v++)
-                    state.add(some[k].of[v], first + (i + k * threads) * V + v);
-    }
+        for (int v = 0; v < V; v++)
+            state.add(values.of[v], first + i * V + v);
+    };
+    for_loads<4>((Index)thread, vectors, (Index)threads, load, add);
     State other;
     if (has_head)
         other.add(ends[0], head);

@@ -10,6 +10,8 @@
 #include "tensor/tensor.h"
 #include "tensor/error.h"
 
+#include <type_traits>
+
 namespace talc
 {
 
@@ -38,6 +40,11 @@ template <> struct element_sums<uint8_t> {
 
 template <typename T> using accumulator_of = typename element_sums<T>::accumulator;
 template <typename T> using total_of = typename element_sums<T>::total;
+
+/// The unsigned integer of a type's size, as which its elements are moved.
+template <typename T>
+using unsigned_of = std::conditional_t<sizeof(T) == 1, uint8_t,
+                                       std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 /// A type as a value.
 template <typename T> struct tag {

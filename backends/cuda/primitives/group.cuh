@@ -87,6 +87,61 @@ template <typename State> __device__ State join_group(State state, int threads, 
     return state;
 }
 
+/// The same, for all threads of the group; `shared` as above.
+template <typename State> __device__ State share_group(State state, int threads, State *shared)
+{
+    state = join_group(state, threads, shared);
+    if (threads <= WARP)
+        return state;
+    __syncwarp(); /* the group's first warp has read what the others left */
+    if (threadIdx.x % threads == 0)
+        shared[threadIdx.x / WARP] = state;
+    __syncthreads();
+    return shared[threadIdx.x / threads * (threads / WARP)];
+}
+
+/// Joins the states of threads that stand in rows of `width`, column by column, in a tree of fixed
+/// shape. Row 0 gets the results, which `shared`, of COUNT states a thread, has too if there are
+/// more rows.
+template <typename State, int COUNT>
+__device__ void join_rows(State (&state)[COUNT], int width, State *shared)
+{
+    const int rows = BLOCK / width, row = threadIdx.x / width;
+    if (rows == 1)
+        return;
+    __syncthreads(); /* what an earlier call left is read */
+#pragma unroll
+    for (int e = 0; e < COUNT; e++)
+        shared[e * BLOCK + threadIdx.x] = state[e];
+    for (int half = rows / 2; half > 0; half /= 2) {
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < COUNT && row < half; e++) {
+            state[e].join(shared[e * BLOCK + threadIdx.x + half * width]);
+            shared[e * BLOCK + threadIdx.x] = state[e];
+        }
+    }
+}
+
+/// Calls visit(load(i), i) for i = first, first + step ... below `count`; IN_FLIGHT loads are
+/// issued before the first of them is used.
+template <int IN_FLIGHT, typename Index, typename Load, typename Visit>
+__device__ __forceinline__ void for_loads(Index first, Index count, Index step, Load load,
+                                          Visit visit)
+{
+    for (Index i = first; i < count; i += step * IN_FLIGHT) {
+        decltype(load(i)) loaded[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (i + k * step < count)
+                loaded[k] = load(i + k * step);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (i + k * step < count)
+                visit(loaded[k], i + k * step);
+    }
+}
+
 /// Counts the block and tells whether it is the last of its launch, which sees all that the others
 /// wrote before they were counted. By the thread that wrote for its block; `done` is
 /// talc_cuda_counter's. By release and acquire: atomicInc between two fences would also empty the

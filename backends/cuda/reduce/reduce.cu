@@ -150,24 +150,34 @@ static __device__ __forceinline__ void add_fours(Counted *seen,
     }
 }
 
-template <typename State, typename T, int COUNT>
-static __global__ void __launch_bounds__(BLOCK)
-    reduce_along(const target<State> to, const T *x, int threads, const places at)
+/* Single elements take many loads in flight across; places, which take many registers too, need
+ * four blocks side by side besides. With 0 the compiler weighs registers against blocks, with 1 it
+ * takes all it can use. */
+template <typename State, int COUNT, bool ACROSS>
+constexpr int BLOCKS = sizeof(State) > 8 && COUNT == 1 && ACROSS ? 4 : 0;
+
+/* Threads that share an output, or COUNT of them, are `side` neighbours along, and the rows of a
+ * block `side` wide across. */
+template <typename State, typename T, int COUNT, bool ACROSS>
+static __global__ void __launch_bounds__(BLOCK, BLOCKS<State, COUNT, ACROSS>)
+    reduce_vectors(const target<State> to, const T *x, int side, const places at)
 {
-    constexpr int BATCH = IN_FLIGHT<T, COUNT>;
-    __shared__ State shared[BLOCK / WARP];
-    const int groups = BLOCK / threads, group = threadIdx.x / threads;
-    const int thread = threadIdx.x % threads;
+    constexpr int BATCH = ACROSS ? IN_FLIGHT_ACROSS<T, COUNT> : IN_FLIGHT<T, COUNT>;
+    constexpr int STATES = ACROSS ? COUNT : 1;
+    __shared__ State shared[ACROSS ? BLOCK * COUNT : BLOCK / WARP];
+    const int group = threadIdx.x / side, neighbour = threadIdx.x % side, groups = BLOCK / side;
+    const int threads = ACROSS ? groups : side, thread = ACROSS ? group : neighbour;
+    const int outputs = ACROSS ? side : groups, own = ACROSS ? neighbour : group;
     const int64_t begin = blockIdx.y * at.part + thread;
     const int count = at.count(begin, threads);
     const cursor from = at.begin(begin);
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < at.outputs;
-         first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < at.outputs;
-        const int64_t output = real ? first + group : first;
+    for (int64_t first = (int64_t)blockIdx.x * outputs; first < at.outputs;
+         first += (int64_t)gridDim.x * outputs) {
+        const bool real = first + own < at.outputs;
+        const int64_t output = real ? first + own : first;
         const T *x_output = x + at.of_output(output);
         cursor here = from;
-        typename State::counted seen;
+        typename State::counted seen[STATES];
         for (int i = 0; i < count; i += BATCH) {
             vec<T, COUNT> values[BATCH];
 #pragma unroll
@@ -176,87 +186,29 @@ static __global__ void __launch_bounds__(BLOCK)
                     values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
                 at.advance(here);
             }
-            if constexpr (COUNT == 1)
-                add_fours(&seen, values, i, count);
+            if constexpr (STATES == COUNT)
+                add_fours(seen, values, i, count);
             else
 #pragma unroll
                 for (int k = 0; k < BATCH; k++)
                     if (i + k < count)
-                        seen.add(values[k], (i + k) * COUNT, 1);
+                        seen[0].add(values[k], (i + k) * COUNT, 1);
         }
-        const State own(seen, [&](int k) {
-            return (begin + (int64_t)(k / COUNT) * threads) * COUNT + k % COUNT;
-        });
-        const State state = join_group(own, threads, shared);
-        if (real && thread == 0)
-            to.write(output, state);
-    }
-}
-
-/* Joins the states of threads that stand in rows of `width`, column by column: a tree of fixed
- * shape. Row 0 gets the results. */
-template <typename State, int COUNT>
-static __device__ void join_rows(State (&state)[COUNT], int width, State *shared)
-{
-    const int rows = BLOCK / width, row = threadIdx.x / width;
-    if (rows == 1)
-        return;
-    __syncthreads(); /* what an earlier call left is read */
+        State state[STATES];
 #pragma unroll
-    for (int e = 0; e < COUNT; e++)
-        shared[e * BLOCK + threadIdx.x] = state[e];
-    for (int half = rows / 2; half > 0; half /= 2) {
-        __syncthreads();
+        for (int e = 0; e < STATES; e++)
+            state[e] = State(seen[e], [&](int k) {
+                constexpr int EACH = COUNT / STATES; /* elements of a vector that a state has */
+                return (begin + (int64_t)(k / EACH) * threads) * EACH + k % EACH;
+            });
+        if constexpr (ACROSS)
+            join_rows(state, side, shared);
+        else
+            state[0] = join_group(state[0], threads, shared);
 #pragma unroll
-        for (int e = 0; e < COUNT && row < half; e++) {
-            state[e].join(shared[e * BLOCK + threadIdx.x + half * width]);
-            shared[e * BLOCK + threadIdx.x] = state[e];
-        }
-    }
-}
-
-/* Single elements take many loads in flight; places, which take many registers too, need four
- * blocks side by side besides. With 0 the compiler weighs registers against blocks, with 1 it takes
- * all it can use. */
-template <typename State, int COUNT>
-constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 0;
-
-template <typename State, typename T, int COUNT>
-static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
-    reduce_across(const target<State> to, const T *x, int width, const places at)
-{
-    constexpr int BATCH = IN_FLIGHT_ACROSS<T, COUNT>;
-    __shared__ State shared[BLOCK * COUNT];
-    const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
-    const int64_t begin = blockIdx.y * at.part + row;
-    const int count = at.count(begin, rows);
-    const cursor from = at.begin(begin);
-    for (int64_t first = (int64_t)blockIdx.x * width; first < at.outputs;
-         first += (int64_t)gridDim.x * width) {
-        const bool real = first + column < at.outputs;
-        const int64_t output = real ? first + column : first;
-        const T *x_output = x + at.of_output(output);
-        cursor here = from;
-        typename State::counted seen[COUNT];
-        for (int i = 0; i < count; i += BATCH) {
-            vec<T, COUNT> values[BATCH];
-#pragma unroll
-            for (int k = 0; k < BATCH; k++) {
-                if (i + k < count)
-                    values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
-                at.advance(here);
-            }
-            add_fours(seen, values, i, count);
-        }
-        State state[COUNT];
-#pragma unroll
-        for (int e = 0; e < COUNT; e++)
-            state[e] = State(seen[e], [&](int k) { return begin + (int64_t)k * rows; });
-        join_rows(state, width, shared);
-#pragma unroll
-        for (int e = 0; e < COUNT; e++)
-            if (real && row == 0)
-                to.write(output * COUNT + e, state[e]);
+        for (int e = 0; e < STATES; e++)
+            if (real && thread == 0)
+                to.write(output * STATES + e, state[e]);
     }
 }
 
@@ -306,36 +258,24 @@ struct packing {
     }
 };
 
-template <typename State, typename T>
-static void launch_along(talc_device *device, const talc_reduce_problem *p, reduce_tiling c,
-                         const target<State> &to, const T *x)
+template <typename State, typename T, bool ACROSS>
+static void launch_vectors(talc_device *device, const talc_reduce_problem *p, reduce_tiling c,
+                           const target<State> &to, const T *x)
 {
     constexpr int COUNT = VECTOR_ELEMENTS<T>;
-    const packing packed(COUNT, x, p->reduced_rank, p->reduced_dims, p->reduced_strides,
-                         p->kept_rank, p->kept_strides);
-    c.part /= packed.count;
-    const places at(c, c.threads, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
-                    packed.dims, packed.strides);
-    const auto kernel =
-        packed.count > 1 ? reduce_along<State, T, COUNT> : reduce_along<State, T, 1>;
-    const dim3 grid(grid_for_blocks(device, talc_ceil_div(at.outputs, BLOCK / c.threads)),
+    const int side = ACROSS ? c.width : c.threads, others = BLOCK / side;
+    const packing kept(ACROSS ? COUNT : 1, x, p->kept_rank, p->kept_dims, p->kept_strides,
+                       p->reduced_rank, p->reduced_strides);
+    const packing reduced(ACROSS ? 1 : COUNT, x, p->reduced_rank, p->reduced_dims,
+                          p->reduced_strides, p->kept_rank, p->kept_strides);
+    c.part /= reduced.count;
+    const places at(c, ACROSS ? others : side, p->kept_rank, kept.dims, kept.strides,
+                    p->reduced_rank, reduced.dims, reduced.strides);
+    const auto kernel = kept.count * reduced.count > 1 ? reduce_vectors<State, T, COUNT, ACROSS>
+                                                       : reduce_vectors<State, T, 1, ACROSS>;
+    const dim3 grid(grid_for_blocks(device, talc_ceil_div(at.outputs, ACROSS ? side : others)),
                     (unsigned)c.parts);
-    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.threads, at);
-}
-
-template <typename State, typename T>
-static void launch_across(talc_device *device, const talc_reduce_problem *p, const reduce_tiling &c,
-                          const target<State> &to, const T *x)
-{
-    constexpr int COUNT = VECTOR_ELEMENTS<T>;
-    const packing packed(COUNT, x, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
-                         p->reduced_strides);
-    const places at(c, BLOCK / c.width, p->kept_rank, packed.dims, packed.strides, p->reduced_rank,
-                    p->reduced_dims, p->reduced_strides);
-    const auto kernel =
-        packed.count > 1 ? reduce_across<State, T, COUNT> : reduce_across<State, T, 1>;
-    const dim3 grid(grid_for_blocks(device, talc_ceil_div(at.outputs, c.width)), (unsigned)c.parts);
-    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.width, at);
+    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, side, at);
 }
 
 /* Of reduce_planes. */
@@ -377,9 +317,9 @@ static void launch_parts(talc_device *device, const talc_reduce_problem *p, cons
         }
     }
     if (c.across)
-        launch_across<State, T>(device, p, c, to, x);
+        launch_vectors<State, T, true>(device, p, c, to, x);
     else
-        launch_along<State, T>(device, p, c, to, x);
+        launch_vectors<State, T, false>(device, p, c, to, x);
 }
 
 template <typename State, typename T>
@@ -424,18 +364,6 @@ static void reduce(talc_device *device, const talc_reduce_problem *p,
         launch<total<T>, T>(device, p, a, in_parts);
 }
 
-static talc_status run(talc_device *device, const talc_reduce_problem *p,
-                       const talc_reduce_arguments *arguments, bool in_parts)
-{
-    const talc_status status = talc_cuda_enter(device, "reduce");
-    if (status != TALC_OK)
-        return status;
-    return with_element(p->dtype, [&](auto element) {
-        reduce<typename decltype(element)::type>(device, p, arguments, in_parts);
-        return talc_cuda_launched(device, "reduce");
-    });
-}
-
 } // namespace
 
 // ---- Rows ---------------------------------------------------------------------------------------
@@ -449,22 +377,23 @@ static const char *plan_parts(const talc_device *, const talc_reduce_problem *p,
     return NULL;
 }
 
-static const char *plan_whole(const talc_device *, const talc_reduce_problem *, size_t, talc_plan *)
-{
-    return NULL;
-}
-
 template <bool PARTS>
-static talc_status run_row(talc_device *device, const talc_reduce_problem *problem,
-                           const talc_plan *, const talc_reduce_arguments *arguments)
+static talc_status run(talc_device *device, const talc_reduce_problem *p, const talc_plan *,
+                       const talc_reduce_arguments *arguments)
 {
-    return run(device, problem, arguments, PARTS);
+    const talc_status status = talc_cuda_enter(device, "reduce");
+    if (status != TALC_OK)
+        return status;
+    return with_element(p->dtype, [&](auto element) {
+        reduce<typename decltype(element)::type>(device, p, arguments, PARTS);
+        return talc_cuda_launched(device, "reduce");
+    });
 }
 
 const talc_algorithm talc_cuda_reduce[] = {
-    talc_cuda_row<plan_parts, run_row<true>>(
+    talc_cuda_row<plan_parts, run<true>>(
         "parts", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
-    talc_cuda_row<plan_whole, run_row<false>>(
+    talc_cuda_row<talc_plan_any, run<false>>(
         "whole", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

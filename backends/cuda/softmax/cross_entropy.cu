@@ -22,7 +22,7 @@
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/device/counter.h"
-#include "backends/cuda/device/fault.h"
+#include "backends/cuda/device/fault.cuh"
 #include "backends/cuda/softmax/entropy_gradient.cuh"
 
 namespace /* other kernels have types of the same names */
@@ -92,17 +92,6 @@ struct gathering {
     talc_cuda_fault *fault;
 };
 
-__device__ void tell(volatile talc_cuda_fault *fault, part wrong, int64_t classes)
-{
-    if (atomicCAS((unsigned *)&fault->claimed, 0u, 1u) != 0)
-        return;
-    fault->element = wrong.wrong_at;
-    fault->label = wrong.wrong;
-    fault->classes = classes;
-    __threadfence_system();
-    fault->complete = 1;
-}
-
 /* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is
  * in. Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
 template <typename T, typename Index>
@@ -128,32 +117,19 @@ __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, cons
         *y = (T)(to.reduction == TALC_REDUCTION_SUM ? all.sum
                                                     : all.sum / plan.divisor_of(all.weight));
     if (all.wrong_at != NOWHERE)
-        tell(to.fault, all, plan.C);
+        tell(to.fault, NULL, all.wrong_at, all.wrong, plan.C);
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------
 
 enum work { LOSS, GRADIENT, BOTH };
 
-/* The first thread's value of a group of THREADS. One of the block needs a barrier between two
- * calls, as join_group has. */
-template <int THREADS, typename V> static __device__ V of_leader(V value)
-{
-    if constexpr (THREADS <= WARP)
-        return __shfl_sync(~0u, value, threadIdx.x % WARP / THREADS * THREADS);
-    __shared__ V whole;
-    if (threadIdx.x == 0)
-        whole = value;
-    __syncthreads();
-    return whole;
-}
-
-/* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a
- * block loop together. */
+/* THREADS neighbouring threads have a sample: one, part of a warp, a warp or the block. All threads
+ * of a block loop together. */
 template <typename T, int THREADS, typename Index, work WORK>
 __global__ void __launch_bounds__(BLOCK)
-    entropy_along(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy,
-                  const label_weights of, const gathering to, const entropy_plan<T, Index> plan)
+    entropy(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy, const label_weights of,
+            const gathering to, const entropy_plan<T, Index> plan)
 {
     constexpr int GROUPS = BLOCK / THREADS;
     __shared__ largest<T> shared_most[BLOCK / WARP];
@@ -177,11 +153,11 @@ __global__ void __launch_bounds__(BLOCK)
             plan.at.offsets(i, at);
         if (open)
             most.value = largest_of(plan, x + at[0], thread, THREADS);
-        most = join_group(most, THREADS, shared_most);
-        most.value = of_leader<THREADS>(most.value);
+        most = share_group(most, THREADS, shared_most);
         if (open)
             all = totals_of(plan, x + at[0], most.value, thread, THREADS);
-        all = join_group(all, THREADS, shared_totals);
+        all = WORK == LOSS ? join_group(all, THREADS, shared_totals)
+                           : share_group(all, THREADS, shared_totals);
         if (WORK != GRADIENT && thread == 0 && real) {
             if (open)
                 loss = loss_of(plan, x + at[0], most.value, all, label, mean_weight);
@@ -192,7 +168,6 @@ __global__ void __launch_bounds__(BLOCK)
         }
         if (WORK == LOSS)
             continue;
-        all.exponentials = of_leader<THREADS>(all.exponentials);
         if (open)
             write_classes(plan, dx + at[0], x + at[0], label, most.value, all.exponentials,
                           dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor), mean_weight,
@@ -200,46 +175,6 @@ __global__ void __launch_bounds__(BLOCK)
         else if (real)
             fill_classes(plan, dx + at[0], label == plan.ignore_index ? 0 : (T)nan(""), thread,
                          THREADS);
-    }
-    if (WORK != GRADIENT)
-        gather(y, mine, plan, to);
-}
-
-/* A thread has a sample. */
-template <typename T, typename Index, work WORK>
-__global__ void __launch_bounds__(BLOCK)
-    entropy_across(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy,
-                   const label_weights of, const gathering to, const entropy_plan<T, Index> plan)
-{
-    const double mean_weight = mean_weight_of(plan);
-    const double divisor = WORK == LOSS ? 1 : divisor_of(of, plan);
-    part mine;
-    TALC_GRID_LOOP(Index, i, plan.samples)
-    {
-        const int64_t label = of.labels[i];
-        int64_t at[1];
-        double loss;
-        part here;
-        const bool open = !decided(plan, i, label, here, loss);
-        if (open || WORK != LOSS)
-            plan.at.offsets(i, at);
-        if (open) {
-            const T m = largest_of(plan, x + at[0], 0, 1);
-            const totals all = totals_of(plan, x + at[0], m, 0, 1);
-            if (WORK != GRADIENT)
-                loss = loss_of(plan, x + at[0], m, all, label, mean_weight);
-            if (WORK != LOSS)
-                write_classes(plan, dx + at[0], x + at[0], label, m, all.exponentials,
-                              dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor),
-                              mean_weight, 0, 1);
-        } else if (WORK != LOSS)
-            fill_classes(plan, dx + at[0], label == plan.ignore_index ? 0 : (T)nan(""), 0, 1);
-        if (WORK == GRADIENT)
-            continue;
-        here.sum = loss;
-        mine.join(here);
-        if (plan.whole)
-            y[i] = (T)loss;
     }
     if (WORK != GRADIENT)
         gather(y, mine, plan, to);
@@ -283,10 +218,10 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
         if (parts > 0)
             add_label_weights<<<(unsigned)parts, BLOCK, 0, stream>>>(of, plan);
     const shape by = shape_of(p);
-    const auto kernel = by == BY_THREAD ? entropy_across<T, Index, WORK>
-                        : by == BY_FEW  ? entropy_along<T, FEW, Index, WORK>
-                        : by == BY_WARP ? entropy_along<T, WARP, Index, WORK>
-                                        : entropy_along<T, BLOCK, Index, WORK>;
+    const auto kernel = by == BY_THREAD ? entropy<T, 1, Index, WORK>
+                        : by == BY_FEW  ? entropy<T, FEW, Index, WORK>
+                        : by == BY_WARP ? entropy<T, WARP, Index, WORK>
+                                        : entropy<T, BLOCK, Index, WORK>;
     const unsigned blocks =
         WORK == GRADIENT
             ? grid_for_blocks(device, talc_ceil_div(p->samples, BLOCK / threads_of(by)))

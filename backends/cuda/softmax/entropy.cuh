@@ -141,14 +141,9 @@ struct weight_sum {
 static __device__ double sum_of_block(double mine)
 {
     __shared__ weight_sum shared[BLOCK / WARP];
-    __shared__ double whole;
     weight_sum sum;
     sum.value = mine;
-    sum = join_group(sum, BLOCK, shared);
-    if (threadIdx.x == 0)
-        whole = sum.value;
-    __syncthreads();
-    return whole;
+    return share_group(sum, BLOCK, shared).value;
 }
 
 /* The weights' mean where smoothing needs it, else 1. All threads of the block come here. */

@@ -97,11 +97,6 @@ void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-static const char *plan_any(const talc_device *, const talc_nll_loss_problem *, size_t, talc_plan *)
-{
-    return NULL;
-}
-
 static talc_status run(talc_device *device, const talc_nll_loss_problem *problem, const talc_plan *,
                        const talc_nll_loss_arguments *arguments)
 {
@@ -118,6 +113,6 @@ static talc_status run(talc_device *device, const talc_nll_loss_problem *problem
 }
 
 const talc_algorithm talc_cuda_nll_loss[] = {
-    talc_cuda_row<plan_any, run>("direct", { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_row<talc_plan_any, run>("direct", { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

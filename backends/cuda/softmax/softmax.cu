@@ -269,12 +269,6 @@ static const char *plan_two_pass(const talc_device *, const talc_softmax_problem
     return NULL;
 }
 
-static const char *plan_one_block(const talc_device *, const talc_softmax_problem *, size_t,
-                                  talc_plan *)
-{
-    return NULL;
-}
-
 enum softmax_row { IN_WARP, IN_CLUSTER, IN_TWO_PASSES, IN_ONE_BLOCK };
 
 template <softmax_row ROW>
@@ -303,6 +297,6 @@ const talc_algorithm talc_cuda_softmax[] = {
     talc_cuda_row<plan_warp, run<IN_WARP>>("warp", OWN_TYPE),
     talc_cuda_row<plan_cluster, run<IN_CLUSTER>>("cluster", OWN_TYPE),
     talc_cuda_row<plan_two_pass, run<IN_TWO_PASSES>>("two_pass", SUMS_IN_F64),
-    talc_cuda_row<plan_one_block, run<IN_ONE_BLOCK>>("one_block", SUMS_IN_F64),
+    talc_cuda_row<talc_plan_any, run<IN_ONE_BLOCK>>("one_block", SUMS_IN_F64),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

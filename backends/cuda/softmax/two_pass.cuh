@@ -64,15 +64,8 @@ constexpr int LOADS = 8;
 template <typename T>
 static __device__ running<T> join_column(running<T> state, int width, running<T> *shared)
 {
-    __syncthreads(); /* what an earlier call left is read */
-    shared[threadIdx.x] = state;
-    for (int half = BLOCK / 2; half >= width; half /= 2) {
-        __syncthreads();
-        if ((int)threadIdx.x < half) {
-            state.join(shared[threadIdx.x + half]);
-            shared[threadIdx.x] = state;
-        }
-    }
+    running<T> joined[1] = { state };
+    join_rows(joined, width, shared);
     __syncthreads();
     return shared[threadIdx.x % width];
 }
