@@ -296,12 +296,13 @@ static talc_status write_3(talc_device *device, const void *problem, const talc_
     return write_number(arguments, 3);
 }
 
-/* The number of the row that runs, which explain has to say too. */
-static int row_run(talc_device *device, const char *forced)
+/* The number of the row that runs on a problem of some width, which explain has to say too. A plan
+ * follows from the problem, and is remembered with it: another plan needs another problem. */
+static int row_run(talc_device *device, int64_t width, const char *forced)
 {
     const talc_conv2d_options options = { .algorithm = forced };
     talc_scope *scope = talc_scope_enter();
-    const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, 1, 1, 1));
+    const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, 1, 1, width));
     const int row = (int)talc_item(talc_conv2d(x, x, NULL, &options));
     cr_assert(!talc_failed(), "%s", talc_error_message());
     talc_conv2d_problem problem;
@@ -348,7 +349,7 @@ Test(conv2d_rows, the_least_estimate_runs)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         memcpy(estimates, choices[i].estimates, sizeof estimates);
         memcpy(refusals_now, choices[i].refusals, sizeof refusals_now);
-        const int row = row_run(&device, choices[i].forced);
+        const int row = row_run(&device, (int64_t)i + 1, choices[i].forced);
         cr_expect(row == choices[i].runs, "case %zu: row %d ran, not %d", i, row, choices[i].runs);
     }
 
