@@ -27,7 +27,7 @@
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
-#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/warp_tiles.cuh"
 
 using namespace talc;
@@ -240,7 +240,7 @@ static bool is_narrow(const talc_conv2d_problem *p)
 }
 
 template <typename T>
-static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
+static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const talc_plan *,
                         const talc_conv2d_arguments *a)
 {
     if (!is_narrow(p)) {
@@ -313,7 +313,8 @@ static int64_t height_of(const talc_conv2d_problem *p)
 template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof(T));
 
 template <typename T>
-static const char *warp_tiles_refuse(const talc_device *device, const talc_conv2d_problem *p)
+static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_problem *p,
+                                   talc_plan *plan)
 {
     static const int64_t kernels[][3] = { { 3, 3, 1 }, { 3, 3, 2 }, { 5, 5, 1 }, { 5, 5, 2 },
                                           { 7, 7, 1 }, { 3, 1, 1 }, { 1, 3, 1 }, { 3, 7, 1 } };
@@ -327,14 +328,15 @@ static const char *warp_tiles_refuse(const talc_device *device, const talc_conv2
     if (p->OW < TILE_WIDTH<T> * 2 / 3)
         return "rows are short: most lanes would idle";
     warp_tiling tiling;
-    return planes <= most && planes_fit(p, most) &&
-                   tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p))
-               ? NULL
-               : "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
+    if (planes > most || !planes_fit(p, most) ||
+        !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p)))
+        return "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
+    talc_plan_keep(plan, &tiling, sizeof tiling);
+    return NULL;
 }
 
 template <typename T>
-static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
+static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                            const talc_conv2d_arguments *a)
 {
     depthwise_problem<T> d = { plane_sizes(p),
@@ -344,9 +346,8 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
                                epilogue<T>(a->bias, a->residual, p->activation),
                                {},
                                {},
-                               {},
+                               own_plan<warp_tiling>(plan),
                                p->only_inside };
-    (void)d.tiling.cut(device, p->N * p->OC, p->OH, p->OW, TILE_WIDTH<T>, height_of(p));
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
     const unsigned blocks = d.tiling.blocks();
@@ -375,9 +376,11 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
 /* All move the same bytes at about the same rate: those that stand first in the list do it best.
  * Tiles of few outputs leave most of the GPU idle. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
-                             talc_plan *plan)
+                             const char *refusal, talc_plan *plan)
 {
     constexpr double IDLE = 1.25;
+    if (refusal != NULL)
+        return refusal;
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
                     (tiles && has_few_outputs(device, p) ? IDLE : 1);
     return NULL;
@@ -390,46 +393,13 @@ static const char *refuses(const talc_conv2d_problem *p)
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
 }
 
-/* The plan and the run of a form: `why` says why the kernel for elements of type T cannot. */
-#define FORM(form, tiles, why)                                                                     \
-    const char *talc_cuda_conv2d_depthwise_##form##_plan(                                          \
-        const talc_device *device, const void *problem, size_t, talc_plan *plan)                   \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const char *refusal = refuses(p);                                                          \
-        if (refusal == NULL)                                                                       \
-            refusal = with_float(p->dtype, [&](auto element) -> const char * {                     \
-                using T = typename decltype(element)::type;                                        \
-                return (void)(T)0, why;                                                            \
-            });                                                                                    \
-        return refusal != NULL ? refusal : plan_form(device, p, tiles, plan);                      \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_depthwise_##form##_run(talc_device *device, const void *problem,  \
-                                                        const talc_plan *, const void *arguments)  \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const talc_status status = talc_cuda_enter(device, "conv2d");                              \
-        if (status != TALC_OK)                                                                     \
-            return status;                                                                         \
-        return with_float(p->dtype, [&](auto element) {                                            \
-            run_##form<typename decltype(element)::type>(                                          \
-                device, p, (const talc_conv2d_arguments *)arguments);                              \
-            return talc_cuda_launched(device, "conv2d");                                           \
-        });                                                                                        \
-    }
-FORM(register_tiles, true, register_tiles_refuse<T>(p))
-FORM(warp_tiles, true, warp_tiles_refuse<T>(device, p))
-FORM(plane_tiles, true, plane_tiles_refuse<T>(p))
-FORM(outputs, false, (const char *)NULL)
-
-const char *talc_cuda_conv2d_depthwise_gather_plan(const talc_device *, const void *, size_t,
-                                                   talc_plan *)
-{
-    return "it has only an input gradient";
-}
-
-talc_status talc_cuda_conv2d_depthwise_gather_run(talc_device *, const void *, const talc_plan *,
-                                                  const void *)
-{
-    return TALC_UNSUPPORTED; /* no plan leads here */
-}
+/* `tiles_of` keeps the tiles for elements of type T, or says why there are none. */
+#define FORM(form, tiles, tiles_of)                                                                \
+    TALC_CUDA_FORM(depthwise_##form,                                                               \
+                   plan_form(device, p, tiles, refuses(p) != NULL ? refuses(p) : tiles_of, plan),  \
+                   (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+FORM(register_tiles, true, plan_register_tiles<T>(p, plan))
+FORM(warp_tiles, true, plan_warp_tiles<T>(device, p, plan))
+FORM(plane_tiles, true, plan_plane_tiles<T>(p, plan))
+FORM(outputs, false, NULL)
+TALC_CUDA_FORM_NONE(depthwise_gather, "it has only an input gradient")
