@@ -150,7 +150,7 @@ template <typename T>
 static bool plane_tiles_of(const talc_conv2d_problem *p, bool aligned, tile_plan &plan)
 {
     const int64_t size = sizeof(T), beside = p->KH * p->KW * size;
-    return plan.cut(p->N * p->OC, aligned, 64 / size, size, size, beside);
+    return plan.cut(p->N * p->OC, aligned, 64 / size, size, beside);
 }
 
 template <typename T, int K, int S>
@@ -186,7 +186,7 @@ static const char *plan_plane_tiles(const talc_conv2d_problem *p, talc_plan *pla
         return "a row or its padding is longer than 256";
     if (!planes_fit(p, most) || planes > most / p->OH)
         return "a plane, or all rows, pass 2^28";
-    tile_plan own(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_top, p->pad_left);
+    tile_plan own(p);
     if (!plane_tiles_of<T>(p, false, own) || !plane_tiles_of<T>(p, true, own))
         return "a row of a tile does not fit shared memory";
     talc_plan_keep(plan, &own, sizeof own);
