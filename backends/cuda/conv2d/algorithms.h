@@ -30,14 +30,18 @@ TALC_BEGIN_DECLARATIONS
     X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
-    X(pointwise, "pointwise", NULL, "the data's own type, FMA",                       TALC_STRICT) \
+    X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT) \
+    X(pointwise_dot, "pointwise", "dot", "the data's own type, FMA", TALC_STRICT) \
+    X(pointwise_tiles, "pointwise", "tiles", "the data's own type, FMA", TALC_STRICT) \
+    X(pointwise_small_tiles, "pointwise", "small tiles", "the data's own type, FMA", TALC_STRICT) \
     X(direct_tiled, "direct", "tiled", "the data's own type, FMA", TALC_STRICT) \
     X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT) \
     X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT) \
     X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT) \
     X(direct_registers, "direct", "registers", "the data's own type, FMA", TALC_STRICT) \
     X(direct_one_by_one, "direct", "one by one", "the data's own type, FMA", TALC_STRICT) \
-    X(im2col, "im2col", NULL, "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
+    X(im2col_tensor_cores, "im2col", "tensor cores", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(im2col_cublas, "im2col", "cublas", "the data's own type by cuBLAS, FMA", TALC_STRICT)
 // clang-format on
 
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
