@@ -52,12 +52,6 @@ constexpr int64_t FEWEST = LEAST;
 
 using im2col_plan = talc_cuda_im2col_plan;
 
-/* The size of equal blocks of at most `most`; 1 of nothing. */
-static int64_t even(int64_t total, int64_t most)
-{
-    return most < 1 || total < 1 ? 1 : talc_ceil_div(total, talc_ceil_div(total, most));
-}
-
 /* Rows of B are aligned to 16 bytes. */
 static int64_t aligned(int64_t columns)
 {
@@ -95,10 +89,10 @@ im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_pr
     const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
     im2col_plan plan = { 1, P, C, aligned(P), 0, 0, 0 };
     if (C * taps <= room / plan.ld) {
-        plan.slices = even(p->N * p->groups, room / (C * taps * plan.ld));
+        plan.slices = talc_even(p->N * p->groups, room / (C * taps * plan.ld));
     } else {
         const int64_t least = aligned(talc_smaller(P, LEAST));
-        plan.channels = even(C, talc_smaller(C, room / taps / least));
+        plan.channels = talc_even(C, talc_smaller(C, room / taps / least));
         plan.columns = columns_of(device, p, room / (plan.channels * taps));
         plan.ld = aligned(plan.columns);
     }
