@@ -60,6 +60,9 @@ TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,
                                 double share, double bytes, int launches);
 
+/// Why a convolution is not a product of its images as they are; NULL when it is.
+const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *problem);
+
 TALC_END_DECLARATIONS
 
 #endif

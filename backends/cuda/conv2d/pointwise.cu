@@ -18,17 +18,6 @@
 
 using namespace talc;
 
-static const char *refuses(const talc_conv2d_problem *p)
-{
-    if (p->KH != 1 || p->KW != 1)
-        return "the kernel is not 1x1";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
-    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
-        return "there is padding";
-    return NULL;
-}
-
 static bool is_linear(const talc_conv2d_problem *p)
 {
     return p->groups == 1 && p->H * p->W == 1;
@@ -55,8 +44,8 @@ static const char *plan_linear(linear_plan planned, const talc_device *device,
                                const talc_conv2d_problem *p, talc_plan *plan)
 {
     const talc_matmul_problem m = linear_of(p);
-    if (refuses(p) != NULL)
-        return refuses(p);
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
     return is_linear(p) ? planned(device, &m, 0, plan)
                         : "images have more than one pixel, or groups is not 1";
 }
@@ -76,8 +65,8 @@ static const char *plan_small_tiles(const talc_device *device, const talc_conv2d
 {
     if (is_linear(p))
         return plan_linear(talc_cuda_matmul_small_tiles_plan, device, p, plan);
-    if (refuses(p) != NULL)
-        return refuses(p);
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
     if (p->groups != 1)
         return "groups is not 1";
     plan->seconds = small::seconds(device, p->dtype, p->OC, p->H * p->W, p->C, p->N);
@@ -109,8 +98,8 @@ static talc_status run_small_tiles(talc_device *device, const talc_conv2d_proble
 static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
                                talc_plan *plan)
 {
-    if (refuses(p) != NULL)
-        return refuses(p);
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
     if (is_linear(p))
         return "images have one pixel";
     /* cuBLAS moves the bytes of a product of few channels at 0.6 of the rate of a copy. */

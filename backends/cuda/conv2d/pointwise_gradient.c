@@ -17,12 +17,8 @@ const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *d
                                                             talc_plan *plan)
 {
     const talc_conv2d_problem *p = problem;
-    if (p->KH != 1 || p->KW != 1)
-        return "the kernel is not 1x1";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
-    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
-        return "there is padding";
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
     int launches = 2;
     talc_cuda_conv2d_sums_plan sums = { .slots = 0 };
     if (p->direction == TALC_GRAD_WEIGHT) {
