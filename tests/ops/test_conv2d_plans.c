@@ -171,8 +171,7 @@ Test(conv2d_plans, im2col_packs_for_tensor_cores)
     }
 }
 
-/* Long rows of taps are for direct while its tiles fit; strides, short kernels and empty tiles for
- * im2col. */
+/* Small images are for direct, large products for im2col. */
 Test(conv2d_plans, direct_and_im2col_by_their_estimates)
 {
     static const struct {
@@ -180,9 +179,9 @@ Test(conv2d_plans, direct_and_im2col_by_their_estimates)
         size_t limit;
         bool direct;
     } cases[] = {
-        { "n8c64h512w256o128k5x7", (size_t)512 << 20, true },
-        { "n8c32h512w512o64k5x9", (size_t)512 << 20, true },
-        { "n16c512h64w64o512k5x5p2x2", (size_t)16 << 20, false }, /* its weights take 25 MiB */
+        { "n64c16h32w32o16k3x3p1x1", (size_t)512 << 20, true },
+        { "n64c64h8w8o64k3x3p1x1_f64", (size_t)512 << 20, true },
+        { "n8c64h512w256o128k5x7", (size_t)512 << 20, false },
         { "n16c256h56w56o256k3x3p1x1", (size_t)512 << 20, false },
         { "n64c64h56w56o128k5x5s2x2p2x2", (size_t)512 << 20, false },
         { "n8c64h512w256o128k5x7_f64", (size_t)512 << 20, false },
@@ -365,8 +364,7 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n32c64h56w56o64k3x3p1x1g64_dw", "depthwise", "outputs" },
         { "n32c64h56w56o64k9x9p4x4g64", "depthwise", "outputs" },
         { "n32c64h56w56o64k3x3s2x2p1x1g64_dx", "depthwise", "gather" },
-        { "n16c64h128w128o64k5x5p2x2", "direct", "tiled" },
-        { "n16c64h128w128o64k5x5p2x2_dx", "direct", "tiled" },
+        { "n16c64h128w128o64k5x5p2x2", "direct", "small" },
         { "n4c64h512w512o64k4x4", "direct", "textbook" },
         { "n4c64h512w512o64k4x4_dx", "direct", "textbook" },
         { "n8c64h64w64o64k3x3s2x2p1x1_dx", "direct", "phases" },

@@ -34,7 +34,6 @@ TALC_BEGIN_DECLARATIONS
     X(pointwise_dot, "pointwise", "dot", "the data's own type, FMA", TALC_STRICT) \
     X(pointwise_tiles, "pointwise", "tiles", "the data's own type, FMA", TALC_STRICT) \
     X(pointwise_small_tiles, "pointwise", "small tiles", "the data's own type, FMA", TALC_STRICT) \
-    X(direct_tiled, "direct", "tiled", "the data's own type, FMA", TALC_STRICT) \
     X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT) \
     X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT) \
     X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT) \
