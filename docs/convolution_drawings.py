@@ -122,85 +122,6 @@ def draw_window(path):
     d.save(path)
 
 
-def draw_direct(path):
-    """The tiles of `direct`."""
-    d = Drawing(960, 780, "Direct convolution: block, warp and thread, and what stands in shared memory")
-    d.text(30, 28, "y, one image of A: 508 rows x 250 columns", "title")
-    for r in range(6):
-        for c in range(8):
-            d.box(30 + c * 34, 44 + r * 18, 34, 18, "orange" if (r, c) == (2, 3) else "green")
-    d.lines(30, 172, ["a block: a tile of all 128 channels x 4 rows x 32 columns;", "127 x 8 tiles an image, 8,128 in all"], "soft")
-    d.arrow(30 + 4 * 34, 44 + 2.5 * 18, 395, 70)
-
-    d.text(400, 28, "the tile: 8 warps", "title")
-    d.text(462, 48, "channels 0-63", "soft", "middle")
-    d.text(572, 48, "64-127", "soft", "middle")
-    for r in range(4):
-        for half in range(2):
-            kind = "orange" if (r, half) == (1, 0) else "green"
-            d.box(407 + half * 110, 56 + r * 24, 110, 24, kind)
-            d.text(462 + half * 110, 73 + r * 24, f"row {r}: warp {half * 4 + r}", "number", "middle")
-    d.lines(407, 172, ["a warp: 64 channels x 32 columns", "of one row"], "soft")
-    d.arrow(630, 92, 674, 92)
-
-    d.text(672, 28, "the warp: 32 threads, 8 x 4", "title")
-    for lane in range(32):
-        kind = "orange" if lane == 9 else "green"
-        d.box(720 + lane % 4 * 52, 56 + lane // 4 * 14, 52, 14, kind)
-        d.text(746 + lane % 4 * 52, 67 + lane // 4 * 14, lane, "tiny", "middle")
-    for i in range(4):
-        d.text(746 + i * 52, 50, f"{8 * i}-{8 * i + 7}", "tiny", "middle")
-    for i in range(8):
-        d.text(716, 67 + i * 14, f"{4 * i}, {32 + 4 * i}", "tiny", "end")
-    d.lines(672, 190, ["down: first of its 4 + 4 channels", "across: its 8 columns"], "soft")
-
-    # The thread.
-    d.text(30, 240, "thread 9 of the warp, tap kw = 2 of a kernel 7 wide: 64 sums in registers", "title")
-    left, top, cell = 110, 318, 26
-    for i in range(16):
-        used = 2 <= i < 10
-        d.box(left + (i - 2) * cell, top - 44, cell, 22, "orange" if used else "blue" if i < 14 else "grey")
-        d.text(left + (i - 1.5) * cell, top - 29, 8 + i, "tiny", "middle")
-    d.text(left + 15 * cell - 8, top - 28, "x: the window, 16 columns of the patch", "soft")
-    d.text(left + 15 * cell - 8, top - 12, "8 + 7 - 1 of them are needed; orange: those that tap kw = 2 meets", "soft")
-    channels = [8, 9, 10, 11, 40, 41, 42, 43]
-    for r in range(8):
-        d.box(left - 66, top + r * 22, 40, 22, "purple")
-        d.text(left - 46, top + r * 22 + 15, channels[r], "tiny", "middle")
-        for c in range(8):
-            d.box(left + c * cell, top + r * 22, cell, 22, "green")
-    d.text(left - 80, top - 6, "w at kw:", "soft")
-    d.lines(left + 8 * cell + 20, top + 22, [
-        "each of the 64: sum += x[column + kw] * w[kw][channel]",
-        "",
-        "one row of the kernel, one input channel:",
-        "    4 reads of 16 bytes of x, once",
-        "    2 reads of 16 bytes of w for each of 7 taps",
-        "    7 x 8 x 8 = 448 FMAs: 25 a read",
-    ])
-
-    # Shared memory.
-    d.text(30, 530, "shared memory of the block, one input channel a step; while it is used, the next is on its way into the other half", "title")
-    for s in range(2):
-        x = 30 + s * 470
-        d.text(x, 552, ["now: input channel ic", "on its way: ic + 1"][s], "soft")
-        d.box(x, 562, 130, 92, "purple")
-        d.text(x + 65, 600, "weights", "text", "middle")
-        d.text(x + 65, 618, "35 taps x 128", "number", "middle")
-        for r in range(8):
-            for c in range(10):
-                here = s == 0 and r == 4 and 2 <= c < 6
-                d.box(x + 150 + c * 28, 562 + r * 11.5, 28, 11.5, "orange" if here else "blue")
-        d.text(x + 150, 672, "patch: 8 rows x 40 columns, a box is 4 columns", "soft")
-        d.text(x, 672, "17,920 bytes", "soft")
-    d.lines(30, 704, [
-        "The patch has the rows of the tile and KH - 1 more, the columns and KW - 1 more, up to a multiple of 16 bytes. Warp 1 (row 1)",
-        "at kernel row kh = 3 reads patch row 1 + 3 = 4: orange, the 16 columns of thread 9. The 8 threads of its column in the warp",
-        "read the same x, the 4 of its row the same w: shared memory hands one word to all who ask for it at once.",
-    ], "soft")
-    d.save(path)
-
-
 def draw_product(d, x, y, weights, columns, result, names, marks):
     """weights [rows, K] and columns [K, P] above result [rows, P], numbers in boxes."""
     cell, high = 19, 15
@@ -341,5 +262,5 @@ def draw_depthwise(path):
 
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    for draw in (draw_window, draw_direct, draw_im2col, draw_pointwise, draw_depthwise):
+    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise):
         draw(folder / f"convolution_{draw.__name__[5:]}.svg")

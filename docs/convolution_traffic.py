@@ -39,25 +39,6 @@ def columns_inside(start, count, extent):
     return max(0, min(start + count, extent) - max(start, 0))
 
 
-def direct_tiled(p, channels=128, width=32, rows=4):
-    window = pieces(7 + p.KW, 4) * 4  # 8 columns of a thread, the kernel's less one, whole packs of 4
-    pitch, patch_rows = width - 8 + window, rows + p.KH - 1
-    across, down, tiles = pieces(p.OW, width), pieces(p.OH, rows), pieces(p.OC, channels)
-    print(f"  direct, tiles of {channels} channels x {rows} rows x {width} columns: {p.N * tiles * down * across:,}, "
-          f"patches of {patch_rows} x {pitch}")
-    columns = sum(columns_inside(c * width - p.pad, pitch, p.W) for c in range(across))
-    lines = sum(columns_inside(r * rows - p.pad, patch_rows, p.H) for r in range(down))
-    blocks = p.N * tiles * down * across
-    show("x into shared memory", p.N * tiles * p.C * columns * lines * SIZE)
-    show("w into shared memory", blocks * p.K * channels * SIZE)
-    show("y out of registers", p.y)
-    steps = blocks * p.C * p.KH
-    show("out of shared memory, as the threads ask", steps * 256 * (window * SIZE + p.KW * 2 * 16))
-    show("out of shared memory, each word once a warp", steps * 8 * (4 * window * SIZE + p.KW * 2 * 128))
-    kib = 2 * (p.taps * channels + patch_rows * pitch) * SIZE + patch_rows * pitch * 4
-    print(f"    shared memory of a block {kib:,} bytes, workspace {tiles * channels * p.K * SIZE:,} bytes")
-
-
 def direct_textbook(p):
     print("  direct, an output pixel of 8 channels a thread")
     show("x, as the threads ask", p.N * pieces(p.OC, 8) * p.P * p.K * SIZE)
@@ -109,7 +90,6 @@ if __name__ == "__main__":
     a = Problem("n8c64h512w256o128k5x7", 8, 64, 512, 256, 128, 5, 7)
     begin(a)
     direct_textbook(a)
-    direct_tiled(a)
     im2col(a, 512 << 20)
     im2col(a, 32 << 20)
     b = Problem("n16c64h512w512o128k1x1", 16, 64, 512, 512, 128, 1, 1)

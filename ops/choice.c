@@ -65,10 +65,9 @@ bool talc_algorithm_force(const char *op, const char *name)
 static const struct {
     const char *op, *old, *now;
 } renamed[] = {
-    { "max_pool2d", "auto", NULL },
-    { "avg_pool2d", "auto", NULL },
-    { "adaptive_avg_pool2d", "auto", NULL },
-    { "adaptive_max_pool2d", "auto", NULL },
+    { "max_pool2d", "auto", NULL },          { "avg_pool2d", "auto", NULL },
+    { "adaptive_avg_pool2d", "auto", NULL }, { "adaptive_max_pool2d", "auto", NULL },
+    { "conv2d", "direct(tiled)", "direct" }, { "conv2d.grad_input", "direct(tiled)", "direct" },
 };
 
 static const char *name_now(const char *op, const char *name)

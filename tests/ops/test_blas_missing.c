@@ -143,11 +143,12 @@ static const char *conv2d_refusal(const char *name)
 static void products_refuse(const char *expected)
 {
     const char *found[] = { talc_cuda_blas_refuses(), matmul_refusal("cublas"),
-                            conv2d_refusal("im2col"), conv2d_refusal("pointwise") };
+                            conv2d_refusal("im2col(cublas)"), conv2d_refusal("pointwise(cublas)") };
     for (size_t i = 0; i < sizeof found / sizeof *found; i++)
         cr_assert(found[i] != NULL && strcmp(found[i], expected) == 0, "%zu: %s", i,
                   found[i] == NULL ? "no refusal" : found[i]);
-    cr_assert(matmul_refusal("direct") == NULL && conv2d_refusal("direct(textbook)") == NULL);
+    cr_assert(matmul_refusal("direct") == NULL && conv2d_refusal("direct(textbook)") == NULL &&
+              conv2d_refusal("pointwise(small tiles)") == NULL);
 
     /* A row that did not ask. Nothing of the device is touched. */
     const float a = 1, b = 1;

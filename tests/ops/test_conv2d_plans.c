@@ -40,10 +40,23 @@ static talc_plan plan_by(const char *name, const talc_conv2d_problem *p, size_t 
     return least;
 }
 
+/* The row of a title. */
+static const talc_algorithm *row_of(const char *title)
+{
+    const talc_algorithm *row = talc_cuda_conv2d;
+    char text[TALC_ALGORITHM_TEXT];
+    while (row->name != NULL && strcmp(talc_algorithm_text(row, text), title) != 0)
+        row++;
+    cr_assert(row->name != NULL, "there is no '%s'", title);
+    return row;
+}
+
 /* The bytes that im2col plans with. */
 static size_t planned(const talc_conv2d_problem *p, size_t limit)
 {
-    return plan_by("im2col", p, limit).workspace;
+    talc_plan plan = { .workspace = 0 };
+    cr_assert_null(row_of("im2col(cublas)")->plan(&gpu, p, limit, &plan));
+    return plan.workspace;
 }
 
 /* 2,048 columns of one channel, the least that is asked for where not even four fit. */
@@ -113,37 +126,52 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
               rows);
 }
 
-/* Whole planes go to tensor cores where the limit holds their halves too; f64, groups and older
- * GPUs go to cuBLAS. */
+/* Tensor cores take whole planes where the limit holds their halves too, on Hopper, and say why
+ * they take no others; they are faster than cuBLAS there. */
 Test(conv2d_plans, im2col_packs_for_tensor_cores)
 {
+    static const char whole[] = "the workspace does not hold a whole image's matrix",
+                      all[] = "the workspace does not hold all images' matrix",
+                      gaps[] = "there are gaps between the results of products";
     static const struct {
         const char *text;
         size_t limit;
-        bool packs;
+        const char *expected;
     } cases[] = {
-        { "n32c256h16w16o512k3x3p1x1", (size_t)512 << 20, true },
-        { "n32c256h16w16o512k3x3p1x1_dx", (size_t)512 << 20, true },
-        { "n8c256h56w56o256k3x3p1x1_dw", (size_t)512 << 20, true },
-        { "n32c256h16w16o512k3x3p1x1", (size_t)1 << 20, false },
-        { "n32c256h16w16o512k3x3p1x1g2", (size_t)512 << 20, false },
-        { "n32c256h16w16o512k3x3p1x1_f64", (size_t)512 << 20, false },
-        { "n1c4h8w8o4k3x3p1x1", (size_t)512 << 20, false },
+        { "n32c256h16w16o512k3x3p1x1", (size_t)512 << 20, NULL },
+        { "n32c256h16w16o512k3x3p1x1_dx", (size_t)512 << 20, NULL },
+        { "n8c256h56w56o256k3x3p1x1_dw", (size_t)512 << 20, NULL },
+        { "n1c256h56w56o256k3x3p1x1_dw", (size_t)512 << 20, NULL },
+        { "n32c256h16w16o512k3x3p1x1", (size_t)1 << 20, whole },
+        { "n32c256h16w16o512k3x3p1x1_dw", (size_t)16 << 20, all },
+        { "n1c256h16w16o512k3x3p1x1_dw", (size_t)2 << 20, gaps },
+        { "n32c256h15w15o512k3x3p1x1_dx", (size_t)512 << 20, gaps },
+        { "n32c256h16w16o512k3x3p1x1g2", (size_t)512 << 20, "groups is not 1" },
+        { "n32c256h16w16o512k3x3p1x1_f64", (size_t)512 << 20, "the data is not f32" },
+        { "n1c1h8w8o4k3x3p1x1", (size_t)512 << 20, "sums of fewer than 16 products" },
     };
+    const talc_algorithm *row = row_of("im2col(tensor cores)");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i].text);
-        state = (talc_cuda_state){ .multiprocessors = 132, .capability = 80 };
-        const talc_plan before = plan_by("im2col", &p, cases[i].limit);
-        state.capability = 90;
-        const talc_plan plan = plan_by("im2col", &p, cases[i].limit);
-        cr_expect((plan.seconds < before.seconds) == cases[i].packs, "%s: %g s, before %g s",
-                  cases[i].text, plan.seconds, before.seconds);
+        const char *expected = cases[i].expected;
+        talc_plan plan = { .workspace = 0 };
+        state = (talc_cuda_state){ .multiprocessors = 132, .capability = 90 };
+        const char *reason = row->plan(&gpu, &p, cases[i].limit, &plan);
+        cr_expect(expected == NULL ? reason == NULL
+                                   : reason != NULL && strcmp(reason, expected) == 0,
+                  "%s: %s", cases[i].text, reason);
+        if (expected != NULL)
+            continue;
+        cr_expect(plan.seconds < plan_by("im2col(cublas)", &p, cases[i].limit).seconds, "%s: %g s",
+                  cases[i].text, plan.seconds);
         cr_expect(plan.workspace <= cases[i].limit, "%s: %zu bytes", cases[i].text, plan.workspace);
+        state.capability = 80;
+        cr_expect_str_eq(row->plan(&gpu, &p, cases[i].limit, &plan),
+                         "the GPU is not of compute capability 9.0");
     }
 }
 
-/* Long rows of taps are for direct while its tiles fit; strides, short kernels and empty tiles for
- * im2col. */
+/* Small images are for direct, large products for im2col. */
 Test(conv2d_plans, direct_and_im2col_by_their_estimates)
 {
     static const struct {
@@ -151,9 +179,9 @@ Test(conv2d_plans, direct_and_im2col_by_their_estimates)
         size_t limit;
         bool direct;
     } cases[] = {
-        { "n8c64h512w256o128k5x7", (size_t)512 << 20, true },
-        { "n8c32h512w512o64k5x9", (size_t)512 << 20, true },
-        { "n16c512h64w64o512k5x5p2x2", (size_t)16 << 20, false }, /* its weights take 25 MiB */
+        { "n64c16h32w32o16k3x3p1x1", (size_t)512 << 20, true },
+        { "n64c64h8w8o64k3x3p1x1_f64", (size_t)512 << 20, true },
+        { "n8c64h512w256o128k5x7", (size_t)512 << 20, false },
         { "n16c256h56w56o256k3x3p1x1", (size_t)512 << 20, false },
         { "n64c64h56w56o128k5x5s2x2p2x2", (size_t)512 << 20, false },
         { "n8c64h512w256o128k5x7_f64", (size_t)512 << 20, false },
@@ -336,8 +364,7 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n32c64h56w56o64k3x3p1x1g64_dw", "depthwise", "outputs" },
         { "n32c64h56w56o64k9x9p4x4g64", "depthwise", "outputs" },
         { "n32c64h56w56o64k3x3s2x2p1x1g64_dx", "depthwise", "gather" },
-        { "n16c64h128w128o64k5x5p2x2", "direct", "tiled" },
-        { "n16c64h128w128o64k5x5p2x2_dx", "direct", "tiled" },
+        { "n16c64h128w128o64k5x5p2x2", "direct", "small" },
         { "n4c64h512w512o64k4x4", "direct", "textbook" },
         { "n4c64h512w512o64k4x4_dx", "direct", "textbook" },
         { "n8c64h64w64o64k3x3s2x2p1x1_dx", "direct", "phases" },
@@ -345,6 +372,15 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n64c16h32w32o16k3x3p1x1_dx", "direct", "small" },
         { "n64c16h32w32o16k3x3p1x1_dw", "direct", "registers" },
         { "n1c1h3w3o1k3x3s9x9p4x4_dx", "direct", "one by one" },
+        { "n8c256h56w56o256k1x1", "pointwise", "cublas" },
+        { "n8c256h1w1o256k1x1g2", "pointwise", "cublas" },
+        { "n8c256h56w56o256k1x1_dx", "pointwise", "cublas" },
+        { "n1c672h14w14o112k1x1", "pointwise", "small tiles" },
+        { "n32c672h1w1o28k1x1", "pointwise", "dot" },
+        { "n200c16h1w1o16k1x1", "pointwise", "tiles" },
+        { "n200c512h1w1o64k1x1", "pointwise", "small tiles" },
+        { "n32c256h16w16o512k3x3p1x1", "im2col", "tensor cores" },
+        { "n32c256h16w16o512k3x3p1x1g2", "im2col", "cublas" },
     };
     state =
         (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };

@@ -1,9 +1,9 @@
 /// The GPU's conv2d algorithms: their table, and the functions behind its rows. Private to
 /// backends/cuda.
 ///
-/// A row's forward direction is in the file of its name, whatever its form. Its gradients,
-/// TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of their own in NAME_gradient, those
-/// of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
+/// A row's forward direction is in the file of its name, whatever its form, or of name and form.
+/// Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of their own in
+/// NAME_gradient, those of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 
@@ -30,14 +30,17 @@ TALC_BEGIN_DECLARATIONS
     X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
-    X(pointwise, "pointwise", NULL, "the data's own type, FMA",                       TALC_STRICT) \
-    X(direct_tiled, "direct", "tiled", "the data's own type, FMA", TALC_STRICT) \
+    X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT) \
+    X(pointwise_dot, "pointwise", "dot", "the data's own type, FMA", TALC_STRICT) \
+    X(pointwise_tiles, "pointwise", "tiles", "the data's own type, FMA", TALC_STRICT) \
+    X(pointwise_small_tiles, "pointwise", "small tiles", "the data's own type, FMA", TALC_STRICT) \
     X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT) \
     X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT) \
     X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT) \
     X(direct_registers, "direct", "registers", "the data's own type, FMA", TALC_STRICT) \
     X(direct_one_by_one, "direct", "one by one", "the data's own type, FMA", TALC_STRICT) \
-    X(im2col, "im2col", NULL, "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
+    X(im2col_tensor_cores, "im2col", "tensor cores", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(im2col_cublas, "im2col", "cublas", "the data's own type by cuBLAS, FMA", TALC_STRICT)
 // clang-format on
 
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
@@ -55,6 +58,9 @@ TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 /// An estimate: talc_cuda_seconds for the problem's products.
 double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,
                                 double share, double bytes, int launches);
+
+/// Why a convolution is not a product of its images as they are; NULL when it is.
+const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *problem);
 
 TALC_END_DECLARATIONS
 

@@ -34,3 +34,14 @@ double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_pro
     return talc_cuda_seconds(device, problem->dtype, talc_conv2d_flops(problem), share, bytes,
                              launches);
 }
+
+const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
+{
+    if (p->KH != 1 || p->KW != 1)
+        return "the kernel is not 1x1";
+    if (p->stride_h != 1 || p->stride_w != 1)
+        return "the stride is not 1";
+    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
+        return "there is padding";
+    return NULL;
+}

@@ -27,8 +27,10 @@
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
-#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/warp_tiles.cuh"
+
+#include <type_traits>
 
 using namespace talc;
 
@@ -141,87 +143,49 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 
 // ---- One output a thread ------------------------------------------------------------------------
 
-template <typename Index> struct output_index {
-    divisor<Index> OW, OH, channels, multiplier;
-};
-
-template <typename T, typename Index>
-static __global__ void __launch_bounds__(BLOCK)
-    depthwise_outputs(const talc_conv2d_problem p, const T *x, const T *w, T *y,
-                      const epilogue<T> last, const output_index<Index> by, Index count)
-{
-    TALC_GRID_LOOP(Index, i, count)
-    {
-        const Index row = by.OW.quotient(i), plane = by.OH.quotient(row);
-        const int64_t channel = (int64_t)(plane - by.channels.quotient(plane) * by.channels.by);
-        const int64_t ow = (int64_t)(i - row * by.OW.by), oh = (int64_t)(row - plane * by.OH.by);
-        const accumulator_of<T> sum = sum_of_window<T, int64_t>(
-            { x + (int64_t)by.multiplier.quotient(plane) * p.H * p.W, w + channel * p.KH * p.KW, 1,
-              0, 0, p.H, p.W, oh * p.stride_h - p.pad_top, ow * p.stride_w - p.pad_left, p.KH, p.KW,
-              p.dilation_h, p.dilation_w, p.KW, 1, p.only_inside });
-        y[i] = talc_epilogue(last, sum, channel, (int64_t)i);
-    }
-}
-
-template <typename T>
-static void run_wide(talc_device *device, const talc_conv2d_problem *p,
-                     const talc_conv2d_arguments *a)
-{
-    const int64_t count = p->N * p->OC * p->OH * p->OW;
-    with_index(count, [&](auto zero) {
-        using Index = decltype(zero);
-        output_index<Index> by;
-        by.OW.set(p->OW);
-        by.OH.set(p->OH);
-        by.channels.set(p->OC);
-        by.multiplier.set(p->OC / p->C);
-        depthwise_outputs<T, Index>
-            <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-                *p, (const T *)a->x, (const T *)a->w, (T *)a->y,
-                epilogue<T>(a->bias, a->residual, p->activation), by, (Index)count);
-    });
-}
-
-/* The same with 32-bit indices; KH and KW are constants of the kernel, or 0. */
-template <typename T> struct narrow_problem {
+/* `Index` holds all outputs, and every coordinate of the padded image; KH and KW are constants of
+ * the kernel, or 0. */
+template <typename T, typename Index> struct outputs_problem {
+    using Count = std::make_unsigned_t<Index>;
     const T *x, *w;
     T *y;
     epilogue<T> last;
-    output_index<uint32_t> by;
-    int H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
-    uint32_t count;
+    divisor<Count> OW, OH, channels, multiplier;
+    Index H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+    Count count;
     bool only_inside;
 };
 
-template <typename T, int KH_, int KW_>
-static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_problem<T> p)
+template <typename T, typename Index, int KH_, int KW_>
+static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_problem<T, Index> p)
 {
-    const int KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
-    TALC_GRID_LOOP(uint32_t, i, p.count)
+    using Count = typename outputs_problem<T, Index>::Count;
+    const Index KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
+    TALC_GRID_LOOP(Count, i, p.count)
     {
-        const uint32_t row = p.by.OW.quotient(i), plane = p.by.OH.quotient(row);
-        const int channel = (int)(plane - p.by.channels.quotient(plane) * p.by.channels.by);
-        const int ow = (int)(i - row * p.by.OW.by), oh = (int)(row - plane * p.by.OH.by);
-        const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
-        const T *from = p.x + (int64_t)p.by.multiplier.quotient(plane) * (p.H * p.W);
+        const Count row = p.OW.quotient(i), plane = p.OH.quotient(row);
+        const Index channel = (Index)(plane - p.channels.quotient(plane) * p.channels.by);
+        const Index ow = (Index)(i - row * p.OW.by), oh = (Index)(row - plane * p.OH.by);
+        const Index ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
+        const T *from = p.x + (int64_t)p.multiplier.quotient(plane) * (p.H * p.W);
         const T *weights = p.w + (int64_t)channel * (KH * KW);
         accumulator_of<T> sum = 0;
 #pragma unroll(KH_ > 0 ? KH_ : 1)
-        for (int kh = 0; kh < KH; kh++) {
-            const int h = ih + kh * p.dilation_h;
+        for (Index kh = 0; kh < KH; kh++) {
+            const Index h = ih + kh * p.dilation_h;
 #pragma unroll(KW_ > 0 ? KW_ : 1)
-            for (int kw = 0; kw < KW; kw++) {
-                const int w = iw + kw * p.dilation_w;
-                const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+            for (Index kw = 0; kw < KW; kw++) {
+                const Index w = iw + kw * p.dilation_w;
+                const bool inside = (Count)h < (Count)p.H && (Count)w < (Count)p.W;
                 sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
             }
         }
         if (p.only_inside && sum != sum) {
             sum = 0;
 #pragma unroll 1
-            for (int tap = 0; tap < KH * KW; tap++) {
-                const int h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
-                if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
+            for (Index tap = 0; tap < KH * KW; tap++) {
+                const Index h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
+                if ((Count)h < (Count)p.H && (Count)w < (Count)p.W)
                     sum += from[h * p.W + w] * weights[tap];
             }
         }
@@ -239,43 +203,49 @@ static bool is_narrow(const talc_conv2d_problem *p)
            w + (double)p->stride_w <= INT_MAX;
 }
 
+template <typename T, typename Index, int KH, int KW>
+static void launch_outputs(talc_device *device, const talc_conv2d_problem *p,
+                           const talc_conv2d_arguments *a)
+{
+    using Count = typename outputs_problem<T, Index>::Count;
+    outputs_problem<T, Index> o = { (const T *)a->x,
+                                    (const T *)a->w,
+                                    (T *)a->y,
+                                    epilogue<T>(a->bias, a->residual, p->activation),
+                                    {},
+                                    {},
+                                    {},
+                                    {},
+                                    (Index)p->H,
+                                    (Index)p->W,
+                                    (Index)p->KH,
+                                    (Index)p->KW,
+                                    (Index)p->stride_h,
+                                    (Index)p->stride_w,
+                                    (Index)p->pad_top,
+                                    (Index)p->pad_left,
+                                    (Index)p->dilation_h,
+                                    (Index)p->dilation_w,
+                                    (Count)(p->N * p->OC * p->OH * p->OW),
+                                    p->only_inside };
+    o.OW.set(p->OW), o.OH.set(p->OH);
+    o.channels.set(p->OC), o.multiplier.set(p->OC / p->C);
+    depthwise_outputs<T, Index, KH, KW>
+        <<<grid_for_threads(device, (int64_t)o.count), BLOCK, 0, talc_cuda_stream(device)>>>(o);
+}
+
 template <typename T>
-static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
+static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const talc_plan *,
                         const talc_conv2d_arguments *a)
 {
-    if (!is_narrow(p)) {
-        run_wide<T>(device, p, a);
-        return;
-    }
-    narrow_problem<T> n = { (const T *)a->x,
-                            (const T *)a->w,
-                            (T *)a->y,
-                            epilogue<T>(a->bias, a->residual, p->activation),
-                            {},
-                            (int)p->H,
-                            (int)p->W,
-                            (int)p->KH,
-                            (int)p->KW,
-                            (int)p->stride_h,
-                            (int)p->stride_w,
-                            (int)p->pad_top,
-                            (int)p->pad_left,
-                            (int)p->dilation_h,
-                            (int)p->dilation_w,
-                            (uint32_t)(p->N * p->OC * p->OH * p->OW),
-                            p->only_inside };
-    n.by.OW.set(p->OW);
-    n.by.OH.set(p->OH);
-    n.by.channels.set(p->OC);
-    n.by.multiplier.set(p->OC / p->C);
-    const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = grid_for_threads(device, n.count);
-    if (p->KH == 3 && p->KW == 3)
-        depthwise_narrow<T, 3, 3><<<blocks, BLOCK, 0, stream>>>(n);
+    if (!is_narrow(p))
+        launch_outputs<T, int64_t, 0, 0>(device, p, a);
+    else if (p->KH == 3 && p->KW == 3)
+        launch_outputs<T, int32_t, 3, 3>(device, p, a);
     else if (p->KH == 5 && p->KW == 5)
-        depthwise_narrow<T, 5, 5><<<blocks, BLOCK, 0, stream>>>(n);
+        launch_outputs<T, int32_t, 5, 5>(device, p, a);
     else
-        depthwise_narrow<T, 0, 0><<<blocks, BLOCK, 0, stream>>>(n);
+        launch_outputs<T, int32_t, 0, 0>(device, p, a);
 }
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
@@ -313,7 +283,8 @@ static int64_t height_of(const talc_conv2d_problem *p)
 template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof(T));
 
 template <typename T>
-static const char *warp_tiles_refuse(const talc_device *device, const talc_conv2d_problem *p)
+static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_problem *p,
+                                   talc_plan *plan)
 {
     static const int64_t kernels[][3] = { { 3, 3, 1 }, { 3, 3, 2 }, { 5, 5, 1 }, { 5, 5, 2 },
                                           { 7, 7, 1 }, { 3, 1, 1 }, { 1, 3, 1 }, { 3, 7, 1 } };
@@ -327,14 +298,15 @@ static const char *warp_tiles_refuse(const talc_device *device, const talc_conv2
     if (p->OW < TILE_WIDTH<T> * 2 / 3)
         return "rows are short: most lanes would idle";
     warp_tiling tiling;
-    return planes <= most && planes_fit(p, most) &&
-                   tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p))
-               ? NULL
-               : "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
+    if (planes > most || !planes_fit(p, most) ||
+        !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p)))
+        return "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
+    talc_plan_keep(plan, &tiling, sizeof tiling);
+    return NULL;
 }
 
 template <typename T>
-static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
+static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                            const talc_conv2d_arguments *a)
 {
     depthwise_problem<T> d = { plane_sizes(p),
@@ -344,9 +316,8 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
                                epilogue<T>(a->bias, a->residual, p->activation),
                                {},
                                {},
-                               {},
+                               own_plan<warp_tiling>(plan),
                                p->only_inside };
-    (void)d.tiling.cut(device, p->N * p->OC, p->OH, p->OW, TILE_WIDTH<T>, height_of(p));
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
     const unsigned blocks = d.tiling.blocks();
@@ -375,9 +346,11 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
 /* All move the same bytes at about the same rate: those that stand first in the list do it best.
  * Tiles of few outputs leave most of the GPU idle. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
-                             talc_plan *plan)
+                             const char *refusal, talc_plan *plan)
 {
     constexpr double IDLE = 1.25;
+    if (refusal != NULL)
+        return refusal;
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
                     (tiles && has_few_outputs(device, p) ? IDLE : 1);
     return NULL;
@@ -390,46 +363,13 @@ static const char *refuses(const talc_conv2d_problem *p)
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
 }
 
-/* The plan and the run of a form: `why` says why the kernel for elements of type T cannot. */
-#define FORM(form, tiles, why)                                                                     \
-    const char *talc_cuda_conv2d_depthwise_##form##_plan(                                          \
-        const talc_device *device, const void *problem, size_t, talc_plan *plan)                   \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const char *refusal = refuses(p);                                                          \
-        if (refusal == NULL)                                                                       \
-            refusal = with_float(p->dtype, [&](auto element) -> const char * {                     \
-                using T = typename decltype(element)::type;                                        \
-                return (void)(T)0, why;                                                            \
-            });                                                                                    \
-        return refusal != NULL ? refusal : plan_form(device, p, tiles, plan);                      \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_depthwise_##form##_run(talc_device *device, const void *problem,  \
-                                                        const talc_plan *, const void *arguments)  \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const talc_status status = talc_cuda_enter(device, "conv2d");                              \
-        if (status != TALC_OK)                                                                     \
-            return status;                                                                         \
-        return with_float(p->dtype, [&](auto element) {                                            \
-            run_##form<typename decltype(element)::type>(                                          \
-                device, p, (const talc_conv2d_arguments *)arguments);                              \
-            return talc_cuda_launched(device, "conv2d");                                           \
-        });                                                                                        \
-    }
-FORM(register_tiles, true, register_tiles_refuse<T>(p))
-FORM(warp_tiles, true, warp_tiles_refuse<T>(device, p))
-FORM(plane_tiles, true, plane_tiles_refuse<T>(p))
-FORM(outputs, false, (const char *)NULL)
-
-const char *talc_cuda_conv2d_depthwise_gather_plan(const talc_device *, const void *, size_t,
-                                                   talc_plan *)
-{
-    return "it has only an input gradient";
-}
-
-talc_status talc_cuda_conv2d_depthwise_gather_run(talc_device *, const void *, const talc_plan *,
-                                                  const void *)
-{
-    return TALC_UNSUPPORTED; /* no plan leads here */
-}
+/* `tiles_of` keeps the tiles for elements of type T, or says why there are none. */
+#define FORM(form, tiles, tiles_of)                                                                \
+    TALC_CUDA_FORM(depthwise_##form,                                                               \
+                   plan_form(device, p, tiles, refuses(p) != NULL ? refuses(p) : tiles_of, plan),  \
+                   (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+FORM(register_tiles, true, plan_register_tiles<T>(p, plan))
+FORM(warp_tiles, true, plan_warp_tiles<T>(device, p, plan))
+FORM(plane_tiles, true, plan_plane_tiles<T>(p, plan))
+FORM(outputs, false, NULL)
+TALC_CUDA_FORM_NONE(depthwise_gather, "it has only an input gradient")

@@ -15,8 +15,7 @@
 #include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
 #include "backends/cuda/conv2d/gradient_taps.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "tensor/extent.h"
 
@@ -68,8 +67,8 @@ static __global__ void __launch_bounds__(BLOCK) gather_outputs(const gather_prob
 }
 
 template <typename T, typename Index>
-static void run_gather(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a)
+static void launch_gather(talc_device *device, const talc_conv2d_problem *p,
+                          const talc_conv2d_arguments *a)
 {
     gather_problem<T, Index> g;
     g.dy = (const T *)a->dy, g.w = (const T *)a->w, g.dx = (T *)a->dx;
@@ -252,25 +251,30 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p)
            (p->direction == TALC_GRAD_INPUT ? loads * LOAD : SUMS);
 }
 
-/* dx by a form of the forward direction. */
-static const char *plan_turned(talc_cuda_forward_plan forward, const talc_device *device,
-                               const talc_conv2d_problem *p, size_t limit, talc_plan *plan)
-{
-    return p->OC != p->C ? "an input channel has several output channels"
-                         : talc_cuda_conv2d_turned_plan(forward, device, p, limit, plan);
-}
-
 /* dx by gathering is no faster than the forward kernels are where they serve. */
 static const char *plan_gather(const talc_device *device, const talc_conv2d_problem *p,
                                size_t limit, talc_plan *plan)
 {
-    const bool turned =
-        plan_turned(talc_cuda_conv2d_depthwise_outputs_plan, device, p, limit, plan) == NULL &&
-        plan->workspace <= limit;
-    const double least = turned ? plan->seconds : 0;
-    plan->workspace = 0;
-    plan->seconds = fmax(seconds(device, p), least);
+    talc_plan turned = {};
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no weight gradient";
+    const bool serves = p->OC == p->C &&
+                        talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_depthwise_outputs_plan,
+                                                     device, p, limit, &turned) == NULL &&
+                        turned.workspace <= limit;
+    plan->seconds = fmax(seconds(device, p), serves ? turned.seconds : 0);
     return NULL;
+}
+
+template <typename T>
+static talc_status run_gather(talc_device *device, const talc_conv2d_problem *p,
+                              const talc_conv2d_arguments *a)
+{
+    if (is_narrow(p))
+        launch_gather<T, int32_t>(device, p, a);
+    else
+        launch_gather<T, int64_t>(device, p, a);
+    return talc_cuda_launched(device, "conv2d");
 }
 
 template <bool WARP_TILES>
@@ -295,76 +299,26 @@ static talc_status run_sums(talc_device *device, const talc_conv2d_problem *p,
     if (status != TALC_OK)
         return status;
     return with_float(p->dtype, [&](auto element) {
-        grad_weight<typename decltype(element)::type>(
-            device, p, a, WARP_TILES, ((const depthwise_plan *)talc_plan_own(plan))->parts);
+        grad_weight<typename decltype(element)::type>(device, p, a, WARP_TILES,
+                                                      own_plan<depthwise_plan>(plan).parts);
         return talc_cuda_launched(device, "conv2d");
     });
 }
 
-static const char *no_sums(const talc_device *, const talc_conv2d_problem *, size_t, talc_plan *)
+/* Of dx by a form of the forward direction. */
+static const char *refuses_turned(const talc_conv2d_problem *p)
 {
-    return "it has no weight gradient";
+    if (refuses(p) != NULL)
+        return refuses(p);
+    return p->direction == TALC_GRAD_INPUT && p->OC != p->C
+               ? "an input channel has several output channels"
+               : NULL;
 }
 
-static talc_status run_no_sums(talc_device *, const talc_conv2d_problem *, const talc_plan *,
-                               const talc_conv2d_arguments *)
-{
-    return TALC_UNSUPPORTED; /* no plan leads here */
-}
-
-#define FORM(form, weight_plan, weight_run)                                                        \
-    const char *talc_cuda_conv2d_depthwise_##form##_gradient_plan(                                 \
-        const talc_device *device, const void *problem, size_t limit, talc_plan *plan)             \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const char *refusal = refuses(p);                                                          \
-        if (refusal != NULL)                                                                       \
-            return refusal;                                                                        \
-        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
-            return weight_plan(device, p, limit, plan);                                            \
-        return plan_turned(talc_cuda_conv2d_depthwise_##form##_plan, device, p, limit, plan);      \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_depthwise_##form##_gradient_run(                                  \
-        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
-        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
-            return weight_run(device, p, plan, a);                                                 \
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_depthwise_##form##_run, device, p,     \
-                                           plan, a);                                               \
-    }
-FORM(register_tiles, no_sums, run_no_sums)
-FORM(warp_tiles, plan_sums<true>, run_sums<true>)
-FORM(plane_tiles, no_sums, run_no_sums)
-FORM(outputs, plan_sums<false>, run_sums<false>)
-
-const char *talc_cuda_conv2d_depthwise_gather_gradient_plan(const talc_device *device,
-                                                            const void *problem, size_t limit,
-                                                            talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const char *refusal = refuses(p);
-    if (refusal != NULL)
-        return refusal;
-    return p->direction == TALC_GRAD_INPUT ? plan_gather(device, p, limit, plan)
-                                           : no_sums(device, p, limit, plan);
-}
-
-talc_status talc_cuda_conv2d_depthwise_gather_gradient_run(talc_device *device, const void *problem,
-                                                           const talc_plan *, const void *arguments)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        using T = typename decltype(element)::type;
-        if (is_narrow(p))
-            run_gather<T, int32_t>(device, p, a);
-        else
-            run_gather<T, int64_t>(device, p, a);
-        return talc_cuda_launched(device, "conv2d");
-    });
-}
+TALC_CUDA_FORM_TURNED(depthwise_register_tiles, refuses_turned(p), plan_no_weights, run_no_weights)
+TALC_CUDA_FORM_TURNED(depthwise_warp_tiles, refuses_turned(p), plan_sums<true>, run_sums<true>)
+TALC_CUDA_FORM_TURNED(depthwise_plane_tiles, refuses_turned(p), plan_no_weights, run_no_weights)
+TALC_CUDA_FORM_TURNED(depthwise_outputs, refuses_turned(p), plan_sums<false>, run_sums<false>)
+TALC_CUDA_FORM(depthwise_gather_gradient,
+               refuses(p) != NULL ? refuses(p) : plan_gather(device, p, limit, plan),
+               run_gather<T>(device, p, a))

@@ -26,6 +26,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/plane_sizes.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
@@ -242,25 +243,25 @@ static int64_t rounds_of_block(int K, int64_t tiles, int64_t resident)
 
 template <typename T, int K>
 static void launch_register_tiles(talc_device *device, const talc_conv2d_problem *p,
-                                  const talc_conv2d_arguments *a)
+                                  const register_tile_plan &plan, const talc_conv2d_arguments *a)
 {
     depthwise_register_tile_problem<T> d = { (const T *)a->x,
                                              (const T *)a->w,
                                              (T *)a->y,
                                              epilogue<T>(a->bias, a->residual, p->activation),
-                                             register_tile_plan(p),
+                                             plan,
                                              p->only_inside };
-    (void)d.plan.cut(K, sizeof(T));
     const int64_t resident =
         (int64_t)talc_cuda_state_of(device)->multiprocessors * register_tile_occupancy<T, K>();
-    const int64_t each = rounds_of_block(K, (int64_t)d.plan.tiles * d.plan.rounds, resident);
+    const int64_t each = rounds_of_block(K, (int64_t)plan.tiles * plan.rounds, resident);
     depthwise_register_tiles<T, K>
-        <<<(unsigned)(d.plan.tiles * talc_ceil_div(d.plan.rounds, each)), WARP,
-           2 * d.plan.room * sizeof(T), talc_cuda_stream(device)>>>(d);
+        <<<(unsigned)(plan.tiles * talc_ceil_div(plan.rounds, each)), WARP,
+           2 * plan.room * sizeof(T), talc_cuda_stream(device)>>>(d);
 }
 
-/// Why the problem is not of this kind; NULL when it is.
-template <typename T> static const char *register_tiles_refuse(const talc_conv2d_problem *p)
+/// Keeps the tiles of a problem; why there are none.
+template <typename T>
+static const char *plan_register_tiles(const talc_conv2d_problem *p, talc_plan *plan)
 {
     const int64_t most = INT_MAX / 8, pad = (p->KW - 1) / 2;
     if (p->OC != p->C)
@@ -273,20 +274,24 @@ template <typename T> static const char *register_tiles_refuse(const talc_conv2d
         return "the width is no multiple of 7, or not kept";
     if (!planes_fit(p, most) || p->N * p->C > most / p->OH)
         return "a plane, or all rows, pass 2^28";
-    register_tile_plan plan(p);
-    return plan.cut((int)p->KH, sizeof(T)) ? NULL : "a warp has not two rows of register tiles";
+    register_tile_plan own(p);
+    if (!own.cut((int)p->KH, sizeof(T)))
+        return "a warp has not two rows of register tiles";
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
 }
 
 template <typename T>
 static void run_register_tiles(talc_device *device, const talc_conv2d_problem *p,
-                               const talc_conv2d_arguments *a)
+                               const talc_plan *plan, const talc_conv2d_arguments *a)
 {
+    const register_tile_plan &own = own_plan<register_tile_plan>(plan);
     if (p->KH == 3)
-        launch_register_tiles<T, 3>(device, p, a);
+        launch_register_tiles<T, 3>(device, p, own, a);
     else if (p->KH == 5)
-        launch_register_tiles<T, 5>(device, p, a);
+        launch_register_tiles<T, 5>(device, p, own, a);
     else
-        launch_register_tiles<T, 7>(device, p, a);
+        launch_register_tiles<T, 7>(device, p, own, a);
 }
 
 } // namespace talc

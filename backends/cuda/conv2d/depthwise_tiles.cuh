@@ -9,6 +9,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
 
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/plane_sizes.cuh"
 #include "backends/cuda/conv2d/narrow_tiles.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
@@ -149,11 +150,11 @@ template <typename T>
 static bool plane_tiles_of(const talc_conv2d_problem *p, bool aligned, tile_plan &plan)
 {
     const int64_t size = sizeof(T), beside = p->KH * p->KW * size;
-    return plan.cut(p->N * p->OC, aligned, 64 / size, size, size, beside);
+    return plan.cut(p->N * p->OC, aligned, 64 / size, size, beside);
 }
 
 template <typename T, int K, int S>
-static void launch_tiles(talc_device *device, const talc_conv2d_problem *p,
+static void launch_tiles(talc_device *device, const talc_conv2d_problem *p, const tile_plan &plan,
                          const talc_conv2d_arguments *a)
 {
     depthwise_tile_problem<T> d = { (const T *)a->x,
@@ -161,18 +162,17 @@ static void launch_tiles(talc_device *device, const talc_conv2d_problem *p,
                                     (T *)a->y,
                                     epilogue<T>(a->bias, a->residual, p->activation),
                                     {},
-                                    tile_plan(p->H, p->W, p->OH, p->OW, K, S, p->pad_top,
-                                              p->pad_left),
+                                    plan,
                                     p->only_inside };
-    (void)plane_tiles_of<T>(p, is_aligned(a->x), d.plan);
     d.channels.set(p->OC);
-    const int bytes = d.plan.bytes + d.plan.planes * K * K * (int)sizeof(T) + CACHE_LINE;
+    const int bytes = plan.bytes + plan.planes * K * K * (int)sizeof(T) + CACHE_LINE;
     depthwise_tiles<T, K, S>
-        <<<grid_for_blocks(device, d.plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
+        <<<grid_for_blocks(device, plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
 }
 
-/// Why the problem is not of this kind; NULL when it is.
-template <typename T> static const char *plane_tiles_refuse(const talc_conv2d_problem *p)
+/// Keeps the tiles of a problem whose x is aligned; why there are none.
+template <typename T>
+static const char *plan_plane_tiles(const talc_conv2d_problem *p, talc_plan *plan)
 {
     const int64_t most = INT_MAX / 8, planes = p->N * p->OC;
     const bool has_kernel =
@@ -186,30 +186,31 @@ template <typename T> static const char *plane_tiles_refuse(const talc_conv2d_pr
         return "a row or its padding is longer than 256";
     if (!planes_fit(p, most) || planes > most / p->OH)
         return "a plane, or all rows, pass 2^28";
-    for (const bool aligned : { true, false }) { /* as x will be */
-        tile_plan plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_top,
-                       p->pad_left);
-        if (!plane_tiles_of<T>(p, aligned, plan))
-            return "a row of a tile does not fit shared memory";
-    }
+    tile_plan own(p);
+    if (!plane_tiles_of<T>(p, false, own) || !plane_tiles_of<T>(p, true, own))
+        return "a row of a tile does not fit shared memory";
+    talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
 
 template <typename T>
 static void run_plane_tiles(talc_device *device, const talc_conv2d_problem *p,
-                            const talc_conv2d_arguments *a)
+                            const talc_plan *plan, const talc_conv2d_arguments *a)
 {
+    tile_plan own = own_plan<tile_plan>(plan);
+    if (!is_aligned(a->x)) /* which a problem does not say */
+        (void)plane_tiles_of<T>(p, false, own);
     switch (p->KH * 10 + p->stride_h) {
     case 31:
-        return launch_tiles<T, 3, 1>(device, p, a);
+        return launch_tiles<T, 3, 1>(device, p, own, a);
     case 32:
-        return launch_tiles<T, 3, 2>(device, p, a);
+        return launch_tiles<T, 3, 2>(device, p, own, a);
     case 51:
-        return launch_tiles<T, 5, 1>(device, p, a);
+        return launch_tiles<T, 5, 1>(device, p, own, a);
     case 52:
-        return launch_tiles<T, 5, 2>(device, p, a);
+        return launch_tiles<T, 5, 2>(device, p, own, a);
     default:
-        return launch_tiles<T, 7, 1>(device, p, a);
+        return launch_tiles<T, 7, 1>(device, p, own, a);
     }
 }
 

@@ -8,20 +8,17 @@
 /// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an
 /// eighth of the products of each where there are few outputs.
 ///
-/// `tiled` (direct_tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7
-/// or 9 wide at stride 1, dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
-///
 /// `small` (direct_small.cu) takes small images, of any number.
 ///
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size
 /// alone.
 #include "backends/cuda/primitives/dtype.cuh"
-#include "backends/cuda/conv2d/direct_small.h"
-#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/estimate.h"
-#include "backends/cuda/conv2d/direct_tiled.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "ops/window.h"
 
-#include <cmath>
+#include <climits>
 
 using namespace talc;
 
@@ -176,324 +173,65 @@ static __global__ void __launch_bounds__(BLOCK)
 
 template <typename T, int SPLITS>
 static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
-                            const talc_conv2d_arguments *a)
+                            const textbook_plan &plan, const talc_conv2d_arguments *a)
 {
-    textbook_plan plan;
-    plan.pixels = p->OH * p->OW;
-    plan.pixel_blocks = talc_ceil_div(plan.pixels, BLOCK / SPLITS);
-    plan.channel_blocks = talc_ceil_div(p->OC / p->groups, OUTPUTS);
-    plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
     const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
     textbook<T, SPLITS><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
         *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
         epilogue<T>(a->bias, a->residual, p->activation));
 }
 
-template <typename T>
-static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
-                         const talc_conv2d_arguments *a)
+/* What the row keeps of its plan. */
+struct textbook_choice {
+    textbook_plan blocks;
+    bool splits;
+};
+
+constexpr int MANY_SPLITS = 8;
+
+static textbook_choice choose_textbook(const talc_device *device, const talc_conv2d_problem *p)
 {
+    const int64_t pixels = p->OH * p->OW,
+                  channel_blocks = talc_ceil_div(p->OC / p->groups, OUTPUTS);
     /* Threads with a pixel each, against those that the GPU runs at once. */
-    const int64_t threads =
-        p->N * p->groups * talc_ceil_div(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
-    if (threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK)
-        launch_textbook<T, 8>(device, p, a);
+    const int64_t threads = p->N * p->groups * channel_blocks * pixels;
+    textbook_choice own = {};
+    own.splits = threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK;
+    const int64_t pixel_blocks = talc_ceil_div(pixels, BLOCK / (own.splits ? MANY_SPLITS : 1));
+    own.blocks = { pixels, pixel_blocks, channel_blocks,
+                   pixel_blocks * channel_blocks * p->groups * p->N };
+    return own;
+}
+
+template <typename T>
+static talc_status run_textbook(talc_device *device, const talc_conv2d_problem *p,
+                                const textbook_choice &own, const talc_conv2d_arguments *a)
+{
+    if (own.splits)
+        launch_textbook<T, MANY_SPLITS>(device, p, own.blocks, a);
     else
-        launch_textbook<T, 1>(device, p, a);
-}
-
-// ---- Choice -------------------------------------------------------------------------------------
-
-/* Below so many FMAs the packing of weights is not worth while. */
-constexpr int64_t FEW = (int64_t)1 << 24;
-/* Nor do tiles on less than this fraction (1/2) of the GPU keep up with `textbook` on all of it. */
-constexpr int LEAST_PART = 2;
-/* Shared memory that data-centre GPUs of compute capability 8.0 and later have. */
-constexpr size_t MOST_SHARED = (size_t)160 << 10;
-
-template <typename T, int KW, int STRIDE, bool WIDE>
-static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
-{
-    using Tile = tile<T, KW, STRIDE, WIDE>;
-    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * KW;
-    const int64_t patch_rows = (ROWS - 1) * p->stride_h + (p->KH - 1) * p->dilation_h + 1;
-    const int64_t step = taps >= 9 ? 1 : talc_ceil_div(9, taps);
-    const int64_t patch = patch_rows * Tile::PITCH;
-    const int64_t bytes =
-        2 * step * (taps * Tile::CHANNELS + patch) * (int64_t)sizeof(T) + patch * 4;
-    if (bytes > (int64_t)MOST_SHARED)
-        return false;
-    plan.channels = Tile::CHANNELS;
-    plan.width = Tile::WIDTH;
-    plan.step = (int)step;
-    plan.patch = (int)patch;
-    plan.weights = (int)(taps * Tile::CHANNELS);
-    plan.steps = talc_ceil_div(IC, step);
-    plan.channel_tiles = talc_ceil_div(OC, Tile::CHANNELS);
-    plan.row_tiles = talc_ceil_div(p->OH, ROWS);
-    plan.column_tiles =
-        p->dilation_w * talc_ceil_div(talc_ceil_div(p->OW, p->dilation_w), Tile::WIDTH);
-    plan.tiles = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
-    plan.shared = (size_t)bytes;
-    plan.packed =
-        (size_t)(p->groups * plan.channel_tiles * plan.steps * step * plan.weights) * sizeof(T);
-    return true;
-}
-
-/* Calls `use` with the shape of tiles for the problem, a tile<...> and its plan; false when there
- * is none. */
-template <typename T, int KW, int STRIDE, typename Use>
-static bool with_shape(const talc_conv2d_problem *p, int64_t least, Use use)
-{
-    tiled_plan plan;
-    const int64_t OC = p->OC / p->groups;
-    constexpr int wide = tile<T, KW, STRIDE, true>::CHANNELS;
-    /* More channels share a patch, unless half of them would stay empty. */
-    if (OC % (2 * wide) == 0 || OC % (2 * wide) > wide || OC > 8 * wide)
-        return plan_tiles<T, KW, STRIDE, false>(p, plan) && plan.tiles >= least &&
-               use(&tiled<T, KW, STRIDE, false>, plan);
-    return plan_tiles<T, KW, STRIDE, true>(p, plan) && plan.tiles >= least &&
-           use(&tiled<T, KW, STRIDE, true>, plan);
-}
-
-template <typename T, typename Use>
-static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, Use use)
-{
-    const int64_t least = talc_cuda_state_of(device)->multiprocessors / LEAST_PART;
-    const int64_t most = INT_MAX / 4, OC = p->OC / p->groups;
-    const double work = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW *
-                        (double)(p->C / p->groups) * (double)(p->KH * p->KW);
-    /* Tiles with few channels or columns would be empty for the most part. */
-    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most ||
-        !planes_fit(p, most) || p->stride_h > 64 || p->KH > 1024 || p->dilation_h > 1024 ||
-        p->dilation_w > 1024 || (p->stride_w > 1 && p->dilation_w > 1))
-        return false;
-    if (p->stride_w == 1) {
-        switch (p->KW) {
-        case 1:
-            return with_shape<T, 1, 1>(p, least, use);
-        case 3:
-            return with_shape<T, 3, 1>(p, least, use);
-        case 5:
-            return with_shape<T, 5, 1>(p, least, use);
-        case 7:
-            return with_shape<T, 7, 1>(p, least, use);
-        case 9:
-            return with_shape<T, 9, 1>(p, least, use);
-        default:
-            return false;
-        }
-    }
-    if (p->stride_w == 2) {
-        switch (p->KW) {
-        case 1:
-            return with_shape<T, 1, 2>(p, least, use);
-        case 3:
-            return with_shape<T, 3, 2>(p, least, use);
-        case 7:
-            return with_shape<T, 7, 2>(p, least, use);
-        default:
-            return false;
-        }
-    }
-    return false;
-}
-
-template <typename T>
-static talc_status run_tiled(talc_device *device, const talc_conv2d_problem *p,
-                             const talc_conv2d_arguments *a)
-{
-    const cudaStream_t stream = talc_cuda_stream(device);
-    const int64_t most = shared_up_to(device, MOST_SHARED);
-    cudaError_t error = cudaSuccess;
-    with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
-        error = plan.shared > 48 << 10 ? allow_shared(kernel, most) : cudaSuccess;
-        if (error != cudaSuccess)
-            return false;
-        const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-        T *packed = (T *)(a->base.kept != nullptr ? a->base.kept : a->base.workspace);
-        const int64_t count = (int64_t)(plan.packed / sizeof(T));
-        auto pack = [&](auto zero) {
-            using Index = decltype(zero);
-            divisor<Index> channels, taps, planes, tiles;
-            channels.set(plan.channels);
-            taps.set(p->KH * p->KW);
-            planes.set(plan.steps * plan.step);
-            tiles.set(plan.channel_tiles);
-            pack_weights<T, Index><<<grid_for_threads(device, count), BLOCK, 0, stream>>>(
-                packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
-        };
-        if (!a->base.kept_ready)
-            with_index(count, pack);
-        tiled_problem<T> t = { plane_sizes(p),
-                               (const T *)a->x,
-                               packed,
-                               (T *)a->y,
-                               epilogue<T>(a->bias, a->residual, p->activation),
-                               IC,
-                               p->C,
-                               p->OC,
-                               (int)OC,
-                               (int)p->KH,
-                               (int)p->stride_h,
-                               (int)p->dilation_h,
-                               (int)p->dilation_w,
-                               p->groups,
-                               p->padding_mode,
-                               plan,
-                               p->only_inside ? (const T *)a->w : nullptr };
-        const int blocks = (int)(plan.tiles < INT_MAX ? plan.tiles : INT_MAX);
-        kernel<<<blocks, THREADS, plan.shared, stream>>>(t);
-        return true;
-    });
-    return error != cudaSuccess ? talc_cuda_not_launched(device, "conv2d", error)
-                                : talc_cuda_launched(device, "conv2d");
-}
-
-/* How much of its tiles a problem fills, from the first threads to the last. */
-static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
-{
-    return (double)(p->OC / p->groups) / (double)(plan.channel_tiles * plan.channels) *
-           (double)p->OH / (double)(plan.row_tiles * ROWS) * (double)p->OW /
-           (double)(plan.column_tiles * plan.width);
-}
-
-/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a
- * row. The first step of a tile and its results take the time of two more; the last wave of blocks
- * may not fill the GPU. */
-template <typename T>
-static double tiled_share(const talc_device *device, const talc_conv2d_problem *p,
-                          const tiled_plan &plan)
-{
-    constexpr int64_t LONG = 5;
-    const int64_t resident = (int64_t)talc_cuda_state_of(device)->multiprocessors * OCCUPANCY<T>;
-    const int64_t waves = talc_ceil_div(plan.tiles, resident);
-    const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
-    return (slides ? 0.95 : 0.6) * filled(p, plan) * (double)plan.steps / (double)(plan.steps + 2) *
-           (double)plan.tiles / (double)(waves * resident);
+        launch_textbook<T, 1>(device, p, own.blocks, a);
+    return talc_cuda_launched(device, "conv2d");
 }
 
 // ---- The rows -----------------------------------------------------------------------------------
 
-template <typename T>
-static const char *plan_tiled(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                              talc_plan *plan)
-{
-    const char *refusal = "there are no tiles of these extents, or too few";
-    with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
-        if (tiles.packed > limit) {
-            refusal = "its weights do not fit the workspace";
-        } else if (tiles.shared > (size_t)shared_up_to(device, MOST_SHARED)) {
-            refusal = "its tiles do not fit the GPU's shared memory";
-        } else {
-            refusal = NULL;
-            plan->workspace = plan->kept = tiles.packed;
-            plan->kept_form = (int64_t)tiles.channels << 32 | tiles.step;
-            plan->seconds = talc_cuda_conv2d_seconds(device, p, tiled_share<T>(device, p, tiles),
-                                                     talc_conv2d_bytes(p), 2);
-        }
-        return true;
-    });
-    return refusal;
-}
-
-/* Threads compute OUTPUTS channels. Of few outputs of long sums each product waits for its load;
- * where there are tiles they are taken to be no slower. */
-template <typename T>
+/* Threads compute OUTPUTS channels. Of few outputs of long sums each product waits for its load. */
 static const char *plan_textbook(const talc_device *device, const talc_conv2d_problem *p,
-                                 size_t limit, talc_plan *plan)
+                                 talc_plan *plan)
 {
     const int64_t OC = p->OC / p->groups;
     const double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     const double waits = TALC_CUDA_LAUNCH + 30e-9 * (double)(p->C / p->groups * p->KH * p->KW);
-    talc_plan tiled = {};
-    const double least = plan_tiled<T>(device, p, limit, &tiled) == NULL ? tiled.seconds : waits;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
-    if (plan->seconds < least)
-        plan->seconds = least;
+    const double work = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    const textbook_choice own = choose_textbook(device, p);
+    plan->seconds = work > waits ? work : waits;
+    talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
 
-const char *talc_cuda_conv2d_direct_tiled_plan(const talc_device *device, const void *problem,
-                                               size_t limit, talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    return with_float(p->dtype, [&](auto element) {
-        return plan_tiled<typename decltype(element)::type>(device, p, limit, plan);
-    });
-}
-
-talc_status talc_cuda_conv2d_direct_tiled_run(talc_device *device, const void *problem,
-                                              const talc_plan *, const void *arguments)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        return run_tiled<typename decltype(element)::type>(device, p, a);
-    });
-}
-
-const char *talc_cuda_conv2d_direct_textbook_plan(const talc_device *device, const void *problem,
-                                                  size_t limit, talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    return with_float(p->dtype, [&](auto element) {
-        return plan_textbook<typename decltype(element)::type>(device, p, limit, plan);
-    });
-}
-
-talc_status talc_cuda_conv2d_direct_textbook_run(talc_device *device, const void *problem,
-                                                 const talc_plan *, const void *arguments)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        run_textbook<typename decltype(element)::type>(device, p, a);
-        return talc_cuda_launched(device, "conv2d");
-    });
-}
-
-const char *talc_cuda_conv2d_direct_small_plan(const talc_device *device, const void *problem,
-                                               size_t, talc_plan *plan)
-{
-    talc_cuda_small_tiles tiles;
-    plan->seconds =
-        talc_cuda_conv2d_small_plan(device, (const talc_conv2d_problem *)problem, &tiles);
-    if (!(plan->seconds < INFINITY))
-        return "the problem has no tiles of whole images";
-    talc_plan_keep(plan, &tiles, sizeof tiles);
-    return NULL;
-}
-
-talc_status talc_cuda_conv2d_direct_small_run(talc_device *device, const void *problem,
-                                              const talc_plan *plan, const void *arguments)
-{
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return talc_cuda_conv2d_small_run(device, (const talc_conv2d_problem *)problem,
-                                      (const talc_cuda_small_tiles *)talc_plan_own(plan),
-                                      (const talc_conv2d_arguments *)arguments);
-}
-
-/* Those of gradients alone. */
-#define NO_FORWARD(form)                                                                           \
-    const char *talc_cuda_conv2d_direct_##form##_plan(const talc_device *, const void *, size_t,   \
-                                                      talc_plan *)                                 \
-    {                                                                                              \
-        return "it has only gradients";                                                            \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_direct_##form##_run(talc_device *, const void *,                  \
-                                                     const talc_plan *, const void *)              \
-    {                                                                                              \
-        return TALC_UNSUPPORTED; /* no plan leads here */                                          \
-    }
-NO_FORWARD(phases)
-NO_FORWARD(registers)
-NO_FORWARD(one_by_one)
+TALC_CUDA_FORM(direct_textbook, plan_textbook(device, p, plan),
+               run_textbook<T>(device, p, own_plan<textbook_choice>(plan), a))
+TALC_CUDA_FORM_NONE(direct_phases, "it has only gradients")
+TALC_CUDA_FORM_NONE(direct_registers, "it has only gradients")
+TALC_CUDA_FORM_NONE(direct_one_by_one, "it has only gradients")

@@ -20,11 +20,9 @@
 /// what runs where the others have too little. Sums are in the data's type, in an order that
 /// follows from the problem, the GPU's size and the workspace alone.
 #include "backends/cuda/conv2d/direct_phases.cuh"
-#include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/direct_weights.cuh"
 #include "backends/cuda/conv2d/gradient_taps.cuh"
-#include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
 #include "tensor/extent.h"
@@ -186,179 +184,45 @@ static double one_by_one_seconds(const talc_device *device, const talc_conv2d_pr
                                     talc_conv2d_bytes(p), 1);
 }
 
-static const char *plan_phases(const talc_device *device, const talc_conv2d_problem *p,
-                               talc_plan *plan)
-{
-    phases_plan own = {};
-    if (p->stride_h == 1 && p->stride_w == 1)
-        return "no stride is above 1";
-    if (!phases_plan_of(device, p, own))
-        return "its phases are too many or too large";
-    plan->seconds = phases_seconds(device, p, own);
-    talc_plan_keep(plan, &own, sizeof own);
-    return NULL;
-}
-
 /* An element at a time is taken to be no faster than another form that serves. */
 static double least_of_others(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
 {
     talc_plan other = {};
-    talc_cuda_small_tiles tiles;
     if (talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_textbook_plan, device, p, limit,
                                      &other) == NULL &&
         other.workspace <= limit)
         return other.seconds;
-    if (plan_phases(device, p, &other) == NULL)
+    if (talc_cuda_conv2d_direct_phases_gradient_plan(device, p, limit, &other) == NULL ||
+        talc_cuda_conv2d_direct_small_gradient_plan(device, p, limit, &other) == NULL)
         return other.seconds;
-    const double small = talc_cuda_conv2d_small_plan(device, p, &tiles);
-    return small < INFINITY ? small : 0;
+    return 0;
 }
 
-/* The forms that a direction has not. */
-static const char *no_weight(const talc_conv2d_problem *p)
+static const char *plan_one_by_one(const talc_device *device, const talc_conv2d_problem *p,
+                                   size_t limit, talc_plan *plan)
 {
-    return p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient" : NULL;
-}
-
-const char *talc_cuda_conv2d_direct_tiled_gradient_plan(const talc_device *device,
-                                                        const void *problem, size_t limit,
-                                                        talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const char *refusal = no_weight(p);
-    return refusal != NULL ? refusal
-                           : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_tiled_plan,
-                                                          device, p, limit, plan);
-}
-
-talc_status talc_cuda_conv2d_direct_tiled_gradient_run(talc_device *device, const void *problem,
-                                                       const talc_plan *plan, const void *arguments)
-{
-    return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_tiled_run, device,
-                                       (const talc_conv2d_problem *)problem, plan,
-                                       (const talc_conv2d_arguments *)arguments);
-}
-
-const char *talc_cuda_conv2d_direct_textbook_gradient_plan(const talc_device *device,
-                                                           const void *problem, size_t limit,
-                                                           talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const char *refusal = no_weight(p);
-    return refusal != NULL ? refusal
-                           : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_textbook_plan,
-                                                          device, p, limit, plan);
-}
-
-talc_status talc_cuda_conv2d_direct_textbook_gradient_run(talc_device *device, const void *problem,
-                                                          const talc_plan *plan,
-                                                          const void *arguments)
-{
-    return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_textbook_run, device,
-                                       (const talc_conv2d_problem *)problem, plan,
-                                       (const talc_conv2d_arguments *)arguments);
-}
-
-const char *talc_cuda_conv2d_direct_phases_gradient_plan(const talc_device *device,
-                                                         const void *problem, size_t,
-                                                         talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const char *refusal = no_weight(p);
-    return refusal != NULL ? refusal : plan_phases(device, p, plan);
-}
-
-talc_status talc_cuda_conv2d_direct_phases_gradient_run(talc_device *device, const void *problem,
-                                                        const talc_plan *plan,
-                                                        const void *arguments)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        const cudaError_t error = phases_run<typename decltype(element)::type>(
-            device, p, *(const phases_plan *)talc_plan_own(plan),
-            (const talc_conv2d_arguments *)arguments);
-        return error != cudaSuccess ? talc_cuda_not_launched(device, "conv2d.grad_input", error)
-                                    : talc_cuda_launched(device, "conv2d");
-    });
-}
-
-const char *talc_cuda_conv2d_direct_small_gradient_plan(const talc_device *device,
-                                                        const void *problem, size_t limit,
-                                                        talc_plan *plan)
-{
-    const char *refusal = no_weight((const talc_conv2d_problem *)problem);
-    return refusal != NULL ? refusal
-                           : talc_cuda_conv2d_direct_small_plan(device, problem, limit, plan);
-}
-
-talc_status talc_cuda_conv2d_direct_small_gradient_run(talc_device *device, const void *problem,
-                                                       const talc_plan *plan, const void *arguments)
-{
-    return talc_cuda_conv2d_direct_small_run(device, problem, plan, arguments);
-}
-
-const char *talc_cuda_conv2d_direct_registers_gradient_plan(const talc_device *device,
-                                                            const void *problem, size_t limit,
-                                                            talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    weights_plan own;
-    static_assert(sizeof own <= sizeof plan->own, "a plan keeps it");
-    if (p->direction == TALC_GRAD_INPUT)
-        return "it has no input gradient";
-    plan->seconds = weights_plan_of(device, p, limit, own);
-    if (!(plan->seconds < INFINITY))
-        return "no stage fits shared memory";
-    plan->workspace = weights_workspace(p, own);
-    talc_plan_keep(plan, &own, sizeof own);
-    return NULL;
-}
-
-talc_status talc_cuda_conv2d_direct_registers_gradient_run(talc_device *device, const void *problem,
-                                                           const talc_plan *plan,
-                                                           const void *arguments)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        return weights_run<typename decltype(element)::type>(
-            device, p, *(const weights_plan *)talc_plan_own(plan),
-            (const talc_conv2d_arguments *)arguments);
-    });
-}
-
-const char *talc_cuda_conv2d_direct_one_by_one_gradient_plan(const talc_device *device,
-                                                             const void *problem, size_t limit,
-                                                             talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     plan->seconds = one_by_one_seconds(device, p);
     if (p->direction == TALC_GRAD_INPUT)
         plan->seconds = fmax(plan->seconds, least_of_others(device, p, limit));
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_direct_one_by_one_gradient_run(talc_device *device,
-                                                            const void *problem, const talc_plan *,
-                                                            const void *arguments)
+template <typename T>
+static talc_status run_one_by_one(talc_device *device, const talc_conv2d_problem *p,
+                                  const talc_conv2d_arguments *a)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        using T = typename decltype(element)::type;
-        if (p->direction == TALC_GRAD_INPUT)
-            grad_input<T>(device, p, a);
-        else
-            grad_weight<T>(device, p, a);
-        return talc_cuda_launched(device, p->direction == TALC_GRAD_INPUT ? "conv2d"
-                                                                          : "conv2d.grad_weight");
-    });
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    if (input)
+        grad_input<T>(device, p, a);
+    else
+        grad_weight<T>(device, p, a);
+    return talc_cuda_launched(device, input ? "conv2d" : "conv2d.grad_weight");
 }
+
+TALC_CUDA_FORM_TURNED(direct_textbook, NULL, plan_no_weights, run_no_weights)
+TALC_CUDA_FORM(direct_phases_gradient, plan_phases(device, p, plan),
+               phases_run<T>(device, p, own_plan<phases_plan>(plan), a))
+TALC_CUDA_FORM(direct_registers_gradient, plan_weights(device, p, limit, plan),
+               weights_run<T>(device, p, own_plan<weights_plan>(plan), a))
+TALC_CUDA_FORM(direct_one_by_one_gradient, plan_one_by_one(device, p, limit, plan),
+               run_one_by_one<T>(device, p, a))

@@ -16,10 +16,9 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/phases.cuh"
-#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/window_sum.cuh"
-#include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
 
 namespace talc
@@ -89,6 +88,21 @@ inline double phases_seconds(const talc_device *device, const talc_conv2d_proble
                          (double)(plan.column_tiles * plan.column_warps * WARP);
     return talc_cuda_conv2d_seconds(device, p, SHARE * channels * lanes,
                                     talc_conv2d_bytes(p) / MOVING, 1);
+}
+
+inline const char *plan_phases(const talc_device *device, const talc_conv2d_problem *p,
+                               talc_plan *plan)
+{
+    phases_plan own = {};
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no weight gradient";
+    if (p->stride_h == 1 && p->stride_w == 1)
+        return "no stride is above 1";
+    if (!phases_plan_of(device, p, own))
+        return "its phases are too many or too large";
+    plan->seconds = phases_seconds(device, p, own);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
 }
 
 template <typename T>
@@ -254,7 +268,7 @@ static void set_phases(phases_axis &a, int64_t extent, int64_t O, int64_t K, int
 }
 
 template <typename T>
-static cudaError_t phases_run(talc_device *device, const talc_conv2d_problem *p,
+static talc_status phases_run(talc_device *device, const talc_conv2d_problem *p,
                               const phases_plan &plan, const talc_conv2d_arguments *a)
 {
     phases_problem<T> s = {};
@@ -270,7 +284,8 @@ static cudaError_t phases_run(talc_device *device, const talc_conv2d_problem *p,
     const cudaError_t error = allow_shared(&sum_phases<T>, shared_up_to(device, SHARED_BYTES));
     if (error == cudaSuccess)
         sum_phases<T><<<(unsigned)plan.blocks, BLOCK, plan.shared, talc_cuda_stream(device)>>>(s);
-    return error;
+    return error != cudaSuccess ? talc_cuda_not_launched(device, "conv2d.grad_input", error)
+                                : talc_cuda_launched(device, "conv2d");
 }
 
 } // namespace talc

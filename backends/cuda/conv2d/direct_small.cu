@@ -15,6 +15,7 @@
 #include "backends/cuda/conv2d/direct_small.h"
 
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/phases.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"
@@ -517,14 +518,17 @@ static double choose(const talc_device *device, const small_shape &s, small_tile
     return least;
 }
 
-double talc_cuda_conv2d_small_plan(const talc_device *device, const talc_conv2d_problem *p,
-                                   talc_cuda_small_tiles *tiles)
+template <typename T>
+static const char *plan_small(const talc_device *device, const talc_conv2d_problem *p,
+                              talc_plan *plan)
 {
     small_shape s;
-    if (!small_shape_of(p, s))
-        return INFINITY;
-    return p->dtype == TALC_F32 ? choose<float>(device, s, *tiles)
-                                : choose<double>(device, s, *tiles);
+    small_tiles tiles;
+    plan->seconds = small_shape_of(p, s) ? choose<T>(device, s, tiles) : INFINITY;
+    if (!(plan->seconds < INFINITY))
+        return "the problem has no tiles of whole images";
+    talc_plan_keep(plan, &tiles, sizeof tiles);
+    return NULL;
 }
 
 template <typename T>
@@ -555,11 +559,9 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p,
                                 : talc_cuda_launched(device, "conv2d");
 }
 
-talc_status talc_cuda_conv2d_small_run(talc_device *device, const talc_conv2d_problem *p,
-                                       const talc_cuda_small_tiles *tiles,
-                                       const talc_conv2d_arguments *a)
-{
-    return with_float(p->dtype, [&](auto element) {
-        return launch<typename decltype(element)::type>(device, p, *tiles, a);
-    });
-}
+TALC_CUDA_FORM(direct_small, plan_small<T>(device, p, plan),
+               launch<T>(device, p, own_plan<small_tiles>(plan), a))
+TALC_CUDA_FORM(direct_small_gradient,
+               p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient"
+                                                : plan_small<T>(device, p, plan),
+               launch<T>(device, p, own_plan<small_tiles>(plan), a))

@@ -507,12 +507,20 @@ static double weights_plan_of(const talc_device *device, const talc_conv2d_probl
     return least;
 }
 
-/// Bytes of the workspace that holds the shares' sums.
-static size_t weights_workspace(const talc_conv2d_problem *p, const weights_plan &plan)
+static const char *plan_weights(const talc_device *device, const talc_conv2d_problem *p,
+                                size_t limit, talc_plan *plan)
 {
-    return plan.shares < 2 ? 0
-                           : (size_t)(plan.shares * p->OC * (p->C / p->groups) * p->KH * p->KW) *
-                                 talc_dtype_size(p->dtype);
+    weights_plan own;
+    if (p->direction == TALC_GRAD_INPUT)
+        return "it has no input gradient";
+    plan->seconds = weights_plan_of(device, p, limit, own);
+    if (!(plan->seconds < INFINITY))
+        return "no stage fits shared memory";
+    if (own.shares > 1) /* their sums */
+        plan->workspace = (size_t)(own.shares * p->OC * (p->C / p->groups) * p->KH * p->KW) *
+                          talc_dtype_size(p->dtype);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
 }
 
 // ---- The run ------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@
 ///
 /// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the
 /// workspace holds: several slices, else a chunk of the columns of one, else a chunk of the rows of
-/// these too. A kernel writes it; cuBLAS multiplies it into y, or tensor cores do, as strict, where
-/// whole planes and their operands' halves fit the workspace (matmul/product.h).
+/// these too. A kernel writes it. Of the form `cublas`, cuBLAS multiplies it into y; of `tensor
+/// cores` these do, as strict, where whole planes and their operands' halves fit the workspace
+/// (matmul/f32_product.h).
 ///
 /// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a
 /// thread works out where its COLUMNS columns begin in the image once and then goes through the
@@ -22,8 +23,8 @@
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/algorithms.h"
 #include "ops/window.h"
 #include "tensor/extent.h"
 
@@ -50,12 +51,6 @@ constexpr int64_t FEWEST = LEAST;
 // ---- Plan ---------------------------------------------------------------------------------------
 
 using im2col_plan = talc_cuda_im2col_plan;
-
-/* The size of equal blocks of at most `most`; 1 of nothing. */
-static int64_t even(int64_t total, int64_t most)
-{
-    return most < 1 || total < 1 ? 1 : talc_ceil_div(total, talc_ceil_div(total, most));
-}
 
 /* Rows of B are aligned to 16 bytes. */
 static int64_t aligned(int64_t columns)
@@ -94,10 +89,10 @@ im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_pr
     const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
     im2col_plan plan = { 1, P, C, aligned(P), 0, 0, 0 };
     if (C * taps <= room / plan.ld) {
-        plan.slices = even(p->N * p->groups, room / (C * taps * plan.ld));
+        plan.slices = talc_even(p->N * p->groups, room / (C * taps * plan.ld));
     } else {
         const int64_t least = aligned(talc_smaller(P, LEAST));
-        plan.channels = even(C, talc_smaller(C, room / taps / least));
+        plan.channels = talc_even(C, talc_smaller(C, room / taps / least));
         plan.columns = columns_of(device, p, room / (plan.channels * taps));
         plan.ld = aligned(plan.columns);
     }
@@ -119,17 +114,19 @@ talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const im2col_plan *plan, int64_t t
     return chunk;
 }
 
-im2col_plan talc_cuda_im2col_cut_packed(const talc_device *device, const talc_conv2d_problem *p,
-                                        size_t limit, double *seconds)
+const char *talc_cuda_im2col_cut_packed(const talc_device *device, const talc_conv2d_problem *p,
+                                        size_t limit, im2col_plan *plan, double *seconds)
 {
-    im2col_plan plan = talc_cuda_im2col_cut(device, p, limit / 2);
-    const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan, p->KH * p->KW, NULL);
-    double one = 0;
-    plan.packing_at = talc_cuda_aligned(plan.bytes);
-    if (plan.packing_at < limit)
-        plan.packing = talc_cuda_conv2d_packing(device, p, &chunk, limit - plan.packing_at, &one);
-    *seconds = one * (double)talc_ceil_div(p->N, plan.slices);
-    return plan.packing > 0 ? plan : talc_cuda_im2col_cut(device, p, limit);
+    *plan = talc_cuda_im2col_cut(device, p, limit / 2);
+    const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(plan, p->KH * p->KW, NULL);
+    talc_plan one = {};
+    plan->packing_at = talc_cuda_aligned(plan->bytes);
+    const char *refusal = talc_cuda_conv2d_packing(
+        device, p, &chunk, limit > plan->packing_at ? limit - plan->packing_at : 0, &one);
+    plan->packing = one.workspace;
+    *seconds = one.seconds * (double)(talc_ceil_div(p->N * p->groups, plan->slices) *
+                                      talc_ceil_div(p->C / p->groups, plan->channels));
+    return refusal;
 }
 
 // ---- Building B ---------------------------------------------------------------------------------
@@ -299,19 +296,42 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
     return talc_cuda_launched(device, "conv2d");
 }
 
-const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *problem,
-                                         size_t limit, talc_plan *plan)
+/* B is written, then read by the products, which take `products` seconds. */
+static const char *end_plan(const talc_device *device, const talc_conv2d_problem *p,
+                            const im2col_plan &own, double products, talc_plan *plan)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    double products = 0;
-    const im2col_plan own = talc_cuda_im2col_cut_packed(device, p, limit, &products);
     const double outputs = (double)p->N * (double)p->groups * (double)p->OH * (double)p->OW;
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = talc_cuda_im2col_bytes(&own);
-    /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels
-     * of an image, or a quarter of that at less than its rate where the others are too few or too
-     * empty. */
+    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
+}
+
+static bool has_epilogue(const talc_conv2d_problem *p)
+{
+    return p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
+}
+
+static const char *plan_tensor_cores(const talc_device *device, const talc_conv2d_problem *p,
+                                     size_t limit, talc_plan *plan)
+{
+    im2col_plan own;
+    double products = 0;
+    const char *refusal = talc_cuda_im2col_cut_packed(device, p, limit, &own, &products);
+    if (refusal != NULL)
+        return refusal;
+    if (has_epilogue(p))
+        products += talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p), 1);
+    return end_plan(device, p, own, products, plan);
+}
+
+/* Tiles of a product are 64 channels of a group and 64 pixels of an image, or a quarter of that at
+ * less than its rate where the others are too few or too empty. */
+static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit, talc_plan *plan)
+{
     const auto tiled_share = [&](int64_t side, double rate) {
         const int64_t OC = p->OC / p->groups, down = talc_ceil_div(OC, side);
         const double tiles =
@@ -321,29 +341,14 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
                (busy < 1 ? busy : 1);
     };
     const double large = tiled_share(64, 1), small = tiled_share(32, 0.7);
-    const bool ends = p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
-    if (products == 0)
-        products =
-            TALC_CUDA_CUBLAS + talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
-                                                        talc_conv2d_bytes(p), ends ? 2 : 1);
-    else if (ends)
-        products += talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p), 1);
-    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
-    talc_plan_keep(plan, &own, sizeof own);
+    const double products =
+        TALC_CUDA_CUBLAS + talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
+                                                    talc_conv2d_bytes(p), has_epilogue(p) ? 2 : 1);
     plan->missing = talc_cuda_blas_refuses;
-    return NULL;
+    return end_plan(device, p, talc_cuda_im2col_cut(device, p, limit), products, plan);
 }
 
-talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem,
-                                        const talc_plan *plan, const void *arguments)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    const im2col_plan &own = *(const im2col_plan *)talc_plan_own(plan);
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        return convolve<typename decltype(element)::type>(device, p, a, own);
-    });
-}
+TALC_CUDA_FORM(im2col_tensor_cores, plan_tensor_cores(device, p, limit, plan),
+               convolve<T>(device, p, a, own_plan<im2col_plan>(plan)))
+TALC_CUDA_FORM(im2col_cublas, plan_cublas(device, p, limit, plan),
+               convolve<T>(device, p, a, own_plan<im2col_plan>(plan)))

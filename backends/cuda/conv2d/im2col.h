@@ -19,11 +19,11 @@ typedef struct talc_cuda_im2col_plan {
 talc_cuda_im2col_plan talc_cuda_im2col_cut(const talc_device *device,
                                            const talc_conv2d_problem *problem, size_t limit);
 
-/// That, or half of it with the packing for tensor cores where they are faster: then `seconds` is
-/// how long all products take, else 0.
-talc_cuda_im2col_plan talc_cuda_im2col_cut_packed(const talc_device *device,
-                                                  const talc_conv2d_problem *problem, size_t limit,
-                                                  double *seconds);
+/// The same in half of that, with packing for tensor cores: `seconds` is how long all products take
+/// there. Why they cannot make them; NULL where they can.
+const char *talc_cuda_im2col_cut_packed(const talc_device *device,
+                                        const talc_conv2d_problem *problem, size_t limit,
+                                        talc_cuda_im2col_plan *plan, double *seconds);
 
 /// Bytes of workspace: B and what follows it.
 static inline size_t talc_cuda_im2col_bytes(const talc_cuda_im2col_plan *plan)

@@ -6,7 +6,7 @@
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
 ///
 /// where dx takes every tap and output that read x[h, w] (gradient_taps.cuh). Like B, D is made in
-/// chunks that the workspace holds: cuBLAS or tensor cores (matmul/product.h) write one and a
+/// chunks that the workspace holds: cuBLAS or tensor cores (matmul/f32_product.h) write one and a
 /// kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart,
 /// and goes through their taps: neighbours read neighbours and nobody else writes, so the order of
 /// a sum is fixed. Where D is cut into columns, the elements that outputs on both sides read are
@@ -18,8 +18,8 @@
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU
 /// and the workspace limit.
 #include "backends/cuda/conv2d/gradient_taps.cuh"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
@@ -222,23 +222,24 @@ static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_prob
     return plan;
 }
 
-/* With packing for tensor cores after the sums, one an image, where they are faster: then `seconds`
- * is how long the products take, else 0. */
-static gradient_plan plan_weight(const talc_device *device, const talc_conv2d_problem *p,
-                                 size_t limit, double *seconds)
+/* With packing for tensor cores after the sums, one an image: `seconds` is how long the products
+ * take there. Why they cannot make them; NULL where they can. */
+static const char *plan_packed_sums(const talc_device *device, const talc_conv2d_problem *p,
+                                    size_t limit, gradient_plan &plan, double &seconds)
 {
     const talc_conv2d_problem group = group_of(p);
-    gradient_plan plan = {};
     plan.matrix = talc_cuda_im2col_cut(device, &group, limit / 2);
     const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan.matrix, p->KH * p->KW, NULL);
     plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
     plan.sums = talc_cuda_conv2d_sums_whole(p, chunk.rows);
-    plan.matrix.packing_at = talc_cuda_aligned(plan.sums_at + plan.sums.bytes);
-    if (plan.matrix.packing_at < limit)
-        plan.matrix.packing = talc_cuda_conv2d_sums_packing(
-            device, p, &chunk, limit - plan.matrix.packing_at, seconds);
-    *seconds *= (double)(p->groups * talc_ceil_div(p->C / p->groups, plan.matrix.channels));
-    return plan.matrix.packing > 0 ? plan : plan_sums(device, p, limit);
+    const size_t at = talc_cuda_aligned(plan.sums_at + plan.sums.bytes);
+    talc_plan one = {};
+    const char *refusal =
+        talc_cuda_conv2d_sums_packing(device, p, &chunk, limit > at ? limit - at : 0, &one);
+    plan.matrix.packing_at = at, plan.matrix.packing = one.workspace;
+    seconds =
+        one.seconds * (double)(p->groups * talc_ceil_div(p->C / p->groups, plan.matrix.channels));
+    return refusal;
 }
 
 /* Rows [row, row + rows) of group `group`. */
@@ -288,63 +289,69 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 
 // ---- The row ------------------------------------------------------------------------------------
 
-/* The products, which take `products` or go to cuBLAS, B or D written and read, dx by gathering
- * from D, and the launches. */
-static double seconds(const talc_device *device, const talc_conv2d_problem *p, int64_t launches,
-                      double products)
+/* The products, which take `products`, B or D written and read, dx by gathering from D, and the
+ * launches. */
+static const char *end_plan(const talc_device *device, const talc_conv2d_problem *p,
+                            const gradient_plan &own, double products, talc_plan *plan)
 {
-    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
-    const int64_t narrow = p->direction == TALC_GRAD_INPUT ? K : talc_smaller(OC, K);
-    const double share = (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow /
-                         (double)(talc_ceil_div(narrow, 64) * 64);
-    const double matrix = (double)K * (double)(p->N * p->groups) * (double)(p->OH * p->OW) *
-                          (double)talc_dtype_size(p->dtype);
     constexpr double GATHERING = 0.75e12;
-    const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W *
-                      (double)talc_dtype_size(p->dtype);
-    if (products == 0)
-        products = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0) +
-                   (p->direction == TALC_GRAD_INPUT ? TALC_CUDA_CUBLAS : 0);
-    return products + talc_cuda_conv2d_seconds(device, p, INFINITY, 0, (int)launches) +
-           talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
-           (p->direction == TALC_GRAD_INPUT ? dx / GATHERING : 0);
-}
-
-const char *talc_cuda_conv2d_im2col_gradient_plan(const talc_device *device, const void *problem,
-                                                  size_t limit, talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    gradient_plan own = {};
-    double products = 0;
-    int64_t launches = p->direction == TALC_GRAD_INPUT ? 3 : 5;
-    if (p->direction == TALC_GRAD_INPUT) {
-        own.matrix = talc_cuda_im2col_cut_packed(device, p, limit, &products);
-        plan->workspace = talc_cuda_im2col_bytes(&own.matrix);
-    } else {
-        own = plan_weight(device, p, limit, &products);
-        plan->workspace = own.sums.bytes > 0 ? own.sums_at + own.sums.bytes : own.matrix.bytes;
-        if (own.matrix.packing > 0)
-            plan->workspace = talc_cuda_im2col_bytes(&own.matrix);
-        launches *= talc_smaller(p->groups, 1 << 20);
-    }
-    plan->seconds = seconds(device, p, launches, products);
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    const double size = (double)talc_dtype_size(p->dtype);
+    const double matrix = (double)(p->C / p->groups * p->KH * p->KW) * (double)(p->N * p->groups) *
+                          (double)(p->OH * p->OW) * size;
+    const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W * size;
+    const int64_t launches = input ? 3 : 5 * talc_smaller(p->groups, 1 << 20);
+    plan->workspace = own.matrix.packing > 0 || own.sums.bytes == 0
+                          ? talc_cuda_im2col_bytes(&own.matrix)
+                          : own.sums_at + own.sums.bytes;
+    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 0, (int)launches) +
+                    talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
+                    (input ? dx / GATHERING : 0);
     talc_plan_keep(plan, &own, sizeof own);
-    plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_im2col_gradient_run(talc_device *device, const void *problem,
-                                                 const talc_plan *plan, const void *given)
+static const char *plan_tensor_cores(const talc_device *device, const talc_conv2d_problem *p,
+                                     size_t limit, talc_plan *plan)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
-    const gradient_plan &own = *(const gradient_plan *)talc_plan_own(plan);
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    if (p->direction == TALC_GRAD_WEIGHT)
-        return grad_weight(device, p, arguments, own);
-    return with_float(p->dtype, [&](auto element) {
-        return grad_input<typename decltype(element)::type>(device, p, arguments, own.matrix);
-    });
+    gradient_plan own = {};
+    double products = 0;
+    const char *refusal =
+        p->direction == TALC_GRAD_INPUT
+            ? talc_cuda_im2col_cut_packed(device, p, limit, &own.matrix, &products)
+            : plan_packed_sums(device, p, limit, own, products);
+    return refusal != NULL ? refusal : end_plan(device, p, own, products, plan);
 }
+
+static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit, talc_plan *plan)
+{
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
+    const int64_t narrow = input ? K : talc_smaller(OC, K);
+    const double share = (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow /
+                         (double)(talc_ceil_div(narrow, 64) * 64);
+    gradient_plan own = {};
+    if (input)
+        own.matrix = talc_cuda_im2col_cut(device, p, limit);
+    else
+        own = plan_sums(device, p, limit);
+    plan->missing = talc_cuda_blas_refuses;
+    return end_plan(device, p, own,
+                    talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0) +
+                        (input ? TALC_CUDA_CUBLAS : 0),
+                    plan);
+}
+
+template <typename T>
+static talc_status run_gradient(talc_device *device, const talc_conv2d_problem *p,
+                                const gradient_plan &own, const talc_conv2d_arguments *a)
+{
+    return p->direction == TALC_GRAD_WEIGHT ? grad_weight(device, p, a, own)
+                                            : grad_input<T>(device, p, a, own.matrix);
+}
+
+TALC_CUDA_FORM(im2col_tensor_cores_gradient, plan_tensor_cores(device, p, limit, plan),
+               run_gradient<T>(device, p, own_plan<gradient_plan>(plan), a))
+TALC_CUDA_FORM(im2col_cublas_gradient, plan_cublas(device, p, limit, plan),
+               run_gradient<T>(device, p, own_plan<gradient_plan>(plan), a))

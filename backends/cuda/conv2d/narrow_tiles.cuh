@@ -22,59 +22,43 @@
 namespace talc
 {
 
-/// What a block has for a tile, and what a thread takes of it.
-struct tile_limits {
-    int64_t bytes, threads;
-    int64_t enough;  ///< threads that have outputs
-    int64_t columns; ///< neighbouring outputs of a row; where several, x has no padding
-    int64_t times;   ///< the most planes of a tile that a thread loops over
-};
-
-/* Four blocks fit a multiprocessor. */
-constexpr tile_limits COLUMN_TILES = { 44 << 10, BLOCK, BLOCK * 3 / 4, 1, 1 };
+/// Shared memory of a block, so that four fit a multiprocessor, and how many of its threads should
+/// have outputs.
+constexpr int64_t TILE_BYTES = 44 << 10, ENOUGH = BLOCK * 3 / 4;
 
 struct tile_plan {
     int H, W, OH, OW, K, stride, pad_h, pad_w;
-    tile_limits limits;
-    int64_t most_planes = INT_MAX; ///< of a tile
-    int across;                    ///< threads of a row
-    int lead, pitch;               ///< elements: of padding, and from row to row
-    int plane_pitch;               ///< and from plane to plane
-    bool packed;                   ///< padded rows begin at 16 bytes in both memories
-    int planes, rows;              ///< of y in a tile: rows == OH, or planes == 1
-    int abreast;                   ///< planes that the threads compute at a time
-    int groups, depth;             ///< threads down a plane of the tile, and outputs of each
+    int lead, pitch;           ///< elements: of padding, and from row to row
+    int plane_pitch;           ///< and from plane to plane
+    bool packed;               ///< padded rows begin at 16 bytes in both memories
+    int planes, rows;          ///< of y in a tile: rows == OH, or planes == 1
+    int groups, depth;         ///< threads down a plane of the tile, and outputs of each
     int results, bytes;        ///< where the results stand, and what they and the rows of x take
     divisor<uint32_t> tiles;   ///< of a plane
     divisor<uint32_t> vectors; ///< of a row
     divisor<uint32_t> height;  ///< rows of a plane
     uint32_t count, all_planes;
 
-    tile_plan(int64_t H_, int64_t W_, int64_t OH_, int64_t OW_, int K_, int stride_, int64_t pad_h_,
-              int64_t pad_w_, tile_limits limits_ = COLUMN_TILES)
-        : H((int)H_), W((int)W_), OH((int)OH_), OW((int)OW_), K(K_), stride(stride_),
-          pad_h((int)pad_h_), pad_w((int)pad_w_), limits(limits_),
-          across((int)talc_ceil_div(OW_, limits_.columns))
+    explicit tile_plan(const talc_conv2d_problem *p)
+        : H((int)p->H), W((int)p->W), OH((int)p->OH), OW((int)p->OW), K((int)p->KH),
+          stride((int)p->stride_h), pad_h((int)p->pad_top), pad_w((int)p->pad_left)
     {
     }
 
-    /// Plans for `all` planes; false where not even a row of threads fits. `size` and `result` are
-    /// the bytes of an element and of an output; shared memory also holds `beside` bytes for each
-    /// plane, behind the others. A thread has about `high` outputs of a column, or half, a fourth
-    /// ... of that while fewer than `enough` threads have outputs and halving gains at least a
-    /// fourth.
-    bool cut(int64_t all, bool aligned, int64_t high, int64_t size, int64_t result, int64_t beside)
+    /// Plans for `all` planes, of at most BLOCK columns; false where not even a row of threads
+    /// fits. `size` is that of an element; shared memory also holds `beside` bytes for each plane,
+    /// behind the others. A thread has about `high` outputs of a column, or half, a fourth ... of
+    /// that while fewer than ENOUGH threads have outputs and halving gains at least a fourth.
+    bool cut(int64_t all, bool aligned, int64_t high, int64_t size, int64_t beside)
     {
-        if (across > limits.threads)
-            return false;
         pad_rows(aligned, size);
         int64_t busy = 0, best = 0;
-        for (; high >= 2 && busy < limits.enough; high /= 2)
-            if (cut_at(high, size, result, beside) && threads() > busy * 5 / 4) {
+        for (; high >= 2 && busy < ENOUGH; high /= 2)
+            if (cut_at(high, size, beside) && threads() > busy * 5 / 4) {
                 busy = threads();
                 best = high;
             }
-        if (best == 0 || !cut_at(best, size, result, beside))
+        if (best == 0 || !cut_at(best, size, beside))
             return false;
         set_places(size);
         tiles.set(talc_ceil_div(OH, rows));
@@ -85,7 +69,7 @@ struct tile_plan {
 
     int64_t threads() const
     {
-        return (int64_t)abreast * groups * across;
+        return (int64_t)planes * groups * OW;
     }
 
     /* As much padding as windows reach past either side. */
@@ -93,7 +77,7 @@ struct tile_plan {
     {
         const int64_t V = VECTOR_BYTES / size;
         const int64_t right = (int64_t)(OW - 1) * stride - pad_w + K - W;
-        const int64_t over = limits.columns > 1 ? 0 : right > pad_w ? right : pad_w;
+        const int64_t over = right > pad_w ? right : pad_w;
         packed = aligned && W % V == 0 && over > 0;
         lead = (int)(packed ? talc_ceil_div(over, V) * V : over);
         pitch = W + lead;
@@ -102,14 +86,14 @@ struct tile_plan {
     }
 
     /* Divides so that a thread has `high` outputs or a little fewer, the same for all. */
-    bool cut_at(int64_t high, int64_t size, int64_t result, int64_t beside)
+    bool cut_at(int64_t high, int64_t size, int64_t beside)
     {
         depth = (int)talc_ceil_div(OH, talc_ceil_div(OH, high));
         const int64_t all_groups = talc_ceil_div(OH, depth);
-        plane_pitch = (int)spread_planes(all_groups * across, size);
-        const int64_t room = limits.bytes - 4 * CACHE_LINE - lead * size;
-        if (!cut_planes(all_groups, room, size, result, beside) &&
-            !cut_rows(all_groups, room - beside, size, result))
+        plane_pitch = (int)spread_planes(all_groups * OW, size);
+        const int64_t room = TILE_BYTES - 4 * CACHE_LINE - lead * size;
+        if (!cut_planes(all_groups, room, size, beside) &&
+            !cut_rows(all_groups, room - beside, size))
             return false;
         rows = groups * depth < OH ? groups * depth : OH;
         return true;
@@ -126,32 +110,30 @@ struct tile_plan {
     }
 
     /* Whole planes, as many as there are threads and shared memory for. */
-    bool cut_planes(int64_t all_groups, int64_t room, int64_t size, int64_t result, int64_t beside)
+    bool cut_planes(int64_t all_groups, int64_t room, int64_t size, int64_t beside)
     {
-        const int64_t fit = room / (plane_pitch * size + (int64_t)OH * OW * result + beside);
-        const int64_t occupied = limits.threads / (all_groups * across);
-        const int64_t most = fit < most_planes ? fit : most_planes;
+        const int64_t fit = room / ((plane_pitch + (int64_t)OH * OW) * size + beside);
+        const int64_t occupied = BLOCK / (all_groups * OW);
         groups = (int)all_groups;
-        abreast = (int)(occupied < most ? occupied : most);
-        planes = (int)(abreast * limits.times <= most ? abreast * limits.times : abreast);
+        planes = (int)(occupied < fit ? occupied : fit);
         return planes > 0;
     }
 
     /* Rows of one plane, the same number in each tile. */
-    bool cut_rows(int64_t all_groups, int64_t room, int64_t size, int64_t result)
+    bool cut_rows(int64_t all_groups, int64_t room, int64_t size)
     {
-        planes = abreast = 1;
-        groups = (int)(limits.threads / across < all_groups ? limits.threads / across : all_groups);
-        while (groups > 1 && rows_bytes(groups, size, result) > room)
+        planes = 1;
+        groups = (int)(BLOCK / OW < all_groups ? BLOCK / OW : all_groups);
+        while (groups > 1 && rows_elements(groups) * size > room)
             groups--;
         groups = (int)talc_ceil_div(all_groups, talc_ceil_div(all_groups, groups));
-        return rows_bytes(groups, size, result) <= room;
+        return rows_elements(groups) * size <= room;
     }
 
-    int64_t rows_bytes(int64_t some_groups, int64_t size, int64_t result) const
+    int64_t rows_elements(int64_t some_groups) const
     {
         const int64_t x_rows = (some_groups * depth - 1) * stride + K;
-        return x_rows * pitch * size + some_groups * depth * OW * result;
+        return x_rows * pitch + some_groups * depth * OW;
     }
 
     /* Results begin in the cache line after x, at the offset that they have in their line in global

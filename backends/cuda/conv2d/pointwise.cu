@@ -2,20 +2,28 @@
 ///
 ///     y[n, g, oc, j] = sum over ic of w[g, oc, ic] * x[n, g, ic, j],        j = oh * OW + ow
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. cuBLAS takes all images in one
-/// call; bias, residual and activation follow in place. Small products are one launch
-/// (matmul/small.cuh). Images of one pixel, as those that squeeze-excitation works on, are the rows
-/// of one product: a linear layer's. Arithmetic: the data's type. No workspace.
+/// since an image's planes [C/groups, H*W] are the matrix already. Forms, by the product: `cublas`
+/// takes all images in one call of cuBLAS; bias, residual and activation follow in place. `small
+/// tiles` is one launch, for small products (matmul/small.cuh). Images of one pixel, as those that
+/// squeeze-excitation works on, are the rows of one product, a linear layer's: `dot`, `tiles` and
+/// `small tiles` make it as the rows of matmul do (matmul/matmul.cu). Arithmetic: the data's type.
+/// No workspace.
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/slice_products.h"
-#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/matmul/forms.h"
 #include "backends/cuda/matmul/small.cuh"
 
 using namespace talc;
 
-enum pointwise_way { BY_CUBLAS, BY_SMALL_TILES, AS_LINEAR };
+static bool is_linear(const talc_conv2d_problem *p)
+{
+    return p->groups == 1 && p->H * p->W == 1;
+}
+
+// ---- Images of one pixel ------------------------------------------------------------------------
 
 /* [N, C] times [OC, C] transposed. */
 static talc_matmul_problem linear_of(const talc_conv2d_problem *p)
@@ -29,27 +37,48 @@ static talc_matmul_problem linear_of(const talc_conv2d_problem *p)
     return m;
 }
 
-/* The fastest of matmul's rows that need neither workspace nor cuBLAS; the last one takes every
- * problem. */
-static const talc_algorithm *linear_row(const talc_device *device, const talc_matmul_problem &m,
-                                        talc_plan *plan)
+using linear_plan = decltype(&talc_cuda_matmul_dot_plan);
+using linear_run = decltype(&talc_cuda_matmul_dot_run);
+
+static const char *plan_linear(linear_plan planned, const talc_device *device,
+                               const talc_conv2d_problem *p, talc_plan *plan)
 {
-    const talc_algorithm *best = NULL;
-    for (const talc_algorithm *row = talc_cuda_matmul; row->name != NULL; row++) {
-        talc_plan its = {};
-        if (row->plan(device, &m, 0, &its) != NULL || its.missing != NULL || its.workspace > 0 ||
-            (best != NULL && plan->seconds <= its.seconds))
-            continue;
-        best = row;
-        *plan = its;
-    }
-    return best;
+    const talc_matmul_problem m = linear_of(p);
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
+    return is_linear(p) ? planned(device, &m, 0, plan)
+                        : "images have more than one pixel, or groups is not 1";
+}
+
+static talc_status run_linear(linear_run run, talc_device *device, const talc_conv2d_problem *p,
+                              const talc_plan *plan, const talc_conv2d_arguments *a)
+{
+    const talc_matmul_problem m = linear_of(p);
+    const talc_matmul_arguments its = { {}, a->y, a->x, a->w, a->bias, a->residual };
+    return run(device, &m, plan, &its);
+}
+
+// ---- Small tiles --------------------------------------------------------------------------------
+
+static const char *plan_small_tiles(const talc_device *device, const talc_conv2d_problem *p,
+                                    talc_plan *plan)
+{
+    if (is_linear(p))
+        return plan_linear(talc_cuda_matmul_small_tiles_plan, device, p, plan);
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
+    if (p->groups != 1)
+        return "groups is not 1";
+    plan->seconds = small::seconds(device, p->dtype, p->OC, p->H * p->W, p->C, p->N);
+    return plan->seconds < INFINITY ? NULL : small::TOO_MANY;
 }
 
 template <typename T>
-static void small_tiles(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *a)
+static talc_status run_small_tiles(talc_device *device, const talc_conv2d_problem *p,
+                                   const talc_plan *plan, const talc_conv2d_arguments *a)
 {
+    if (is_linear(p))
+        return run_linear(talc_cuda_matmul_small_tiles_run, device, p, plan, a);
     constexpr int V = small::VECTOR<T>;
     const int64_t P = p->H * p->W, image[] = { p->C * P }, none[] = { 0 };
     const small::problem<T> s = { { (const T *)a->w, p->OC, p->C,
@@ -61,87 +90,52 @@ static void small_tiles(talc_device *device, const talc_conv2d_problem *p,
                                   p->C,
                                   p->N };
     small::run<T, true, false>(device, s, strided_index<2, uint64_t>(1, &p->N, { none, image }));
+    return talc_cuda_launched(device, "conv2d");
+}
+
+// ---- cuBLAS -------------------------------------------------------------------------------------
+
+static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
+                               talc_plan *plan)
+{
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
+    if (is_linear(p))
+        return "images have one pixel";
+    /* cuBLAS moves the bytes of a product of few channels at 0.6 of the rate of a copy. */
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, 1.6 * talc_conv2d_bytes(p), 3);
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
 }
 
 template <typename T>
-static void end_outputs(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *arguments)
-{
-    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
-    epilogue_in_place<T>(device, last, (T *)arguments->y, p->OH * p->OW, p->OC,
-                         p->N * p->OC * p->OH * p->OW);
-}
-
-static talc_status by_cublas(talc_device *device, const talc_conv2d_problem *p,
-                             const talc_conv2d_arguments *arguments)
+static talc_status run_cublas(talc_device *device, const talc_conv2d_problem *p,
+                              const talc_conv2d_arguments *a)
 {
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
     talc_cuda_conv2d_chunk chunk = {};
     chunk.slices = p->N * p->groups;
     chunk.columns = P;
     chunk.rows = IC;
-    chunk.b = (void *)arguments->x; /* which is only read */
+    chunk.b = (void *)a->x; /* which is only read */
     chunk.ldb = P;
     chunk.b_stride = IC * P;
-    return talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
-}
-
-const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const void *problem, size_t,
-                                            talc_plan *plan)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->KH != 1 || p->KW != 1)
-        return "the kernel is not 1x1";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
-    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
-        return "there is padding";
-    /* cuBLAS moves the bytes of a product of few channels at 0.6 of the rate of a copy. */
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, 1.6 * talc_conv2d_bytes(p), 3);
-    pointwise_way way = BY_CUBLAS;
-    if (p->groups == 1 && p->H * p->W == 1) {
-        talc_plan own = {};
-        (void)linear_row(device, linear_of(p), &own);
-        plan->seconds = own.seconds;
-        way = AS_LINEAR;
-    } else if (p->groups == 1) {
-        const double seconds = small::seconds(device, p->dtype, p->OC, p->H * p->W, p->C, p->N);
-        if (seconds < plan->seconds) {
-            plan->seconds = seconds;
-            way = BY_SMALL_TILES;
-        }
-    }
-    if (way == BY_CUBLAS)
-        plan->missing = talc_cuda_blas_refuses;
-    talc_plan_keep(plan, &way, sizeof way);
-    return NULL;
-}
-
-talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *problem,
-                                           const talc_plan *plan, const void *given)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
-    const pointwise_way way = *(const pointwise_way *)talc_plan_own(plan);
-    if (way == AS_LINEAR) {
-        const talc_matmul_problem m = linear_of(p);
-        talc_plan own = {};
-        const talc_algorithm *row = linear_row(device, m, &own);
-        const talc_matmul_arguments its = { {},           arguments->y,    arguments->x,
-                                            arguments->w, arguments->bias, arguments->residual };
-        return row->run(device, &m, &own, &its);
-    }
-    talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status == TALC_OK && way == BY_CUBLAS)
-        status = by_cublas(device, p, arguments);
+    const talc_status status = talc_cuda_conv2d_multiply(device, p, a, &chunk);
     if (status != TALC_OK)
         return status;
-    return with_float(p->dtype, [&](auto element) {
-        using T = typename decltype(element)::type;
-        if (way == BY_CUBLAS)
-            end_outputs<T>(device, p, arguments);
-        else
-            small_tiles<T>(device, p, arguments);
-        return talc_cuda_launched(device, "conv2d");
-    });
+    const epilogue<T> last(a->bias, a->residual, p->activation);
+    epilogue_in_place<T>(device, last, (T *)a->y, p->OH * p->OW, p->OC,
+                         p->N * p->OC * p->OH * p->OW);
+    return talc_cuda_launched(device, "conv2d");
 }
+
+TALC_CUDA_FORM(pointwise_cublas, plan_cublas(device, p, plan), run_cublas<T>(device, p, a))
+TALC_CUDA_FORM(pointwise_dot, plan_linear(talc_cuda_matmul_dot_plan, device, p, plan),
+               run_linear(talc_cuda_matmul_dot_run, device, p, plan, a))
+TALC_CUDA_FORM(pointwise_tiles, plan_linear(talc_cuda_matmul_tiles_plan, device, p, plan),
+               run_linear(talc_cuda_matmul_tiles_run, device, p, plan, a))
+TALC_CUDA_FORM(pointwise_small_tiles, plan_small_tiles(device, p, plan),
+               run_small_tiles<T>(device, p, plan, a))
+TALC_CUDA_FORM_NONE(pointwise_dot_gradient, "it has no gradients")
+TALC_CUDA_FORM_NONE(pointwise_tiles_gradient, "it has no gradients")
+TALC_CUDA_FORM_NONE(pointwise_small_tiles_gradient, "it has no gradients")

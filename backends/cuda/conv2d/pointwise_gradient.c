@@ -1,5 +1,5 @@
-/// The gradients of a 1x1 convolution as matrix products without any copy. For each image n and
-/// group g,
+/// The gradients of a 1x1 convolution as matrix products by cuBLAS without any copy. For each image
+/// n and group g,
 ///
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j],        j = oh * OW + ow
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
@@ -12,16 +12,13 @@
 
 #include <math.h>
 
-const char *talc_cuda_conv2d_pointwise_gradient_plan(const talc_device *device, const void *problem,
-                                                     size_t limit, talc_plan *plan)
+const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *device,
+                                                            const void *problem, size_t limit,
+                                                            talc_plan *plan)
 {
     const talc_conv2d_problem *p = problem;
-    if (p->KH != 1 || p->KW != 1)
-        return "the kernel is not 1x1";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
-    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
-        return "there is padding";
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
     int launches = 2;
     talc_cuda_conv2d_sums_plan sums = { .slots = 0 };
     if (p->direction == TALC_GRAD_WEIGHT) {
@@ -64,8 +61,8 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
     return status;
 }
 
-talc_status talc_cuda_conv2d_pointwise_gradient_run(talc_device *device, const void *problem,
-                                                    const talc_plan *plan, const void *given)
+talc_status talc_cuda_conv2d_pointwise_cublas_gradient_run(talc_device *device, const void *problem,
+                                                           const talc_plan *plan, const void *given)
 {
     const talc_conv2d_problem *p = problem;
     const talc_conv2d_arguments *arguments = given;

@@ -37,11 +37,17 @@ static talc_cuda_product product_of(const talc_conv2d_problem *p,
     return product;
 }
 
-size_t talc_cuda_conv2d_packing(const talc_device *device, const talc_conv2d_problem *p,
-                                const talc_cuda_conv2d_chunk *chunk, size_t limit, double *seconds)
+const char *talc_cuda_conv2d_packing(const talc_device *device, const talc_conv2d_problem *p,
+                                     const talc_cuda_conv2d_chunk *chunk, size_t limit,
+                                     talc_plan *plan)
 {
     const talc_cuda_product product = product_of(p, chunk, chunk->slices, 1, 0);
-    return p->groups == 1 ? talc_cuda_product_workspace(device, &product, limit, seconds) : 0;
+    const int64_t P = p->OH * p->OW, K = p->C / p->groups * p->KH * p->KW;
+    if (p->groups != 1)
+        return "groups is not 1";
+    if (chunk->columns < P || (p->direction == TALC_FORWARD && chunk->rows < K))
+        return "the workspace does not hold a whole image's matrix";
+    return talc_cuda_product_plan(device, &product, limit, plan);
 }
 
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,

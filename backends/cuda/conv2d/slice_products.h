@@ -26,10 +26,12 @@ typedef struct talc_cuda_conv2d_chunk {
     size_t packing_bytes;
 } talc_cuda_conv2d_chunk;
 
-/// Bytes of packing, at most `limit`, with which tensor cores multiply chunks like this one faster
-/// than cuBLAS, and how long one takes, in `seconds`; 0 where they do not.
-size_t talc_cuda_conv2d_packing(const talc_device *device, const talc_conv2d_problem *problem,
-                                const talc_cuda_conv2d_chunk *chunk, size_t limit, double *seconds);
+/// Why tensor cores cannot multiply chunks like this one with at most `limit` bytes of packing;
+/// NULL where they can, with the bytes and how long one takes in `plan`. Its addresses are not
+/// looked at.
+const char *talc_cuda_conv2d_packing(const talc_device *device, const talc_conv2d_problem *problem,
+                                     const talc_cuda_conv2d_chunk *chunk, size_t limit,
+                                     talc_plan *plan);
 
 /// Multiplies the chunk: forward B into arguments->y, for the input gradient arguments->dy into B.
 talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_problem *problem,

@@ -20,7 +20,7 @@
 /// Arithmetic: the data's type, in an order that follows from the problem and the GPU's size.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
-#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"
 
@@ -211,34 +211,50 @@ static int pixels_of(const talc_device *device, const talc_conv2d_problem *p)
     return blocks_needed(p, 32, FEW) >= enough ? 32 : blocks_needed(p, 16, FEW) >= enough ? 16 : 8;
 }
 
-template <typename T, int KW>
-static void with_tiles(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a)
+/* Of a block; what the row keeps of its plan. */
+struct split_tiles {
+    int pixels, channels;
+};
+
+/* Channels of a block of many. */
+template <typename T> constexpr int MANY = sizeof(T) == 4 ? 8 : 4;
+
+template <typename T>
+static split_tiles tiles_of(const talc_device *device, const talc_conv2d_problem *p)
 {
-    constexpr int MANY = sizeof(T) == 4 ? 8 : 4;
     const int64_t K = p->C / p->groups * p->KH * p->KW;
-    const int pixels = pixels_of(device, p);
-    if (MANY > FEW &&
-        blocks_needed(p, 32, MANY) >= 4 * talc_cuda_state_of(device)->multiprocessors &&
-        K * MANY * (int64_t)sizeof(T) <= MOST_SHARED)
-        launch<T, KW, 32, MANY>(device, p, a);
-    else if (pixels == 32)
+    if (MANY < T >> FEW &&
+        blocks_needed(p, 32, MANY<T>) >= 4 * talc_cuda_state_of(device)->multiprocessors &&
+        K * MANY<T> * (int64_t)sizeof(T) <= MOST_SHARED)
+        return { 32, MANY<T> };
+    return { pixels_of(device, p), FEW };
+}
+
+template <typename T, int KW>
+static void launch_tiles(talc_device *device, const talc_conv2d_problem *p,
+                         const split_tiles &tiles, const talc_conv2d_arguments *a)
+{
+    if (tiles.channels > FEW)
+        launch<T, KW, 32, MANY<T>>(device, p, a);
+    else if (tiles.pixels == 32)
         launch<T, KW, 32, FEW>(device, p, a);
-    else if (pixels == 16)
+    else if (tiles.pixels == 16)
         launch<T, KW, 16, FEW>(device, p, a);
     else
         launch<T, KW, 8, FEW>(device, p, a);
 }
 
 template <typename T>
-static void split(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
+static talc_status split(talc_device *device, const talc_conv2d_problem *p,
+                         const split_tiles &tiles, const talc_conv2d_arguments *a)
 {
     if (p->KW == 3)
-        with_tiles<T, 3>(device, p, a);
+        launch_tiles<T, 3>(device, p, tiles, a);
     else if (p->KW == 5)
-        with_tiles<T, 5>(device, p, a);
+        launch_tiles<T, 5>(device, p, tiles, a);
     else
-        with_tiles<T, 0>(device, p, a);
+        launch_tiles<T, 0>(device, p, tiles, a);
+    return talc_cuda_launched(device, "conv2d");
 }
 
 /* Whether 32 bits hold every offset, and the grid is large enough. */
@@ -297,32 +313,23 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p)
     return work > waits ? work : waits;
 }
 
-const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *problem, size_t,
-                                        talc_plan *plan)
+template <typename T>
+static const char *plan_split(const talc_device *device, const talc_conv2d_problem *p,
+                              talc_plan *plan)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if (!is_small(p))
         return "more than 2^25 multiplications";
     if (!is_narrow(p))
         return "an extent or a plane of x is above 2^20, or N * groups or OC / groups above 65,535";
-    if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)talc_dtype_size(p->dtype) > MOST_SHARED)
+    if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)sizeof(T) > MOST_SHARED)
         return "the weights of 4 channels do not fit shared memory";
+    const split_tiles own = tiles_of<T>(device, p);
     plan->seconds = seconds(device, p);
+    talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_split_run(talc_device *device, const void *problem, const talc_plan *,
-                                       const void *given)
-{
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    return with_float(p->dtype, [&](auto element) {
-        split<typename decltype(element)::type>(device, p, arguments);
-        return talc_cuda_launched(device, "conv2d");
-    });
-}
+TALC_CUDA_FORM(split, plan_split<T>(device, p, plan),
+               split<T>(device, p, own_plan<split_tiles>(plan), a))

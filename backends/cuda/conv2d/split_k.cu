@@ -94,17 +94,19 @@ static talc_cuda_product product_of(const talc_conv2d_problem *p,
     return product;
 }
 
-size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *p,
-                                     const talc_cuda_conv2d_chunk *chunk, size_t limit,
-                                     double *seconds)
+const char *talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *p,
+                                          const talc_cuda_conv2d_chunk *chunk, size_t limit,
+                                          talc_plan *plan)
 {
-    const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
+    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW, P = p->OH * p->OW;
     if (chunk->slices < p->N || chunk->columns < P)
-        return 0;
+        return "the workspace does not hold all images' matrix";
+    /* The sum of one image is dw itself. */
+    const int64_t ld = p->N == 1 ? K : chunk->rows;
     const batch b = { 0, 0, p->OC * P, chunk->b_stride, P };
     const talc_cuda_product product =
-        product_of(p, chunk, b, chunk->rows, chunk->rows, OC * chunk->rows, p->N);
-    return talc_cuda_product_workspace(device, &product, limit, seconds);
+        product_of(p, chunk, b, chunk->rows, ld, OC * chunk->rows, p->N);
+    return talc_cuda_product_plan(device, &product, limit, plan);
 }
 
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,

@@ -42,12 +42,13 @@ typedef struct talc_cuda_conv2d_sums {
 talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem *problem,
                                                        int64_t rows);
 
-/// Bytes of packing, at most `limit`, with which tensor cores make these in one product, faster
-/// than cuBLAS, and how long that takes, in `seconds`; 0 where they do not, or where `chunk`, the
-/// first, is not all images and columns. Its addresses are not looked at.
-size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *problem,
-                                     const talc_cuda_conv2d_chunk *chunk, size_t limit,
-                                     double *seconds);
+/// Why tensor cores cannot make these in one product with at most `limit` bytes of packing; NULL
+/// where they can, with the bytes and how long that takes in `plan`. `chunk` is the first, and its
+/// addresses are not looked at.
+const char *talc_cuda_conv2d_sums_packing(const talc_device *device,
+                                          const talc_conv2d_problem *problem,
+                                          const talc_cuda_conv2d_chunk *chunk, size_t limit,
+                                          talc_plan *plan);
 
 /// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more
 /// columns than the first.

@@ -1,6 +1,5 @@
 #include "backends/cuda/matmul/f32_product.h"
 
-#include "backends/cuda/matmul/estimate.h"
 #include "backends/cuda/matmul/tensor_cores.h"
 
 static talc_matmul_problem problem_of(const talc_cuda_product *product)
@@ -22,36 +21,28 @@ static talc_matmul_problem problem_of(const talc_cuda_product *product)
     };
 }
 
-/* Whether tensor cores are faster; their plan. */
-static bool planned(const talc_device *device, const talc_cuda_product *product,
-                    const talc_matmul_problem *p, size_t limit, talc_plan *plan)
-{
-    if (product->add || product->ldc != product->N ||
-        (product->batch > 1 && product->c_stride != product->M * product->N))
-        return false;
-    *plan = (talc_plan){ .workspace = 0 };
-    return talc_cuda_tensor_cores_plan(device, p, limit, plan) == NULL &&
-           plan->seconds < talc_cuda_matmul_cublas_seconds(device, p);
-}
-
-size_t talc_cuda_product_workspace(const talc_device *device, const talc_cuda_product *product,
-                                   size_t limit, double *seconds)
+const char *talc_cuda_product_plan(const talc_device *device, const talc_cuda_product *product,
+                                   size_t limit, talc_plan *plan)
 {
     const talc_matmul_problem p = problem_of(product);
-    talc_plan plan;
-    if (!planned(device, product, &p, limit, &plan))
-        return 0;
-    *seconds = plan.seconds;
-    return plan.workspace;
+    if (product->add)
+        return "sums go on from what is there";
+    if (product->ldc != product->N ||
+        (product->batch > 1 && product->c_stride != product->M * product->N))
+        return "there are gaps between the results of products";
+    return talc_cuda_tensor_cores_plan(device, &p, limit, plan);
 }
 
 talc_status talc_cuda_product_run(talc_device *device, const char *who,
                                   const talc_cuda_product *product, void *workspace, size_t bytes)
 {
-    const talc_matmul_problem p = problem_of(product);
-    talc_plan plan;
-    if (workspace == NULL || !planned(device, product, &p, bytes, &plan))
+    if (workspace == NULL)
         return talc_cuda_multiply(device, who, product);
+    const talc_matmul_problem p = problem_of(product);
+    talc_plan plan = { .workspace = 0 };
+    const char *refusal = talc_cuda_product_plan(device, product, bytes, &plan);
+    if (refusal != NULL)
+        return talc_fail(TALC_UNSUPPORTED, "%s: %s", who, refusal);
     const talc_matmul_arguments arguments = {
         .base = { workspace },
         .y = product->c,

@@ -12,8 +12,9 @@
 ///
 /// `direct` is the textbook's tiled product: a block of 256 threads computes TILE x TILE outputs,
 /// DEPTH steps of k at a time from shared memory; a thread holds SIDE x SIDE sums in registers and
-/// ends them before it stores. It takes every problem, and needs no library. Few outputs are cut
-/// into smaller tiles, whose reduction a block shares (small.cuh).
+/// ends them before it stores (the form `tiles`). It takes every problem, and needs no library. Of
+/// the form `small tiles` a block shares the reduction of a smaller tile (small.cuh): for few
+/// outputs.
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/primitives/algorithm.cuh"
@@ -21,6 +22,7 @@
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/matmul/estimate.h"
+#include "backends/cuda/matmul/forms.h"
 #include "backends/cuda/matmul/small.cuh"
 #include "backends/cuda/matmul/tensor_cores.h"
 #include "ops/matmul.h"
@@ -154,8 +156,8 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
         dot_kernel<T, 1, ROWS><<<grid, block, 0, stream>>>(y, a, b, last, s, products);
 }
 
-static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t,
-                            talc_plan *plan)
+const char *talc_cuda_matmul_dot_plan(const talc_device *, const talc_matmul_problem *p, size_t,
+                                      talc_plan *plan)
 {
     if (p->M > MOST_ROWS)
         return "M is more than 128";
@@ -169,8 +171,8 @@ static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, s
     return NULL;
 }
 
-static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
-                           const talc_matmul_arguments *arguments)
+talc_status talc_cuda_matmul_dot_run(talc_device *device, const talc_matmul_problem *p,
+                                     const talc_plan *, const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
@@ -438,42 +440,57 @@ static void small_tiles(talc_device *device, const talc_matmul_problem *p,
         small::run<T, true, false>(device, s, products);
 }
 
-static const char *plan_direct(const talc_device *device, const talc_matmul_problem *p, size_t,
-                               talc_plan *plan)
+const char *talc_cuda_matmul_tiles_plan(const talc_device *, const talc_matmul_problem *p, size_t,
+                                        talc_plan *plan)
 {
-    const double tiled = talc_cuda_matmul_direct_seconds(p),
-                 cut = small::seconds(device, p->dtype, p->M, p->N, p->K, p->batch);
-    const bool is_small = cut < tiled;
-    plan->seconds = is_small ? cut : tiled;
-    talc_plan_keep(plan, &is_small, sizeof is_small);
+    plan->seconds = talc_cuda_matmul_direct_seconds(p);
     return NULL;
 }
 
-static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
-                              const talc_plan *plan, const talc_matmul_arguments *arguments)
+talc_status talc_cuda_matmul_tiles_run(talc_device *device, const talc_matmul_problem *p,
+                                       const talc_plan *, const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
     return with_float(p->dtype, [&](auto element) {
-        using T = typename decltype(element)::type;
-        if (*(const bool *)talc_plan_own(plan))
-            small_tiles<T>(device, p, arguments);
-        else
-            direct<T>(device, p, arguments);
+        direct<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
+}
+
+const char *talc_cuda_matmul_small_tiles_plan(const talc_device *device,
+                                              const talc_matmul_problem *p, size_t, talc_plan *plan)
+{
+    plan->seconds = small::seconds(device, p->dtype, p->M, p->N, p->K, p->batch);
+    return plan->seconds < INFINITY ? NULL : small::TOO_MANY;
+}
+
+talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_matmul_problem *p,
+                                             const talc_plan *,
+                                             const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        small_tiles<typename decltype(element)::type>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");
     });
 }
 
 /// Each estimates (estimate.h); the least runs.
 const talc_algorithm talc_cuda_matmul[] = {
-    talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
+    talc_cuda_row<talc_cuda_matmul_dot_plan, talc_cuda_matmul_dot_run>(
+        "dot", { "the data's own type, FMA", TALC_STRICT, false }),
     talc_cuda_row<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
         "tensor_cores",
         { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false }),
     talc_cuda_row<plan_cublas, cublas_run>(
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
-    talc_cuda_row<plan_direct, direct_run>("direct",
-                                           { "the data's own type, FMA", TALC_STRICT, false }),
+    talc_cuda_row<talc_cuda_matmul_small_tiles_plan, talc_cuda_matmul_small_tiles_run>(
+        "direct", { "the data's own type, FMA", TALC_STRICT, false }, "small tiles"),
+    talc_cuda_row<talc_cuda_matmul_tiles_plan, talc_cuda_matmul_tiles_run>(
+        "direct", { "the data's own type, FMA", TALC_STRICT, false }, "tiles"),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

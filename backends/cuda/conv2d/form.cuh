@@ -1,0 +1,107 @@
+/// The functions that algorithms.h declares for a row, from what tells it apart. Private to
+/// backends/cuda.
+///
+/// A plan is an expression that gives a refusal or NULL, a run one that gives a talc_status. Both
+/// may use `device`, `p`, the problem, `plan` and T, the element type; a plan also `limit`, a run
+/// also `a`, the arguments. `row` ends in _gradient for the functions of its gradients.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_FORM_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_FORM_CUH
+
+#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/primitives/dtype.cuh"
+
+#define TALC_CUDA_FORM_PLAN(row)                                                                   \
+    const char *talc_cuda_conv2d_##row##_plan(                                                     \
+        [[maybe_unused]] const talc_device *device, [[maybe_unused]] const void *problem,          \
+        [[maybe_unused]] size_t limit, [[maybe_unused]] talc_plan *plan)
+
+#define TALC_CUDA_FORM_RUN(row)                                                                    \
+    talc_status talc_cuda_conv2d_##row##_run(                                                      \
+        [[maybe_unused]] talc_device *device, [[maybe_unused]] const void *problem,                \
+        [[maybe_unused]] const talc_plan *plan, [[maybe_unused]] const void *arguments)
+
+#define TALC_CUDA_FORM(row, plan_it, run_it)                                                       \
+    TALC_CUDA_FORM_PLAN(row)                                                                       \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        return talc::with_float(p->dtype, [&](auto element) -> const char * {                      \
+            using T [[maybe_unused]] = typename decltype(element)::type;                           \
+            return plan_it;                                                                        \
+        });                                                                                        \
+    }                                                                                              \
+    TALC_CUDA_FORM_RUN(row)                                                                        \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
+        const talc_status status = talc_cuda_enter(device, "conv2d");                              \
+        if (status != TALC_OK)                                                                     \
+            return status;                                                                         \
+        return talc::with_float(p->dtype, [&](auto element) -> talc_status {                       \
+            using T [[maybe_unused]] = typename decltype(element)::type;                           \
+            return run_it;                                                                         \
+        });                                                                                        \
+    }
+
+/// Of a row without these directions.
+#define TALC_CUDA_FORM_NONE(row, why)                                                              \
+    TALC_CUDA_FORM_PLAN(row)                                                                       \
+    {                                                                                              \
+        return why;                                                                                \
+    }                                                                                              \
+    TALC_CUDA_FORM_RUN(row)                                                                        \
+    {                                                                                              \
+        return TALC_UNSUPPORTED; /* no plan leads here */                                          \
+    }
+
+/// The gradients of a row whose input gradient is its forward direction with the turned kernel
+/// (turned.h), with the functions of its weight gradient, which take the types of the op. `why`
+/// refuses both.
+#define TALC_CUDA_FORM_TURNED(row, why, weight_plan, weight_run)                                   \
+    TALC_CUDA_FORM_PLAN(row##_gradient)                                                            \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const char *refusal = why;                                                                 \
+        return refusal != NULL ? refusal                                                           \
+               : p->direction == TALC_GRAD_WEIGHT                                                  \
+                   ? weight_plan(device, p, limit, plan)                                           \
+                   : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##row##_plan, device, p, limit, \
+                                                  plan);                                           \
+    }                                                                                              \
+    TALC_CUDA_FORM_RUN(row##_gradient)                                                             \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
+        return p->direction == TALC_GRAD_WEIGHT                                                    \
+                   ? weight_run(device, p, plan, a)                                                \
+                   : talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##row##_run, device, p, plan,    \
+                                                 a);                                               \
+    }
+
+namespace talc
+{
+
+/// For weight_plan and weight_run where there is no weight gradient.
+inline const char *plan_no_weights(const talc_device *, const talc_conv2d_problem *, size_t,
+                                   talc_plan *)
+{
+    return "it has no weight gradient";
+}
+
+inline talc_status run_no_weights(talc_device *, const talc_conv2d_problem *, const talc_plan *,
+                                  const talc_conv2d_arguments *)
+{
+    return TALC_UNSUPPORTED; /* no plan leads here */
+}
+
+/// What a row keeps of its plan, for its run.
+template <typename Own> const Own &own_plan(const talc_plan *plan)
+{
+    static_assert(sizeof(Own) <= sizeof plan->own, "a plan keeps it");
+    return *(const Own *)talc_plan_own(plan);
+}
+
+} // namespace talc
+
+#endif
