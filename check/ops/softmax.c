@@ -10,68 +10,19 @@
 
 #include "check/engine/data.h"
 #include "check/engine/exponentials.h"
-#include "check/engine/family.h"
-#include "check/engine/layout.h"
+#include "check/ops/lines.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
-#include "tensor/memory.h"
-#include "tensor/shape.h"
 
 #include <math.h>
-#include <string.h>
 
-typedef struct softmax_problem {
-    talc_softmax_problem p;
-    check_layout x;
-    int dim;
-    check_part outer; /* x's other dimensions, not merged */
-} softmax_problem;
-
-CHECK_PROBLEM(softmax_problem, talc_softmax_arguments)
+CHECK_PROBLEM(check_lines, talc_softmax_arguments)
 
 static const char *const op_names[] = { "softmax", "log_softmax", NULL };
 
-// ---- Problem ------------------------------------------------------------------------------------
+// ---- Problem and text ---------------------------------------------------------------------------
 
-static const char *complete(check_problem *problem, const char **key)
-{
-    (void)key;
-    softmax_problem *own = writable(problem);
-    talc_softmax_problem *p = &own->p;
-    check_layout y = own->x;
-    y.reversed = false;
-    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
-        return "an input below 2^63 bytes";
-    bool along[TALC_MAX_RANK] = { false };
-    along[own->dim] = true;
-    check_part y_outer;
-    if (!talc_check_part_of(&own->x, along, false, &own->outer) ||
-        !talc_check_part_of(&y, along, false, &y_outer))
-        return "an input below 2^63 bytes";
-    p->dtype = own->x.dtype;
-    p->extent = own->x.rank == 0 ? 1 : own->x.dims[own->dim];
-    p->x_stride = own->x.strides[own->dim];
-    p->y_stride = y.strides[own->dim];
-    p->outer = own->outer.count;
-    p->outer_rank = own->outer.rank;
-    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
-    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
-    memcpy(p->y_strides, y_outer.strides, sizeof p->y_strides);
-    if (own->x.count > 0)
-        p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
-                                            (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
-    return NULL;
-}
-
-// ---- Text ---------------------------------------------------------------------------------------
-
-static const check_key keys[] = {
-    { "", CHECK_DIMS, .offset = offsetof(softmax_problem, x) },
-    { "@", CHECK_AXIS, .offset = offsetof(softmax_problem, dim) },
-    { "_reversed", CHECK_FLAG, .offset = offsetof(softmax_problem, x.reversed) },
-    CHECK_FLOAT_KEYS(offsetof(softmax_problem, x.dtype)),
-    { .key = NULL },
-};
+static const check_key keys[] = { CHECK_LINES_KEYS, { .key = NULL } };
 
 static void begin(check_problem *problem, int op)
 {
@@ -85,12 +36,9 @@ static int op_of(const check_problem *problem)
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    softmax_problem *own = writable(problem);
+    check_lines *own = writable(problem);
     own->p.log = talc_check_draw(state, 0, 1) != 0;
-    own->x.dtype = talc_check_draw_float(state);
-    talc_check_random_dims(state, &own->x);
-    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
-    own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(state, 0, own->x.rank - 1);
+    talc_check_draw_lines(state, own);
     return true;
 }
 
@@ -100,10 +48,9 @@ enum { X, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    check_layout y = read_only(problem)->x;
-    list[X] = talc_check_stored(&y, "x", CHECK_READ);
-    y.reversed = false;
-    list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
+    const check_lines *own = read_only(problem);
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -135,7 +82,7 @@ static void allow(const talc_softmax_problem *p, long double distance, check_exp
 }
 
 /* Elements from one index along `dim` to the next in a row-major tensor without gaps. */
-static int64_t inner_count(const softmax_problem *own)
+static int64_t inner_count(const check_lines *own)
 {
     int64_t count = 1;
     for (int i = own->dim + 1; i < own->x.rank; i++)
@@ -146,14 +93,14 @@ static int64_t inner_count(const softmax_problem *own)
 /* The rows along `dim`. */
 static int64_t groups(const check_problem *problem)
 {
-    const softmax_problem *own = read_only(problem);
+    const check_lines *own = read_only(problem);
     return own->x.count == 0 ? 0 : own->outer.count;
 }
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
     (void)operand;
-    const softmax_problem *own = read_only(problem);
+    const check_lines *own = read_only(problem);
     const int64_t inner = inner_count(own);
     return index / inner / own->p.extent * inner + index % inner;
 }
@@ -162,7 +109,7 @@ enum { MOST, SUM };
 
 static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
 {
-    const softmax_problem *own = read_only(problem);
+    const check_lines *own = read_only(problem);
     const check_layout *x = &own->x;
     const check_exponentials row = talc_check_exponentials(
         x->dtype, values->of[X] + talc_check_part_offset(&own->outer, group), own->p.x_stride,
@@ -173,7 +120,7 @@ static check_common learn(const check_problem *problem, const check_values *valu
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
-    const softmax_problem *own = read_only(problem);
+    const check_lines *own = read_only(problem);
     const check_layout *x = &own->x;
     const int64_t group = group_of(problem, operand, index);
     const check_common row =
@@ -199,11 +146,8 @@ static double terms(const check_problem *problem)
 static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_softmax_observed *observed = ran->problem;
-    softmax_problem *own = writable(problem);
-    own->p.log = observed->log;
-    own->dim = observed->dim;
-    own->x = talc_check_layout_of(&ran->inputs[X]);
-    return complete(problem, &(const char *){ "" }) == NULL;
+    writable(problem)->p.log = observed->log;
+    return talc_check_pose_lines(ran, observed->dim, problem);
 }
 
 const check_family talc_check_softmax = {
@@ -211,7 +155,7 @@ const check_family talc_check_softmax = {
     .stream = 6,
     .keys = keys,
     .begin = begin,
-    .complete = complete,
+    .complete = talc_check_complete_lines,
     .op = op_of,
     .random = random_problem,
     .pose = pose,
