@@ -197,6 +197,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(softmax,         talc_softmax(in->image, 1))                                                                     \
     X(log_softmax,     talc_log_softmax(in->a, -1))                                                                    \
     X(cumsum,          talc_cumsum(talc_transpose(in->image, 0, 3), -2))                                               \
+    X(cumprod,         talc_cumprod(talc_transpose(in->image, 0, 3), -2))                                              \
     X(cross_entropy,   talc_cross_entropy(in->image, in->labels))                                                      \
     X(cross_entropy_none, talc_cross_entropy_with(talc_transpose(in->image, 2, 3), talc_transpose(in->labels, 1, 2), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.2 }))\
     X(cross_entropy_weighted, talc_cross_entropy_with(in->image, in->labels, &(talc_cross_entropy_options){ .label_smoothing = 0.2, .class_weights = in->variance }))\
