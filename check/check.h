@@ -47,6 +47,7 @@
 ///     where:8x16,16,8x1
 ///         the condition, and what is chosen from; those left out are of the condition's shape
 ///     cumsum:8x16@1
+///         cumprod: likewise, whose gradient is not reversed
 ///         reversed, here and above: operands are stored with their dimensions reversed
 ///     adam:1000_decay_decoupled
 ///         a step of so many elements, in a long run; rmsprop:1000_centered_momentum and
@@ -68,8 +69,8 @@
 ///         behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8
 ///         here and in pad and nearest upsampling
 /// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm,
-/// cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum and elementwise ops of
-/// one operand take _dx: the input gradient, which conv2d's texts have as well. Its op is
+/// cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum, cumprod and elementwise
+/// ops of one operand take _dx: the input gradient, which conv2d's texts have as well. Its op is
 /// max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H

@@ -6,7 +6,7 @@
 ///     batch_norm2d                                 talc_batch_norm2d_problem
 ///     group_norm                                   talc_group_norm_problem
 ///     gather, index_select, one_hot               talc_gather_observed
-///     cumsum                                       talc_cumsum_observed
+///     cumsum, cumprod                              talc_cumsum_observed
 ///     sum, mean, max, argmax, min, argmin, var, logsumexp
 ///                                                  talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed

@@ -7,6 +7,7 @@
 ///
 ///     y = sum x w            spread = sum |w| off_x + |x| off_w + off_x off_w
 ///     the largest x          spread = the largest off
+///     a product of some x    spread = the product of |x| + off less that of |x|
 ///     relu, tanh, -x         spread = off
 ///     sigmoid x              spread = off / 4, the largest slope there is
 ///     exp x                  spread = y (exp(off) - 1)

@@ -23,6 +23,7 @@ const check_family *const talc_check_families[] = {
     &talc_check_binary,
     &talc_check_where,
     &talc_check_cumsum,
+    &talc_check_cumprod,
     &talc_check_update,
     &talc_check_pool2d_gradient,
     &talc_check_batch_norm2d_gradient,
@@ -33,6 +34,7 @@ const check_family *const talc_check_families[] = {
     &talc_check_group_norm_gradient,
     &talc_check_unary_gradient,
     &talc_check_cumsum_gradient,
+    &talc_check_cumprod_gradient,
     NULL,
 };
 

@@ -146,13 +146,14 @@ typedef struct check_family {
 extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
     talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy,
     talc_check_nll_loss, talc_check_group_norm, talc_check_resample, talc_check_gather,
-    talc_check_unary, talc_check_binary, talc_check_where, talc_check_cumsum, talc_check_update;
+    talc_check_unary, talc_check_binary, talc_check_where, talc_check_cumsum, talc_check_cumprod,
+    talc_check_update;
 
 /// Input gradients: their ops are "NAME.grad_input", their texts those of NAME with the word dx.
 extern const check_family talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
     talc_check_cross_entropy_gradient, talc_check_nll_loss_gradient, talc_check_resample_gradient,
     talc_check_gather_gradient, talc_check_group_norm_gradient, talc_check_unary_gradient,
-    talc_check_cumsum_gradient;
+    talc_check_cumsum_gradient, talc_check_cumprod_gradient;
 
 /// All of them, NULL at the end.
 extern const check_family *const talc_check_families[];

@@ -146,6 +146,23 @@ static bool linear_expected(const op_of_family *op, const check_ran *ran,
     return ask(op, ran, expected->element) && linear_spread(op, ran, expected);
 }
 
+/* Elements move a product the most where they all grow. */
+static bool cumprod_expected(const op_of_family *op, const check_ran *ran,
+                             check_model_expected *expected)
+{
+    if (!ask(op, ran, expected->element))
+        return false;
+    if (!moves(&ran->inputs[0]))
+        return true;
+    if (!add_spread(op, ran, BOTH, NOTHING, NOTHING, expected))
+        return false;
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const double size = (double)fabsl(expected->element[i].value);
+        expected->spread[i] = isfinite(size) ? fmax(expected->spread[i] - size, 0) : 0;
+    }
+    return true;
+}
+
 /* A smallest element moves no further than the elements do, nor does the logarithm of a sum of
  * exponentials. */
 static bool as_max_expected(const op_of_family *op, const check_ran *ran,
@@ -408,6 +425,7 @@ static const op_of_family ops[] = {
     { "var", &talc_check_reduce, var_expected, 0 },
     { "logsumexp", &talc_check_reduce, as_max_expected, 1 },
     { "cumsum", &talc_check_cumsum, linear_expected, 1 },
+    { "cumprod", &talc_check_cumprod, cumprod_expected, 1 },
     { "softmax", &talc_check_softmax, softmax_expected, 0 },
     { "log_softmax", &talc_check_softmax, softmax_expected, 0 },
     { "cross_entropy", &talc_check_cross_entropy, cross_entropy_expected, 0 },

@@ -446,6 +446,7 @@ const char *const talc_check_edges[] = {
     "{add|sub|mul|div|pow|equal|less}:{1|4099|33x129_reversed}_scalar{|_f64}", "neg:{1|4099|33x129_reversed}_{i64|i32|u8}",
     "where:{|1|20001|33x129,129|129,33x1|3x1x5,4x1,5|,7,3x1|300,0x300}{|_f64|_u8}", "where:33x129_reversed{|_i64|_i32}",
     "cumsum:{@0|1@0|20001@0|3x7001@1|7001x3@0|5x33x9@1|2x3x2x3x2x3x2x3@5|0x5@1|5x0@1}{|_f64}{|_dx}", "cumsum:33x129@{0|1}_reversed{|_dx|_dx_f64}",
+    "cumprod:{@0|1@0|20001@0|3x7001@1|7001x3@0|5x33x9@1|2x3x2x3x2x3x2x3@5|0x5@1|5x0@1}{|_f64}{|_dx}", "cumprod:33x129@{0|1}_reversed{|_f64}",
     "rmsprop:{1|4099}{|_centered}{|_momentum}{|_decay}{|_f64}", "adam:{1|4099}{|_decay}{|_decoupled}{|_f64}", "sgd:{1|4099}{|_momentum|_momentum_nesterov|_momentum_first}{|_decay}{|_f64}",
     "gather:{5x7x3@0i9x7x3|5x7x3@1i5x20x3|5x7x3@2i2x3x4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
     "index_select:{5x7x3@0i9|5x7x3@1i20|5x7x3@2i4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",

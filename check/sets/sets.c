@@ -81,10 +81,11 @@ const char *const talc_check_quick[] = {
     "{relu|sigmoid|tanh|relu6|hardsigmoid|hardswish|silu|gelu|leaky_relu|gelu_tanh|mish|elu|hardtanh|softplus|neg|exp|log|sqrt|rsqrt|abs|floor|sign}:9x300{_f64|_dx}",
     "rmsprop:1100_{centered|centered_f64|momentum_decay}", "adam:600{|_decay_decoupled_f64}", "sgd:300_momentum{_nesterov|_first_decay}",
 
-    /* Two operands, choices, running sums. */
+    /* Two operands, choices, running sums and products. */
     "{add|sub|mul|div|pow|maximum|minimum|equal|not_equal|less|less_equal|greater|greater_equal}:{9x33,33|5x7x9,7x1_f64}",
     "{add|sub|mul|maximum|less|neg}:300_{i32|u8}", "{add|pow|equal}:300_scalar", "mul:5x70_reversed_i64",
     "where:{300|5x70,70,5x1|70,5x1,5x70_u8}", "cumsum:{5x70@1|70x5@0_f64|5x7x9@1_reversed}{|_dx}",
+    "cumprod:{5x70@1|70x5@0_f64|5x7x9@1}{|_dx}", "cumprod:5x7x9@1_reversed",
 
     /* Padding, upsampling, picking by indices. */
     "pad:2x3x5x7p1x2x0x3_value", "pad:3x5x7p2x1x1x0c0x0x0x2_reflect", "pad:3x5x17p3x0x0x2_replicate_f64", "pad:3x5x7p7x2x1x5_circular_u8",

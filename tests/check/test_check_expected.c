@@ -170,6 +170,8 @@ Test(check_expected, elementwise_by_hand)
     ASSERT_CAPTURED(&c, "log_softmax", 2, LIST(log(p), log(1 - p)), NULL, 1, 0.625);
     talc_cumsum(a, 0);
     ASSERT_CAPTURED(&c, "cumsum", 2, LIST(3, -3), LIST(3, 9), 0.5, 0.625);
+    talc_cumprod(a, 0);
+    ASSERT_CAPTURED(&c, "cumprod", 2, LIST(3, -18), LIST(3, 18), 0.5, 3.5 * 6.125 - 18);
     talc_pad(a, &(talc_pad_options){ .padding = { 1, 2 }, .value = 7 });
     ASSERT_CAPTURED(&c, "pad", 5, LIST(7, 3, -6, 7, 7), NULL, 0, 0.5, 0.125, 0, 0);
     talc_upsample2d(talc_reshape(a, TALC_DIMS(1, 1, 2)),

@@ -36,6 +36,8 @@ static const check_family *const families[] = {
     &talc_check_where,
     &talc_check_cumsum,
     &talc_check_cumsum_gradient,
+    &talc_check_cumprod,
+    &talc_check_cumprod_gradient,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -134,6 +136,8 @@ Test(check_families, texts_are_read_and_written)
         { "where:3,,1x1_i32", "where:3,,1x1_i32" },
         { "neg:3_i64", "neg:3_i64" },
         { "cumsum:5x7@-1_dx_reversed", "cumsum:5x7@1_reversed_dx" },
+        { "cumprod:5x7@-1_f64_dx", "cumprod:5x7@1_dx_f64" },
+        { "cumprod:@0_reversed", "cumprod:@0_reversed" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
@@ -355,6 +359,9 @@ static const struct {
     { "cumsum:5x7", "", "'x' or '@'" },
     { "cumsum:5x7@1_", "i32", "reversed, dx, f32 or f64" },
     { "cumsum:", "3037000500x3037000500@0", "an input below 2^63 bytes" },
+    { "cumprod:5x7@1_", "u8", "reversed, dx, f32 or f64" },
+    { "cumprod:", "3037000500x3037000500@0_dx", "an input below 2^63 bytes" },
+    { "cumprod:", "5x7@1_reversed_dx", "a gradient that is not reversed" },
 };
 
 Test(check_families, one_number_stands_for_both_axes)
@@ -479,6 +486,8 @@ Test(check_families, random_problems_are_of_all_sorts)
         { ",1_", "_reversed", "_f64", "_i32" },
         { "@0", "@1", "@3", "_reversed", "_f64" },
         { "@0", "@1", "@3", "_reversed_dx", "_dx_f64" },
+        { "@0", "@1", "@3", "_reversed", "_f64" },
+        { "@0", "@1", "@3", "_dx_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -492,6 +501,30 @@ Test(check_families, random_problems_are_of_all_sorts)
             cr_assert(found > 0 && found < SEEDS, "%s in %d of %d problems", words[f][w], found,
                       SEEDS);
         }
+}
+
+/* No product leaves the numbers of its type on the way: each result is held to its bound. */
+Test(check_families, products_stay_in_range)
+{
+    static const check_family *const both[] = { &talc_check_cumprod, &talc_check_cumprod_gradient };
+    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+        const check_family *family = both[seed % 2];
+        check_problem problem;
+        check_operand list[CHECK_OPERANDS];
+        check_values values;
+        talc_check_random(family, seed, &problem);
+        talc_check_operands(family, &problem, list);
+        cr_assert(talc_check_values_new(family, &problem, &values));
+        for (talc_check_kind kind = TALC_CHECK_EXACT; kind <= TALC_CHECK_TINY; kind++) {
+            family->fill(&problem, kind, seed, &values);
+            for (int i = 0; i < CHECK_OPERANDS; i++)
+                for (int64_t e = 0; list[i].role == CHECK_WRITTEN && e < list[i].count; e++) {
+                    const check_expected expected = family->expected(&problem, &values, i, e);
+                    cr_assert(!expected.any && isfinite(expected.value));
+                }
+        }
+        talc_check_values_free(&values);
+    }
 }
 
 /* The op counts windows by its own formula. */
@@ -613,6 +646,8 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("less:2,3x1_scalar", "ar[2]f32 yw[2]f32");
     assert_operands("where:2x3,3,2x1_f64", "conditionr[2,3]u8 ar[3]f64 br[2,1]f64 yw[2,3]f64");
     assert_operands("cumsum:2x3@0_reversed_dx", "dyr[3,2]f32 dxw[2,3]f32");
+    assert_operands("cumprod:2x3@0_reversed", "xr[3,2]f32 yw[2,3]f32");
+    assert_operands("cumprod:2x3@0_dx_f64", "xr[2,3]f64 dyr[2,3]f64 dxw[2,3]f64");
     assert_operands("sgd:7", "pu[7]f32 gr[7]f32");
     assert_operands("adam:7_f64", "pu[7]f64 gr[7]f64 stateu[7]f64 second stateu[7]f64");
     assert_operands("nll_loss:2x3x4_dx", " labelsr[2,4]i64 dyr[2,4]f32 dxw[2,3,4]f32");
@@ -691,9 +726,9 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check),
-                 25 * 2 + 2 + 8 + 2 * TALC_UNARY_COUNT + 3 + 13 + 3,
-                 "nll_loss, resample, gather, elementwise ops, cumsum and steps have one row");
+    cr_assert_eq(
+        talc_check_summary_count(check), 25 * 2 + 2 + 8 + 2 * TALC_UNARY_COUNT + 3 + 13 + 3 + 2,
+        "nll_loss, resample, gather, elementwise ops, cumsum, cumprod and steps have one row");
     talc_check_free(check);
 }
 

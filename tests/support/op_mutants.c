@@ -3,6 +3,7 @@
 #include "ops/batch_norm2d.h"
 #include "ops/compare.h"
 #include "ops/cross_entropy.h"
+#include "ops/cumprod.h"
 #include "ops/cumsum.h"
 #include "ops/elementwise.h"
 #include "ops/gather.h"
@@ -30,6 +31,7 @@ DEFINE_REFERENCE(update)
 DEFINE_REFERENCE(binary)
 DEFINE_REFERENCE(where)
 DEFINE_REFERENCE(cumsum)
+DEFINE_REFERENCE(cumprod)
 
 // ---- Pooling ------------------------------------------------------------------------------------
 
@@ -133,6 +135,50 @@ MUTANT_OTHER(where, a_of_first_row, other.a_strides[0] = 0)
 MUTANT_OTHER(cumsum, from_the_end, other.direction = TALC_GRAD_INPUT)
 MUTANT_OTHER(cumsum, from_the_start, other.direction = TALC_FORWARD)
 MUTANT_OTHER(cumsum, last_kept, other.extent--)
+
+/* Of rows without gaps, along the last dimension. */
+
+static void multiply_in_f32(const talc_cumprod_problem *p, const talc_cumprod_arguments *a)
+{
+    float product = 1;
+    for (int64_t i = 0; i < p->outer * p->extent; i++) {
+        product = (i % p->extent == 0 ? 1 : product) * (float)load(p->dtype, a->x, i);
+        store(p->dtype, a->y, i, (double)product);
+    }
+}
+
+/* The sum of dy y from there on, divided by x: NaN at a zero. */
+static void divide_by_x(const talc_cumprod_problem *p, const talc_cumprod_arguments *a)
+{
+    for (int64_t first = 0; first < p->outer * p->extent; first += p->extent)
+        for (int64_t j = 0; j < p->extent; j++) {
+            double product = 1, sum = 0;
+            for (int64_t i = 0; i < p->extent; i++) {
+                product *= load(p->dtype, a->x, first + i);
+                sum += i < j ? 0 : load(p->dtype, a->dy, first + i) * product;
+            }
+            store(p->dtype, a->dx, first + j, sum / load(p->dtype, a->x, first + j));
+        }
+}
+
+/* Of later products dx knows the next alone. */
+static void forget_later(const talc_cumprod_problem *p, const talc_cumprod_arguments *a)
+{
+    double product = 1;
+    for (int64_t i = 0; i < p->outer * p->extent; i++) {
+        product = i % p->extent == 0 ? 1 : product;
+        const bool last = i % p->extent == p->extent - 1;
+        const double s = load(p->dtype, a->dy, i) +
+                         (last ? 0 : load(p->dtype, a->x, i + 1) * load(p->dtype, a->dy, i + 1));
+        store(p->dtype, a->dx, i, product * s);
+        product *= load(p->dtype, a->x, i);
+    }
+}
+
+MUTANT_SPOILT(cumprod, product_in_f32, multiply_in_f32(p, a))
+MUTANT_OTHER(cumprod, first_repeated, other.x_stride = 0)
+MUTANT_SPOILT(cumprod, divided, divide_by_x(p, a))
+MUTANT_SPOILT(cumprod, later_forgotten, forget_later(p, a))
 
 // ---- Matrix products ----------------------------------------------------------------------------
 
@@ -460,6 +506,10 @@ const op_mutant op_mutants[] = {
     { "cumsum", "from the last element on", "cumsum:5x7@1", &from_the_end },
     { "cumsum end", "the last element left out", "cumsum:5x7@0", &last_kept },
     { "cumsum dx", "from the first element on", "cumsum:5x7@1_dx", &from_the_start },
+    { "cumprod", "multiplied in f32", "cumprod:5x700@1", &product_in_f32 },
+    { "cumprod step", "the first element again and again", "cumprod:5x7@1", &first_repeated },
+    { "cumprod dx", "divided by x, which may be 0", "cumprod:33x9@1_dx", &divided },
+    { "cumprod dx end", "a term of the next element alone", "cumprod:5x7@1_dx", &later_forgotten },
     { "rmsprop", "not centered", "rmsprop:300_centered", &not_centered },
     { "adam", "v not corrected", "adam:300", &not_corrected },
     { "adam decay", "the decay in the gradient", "adam:300_decay_decoupled", &coupled },

@@ -437,7 +437,7 @@ int command_check(int argc, char **argv)
             "group_norm:n8c16l49g4, "
             "adam:1000_decay or pad:5x7p1x2_reflect (check/check.h lists all); one that ends in "
             "_dx is the input gradient of a convolution, pooling, batch_norm2d, group_norm, "
-            "cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum or an "
+            "cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum, cumprod or an "
             "elementwise "
             "op of one operand, and _dw a "
             "convolution's by the weights, op conv2d.grad_weight. A FILE has one a line. The set "

@@ -1,0 +1,237 @@
+/// The families of cumprod, "cumprod:5x7@1", and of its input gradient, with the word dx.
+/// `reversed`: x is stored with its dimensions in the reverse order.
+///
+///     y_i = product over j <= i of x_j
+///     dx_j = y_(j-1) s_j,    s_j = dy_j + x_(j+1) s_(j+1)
+///
+/// y_i is bounded as a sum of i + 1 terms whose sizes add up to |y_i|: it has a rounding fewer than
+/// factors. So is dx_j, of 3 n terms, with S the sizes of its terms: y_(j-1) has at most j
+/// roundings, s_j at most 2 (n - j) on the way to a dy_i, and their product one more. Both hold
+/// while nothing on the way leaves the normal numbers of f64; behind that any result is right.
+///
+/// What the products are to be is drawn, and x is the ratio of neighbours: products of a thousand
+/// numbers would be 0 or infinite else.
+#include "ops/cumprod.h"
+
+#include "check/engine/data.h"
+#include "check/ops/lines.h"
+#include "ops/backend.h"
+#include "ops/observed.h"
+
+#include <float.h>
+#include <math.h>
+
+CHECK_PROBLEM(check_lines, talc_cumprod_arguments)
+
+// ---- Problem and text ---------------------------------------------------------------------------
+
+static const check_key keys[] = { CHECK_LINES_GRADIENT_KEYS, { .key = NULL } };
+
+static const char *complete(check_problem *problem, const char **key)
+{
+    const check_lines *own = read_only(problem);
+    if (own->p.direction == TALC_GRAD_INPUT && own->x.reversed)
+        return "a gradient that is not reversed";
+    return talc_check_complete_lines(problem, key);
+}
+
+static bool random_forward(uint64_t *state, check_problem *problem)
+{
+    talc_check_draw_lines(state, writable(problem));
+    return true;
+}
+
+static bool random_gradient(uint64_t *state, check_problem *problem)
+{
+    check_lines *own = writable(problem);
+    talc_check_draw_lines(state, own);
+    own->p.direction = TALC_GRAD_INPUT;
+    own->x.reversed = false;
+    return true;
+}
+
+// ---- Operands and data --------------------------------------------------------------------------
+
+enum { X, DY, Y, DX };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_lines *own = read_only(problem);
+    const bool forward = own->p.direction == TALC_FORWARD;
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    if (!forward)
+        list[DY] = talc_check_stored(&own->y, "dy", CHECK_READ);
+    list[forward ? Y : DX] = talc_check_stored(&own->y, forward ? "y" : "dx", CHECK_WRITTEN);
+}
+
+static const double LARGEST = 8; /* of dy */
+
+/* Exact x are 0 and powers of two, whose products are 1/4 to 4, so that the terms of s are
+ * multiples of 1/4 up to 4 LARGEST, and so are those of dx but for another factor of 1/4 to 4. */
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_lines_problem *p = &read_only(problem)->p;
+    return kind == TALC_CHECK_EXACT
+               ? 64 * LARGEST * (double)p->extent < talc_check_format(p->dtype).integers
+               : kind <= TALC_CHECK_INFINITY;
+}
+
+/* The factor that makes a product of size |wanted| of *product, which becomes that. It is at most
+ * 2^100 and at least 2^-100. */
+static double factor(const check_lines *own, double wanted, double *product)
+{
+    /* f32 has subnormal results. Those of f64 would have lost digits on the way. */
+    const bool subnormal = talc_check_is_narrow(own->p.dtype) && own->p.direction == TALC_FORWARD;
+    const double least = talc_check_format(own->p.dtype).normal * (subnormal ? 0x1p-20 : 0x1p20);
+    const double ratio = fmin(fmax(fmax(fabs(wanted), least) / *product, 0x1p-100), 0x1p100);
+    const double rounded = talc_check_rounded(own->p.dtype, signbit(wanted) != 0 ? -ratio : ratio);
+    *product *= fabs(rounded);
+    return rounded;
+}
+
+/* Turns the products of a line that were drawn into its elements. */
+static void divide_line(const check_lines *own, talc_check_kind kind, uint64_t bits, double *line)
+{
+    const int64_t n = own->p.extent, step = own->p.x_stride;
+    double product = 1;
+    for (int64_t i = 0; i < n; i++) {
+        double *x = line + i * step;
+        /* Constant data grow to the third root of e. */
+        *x = kind == TALC_CHECK_CONSTANT
+                 ? talc_check_rounded(own->p.dtype, 1 + *x / (double)n)
+                 : factor(own,
+                          kind == TALC_CHECK_EXACT ? ldexp(*x < 0 ? -1 : 1, (int)fabs(*x) % 3) : *x,
+                          &product);
+    }
+    /* A line of three has a zero, one of nine another or the same. */
+    for (int zero = 0; zero < 2 && kind == TALC_CHECK_EXACT && bits % 3 == 0; zero++, bits /= 3)
+        line[(int64_t)(talc_check_bits(bits, 1) % (uint64_t)n) * step] = 0;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const check_lines *own = read_only(problem);
+    const bool special = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
+    const talc_check_kind finite = special ? TALC_CHECK_RANDOM : kind;
+    talc_check_fill(values->of[X], own->x.count, own->x.dtype, finite, LARGEST, 1, seed);
+    for (int64_t i = 0; i < own->outer.count && own->x.count > 0; i++)
+        divide_line(own, kind, talc_check_bits(seed, (uint64_t)i),
+                    values->of[X] + talc_check_part_offset(&own->outer, i));
+    if (special && own->x.count > 0)
+        values->of[X][talc_check_bits(seed, UINT64_MAX) % (uint64_t)own->x.count] =
+            kind == TALC_CHECK_NAN ? (double)NAN : (double)INFINITY;
+    if (values->of[DY] != NULL) /* subnormal ones would have lost digits in s */
+        talc_check_fill(values->of[DY], own->y.count, own->y.dtype,
+                        finite == TALC_CHECK_TINY ? TALC_CHECK_RANDOM : finite, LARGEST, 1,
+                        talc_check_bits(seed, 2));
+}
+
+/* That of dy, for that of x. */
+static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values)
+{
+    const check_lines *own = read_only(problem);
+    const bool is_nan = kind == TALC_CHECK_NAN;
+    if (round > 0 || (!is_nan && kind != TALC_CHECK_INFINITY) || values->of[DY] == NULL ||
+        own->y.count == 0)
+        return false;
+    for (int64_t i = 0; i < own->x.count; i++)
+        if (!isfinite(values->of[X][i]))
+            values->of[X][i] = 1;
+    values->of[DY][talc_check_bits(seed, 9) % (uint64_t)own->y.count] =
+        is_nan ? (double)NAN : -(double)INFINITY;
+    return true;
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------
+
+/* Whether a finite number has lost digits in f64, or overflows there. */
+static bool leaves_normals(long double value)
+{
+    const long double size = fabsl(value);
+    return isfinite(value) && value != 0 && (size < DBL_MIN || size > DBL_MAX);
+}
+
+/* A product of the first `count` elements; *left becomes true where one on the way leaves the
+ * normal numbers. */
+static long double product_of(const double *line, int64_t step, int64_t count, bool *left)
+{
+    long double product = 1;
+    for (int64_t i = 0; i < count; i++) {
+        product *= line[i * step];
+        *left = *left || leaves_normals(product);
+    }
+    return product;
+}
+
+/* What of `value` overflows in its type, near whose largest number it may or may not. */
+static void limit(talc_dtype dtype, check_expected *expected)
+{
+    const long double most = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
+    const long double size = fabsl(expected->value),
+                      off = talc_check_format(dtype).unit + expected->K * 0x1p-53;
+    expected->any = expected->any || (isfinite(size) && fabsl(size - most) <= off * expected->S);
+    if (size > most)
+        expected->value = expected->value > 0 ? INFINITY : -INFINITY;
+    if (!isfinite(expected->value))
+        expected->S = 0;
+}
+
+static check_expected expected_of(const check_problem *problem, const check_values *values,
+                                  int operand, int64_t index)
+{
+    const check_lines *own = read_only(problem);
+    const int64_t n = own->p.extent, step = own->x.strides[own->dim];
+    int64_t at;
+    const int64_t first = talc_check_line_of(own, index, &at);
+    const double *line = values->of[X] + first;
+    check_expected expected = { .K = (double)at + 1 };
+    if (operand == Y) {
+        expected.value = product_of(line, step, at + 1, &expected.any);
+        expected.S = (double)fabsl(expected.value);
+    } else {
+        const double *dy = values->of[DY] + first;
+        const long double before = product_of(line, step, at, &expected.any);
+        long double s = 0, size = 0;
+        for (int64_t i = n - 1; i >= at; i--) {
+            const double x = i == n - 1 ? 0 : line[(i + 1) * step];
+            s = dy[i * step] + (i == n - 1 ? 0 : x * s);
+            size = fabs(dy[i * step]) + (i == n - 1 ? 0 : fabs(x) * size);
+            expected.any = expected.any || leaves_normals(size);
+        }
+        expected.value = before * s;
+        expected.K = 3 * (double)n;
+        expected.S = (double)(fabsl(before) * size);
+    }
+    limit(own->p.dtype, &expected);
+    return expected;
+}
+
+static double terms(const check_problem *problem)
+{
+    const talc_lines_problem *p = &read_only(problem)->p;
+    return (p->direction == TALC_FORWARD ? 1 : 3) * (double)p->extent;
+}
+
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
+}
+
+// ---- The families -------------------------------------------------------------------------------
+
+#define POINTER(name) offsetof(talc_cumprod_arguments, name)
+#define FAMILY(names, number, draw)                                                                \
+    {                                                                                              \
+        .ops = names, .stream = number, .keys = keys, .complete = complete, .random = draw,        \
+        .pose = pose, .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,          \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,                          \
+        .arguments = { POINTER(x), POINTER(dy), POINTER(y), POINTER(dx) },                         \
+    }
+
+static const char *const forward_ops[] = { "cumprod", NULL };
+static const char *const gradient_ops[] = { "cumprod.grad_input", NULL };
+
+const check_family talc_check_cumprod = FAMILY(forward_ops, 32, random_forward);
+const check_family talc_check_cumprod_gradient = FAMILY(gradient_ops, 33, random_gradient);
