@@ -252,12 +252,17 @@ static bool pose(const check_ran *ran, check_problem *problem)
 /* In the order of the directions. */
 static const char *const ops[] = { "conv2d", "conv2d.grad_input", "conv2d.grad_weight", NULL };
 
-const check_family talc_check_conv2d = {
-    .ops = ops,
+static const check_family family = {
     .parse = parse,
     .print = print,
     .op = direction,
     .random = talc_check_conv2d_random,
+};
+
+/* Of all directions. */
+const check_direction talc_check_conv2d = {
+    .family = &family,
+    .ops = ops,
     .pose = pose,
     .operands = operands,
     .takes = talc_check_conv2d_takes,

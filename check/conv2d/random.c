@@ -180,8 +180,9 @@ static void draw_pointwise(uint64_t *s, talc_conv2d_problem *p)
     p->OC = p->groups * draw_channels(s);
 }
 
-bool talc_check_conv2d_random(uint64_t *s, check_problem *problem)
+bool talc_check_conv2d_random(uint64_t *s, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     talc_conv2d_problem *p = writable(problem);
     *p = (talc_conv2d_problem){ .dtype = talc_check_draw_float(s) };
     const int64_t shape = talc_check_draw(s, 0, 2);

@@ -84,11 +84,11 @@ static void decode(void *context, int index, int64_t first, int64_t end)
     t->unwritten[index] = unwritten;
 }
 
-bool talc_check_values_new(const check_family *family, const check_problem *problem,
+bool talc_check_values_new(const check_direction *direction, const check_problem *problem,
                            check_values *values)
 {
     check_operand operands[CHECK_OPERANDS];
-    talc_check_operands(family, problem, operands);
+    talc_check_operands(direction, problem, operands);
     *values = (check_values){ .of = { NULL } };
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         if (operands[i].role == CHECK_ABSENT)
@@ -333,12 +333,12 @@ static void caller_leave(const check_run_options *options, talc_fenv own, check_
 }
 
 /* The plan of what the row runs before; nothing where that is nothing. */
-static talc_plan first_plan(const check_family *family, const talc_algorithm *row,
+static talc_plan first_plan(const check_direction *direction, const talc_algorithm *row,
                             const talc_device *device, const check_problem *problem, size_t limit)
 {
     check_problem first;
     talc_plan plan = { .workspace = 0 };
-    if (family->first != NULL && family->first(problem, &first, NULL))
+    if (direction->first != NULL && direction->first(problem, &first, NULL))
         talc_algorithm_refuses(row, device, &first, limit, &plan);
     return plan;
 }
@@ -350,7 +350,7 @@ typedef union check_arguments {
 } check_arguments;
 
 /* Runs the row on what the buffer holds, and before that what comes first. */
-static talc_status run(const check_family *family, const talc_algorithm *row,
+static talc_status run(const check_direction *direction, const talc_algorithm *row,
                        const check_problem *problem, const check_stage *stage,
                        const check_run_options *options, const talc_plan *before,
                        const talc_plan *plan, check_run_report *report)
@@ -360,13 +360,13 @@ static talc_status run(const check_family *family, const talc_algorithm *row,
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         void *operand = address(stage, stage->of[i].begin);
         if (stage->operands[i].role != CHECK_ABSENT)
-            memcpy(arguments.bytes + family->arguments[i], &operand, sizeof operand);
+            memcpy(arguments.bytes + direction->arguments[i], &operand, sizeof operand);
     }
     check_problem first;
     check_arguments of_first = arguments;
     talc_status status = TALC_OK;
     const talc_fenv own = caller_enter(options);
-    if (family->first != NULL && family->first(problem, &first, &of_first))
+    if (direction->first != NULL && direction->first(problem, &first, &of_first))
         status = talc_algorithm_run(row, stage->device, &first, before, &of_first);
     if (status == TALC_OK)
         status = talc_algorithm_run(row, stage->device, problem, plan, &arguments);
@@ -375,8 +375,8 @@ static talc_status run(const check_family *family, const talc_algorithm *row,
                                                                         : status;
 }
 
-bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_device *device,
-                    const check_problem *problem, const check_values *values,
+bool talc_check_run(const check_direction *direction, const talc_algorithm *row,
+                    talc_device *device, const check_problem *problem, const check_values *values,
                     const check_run_options *options, check_room *room, const check_values *results,
                     check_run_report *report)
 {
@@ -385,12 +385,12 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     if (scope == NULL)
         return false;
     check_stage stage = { .device = device };
-    talc_check_operands(family, problem, stage.operands);
+    talc_check_operands(direction, problem, stage.operands);
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
     talc_plan plan;
     const talc_fenv own = caller_enter(options);
-    const char *refusal = talc_check_plan(family, row, device, problem, limit, &plan);
+    const char *refusal = talc_check_plan(direction, row, device, problem, limit, &plan);
     caller_leave(options, own, report);
     if (refusal != NULL) {
         report->status = TALC_UNSUPPORTED;
@@ -399,7 +399,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
         talc_scope_leave(scope);
         return true;
     }
-    const talc_plan before = first_plan(family, row, device, problem, limit);
+    const talc_plan before = first_plan(direction, row, device, problem, limit);
     lay_out(&stage, options, before.workspace > plan.workspace ? before.workspace : plan.workspace);
     bool done = room_grow(room, room_bytes(&stage));
     if (done) {
@@ -408,7 +408,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     }
     if (done) {
         const talc_status status =
-            run(family, row, problem, &stage, options, &before, &plan, report);
+            run(direction, row, problem, &stage, options, &before, &plan, report);
         if (status != TALC_OK || talc_failed())
             note_failure(report, talc_failed() ? talc_error_status() : status);
         done = download(&stage, room);

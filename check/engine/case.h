@@ -40,14 +40,14 @@ typedef struct check_run_report {
 ///
 /// All lies in one buffer of the device, which costs one transfer each way. The inside of a large
 /// workspace never travels.
-bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_device *device,
-                    const check_problem *problem, const check_values *values,
+bool talc_check_run(const check_direction *direction, const talc_algorithm *row,
+                    talc_device *device, const check_problem *problem, const check_values *values,
                     const check_run_options *options, check_room *room, const check_values *results,
                     check_run_report *report);
 
 /// Arrays of double for all operands of a problem, zeroed; freed by talc_check_values_free. False
 /// with a failure.
-bool talc_check_values_new(const check_family *family, const check_problem *problem,
+bool talc_check_values_new(const check_direction *direction, const check_problem *problem,
                            check_values *values);
 void talc_check_values_free(check_values *values);
 

@@ -34,7 +34,7 @@ static bool is_large(double terms)
 /* A problem, its data and the rows that try it. */
 typedef struct session {
     talc_check *check;
-    const check_family *family;
+    const check_direction *direction;
     check_problem problem;
     char text[TALC_CHECK_TEXT];
     check_oracle oracle;
@@ -53,12 +53,12 @@ typedef struct session {
 
 static const char *plan_of(const session *s, int row, size_t limit, talc_plan *plan)
 {
-    return talc_check_plan(s->family, s->rows[row], s->check->device, &s->problem, limit, plan);
+    return talc_check_plan(s->direction, s->rows[row], s->check->device, &s->problem, limit, plan);
 }
 
 static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
 {
-    return (talc_check_outcome){ .op = talc_check_op(s->family, &s->problem),
+    return (talc_check_outcome){ .op = talc_check_op(s->direction, &s->problem),
                                  .algorithm = s->titles[row],
                                  .device = s->check->device->name,
                                  .problem = s->text,
@@ -91,8 +91,8 @@ static bool run(session *s, int row, const check_run_options *options, const che
                 const char *when, bool *ran)
 {
     check_run_report report;
-    if (!talc_check_run(s->family, s->rows[row], s->check->device, &s->problem, &s->values, options,
-                        &s->room, results, &report))
+    if (!talc_check_run(s->direction, s->rows[row], s->check->device, &s->problem, &s->values,
+                        options, &s->room, results, &report))
         return false;
     if (report.status != TALC_OK)
         blame(&s->status[row], "it failed: %s (%s)", report.failure, when);
@@ -111,14 +111,14 @@ static bool spared(const session *s, int row, talc_check_kind data)
 {
     return is_large(s->terms) && data != TALC_CHECK_EXACT &&
            s->rows[row]->arithmetic.wide_accumulator &&
-           s->family->takes(&s->problem, TALC_CHECK_EXACT);
+           s->direction->takes(&s->problem, TALC_CHECK_EXACT);
 }
 
 static const check_run_options plain = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
 
 static void fill(session *s, talc_check_kind kind)
 {
-    s->family->fill(&s->problem, kind, s->check->options.seed, &s->values);
+    s->direction->fill(&s->problem, kind, s->check->options.seed, &s->values);
 }
 
 static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check_outcome *outcome)
@@ -147,7 +147,8 @@ static bool check_trust(session *s, int row)
 /* The data of runs that are made for another reason than their results. */
 static talc_check_kind plain_data(const session *s)
 {
-    return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+    return s->direction->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT
+                                                              : TALC_CHECK_RANDOM;
 }
 
 /* Whether runs of a kind are made: for its own sake, or for guards, inputs, fenv and status, which
@@ -169,7 +170,8 @@ static void draw_until_trusted(session *s)
         const bool trusted = talc_check_trusted(&s->oracle, NULL, &fed, &nonzero);
         if (trusted && (nonzero > 0 || fed == 0))
             return;
-        s->family->fill(&s->problem, TALC_CHECK_RANDOM, s->check->options.seed + draw, &s->values);
+        s->direction->fill(&s->problem, TALC_CHECK_RANDOM, s->check->options.seed + draw,
+                           &s->values);
         talc_check_oracle_update(&s->oracle, &s->values);
     }
 }
@@ -200,13 +202,13 @@ static bool check_filled(session *s, talc_check_kind kind)
 static bool check_data(session *s, talc_check_kind kind)
 {
     const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
-    if ((!trusts && !runs(s, kind)) || !s->family->takes(&s->problem, kind))
+    if ((!trusts && !runs(s, kind)) || !s->direction->takes(&s->problem, kind))
         return true;
     fill(s, kind);
     bool done = check_filled(s, kind);
-    for (int round = 0; done && s->family->spoil != NULL && !is_large(s->terms); round++) {
+    for (int round = 0; done && s->direction->spoil != NULL && !is_large(s->terms); round++) {
         fill(s, kind);
-        if (!s->family->spoil(&s->problem, kind, round, s->check->options.seed, &s->values))
+        if (!s->direction->spoil(&s->problem, kind, round, s->check->options.seed, &s->values))
             break;
         done = check_filled(s, kind);
     }
@@ -304,7 +306,7 @@ static bool check_fenv(session *s)
     bool done = true;
     if (!wanted(s->check, TALC_CHECK_FENV))
         return true;
-    fill(s, s->family->takes(&s->problem, TALC_CHECK_TINY) ? TALC_CHECK_TINY : plain_data(s));
+    fill(s, s->direction->takes(&s->problem, TALC_CHECK_TINY) ? TALC_CHECK_TINY : plain_data(s));
     for (int row = 0; row < s->row_count && done; row++) {
         bool ran = false;
         done = run(s, row, &plain, &s->results, "fenv", &ran) &&
@@ -363,7 +365,7 @@ static bool check_all(session *s)
     for (int i = 0; i < (large ? 4 : TALC_CHECK_GUARDS) && done; i++)
         done = check_data(s, large ? large_kinds[i] : (talc_check_kind)i);
     done = done && (large || check_variants(s)) && check_bits(s) && (large || check_fenv(s));
-    if (done && s->family == &talc_check_conv2d)
+    if (done && s->direction == &talc_check_conv2d)
         done = check_relations(s);
     for (int row = 0; row < s->row_count && done; row++)
         done = note(s, row, &s->guards[row]) && note(s, row, &s->inputs[row]) &&
@@ -375,7 +377,7 @@ static bool check_all(session *s)
 static double memory_of(const session *s)
 {
     check_operand operands[CHECK_OPERANDS];
-    talc_check_operands(s->family, &s->problem, operands);
+    talc_check_operands(s->direction, &s->problem, operands);
     double workspace = 0;
     for (int row = 0; row < s->row_count; row++) {
         talc_plan plan;
@@ -383,7 +385,7 @@ static double memory_of(const session *s)
             workspace = fmax(workspace, (double)plan.workspace);
     }
     double bytes =
-        talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
+        talc_check_oracle_bytes(s->direction, &s->problem, s->check->options.observe != NULL);
     bytes += 3 * workspace;
     for (int i = 0; i < CHECK_OPERANDS; i++)
         bytes += (double)operands[i].count *
@@ -406,7 +408,7 @@ static bool fits_memory(const session *s, double bytes)
 /* Drops the rows that refuse the problem; notes each in its summary. */
 static bool sort_out_rows(session *s)
 {
-    const char *op = talc_check_op(s->family, &s->problem);
+    const char *op = talc_check_op(s->direction, &s->problem);
     int kept = 0;
     for (int i = 0; i < s->row_count; i++) {
         talc_check_summary *summary = talc_check_summary_of(s->check, op, s->rows[i]);
@@ -427,7 +429,7 @@ static bool sort_out_rows(session *s)
  * summary. */
 static bool is_usable(const session *s, const talc_algorithm *row)
 {
-    const char *op = talc_check_op(s->family, &s->problem);
+    const char *op = talc_check_op(s->direction, &s->problem);
     const size_t most = sizeof((talc_check_summary *)NULL)->algorithm - 1;
     if (row->name == NULL || row->name[0] == '\0') {
         talc_fail(TALC_BAD_ARGUMENT, "check: the row of %s has no name", op);
@@ -458,12 +460,12 @@ static bool check_kept_rows(session *s)
         s->fenv[row] = outcome_new(s, row, TALC_CHECK_FENV);
         s->status[row] = outcome_new(s, row, TALC_CHECK_STATUS);
     }
-    s->terms = talc_check_oracle_terms(s->family, &s->problem);
-    const bool done = talc_check_oracle_new(s->family, &s->problem, s->check->options.seed,
+    s->terms = talc_check_oracle_terms(s->direction, &s->problem);
+    const bool done = talc_check_oracle_new(s->direction, &s->problem, s->check->options.seed,
                                             s->check->options.observe != NULL, &s->oracle) &&
-                      talc_check_values_new(s->family, &s->problem, &s->values) &&
-                      talc_check_values_new(s->family, &s->problem, &s->results) &&
-                      talc_check_values_new(s->family, &s->problem, &s->others) && check_all(s);
+                      talc_check_values_new(s->direction, &s->problem, &s->values) &&
+                      talc_check_values_new(s->direction, &s->problem, &s->results) &&
+                      talc_check_values_new(s->direction, &s->problem, &s->others) && check_all(s);
     talc_check_values_free(&s->values);
     talc_check_values_free(&s->results);
     talc_check_values_free(&s->others);
@@ -471,9 +473,9 @@ static bool check_kept_rows(session *s)
     talc_check_oracle_free(&s->oracle);
     for (int row = 0; row < s->row_count && done; row++) {
         check_tally *tally =
-            talc_check_tally_of(s->check, talc_check_op(s->family, &s->problem), s->rows[row]);
+            talc_check_tally_of(s->check, talc_check_op(s->direction, &s->problem), s->rows[row]);
         tally->own = s->own;
-        talc_check_tally_add(tally, s->family, &s->problem, s->failed[row]);
+        talc_check_tally_add(tally, s->direction, &s->problem, s->failed[row]);
     }
     return done;
 }
@@ -483,7 +485,7 @@ static bool check_session(session *s)
     for (int row = 0; row < s->row_count; row++)
         if (!is_usable(s, s->rows[row]))
             return false;
-    const bool empty = talc_check_nothing_expected(s->family, &s->problem);
+    const bool empty = talc_check_nothing_expected(s->direction, &s->problem);
     if (!empty && !sort_out_rows(s))
         return false;
     if (empty || s->row_count == 0) {
@@ -506,12 +508,12 @@ static session *session_new(talc_check *check, const char *problem)
     if (s == NULL)
         return NULL;
     s->check = check;
-    s->family = talc_check_parse(problem, &s->problem);
-    if (s->family == NULL) {
+    s->direction = talc_check_parse(problem, &s->problem);
+    if (s->direction == NULL) {
         talc_memory_free(s);
         return NULL;
     }
-    talc_check_write(s->family, &s->problem, s->text);
+    talc_check_write(s->direction, &s->problem, s->text);
     return s;
 }
 
@@ -523,7 +525,8 @@ static bool check_row(talc_check *check, const char *problem, const talc_algorit
     s->rows[s->row_count++] = row;
     const talc_algorithm *known;
     s->own = true;
-    for (int i = 0; s->own && (known = talc_check_row_at(s->family, check->device, i)) != NULL; i++)
+    for (int i = 0; s->own && (known = talc_check_row_at(s->direction, check->device, i)) != NULL;
+         i++)
         s->own = known != row;
     const bool done = check_session(s);
     talc_memory_free(s);
@@ -538,12 +541,12 @@ static bool check_rows(talc_check *check, const char *problem)
     const char *name = check->options.algorithm;
     const talc_algorithm *row;
     for (int i = 0;
-         (row = talc_check_row_at(s->family, check->device, i)) != NULL && !talc_failed(); i++)
+         (row = talc_check_row_at(s->direction, check->device, i)) != NULL && !talc_failed(); i++)
         if (name != NULL && !talc_algorithm_is_asked_for(row->name, row->form, name))
             continue;
         else if (s->row_count == MOST_ROWS)
             talc_fail(TALC_UNSUPPORTED, "check: %s has more than %d algorithms to check on %s",
-                      talc_check_op(s->family, &s->problem), MOST_ROWS, check->device->name);
+                      talc_check_op(s->direction, &s->problem), MOST_ROWS, check->device->name);
         else
             s->rows[s->row_count++] = row;
     const bool done = !talc_failed() && check_session(s);

@@ -21,12 +21,12 @@ bool talc_explain(talc_device *device, const char *problem, const char *algorith
         talc_operand_missing("explain", "explanation", explanation))
         return false;
     check_problem posed;
-    const check_family *family = talc_check_parse(problem, &posed);
-    if (family == NULL)
+    const check_direction *direction = talc_check_parse(problem, &posed);
+    if (direction == NULL)
         return false;
-    if (talc_check_is_empty(family, &posed))
+    if (talc_check_is_empty(direction, &posed))
         return nothing_to_compute(problem);
-    talc_choice_explain(talc_check_op(family, &posed), device, talc_check_row_at(family, device, 0),
-                        &posed, algorithm, 0, explanation);
+    talc_choice_explain(talc_check_op(direction, &posed), device,
+                        talc_check_row_at(direction, device, 0), &posed, algorithm, 0, explanation);
     return true;
 }

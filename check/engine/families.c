@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-const check_family *const talc_check_families[] = {
+const check_direction *const talc_check_directions[] = {
     &talc_check_conv2d,
     &talc_check_pool2d,
     &talc_check_matmul,
@@ -40,40 +40,34 @@ const check_family *const talc_check_families[] = {
 
 // ---- Problems -----------------------------------------------------------------------------------
 
-/* The input gradient of these ops is a family of its own: its ops are "NAME.grad_input", in the
- * order of the family of NAME, and its texts are those of NAME with the word dx. */
+/* Whether a text is of an input gradient, if its op is of two directions. */
 static bool asks_for_gradient(const char *text)
 {
     const char *word = strstr(text, "_dx");
     return word != NULL && (word[3] == '_' || word[3] == '\0');
 }
 
-/* The family of an op's gradient, NULL if it has none of its own; which op it is. */
-static const check_family *gradient_of(const char *name, size_t length, int *op)
+/* The direction with an op of that very name, "conv2d" or "conv2d.grad_input"; which op it is. */
+static const check_direction *direction_of(const char *name, size_t length, int *op)
 {
-    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
-        for (int i = 0; (*family)->ops[i] != NULL; i++) {
-            const char *known = (*family)->ops[i];
-            if (*family != &talc_check_conv2d && known[strcspn(known, ".")] != '\0' &&
-                strcspn(known, ".") == length && memcmp(known, name, length) == 0) {
+    for (const check_direction *const *direction = talc_check_directions; *direction != NULL;
+         direction++)
+        for (int i = 0; (*direction)->ops[i] != NULL; i++)
+            if (strlen((*direction)->ops[i]) == length &&
+                memcmp((*direction)->ops[i], name, length) == 0) {
                 *op = i;
-                return *family;
+                return *direction;
             }
-        }
     return NULL;
 }
 
-/* The family with an op of that very name, "conv2d" or "conv2d.grad_input"; which op it is. */
-static const check_family *family_of(const char *name, size_t length, int *op)
+/* The input gradient of the same family, or `direction` where it has none of its own. */
+static const check_direction *gradient_of(const check_direction *direction)
 {
-    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
-        for (int i = 0; (*family)->ops[i] != NULL; i++)
-            if (strlen((*family)->ops[i]) == length &&
-                memcmp((*family)->ops[i], name, length) == 0) {
-                *op = i;
-                return *family;
-            }
-    return NULL;
+    for (const check_direction *const *other = talc_check_directions; *other != NULL; other++)
+        if ((*other)->family == direction->family && (*other)->of == TALC_GRAD_INPUT)
+            return *other;
+    return direction;
 }
 
 /* What follows the op of a text, by the keys of its family. */
@@ -94,56 +88,58 @@ static bool read_problem(const check_family *family, check_reader *reader, int o
     return wanted == NULL || talc_check_unexpected_at(reader, start, wanted);
 }
 
-const check_family *talc_check_parse(const char *text, check_problem *problem)
+const check_direction *talc_check_parse(const char *text, check_problem *problem)
 {
     const char *colon = strchr(text, ':');
     const size_t length = colon == NULL ? strlen("conv2d") : (size_t)(colon - text);
     const char *name = colon == NULL ? "conv2d" : text;
     int op = 0;
     memset(problem, 0, sizeof *problem);
-    const check_family *family = family_of(name, length, &op);
-    if (family == NULL) {
+    const check_direction *direction = direction_of(name, length, &op);
+    if (direction == NULL) {
         talc_fail(TALC_NOT_FOUND, "check: problem '%s': there is no op '%s' at position 0",
                   TALC_SHOWN(text), TALC_SHOWN_PART(name, length));
         return NULL;
     }
-    check_reader reader = { family->ops[op], text, colon == NULL ? text : colon + 1 };
-    const check_family *gradient = asks_for_gradient(text) ? gradient_of(name, length, &op) : NULL;
-    family = gradient != NULL ? gradient : family;
-    return read_problem(family, &reader, op, problem) ? family : NULL;
+    check_reader reader = { direction->ops[op], text, colon == NULL ? text : colon + 1 };
+    direction = asks_for_gradient(text) ? gradient_of(direction) : direction;
+    return read_problem(direction->family, &reader, op, problem) ? direction : NULL;
 }
 
-void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem)
+void talc_check_random(const check_direction *direction, uint64_t seed, check_problem *problem)
 {
-    uint64_t state = talc_check_bits(seed, family->stream);
+    const check_family *family = direction->family;
+    uint64_t state = talc_check_bits(seed, direction->stream);
     const char *key = "";
     do
         memset(problem, 0, sizeof *problem);
-    while (!family->random(&state, problem) ||
+    while (!family->random(&state, direction->of, problem) ||
            (family->complete != NULL && family->complete(problem, &key) != NULL));
 }
 
-static int op_of(const check_family *family, const check_problem *problem)
+static int op_of(const check_direction *direction, const check_problem *problem)
 {
+    const check_family *family = direction->family;
     return family->op == NULL ? 0 : family->op(problem);
 }
 
-const char *talc_check_op(const check_family *family, const check_problem *problem)
+const char *talc_check_op(const check_direction *direction, const check_problem *problem)
 {
-    return family->ops[op_of(family, problem)];
+    return direction->ops[op_of(direction, problem)];
 }
 
-const char *talc_check_write(const check_family *family, const check_problem *problem,
+const char *talc_check_write(const check_direction *direction, const check_problem *problem,
                              char text[TALC_CHECK_TEXT])
 {
+    const check_family *family = direction->family;
     text[0] = '\0';
-    if (family != &talc_check_conv2d)
-        talc_check_append(text, "%.*s:", (int)strcspn(talc_check_op(family, problem), "."),
-                          talc_check_op(family, problem));
+    if (direction != &talc_check_conv2d)
+        talc_check_append(text, "%.*s:", (int)strcspn(talc_check_op(direction, problem), "."),
+                          talc_check_op(direction, problem));
     if (family->print != NULL)
         family->print(problem, text);
     else
-        talc_check_append_keys(text, family->keys, op_of(family, problem), problem);
+        talc_check_append_keys(text, family->keys, op_of(direction, problem), problem);
     return text;
 }
 
@@ -163,35 +159,35 @@ check_operand talc_check_operand(const char *name, check_role role, talc_dtype d
     return operand;
 }
 
-void talc_check_operands(const check_family *family, const check_problem *problem,
+void talc_check_operands(const check_direction *direction, const check_problem *problem,
                          check_operand operands[CHECK_OPERANDS])
 {
     memset(operands, 0, CHECK_OPERANDS * sizeof *operands);
-    family->operands(problem, operands);
+    direction->operands(problem, operands);
 }
 
-bool talc_check_nothing_expected(const check_family *family, const check_problem *problem)
+bool talc_check_nothing_expected(const check_direction *direction, const check_problem *problem)
 {
     check_operand operands[CHECK_OPERANDS];
-    talc_check_operands(family, problem, operands);
+    talc_check_operands(direction, problem, operands);
     for (int i = 0; i < CHECK_OPERANDS; i++)
         if (talc_check_is_output(&operands[i]) && operands[i].count == 0)
             return true;
     return false;
 }
 
-bool talc_check_is_empty(const check_family *family, const check_problem *problem)
+bool talc_check_is_empty(const check_direction *direction, const check_problem *problem)
 {
-    return talc_check_nothing_expected(family, problem) ||
-           (family->is_empty != NULL && family->is_empty(problem));
+    return talc_check_nothing_expected(direction, problem) ||
+           (direction->is_empty != NULL && direction->is_empty(problem));
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
+const talc_algorithm *talc_check_row_at(const check_direction *direction, const talc_device *device,
                                         int index)
 {
-    const talc_algorithm *row = device->backend->algorithms[family->list];
+    const talc_algorithm *row = device->backend->algorithms[direction->list];
     while (row != NULL && row->name != NULL && index > 0) {
         row++;
         index--;
@@ -199,16 +195,16 @@ const talc_algorithm *talc_check_row_at(const check_family *family, const talc_d
     return row == NULL || row->name == NULL ? NULL : row;
 }
 
-const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
+const char *talc_check_plan(const check_direction *direction, const talc_algorithm *row,
                             const talc_device *device, const check_problem *problem, size_t limit,
                             talc_plan *plan)
 {
     *plan = (talc_plan){ .workspace = 0 };
-    if (talc_check_is_empty(family, problem))
+    if (talc_check_is_empty(direction, problem))
         return "there is nothing to compute";
     check_problem first;
     const char *refusal = NULL;
-    if (family->first != NULL && family->first(problem, &first, NULL)) {
+    if (direction->first != NULL && direction->first(problem, &first, NULL)) {
         talc_plan of_first = { .workspace = 0 };
         refusal = talc_algorithm_refuses(row, device, &first, limit, &of_first);
     }

@@ -1,9 +1,10 @@
-/// What talc_check needs to know of an op: one family of rows a file, check/ops/NAME.c. Private to
-/// check/.
+/// What talc_check needs to know of an op: a family a file, check/ops/NAME.c, of one direction or
+/// two. Private to check/.
 ///
-/// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says
-/// for one element of an output, from the formula in the op's header alone, what it must be and how
-/// large the terms of its sum are. Nothing of it may come from ops/ or backends/ but types.
+/// A family reads, prints and draws its problems. A direction fills operands, runs rows, and is
+/// their oracle: it says for one element of an output, from the formula in the op's header alone,
+/// what it must be and how large the terms of its sum are. Nothing of it may come from ops/ or
+/// backends/ but types.
 ///
 /// Operands are host arrays of double holding values of the operand's type.
 #ifndef TALC_CHECK_ENGINE_FAMILY_H
@@ -53,8 +54,8 @@ typedef struct check_common {
     long double of[7];
 } check_common;
 
-/// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of
-/// an updated one, what it holds before.
+/// Elements of each operand, in the order of check_direction.operands, NULL for one that is absent.
+/// Of an updated one, what it holds before.
 typedef struct check_values {
     double *of[CHECK_OPERANDS];
     const check_common *common; ///< of each group; NULL: each element works out its own
@@ -78,13 +79,11 @@ typedef struct check_expected {
 
 struct check_ran;
 
+/// Problems of an op, of either direction: their texts, and random ones.
 typedef struct check_family {
-    const char *const *ops; ///< the op names that texts begin with, NULL at the end
-    uint64_t stream;        ///< of random numbers, from which random problems are drawn
-
     /// What texts hold behind "op:".
     const check_key *keys;
-    /// Says which op a problem is of, ops[op], and what stands for keys that are left out. NULL:
+    /// Says which of the ops a problem is of, and what stands for keys that are left out. NULL:
     /// nothing.
     void (*begin)(check_problem *problem, int op);
     /// Works out the rest of a problem that was read or drawn; all checks of the op that need no
@@ -92,14 +91,25 @@ typedef struct check_family {
     /// word, or "", as it is before, for the beginning.
     const char *(*complete)(check_problem *problem, const char **key);
     /// In place of these three, for texts that are the op's own: reads what follows "op:" of
-    /// ops[op], false with a failure that gives the position; appends that to a text.
+    /// that op, false with a failure that gives the position; appends that to a text.
     bool (*parse)(check_reader *reader, int op, check_problem *problem);
     void (*print)(const check_problem *problem, char text[TALC_CHECK_TEXT]);
     /// The index of the problem's op; NULL where there is only one.
     int (*op)(const check_problem *problem);
-    /// Draws a small problem, edge values often, up to what `complete` works out; false when it is
-    /// none, and another is drawn.
-    bool (*random)(uint64_t *state, check_problem *problem);
+    /// Draws a small problem of a direction, edge values often, up to what `complete` works out;
+    /// false when it is none, and another is drawn.
+    bool (*random)(uint64_t *state, talc_direction direction, check_problem *problem);
+} check_family;
+
+/// One direction of an op: the forward pass, or its input gradient, whose problems' texts have the
+/// word dx. conv2d's has all three.
+typedef struct check_direction {
+    const check_family *family;
+    talc_direction of;
+    const char *const *ops; ///< what its ops are called, "NAME" or "NAME.grad_input", NULL at the
+                            ///< end
+    uint64_t stream;        ///< of random numbers, from which random problems are drawn
+
     /// The problem that a model has posed to the op, without its activation, over operands without
     /// gaps. False when it is too large. NULL: no check of models asks.
     bool (*pose)(const struct check_ran *ran, check_problem *problem);
@@ -141,43 +151,43 @@ typedef struct check_family {
     size_t arguments[CHECK_OPERANDS];
     /// Whether no row computes the result, though it has elements; NULL: never.
     bool (*is_empty)(const check_problem *problem);
-} check_family;
+} check_direction;
 
-extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
+extern const check_direction talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
     talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy,
     talc_check_nll_loss, talc_check_group_norm, talc_check_resample, talc_check_gather,
     talc_check_unary, talc_check_binary, talc_check_where, talc_check_cumsum, talc_check_cumprod,
     talc_check_update;
 
-/// Input gradients: their ops are "NAME.grad_input", their texts those of NAME with the word dx.
-extern const check_family talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
+/// Input gradients.
+extern const check_direction talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
     talc_check_cross_entropy_gradient, talc_check_nll_loss_gradient, talc_check_resample_gradient,
     talc_check_gather_gradient, talc_check_group_norm_gradient, talc_check_unary_gradient,
     talc_check_cumsum_gradient, talc_check_cumprod_gradient;
 
 /// All of them, NULL at the end.
-extern const check_family *const talc_check_families[];
+extern const check_direction *const talc_check_directions[];
 
 /// Row `index` of the device's list; NULL after the last.
-const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
+const talc_algorithm *talc_check_row_at(const check_direction *direction, const talc_device *device,
                                         int index);
 
 /// Why the row cannot do the problem, or what it runs before, under `limit`; NULL when it can, with
 /// its plan.
-const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
+const char *talc_check_plan(const check_direction *direction, const talc_algorithm *row,
                             const talc_device *device, const check_problem *problem, size_t limit,
                             talc_plan *plan);
 
-/// Finds the family of a text and reads the problem; NULL with a failure.
-const check_family *talc_check_parse(const char *text, check_problem *problem);
+/// Finds the direction of a text and reads the problem; NULL with a failure.
+const check_direction *talc_check_parse(const char *text, check_problem *problem);
 
 /// The problem that belongs to a seed.
-void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem);
+void talc_check_random(const check_direction *direction, uint64_t seed, check_problem *problem);
 
 /// The name of its op, as talc_algorithm_force takes it, and its whole text, "op:" included unless
 /// that is conv2d.
-const char *talc_check_op(const check_family *family, const check_problem *problem);
-const char *talc_check_write(const check_family *family, const check_problem *problem,
+const char *talc_check_op(const check_direction *direction, const check_problem *problem);
+const char *talc_check_write(const check_direction *direction, const check_problem *problem,
                              char text[TALC_CHECK_TEXT]);
 
 /// An operand of these dimensions.
@@ -185,7 +195,7 @@ check_operand talc_check_operand(const char *name, check_role role, talc_dtype d
                                  talc_dims dims);
 
 /// All operands of a problem, absent ones among them.
-void talc_check_operands(const check_family *family, const check_problem *problem,
+void talc_check_operands(const check_direction *direction, const check_problem *problem,
                          check_operand operands[CHECK_OPERANDS]);
 
 static inline bool talc_check_is_output(const check_operand *operand)
@@ -195,7 +205,7 @@ static inline bool talc_check_is_output(const check_operand *operand)
 
 /// nothing_expected: whether an output has no elements. is_empty: whether no row computes the
 /// result, for that or another reason.
-bool talc_check_nothing_expected(const check_family *family, const check_problem *problem);
-bool talc_check_is_empty(const check_family *family, const check_problem *problem);
+bool talc_check_nothing_expected(const check_direction *direction, const check_problem *problem);
+bool talc_check_is_empty(const check_direction *direction, const check_problem *problem);
 
 #endif

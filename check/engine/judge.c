@@ -15,14 +15,14 @@ enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed
 
 // ---- Which elements -----------------------------------------------------------------------------
 
-double talc_check_oracle_terms(const check_family *family, const check_problem *problem)
+double talc_check_oracle_terms(const check_direction *direction, const check_problem *problem)
 {
     check_operand operands[CHECK_OPERANDS];
-    talc_check_operands(family, problem, operands);
+    talc_check_operands(direction, problem, operands);
     double terms = 0;
     for (int i = 0; i < CHECK_OPERANDS; i++)
         if (talc_check_is_output(&operands[i]))
-            terms += (double)operands[i].count * family->terms(problem);
+            terms += (double)operands[i].count * direction->terms(problem);
     return terms;
 }
 
@@ -66,9 +66,9 @@ static bool expected_output_new(check_expected_output *self, const check_operand
     return self->expected != NULL;
 }
 
-static int64_t groups_of(const check_family *family, const check_problem *problem)
+static int64_t groups_of(const check_direction *direction, const check_problem *problem)
 {
-    return family->groups == NULL ? 0 : family->groups(problem);
+    return direction->groups == NULL ? 0 : direction->groups(problem);
 }
 
 static int rising(const void *a, const void *b)
@@ -80,8 +80,8 @@ static int rising(const void *a, const void *b)
 /* Of large problems the groups that the sample meets, and the last. */
 static bool groups_new(check_oracle *oracle, bool sampled)
 {
-    const check_family *family = oracle->family;
-    const int64_t groups = groups_of(family, oracle->problem);
+    const check_direction *direction = oracle->direction;
+    const int64_t groups = groups_of(direction, oracle->problem);
     int64_t count = 0, kept = 0;
     oracle->learnt_count = groups;
     if (groups == 0)
@@ -99,7 +99,8 @@ static bool groups_new(check_oracle *oracle, bool sampled)
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected_output *output = &oracle->output[i];
         for (int64_t e = 0; e < output->count; e++)
-            list[count++] = family->group_of(oracle->problem, output->operand, place_of(output, e));
+            list[count++] =
+                direction->group_of(oracle->problem, output->operand, place_of(output, e));
     }
     qsort(list, (size_t)count, sizeof *list, rising);
     for (int64_t i = 0; i < count; i++)
@@ -110,12 +111,12 @@ static bool groups_new(check_oracle *oracle, bool sampled)
     return true;
 }
 
-bool talc_check_oracle_new(const check_family *family, const check_problem *problem, uint64_t seed,
-                           bool shares, check_oracle *oracle)
+bool talc_check_oracle_new(const check_direction *direction, const check_problem *problem,
+                           uint64_t seed, bool shares, check_oracle *oracle)
 {
-    *oracle = (check_oracle){ .family = family, .problem = problem };
-    talc_check_operands(family, problem, oracle->operand);
-    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
+    *oracle = (check_oracle){ .direction = direction, .problem = problem };
+    talc_check_operands(direction, problem, oracle->operand);
+    const bool sampled = talc_check_oracle_terms(direction, problem) > CHECK_FULL_TERMS;
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         if (!talc_check_is_output(&oracle->operand[i]))
             continue;
@@ -132,13 +133,13 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
     return false;
 }
 
-double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
+double talc_check_oracle_bytes(const check_direction *direction, const check_problem *problem,
                                bool shares)
 {
     check_operand operands[CHECK_OPERANDS];
-    talc_check_operands(family, problem, operands);
-    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
-    double bytes = (double)groups_of(family, problem) * sizeof(check_common);
+    talc_check_operands(direction, problem, operands);
+    const bool sampled = talc_check_oracle_terms(direction, problem) > CHECK_FULL_TERMS;
+    double bytes = (double)groups_of(direction, problem) * sizeof(check_common);
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         if (!talc_check_is_output(&operands[i]))
             continue;
@@ -183,7 +184,7 @@ static void work_out(void *context, int index, int64_t first, int64_t end)
     check_expected_output *output = self->output;
     double norm = 0;
     for (int64_t e = first; e < end; e++) {
-        const check_expected expected = oracle->family->expected(
+        const check_expected expected = oracle->direction->expected(
             oracle->problem, self->values, output->operand, place_of(output, e));
         norm = expected.S > norm && isfinite(expected.S) ? expected.S : norm;
         output->expected[e] = expected;
@@ -198,20 +199,20 @@ static void learn(void *context, int index, int64_t first, int64_t end)
     (void)index;
     for (int64_t i = first; i < end; i++) {
         const int64_t group = oracle->learnt == NULL ? i : oracle->learnt[i];
-        oracle->common[group] = oracle->family->learn(oracle->problem, self->values, group);
+        oracle->common[group] = oracle->direction->learn(oracle->problem, self->values, group);
     }
 }
 
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 {
-    const double terms = oracle->family->terms(oracle->problem),
+    const double terms = oracle->direction->terms(oracle->problem),
                  cost = EXPECTED_COST + TERM_COST * terms;
     check_values known = *values;
     if (oracle->common != NULL) {
         working work = { .oracle = oracle, .values = values };
-        const int64_t groups = groups_of(oracle->family, oracle->problem);
+        const int64_t groups = groups_of(oracle->direction, oracle->problem);
         const double each =
-            talc_check_oracle_terms(oracle->family, oracle->problem) / (double)groups;
+            talc_check_oracle_terms(oracle->direction, oracle->problem) / (double)groups;
         talc_check_parallel(oracle->learnt_count, TERM_COST * each, learn, &work);
         known.common = oracle->common;
     }

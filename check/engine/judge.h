@@ -21,7 +21,7 @@ typedef struct check_expected_output {
 
 /// What all outputs of a problem must be.
 typedef struct check_oracle {
-    const check_family *family;
+    const check_direction *direction;
     const check_problem *problem;
     check_operand operand[CHECK_OPERANDS];
     int outputs;
@@ -33,19 +33,19 @@ typedef struct check_oracle {
 
 /// Room for a problem's outputs; the sample depends on `seed`. False with a failure. Freed by
 /// talc_check_oracle_free.
-bool talc_check_oracle_new(const check_family *family, const check_problem *problem, uint64_t seed,
-                           bool shares, check_oracle *oracle);
+bool talc_check_oracle_new(const check_direction *direction, const check_problem *problem,
+                           uint64_t seed, bool shares, check_oracle *oracle);
 void talc_check_oracle_free(check_oracle *oracle);
 
 /// Bytes that talc_check_oracle_new takes.
-double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
+double talc_check_oracle_bytes(const check_direction *direction, const check_problem *problem,
                                bool shares);
 
 /// Works out what these values must give.
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values);
 
 /// Terms of all outputs.
-double talc_check_oracle_terms(const check_family *family, const check_problem *problem);
+double talc_check_oracle_terms(const check_direction *direction, const check_problem *problem);
 
 /// Judges results on data of `kind`: fills in all of the outcome from `passed` on. Of several
 /// outputs the worst counts.

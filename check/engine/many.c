@@ -57,14 +57,14 @@ static double cost_of(const char *problem)
 {
     check_problem read;
     check_operand operands[CHECK_OPERANDS];
-    const check_family *family = problem == NULL ? NULL : talc_check_parse(problem, &read);
-    if (family == NULL) {
+    const check_direction *direction = problem == NULL ? NULL : talc_check_parse(problem, &read);
+    if (direction == NULL) {
         talc_error_clear();
         return 0;
     }
-    const double terms = talc_check_oracle_terms(family, &read);
+    const double terms = talc_check_oracle_terms(direction, &read);
     double cost = terms < CHECK_FULL_TERMS ? terms : CHECK_FULL_TERMS;
-    talc_check_operands(family, &read, operands);
+    talc_check_operands(direction, &read, operands);
     for (int i = 0; i < CHECK_OPERANDS; i++)
         cost += (double)operands[i].count;
     return cost < LARGE ? 0 : cost;

@@ -43,11 +43,11 @@ static void see(const talc_conv2d_problem *p, bool has[CHECK_TRAITS])
     memcpy(has, values, sizeof values);
 }
 
-void talc_check_tally_add(check_tally *tally, const check_family *family,
+void talc_check_tally_add(check_tally *tally, const check_direction *direction,
                           const check_problem *problem, bool failed)
 {
     bool has[CHECK_TRAITS] = { false };
-    if (family == &talc_check_conv2d)
+    if (direction == &talc_check_conv2d)
         see((const talc_conv2d_problem *)(const void *)problem, has);
     tally->ran++;
     tally->failed += failed;

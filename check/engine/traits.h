@@ -15,7 +15,7 @@ typedef struct check_tally {
 } check_tally;
 
 /// Counts a problem.
-void talc_check_tally_add(check_tally *tally, const check_family *family,
+void talc_check_tally_add(check_tally *tally, const check_direction *direction,
                           const check_problem *problem, bool failed);
 void talc_check_tally_join(check_tally *tally, const check_tally *other);
 

@@ -18,7 +18,7 @@
 
 typedef struct op_of_family {
     const char *op;
-    const check_family *family;
+    const check_direction *direction;
     bool (*expected)(const struct op_of_family *op, const check_ran *ran,
                      check_model_expected *expected);
     int factors; ///< operands that the result is linear in together
@@ -35,20 +35,20 @@ static check_values values_of(const check_ran *ran)
     return values;
 }
 
-static bool pose(const check_family *family, const check_ran *ran, check_problem *problem)
+static bool pose(const check_direction *direction, const check_ran *ran, check_problem *problem)
 {
     memset(problem, 0, sizeof *problem);
-    if (!family->pose(ran, problem))
+    if (!direction->pose(ran, problem))
         talc_fail(TALC_BAD_SHAPE, "check_model: %s is too large to check", ran->op);
     return !talc_failed();
 }
 
 /* The first operand that is written. */
-static int result_of(const check_family *family, const check_problem *problem)
+static int result_of(const check_direction *direction, const check_problem *problem)
 {
     check_operand list[CHECK_OPERANDS];
     int y = 0;
-    talc_check_operands(family, problem, list);
+    talc_check_operands(direction, problem, list);
     while (list[y].role != CHECK_WRITTEN)
         y++;
     return y;
@@ -57,21 +57,21 @@ static int result_of(const check_family *family, const check_problem *problem)
 /* What is due of each element of the output. */
 static bool ask(const op_of_family *op, const check_ran *ran, check_expected *expected)
 {
-    const check_family *family = op->family;
+    const check_direction *direction = op->direction;
     check_problem problem;
-    if (!pose(family, ran, &problem))
+    if (!pose(direction, ran, &problem))
         return false;
-    const int y = result_of(family, &problem);
+    const int y = result_of(direction, &problem);
     check_values values = values_of(ran);
-    const int64_t groups = family->groups == NULL ? 0 : family->groups(&problem);
+    const int64_t groups = direction->groups == NULL ? 0 : direction->groups(&problem);
     check_common *common = talc_memory_new((size_t)groups * sizeof *common + 1, "check_model");
     if (common == NULL)
         return false;
     for (int64_t g = 0; g < groups; g++)
-        common[g] = family->learn(&problem, &values, g);
+        common[g] = direction->learn(&problem, &values, g);
     values.common = groups > 0 ? common : NULL;
     for (int64_t i = 0; i < ran->output.count; i++)
-        expected[i] = family->expected(&problem, &values, y, i);
+        expected[i] = direction->expected(&problem, &values, y, i);
     talc_memory_free(common);
     return true;
 }
@@ -361,7 +361,7 @@ static bool batch_norm_expected(const op_of_family *op, const check_ran *ran,
                                 check_model_expected *expected)
 {
     check_problem problem;
-    if (!pose(op->family, ran, &problem) || !ask(op, ran, expected->element))
+    if (!pose(op->direction, ran, &problem) || !ask(op, ran, expected->element))
         return false;
     const check_values values = values_of(ran);
     talc_check_batch_norm2d_spread(ran, &problem, &values, expected->spread);

@@ -29,7 +29,7 @@ static const double EPS = 0x1p-17, MOMENTUM = 0.1;
 
 // ---- Problem and text ---------------------------------------------------------------------------
 
-const char *talc_check_norm_complete(check_problem *problem, const char **key)
+static const char *complete(check_problem *problem, const char **key)
 {
     (void)key;
     const check_norm_problem *own = read_only(problem);
@@ -57,7 +57,7 @@ const char *talc_check_norm_complete(check_problem *problem, const char **key)
 
 #define FIELD(name) offsetof(check_norm_problem, name)
 
-const check_key talc_check_norm_keys[] = {
+static const check_key keys[] = {
     CHECK_IMAGE_KEYS(FIELD(p.N), FIELD(p.C), FIELD(p.H), FIELD(p.W)),
     { "_train", CHECK_FLAG, .offset = FIELD(p.training) },
     { "_plain", CHECK_FLAG, .offset = FIELD(plain) },
@@ -73,14 +73,28 @@ const check_key talc_check_norm_keys[] = {
     { .key = NULL },
 };
 
-void talc_check_norm_begin(check_problem *problem, int op)
+static void begin(check_problem *problem, int op)
 {
     (void)op;
     writable(problem)->p.eps = EPS;
     writable(problem)->p.momentum = MOMENTUM;
 }
 
-bool talc_check_norm_random(uint64_t *state, check_problem *problem)
+/* Makes a forward problem one of the gradient, whose text has no more words than train, given,
+ * plain, residual, an activation and the type. */
+static void turn(uint64_t *state, check_norm_problem *own)
+{
+    own->p.direction = TALC_GRAD_INPUT;
+    own->p.eps = EPS;
+    own->p.momentum = MOMENTUM;
+    if (!talc_activation_gradient_from_result(own->p.activation))
+        own->p.activation = TALC_ACTIVATION_NONE;
+    own->p.residual &= own->p.activation != TALC_ACTIVATION_NONE;
+    own->untracked = false;
+    own->given = own->p.training && talc_check_draw(state, 0, 3) != 0;
+}
+
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     check_norm_problem *own = writable(problem);
     talc_batch_norm2d_problem *p = &own->p;
@@ -96,20 +110,19 @@ bool talc_check_norm_random(uint64_t *state, check_problem *problem)
     p->momentum = (double[]){ MOMENTUM, MOMENTUM, 0, 1 }[talc_check_draw(state, 0, 3)];
     p->activation = talc_check_draw_activation(state);
     p->residual = talc_check_draw(state, 0, 2) == 0;
-    return talc_check_norm_complete(problem, &(const char *){ "" }) == NULL;
+    if (complete(problem, &(const char *){ "" }) != NULL)
+        return false;
+    if (direction == TALC_GRAD_INPUT)
+        turn(state, own);
+    return true;
 }
 
-void talc_check_norm_turn(check_problem *problem)
-{
-    check_norm_problem *own = writable(problem);
-    own->p.direction = TALC_GRAD_INPUT;
-    own->p.eps = EPS;
-    own->p.momentum = MOMENTUM;
-    if (!talc_activation_gradient_from_result(own->p.activation))
-        own->p.activation = TALC_ACTIVATION_NONE;
-    own->p.residual &= own->p.activation != TALC_ACTIVATION_NONE;
-    own->untracked = false;
-}
+const check_family talc_check_norm_family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .random = random_problem,
+};
 
 // ---- Operands -----------------------------------------------------------------------------------
 
@@ -375,7 +388,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p.dtype = ran->inputs[X].dtype;
     own->p.activation = TALC_ACTIVATION_NONE;
     own->untracked = ran->inputs[RUNNING_MEAN].of == NULL;
-    return talc_check_norm_complete(problem, &(const char *){ "" }) == NULL;
+    return complete(problem, &(const char *){ "" }) == NULL;
 }
 
 void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
@@ -388,13 +401,10 @@ void talc_check_batch_norm2d_moments(const check_problem *problem, const check_v
 
 #define POINTER(name) offsetof(talc_batch_norm2d_arguments, name)
 
-const check_family talc_check_batch_norm2d = {
+const check_direction talc_check_batch_norm2d = {
+    .family = &talc_check_norm_family,
     .ops = op_names,
     .stream = 9,
-    .keys = talc_check_norm_keys,
-    .begin = talc_check_norm_begin,
-    .complete = talc_check_norm_complete,
-    .random = talc_check_norm_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,

@@ -13,15 +13,8 @@ typedef struct check_norm_problem {
 
 CHECK_PROBLEM(check_norm_problem, talc_batch_norm2d_arguments)
 
-/// What check/engine/family.h says of these members; `random` draws a forward problem.
-extern const check_key talc_check_norm_keys[];
-void talc_check_norm_begin(check_problem *problem, int op);
-const char *talc_check_norm_complete(check_problem *problem, const char **key);
-bool talc_check_norm_random(uint64_t *state, check_problem *problem);
-
-/// Makes a forward problem one of the gradient, whose text has no more words than train, given,
-/// plain, residual, an activation and the type.
-void talc_check_norm_turn(check_problem *problem);
+/// Of both directions.
+extern const check_family talc_check_norm_family;
 
 // ---- Statistics ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-/// The family of batch normalisation's gradients: "batch_norm2d:n8c16h7w7_train_dx". Words: train;
+/// The gradients of batch normalisation: "batch_norm2d:n8c16h7w7_train_dx". Words: train;
 /// given: see below; plain: without weight; an activation; residual: its gradient is wanted too.
 ///
 ///     dbias = sum g,    dweight = sum g x^,    x^ = (x - mean) rstd,    dresidual = g = dy act'
@@ -440,16 +440,7 @@ static double terms(const check_problem *problem)
     return 6;
 }
 
-// ---- The family ---------------------------------------------------------------------------------
-
-static bool random_problem(uint64_t *state, check_problem *problem)
-{
-    if (!talc_check_norm_random(state, problem))
-        return false;
-    talc_check_norm_turn(problem);
-    writable(problem)->given = writable(problem)->p.training && talc_check_draw(state, 0, 3) != 0;
-    return true;
-}
+// ---- The direction ------------------------------------------------------------------------------
 
 /* The forward pass, whose result dx then takes the place of. */
 static bool first(const check_problem *problem, check_problem *forward, void *arguments)
@@ -469,13 +460,11 @@ static bool first(const check_problem *problem, check_problem *forward, void *ar
 
 #define POINTER(name) offsetof(talc_batch_norm2d_arguments, name)
 
-const check_family talc_check_batch_norm2d_gradient = {
+const check_direction talc_check_batch_norm2d_gradient = {
+    .family = &talc_check_norm_family,
+    .of = TALC_GRAD_INPUT,
     .ops = op_names,
     .stream = 11,
-    .keys = talc_check_norm_keys,
-    .begin = talc_check_norm_begin,
-    .complete = talc_check_norm_complete,
-    .random = random_problem,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -92,8 +92,9 @@ static int op_of(const check_problem *problem)
     return (int)read_only(problem)->p.function;
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     binary_problem *own = writable(problem);
     own->p.function = (talc_binary_function)talc_check_draw(state, 0, OPS - 1);
     own->a.dtype = talc_check_draw_float(state);
@@ -252,14 +253,18 @@ static double terms(const check_problem *problem)
 
 #define POINTER(name) offsetof(talc_binary_arguments, name)
 
-const check_family talc_check_binary = {
-    .ops = op_names,
-    .stream = 28,
+static const check_family family = {
     .keys = keys,
     .begin = begin,
     .complete = complete,
     .op = op_of,
     .random = random_problem,
+};
+
+const check_direction talc_check_binary = {
+    .family = &family,
+    .ops = op_names,
+    .stream = 28,
     .operands = operands,
     .takes = takes,
     .fill = fill,

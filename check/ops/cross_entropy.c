@@ -27,7 +27,7 @@ static const char *const op_names[] = { "cross_entropy", NULL };
 
 // ---- Problem ------------------------------------------------------------------------------------
 
-const char *talc_check_entropy_complete(check_problem *problem, const char **key)
+static const char *complete(check_problem *problem, const char **key)
 {
     (void)key;
     check_entropy_problem *own = writable(problem);
@@ -52,7 +52,7 @@ const char *talc_check_entropy_complete(check_problem *problem, const char **key
 
 #define FIELD(name) offsetof(check_entropy_problem, name)
 
-const check_key talc_check_entropy_keys[] = {
+static const check_key keys[] = {
     { "", CHECK_LOGITS, .offset = FIELD(x) },
     { "_reversed", CHECK_FLAG, .offset = FIELD(x.reversed) },
     { "_sum", CHECK_CHOICE, .offset = FIELD(p.reduction), TALC_REDUCTION_SUM },
@@ -65,15 +65,16 @@ const check_key talc_check_entropy_keys[] = {
     { .key = NULL },
 };
 
-void talc_check_entropy_begin(check_problem *problem, int op)
+static void begin(check_problem *problem, int op)
 {
     (void)op;
     writable(problem)->p.ignore_index = UNCLASSED;
 }
 
-bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     check_entropy_problem *own = writable(problem);
+    own->p.direction = direction;
     own->x.dtype = talc_check_draw_float(state);
     talc_check_random_dims(state, &own->x);
     if (own->x.rank == 0) {
@@ -87,6 +88,13 @@ bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
     own->p.weighted = talc_check_draw(state, 0, 2) == 0;
     return true;
 }
+
+const check_family talc_check_entropy_family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .random = random_problem,
+};
 
 // ---- Operands -----------------------------------------------------------------------------------
 
@@ -238,7 +246,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p.ignore_index = observed->ignore_index;
     own->p.weighted = observed->weighted;
     own->x = talc_check_layout_of(&ran->inputs[X]);
-    return talc_check_entropy_complete(problem, &(const char *){ "" }) == NULL;
+    return complete(problem, &(const char *){ "" }) == NULL;
 }
 
 bool talc_check_entropy_is_empty(const check_problem *problem)
@@ -248,13 +256,10 @@ bool talc_check_entropy_is_empty(const check_problem *problem)
 
 #define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
 
-const check_family talc_check_cross_entropy = {
+const check_direction talc_check_cross_entropy = {
+    .family = &talc_check_entropy_family,
     .ops = op_names,
     .stream = 7,
-    .keys = talc_check_entropy_keys,
-    .begin = talc_check_entropy_begin,
-    .complete = talc_check_entropy_complete,
-    .random = talc_check_entropy_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,

@@ -14,11 +14,8 @@ typedef struct check_entropy_problem {
 
 CHECK_PROBLEM(check_entropy_problem, talc_cross_entropy_arguments)
 
-/// What check/engine/family.h says of these members; `random` draws a forward problem.
-extern const check_key talc_check_entropy_keys[];
-void talc_check_entropy_begin(check_problem *problem, int op);
-const char *talc_check_entropy_complete(check_problem *problem, const char **key);
-bool talc_check_entropy_random(uint64_t *state, check_problem *problem);
+/// Of both directions.
+extern const check_family talc_check_entropy_family;
 bool talc_check_entropy_is_empty(const check_problem *problem);
 
 /// y's dimensions, which are dy's: those of labels, or none.

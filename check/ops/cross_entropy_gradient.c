@@ -1,4 +1,4 @@
-/// The family of cross entropy's input gradient: "cross_entropy:8x10_smooth_weighted_dx". dx is
+/// The input gradient of cross entropy: "cross_entropy:8x10_smooth_weighted_dx". dx is
 /// stored like x.
 ///
 ///     dx_j = dl (A p_j - (1 - e) w_t [j = t] - e w_j / C),
@@ -225,25 +225,15 @@ static double terms(const check_problem *problem)
     return 60;
 }
 
-// ---- The family ---------------------------------------------------------------------------------
-
-static bool random_problem(uint64_t *state, check_problem *problem)
-{
-    if (!talc_check_entropy_random(state, problem))
-        return false;
-    writable(problem)->p.direction = TALC_GRAD_INPUT;
-    return true;
-}
+// ---- The direction ------------------------------------------------------------------------------
 
 #define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
 
-const check_family talc_check_cross_entropy_gradient = {
+const check_direction talc_check_cross_entropy_gradient = {
+    .family = &talc_check_entropy_family,
+    .of = TALC_GRAD_INPUT,
     .ops = op_names,
     .stream = 12,
-    .keys = talc_check_entropy_keys,
-    .begin = talc_check_entropy_begin,
-    .complete = talc_check_entropy_complete,
-    .random = random_problem,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -1,4 +1,4 @@
-/// The families of cumprod, "cumprod:5x7@1", and of its input gradient, with the word dx.
+/// The family of cumprod, "cumprod:5x7@1", and its input gradient, with the word dx.
 /// `reversed`: x is stored with its dimensions in the reverse order.
 ///
 ///     y_i = product over j <= i of x_j
@@ -35,18 +35,12 @@ static const char *complete(check_problem *problem, const char **key)
     return talc_check_complete_lines(problem, key);
 }
 
-static bool random_forward(uint64_t *state, check_problem *problem)
-{
-    talc_check_draw_lines(state, writable(problem));
-    return true;
-}
-
-static bool random_gradient(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     check_lines *own = writable(problem);
+    own->p.direction = direction;
     talc_check_draw_lines(state, own);
-    own->p.direction = TALC_GRAD_INPUT;
-    own->x.reversed = false;
+    own->x.reversed &= direction == TALC_FORWARD;
     return true;
 }
 
@@ -219,13 +213,19 @@ static bool pose(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
 
-// ---- The families -------------------------------------------------------------------------------
+// ---- The directions -----------------------------------------------------------------------------
+
+static const check_family family = {
+    .keys = keys,
+    .complete = complete,
+    .random = random_problem,
+};
 
 #define POINTER(name) offsetof(talc_cumprod_arguments, name)
-#define FAMILY(names, number, draw)                                                                \
+#define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .ops = names, .stream = number, .keys = keys, .complete = complete, .random = draw,        \
-        .pose = pose, .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,          \
+        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
+        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
         .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,                          \
         .arguments = { POINTER(x), POINTER(dy), POINTER(y), POINTER(dx) },                         \
     }
@@ -233,5 +233,5 @@ static bool pose(const check_ran *ran, check_problem *problem)
 static const char *const forward_ops[] = { "cumprod", NULL };
 static const char *const gradient_ops[] = { "cumprod.grad_input", NULL };
 
-const check_family talc_check_cumprod = FAMILY(forward_ops, 32, random_forward);
-const check_family talc_check_cumprod_gradient = FAMILY(gradient_ops, 33, random_gradient);
+const check_direction talc_check_cumprod = DIRECTION(TALC_FORWARD, forward_ops, 32);
+const check_direction talc_check_cumprod_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 33);

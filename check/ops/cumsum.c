@@ -1,4 +1,4 @@
-/// The families of cumsum, "cumsum:5x7@1", and of its input gradient, with the word dx. `reversed`:
+/// The family of cumsum, "cumsum:5x7@1", and its input gradient, with the word dx. `reversed`:
 /// x, or dy, is stored with its dimensions in the reverse order.
 ///
 ///     y[..., i, ...] = sum over j <= i of x[..., j, ...],
@@ -20,21 +20,11 @@ CHECK_PROBLEM(check_lines, talc_cumsum_arguments)
 
 static const check_key keys[] = { CHECK_LINES_GRADIENT_KEYS, { .key = NULL } };
 
-static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     writable(problem)->p.direction = direction;
     talc_check_draw_lines(state, writable(problem));
     return true;
-}
-
-static bool random_forward(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_FORWARD, problem);
-}
-
-static bool random_gradient(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_GRAD_INPUT, problem);
 }
 
 // ---- Operands and data --------------------------------------------------------------------------
@@ -101,18 +91,24 @@ static bool pose(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
 
-// ---- The families -------------------------------------------------------------------------------
+// ---- The directions -----------------------------------------------------------------------------
 
-#define FAMILY(names, number, draw)                                                                \
+static const check_family family = {
+    .keys = keys,
+    .complete = talc_check_complete_lines,
+    .random = random_problem,
+};
+
+#define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .ops = names, .stream = number, .keys = keys, .complete = talc_check_complete_lines,       \
-        .random = draw, .pose = pose, .operands = operands, .takes = takes, .fill = fill,          \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_cumsum,                           \
+        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
+        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
+        .terms = terms, .list = TALC_OP_cumsum,                                                    \
         .arguments = { offsetof(talc_cumsum_arguments, x), offsetof(talc_cumsum_arguments, y) },   \
     }
 
 static const char *const forward_ops[] = { "cumsum", NULL };
 static const char *const gradient_ops[] = { "cumsum.grad_input", NULL };
 
-const check_family talc_check_cumsum = FAMILY(forward_ops, 30, random_forward);
-const check_family talc_check_cumsum_gradient = FAMILY(gradient_ops, 31, random_gradient);
+const check_direction talc_check_cumsum = DIRECTION(TALC_FORWARD, forward_ops, 30);
+const check_direction talc_check_cumsum_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 31);

@@ -1,4 +1,4 @@
-/// The families of the elementwise ops of one operand, from their table: "silu:8x16", and their
+/// The family of the elementwise ops of one operand, from their table: "silu:8x16", and their
 /// gradients, with the word dx. `reversed`: x is stored with its dimensions in the reverse order.
 /// Ops that take numbers have those of `numbers`, and neg takes integers.
 ///
@@ -110,8 +110,9 @@ static int op_of(const check_problem *problem)
     return read_only(problem)->function;
 }
 
-static bool draw(uint64_t *state, bool dx, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    const bool dx = direction == TALC_GRAD_INPUT;
     unary_problem *own = writable(problem);
     own->function = (int)talc_check_draw(state, 0, TALC_UNARY_COUNT - 1);
     own->dx = dx;
@@ -121,16 +122,6 @@ static bool draw(uint64_t *state, bool dx, check_problem *problem)
     if (own->function == TALC_NEG && !dx && talc_check_draw(state, 0, 1) == 0)
         own->x.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
     return true;
-}
-
-static bool random_forward(uint64_t *state, check_problem *problem)
-{
-    return draw(state, false, problem);
-}
-
-static bool random_gradient(uint64_t *state, check_problem *problem)
-{
-    return draw(state, true, problem);
 }
 
 // ---- Operands and data --------------------------------------------------------------------------
@@ -451,13 +442,21 @@ static double terms(const check_problem *problem)
     return 60; /* a few functions of long double */
 }
 
-// ---- The families -------------------------------------------------------------------------------
+// ---- The directions -----------------------------------------------------------------------------
 
-#define FAMILY(names, number, draw, of_list, ...)                                                  \
+static const check_family family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .op = op_of,
+    .random = random_problem,
+};
+
+#define DIRECTION(direction, names, number, of_list, ...)                                          \
     {                                                                                              \
-        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
-        .op = op_of, .random = draw, .operands = operands, .takes = takes, .fill = fill,           \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_##of_list, .arguments = {         \
+        .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
+        .takes = takes, .fill = fill, .expected = expected_of, .terms = terms,                     \
+        .list = TALC_OP_##of_list, .arguments = {                                                  \
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
@@ -475,9 +474,9 @@ static const char *const gradient_ops[] = {
         NULL
 };
 
-const check_family talc_check_unary =
-    FAMILY(forward_ops, 26, random_forward, unary, offsetof(talc_unary_arguments, x), 0,
-           offsetof(talc_unary_arguments, y));
-const check_family talc_check_unary_gradient =
-    FAMILY(gradient_ops, 27, random_gradient, binary, offsetof(talc_binary_arguments, b),
-           offsetof(talc_binary_arguments, a), offsetof(talc_binary_arguments, y));
+const check_direction talc_check_unary =
+    DIRECTION(TALC_FORWARD, forward_ops, 26, unary, offsetof(talc_unary_arguments, x), 0,
+              offsetof(talc_unary_arguments, y));
+const check_direction talc_check_unary_gradient =
+    DIRECTION(TALC_GRAD_INPUT, gradient_ops, 27, binary, offsetof(talc_binary_arguments, b),
+              offsetof(talc_binary_arguments, a), offsetof(talc_binary_arguments, y));

@@ -1,4 +1,4 @@
-/// The families of gather and index_select: "gather:5x7@1i5x3", x's dimensions, the one that is
+/// The family of gather and index_select: "gather:5x7@1i5x3", x's dimensions, the one that is
 /// indexed and the index's dimensions; "index_select:5x7@1i3"; and their input gradients, with the
 /// word dx. reversed: x is stored with its dimensions in the reverse order. one_hot is index_select
 /// of the rows of a matrix, to the rows that run it.
@@ -96,7 +96,7 @@ static int op_of(const check_problem *problem)
     return (int)read_only(problem)->p.function;
 }
 
-static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     gather_problem *own = writable(problem);
     own->p.direction = direction;
@@ -117,16 +117,6 @@ static bool draw(uint64_t *state, talc_direction direction, check_problem *probl
                                  ? own->x.dims[i]
                                  : talc_check_draw(state, 1, own->x.dims[i]);
     return true;
-}
-
-static bool random_forward(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_FORWARD, problem);
-}
-
-static bool random_gradient(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_GRAD_INPUT, problem);
 }
 
 // ---- Operands and data --------------------------------------------------------------------------
@@ -238,14 +228,22 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->y.count == 0;
 }
 
-// ---- The families -------------------------------------------------------------------------------
+// ---- The directions -----------------------------------------------------------------------------
+
+static const check_family family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .op = op_of,
+    .random = random_problem,
+};
 
 #define POINTER(name) offsetof(talc_gather_arguments, name)
-#define FAMILY(names, number, draw)                                                                \
+#define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
-        .op = op_of, .random = draw, .operands = operands, .takes = takes, .fill = fill,           \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_gather,                           \
+        .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
+        .takes = takes, .fill = fill, .expected = expected_of, .terms = terms,                     \
+        .list = TALC_OP_gather,                                                                    \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \
     }
@@ -253,5 +251,5 @@ static bool is_empty(const check_problem *problem)
 static const char *const forward_ops[] = { "gather", "index_select", NULL };
 static const char *const gradient_ops[] = { "gather.grad_input", "index_select.grad_input", NULL };
 
-const check_family talc_check_gather = FAMILY(forward_ops, 18, random_forward);
-const check_family talc_check_gather_gradient = FAMILY(gradient_ops, 19, random_gradient);
+const check_direction talc_check_gather = DIRECTION(TALC_FORWARD, forward_ops, 18);
+const check_direction talc_check_gather_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 19);

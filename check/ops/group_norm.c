@@ -38,7 +38,7 @@ check_problem talc_check_group_rows(const check_problem *problem)
     return rows;
 }
 
-const char *talc_check_group_complete(check_problem *problem, const char **key)
+static const char *complete(check_problem *problem, const char **key)
 {
     const talc_group_norm_problem *p = &read_group(problem)->p;
     (void)key;
@@ -54,7 +54,7 @@ const char *talc_check_group_complete(check_problem *problem, const char **key)
 
 #define FIELD(name) offsetof(group_problem, name)
 
-const check_key talc_check_group_keys[] = {
+static const check_key keys[] = {
     { "n", CHECK_NUMBER, .offset = FIELD(p.N) },
     { "c", CHECK_NUMBER, .offset = FIELD(p.C) },
     { "l", CHECK_NUMBER, .offset = FIELD(p.plane) },
@@ -67,13 +67,13 @@ const check_key talc_check_group_keys[] = {
     { .key = NULL },
 };
 
-void talc_check_group_begin(check_problem *problem, int op)
+static void begin(check_problem *problem, int op)
 {
     (void)op;
     write_group(problem)->p.eps = EPS;
 }
 
-bool talc_check_group_random(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     group_problem *own = write_group(problem);
     talc_group_norm_problem *p = &own->p;
@@ -85,16 +85,20 @@ bool talc_check_group_random(uint64_t *state, check_problem *problem)
     own->plain = talc_check_draw(state, 0, 3) == 0;
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->activation = talc_check_draw_activation(state);
+    if (direction == TALC_GRAD_INPUT) { /* the words are plain and the type */
+        p->direction = direction;
+        p->eps = EPS;
+        p->activation = TALC_ACTIVATION_NONE;
+    }
     return true;
 }
 
-void talc_check_group_turn(check_problem *problem)
-{
-    talc_group_norm_problem *p = &write_group(problem)->p;
-    p->direction = TALC_GRAD_INPUT;
-    p->eps = EPS;
-    p->activation = TALC_ACTIVATION_NONE;
-}
+const check_family talc_check_group_family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .random = random_problem,
+};
 
 // ---- Operands and data --------------------------------------------------------------------------
 
@@ -179,7 +183,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p = *(const talc_group_norm_problem *)ran->problem;
     own->p.activation = TALC_ACTIVATION_NONE;
     own->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
-    return talc_check_group_complete(problem, &(const char *){ "" }) == NULL;
+    return complete(problem, &(const char *){ "" }) == NULL;
 }
 
 static double terms(const check_problem *problem)
@@ -190,13 +194,10 @@ static double terms(const check_problem *problem)
 
 #define POINTER(name) offsetof(talc_group_norm_arguments, name)
 
-const check_family talc_check_group_norm = {
+const check_direction talc_check_group_norm = {
+    .family = &talc_check_group_family,
     .ops = op_names,
     .stream = 15,
-    .keys = talc_check_group_keys,
-    .begin = talc_check_group_begin,
-    .complete = talc_check_group_complete,
-    .random = talc_check_group_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,

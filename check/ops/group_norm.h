@@ -29,13 +29,7 @@ static inline int64_t row_values(const talc_group_norm_problem *p)
 /// The rows as a batch norm in training has them: the channels of one image.
 check_problem talc_check_group_rows(const check_problem *problem);
 
-/// What check/engine/family.h says of these members; `random` draws a forward problem.
-extern const check_key talc_check_group_keys[];
-void talc_check_group_begin(check_problem *problem, int op);
-const char *talc_check_group_complete(check_problem *problem, const char **key);
-bool talc_check_group_random(uint64_t *state, check_problem *problem);
-
-/// Makes a forward problem one of the gradient, whose text has no words but plain and the type.
-void talc_check_group_turn(check_problem *problem);
+/// Of both directions.
+extern const check_family talc_check_group_family;
 
 #endif

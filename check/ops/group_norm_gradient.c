@@ -1,4 +1,4 @@
-/// The family of the gradients of group norm: "group_norm:n8c16l49g4_dx". Words: plain: without
+/// The gradients of group norm: "group_norm:n8c16l49g4_dx". Words: plain: without
 /// weight.
 ///
 ///     dbias = sum dy,    dweight = sum dy x^,    x^ = (x - mean) rstd,    g = dy weight
@@ -174,15 +174,7 @@ static double terms(const check_problem *problem)
     return 8;
 }
 
-// ---- The family ---------------------------------------------------------------------------------
-
-static bool random_problem(uint64_t *state, check_problem *problem)
-{
-    if (!talc_check_group_random(state, problem))
-        return false;
-    talc_check_group_turn(problem);
-    return true;
-}
+// ---- The direction ------------------------------------------------------------------------------
 
 /* The forward pass, whose result dx then takes the place of. */
 static bool first(const check_problem *problem, check_problem *forward, void *arguments)
@@ -199,13 +191,11 @@ static bool first(const check_problem *problem, check_problem *forward, void *ar
 
 #define POINTER(name) offsetof(talc_group_norm_arguments, name)
 
-const check_family talc_check_group_norm_gradient = {
+const check_direction talc_check_group_norm_gradient = {
+    .family = &talc_check_group_family,
+    .of = TALC_GRAD_INPUT,
     .ops = op_names,
     .stream = 20,
-    .keys = talc_check_group_keys,
-    .begin = talc_check_group_begin,
-    .complete = talc_check_group_complete,
-    .random = random_problem,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -93,8 +93,9 @@ static int64_t draw_extent(uint64_t *state)
     return CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65);
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     product_problem *own = writable(problem);
     talc_matmul_problem *p = &own->p;
     p->dtype = talc_check_draw_float(state);
@@ -228,13 +229,17 @@ static bool pose(const check_ran *ran, check_problem *problem)
 
 #define POINTER(name) offsetof(talc_matmul_arguments, name)
 
-const check_family talc_check_matmul = {
-    .ops = op_names,
-    .stream = 3,
+static const check_family family = {
     .keys = keys,
     .begin = begin,
     .complete = complete,
     .random = random_problem,
+};
+
+const check_direction talc_check_matmul = {
+    .family = &family,
+    .ops = op_names,
+    .stream = 3,
     .pose = pose,
     .operands = operands,
     .takes = takes,

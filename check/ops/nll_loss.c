@@ -1,4 +1,4 @@
-/// The families of nll_loss, forward, "nll_loss:8x10_weighted", and its input gradient, with the
+/// The family of nll_loss, forward, "nll_loss:8x10_weighted", and its input gradient, with the
 /// word dx.
 ///
 ///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i];
@@ -79,7 +79,7 @@ static void begin(check_problem *problem, int op)
     writable(problem)->p.ignore_index = UNCLASSED;
 }
 
-static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     nll_problem *own = writable(problem);
     own->p.direction = direction;
@@ -94,16 +94,6 @@ static bool draw(uint64_t *state, talc_direction direction, check_problem *probl
     own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
     own->weighted = talc_check_draw(state, 0, 1) == 0;
     return true;
-}
-
-static bool random_forward(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_FORWARD, problem);
-}
-
-static bool random_gradient(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_GRAD_INPUT, problem);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -227,14 +217,21 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->x.count == 0;
 }
 
-// ---- The families -------------------------------------------------------------------------------
+// ---- The directions -----------------------------------------------------------------------------
+
+static const check_family family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .random = random_problem,
+};
 
 #define POINTER(name) offsetof(talc_nll_loss_arguments, name)
-#define FAMILY(names, number, draw)                                                                \
+#define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
-        .random = draw, .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,        \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_nll_loss,                         \
+        .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
+        .takes = takes, .fill = fill, .spoil = spoil, .expected = expected_of, .terms = terms,     \
+        .list = TALC_OP_nll_loss,                                                                  \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \
         .is_empty = is_empty,                                                                      \
@@ -243,5 +240,5 @@ static bool is_empty(const check_problem *problem)
 static const char *const forward_ops[] = { "nll_loss", NULL };
 static const char *const gradient_ops[] = { "nll_loss.grad_input", NULL };
 
-const check_family talc_check_nll_loss = FAMILY(forward_ops, 13, random_forward);
-const check_family talc_check_nll_loss_gradient = FAMILY(gradient_ops, 14, random_gradient);
+const check_direction talc_check_nll_loss = DIRECTION(TALC_FORWARD, forward_ops, 13);
+const check_direction talc_check_nll_loss_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 14);

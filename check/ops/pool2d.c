@@ -216,19 +216,10 @@ static bool pose(const check_ran *ran, check_problem *problem)
 static const char *const ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
                                    "adaptive_max_pool2d", NULL };
 
-int talc_check_pool2d_op(const check_problem *problem)
-{
-    return (int)read_only(problem)->p.kind;
-}
-
-const check_family talc_check_pool2d = {
+const check_direction talc_check_pool2d = {
+    .family = &talc_check_pool2d_family,
     .ops = ops,
     .stream = 2,
-    .keys = talc_check_pool2d_keys,
-    .begin = talc_check_pool2d_begin,
-    .complete = talc_check_pool2d_complete,
-    .op = talc_check_pool2d_op,
-    .random = talc_check_pool2d_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,

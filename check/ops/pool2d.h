@@ -1,4 +1,4 @@
-/// Problems of the pooling families, and the windows that both directions go by. Private to check/.
+/// Problems of pooling, and the windows that both directions go by. Private to check/.
 #ifndef TALC_CHECK_OPS_POOL2D_H
 #define TALC_CHECK_OPS_POOL2D_H
 
@@ -13,12 +13,8 @@ typedef struct check_pool2d_problem {
 
 CHECK_PROBLEM(check_pool2d_problem, talc_pool2d_arguments)
 
-/// What check/engine/family.h says of these members; `random` draws a forward problem.
-extern const check_key talc_check_pool2d_keys[];
-void talc_check_pool2d_begin(check_problem *problem, int op);
-const char *talc_check_pool2d_complete(check_problem *problem, const char **key);
-bool talc_check_pool2d_random(uint64_t *state, check_problem *problem);
-int talc_check_pool2d_op(const check_problem *problem);
+/// Of both directions.
+extern const check_family talc_check_pool2d_family;
 
 /// The taps of one output along one dimension that lie inside the image: first, first + step, ...,
 /// `count` of them.

@@ -1,4 +1,4 @@
-/// The families of pooling's input gradient: "max_pool2d:n2c3h9w9k3x3s2x2p1x1_dx".
+/// The input gradient of pooling: "max_pool2d:n2c3h9w9k3x3s2x2p1x1_dx".
 ///
 ///     max:  dx[i] = sum of dy[o] over the windows o whose index is i
 ///     avg:  dx[i] = sum of dy[o] / D[o] over the windows o that hold i
@@ -187,17 +187,7 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
-// ---- The family ---------------------------------------------------------------------------------
-
-static bool random_problem(uint64_t *state, check_problem *problem)
-{
-    talc_pool2d_problem *p = &writable(problem)->p;
-    if (!talc_check_pool2d_random(state, problem))
-        return false;
-    p->direction = TALC_GRAD_INPUT;
-    writable(problem)->indices = false;
-    return true;
-}
+// ---- The direction ------------------------------------------------------------------------------
 
 /* Without outputs dx is 0, which no row computes. */
 static bool is_empty(const check_problem *problem)
@@ -209,14 +199,11 @@ static const char *const ops[] = { "max_pool2d.grad_input", "avg_pool2d.grad_inp
                                    "adaptive_avg_pool2d.grad_input",
                                    "adaptive_max_pool2d.grad_input", NULL };
 
-const check_family talc_check_pool2d_gradient = {
+const check_direction talc_check_pool2d_gradient = {
+    .family = &talc_check_pool2d_family,
+    .of = TALC_GRAD_INPUT,
     .ops = ops,
     .stream = 10,
-    .keys = talc_check_pool2d_keys,
-    .begin = talc_check_pool2d_begin,
-    .complete = talc_check_pool2d_complete,
-    .op = talc_check_pool2d_op,
-    .random = random_problem,
     .operands = operands,
     .takes = takes,
     .fill = fill,

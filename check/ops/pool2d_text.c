@@ -56,7 +56,7 @@ static const char *wrong_windows(const talc_pool2d_problem *p, const char **key)
     return NULL;
 }
 
-const char *talc_check_pool2d_complete(check_problem *problem, const char **key)
+static const char *complete(check_problem *problem, const char **key)
 {
     check_pool2d_problem *own = writable(problem);
     talc_pool2d_problem *p = &own->p;
@@ -97,7 +97,7 @@ enum { MAX = 1, AVG = 2, ADAPTIVE = 4 | 8, ADAPTIVE_MAX = 8, WINDOWS = MAX | AVG
 
 #define FIELD(name) offsetof(check_pool2d_problem, name)
 
-const check_key talc_check_pool2d_keys[] = {
+static const check_key keys[] = {
     CHECK_IMAGE_KEYS(FIELD(p.N), FIELD(p.C), FIELD(p.H), FIELD(p.W)),
     { "o", CHECK_PAIR, .offset = FIELD(p.OH), .ops = ADAPTIVE },
     { "k", CHECK_PAIR, .offset = FIELD(p.KH), .ops = WINDOWS },
@@ -115,7 +115,7 @@ const check_key talc_check_pool2d_keys[] = {
     { .key = NULL },
 };
 
-void talc_check_pool2d_begin(check_problem *problem, int op)
+static void begin(check_problem *problem, int op)
 {
     talc_pool2d_problem *p = &writable(problem)->p;
     p->kind = (talc_pool2d_kind)op;
@@ -171,7 +171,7 @@ static int64_t draw_extent(uint64_t *state)
     return CHECK_PICK(state, 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 28, 33);
 }
 
-bool talc_check_pool2d_random(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     check_pool2d_problem *own = writable(problem);
     talc_pool2d_problem *p = &own->p;
@@ -188,5 +188,22 @@ bool talc_check_pool2d_random(uint64_t *state, check_problem *problem)
     } else {
         draw_windows(state, own);
     }
-    return talc_check_pool2d_complete(problem, &(const char *){ "" }) == NULL;
+    if (complete(problem, &(const char *){ "" }) != NULL)
+        return false;
+    p->direction = direction;
+    own->indices &= direction == TALC_FORWARD;
+    return true;
 }
+
+static int op_of(const check_problem *problem)
+{
+    return (int)read_only(problem)->p.kind;
+}
+
+const check_family talc_check_pool2d_family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .op = op_of,
+    .random = random_problem,
+};

@@ -119,8 +119,9 @@ static int op_of(const check_problem *problem)
     return (int)read_only(problem)->p.function;
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
     reduce_problem *own = writable(problem);
     own->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
@@ -338,14 +339,18 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->p.K == 0;
 }
 
-const check_family talc_check_reduce = {
-    .ops = op_names,
-    .stream = 7,
+static const check_family family = {
     .keys = keys,
     .begin = begin,
     .complete = complete,
     .op = op_of,
     .random = random_problem,
+};
+
+const check_direction talc_check_reduce = {
+    .family = &family,
+    .ops = op_names,
+    .stream = 7,
     .pose = pose,
     .operands = operands,
     .takes = takes,

@@ -1,4 +1,4 @@
-/// The families of padding and upsampling: "pad:3x5x7p1x2x0x3c0x1_reflect",
+/// The family of padding and upsampling: "pad:3x5x7p1x2x0x3c0x1_reflect",
 /// "upsample2d:n2c3h5w7o8x9_bilinear", and their input gradients, with the word dx.
 ///
 /// pad: p has elements before and after the last dimension, then the one ahead of it, and so on; c
@@ -233,7 +233,7 @@ static void draw_upsample(uint64_t *state, resample_problem *own)
     }
 }
 
-static bool draw(uint64_t *state, talc_direction direction, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     resample_problem *own = write_resample(problem);
     own->p.direction = direction;
@@ -245,16 +245,6 @@ static bool draw(uint64_t *state, talc_direction direction, check_problem *probl
     if (direction == TALC_FORWARD && !is_linear(own) && talc_check_draw(state, 0, 3) == 0)
         own->p.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
     return own->kind != TALC_RESAMPLE_PAD || own->x.rank > 0;
-}
-
-static bool random_forward(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_FORWARD, problem);
-}
-
-static bool random_gradient(uint64_t *state, check_problem *problem)
-{
-    return draw(state, TALC_GRAD_INPUT, problem);
 }
 
 // ---- Operands and data --------------------------------------------------------------------------
@@ -418,19 +408,27 @@ static bool is_empty(const check_problem *problem)
     return read_resample(problem)->p.direction != TALC_FORWARD && list[X].count == 0;
 }
 
-// ---- The families -------------------------------------------------------------------------------
+// ---- The directions -----------------------------------------------------------------------------
+
+static const check_family family = {
+    .keys = keys,
+    .begin = begin,
+    .complete = complete,
+    .op = op_of,
+    .random = random_problem,
+};
 
 #define POINTER(name) offsetof(talc_resample_arguments, name)
-#define FAMILY(names, number, draw)                                                                \
+#define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .ops = names, .stream = number, .keys = keys, .begin = begin, .complete = complete,        \
-        .op = op_of, .random = draw, .pose = pose, .operands = operands, .takes = takes,           \
-        .fill = fill, .expected = expected_of, .terms = terms, .list = TALC_OP_resample,           \
+        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
+        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
+        .terms = terms, .list = TALC_OP_resample,                                                  \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 
 static const char *const forward_ops[] = { "pad", "upsample2d", NULL };
 static const char *const gradient_ops[] = { "pad.grad_input", "upsample2d.grad_input", NULL };
 
-const check_family talc_check_resample = FAMILY(forward_ops, 16, random_forward);
-const check_family talc_check_resample_gradient = FAMILY(gradient_ops, 17, random_gradient);
+const check_direction talc_check_resample = DIRECTION(TALC_FORWARD, forward_ops, 16);
+const check_direction talc_check_resample_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 17);

@@ -34,8 +34,9 @@ static int op_of(const check_problem *problem)
     return read_only(problem)->p.log;
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     check_lines *own = writable(problem);
     own->p.log = talc_check_draw(state, 0, 1) != 0;
     talc_check_draw_lines(state, own);
@@ -150,14 +151,18 @@ static bool pose(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, observed->dim, problem);
 }
 
-const check_family talc_check_softmax = {
-    .ops = op_names,
-    .stream = 6,
+static const check_family family = {
     .keys = keys,
     .begin = begin,
     .complete = talc_check_complete_lines,
     .op = op_of,
     .random = random_problem,
+};
+
+const check_direction talc_check_softmax = {
+    .family = &family,
+    .ops = op_names,
+    .stream = 6,
     .pose = pose,
     .operands = operands,
     .takes = takes,

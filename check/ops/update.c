@@ -1,4 +1,4 @@
-/// The families of optimizer steps: "adam:1000_decay_decoupled", of so many elements: sgd, adam,
+/// The family of optimizer steps: "adam:1000_decay_decoupled", of so many elements: sgd, adam,
 /// rmsprop. decay: of weights; momentum; nesterov; first: the first step of sgd; centered. Rates
 /// are those of `complete`.
 ///
@@ -74,8 +74,9 @@ static int op_of(const check_problem *problem)
     return (int)read_only(problem)->p.rule;
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     update_problem *own = writable(problem);
     const int64_t bits = talc_check_draw(state, 0, 31);
     const bool sgd =
@@ -292,14 +293,18 @@ static double terms(const check_problem *problem)
 
 static const char *const op_names[] = { "sgd", "adam", "rmsprop", NULL };
 
-const check_family talc_check_update = {
-    .ops = op_names,
-    .stream = 22,
+static const check_family family = {
     .keys = keys,
     .begin = begin,
     .complete = complete,
     .op = op_of,
     .random = random_problem,
+};
+
+const check_direction talc_check_update = {
+    .family = &family,
+    .ops = op_names,
+    .stream = 22,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -83,8 +83,9 @@ static const char *complete(check_problem *problem, const char **key)
     return NULL;
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
+    (void)direction;
     where_problem *own = writable(problem);
     own->dtype = talc_check_draw(state, 0, 2) != 0
                      ? talc_check_draw_float(state)
@@ -156,13 +157,17 @@ static double terms(const check_problem *problem)
 
 #define POINTER(name) offsetof(talc_where_arguments, name)
 
-const check_family talc_check_where = {
-    .ops = op_names,
-    .stream = 29,
+static const check_family family = {
     .keys = keys,
     .begin = begin,
     .complete = complete,
     .random = random_problem,
+};
+
+const check_direction talc_check_where = {
+    .family = &family,
+    .ops = op_names,
+    .stream = 29,
     .operands = operands,
     .takes = takes,
     .fill = fill,

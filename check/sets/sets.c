@@ -146,8 +146,8 @@ static void choose(const char *text, int64_t number, char problem[TALC_CHECK_TEX
 static const char *in_full(const char *problem, char text[TALC_CHECK_TEXT])
 {
     check_problem read;
-    const check_family *family = talc_check_parse(problem, &read);
-    return family == NULL ? NULL : talc_check_write(family, &read, text);
+    const check_direction *direction = talc_check_parse(problem, &read);
+    return direction == NULL ? NULL : talc_check_write(direction, &read, text);
 }
 
 const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TEXT])
@@ -158,26 +158,26 @@ const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TE
     return in_full(problem, text);
 }
 
-/* Of every sixteen ten are convolutions, the other families take turns. */
-static const check_family *family_of(int64_t index)
+/* Of every sixteen ten are convolutions, the directions of other families take turns. */
+static const check_direction *direction_of(int64_t index)
 {
     int others = 0;
-    for (const check_family *const *f = talc_check_families; *f != NULL; f++)
+    for (const check_direction *const *f = talc_check_directions; *f != NULL; f++)
         others += *f != &talc_check_conv2d;
     if (index % 16 < 10 || others == 0)
         return &talc_check_conv2d;
     int64_t turn = (index / 16 * 6 + index % 16 - 10) % others;
-    for (const check_family *const *f = talc_check_families;; f++)
+    for (const check_direction *const *f = talc_check_directions;; f++)
         if (*f != &talc_check_conv2d && turn-- == 0)
             return *f;
 }
 
 static const char *random_problem(int64_t index, uint64_t seed, char text[TALC_CHECK_TEXT])
 {
-    const check_family *family = family_of(index);
+    const check_direction *direction = direction_of(index);
     check_problem problem;
-    talc_check_random(family, talc_check_bits(seed, (uint64_t)index), &problem);
-    return talc_check_write(family, &problem, text);
+    talc_check_random(direction, talc_check_bits(seed, (uint64_t)index), &problem);
+    return talc_check_write(direction, &problem, text);
 }
 
 /* The lists of a set, one after the other; NULL at the end, and at once for a set without lists. */

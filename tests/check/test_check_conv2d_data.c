@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static const check_family *const family = &talc_check_conv2d;
+static const check_direction *const family = &talc_check_conv2d;
 
 static bool takes(const talc_conv2d_problem *p, talc_check_kind kind)
 {

@@ -254,7 +254,7 @@ Test(check_conv2d_gradient, texts)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_problem problem;
         char text[TALC_CHECK_TEXT];
-        const check_family *family = talc_check_parse(cases[i].text, &problem);
+        const check_direction *family = talc_check_parse(cases[i].text, &problem);
         cr_assert(family == &talc_check_conv2d, "%s: %s", cases[i].text, talc_error_message());
         cr_assert(strcmp(talc_check_write(family, &problem, text), cases[i].full) == 0, "%s", text);
         cr_assert(strcmp(talc_check_op(family, &problem), cases[i].op) == 0, "%s",
@@ -305,17 +305,17 @@ Test(check_conv2d_gradient, kinds_of_data)
         posed q = pose(posers[i]);
         const int64_t firsts = operand(&q, 0)->count, seconds = operand(&q, 1)->count,
                       results = operand(&q, 2)->count;
-        q.family->fill(&q.problem, TALC_CHECK_EXACT, 1, &q.values);
+        q.direction->fill(&q.problem, TALC_CHECK_EXACT, 1, &q.values);
         double most = 0;
         for (int64_t j = 0; j < firsts; j++)
             most = fmax(most, fabs(first_of(&q)[j]));
         cr_assert(most == 8, "%s: %g", posers[i], most);
-        q.family->fill(&q.problem, TALC_CHECK_RANDOM, 1, &q.values);
+        q.direction->fill(&q.problem, TALC_CHECK_RANDOM, 1, &q.values);
         double squares = 0;
         for (int64_t j = 0; j < results; j++)
             squares += (double)powl(result_expected(&q, j).value, 2) / (double)results;
         cr_assert(squares > 0.3 && squares < 2, "%s: results of size %g", posers[i], sqrt(squares));
-        q.family->fill(&q.problem, TALC_CHECK_HUGE, 1, &q.values);
+        q.direction->fill(&q.problem, TALC_CHECK_HUGE, 1, &q.values);
         cr_assert(count_of(first_of(&q), firsts, is_huge) == 1 &&
                   count_of(second_of(&q), seconds, is_huge) == 0);
         /* One place at a time, in each operand and with either sign. */
@@ -323,11 +323,11 @@ Test(check_conv2d_gradient, kinds_of_data)
         for (int k = 0; k < 2; k++) {
             bool (*const is)(double) = k == 0 ? is_nan : is_infinite;
             int rounds = 0, in_second = 0;
-            q.family->fill(&q.problem, kinds[k], 1, &q.values);
+            q.direction->fill(&q.problem, kinds[k], 1, &q.values);
             cr_assert(count_of(first_of(&q), firsts, is) == 1);
             for (;; rounds++) {
-                q.family->fill(&q.problem, kinds[k], 1, &q.values);
-                if (!q.family->spoil(&q.problem, kinds[k], rounds, 1, &q.values))
+                q.direction->fill(&q.problem, kinds[k], 1, &q.values);
+                if (!q.direction->spoil(&q.problem, kinds[k], rounds, 1, &q.values))
                     break;
                 in_second += (int)count_of(second_of(&q), seconds, is);
                 cr_assert(
@@ -350,7 +350,7 @@ Test(check_conv2d_gradient, what_is_odd_is_read)
     for (int i = 0; i < 6; i++) {
         posed q = pose(texts[i]);
         for (uint64_t seed = 0; seed < 50; seed++) {
-            q.family->fill(&q.problem, TALC_CHECK_NAN, seed, &q.values);
+            q.direction->fill(&q.problem, TALC_CHECK_NAN, seed, &q.values);
             int64_t spoiled = 0;
             for (int64_t at = 0; at < operand(&q, 2)->count; at++)
                 spoiled += isnan((double)result_expected(&q, at).value);

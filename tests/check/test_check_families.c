@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static const check_family *const families[] = {
+static const check_direction *const directions[] = {
     &talc_check_pool2d,
     &talc_check_matmul,
     &talc_check_batch_norm2d,
@@ -40,25 +40,25 @@ static const check_family *const families[] = {
     &talc_check_cumprod_gradient,
 };
 
-enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
+enum { DIRECTIONS = sizeof directions / sizeof *directions, SEEDS = 400 };
 
-static const check_family *parsed(const char *text, check_problem *problem)
+static const check_direction *parsed(const char *text, check_problem *problem)
 {
-    const check_family *family = talc_check_parse(text, problem);
-    cr_assert(family != NULL, "%s: %s", text, talc_error_message());
-    return family;
+    const check_direction *direction = talc_check_parse(text, problem);
+    cr_assert(direction != NULL, "%s: %s", text, talc_error_message());
+    return direction;
 }
 
 /* Whether the problem's text is `expected`, and reading that gives the same problem, byte for
  * byte. */
-static void assert_prints(const check_family *family, const check_problem *problem,
+static void assert_prints(const check_direction *direction, const check_problem *problem,
                           const char *expected)
 {
     char text[TALC_CHECK_TEXT];
     check_problem again;
-    cr_assert(strcmp(talc_check_write(family, problem, text), expected) == 0, "%s printed as %s",
+    cr_assert(strcmp(talc_check_write(direction, problem, text), expected) == 0, "%s printed as %s",
               expected, text);
-    cr_assert(talc_check_parse(text, &again) == family, "%s: %s", text, talc_error_message());
+    cr_assert(talc_check_parse(text, &again) == direction, "%s: %s", text, talc_error_message());
     cr_assert(memcmp(&again, problem, sizeof again) == 0, "%s is another problem when read", text);
 }
 
@@ -141,10 +141,10 @@ Test(check_families, texts_are_read_and_written)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
-        const check_family *family = parsed(texts[i][0], &problem);
-        assert_prints(family, &problem, texts[i][1]);
+        const check_direction *direction = parsed(texts[i][0], &problem);
+        assert_prints(direction, &problem, texts[i][1]);
         const size_t length = strcspn(texts[i][0], ":");
-        cr_assert(strncmp(talc_check_op(family, &problem), texts[i][0], length) == 0);
+        cr_assert(strncmp(talc_check_op(direction, &problem), texts[i][0], length) == 0);
     }
 }
 
@@ -192,10 +192,10 @@ static bool pose(const char *text)
     check_problem problem;
     check_operand operands[CHECK_OPERANDS];
     char written[TALC_CHECK_TEXT];
-    const check_family *family = parsed(text, &problem);
-    assert_prints(family, &problem, talc_check_write(family, &problem, written));
-    talc_check_operands(family, &problem, operands);
-    cr_assert(family->terms(&problem) >= 0, "%s", text);
+    const check_direction *direction = parsed(text, &problem);
+    assert_prints(direction, &problem, talc_check_write(direction, &problem, written));
+    talc_check_operands(direction, &problem, operands);
+    cr_assert(direction->terms(&problem) >= 0, "%s", text);
     return true;
 }
 
@@ -438,15 +438,15 @@ Test(check_families, the_longest_texts_fit)
 
 Test(check_families, random_problems_are_problems_and_the_same_each_time)
 {
-    for (int f = 0; f < FAMILIES; f++)
+    for (int f = 0; f < DIRECTIONS; f++)
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
             check_problem problem, again;
             char text[TALC_CHECK_TEXT];
-            talc_check_random(families[f], seed, &problem);
-            talc_check_random(families[f], seed, &again);
+            talc_check_random(directions[f], seed, &problem);
+            talc_check_random(directions[f], seed, &again);
             cr_assert(memcmp(&problem, &again, sizeof again) == 0);
             assert_no_failure();
-            assert_prints(families[f], &problem, talc_check_write(families[f], &problem, text));
+            assert_prints(directions[f], &problem, talc_check_write(directions[f], &problem, text));
         }
 }
 
@@ -489,14 +489,15 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "@0", "@1", "@3", "_reversed", "_f64" },
         { "@0", "@1", "@3", "_dx_f64" },
     };
-    for (int f = 0; f < FAMILIES; f++)
+    for (int f = 0; f < DIRECTIONS; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
             int found = 0;
             for (uint64_t seed = 0; seed < SEEDS; seed++) {
                 check_problem problem;
                 char text[TALC_CHECK_TEXT];
-                talc_check_random(families[f], seed, &problem);
-                found += strstr(talc_check_write(families[f], &problem, text), words[f][w]) != NULL;
+                talc_check_random(directions[f], seed, &problem);
+                found +=
+                    strstr(talc_check_write(directions[f], &problem, text), words[f][w]) != NULL;
             }
             cr_assert(found > 0 && found < SEEDS, "%s in %d of %d problems", words[f][w], found,
                       SEEDS);
@@ -506,20 +507,21 @@ Test(check_families, random_problems_are_of_all_sorts)
 /* No product leaves the numbers of its type on the way: each result is held to its bound. */
 Test(check_families, products_stay_in_range)
 {
-    static const check_family *const both[] = { &talc_check_cumprod, &talc_check_cumprod_gradient };
+    static const check_direction *const both[] = { &talc_check_cumprod,
+                                                   &talc_check_cumprod_gradient };
     for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
-        const check_family *family = both[seed % 2];
+        const check_direction *direction = both[seed % 2];
         check_problem problem;
         check_operand list[CHECK_OPERANDS];
         check_values values;
-        talc_check_random(family, seed, &problem);
-        talc_check_operands(family, &problem, list);
-        cr_assert(talc_check_values_new(family, &problem, &values));
+        talc_check_random(direction, seed, &problem);
+        talc_check_operands(direction, &problem, list);
+        cr_assert(talc_check_values_new(direction, &problem, &values));
         for (talc_check_kind kind = TALC_CHECK_EXACT; kind <= TALC_CHECK_TINY; kind++) {
-            family->fill(&problem, kind, seed, &values);
+            direction->fill(&problem, kind, seed, &values);
             for (int i = 0; i < CHECK_OPERANDS; i++)
                 for (int64_t e = 0; list[i].role == CHECK_WRITTEN && e < list[i].count; e++) {
-                    const check_expected expected = family->expected(&problem, &values, i, e);
+                    const check_expected expected = direction->expected(&problem, &values, i, e);
                     cr_assert(!expected.any && isfinite(expected.value));
                 }
         }
@@ -567,9 +569,9 @@ static void assert_operands(const char *text, const char *expected)
 {
     check_problem problem;
     check_operand list[CHECK_OPERANDS];
-    const check_family *family = parsed(text, &problem);
+    const check_direction *direction = parsed(text, &problem);
     char got[400] = "";
-    talc_check_operands(family, &problem, list);
+    talc_check_operands(direction, &problem, list);
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         int64_t product = 1;
         if (list[i].role == CHECK_ABSENT)
@@ -665,24 +667,24 @@ static bool holds(talc_dtype dtype, double value)
  * below 2^24 or 2^53. */
 Test(check_families, exact_data_have_exact_results)
 {
-    int exact[FAMILIES] = { 0 };
-    for (int f = 0; f < FAMILIES; f++)
+    int exact[DIRECTIONS] = { 0 };
+    for (int f = 0; f < DIRECTIONS; f++)
         for (uint64_t seed = 0; seed < SEEDS / 4; seed++) {
             check_problem problem;
             check_operand list[CHECK_OPERANDS];
             check_values values;
             char text[TALC_CHECK_TEXT];
-            talc_check_random(families[f], seed, &problem);
-            talc_check_write(families[f], &problem, text);
-            talc_check_operands(families[f], &problem, list);
+            talc_check_random(directions[f], seed, &problem);
+            talc_check_write(directions[f], &problem, text);
+            talc_check_operands(directions[f], &problem, list);
             const bool curved = strstr(text, "sigmoid") != NULL || strstr(text, "tanh") != NULL ||
                                 strstr(text, "hardswish") != NULL || strstr(text, "silu") != NULL ||
                                 strstr(text, "gelu") != NULL || strstr(text, "leaky") != NULL;
-            cr_assert(talc_check_values_new(families[f], &problem, &values));
+            cr_assert(talc_check_values_new(directions[f], &problem, &values));
             for (talc_check_kind kind = TALC_CHECK_EXACT; kind <= TALC_CHECK_TINY; kind++) {
-                if (!families[f]->takes(&problem, kind))
+                if (!directions[f]->takes(&problem, kind))
                     continue;
-                families[f]->fill(&problem, kind, seed, &values);
+                directions[f]->fill(&problem, kind, seed, &values);
                 exact[f] += kind == TALC_CHECK_EXACT;
                 for (int i = 0; i < CHECK_OPERANDS; i++)
                     for (int64_t e = 0; e < list[i].count; e++) {
@@ -692,7 +694,7 @@ Test(check_families, exact_data_have_exact_results)
                         if (list[i].role == CHECK_READ || kind != TALC_CHECK_EXACT || curved)
                             continue;
                         const check_expected expected =
-                            families[f]->expected(&problem, &values, i, e);
+                            directions[f]->expected(&problem, &values, i, e);
                         cr_assert(
                             holds(list[i].dtype, (double)expected.value) && expected.extra == 0 &&
                                 expected.S * 0x1p8 < (list[i].dtype == TALC_F32 ? 0x1p32 : 0x1p61),
@@ -713,12 +715,12 @@ Test(check_families, exact_data_have_exact_results)
 Test(check_families, the_rows_of_the_cpu_pass)
 {
     talc_check *check = talc_check_new(NULL);
-    for (int f = 0; f < FAMILIES; f++)
+    for (int f = 0; f < DIRECTIONS; f++)
         for (uint64_t seed = 0; seed < 100; seed++) {
             check_problem problem;
             char text[TALC_CHECK_TEXT];
-            talc_check_random(families[f], seed, &problem);
-            talc_check_write(families[f], &problem, text);
+            talc_check_random(directions[f], seed, &problem);
+            talc_check_write(directions[f], &problem, text);
             cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
         }
     for (int i = 0; i < talc_check_failure_count(check); i++)
@@ -808,14 +810,15 @@ Test(check_families, empty_problems_reach_no_row)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
-        const check_family *family = parsed(texts[i], &problem);
+        const check_direction *direction = parsed(texts[i], &problem);
         const talc_algorithm *row;
         talc_plan plan;
         int rows = 0;
-        for (; (row = talc_check_row_at(family, cpu_device(), rows)) != NULL; rows++)
-            cr_assert(talc_check_plan(family, row, cpu_device(), &problem, SIZE_MAX, &plan) != NULL,
+        for (; (row = talc_check_row_at(direction, cpu_device(), rows)) != NULL; rows++)
+            cr_assert(talc_check_plan(direction, row, cpu_device(), &problem, SIZE_MAX, &plan) !=
+                          NULL,
                       "%s: %s takes it", texts[i], row->name);
         cr_assert(rows == (strstr(texts[i], "nll") == NULL ? 2 : 1) &&
-                  talc_check_row_at(family, cpu_device(), rows + 5) == NULL);
+                  talc_check_row_at(direction, cpu_device(), rows + 5) == NULL);
     }
 }

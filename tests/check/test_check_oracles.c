@@ -368,14 +368,15 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
     };
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
         posed self = pose(common[i].problem);
-        self.family->fill(&self.problem, TALC_CHECK_RANDOM, 5, &self.values);
+        self.direction->fill(&self.problem, TALC_CHECK_RANDOM, 5, &self.values);
         check_oracle oracle;
-        cr_assert(talc_check_oracle_new(self.family, &self.problem, 1, false, &oracle));
+        cr_assert(talc_check_oracle_new(self.direction, &self.problem, 1, false, &oracle));
         talc_check_oracle_update(&oracle, &self.values);
         cr_assert((oracle.common == NULL) == (common[i].groups == 0), "%s", common[i].problem);
         cr_assert(oracle.learnt_count >= common[i].least && oracle.learnt_count <= common[i].groups,
                   "%s: %d groups", common[i].problem, (int)oracle.learnt_count);
-        const bool sampled = talc_check_oracle_terms(self.family, &self.problem) > CHECK_FULL_TERMS;
+        const bool sampled =
+            talc_check_oracle_terms(self.direction, &self.problem) > CHECK_FULL_TERMS;
         cr_assert((oracle.learnt != NULL) == (sampled && common[i].groups > 0));
         for (int k = 0; k < oracle.outputs; k++)
             assert_alone(&self, &oracle.output[k]);
@@ -529,11 +530,11 @@ Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
     check_run_report report;
     check_room room = { .image = NULL };
     double most = 0;
-    cr_assert(talc_check_values_new(self.family, &self.problem, &results));
+    cr_assert(talc_check_values_new(self.direction, &self.problem, &results));
     for (int try = 0; try < 20; try++) {
         for (int64_t e = 1; e < CLASSES; e++)
             self.values.of[0][e] = -0x1p19 - 26214.3 * try;
-        cr_assert(talc_check_run(self.family, talc_check_row_at(self.family, cpu_device(), 0),
+        cr_assert(talc_check_run(self.direction, talc_check_row_at(self.direction, cpu_device(), 0),
                                  cpu_device(), &self.problem, &self.values,
                                  &(check_run_options){ .workspace_limit = SIZE_MAX }, &room,
                                  &results, &report));

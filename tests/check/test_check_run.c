@@ -100,10 +100,10 @@ static check_run_report run_with(talc_device *device, check_room *reused, bool f
     check_values results;
     check_run_report report;
     const check_run_options options = { .workspace_limit = SIZE_MAX, .finite = finite };
-    cr_assert(talc_check_values_new(self.family, &self.problem, &results));
-    self.family->fill(&self.problem, TALC_CHECK_RANDOM, 1, &self.values);
+    cr_assert(talc_check_values_new(self.direction, &self.problem, &results));
+    self.direction->fill(&self.problem, TALC_CHECK_RANDOM, 1, &self.values);
     fill = finite ? 0x3F : 0xFF;
-    cr_assert(talc_check_run(self.family, &mine, device, &self.problem, &self.values, &options,
+    cr_assert(talc_check_run(self.direction, &mine, device, &self.problem, &self.values, &options,
                              reused, &results, &report),
               "%s", talc_error_message());
     cr_assert(report.status == TALC_OK && report.unwritten == 0);

@@ -152,12 +152,12 @@ static int64_t plan_all(const char *text)
     check_problem problem;
     int64_t planned = 0;
     const talc_algorithm *row;
-    const check_family *family = talc_check_parse(text, &problem);
-    if (family == NULL) {
+    const check_direction *direction = talc_check_parse(text, &problem);
+    if (direction == NULL) {
         talc_error_clear();
         return 0;
     }
-    for (int i = 0; (row = talc_check_row_at(family, tested_device(), i)) != NULL; i++) {
+    for (int i = 0; (row = talc_check_row_at(direction, tested_device(), i)) != NULL; i++) {
         talc_plan plan = { .workspace = 0 };
         talc_algorithm_refuses(row, tested_device(), &problem, SIZE_MAX, &plan);
         planned++;

@@ -18,8 +18,8 @@ void assert_expected(const char *what, const char *problem, const talc_tensor *c
     check_oracle oracle;
     check_values results;
     talc_check_outcome outcome = { .passed = false };
-    cr_assert(talc_check_values_new(self.family, &self.problem, &results));
-    cr_assert(talc_check_oracle_new(self.family, &self.problem, 1, false, &oracle));
+    cr_assert(talc_check_values_new(self.direction, &self.problem, &results));
+    cr_assert(talc_check_oracle_new(self.direction, &self.problem, 1, false, &oracle));
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         if (self.list[i].role == CHECK_ABSENT)
             continue;

@@ -10,7 +10,7 @@
 
 typedef struct posed {
     check_problem problem;
-    const check_family *family;
+    const check_direction *direction;
     check_operand list[CHECK_OPERANDS];
     check_values values;
 } posed;
@@ -19,16 +19,16 @@ typedef struct posed {
 static inline posed pose(const char *text)
 {
     posed self;
-    self.family = talc_check_parse(text, &self.problem);
-    cr_assert(self.family != NULL, "%s: %s", text, talc_error_message());
-    talc_check_operands(self.family, &self.problem, self.list);
-    cr_assert(talc_check_values_new(self.family, &self.problem, &self.values));
+    self.direction = talc_check_parse(text, &self.problem);
+    cr_assert(self.direction != NULL, "%s: %s", text, talc_error_message());
+    talc_check_operands(self.direction, &self.problem, self.list);
+    cr_assert(talc_check_values_new(self.direction, &self.problem, &self.values));
     return self;
 }
 
 static inline check_expected expected_at(const posed *self, int operand, int64_t index)
 {
-    return self->family->expected(&self->problem, &self->values, operand, index);
+    return self->direction->expected(&self->problem, &self->values, operand, index);
 }
 
 /// Equal, or both not a number.
