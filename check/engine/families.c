@@ -166,6 +166,12 @@ void talc_check_operands(const check_direction *direction, const check_problem *
     direction->operands(problem, operands);
 }
 
+bool talc_check_takes_inexact(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+}
+
 bool talc_check_nothing_expected(const check_direction *direction, const check_problem *problem)
 {
     check_operand operands[CHECK_OPERANDS];

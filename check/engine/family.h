@@ -138,8 +138,9 @@ typedef struct check_direction {
     check_expected (*expected)(const check_problem *problem, const check_values *values,
                                int operand, int64_t index);
     /// Cost of one due element, in terms, with its part in that of its group; for the choice
-    /// between all elements and a sample.
+    /// between all elements and a sample. NULL: `cost` in all problems.
     double (*terms)(const check_problem *problem);
+    double cost;
 
     /// What the row runs before, with the same workspace, for results that the problem's run reads:
     /// a gradient's forward pass. Makes the problem, and `arguments`, those of the later run, its
@@ -202,6 +203,15 @@ static inline bool talc_check_is_output(const check_operand *operand)
 {
     return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
 }
+
+/// What `terms` or `cost` says.
+static inline double talc_check_cost(const check_direction *direction, const check_problem *problem)
+{
+    return direction->terms == NULL ? direction->cost : direction->terms(problem);
+}
+
+/// check_direction.takes of one that has data of every kind but exact ones.
+bool talc_check_takes_inexact(const check_problem *problem, talc_check_kind kind);
 
 /// nothing_expected: whether an output has no elements. is_empty: whether no row computes the
 /// result, for that or another reason.

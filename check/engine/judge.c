@@ -22,7 +22,7 @@ double talc_check_oracle_terms(const check_direction *direction, const check_pro
     double terms = 0;
     for (int i = 0; i < CHECK_OPERANDS; i++)
         if (talc_check_is_output(&operands[i]))
-            terms += (double)operands[i].count * direction->terms(problem);
+            terms += (double)operands[i].count * talc_check_cost(direction, problem);
     return terms;
 }
 
@@ -205,7 +205,7 @@ static void learn(void *context, int index, int64_t first, int64_t end)
 
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 {
-    const double terms = oracle->direction->terms(oracle->problem),
+    const double terms = talc_check_cost(oracle->direction, oracle->problem),
                  cost = EXPECTED_COST + TERM_COST * terms;
     check_values known = *values;
     if (oracle->common != NULL) {

@@ -433,13 +433,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
-/* Each element is part of two sums as well. */
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 6;
-}
-
 // ---- The direction ------------------------------------------------------------------------------
 
 /* The forward pass, whose result dx then takes the place of. */
@@ -473,7 +466,7 @@ const check_direction talc_check_batch_norm2d_gradient = {
     .group_of = group_of,
     .learn = learn,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 6, /* each element is part of two sums as well */
     .first = first,
     .list = TALC_OP_batch_norm2d,
     .arguments = { POINTER(x), POINTER(weight), POINTER(mean), POINTER(rstd), POINTER(dy),

@@ -109,26 +109,25 @@ check_layout talc_check_entropy_y(const check_entropy_problem *own)
     return y;
 }
 
-static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+void talc_check_entropy_operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const check_entropy_problem *own = read_only(problem);
-    const check_layout y = talc_check_entropy_y(own);
     list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
     list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
     if (own->p.weighted)
         list[WEIGHTS] =
             talc_check_operand("class_weights", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+}
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_layout y = talc_check_entropy_y(read_only(problem));
+    talc_check_entropy_operands(problem, list);
     list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
 }
 
-static bool takes(const check_problem *problem, talc_check_kind kind)
-{
-    (void)problem;
-    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
-}
-
-static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
-                 const check_values *values)
+void talc_check_entropy_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                             const check_values *values)
 {
     const check_entropy_problem *own = read_only(problem);
     const double scale = 8;
@@ -262,8 +261,8 @@ const check_direction talc_check_cross_entropy = {
     .stream = 7,
     .pose = pose,
     .operands = operands,
-    .takes = takes,
-    .fill = fill,
+    .takes = talc_check_takes_inexact,
+    .fill = talc_check_entropy_fill,
     .expected = expected_of,
     .terms = terms,
     .list = TALC_OP_cross_entropy,

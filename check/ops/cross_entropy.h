@@ -18,6 +18,11 @@ CHECK_PROBLEM(check_entropy_problem, talc_cross_entropy_arguments)
 extern const check_family talc_check_entropy_family;
 bool talc_check_entropy_is_empty(const check_problem *problem);
 
+/// Operands 0 to 2 of both directions, x, labels and class weights, and what they are filled with.
+void talc_check_entropy_operands(const check_problem *problem, check_operand list[CHECK_OPERANDS]);
+void talc_check_entropy_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                             const check_values *values);
+
 /// y's dimensions, which are dy's: those of labels, or none.
 check_layout talc_check_entropy_y(const check_entropy_problem *own);
 

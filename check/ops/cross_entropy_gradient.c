@@ -26,22 +26,12 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
 {
     const check_entropy_problem *own = read_only(problem);
     const check_layout y = talc_check_entropy_y(own);
-    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
-    if (own->p.weighted)
-        list[WEIGHTS] =
-            talc_check_operand("class_weights", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+    talc_check_entropy_operands(problem, list);
     list[DY] = talc_check_stored(&y, "dy", CHECK_READ);
     list[DX] = talc_check_stored(&own->x, "dx", CHECK_WRITTEN);
 }
 
 // ---- Data ---------------------------------------------------------------------------------------
-
-static bool takes(const check_problem *problem, talc_check_kind kind)
-{
-    (void)problem;
-    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
-}
 
 static int64_t losses(const check_entropy_problem *own)
 {
@@ -52,15 +42,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                  const check_values *values)
 {
     const check_entropy_problem *own = read_only(problem);
-    const double scale = 8;
     const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
-    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
+    talc_check_entropy_fill(problem, kind, seed, values);
     talc_check_fill(values->of[DY], losses(own), own->x.dtype, odd ? TALC_CHECK_RANDOM : kind, 8, 1,
                     talc_check_bits(seed, 3));
-    if (own->p.weighted)
-        talc_check_fill_class_weights(values->of[WEIGHTS], own->p.C, seed + 2);
-    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
-                           seed + 1);
 }
 
 /* After a NaN in x: in dy, a label that is no class, and a NaN in the weights; after an infinity in
@@ -218,13 +203,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return class_expected(own, values, &sample, &all, j, label, values->of[X][index], dy);
 }
 
-/* Three exponentials, two of them in what its sample has in common. */
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 60;
-}
-
 // ---- The direction ------------------------------------------------------------------------------
 
 #define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
@@ -235,14 +213,14 @@ const check_direction talc_check_cross_entropy_gradient = {
     .ops = op_names,
     .stream = 12,
     .operands = operands,
-    .takes = takes,
+    .takes = talc_check_takes_inexact,
     .fill = fill,
     .spoil = spoil,
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 60, /* three exponentials, two of them in what its sample has in common */
     .list = TALC_OP_cross_entropy,
     .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(dy), POINTER(dx) },
     .is_empty = talc_check_entropy_is_empty,

@@ -436,12 +436,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 60; /* a few functions of long double */
-}
-
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
@@ -455,7 +449,7 @@ static const check_family family = {
 #define DIRECTION(direction, names, number, of_list, ...)                                          \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
-        .takes = takes, .fill = fill, .expected = expected_of, .terms = terms,                     \
+        .takes = takes, .fill = fill, .expected = expected_of, .cost = 60,                         \
         .list = TALC_OP_##of_list, .arguments = {                                                  \
             __VA_ARGS__                                                                            \
         }                                                                                          \

@@ -118,12 +118,6 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, TALC_F64, rows);
 }
 
-static bool takes(const check_problem *problem, talc_check_kind kind)
-{
-    (void)problem;
-    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
-}
-
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -186,12 +180,6 @@ static bool pose(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 6;
-}
-
 #define POINTER(name) offsetof(talc_group_norm_arguments, name)
 
 const check_direction talc_check_group_norm = {
@@ -200,13 +188,13 @@ const check_direction talc_check_group_norm = {
     .stream = 15,
     .pose = pose,
     .operands = operands,
-    .takes = takes,
+    .takes = talc_check_takes_inexact,
     .fill = fill,
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 6,
     .list = TALC_OP_group_norm,
     .arguments = { [X] = POINTER(x),
                    [WEIGHT] = POINTER(weight),

@@ -36,12 +36,6 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, TALC_F64, rows);
 }
 
-static bool takes(const check_problem *problem, talc_check_kind kind)
-{
-    (void)problem;
-    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
-}
-
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -167,13 +161,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                             operand == MEAN ? FORWARD_MEAN : FORWARD_RSTD, index);
 }
 
-/* Each element of x is part of two sums of its row and of two of its channel. */
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 8;
-}
-
 // ---- The direction ------------------------------------------------------------------------------
 
 /* The forward pass, whose result dx then takes the place of. */
@@ -197,13 +184,13 @@ const check_direction talc_check_group_norm_gradient = {
     .ops = op_names,
     .stream = 20,
     .operands = operands,
-    .takes = takes,
+    .takes = talc_check_takes_inexact,
     .fill = fill,
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 8, /* each element of x is part of two sums of its row and of two of its channel */
     .first = first,
     .list = TALC_OP_group_norm,
     .arguments = { POINTER(x), POINTER(weight), POINTER(dy), POINTER(dx), POINTER(dweight),

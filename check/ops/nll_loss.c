@@ -206,12 +206,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 1;
-}
-
 static bool is_empty(const check_problem *problem)
 {
     return read_only(problem)->x.count == 0;
@@ -230,7 +224,7 @@ static const check_family family = {
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
-        .takes = takes, .fill = fill, .spoil = spoil, .expected = expected_of, .terms = terms,     \
+        .takes = takes, .fill = fill, .spoil = spoil, .expected = expected_of, .cost = 1,          \
         .list = TALC_OP_nll_loss,                                                                  \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \

@@ -54,12 +54,6 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
 }
 
-static bool takes(const check_problem *problem, talc_check_kind kind)
-{
-    (void)problem;
-    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
-}
-
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -135,13 +129,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
-/* An exponential in the row's sum, and one of its own. */
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 40;
-}
-
 // ---- In a model ---------------------------------------------------------------------------------
 
 static bool pose(const check_ran *ran, check_problem *problem)
@@ -165,13 +152,13 @@ const check_direction talc_check_softmax = {
     .stream = 6,
     .pose = pose,
     .operands = operands,
-    .takes = takes,
+    .takes = talc_check_takes_inexact,
     .fill = fill,
     .groups = groups,
     .group_of = group_of,
     .learn = learn,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 40, /* an exponential in the row's sum, and one of its own */
     .list = TALC_OP_softmax,
     .arguments = { offsetof(talc_softmax_arguments, x), offsetof(talc_softmax_arguments, y) },
 };

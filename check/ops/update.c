@@ -118,12 +118,6 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
                                          own->p.dtype, TALC_DIMS(own->p.numel[0]));
 }
 
-static bool takes(const check_problem *problem, talc_check_kind kind)
-{
-    (void)problem;
-    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
-}
-
 // ---- Oracle -------------------------------------------------------------------------------------
 
 /* From least to most; NaN in both. */
@@ -283,12 +277,6 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     }
 }
 
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 40; /* roundings and a root */
-}
-
 #define POINTER(name) offsetof(talc_update_arguments, tensors[0].name)
 
 static const char *const op_names[] = { "sgd", "adam", "rmsprop", NULL };
@@ -306,10 +294,10 @@ const check_direction talc_check_update = {
     .ops = op_names,
     .stream = 22,
     .operands = operands,
-    .takes = takes,
+    .takes = talc_check_takes_inexact,
     .fill = fill,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 40, /* roundings and a root */
     .list = TALC_OP_update,
     .arguments = { POINTER(parameter), POINTER(gradient), POINTER(states[0]), POINTER(states[1]),
                    POINTER(states[2]) },

@@ -149,12 +149,6 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     };
 }
 
-static double terms(const check_problem *problem)
-{
-    (void)problem;
-    return 4;
-}
-
 #define POINTER(name) offsetof(talc_where_arguments, name)
 
 static const check_family family = {
@@ -172,7 +166,7 @@ const check_direction talc_check_where = {
     .takes = takes,
     .fill = fill,
     .expected = expected_of,
-    .terms = terms,
+    .cost = 4,
     .list = TALC_OP_where,
     .arguments = { POINTER(condition), POINTER(a), POINTER(b), POINTER(y) },
 };
