@@ -47,14 +47,13 @@
 ///     where:8x16,16,8x1
 ///         the condition, and what is chosen from; those left out are of the condition's shape
 ///     cumsum:8x16@1
-///         cumprod: likewise, whose gradient is not reversed
-///         reversed, here and above: operands are stored with their dimensions reversed
+///     cumprod:8x16@1
+///         the gradient is not reversed
 ///     adam:1000_decay_decoupled
 ///         a step of so many elements, in a long run; rmsprop:1000_centered_momentum and
 ///         sgd:1000_momentum_nesterov_first likewise
 ///     softmax:64x1000@1
-///         log_softmax: likewise; in these and above, reversed: x is stored with its dimensions
-///         reversed
+///         log_softmax: likewise
 ///     cross_entropy:64x10_sum_smooth_ignore_weighted
 ///         none, sum: reductions; without it the mean
 ///     nll_loss:64x10_ignore_weighted_mean
@@ -66,12 +65,14 @@
 ///         f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with aligned corners;
 ///         without either nearest
 ///     gather:5x7@1i5x9
-///         behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8
-///         here and in pad and nearest upsampling
-/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, group_norm,
-/// cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum, cumprod and elementwise
-/// ops of one operand take _dx: the input gradient, which conv2d's texts have as well. Its op is
-/// max_pool2d.grad_input and so on.
+///         behind i the index's dimensions; index_select:5x7@1i9
+/// All take _f64 at the end; without it, or with _f32, elements are f32. where, gather,
+/// index_select, pad and nearest upsampling take _i32 _i64 _u8 too. Ops with shapes but pad take
+/// _reversed: x, or of several operands the first, is stored with its dimensions reversed. Where
+/// _relu may stand, _sigmoid, _tanh, _relu6, _hardsigmoid, _hardswish, _silu, _gelu and _leaky_relu
+/// may. Pooling, batch_norm2d, group_norm, cross_entropy, nll_loss, pad, upsample2d, gather,
+/// index_select, cumsum, cumprod and elementwise ops of one operand take _dx: the input gradient,
+/// which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 
