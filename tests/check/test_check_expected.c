@@ -180,6 +180,52 @@ Test(check_expected, elementwise_by_hand)
     talc_observe(NULL);
 }
 
+static talc_tensor *indices(talc_dims dims, const int64_t *values)
+{
+    return talc_from_host(cpu_device(), TALC_I64, dims, values);
+}
+
+#define INDICES(dims, ...) indices(dims, (const int64_t[]){ __VA_ARGS__ })
+
+/* What is picked moves as it does itself, and by anything where another may be picked. */
+Test(check_expected, picked_by_hand)
+{
+    captured c = { .base = { capture }, .off = LIST(0.5, 0, 0.25, 1, 2, 4) };
+    talc_tensor *x = NUMBERS(TALC_DIMS(2, 3), 1, -2, 3, -4, 5, 6);
+    talc_observe(&c.base);
+    talc_gather(x, 1, INDICES(TALC_DIMS(2, 2), 2, 0, 1, 1));
+    ASSERT_CAPTURED(&c, "gather", 4, LIST(3, 1, 5, 5), LIST(0, 0, 0, 0), 0.25, 0.5, 2, 2);
+    talc_gather(x, 0, INDICES(TALC_DIMS(1, 2), 1, 0));
+    ASSERT_CAPTURED(&c, "gather of rows", 2, LIST(-4, -2), NULL, 1, 0);
+    c.off_second = LIST(0, 1);
+    talc_index_select(x, 1, INDICES(TALC_DIMS(2), 2, 0));
+    ASSERT_CAPTURED(&c, "index_select", 4, LIST(3, 1, 6, -4), NULL, 0.25, INFINITY, 4, INFINITY);
+    talc_index_select(x, 0, INDICES(TALC_SCALAR, 1));
+    ASSERT_CAPTURED(&c, "index_select of one", 3, LIST(-4, 5, 6), NULL, 1, 2, 4);
+    c.off_second = NULL;
+    talc_gather(talc_full(cpu_device(), TALC_F32, TALC_SCALAR, 7), 0, INDICES(TALC_SCALAR, 0));
+    ASSERT_CAPTURED(&c, "gather of a scalar", 1, LIST(7), NULL, 0.5);
+
+    c.off = LIST(0, 0, 0, 0, 1, 0);
+    c.off_second = LIST(0.5, 0.25, 2);
+    talc_tensor *condition = talc_cast(NUMBERS(TALC_DIMS(2, 3), 1, 0, 255, 0, 1, 0), TALC_U8);
+    talc_where(condition, NUMBERS(TALC_DIMS(3), 1, 2, -3), NUMBERS(TALC_DIMS(2, 1), 8, 9));
+    ASSERT_CAPTURED(&c, "where", 6, LIST(1, 8, -3, 9, 2, 9), LIST(0, 0, 0, 0, 0, 0), 0.5, 0, 2, 0,
+                    INFINITY, 0);
+
+    c.off = LIST(0.5, 0, 0.25, 1, 2, 4);
+    c.off_second = LIST(0, 0);
+    const talc_nll_loss_options none = { .reduction = TALC_REDUCTION_NONE };
+    talc_nll_loss(x, INDICES(TALC_DIMS(2), 2, -100), &none);
+    ASSERT_CAPTURED(&c, "nll_loss", 2, LIST(-3, 0), NULL, 0.25, 0);
+    c.off_second = LIST(0, 1);
+    talc_nll_loss(x, INDICES(TALC_DIMS(2), 0, 1),
+                  &(talc_nll_loss_options){ .reduction = TALC_REDUCTION_NONE,
+                                            .weight = NUMBERS(TALC_DIMS(3), 4, 2, 1) });
+    ASSERT_CAPTURED(&c, "nll_loss with weights", 2, LIST(-4, -10), NULL, 2, INFINITY);
+    talc_observe(NULL);
+}
+
 Test(check_expected, batch_norm_by_hand)
 {
     captured c = { .base = { capture }, .off = LIST(0.5, 0, 0.25, 1) };
