@@ -6,7 +6,6 @@
 #include "check/engine/layout.h"
 #include "ops/elementwise.h"
 #include "ops/conv2d.h"
-#include "ops/nll_loss.h"
 #include "ops/observed.h"
 #include "tensor/memory.h"
 
@@ -199,28 +198,6 @@ static bool copied(const check_ran *ran, check_model_expected *expected)
     return true;
 }
 
-/* An index that may be another one may pick any other element. */
-static bool gathered(const check_ran *ran, check_model_expected *expected)
-{
-    const talc_gather_observed *of = ran->problem;
-    const check_array *x = &ran->inputs[0], *index = &ran->inputs[1];
-    for (int64_t i = 0; i < ran->output.count; i++) {
-        int64_t at = 0, step = 1, rest = i, by = of->function == TALC_GATHER ? i : 0;
-        for (int d = x->dims.rank - 1; d >= 0; d--) {
-            const int64_t place = rest % ran->output.dims.dim[d];
-            rest /= ran->output.dims.dim[d];
-            if (d == of->dim && of->function == TALC_INDEX_SELECT)
-                by = place;
-            at += (d == of->dim ? (int64_t)index->of[by] : place) * step;
-            step *= x->dims.dim[d];
-        }
-        copy_element(x, at, ran->output.dtype, i, expected);
-        if (check_off(index, by) > 0)
-            expected->spread[i] = INFINITY;
-    }
-    return true;
-}
-
 /* A label that may be another one may have its 1 anywhere. */
 static bool hot(const check_ran *ran, check_model_expected *expected)
 {
@@ -229,29 +206,6 @@ static bool hot(const check_ran *ran, check_model_expected *expected)
     for (int64_t i = 0; i < ran->output.count; i++) {
         expected->element[i].value = (int64_t)labels->of[i / classes] == i % classes;
         expected->spread[i] = check_off(labels, i / classes) > 0 ? 1 : 0;
-    }
-    return true;
-}
-
-/* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
-static bool picked(const check_ran *ran, check_model_expected *expected)
-{
-    const talc_nll_loss_problem *p = ran->problem;
-    const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1], *weight = &ran->inputs[2];
-    for (int64_t i = 0; i < ran->output.count; i++) {
-        const int64_t label = (int64_t)labels->of[i];
-        const bool counts = label != p->ignore_index && label >= 0 && label < p->C;
-        const int64_t at = (i / p->inner * p->C + label) * p->inner + i % p->inner;
-        const double w = !counts ? 0 : weight->of == NULL ? 1 : weight->of[label];
-        const number of_x = counts ? (number){ x->of[at], check_off(x, at) } : (number){ 0, 0 };
-        const double off_w = counts && weight->of != NULL ? check_off(weight, label) : 0;
-        const double value = -w * of_x.of;
-        expected->element[i].value = value;
-        expected->element[i].extra = 2 * talc_check_format(x->dtype).unit * fabs(value) +
-                                     (counts ? talc_check_format(x->dtype).smallest : 0);
-        expected->spread[i] = fabs(w) * of_x.off + fabs(of_x.of) * off_w + of_x.off * off_w;
-        if (check_off(labels, i) > 0) /* another label may have any other loss */
-            expected->spread[i] = INFINITY;
     }
     return true;
 }
@@ -301,21 +255,6 @@ static bool scattered(const check_ran *ran, check_model_expected *expected)
     return true;
 }
 
-static bool chosen(const check_ran *ran, check_model_expected *expected)
-{
-    const check_array *condition = &ran->inputs[0];
-    for (int64_t i = 0; i < ran->output.count; i++) {
-        const int64_t at =
-            talc_check_stretched(condition->dims.rank, condition->dims.dim, ran->output.dims, i);
-        const check_array *x = &ran->inputs[condition->of[at] != 0 ? 1 : 2];
-        copy_element(x, talc_check_stretched(x->dims.rank, x->dims.dim, ran->output.dims, i),
-                     ran->output.dtype, i, expected);
-        if (check_off(condition, at) > 0) /* the other may be any */
-            expected->spread[i] = INFINITY;
-    }
-    return true;
-}
-
 static bool concatenated(const check_ran *ran, check_model_expected *expected)
 {
     const int dim = ((const talc_concat_observed *)ran->problem)->dim;
@@ -344,11 +283,7 @@ static const struct {
     TALC_UNARY_TABLE(UNARY) TALC_BINARY_TABLE(BINARY)
 #undef UNARY
 #undef BINARY
-        { "where", chosen },
-    { "nll_loss", picked },
-    { "gather", gathered },
-    { "index_select", gathered },
-    { "one_hot", hot },
+        { "one_hot", hot },
     { "conv2d.grad_input", scattered },
     { "concat", concatenated },
     { "clone", copied },

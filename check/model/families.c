@@ -86,13 +86,29 @@ static bool moves(const check_array *array)
     return false;
 }
 
-/* What an operand is replaced by: how far it is off, its sizes, both together, or nothing. */
+/* What an operand is replaced by: how far it is off, its sizes, both together, or nothing. One that
+ * picks stays as it is. */
 typedef enum part { OFF, SIZE, BOTH, NOTHING } part;
 
 static double part_of(const check_array *array, int64_t i, part which)
 {
     const double size = isfinite(array->of[i]) ? fabs(array->of[i]) : 0, off = check_off(array, i);
     return which == OFF ? off : which == SIZE ? size : which == BOTH ? size + off : 0;
+}
+
+/* The operand that says which elements of the others count; -1: there is none. */
+static int picking_of(const op_of_family *op)
+{
+    const check_direction *of = op->direction;
+    return of == &talc_check_where                                  ? 0
+           : of == &talc_check_gather || of == &talc_check_nll_loss ? 1
+                                                                    : -1;
+}
+
+/* Of the largest of no numbers, which is -infinite, 0. */
+static long double size_of(long double value)
+{
+    return value == -INFINITY ? 0 : fabsl(value);
 }
 
 /* Adds what the op gives of parts of its operands, all at least 0 and exact. */
@@ -109,7 +125,7 @@ static bool add_spread(const op_of_family *op, const check_ran *ran, part first,
     for (int k = 0; done && k < ran->count; k++) {
         inputs[k] = ran->inputs[k];
         inputs[k].dtype = TALC_F64;
-        if (ran->inputs[k].of == NULL)
+        if (ran->inputs[k].of == NULL || k == picking_of(op))
             continue;
         const part which = k == 0 ? first : k < op->factors ? second : rest;
         inputs[k].of = talc_memory_new((size_t)inputs[k].count * sizeof(double) + 1, "check_model");
@@ -119,8 +135,7 @@ static bool add_spread(const op_of_family *op, const check_ran *ran, part first,
     }
     done = done && ask(op, &sizes, more);
     for (int64_t i = 0; done && i < ran->output.count; i++)
-        expected->spread[i] +=
-            (double)fmaxl(more[i].value, 0); /* of no numbers the largest is -infinite */
+        expected->spread[i] += (double)fmaxl(size_of(more[i].value), 0);
     for (int k = 0; k < ran->count; k++)
         if (inputs[k].of != ran->inputs[k].of)
             talc_memory_free(inputs[k].of);
@@ -136,8 +151,8 @@ static bool linear_spread(const op_of_family *op, const check_ran *ran,
         any = any || moves(&ran->inputs[k]);
     if (any && !add_spread(op, ran, OFF, SIZE, OFF, expected))
         return false;
-    return op->factors < 2 || !moves(&ran->inputs[1]) ||
-           add_spread(op, ran, BOTH, OFF, NOTHING, expected);
+    const check_array *factor = &ran->inputs[op->factors - 1];
+    return op->factors < 2 || !moves(factor) || add_spread(op, ran, BOTH, OFF, NOTHING, expected);
 }
 
 static bool linear_expected(const op_of_family *op, const check_ran *ran,
@@ -239,6 +254,35 @@ static bool var_expected(const op_of_family *op, const check_ran *ran,
     }
     talc_memory_free(mean);
     return done;
+}
+
+// ---- Elements that another operand picks --------------------------------------------------------
+
+/* The element of the picking operand that output i reads. */
+static int64_t picking_at(const op_of_family *op, const check_ran *ran, int64_t i)
+{
+    const check_array *by = &ran->inputs[picking_of(op)];
+    const talc_dims *dims = &ran->output.dims;
+    if (op->direction == &talc_check_where)
+        return talc_check_stretched(by->dims.rank, by->dims.dim, *dims, i);
+    if (strcmp(ran->op, "index_select") != 0)
+        return i;
+    const int dim = ((const talc_gather_observed *)ran->problem)->dim;
+    for (int d = dims->rank - 1; d > dim; d--)
+        i /= dims->dim[d];
+    return i % by->count;
+}
+
+/* Where another element may be picked, any may. */
+static bool picked_expected(const op_of_family *op, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (!linear_expected(op, ran, expected))
+        return false;
+    for (int64_t i = 0; i < ran->output.count; i++)
+        if (check_off(&ran->inputs[picking_of(op)], picking_at(op, ran, i)) > 0)
+            expected->spread[i] = INFINITY;
+    return true;
 }
 
 // ---- Products of matrices -----------------------------------------------------------------------
@@ -429,6 +473,10 @@ static const op_of_family ops[] = {
     { "softmax", &talc_check_softmax, softmax_expected, 0 },
     { "log_softmax", &talc_check_softmax, softmax_expected, 0 },
     { "cross_entropy", &talc_check_cross_entropy, cross_entropy_expected, 0 },
+    { "gather", &talc_check_gather, picked_expected, 1 },
+    { "index_select", &talc_check_gather, picked_expected, 1 },
+    { "where", &talc_check_where, picked_expected, 1 },
+    { "nll_loss", &talc_check_nll_loss, picked_expected, 3 },
 };
 
 bool talc_check_expected_of_family(const check_ran *ran, check_model_expected *expected,

@@ -13,6 +13,7 @@
 #include "check/engine/family.h"
 #include "check/engine/layout.h"
 #include "ops/backend.h"
+#include "ops/observed.h"
 #include "tensor/shape.h"
 
 #include <math.h>
@@ -228,6 +229,23 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->y.count == 0;
 }
 
+/* A scalar is a line of one element. */
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_gather_observed *observed = ran->problem;
+    gather_problem *own = writable(problem);
+    own->p.function = observed->function;
+    own->dim = observed->dim;
+    own->x = talc_check_layout_of(&ran->inputs[X]);
+    own->index = talc_check_layout_of(&ran->inputs[INDEX]);
+    for (int i = 0; i < 2; i++) {
+        check_layout *layout = i == 0 ? &own->x : &own->index;
+        layout->dims[0] = layout->rank == 0 ? 1 : layout->dims[0];
+        layout->rank += layout->rank == 0;
+    }
+    return complete(problem, &(const char *){ "" }) == NULL;
+}
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
@@ -241,9 +259,9 @@ static const check_family family = {
 #define POINTER(name) offsetof(talc_gather_arguments, name)
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
-        .takes = takes, .fill = fill, .expected = expected_of, .terms = terms,                     \
-        .list = TALC_OP_gather,                                                                    \
+        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
+        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
+        .terms = terms, .list = TALC_OP_gather,                                                    \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \
     }

@@ -194,7 +194,8 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     const int64_t row = index / own->p.inner;
     const int64_t i = gradient ? row / own->p.C * own->p.inner + index % own->p.inner : index;
     const int64_t label = (int64_t)values->of[LABELS][i];
-    if (label == own->p.ignore_index || (gradient && label != row % own->p.C))
+    if (label == own->p.ignore_index || label < 0 || label >= own->p.C ||
+        (gradient && label != row % own->p.C))
         return (check_expected){ .value = 0 };
     int64_t count;
     const double w = own->weighted ? values->of[WEIGHT][label] : 1;
@@ -211,6 +212,15 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->x.count == 0;
 }
 
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    nll_problem *own = writable(problem);
+    own->p.ignore_index = ((const talc_nll_loss_problem *)ran->problem)->ignore_index;
+    own->weighted = ran->inputs[WEIGHT].of != NULL;
+    own->x = talc_check_layout_of(&ran->inputs[X]);
+    return complete(problem, &(const char *){ "" }) == NULL;
+}
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
@@ -223,9 +233,9 @@ static const check_family family = {
 #define POINTER(name) offsetof(talc_nll_loss_arguments, name)
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
-        .takes = takes, .fill = fill, .spoil = spoil, .expected = expected_of, .cost = 1,          \
-        .list = TALC_OP_nll_loss,                                                                  \
+        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
+        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
+        .expected = expected_of, .cost = 1, .list = TALC_OP_nll_loss,                              \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \
         .is_empty = is_empty,                                                                      \

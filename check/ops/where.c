@@ -151,6 +151,16 @@ static check_expected expected_of(const check_problem *problem, const check_valu
 
 #define POINTER(name) offsetof(talc_where_arguments, name)
 
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    where_problem *own = writable(problem);
+    own->condition = talc_check_layout_of(&ran->inputs[CONDITION]);
+    own->a = talc_check_layout_of(&ran->inputs[A]);
+    own->b = talc_check_layout_of(&ran->inputs[B]);
+    own->dtype = own->a.dtype;
+    return complete(problem, &(const char *){ "" }) == NULL;
+}
+
 static const check_family family = {
     .keys = keys,
     .begin = begin,
@@ -162,6 +172,7 @@ const check_direction talc_check_where = {
     .family = &family,
     .ops = op_names,
     .stream = 29,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
