@@ -268,6 +268,9 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_BAD_DTYPE, "cumsum: x is i64, it must be f32 or f64", talc_cumsum(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "cumsum: dimension 2 is outside a tensor of rank 2", talc_cumsum(matrix, 2));
     REFUSED(TALC_BAD_ARGUMENT, "cumsum: dimension -3 is outside a tensor of rank 2", talc_cumsum(matrix, -3));
+    REFUSED(TALC_NULL_ARGUMENT, "cumprod: x is NULL", talc_cumprod(NULL, 0));
+    REFUSED(TALC_BAD_DTYPE, "cumprod: x is i64, it must be f32 or f64", talc_cumprod(integers, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "cumprod: dimension 2 is outside a tensor of rank 2", talc_cumprod(matrix, 2));
     REFUSED(TALC_NULL_ARGUMENT, "softmax: x is NULL", talc_softmax(NULL, 0));
     REFUSED(TALC_NULL_ARGUMENT, "log_softmax: x is NULL", talc_log_softmax(NULL, 0));
     REFUSED(TALC_BAD_DTYPE, "softmax: x is i64, it must be f32 or f64", talc_softmax(integers, 0));

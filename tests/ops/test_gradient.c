@@ -164,6 +164,8 @@ F(f_max_outer, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)))
 F(f_max_all, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)))
 F(f_max_ties, talc_max(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
 F(f_cumsum, talc_tanh(talc_cumsum(x[0], 1)))
+F(f_cumprod, talc_tanh(talc_cumprod(x[0], 1)))
+F(f_cumprod_last, talc_tanh(talc_cumprod(talc_transpose(x[0], 0, 1), -1)))
 F(f_cumsum_last, talc_tanh(talc_cumsum(talc_transpose(x[0], 0, 1), -1)))
 static const talc_tensor *some(const talc_tensor *x, talc_dims dims)
 {
@@ -367,6 +369,9 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "cumsum", f_cumsum, 1, { D(2, 6, 4) }, -1, 1 },
         { "cumsum of one row", f_cumsum, 1, { D(1, 9) }, -1, 1 },
         { "cumsum of a view", f_cumsum_last, 1, { D(5, 4) }, -1, 1 },
+        { "cumprod", f_cumprod, 1, { D(2, 6, 4) }, -2, 2 },
+        { "cumprod of one row", f_cumprod, 1, { D(1, 9) }, -2, 2 },
+        { "cumprod of a view", f_cumprod_last, 1, { D(5, 4) }, -2, 2 },
         { "gather", f_gather, 1, { D(2, 3, 4) }, -1, 1 },
         { "gather in the middle", f_gather_middle, 1, { D(2, 3, 4) }, -1, 1 },
         { "index_select", f_index_select, 1, { D(2, 3, 4) }, -1, 1 },
