@@ -81,8 +81,12 @@ def resolve(root, source, name):
 
 
 def public_headers(root):
-    """The headers, and lists read by them, that the build files of the library's folders have as public."""
+    """The headers, and lists read by them, that the build files of the library's folders have as public, and those of
+    ops.def that ops.h includes."""
     listed = {"talc.h"} if (root / "talc.h").is_file() else set()
+    if (root / "ops/ops.def").is_file():
+        ops = re.findall(r"^TALC_OP\((\w+),", (root / "ops/ops.def").read_text(), re.MULTILINE)
+        listed |= {f"ops/{name}.h" for name in ops if f'"{name}.h"' in (root / "ops/ops.h").read_text()}
     for folder in ("tensor", "ops", "backends", "nn", "check"):
         for build in (root / folder).rglob("meson.build"):
             for block in re.findall(r"public_(?:headers|lists)\s*\+?=\s*(?:files\()?\[(.*?)\]", build.read_text(), re.DOTALL):
@@ -184,7 +188,9 @@ GOOD = {
     "tensor/memory.h": '#include "tensor/tensor.h"\n',
     "tensor/safetensors.c": "#include <jansson.h>\n",
     "ops/meson.build": "public_headers += ['ops/ops.h']\n",
-    "ops/ops.h": '#include "../tensor/tensor.h"\n',
+    "ops/ops.def": 'TALC_OP(softmax, NAMES("softmax"), IN(x) OUT(y))\n',
+    "ops/ops.h": '#include "../tensor/tensor.h"\n#include "softmax.h"\n',
+    "ops/softmax.h": "\n",
     "ops/ops.c": '#include "ops/ops.h"\n#include "tensor/memory.h"\n#include <math.h>\n'
                  'int talc_ops(int a,\n             int b)\n{\n    return a;\n}\n',
     "backends/backends.h": "\n",

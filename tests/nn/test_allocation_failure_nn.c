@@ -375,13 +375,13 @@ static void run_described(fault_run *run)
 }
 
 /* Into a net with other parameters: it takes all of them or none. */
-static void run_load_module(fault_run *run)
+static void load_module(fault_run *run, bool strict)
 {
     talc_module *net = small_net(6);
     if (net != NULL && talc_module_to(net, run->device)) {
         fault_run before = { 0 }, after = { 0 };
         talc_module_visit(net, keep_parameter, &before);
-        if (!talc_failed() && talc_module_load(net, file_path("net"), true))
+        if (!talc_failed() && talc_module_load(net, file_path("net"), strict))
             talc_module_visit(net, keep_parameter, run);
         else
             unchanged(net, &before, &after);
@@ -389,6 +389,16 @@ static void run_load_module(fault_run *run)
         free(after.results);
     }
     talc_module_free(net);
+}
+
+static void run_load_module(fault_run *run)
+{
+    load_module(run, true);
+}
+
+static void run_load_module_partly(fault_run *run)
+{
+    load_module(run, false);
 }
 
 static void run_load_image(fault_run *run)
@@ -427,6 +437,8 @@ static void *begin_files(talc_device *device)
 SURVIVES(loading_npy, 5, "npy load", begin_files, run_load_npy, NULL, NULL)
 SURVIVES(loading_tensors, 11, "safetensors load", begin_files, run_load_safetensors, NULL, NULL)
 SURVIVES(loading_a_module, 61, "module load", begin_files, run_load_module, NULL, NULL)
+SURVIVES(loading_a_module_partly, 50, "partial load", begin_files, run_load_module_partly, NULL,
+         NULL)
 SURVIVES(loading_an_image, 5, "image load", begin_files, run_load_image, NULL, NULL)
 SURVIVES(differences, 5, "differences", begin_files, run_differences, NULL, NULL)
 SURVIVES(describing, 61, "describing", begin_files, run_described, NULL, NULL)

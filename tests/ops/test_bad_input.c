@@ -49,8 +49,6 @@ Test(bad_input, creation)
     REFUSED(TALC_NULL_ARGUMENT, "from_host: elements is NULL", talc_from_host(cpu, TALC_F32, TALC_DIMS(4), NULL));
     REFUSED(TALC_NULL_ARGUMENT, "wrap: device is NULL", talc_wrap(NULL, TALC_F32, TALC_DIMS(4), host, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "wrap: data is NULL", talc_wrap(cpu, TALC_F32, TALC_DIMS(4), NULL, NULL, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "empty_like: tensor is NULL", talc_empty_like(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "zeros_like: tensor is NULL", talc_zeros_like(NULL));
     REFUSED(TALC_BAD_DTYPE, "empty: unknown dtype 99", talc_empty(cpu, no_dtype, TALC_DIMS(2)));
     REFUSED(TALC_BAD_DTYPE, "zeros: unknown dtype -1", talc_zeros(cpu, (talc_dtype)-1, TALC_DIMS(2)));
     REFUSED(TALC_BAD_DTYPE, "from_host: unknown dtype 5", talc_from_host(cpu, TALC_DTYPE_COUNT, TALC_DIMS(2), host));
@@ -100,7 +98,7 @@ Test(bad_input, creation)
     HARMLESS(talc_numel(talc_wrap(cpu, TALC_F32, TALC_DIMS(0), NULL, NULL, NULL)) == 0);
     HARMLESS(talc_numel(talc_arange(cpu, TALC_F32, 3, 1, 1)) == 0);
     HARMLESS(talc_numel(talc_eye(cpu, TALC_F32, 0)) == 0);
-    refused_end(43);
+    refused_end(41);
 }
 
 Test(bad_input, random)
@@ -145,16 +143,6 @@ Test(bad_input, views)
 {
     make_operands();
 
-    REFUSED(TALC_NULL_ARGUMENT, "view: tensor is NULL", talc_view(NULL, TALC_DIMS(6)));
-    REFUSED(TALC_NULL_ARGUMENT, "reshape: tensor is NULL", talc_reshape(NULL, TALC_DIMS(6)));
-    REFUSED(TALC_NULL_ARGUMENT, "permute: tensor is NULL", talc_permute(NULL, TALC_DIMS(0)));
-    REFUSED(TALC_NULL_ARGUMENT, "transpose: tensor is NULL", talc_transpose(NULL, 0, 1));
-    REFUSED(TALC_NULL_ARGUMENT, "slice: tensor is NULL", talc_slice(NULL, 0, 0, 1, 1));
-    REFUSED(TALC_NULL_ARGUMENT, "select: tensor is NULL", talc_select(NULL, 0, 0));
-    REFUSED(TALC_NULL_ARGUMENT, "expand: tensor is NULL", talc_expand(NULL, TALC_DIMS(2)));
-    REFUSED(TALC_NULL_ARGUMENT, "squeeze: tensor is NULL", talc_squeeze(NULL, 0));
-    REFUSED(TALC_NULL_ARGUMENT, "unsqueeze: tensor is NULL", talc_unsqueeze(NULL, 0));
-    REFUSED(TALC_NULL_ARGUMENT, "flatten: tensor is NULL", talc_flatten(NULL, 0, 1));
     REFUSED(TALC_BAD_SHAPE, "view: [2,3] has 6 elements, shape [7] needs 7", talc_view(x, TALC_DIMS(7)));
     REFUSED(TALC_BAD_SHAPE, "view: [2,3] has 6 elements, shape [-1,4] needs a multiple of 4", talc_view(x, TALC_DIMS(-1, 4)));
     REFUSED(TALC_BAD_SHAPE, "view: dimension 0 of shape [-1,0] cannot be inferred: any extent gives 0 elements", talc_view(x, TALC_DIMS(-1, 0)));
@@ -206,7 +194,7 @@ Test(bad_input, views)
             talc_unsqueeze(talc_view(integers, TALC_DIMS(1, 1, 1, 1, 1, 1, 1, 6)), 0));
     REFUSED(TALC_BAD_ARGUMENT, "flatten: the first dimension 1 comes after the last 0", talc_flatten(x, 1, 0));
     REFUSED(TALC_BAD_ARGUMENT, "flatten: dimension 2 is outside a tensor of rank 2", talc_flatten(x, 0, 2));
-    refused_end(49);
+    refused_end(39);
 }
 
 Test(bad_input, copies_and_reads)
@@ -214,9 +202,6 @@ Test(bad_input, copies_and_reads)
     make_operands();
     float host[6];
 
-    REFUSED(TALC_NULL_ARGUMENT, "clone: tensor is NULL", talc_clone(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "contiguous: tensor is NULL", talc_contiguous(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "cast: tensor is NULL", talc_cast(NULL, TALC_F32));
     REFUSED(TALC_NULL_ARGUMENT, "to: tensor is NULL", talc_to(NULL, cpu_device(), TALC_F32));
     REFUSED(TALC_NULL_ARGUMENT, "to: device is NULL", talc_to(x, NULL, TALC_F32));
     REFUSED(TALC_NULL_ARGUMENT, "copy: dst is NULL", talc_copy(NULL, x));
@@ -248,7 +233,7 @@ Test(bad_input, copies_and_reads)
     HARMLESS(talc_to_host(empty, NULL, 0));
     HARMLESS(talc_data(empty, TALC_F32) == NULL);
     HARMLESS(talc_fill(empty, 1));
-    refused_end(31);
+    refused_end(28);
 }
 
 Test(bad_input, queries_take_null_and_nonsense)

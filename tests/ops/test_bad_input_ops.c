@@ -3,7 +3,6 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/refused.h"
-#include "tests/support/unary_cases.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,14 +36,6 @@ static void make_operands(void)
 Test(bad_input_ops, elementwise)
 {
     make_operands();
-    for (int i = 0; i < TALC_UNARY_COUNT; i++) {
-        char missing[64], wrong[64];
-        snprintf(missing, sizeof missing, "%s: x is NULL", unary_cases[i].name);
-        snprintf(wrong, sizeof wrong, "%s: x is i64, it must be f32 or f64", unary_cases[i].name);
-        REFUSED(TALC_NULL_ARGUMENT, missing, unary_cases[i].call(NULL));
-        if (i != TALC_NEG)
-            REFUSED(TALC_BAD_DTYPE, wrong, unary_cases[i].call(integers));
-    }
     REFUSED(TALC_BAD_ARGUMENT, "leaky_relu: negative_slope nan must be finite", talc_leaky_relu(vector, (double)NAN));
     REFUSED(TALC_BAD_ARGUMENT, "elu: alpha inf must be finite", talc_elu(vector, (double)INFINITY));
     REFUSED(TALC_BAD_ARGUMENT, "softplus: beta inf must be finite", talc_softplus(vector, (double)INFINITY, 20));
@@ -52,18 +43,7 @@ Test(bad_input_ops, elementwise)
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 1 must be at most high 0.5", talc_hardtanh(vector, 1, 0.5));
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low nan must be at most high 1", talc_hardtanh(vector, (double)NAN, 1));
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 0 must be at most high nan", talc_hardtanh(vector, 0, (double)NAN));
-    REFUSED(TALC_NULL_ARGUMENT, "add: a is NULL", talc_add(NULL, vector));
-    REFUSED(TALC_NULL_ARGUMENT, "sub: b is NULL", talc_sub(vector, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "mul: a is NULL", talc_mul(NULL, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "div: b is NULL", talc_div(vector, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "add: a is NULL", talc_add_scalar(NULL, 1));
-    REFUSED(TALC_NULL_ARGUMENT, "div: a is NULL", talc_div_scalar(NULL, 1));
-    REFUSED(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64", talc_div(integers, integers));
-    REFUSED(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64", talc_div_scalar(integers, 2));
-    REFUSED(TALC_BAD_DTYPE, "add: a is f32, b is f64", talc_add(vector, doubles));
     REFUSED(TALC_BAD_DTYPE, "mul: a is f64, b is i64", talc_mul(doubles, integers));
-    REFUSED(TALC_BAD_DEVICE, "add: a is on cpu, b on fake", talc_add(vector, far_vector));
-    REFUSED(TALC_BAD_DEVICE, "sub: a is on fake, b on cpu", talc_sub(far_vector, vector));
     HARMLESS(talc_algorithm_force("relu", "simd") && talc_algorithm_force("mul", "simd"));
     REFUSED(TALC_NOT_FOUND, "relu on cpu: there is no algorithm 'simd'", talc_relu(vector));
     REFUSED(TALC_NOT_FOUND, "mul on cpu: there is no algorithm 'simd'", talc_mul(vector, vector));
@@ -71,48 +51,29 @@ Test(bad_input_ops, elementwise)
     REFUSED(TALC_BAD_SHAPE, "add: a [3,5] and b [4] do not broadcast", talc_add(matrix, vector));
     REFUSED(TALC_BAD_SHAPE, "div: a [4] and b [6] do not broadcast", talc_div(vector, bias));
     REFUSED(TALC_BAD_SHAPE, "mul: a [0,3] and b [4] do not broadcast", talc_mul(empty, vector));
-    REFUSED(TALC_BAD_DTYPE, "pow: a is i64, it must be f32 or f64", talc_pow_scalar(integers, 2));
-    REFUSED(TALC_NULL_ARGUMENT, "pow: b is NULL", talc_pow(vector, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "maximum: b is NULL", talc_maximum(vector, NULL));
-    REFUSED(TALC_BAD_DTYPE, "minimum: a is f32, b is f64", talc_minimum(vector, doubles));
     REFUSED(TALC_BAD_SHAPE, "maximum: a [3,5] and b [4] do not broadcast", talc_maximum(matrix, vector));
-    refused_end(2 * TALC_UNARY_COUNT - 1 + 31);
+    refused_end(16);
 }
 
 Test(bad_input_ops, comparisons)
 {
     make_operands();
-    talc_tensor *condition = talc_ones(cpu_device(), TALC_U8, TALC_DIMS(4)), *far = talc_ones(fake_device(), TALC_U8, TALC_DIMS(4));
-    REFUSED(TALC_NULL_ARGUMENT, "equal: a is NULL", talc_equal(NULL, vector));
-    REFUSED(TALC_NULL_ARGUMENT, "not_equal: b is NULL", talc_not_equal(vector, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "less: a is NULL", talc_less_scalar(NULL, 1));
-    REFUSED(TALC_BAD_DTYPE, "greater: a is f32, b is f64", talc_greater(vector, doubles));
-    REFUSED(TALC_BAD_DEVICE, "less_equal: a is on cpu, b on fake", talc_less_equal(vector, far_vector));
+    talc_tensor *condition = talc_ones(cpu_device(), TALC_U8, TALC_DIMS(4));
     REFUSED(TALC_BAD_SHAPE, "greater_equal: a [4] and b [6] do not broadcast", talc_greater_equal(vector, bias));
-    REFUSED(TALC_NULL_ARGUMENT, "clamp: x is NULL", talc_clamp(NULL, 0, 1));
     REFUSED(TALC_BAD_ARGUMENT, "clamp: low 1 must be at most high 0.5", talc_clamp(vector, 1, 0.5));
     REFUSED(TALC_BAD_ARGUMENT, "clamp: low nan must be at most high 1", talc_clamp(vector, (double)NAN, 1));
     REFUSED(TALC_BAD_ARGUMENT, "clamp: low 0 must be at most high nan", talc_clamp(vector, 0, (double)NAN));
-    REFUSED(TALC_NULL_ARGUMENT, "where: condition is NULL", talc_where(NULL, vector, vector));
-    REFUSED(TALC_NULL_ARGUMENT, "where: a is NULL", talc_where(condition, NULL, vector));
-    REFUSED(TALC_NULL_ARGUMENT, "where: b is NULL", talc_where(condition, vector, NULL));
     REFUSED(TALC_BAD_DTYPE, "where: condition is f32, it must be u8", talc_where(vector, vector, vector));
-    REFUSED(TALC_BAD_DTYPE, "where: a is f32, b is f64", talc_where(condition, vector, doubles));
-    REFUSED(TALC_BAD_DEVICE, "where: a is on cpu, b on fake", talc_where(condition, vector, far_vector));
-    REFUSED(TALC_BAD_DEVICE, "where: condition is on fake, a on cpu", talc_where(far, vector, vector));
     REFUSED(TALC_BAD_SHAPE, "where: condition [4], a [3,5] and b [5] do not broadcast", talc_where(condition, matrix, talc_select(matrix, 0, 1)));
     REFUSED(TALC_BAD_SHAPE, "where: condition [4], a [6] and b [4] do not broadcast", talc_where(condition, bias, vector));
     HARMLESS(talc_algorithm_force("where", "simd"));
     REFUSED(TALC_NOT_FOUND, "where on cpu: there is no algorithm 'simd'", talc_where(condition, vector, vector));
     HARMLESS(talc_algorithm_force("where", NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "dropout: x is NULL", talc_dropout(NULL, 0.5, true));
-    REFUSED(TALC_BAD_DTYPE, "dropout: x is i64, it must be f32 or f64", talc_dropout(integers, 0.5, true));
     REFUSED(TALC_BAD_ARGUMENT, "dropout: p 1.5 must be from 0 to 1", talc_dropout(vector, 1.5, false));
     REFUSED(TALC_BAD_ARGUMENT, "dropout: p nan must be from 0 to 1", talc_dropout(vector, (double)NAN, true));
-    REFUSED(TALC_NULL_ARGUMENT, "drop_path: x is NULL", talc_drop_path(NULL, 0.5, true));
     REFUSED(TALC_BAD_ARGUMENT, "drop_path: p -0.5 must be from 0 to 1", talc_drop_path(vector, -0.5, true));
     REFUSED(TALC_BAD_SHAPE, "drop_path: x [] has rank 0, it must be [N,...], of rank 1 at least", talc_drop_path(talc_select(vector, 0, 0), 0.5, true));
-    refused_end(29);
+    refused_end(14);
 }
 
 Test(bad_input_ops, conv_transpose2d)
@@ -120,12 +81,6 @@ Test(bad_input_ops, conv_transpose2d)
     make_operands();
     const talc_tensor *w = talc_reshape(weight, TALC_DIMS(4, 6, 3, 3)), *cut = talc_slice(image, 2, 3, 3, 1);
 #define TRANSPOSE(...) talc_conv_transpose2d(image, w, NULL, &(talc_conv_transpose2d_options){ __VA_ARGS__ })
-    REFUSED(TALC_NULL_ARGUMENT, "conv_transpose2d: x is NULL", talc_conv_transpose2d(NULL, w, NULL, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "conv_transpose2d: w is NULL", talc_conv_transpose2d(image, NULL, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is i64, it must be f32 or f64", talc_conv_transpose2d(integers, w, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is f32, w is f64", talc_conv_transpose2d(image, doubles, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is f32, bias is f64", talc_conv_transpose2d(image, w, doubles, NULL));
-    REFUSED(TALC_BAD_DEVICE, "conv_transpose2d: x is on fake, w on cpu", talc_conv_transpose2d(far_image, w, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", talc_conv_transpose2d(matrix, w, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: w [3,5] has rank 2, needs 4: [C,OC/groups,KH,KW]", talc_conv_transpose2d(image, matrix, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] needs 6", talc_conv_transpose2d(image, weight, NULL, NULL));
@@ -149,40 +104,30 @@ Test(bad_input_ops, conv_transpose2d)
     REFUSED_LIKE(TALC_BAD_ARGUMENT, "conv_transpose2d: ", TRANSPOSE(.precision = 1u << 20));
     REFUSED(TALC_NOT_FOUND, "conv_transpose2d: conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
 #undef TRANSPOSE
-    refused_end(26);
+    refused_end(20);
 }
 
 Test(bad_input_ops, losses)
 {
     make_operands(); /* matrix [3,5] */
     talc_device *cpu = cpu_device();
-    talc_tensor *labels = talc_zeros(cpu, TALC_I64, TALC_DIMS(3)), *far = talc_zeros(fake_device(), TALC_I64, TALC_DIMS(3));
+    talc_tensor *labels = talc_zeros(cpu, TALC_I64, TALC_DIMS(3));
     talc_tensor *nine = talc_full(cpu, TALC_I64, TALC_DIMS(3), 9), *five = talc_select(matrix, 0, 0), *wide = talc_cast(five, TALC_F64);
     talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *none = talc_zeros(cpu, TALC_F32, TALC_DIMS(3, 0)), *leaf = talc_clone(five);
     HARMLESS(talc_require_grad(leaf, true));
 #define LOGITS(...) talc_binary_cross_entropy_with_logits(matrix, matrix, &(talc_binary_cross_entropy_options){ __VA_ARGS__ })
 #define NLL(...) talc_nll_loss(matrix, labels, &(talc_nll_loss_options){ __VA_ARGS__ })
-    REFUSED(TALC_NULL_ARGUMENT, "mse_loss: x is NULL", talc_mse_loss(NULL, vector, TALC_REDUCTION_MEAN));
-    REFUSED(TALC_NULL_ARGUMENT, "l1_loss: target is NULL", talc_l1_loss(vector, NULL, TALC_REDUCTION_MEAN));
-    REFUSED(TALC_BAD_DTYPE, "mse_loss: x is i64, it must be f32 or f64", talc_mse_loss(integers, integers, TALC_REDUCTION_MEAN));
-    REFUSED(TALC_BAD_DTYPE, "mse_loss: x is f32, target is f64", talc_mse_loss(vector, doubles, TALC_REDUCTION_MEAN));
-    REFUSED(TALC_BAD_DEVICE, "mse_loss: x is on cpu, target on fake", talc_mse_loss(vector, far_vector, TALC_REDUCTION_MEAN));
     REFUSED(TALC_BAD_SHAPE, "mse_loss: target [5] must be [3,5]", talc_mse_loss(matrix, five, TALC_REDUCTION_MEAN));
     REFUSED(TALC_BAD_ARGUMENT, "mse_loss: there is no reduction 3", talc_mse_loss(matrix, matrix, (talc_reduction)3));
     REFUSED(TALC_BAD_ARGUMENT, "huber_loss: delta 0 must be positive and finite", talc_huber_loss(matrix, matrix, 0, TALC_REDUCTION_MEAN));
     REFUSED(TALC_BAD_ARGUMENT, "huber_loss: delta inf must be positive and finite", talc_huber_loss(matrix, matrix, (double)INFINITY, TALC_REDUCTION_MEAN));
     REFUSED(TALC_BAD_ARGUMENT, "smooth_l1_loss: beta -1 must be finite and not negative", talc_smooth_l1_loss(matrix, matrix, -1, TALC_REDUCTION_MEAN));
     REFUSED(TALC_BAD_ARGUMENT, "smooth_l1_loss: beta nan must be finite and not negative", talc_smooth_l1_loss(matrix, matrix, (double)NAN, TALC_REDUCTION_MEAN));
-    REFUSED(TALC_NULL_ARGUMENT, "binary_cross_entropy_with_logits: target is NULL", talc_binary_cross_entropy_with_logits(matrix, NULL, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "binary_cross_entropy_with_logits: there is no reduction -1", LOGITS(.reduction = (talc_reduction)-1));
     REFUSED(TALC_BAD_SHAPE, "binary_cross_entropy_with_logits: weight [4] does not stretch to x [3,5]", LOGITS(.weight = vector));
     REFUSED(TALC_BAD_SHAPE, "binary_cross_entropy_with_logits: pos_weight [2,4,7,6] does not stretch to x [3,5]", LOGITS(.pos_weight = image));
     REFUSED(TALC_BAD_DTYPE, "binary_cross_entropy_with_logits: x is f32, weight is f64", LOGITS(.weight = wide));
-    REFUSED(TALC_NULL_ARGUMENT, "nll_loss: x is NULL", talc_nll_loss(NULL, labels, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "nll_loss: labels is NULL", talc_nll_loss(matrix, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "nll_loss: x is i64, it must be f32 or f64", talc_nll_loss(integers, labels, NULL));
     REFUSED(TALC_BAD_DTYPE, "nll_loss: labels is f32, it must be i64", talc_nll_loss(matrix, vector, NULL));
-    REFUSED(TALC_BAD_DEVICE, "nll_loss: x is on cpu, labels on fake", talc_nll_loss(matrix, far, NULL));
     REFUSED(TALC_BAD_SHAPE, "nll_loss: x [] has rank 0, needs at least 1: [N,C,...] or [C]", talc_nll_loss(scalar, labels, NULL));
     REFUSED(TALC_BAD_SHAPE, "nll_loss: x [3,0] has 0 classes, needs at least 1", talc_nll_loss(none, labels, NULL));
     REFUSED(TALC_BAD_SHAPE, "nll_loss: labels [4] must be [3]", talc_nll_loss(matrix, integers, NULL));
@@ -194,7 +139,7 @@ Test(bad_input_ops, losses)
     REFUSED(TALC_BAD_ARGUMENT, "nll_loss: element 0 of labels is 9, there are 5 classes", talc_nll_loss(matrix, nine, NULL));
 #undef LOGITS
 #undef NLL
-    refused_end(31);
+    refused_end(21);
 }
 
 Test(bad_input_ops, gathers)
@@ -202,22 +147,13 @@ Test(bad_input_ops, gathers)
     make_operands();
     talc_device *cpu = cpu_device();
     talc_tensor *places = talc_zeros(cpu, TALC_I64, TALC_DIMS(3, 5)), *line = talc_zeros(cpu, TALC_I64, TALC_DIMS(3));
-    talc_tensor *far = talc_zeros(fake_device(), TALC_I64, TALC_DIMS(3)), *wide = talc_zeros(cpu, TALC_I64, TALC_DIMS(4, 2));
-    talc_tensor *far_mask = talc_zeros(fake_device(), TALC_U8, TALC_DIMS(5)), *nine = talc_full(cpu, TALC_I64, TALC_DIMS(1, 1), 9);
+    talc_tensor *wide = talc_zeros(cpu, TALC_I64, TALC_DIMS(4, 2));
+    talc_tensor *nine = talc_full(cpu, TALC_I64, TALC_DIMS(1, 1), 9);
     talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *mask = talc_zeros(cpu, TALC_U8, TALC_DIMS(4));
     talc_tensor *deep = talc_zeros(cpu, TALC_I64, (talc_dims){ .rank = 8, .dim = { 1, 1, 1, 1, 1, 1, 1, 1 } });
-    REFUSED(TALC_NULL_ARGUMENT, "gather: x is NULL", talc_gather(NULL, 0, places));
-    REFUSED(TALC_NULL_ARGUMENT, "gather: index is NULL", talc_gather(matrix, 0, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "index_select: x is NULL", talc_index_select(NULL, 0, line));
-    REFUSED(TALC_NULL_ARGUMENT, "index_select: index is NULL", talc_index_select(matrix, 0, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "one_hot: labels is NULL", talc_one_hot(NULL, 3));
-    REFUSED(TALC_NULL_ARGUMENT, "masked_fill: x is NULL", talc_masked_fill(NULL, mask, 0));
-    REFUSED(TALC_NULL_ARGUMENT, "masked_fill: mask is NULL", talc_masked_fill(matrix, NULL, 0));
     REFUSED(TALC_BAD_DTYPE, "gather: index is f32, it must be i64", talc_gather(matrix, 0, matrix));
     REFUSED(TALC_BAD_DTYPE, "one_hot: labels is f32, it must be i64", talc_one_hot(matrix, 3));
     REFUSED(TALC_BAD_DTYPE, "masked_fill: mask is f32, it must be u8", talc_masked_fill(matrix, matrix, 0));
-    REFUSED(TALC_BAD_DEVICE, "index_select: x is on cpu, index on fake", talc_index_select(matrix, 0, far));
-    REFUSED(TALC_BAD_DEVICE, "masked_fill: mask is on fake, x on cpu", talc_masked_fill(matrix, far_mask, 0));
     REFUSED(TALC_BAD_ARGUMENT, "gather: dimension 2 is outside a tensor of rank 2", talc_gather(matrix, 2, places));
     REFUSED(TALC_BAD_SHAPE, "gather: index [3] has rank 1, x [3,5] has rank 2", talc_gather(matrix, 0, line));
     REFUSED(TALC_BAD_SHAPE, "gather: index [4,2] has 4 elements in dimension 0, x [3,5] has 3", talc_gather(matrix, 1, wide));
@@ -228,17 +164,12 @@ Test(bad_input_ops, gathers)
     REFUSED(TALC_TOO_LARGE, "one_hot: shape [9223372036854775805] of i64 needs more than 9223372036854775807 bytes", talc_one_hot(line, INT64_MAX / 2));
     REFUSED(TALC_BAD_SHAPE, "one_hot: labels has rank 8, with classes at most 8 are possible", talc_one_hot(deep, 3));
     REFUSED(TALC_BAD_ARGUMENT, "gather: element 0 of index is 9, x has 5 elements in its dimension", talc_gather(matrix, 1, nine));
-    refused_end(22);
+    refused_end(13);
 }
 
 Test(bad_input_ops, reductions)
 {
     make_operands();
-    REFUSED(TALC_NULL_ARGUMENT, "sum: x is NULL", talc_sum(NULL, TALC_SCALAR, false));
-    REFUSED(TALC_NULL_ARGUMENT, "mean: x is NULL", talc_mean(NULL, TALC_SCALAR, false));
-    REFUSED(TALC_NULL_ARGUMENT, "max: x is NULL", talc_max(NULL, TALC_SCALAR, false));
-    REFUSED(TALC_NULL_ARGUMENT, "argmax: x is NULL", talc_argmax(NULL, TALC_SCALAR, false));
-    REFUSED(TALC_BAD_DTYPE, "mean: x is i64, it must be f32 or f64", talc_mean(integers, TALC_SCALAR, false));
     REFUSED(TALC_BAD_ARGUMENT, "sum: axis 2 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS(2), false));
     REFUSED(TALC_BAD_ARGUMENT, "sum: axis -3 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS(-3), false));
     REFUSED(TALC_BAD_ARGUMENT, "sum: axis -9223372036854775808 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS(INT64_MIN), false));
@@ -249,14 +180,8 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_BAD_ARGUMENT, "sum: axes has rank -1, outside 0..8", talc_sum(matrix, (talc_dims){ .rank = -1 }, false));
     REFUSED(TALC_BAD_SHAPE, "max: x [0,3] has 0 elements to reduce, needs at least 1", talc_max(empty, TALC_DIMS(0), false));
     REFUSED(TALC_BAD_SHAPE, "argmax: x [0,3] has 0 elements to reduce, needs at least 1", talc_argmax(empty, TALC_SCALAR, false));
-    REFUSED(TALC_NULL_ARGUMENT, "min: x is NULL", talc_min(NULL, TALC_SCALAR, false));
-    REFUSED(TALC_NULL_ARGUMENT, "argmin: x is NULL", talc_argmin(NULL, TALC_SCALAR, false));
-    REFUSED(TALC_NULL_ARGUMENT, "var: x is NULL", talc_var(NULL, TALC_SCALAR, 1, false));
-    REFUSED(TALC_NULL_ARGUMENT, "logsumexp: x is NULL", talc_logsumexp(NULL, TALC_SCALAR, false));
     REFUSED(TALC_BAD_SHAPE, "min: x [0,3] has 0 elements to reduce, needs at least 1", talc_min(empty, TALC_DIMS(0), false));
     REFUSED(TALC_BAD_SHAPE, "argmin: x [0,3] has 0 elements to reduce, needs at least 1", talc_argmin(empty, TALC_SCALAR, false));
-    REFUSED(TALC_BAD_DTYPE, "var: x is i64, it must be f32 or f64", talc_var(integers, TALC_SCALAR, 1, false));
-    REFUSED(TALC_BAD_DTYPE, "logsumexp: x is i64, it must be f32 or f64", talc_logsumexp(integers, TALC_SCALAR, false));
     REFUSED(TALC_BAD_ARGUMENT, "var: correction -1 must be finite and at least 0", talc_var(matrix, TALC_SCALAR, -1, false));
     REFUSED(TALC_BAD_ARGUMENT, "var: correction nan must be finite and at least 0", talc_var(matrix, TALC_SCALAR, NAN, false));
     REFUSED(TALC_BAD_ARGUMENT, "var: correction inf must be finite and at least 0", talc_var(matrix, TALC_SCALAR, INFINITY, false));
@@ -264,19 +189,12 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_UNSUPPORTED, "sum on cpu: blocked: x must be f32 or f64", talc_sum(integers, TALC_SCALAR, false));
     REFUSED(TALC_NOT_FOUND, "softmax on cpu: there is no algorithm 'online'", talc_softmax(matrix, 0));
     HARMLESS(talc_algorithm_force("sum", NULL) && talc_algorithm_force("softmax", NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "cumsum: x is NULL", talc_cumsum(NULL, 0));
-    REFUSED(TALC_BAD_DTYPE, "cumsum: x is i64, it must be f32 or f64", talc_cumsum(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "cumsum: dimension 2 is outside a tensor of rank 2", talc_cumsum(matrix, 2));
     REFUSED(TALC_BAD_ARGUMENT, "cumsum: dimension -3 is outside a tensor of rank 2", talc_cumsum(matrix, -3));
-    REFUSED(TALC_NULL_ARGUMENT, "cumprod: x is NULL", talc_cumprod(NULL, 0));
-    REFUSED(TALC_BAD_DTYPE, "cumprod: x is i64, it must be f32 or f64", talc_cumprod(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "cumprod: dimension 2 is outside a tensor of rank 2", talc_cumprod(matrix, 2));
-    REFUSED(TALC_NULL_ARGUMENT, "softmax: x is NULL", talc_softmax(NULL, 0));
-    REFUSED(TALC_NULL_ARGUMENT, "log_softmax: x is NULL", talc_log_softmax(NULL, 0));
-    REFUSED(TALC_BAD_DTYPE, "softmax: x is i64, it must be f32 or f64", talc_softmax(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2", talc_softmax(matrix, 2));
     REFUSED(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2", talc_log_softmax(matrix, -3));
-    refused_end(39);
+    refused_end(24);
 }
 
 #define WEIGHED(weights) talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .class_weights = weights })
@@ -287,12 +205,8 @@ Test(bad_input_ops, cross_entropy)
     talc_device *cpu = cpu_device();
     talc_tensor *labels = talc_zeros(cpu, TALC_I64, TALC_DIMS(3)), *two = talc_zeros(cpu, TALC_I64, TALC_DIMS(2));
     talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *none = talc_zeros(cpu, TALC_F32, TALC_DIMS(3, 0));
-    talc_tensor *row = talc_select(matrix, 0, 0), *far = talc_zeros(fake_device(), TALC_I64, TALC_DIMS(3)), *nine = talc_full(cpu, TALC_I64, TALC_DIMS(3), 9);
-    REFUSED(TALC_NULL_ARGUMENT, "cross_entropy: logits is NULL", talc_cross_entropy(NULL, labels));
-    REFUSED(TALC_NULL_ARGUMENT, "cross_entropy: labels is NULL", talc_cross_entropy(matrix, NULL));
-    REFUSED(TALC_BAD_DTYPE, "cross_entropy: logits is i64, it must be f32 or f64", talc_cross_entropy(integers, labels));
+    talc_tensor *row = talc_select(matrix, 0, 0), *nine = talc_full(cpu, TALC_I64, TALC_DIMS(3), 9);
     REFUSED(TALC_BAD_DTYPE, "cross_entropy: labels is f32, it must be i64", talc_cross_entropy(matrix, vector));
-    REFUSED(TALC_BAD_DEVICE, "cross_entropy: logits is on cpu, labels on fake", talc_cross_entropy(matrix, far));
     REFUSED(TALC_BAD_SHAPE, "cross_entropy: logits [] has rank 0, needs at least 1: [N,C,...] or [C]", talc_cross_entropy(scalar, labels));
     REFUSED(TALC_BAD_SHAPE, "cross_entropy: logits [3,0] has 0 classes, needs at least 1", talc_cross_entropy(none, labels));
     REFUSED(TALC_BAD_SHAPE, "cross_entropy: labels [2] must be [3], logits [3,5] without its classes", talc_cross_entropy(matrix, two));
@@ -310,18 +224,13 @@ Test(bad_input_ops, cross_entropy)
     REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: class_weights wants a gradient, and there is none by it", WEIGHED(learnt));
     REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: element 0 of labels is 9, there are 5 classes", talc_cross_entropy(matrix, nine));
     REFUSED(TALC_NOT_FOUND, "cross_entropy on cpu: there is no algorithm 'no_such'", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .algorithm = "no_such" }));
-    refused_end(19);
+    refused_end(15);
 }
 
 Test(bad_input_ops, products)
 {
     make_operands();
-    talc_tensor *scalar = talc_select(vector, 0, 0), *wide = talc_cast(matrix, TALC_F64);
-    REFUSED(TALC_NULL_ARGUMENT, "matmul: a is NULL", talc_matmul(NULL, matrix));
-    REFUSED(TALC_NULL_ARGUMENT, "matmul: b is NULL", talc_matmul(matrix, NULL));
-    REFUSED(TALC_BAD_DTYPE, "matmul: a is i64, it must be f32 or f64", talc_matmul(integers, integers));
-    REFUSED(TALC_BAD_DTYPE, "matmul: a is f32, b is f64", talc_matmul(vector, doubles));
-    REFUSED(TALC_BAD_DEVICE, "matmul: a is on cpu, b on fake", talc_matmul(vector, far_vector));
+    talc_tensor *scalar = talc_select(vector, 0, 0);
     REFUSED(TALC_BAD_SHAPE, "matmul: a [] has rank 0, needs at least 1", talc_matmul(scalar, vector));
     REFUSED(TALC_BAD_SHAPE, "matmul: b [] has rank 0, needs at least 1", talc_matmul(vector, scalar));
     REFUSED(TALC_BAD_SHAPE, "matmul: a [3,5] has 5 columns, b [3,5] has 3 rows", talc_matmul(matrix, matrix));
@@ -330,17 +239,11 @@ Test(bad_input_ops, products)
     HARMLESS(talc_algorithm_force("matmul", "strassen"));
     REFUSED(TALC_NOT_FOUND, "matmul on cpu: there is no algorithm 'strassen'", talc_matmul(vector, vector));
     HARMLESS(talc_algorithm_force("matmul", NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "linear: x is NULL", talc_linear(NULL, matrix, NULL, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "linear: weight is NULL", talc_linear(matrix, NULL, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: x [4] has 4 features, weight [3,5] needs 5", talc_linear(vector, matrix, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: weight [4] has rank 1, needs 2: [out,in]", talc_linear(matrix, vector, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: bias [4] must be [3]", talc_linear(matrix, matrix, vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: residual [3,5] must be [3,3]", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .residual = matrix }));
     REFUSED(TALC_BAD_SHAPE, "linear: x [] has rank 0, needs at least 1", talc_linear(scalar, matrix, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "linear: x is i64, it must be f32 or f64", talc_linear(integers, matrix, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "linear: x is f32, weight is f64", talc_linear(matrix, wide, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "linear: x is f32, bias is f64", talc_linear(matrix, matrix, doubles, NULL));
-    REFUSED(TALC_BAD_DEVICE, "linear: x is on cpu, bias on fake", talc_linear(matrix, matrix, far_vector, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "linear: activation 10 is outside 0..9", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)10 }));
     REFUSED(TALC_BAD_ARGUMENT, "linear: precision 0x40 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
     REFUSED(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'magic'", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .algorithm = "magic" }));
@@ -361,7 +264,7 @@ Test(bad_input_ops, products)
     talc_tensor *endless = talc_expand(talc_slice(vector, 0, 0, 1, 1), TALC_DIMS(INT64_MAX / 8));
     REFUSED(TALC_TOO_LARGE, "concat: shape [5764607523034234875] of f32 needs more than 9223372036854775807 bytes", talc_concat((const talc_tensor *[]){ endless, endless, endless, endless, endless }, 5, 0));
     REFUSED(TALC_TOO_LARGE, "matmul: shape [1152921504606846975,1152921504606846975] of f32 needs more than 9223372036854775807 bytes", talc_matmul(talc_unsqueeze(endless, 1), talc_unsqueeze(endless, 0)));
-    refused_end(41);
+    refused_end(30);
 }
 
 /* talc_conv2d, and talc_conv2d_problem_of, which has to say the same and to leave the problem
@@ -460,9 +363,8 @@ Test(bad_input_ops, conv2d_options)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_conv2d(image, weight, bias, &(talc_conv2d_options){ .precision = 9 }));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm ''", CONV2D(.algorithm = ""));
-    REFUSED(TALC_BAD_DTYPE, "adaptive_max_pool2d: x is i64, it must be f32 or f64", talc_adaptive_max_pool2d(integers, 1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "adaptive_max_pool2d: output size [2,-1] must be from 0 to 2147483647", talc_adaptive_max_pool2d(image, 2, -1));
-    refused_end(37);
+    refused_end(36);
 }
 
 Test(bad_input_ops, conv2d_problems)
@@ -544,13 +446,11 @@ Test(bad_input_ops, pooling)
     talc_tensor *kept = image;
     REFUSED(TALC_NOT_FOUND, "max_pool2d on cpu: there is no algorithm 'no_such'", talc_max_pool2d_indices(image, &(talc_pool2d_options){ .kernel = { 2, 2 }, .algorithm = "no_such" }, &kept));
     HARMLESS(kept == NULL);
-    REFUSED(TALC_BAD_DTYPE, "adaptive_avg_pool2d: x is i64, it must be f32 or f64", talc_adaptive_avg_pool2d(integers, 1, 1));
     REFUSED(TALC_BAD_SHAPE, "adaptive_avg_pool2d: x [3,5] has rank 2, needs 4: [N,C,H,W], or 3: [C,H,W]", talc_adaptive_avg_pool2d(matrix, 1, 1));
     REFUSED(TALC_BAD_SHAPE, "adaptive_avg_pool2d: x [1,0,3] has an empty dimension other than N", talc_adaptive_avg_pool2d(talc_unsqueeze(empty, 0), 1, 1));
-    REFUSED(TALC_NULL_ARGUMENT, "adaptive_avg_pool2d: x is NULL", talc_adaptive_avg_pool2d(NULL, 1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "adaptive_avg_pool2d: output size [-1,1] must be from 0 to 2147483647", talc_adaptive_avg_pool2d(image, -1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "adaptive_avg_pool2d: output size [9223372036854775807,9223372036854775807] must be from 0 to 2147483647", talc_adaptive_avg_pool2d(image, INT64_MAX, INT64_MAX));
-    refused_end(35);
+    refused_end(33);
 }
 
 Test(bad_input_ops, batch_norm2d)
@@ -558,19 +458,14 @@ Test(bad_input_ops, batch_norm2d)
     make_operands();
     talc_tensor *mean = talc_clone(vector), *variance = talc_clone(vector), *alias = talc_view(variance, TALC_DIMS(4));
 #define TRAIN(...) talc_batch_norm2d(image, vector, vector, mean, variance, &(talc_batch_norm2d_options){ .training = true, __VA_ARGS__ })
-    REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: x is NULL", talc_batch_norm2d(NULL, NULL, NULL, vector, vector, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_mean is NULL", talc_batch_norm2d(image, NULL, NULL, NULL, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_var is NULL, and running_mean is not", talc_batch_norm2d(image, NULL, NULL, vector, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_mean is NULL, and running_var is not", talc_batch_norm2d(image, NULL, NULL, NULL, vector, &(talc_batch_norm2d_options){ .training = true }));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", talc_batch_norm2d(matrix, NULL, NULL, vector, vector, NULL));
-    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is i64, it must be f32 or f64", talc_batch_norm2d(integers, NULL, NULL, vector, vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: bias [4,1] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, talc_unsqueeze(vector, 1), vector, vector, NULL));
-    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is f32, running_mean is f64", talc_batch_norm2d(image, NULL, NULL, doubles, vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: running_var [] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, NULL, vector, talc_select(vector, 0, 0), NULL));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: weight [6] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, bias, NULL, vector, vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: running_mean [6] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, NULL, bias, vector, NULL));
-    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is f32, bias is f64", talc_batch_norm2d(image, NULL, doubles, vector, vector, NULL));
-    REFUSED(TALC_BAD_DEVICE, "batch_norm2d: x is on cpu, running_mean on fake", talc_batch_norm2d(image, NULL, NULL, far_vector, vector, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum -0.1 must be from 0 to 1", TRAIN(.momentum = -0.1));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum 1.5 must be from 0 to 1", TRAIN(.momentum = 1.5));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum nan must be from 0 to 1", TRAIN(.momentum = NAN));
@@ -601,7 +496,7 @@ Test(bad_input_ops, batch_norm2d)
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: residual and num_batches_tracked share memory, and training writes num_batches_tracked", talc_batch_norm2d(double_image, NULL, NULL, NULL, NULL, &(talc_batch_norm2d_options){ .training = true, .residual = wide, .num_batches_tracked = inside }));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: residual and running_mean share memory, and training writes running_mean", talc_batch_norm2d(other, NULL, NULL, inner, variance, &(talc_batch_norm2d_options){ .training = true, .residual = image }));
     cr_assert(talc_item_i64(count) == 0);
-    refused_end(35);
+    refused_end(30);
 }
 
 Test(bad_input_ops, group_norm)
@@ -610,8 +505,6 @@ Test(bad_input_ops, group_norm)
 #define GROUPS(groups, ...) talc_group_norm(image, groups, vector, vector, &(talc_norm_options){ __VA_ARGS__ })
 #define INSTANCE(x, weight, bias) talc_instance_norm2d(x, weight, bias, NULL)
 #define LAYER(x, dims, weight, bias) talc_layer_norm(x, dims, weight, bias, NULL)
-    REFUSED(TALC_NULL_ARGUMENT, "group_norm: x is NULL", talc_group_norm(NULL, 1, NULL, NULL, NULL));
-    REFUSED(TALC_BAD_DTYPE, "group_norm: x is i64, it must be f32 or f64", talc_group_norm(integers, 1, NULL, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "group_norm: x [4] has rank 1, it must be [N,C,...], of rank 2 at least", talc_group_norm(vector, 1, NULL, NULL, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: groups 0 must be at least 1", GROUPS(0, 0));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: groups -2 must be at least 1", GROUPS(-2, 0));
@@ -619,8 +512,6 @@ Test(bad_input_ops, group_norm)
     REFUSED(TALC_BAD_SHAPE, "group_norm: the 4 channels of x [2,4,7,6] do not divide into 8 groups", GROUPS(8, 0));
     REFUSED(TALC_BAD_SHAPE, "group_norm: weight [6] must be [4]", talc_group_norm(image, 2, bias, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "group_norm: bias [4,1] must be [4]", talc_group_norm(image, 2, NULL, talc_unsqueeze(vector, 1), NULL));
-    REFUSED(TALC_BAD_DTYPE, "group_norm: x is f32, bias is f64", talc_group_norm(image, 2, NULL, doubles, NULL));
-    REFUSED(TALC_BAD_DEVICE, "group_norm: x is on cpu, weight on fake", talc_group_norm(image, 2, far_vector, NULL, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps -1e-05 must be at least 0", GROUPS(2, .eps = -1e-5));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps nan must be at least 0", GROUPS(2, .eps = NAN));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: activation 10 is outside 0..9", GROUPS(2, .activation = (talc_activation)10));
@@ -636,14 +527,12 @@ Test(bad_input_ops, group_norm)
     REFUSED(TALC_BAD_SHAPE, "layer_norm: weight [4] must be [5]", LAYER(matrix, TALC_DIMS(5), vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "layer_norm: bias [4] must be [3,5]", LAYER(matrix, TALC_DIMS(3, 5), NULL, vector));
 #define RESPONSE(size, ...) talc_local_response_norm(image, size, &(talc_local_response_norm_options){ __VA_ARGS__ })
-    REFUSED(TALC_NULL_ARGUMENT, "local_response_norm: x is NULL", talc_local_response_norm(NULL, 5, NULL));
-    REFUSED(TALC_BAD_DTYPE, "local_response_norm: x is i64, it must be f32 or f64", talc_local_response_norm(integers, 5, NULL));
     REFUSED(TALC_BAD_SHAPE, "local_response_norm: x [3,5] has rank 2, it must be [N,C,...], of rank 3 at least", talc_local_response_norm(matrix, 5, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: size 0 must be at least 1", RESPONSE(0, 0));
     REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: alpha -0.5 must be at least 0 and finite", RESPONSE(5, .alpha = -0.5));
     REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: beta nan must be at least 0 and finite", RESPONSE(5, .beta = NAN));
     REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: k inf must be at least 0 and finite", RESPONSE(5, .k = INFINITY));
-    refused_end(32);
+    refused_end(26);
 }
 
 #define PAD(x, ...) talc_pad(x, &(talc_pad_options){ __VA_ARGS__ })
@@ -651,7 +540,6 @@ Test(bad_input_ops, group_norm)
 Test(bad_input_ops, resample)
 {
     make_operands();
-    REFUSED(TALC_NULL_ARGUMENT, "pad: x is NULL", PAD(NULL, .padding = { 1 }));
     REFUSED(TALC_NULL_ARGUMENT, "pad: options is NULL", talc_pad(image, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "pad: mode 4 is outside 0..3", PAD(image, .mode = TALC_PADDING_MODE_COUNT));
     REFUSED(TALC_BAD_ARGUMENT, "pad: mode -1 is outside 0..3", PAD(image, .mode = (talc_padding_mode)-1));
@@ -682,7 +570,7 @@ Test(bad_input_ops, resample)
     REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [0.1,2] of an image [7,6] leaves an output of [0,12]", UPSAMPLE(.scale = { 0.1, 2 }));
     talc_tensor *whole = talc_ones(cpu_device(), TALC_I64, TALC_DIMS(1, 2, 2));
     REFUSED(TALC_BAD_DTYPE, "upsample2d: x is i64, it must be f32 or f64", talc_upsample2d(whole, &(talc_upsample2d_options){ .size = { 4, 4 }, .mode = TALC_UPSAMPLE_BILINEAR }));
-    refused_end(30);
+    refused_end(29);
 }
 
 Test(bad_input_ops, taking_apart)
@@ -710,11 +598,10 @@ Test(bad_input_ops, taking_apart)
     REFUSED(TALC_NULL_ARGUMENT, "chunk: parts is NULL", talc_chunk(matrix, 3, 0, NULL) != 0);
     REFUSED(TALC_BAD_ARGUMENT, "chunk: chunks is 0, needs at least 1", talc_chunk(matrix, 0, 0, parts) != 0);
     HARMLESS(parts[2] == NULL);
-    REFUSED(TALC_NULL_ARGUMENT, "channel_shuffle: x is NULL", talc_channel_shuffle(NULL, 1));
     REFUSED(TALC_BAD_SHAPE, "channel_shuffle: x [3,5] has rank 2, needs 3 to 7: [N,C,...]", talc_channel_shuffle(matrix, 1));
     REFUSED(TALC_BAD_ARGUMENT, "channel_shuffle: x [2,4,7,6] has 4 channels, not a multiple of groups 3", talc_channel_shuffle(image, 3));
     REFUSED(TALC_BAD_ARGUMENT, "channel_shuffle: x [2,4,7,6] has 4 channels, not a multiple of groups 0", talc_channel_shuffle(image, 0));
-    refused_end(21);
+    refused_end(20);
 }
 
 static bool explained(const char *problem)

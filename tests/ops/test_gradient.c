@@ -1,18 +1,19 @@
 /* Every op's gradient against central differences in float64, and what the tape promises. */
 #include "tests/support/hooks.h"
 #include "tests/support/unary_cases.h"
+#include "tools/cli/gradient_cases.h"
 
 #include <math.h>
 
 /* An op on up to four inputs; `low` and `high` bound their elements, of which none is nearer than
  * 1e-3 to a kink at 0. */
-typedef struct gradient_case {
+typedef struct differentiable_case {
     const char *name;
     talc_differentiable *f;
     int count;
     talc_dims dims[4];
     double low, high;
-} gradient_case;
+} differentiable_case;
 
 /* Weights of four classes. */
 static talc_tensor *classes(const talc_tensor *x)
@@ -82,48 +83,13 @@ F(f_sign, talc_sign(x[0]))
 F(f_floor, talc_floor(x[0]))
 F(f_rsqrt, talc_rsqrt(x[0]))
 F(f_pow, talc_pow(x[0], x[1]))
-F(f_pow_scalar, talc_pow_scalar(x[0], -1.5))
-F(f_cube, talc_pow_scalar(x[0], 3))
 /* Inputs of which one is near 0 and the other not, so that neither step crosses the kink. */
 F(f_maximum, talc_maximum(x[0], x[1]))
 F(f_larger, talc_maximum(x[0], talc_mul_scalar(x[1], 1e-3)))
 F(f_minimum, talc_minimum(x[0], x[1]))
-F(f_smaller, talc_minimum(talc_mul_scalar(x[0], 1e-3), x[1]))
 F(f_clamp, talc_clamp(x[0], -0.5, 0.75))
-F(f_clamp_within, talc_clamp(x[0], 3e-3, 9))
-F(f_clamp_below, talc_clamp(x[0], 3e-3, (double)INFINITY))
-F(f_clamp_above, talc_clamp(x[0], (double)-INFINITY, -3e-3))
 F(f_where, talc_where(talc_less(x[2], talc_mul_scalar(x[3], 1e-3)), talc_tanh(x[0]), x[1]))
-F(f_add, talc_add(x[0], x[1]))
-F(f_sub, talc_sub(x[0], x[1]))
 F(f_mul, talc_mul(x[0], x[1]))
-F(f_div, talc_div(x[0], x[1]))
-F(f_add_scalar, talc_add_scalar(x[0], 3))
-F(f_sub_scalar, talc_sub_scalar(x[0], 3))
-F(f_mul_scalar, talc_mul_scalar(x[0], 3))
-F(f_div_scalar, talc_div_scalar(x[0], 3))
-F(f_twice, talc_mul(talc_add(x[0], x[0]), talc_tanh(x[0])))
-F(f_view, talc_mul(talc_view(x[0], TALC_DIMS(-1)), talc_view(x[0], TALC_DIMS(-1))))
-F(f_reshape, talc_tanh(talc_reshape(talc_transpose(x[0], 0, 1), TALC_DIMS(-1))))
-F(f_permute, talc_tanh(talc_permute(x[0], TALC_DIMS(2, 0, 1))))
-F(f_slice, talc_tanh(talc_slice(x[0], 1, 1, TALC_END, 2)))
-F(f_slice_empty, talc_concat((const talc_tensor *[]){ talc_slice(x[0], 1, 1, 1, 1), x[0] }, 2, 1))
-F(f_select, talc_tanh(talc_select(x[0], -1, 1)))
-F(f_expand, talc_tanh(talc_expand(x[0], TALC_DIMS(4, 3, 5))))
-F(f_squeeze, talc_tanh(talc_unsqueeze(talc_squeeze(x[0], 1), 0)))
-F(f_flatten, talc_tanh(talc_flatten(x[0], 0, 1)))
-F(f_clone, talc_tanh(talc_clone(talc_contiguous(talc_transpose(x[0], 0, 1)))))
-F(f_concat, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1))
-F(f_softmax, talc_softmax(x[0], 1))
-F(f_log_softmax, talc_log_softmax(x[0], -1))
-F(f_softmax_middle, talc_softmax(x[0], 0))
-F(f_group_norm, talc_group_norm(x[0], 2, x[1], x[2], NULL))
-F(f_group_norm_tanh,
-  talc_group_norm(x[0], 3, x[1], x[2],
-                  &(talc_norm_options){ .eps = 0.1, .activation = TALC_ACTIVATION_TANH }))
-F(f_instance_norm, talc_instance_norm2d(x[0], NULL, NULL, NULL))
-F(f_layer_norm, talc_layer_norm(talc_transpose(x[0], 0, 1), TALC_DIMS(3, 4), x[1], x[2], NULL))
-F(f_layer_norm_weight, talc_layer_norm(x[0], TALC_DIMS(6), x[1], NULL, NULL))
 #define POOL(...)                                                                                  \
     &(talc_pool2d_options)                                                                         \
     {                                                                                              \
@@ -136,150 +102,123 @@ F(f_layer_norm_weight, talc_layer_norm(x[0], TALC_DIMS(6), x[1], NULL, NULL))
     }
 F(f_max_pool, talc_max_pool2d(x[0], POOL(.kernel = { 3, 3 }, .stride = { 2, 2 },
                                          .padding = { 1, 1 }, .ceil_mode = true)))
-F(f_max_pool_dilated,
-  talc_max_pool2d(x[0], POOL(.kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 2, 1 },
-                             .padding_end = { 1, 3 }, .dilation = { 2, 3 })))
-F(f_avg_pool, talc_avg_pool2d(x[0], POOL(.kernel = { 3, 2 }, .stride = { 2, 3 },
-                                         .padding = { 1, 1 }, .ceil_mode = true)))
-F(f_avg_pool_inside,
-  talc_avg_pool2d(x[0], POOL(.kernel = { 3, 4 }, .stride = { 1, 2 }, .padding = { 2, 1 },
-                             .padding_end = { 1, 3 }, .exclude_padding = true)))
-F(f_avg_pool_divided,
-  talc_avg_pool2d(x[0], POOL(.kernel = { 2, 3 }, .stride = { 1, 4 }, .divisor_override = 5)))
 F(f_adaptive, talc_adaptive_avg_pool2d(x[0], 3, 5))
 F(f_adaptive_max, talc_adaptive_max_pool2d(x[0], 3, 5))
 F(f_norm, batch_norm(x, true, NORM(.training = true)))
-F(f_norm_tanh, batch_norm(x, true, NORM(.training = true, .activation = TALC_ACTIVATION_TANH)))
-F(f_norm_plain, batch_norm(x, false, NORM(.training = true, .eps = 0.1)))
-F(f_norm_evaluated, batch_norm(x, true, NORM(0)))
-F(f_norm_evaluated_plain, batch_norm(x, false, NORM(0)))
-F(f_norm_evaluated_sigmoid,
-  batch_norm(x, true, NORM(.activation = TALC_ACTIVATION_SIGMOID, .residual = x[3])))
-F(f_norm_added, batch_norm(x, true, NORM(.training = true, .residual = x[3])))
-F(f_sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
-F(f_sum_all, talc_tanh(talc_sum(x[0], TALC_SCALAR, false)))
-F(f_mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
-F(f_max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
-F(f_max_outer, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)))
-F(f_max_all, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)))
 F(f_max_ties, talc_max(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
-F(f_cumsum, talc_tanh(talc_cumsum(x[0], 1)))
-F(f_cumprod, talc_tanh(talc_cumprod(x[0], 1)))
-F(f_cumprod_last, talc_tanh(talc_cumprod(talc_transpose(x[0], 0, 1), -1)))
-F(f_cumsum_last, talc_tanh(talc_cumsum(talc_transpose(x[0], 0, 1), -1)))
 static const talc_tensor *some(const talc_tensor *x, talc_dims dims)
 {
     const talc_tensor *three = talc_arange(x->device, TALC_I64, 0, 3, 1);
     return talc_expand(talc_reshape(three, TALC_DIMS(1, 3, 1)), dims);
 }
-F(f_gather, talc_tanh(talc_gather(x[0], 2, some(x[0], TALC_DIMS(2, 3, 5)))))
-F(f_gather_middle,
-  talc_tanh(talc_gather(talc_transpose(x[0], 0, 2), 1, some(x[0], TALC_DIMS(2, 3, 1)))))
-F(f_index_select,
-  talc_tanh(talc_index_select(x[0], 1,
-                              talc_reshape(some(x[0], TALC_DIMS(2, 3, 2)), TALC_DIMS(12)))))
-F(f_index_select_last,
-  talc_tanh(talc_index_select(x[0], -1,
-                              talc_reshape(some(x[0], TALC_DIMS(1, 3, 2)), TALC_DIMS(6)))))
 F(f_masked_fill, talc_masked_fill(talc_tanh(x[0]), talc_less_scalar(x[1], 0), 0.5))
-F(f_min, talc_tanh(talc_min(x[0], TALC_DIMS(0, -1), true)))
 F(f_min_ties, talc_min(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
-F(f_var, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)))
-F(f_var_all, talc_tanh(talc_var(x[0], TALC_SCALAR, 2.5, true)))
-F(f_var_rows, talc_var(talc_transpose(x[0], 0, 2), TALC_DIMS(-1), 0, false))
 F(f_var_nothing, talc_var(talc_view(x[0], TALC_DIMS(2, 2)), TALC_DIMS(1), 2, false))
-F(f_logsumexp, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(1), false)))
-F(f_logsumexp_outer, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(0, -1), true)))
-F(f_logsumexp_all, talc_logsumexp(talc_transpose(x[0], 0, 2), TALC_SCALAR, false))
 F(f_logsumexp_pairs, talc_logsumexp(talc_view(x[0], TALC_DIMS(2, 2)), TALC_DIMS(1), false))
 F(f_mse, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN))
-F(f_mse_none, talc_mse_loss(x[0], x[1], TALC_REDUCTION_NONE))
-F(f_l1, talc_l1_loss(x[0], talc_mul_scalar(x[1], 1e-3), TALC_REDUCTION_SUM))
-F(f_huber, talc_huber_loss(x[0], x[1], 0.7, TALC_REDUCTION_MEAN))
 F(f_smooth_l1, talc_smooth_l1_loss(x[0], x[1], 1.2, TALC_REDUCTION_NONE))
 F(f_logits, talc_binary_cross_entropy_with_logits(x[0], x[1], NULL))
-F(f_logits_weighted, talc_binary_cross_entropy_with_logits(x[0], x[1],
-                                                           &(talc_binary_cross_entropy_options){
-                                                               TALC_REDUCTION_SUM, .weight = x[2],
-                                                               .pos_weight = x[3] }))
-F(f_nll, nll(x[0], NULL, TALC_REDUCTION_MEAN, 2))
 F(f_nll_none, nll(x[0], classes(x[0]), TALC_REDUCTION_NONE, TALC_ZERO))
-F(f_nll_sum, nll(talc_transpose(x[0], 0, 2), classes(x[0]), TALC_REDUCTION_SUM, 0))
-F(f_nll_weighted, nll(x[0], classes(x[0]), TALC_REDUCTION_MEAN, 3))
 #define ENTROPY(...) entropy(x[0], (talc_cross_entropy_options){ __VA_ARGS__ })
-F(f_entropy, ENTROPY(.ignore_index = 3))
-F(f_entropy_sum, ENTROPY(.reduction = TALC_REDUCTION_SUM))
-F(f_entropy_none, ENTROPY(.reduction = TALC_REDUCTION_NONE, .ignore_index = TALC_ZERO))
 F(f_entropy_smooth, ENTROPY(.label_smoothing = 0.3, .ignore_index = 2))
-F(f_entropy_weighted, ENTROPY(.class_weights = classes(x[0]), .label_smoothing = 0.25))
-F(f_entropy_weighted_none,
-  ENTROPY(.class_weights = classes(x[0]), .ignore_index = 1, .reduction = TALC_REDUCTION_NONE))
-F(f_entropy_weighted_sum, entropy(talc_transpose(x[0], 0, 1),
-                                  (talc_cross_entropy_options){ .class_weights = classes(x[0]),
-                                                                .label_smoothing = 0.5,
-                                                                .reduction = TALC_REDUCTION_SUM }))
-F(f_dropout, (talc_manual_seed(5), talc_dropout(x[0], 0.4, true)))
-F(f_drop_path, (talc_manual_seed(5), talc_drop_path(x[0], 0.4, true)))
 F(f_response,
   talc_local_response_norm(x[0], 3, &(talc_local_response_norm_options){ .alpha = 0.5 }))
-F(f_pad, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 2, -1, 2, 3, 0 }, .value = -2.5 }))
-F(f_pad_reflect, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 5, 1, 1, 2, 1 },
-                                                     .mode = TALC_PADDING_REFLECT }))
-F(f_pad_replicate,
-  talc_pad(talc_transpose(x[0], 0, 2), &(talc_pad_options){ .padding = { -2, 3, 1, -1, 2, 2 },
-                                                            .mode = TALC_PADDING_REPLICATE }))
-F(f_pad_circular, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 0, 2, 3, 0, 1 },
-                                                      .mode = TALC_PADDING_CIRCULAR }))
-F(f_upsample, talc_upsample2d(x[0], &(talc_upsample2d_options){ .scale = { 1.7, 0.6 } }))
-F(f_upsample_bilinear, talc_upsample2d(talc_transpose(x[0], 0, 2),
-                                       &(talc_upsample2d_options){
-                                           .scale = { 1.3, 1.7 }, .mode = TALC_UPSAMPLE_BILINEAR }))
-F(f_upsample_aligned,
-  talc_upsample2d(x[0], &(talc_upsample2d_options){ .size = { 7, 2 },
-                                                    .mode = TALC_UPSAMPLE_BILINEAR,
-                                                    .align_corners = true }))
-F(f_no_dropout, talc_dropout(talc_tanh(x[0]), 0.4, false))
 F(f_matmul, talc_matmul(x[0], x[1]))
-F(f_matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
 F(f_linear, talc_linear(x[0], x[1], x[2], NULL))
-F(f_linear_fused,
-  talc_linear(x[0], x[1], x[2],
-              &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
 
 #define CONV(...) talc_conv2d(x[0], x[1], NULL, &(talc_conv2d_options){ __VA_ARGS__ })
 #define TRANSPOSE(...)                                                                             \
     talc_conv_transpose2d(x[0], x[1], x[2], &(talc_conv_transpose2d_options){ __VA_ARGS__ })
 F(f_conv2d, CONV(.stride = { 1, 1 }))
-F(f_conv2d_strided, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .padding_end = { TALC_ZERO, 3 },
-                         .dilation = { 1, 2 }))
-F(f_conv2d_groups, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }))
-F(f_conv2d_same, CONV(.padding_same = true))
-F(f_conv2d_reflect, CONV(.padding = { 2, 1 }, .padding_mode = TALC_PADDING_REFLECT))
-F(f_conv2d_replicate, CONV(.padding = { 3, 1 }, .padding_end = { 1, 4 },
-                           .padding_mode = TALC_PADDING_REPLICATE, .groups = 2))
-F(f_conv2d_circular,
-  CONV(.padding = { 4, 2 }, .padding_mode = TALC_PADDING_CIRCULAR, .stride = { 2, 1 }))
-F(f_conv2d_bias, talc_conv2d(x[0], x[1], x[2], NULL))
-F(f_conv2d_tanh,
-  talc_conv2d(x[0], x[1], x[2],
-              &(talc_conv2d_options){
-                  .padding = { 1, 1 }, .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
-F(f_conv2d_sigmoid, talc_conv2d(x[0], x[1], x[2],
-                                &(talc_conv2d_options){ .padding = { 1, 1 },
-                                                        .padding_mode = TALC_PADDING_CIRCULAR,
-                                                        .activation = TALC_ACTIVATION_SIGMOID,
-                                                        .residual = x[3] }))
-F(f_conv2d_relu,
-  talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ .activation = TALC_ACTIVATION_RELU }))
-F(f_transpose, talc_conv_transpose2d(x[0], x[1], NULL, NULL))
-F(f_transpose_reached,
-  TRANSPOSE(.dilation = { 3, 2 }, .padding = { 1, 2 }, .output_padding = { 2, 1 }))
-F(f_transpose_nothing,
-  TRANSPOSE(.dilation = { 7, 7 }, .padding = { 3, 3 }, .output_padding = { 6, 6 }))
-F(f_transpose_strided,
-  TRANSPOSE(.stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 }))
-F(f_transpose_groups,
-  TRANSPOSE(.groups = 2, .stride = { 1, 2 }, .dilation = { 2, 1 }, .output_padding = { 1, 1 }))
+
+// clang-format off
+/* Function, name, bounds of the inputs' elements, op, shapes of the inputs. */
+#define CASES(X) \
+    X(f_pow_scalar, "pow_scalar", 0.5, 2, talc_pow_scalar(x[0], -1.5), D(3, 5)) \
+    X(f_smaller, "minimum", -2, 2, talc_minimum(talc_mul_scalar(x[0], 1e-3), x[1]), D(4, 5), D(5)) \
+    X(f_clamp_above, "clamp from above", -2, 2, talc_clamp(x[0], (double)-INFINITY, -3e-3), D(19)) \
+    X(f_clamp_below, "clamp from below", -2, 2, talc_clamp(x[0], 3e-3, (double)INFINITY), D(3, 2, 4)) \
+    X(f_add_scalar, "add_scalar", -2, 2, talc_add_scalar(x[0], 3), D(7)) \
+    X(f_sub_scalar, "sub_scalar", -2, 2, talc_sub_scalar(x[0], 3), D(7)) \
+    X(f_mul_scalar, "mul_scalar", -2, 2, talc_mul_scalar(x[0], 3), D(7)) \
+    X(f_div_scalar, "div_scalar", -2, 2, talc_div_scalar(x[0], 3), D(7)) \
+    X(f_twice, "a tensor used three times", -2, 2, talc_mul(talc_add(x[0], x[0]), talc_tanh(x[0])), D(7)) \
+    X(f_view, "view", -2, 2, talc_mul(talc_view(x[0], TALC_DIMS(-1)), talc_view(x[0], TALC_DIMS(-1))), D(2, 3, 4)) \
+    X(f_slice_empty, "slice, empty", -2, 2, talc_concat((const talc_tensor *[]){ talc_slice(x[0], 1, 1, 1, 1), x[0] }, 2, 1), D(2, 6, 3)) \
+    X(f_squeeze, "squeeze", -2, 2, talc_tanh(talc_unsqueeze(talc_squeeze(x[0], 1), 0)), D(3, 1, 2)) \
+    X(f_flatten, "flatten", -2, 2, talc_tanh(talc_flatten(x[0], 0, 1)), D(3, 4, 2)) \
+    X(f_clone, "clone", -2, 2, talc_tanh(talc_clone(talc_contiguous(talc_transpose(x[0], 0, 1)))), D(3, 4, 2)) \
+    X(f_softmax_middle, "softmax of the outer dimension", -3, 3, talc_softmax(x[0], 0), D(4, 2, 3)) \
+    X(f_group_norm, "group_norm", -2, 2, talc_group_norm(x[0], 2, x[1], x[2], NULL), D(3, 4, 5), D(4), D(4)) \
+    X(f_group_norm_tanh, "group_norm, tanh", -1, 1, talc_group_norm(x[0], 3, x[1], x[2], &(talc_norm_options){ .eps = 0.1, .activation = TALC_ACTIVATION_TANH }), D(2, 6, 2, 2), D(6), D(6)) \
+    X(f_instance_norm, "instance_norm2d", -2, 2, talc_instance_norm2d(x[0], NULL, NULL, NULL), D(2, 3, 4, 3)) \
+    X(f_layer_norm, "layer_norm", -2, 2, talc_layer_norm(talc_transpose(x[0], 0, 1), TALC_DIMS(3, 4), x[1], x[2], NULL), D(3, 2, 4), D(3, 4), D(3, 4)) \
+    X(f_layer_norm_weight, "layer_norm without bias", -2, 2, talc_layer_norm(x[0], TALC_DIMS(6), x[1], NULL, NULL), D(5, 6), D(6)) \
+    X(f_max_pool_dilated, "max_pool2d, dilated", -2, 2, talc_max_pool2d(x[0], POOL(.kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 2, 1 }, .padding_end = { 1, 3 }, .dilation = { 2, 3 })), D(1, 2, 11, 12)) \
+    X(f_avg_pool, "avg_pool2d", -2, 2, talc_avg_pool2d(x[0], POOL(.kernel = { 3, 2 }, .stride = { 2, 3 }, .padding = { 1, 1 }, .ceil_mode = true)), D(2, 1, 7, 6)) \
+    X(f_avg_pool_inside, "avg_pool2d without padding", -2, 2, talc_avg_pool2d(x[0], POOL(.kernel = { 3, 4 }, .stride = { 1, 2 }, .padding = { 2, 1 }, .padding_end = { 1, 3 }, .exclude_padding = true)), D(2, 1, 7, 6)) \
+    X(f_avg_pool_divided, "avg_pool2d by a divisor", -2, 2, talc_avg_pool2d(x[0], POOL(.kernel = { 2, 3 }, .stride = { 1, 4 }, .divisor_override = 5)), D(5, 4, 9)) \
+    X(f_norm_tanh, "norm, activated", -2, 2, batch_norm(x, true, NORM(.training = true, .activation = TALC_ACTIVATION_TANH)), D(2, 3, 4, 8), D(3), D(3)) \
+    X(f_norm_plain, "norm without weight", -2, 2, batch_norm(x, false, NORM(.training = true, .eps = 0.1)), D(9, 3, 1, 1)) \
+    X(f_norm_evaluated, "norm, evaluated", -2, 2, batch_norm(x, true, NORM(0)), D(3, 4, 5, 7), D(4), D(4)) \
+    X(f_norm_evaluated_plain, "norm without weight, evaluated", -2, 2, batch_norm(x, false, NORM(0)), D(4, 3, 2, 6)) \
+    X(f_norm_added, "norm and residual", -2, 2, batch_norm(x, true, NORM(.training = true, .residual = x[3])), D(3, 4, 5, 7), D(4), D(4), D(3, 4, 5, 7)) \
+    X(f_norm_evaluated_sigmoid, "norm and residual, evaluated", -2, 2, batch_norm(x, true, NORM(.activation = TALC_ACTIVATION_SIGMOID, .residual = x[3])), D(2, 5, 4, 4), D(5), D(5), D(2, 5, 4, 4)) \
+    X(f_sum_all, "sum of all", -0.1, 0.1, talc_tanh(talc_sum(x[0], TALC_SCALAR, false)), D(2, 3, 4)) \
+    X(f_max_outer, "max of several dimensions", -1, 1, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)), D(2, 3, 4)) \
+    X(f_max_all, "max of all", -1, 1, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)), D(2, 3, 4)) \
+    X(f_cumsum, "cumsum of one row", -1, 1, talc_tanh(talc_cumsum(x[0], 1)), D(1, 9)) \
+    X(f_cumsum_last, "cumsum of a view", -1, 1, talc_tanh(talc_cumsum(talc_transpose(x[0], 0, 1), -1)), D(5, 4)) \
+    X(f_gather, "gather", -1, 1, talc_tanh(talc_gather(x[0], 2, some(x[0], TALC_DIMS(2, 3, 5)))), D(2, 3, 4)) \
+    X(f_gather_middle, "gather in the middle", -1, 1, talc_tanh(talc_gather(talc_transpose(x[0], 0, 2), 1, some(x[0], TALC_DIMS(2, 3, 1)))), D(2, 3, 4)) \
+    X(f_index_select, "index_select", -1, 1, talc_tanh(talc_index_select(x[0], 1, talc_reshape(some(x[0], TALC_DIMS(2, 3, 2)), TALC_DIMS(12)))), D(2, 3, 4)) \
+    X(f_index_select_last, "index_select of columns", -1, 1, talc_tanh(talc_index_select(x[0], -1, talc_reshape(some(x[0], TALC_DIMS(1, 3, 2)), TALC_DIMS(6)))), D(5, 4)) \
+    X(f_min, "min", -1, 1, talc_tanh(talc_min(x[0], TALC_DIMS(0, -1), true)), D(2, 3, 4)) \
+    X(f_var_all, "var of all", -1, 1, talc_tanh(talc_var(x[0], TALC_SCALAR, 2.5, true)), D(2, 3, 4)) \
+    X(f_var_rows, "var of rows", -1, 1, talc_var(talc_transpose(x[0], 0, 2), TALC_DIMS(-1), 0, false), D(5, 3, 2)) \
+    X(f_logsumexp, "logsumexp", -3, 3, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(1), false)), D(2, 6, 4)) \
+    X(f_logsumexp_outer, "logsumexp of several dimensions", -1, 1, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(0, -1), true)), D(2, 3, 4)) \
+    X(f_logsumexp_all, "logsumexp of all", -1, 1, talc_logsumexp(talc_transpose(x[0], 0, 2), TALC_SCALAR, false), D(2, 3, 4)) \
+    X(f_mse_none, "mse_loss of each", -1, 1, talc_mse_loss(x[0], x[1], TALC_REDUCTION_NONE), D(2, 3, 2), D(2, 3, 2)) \
+    X(f_l1, "l1_loss", -1, 1, talc_l1_loss(x[0], talc_mul_scalar(x[1], 1e-3), TALC_REDUCTION_SUM), D(4, 5), D(4, 5)) \
+    X(f_logits_weighted, "binary cross entropy, weighted", 0.1, 2, talc_binary_cross_entropy_with_logits(x[0], x[1], &(talc_binary_cross_entropy_options){ TALC_REDUCTION_SUM, .weight = x[2], .pos_weight = x[3] }), D(3, 5), D(3, 5), D(3, 1), D(5)) \
+    X(f_nll, "nll_loss", -2, 2, nll(x[0], NULL, TALC_REDUCTION_MEAN, 2), D(7, 4)) \
+    X(f_nll_sum, "nll_loss of a view", -2, 2, nll(talc_transpose(x[0], 0, 2), classes(x[0]), TALC_REDUCTION_SUM, 0), D(3, 4, 2)) \
+    X(f_nll_weighted, "nll_loss, weighted", 0.1, 2, nll(x[0], classes(x[0]), TALC_REDUCTION_MEAN, 3), D(2, 4, 5)) \
+    X(f_entropy, "cross_entropy", -2, 2, ENTROPY(.ignore_index = 3), D(7, 4)) \
+    X(f_entropy_sum, "cross_entropy, summed", -2, 2, ENTROPY(.reduction = TALC_REDUCTION_SUM), D(9, 4)) \
+    X(f_entropy_none, "cross_entropy of each", -2, 2, ENTROPY(.reduction = TALC_REDUCTION_NONE, .ignore_index = TALC_ZERO), D(2, 4, 3, 2)) \
+    X(f_entropy_weighted, "cross_entropy, weighted", -2, 2, ENTROPY(.class_weights = classes(x[0]), .label_smoothing = 0.25), D(12, 4)) \
+    X(f_entropy_weighted_none, "cross_entropy, weighted of each", -2, 2, ENTROPY(.class_weights = classes(x[0]), .ignore_index = 1, .reduction = TALC_REDUCTION_NONE), D(2, 4, 5)) \
+    X(f_entropy_weighted_sum, "cross_entropy, turned", -2, 2, entropy(talc_transpose(x[0], 0, 1), (talc_cross_entropy_options){ .class_weights = classes(x[0]), .label_smoothing = 0.5, .reduction = TALC_REDUCTION_SUM }), D(4, 9)) \
+    X(f_dropout, "dropout", -2, 2, (talc_manual_seed(5), talc_dropout(x[0], 0.4, true)), D(4, 6)) \
+    X(f_drop_path, "drop_path", -2, 2, (talc_manual_seed(5), talc_drop_path(x[0], 0.4, true)), D(6, 2, 3)) \
+    X(f_pad, "pad", -2, 2, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 2, -1, 2, 3, 0 }, .value = -2.5 }), D(2, 3, 4)) \
+    X(f_pad_reflect, "pad, reflect", -2, 2, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 5, 1, 1, 2, 1 }, .mode = TALC_PADDING_REFLECT }), D(3, 2, 6)) \
+    X(f_pad_replicate, "pad, replicate", -2, 2, talc_pad(talc_transpose(x[0], 0, 2), &(talc_pad_options){ .padding = { -2, 3, 1, -1, 2, 2 }, .mode = TALC_PADDING_REPLICATE }), D(5, 3, 2)) \
+    X(f_pad_circular, "pad, circular", -2, 2, talc_pad(x[0], &(talc_pad_options){ .padding = { 1, 0, 2, 3, 0, 1 }, .mode = TALC_PADDING_CIRCULAR }), D(2, 3, 4)) \
+    X(f_upsample, "upsample2d", -2, 2, talc_upsample2d(x[0], &(talc_upsample2d_options){ .scale = { 1.7, 0.6 } }), D(2, 3, 4)) \
+    X(f_upsample_bilinear, "upsample2d, bilinear", -2, 2, talc_upsample2d(talc_transpose(x[0], 0, 2), &(talc_upsample2d_options){ .scale = { 1.3, 1.7 }, .mode = TALC_UPSAMPLE_BILINEAR }), D(3, 5, 2)) \
+    X(f_upsample_aligned, "upsample2d, aligned", -2, 2, talc_upsample2d(x[0], &(talc_upsample2d_options){ .size = { 7, 2 }, .mode = TALC_UPSAMPLE_BILINEAR, .align_corners = true }), D(2, 3, 4)) \
+    X(f_no_dropout, "dropout in evaluation", -2, 2, talc_dropout(talc_tanh(x[0]), 0.4, false), D(4, 6)) \
+    X(f_conv2d_strided, "conv2d, strided", -2, 2, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .padding_end = { TALC_ZERO, 3 }, .dilation = { 1, 2 }), D(2, 2, 7, 9), D(3, 2, 3, 3)) \
+    X(f_conv2d_same, "conv2d, same", -2, 2, CONV(.padding_same = true), D(1, 2, 5, 4), D(3, 2, 2, 4)) \
+    X(f_conv2d_replicate, "conv2d, replicate", -2, 2, CONV(.padding = { 3, 1 }, .padding_end = { 1, 4 }, .padding_mode = TALC_PADDING_REPLICATE, .groups = 2), D(1, 4, 3, 4), D(2, 2, 3, 3)) \
+    X(f_conv2d_circular, "conv2d, circular", -2, 2, CONV(.padding = { 4, 2 }, .padding_mode = TALC_PADDING_CIRCULAR, .stride = { 2, 1 }), D(2, 2, 4, 3), D(3, 2, 3, 3)) \
+    X(f_conv2d_sigmoid, "conv2d, sigmoid", -0.5, 0.5, talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ .padding = { 1, 1 }, .padding_mode = TALC_PADDING_CIRCULAR, .activation = TALC_ACTIVATION_SIGMOID, .residual = x[3] }), D(2, 2, 4, 3), D(3, 2, 3, 3), D(3), D(2, 3, 4, 3)) \
+    X(f_conv2d_relu, "conv2d, relu", 0.1, 1, talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ .activation = TALC_ACTIVATION_RELU }), D(2, 2, 4, 3), D(3, 2, 2, 2), D(3)) \
+    X(f_transpose, "conv_transpose2d", -2, 2, talc_conv_transpose2d(x[0], x[1], NULL, NULL), D(2, 3, 3, 4), D(3, 2, 2, 3)) \
+    X(f_transpose_reached, "conv_transpose2d, output_padding of the stride", -2, 2, TRANSPOSE(.dilation = { 3, 2 }, .padding = { 1, 2 }, .output_padding = { 2, 1 }), D(1, 2, 3, 2), D(2, 1, 2, 3), D(1)) \
+    X(f_transpose_nothing, "conv_transpose2d, nothing reached", -2, 2, TRANSPOSE(.dilation = { 7, 7 }, .padding = { 3, 3 }, .output_padding = { 6, 6 }), D(1, 1, 1, 1), D(1, 1, 1, 1), D(1)) \
+    X(f_transpose_strided, "conv_transpose2d, strided", -2, 2, TRANSPOSE(.stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 }), D(2, 3, 3, 4), D(3, 2, 3, 4), D(2)) \
+    X(f_transpose_groups, "conv_transpose2d, groups", -2, 2, TRANSPOSE(.groups = 2, .stride = { 1, 2 }, .dilation = { 2, 1 }, .output_padding = { 1, 1 }), D(2, 4, 3, 2), D(4, 2, 2, 3), D(4))
+// clang-format on
+
+#define FUNCTION(name, what, low, high, op, ...) F(name, op)
+#define COUNT(...)                               (sizeof((const talc_dims[]){ __VA_ARGS__ }) / sizeof(talc_dims))
+#define ROW(name, what, low, high, op, ...)                                                        \
+    { what, name, COUNT(__VA_ARGS__), { __VA_ARGS__ }, low, high },
+CASES(FUNCTION)
 
 static talc_tensor *leaf(talc_device *device, talc_dims dims, double low, double high)
 {
@@ -294,134 +233,57 @@ static talc_tensor *leaf(talc_device *device, talc_dims dims, double low, double
     return x;
 }
 
+Test(gradient, every_case_of_the_command_agrees_with_central_differences)
+{
+    int ops = 0;
+    for (const gradient_case *c = gradient_cases; c->name != NULL; c++) {
+        talc_gradient_report report;
+        if (c->f == NULL)
+            continue;
+        const bool ok = gradient_case_check(c, tested_device(), 1, &report);
+        cr_assert(!talc_failed(), "%s, %s: %s", c->name, c->what, talc_error_message());
+        cr_assert(ok && report.count == 4 * c->count,
+                  "%s, %s: %d slopes, input %d is off by %g: %.12g instead of %.12g", c->name,
+                  c->what, report.count, report.input, report.worst, report.got, report.expected);
+        ops++;
+    }
+    cr_assert(ops > 90, "only %d cases", ops);
+}
+
+/* Shapes, views and options beyond those. */
 Test(gradient, every_op_agrees_with_central_differences)
 {
 #define D TALC_DIMS
     // clang-format off
-    const gradient_case cases[] = {
-        { "pow", f_pow, 2, { D(4, 5), D(4, 1) }, 0.5, 2 },
+    const differentiable_case cases[] = {
+        CASES(ROW)
         { "pow, of one exponent each", f_pow, 2, { D(5), D(3, 1) }, 0.5, 2 },
-        { "pow_scalar", f_pow_scalar, 1, { D(3, 5) }, 0.5, 2 },
-        { "pow_scalar of negative numbers", f_cube, 1, { D(3, 5) }, -2, 2 },
         { "maximum", f_larger, 2, { D(4, 5), D(4, 5) }, -2, 2 },
         { "maximum, broadcast", f_larger, 2, { D(4, 1), D(2, 1, 5) }, -2, 2 },
-        { "minimum", f_smaller, 2, { D(4, 5), D(5) }, -2, 2 },
-        { "clamp", f_clamp_within, 1, { D(4, 5) }, -2, 2 },
-        { "clamp from above", f_clamp_above, 1, { D(19) }, -2, 2 },
-        { "clamp from below", f_clamp_below, 1, { D(3, 2, 4) }, -2, 2 },
         { "where", f_where, 4, { D(4, 5), D(4, 5), D(4, 5), D(5) }, -2, 2 },
         { "where, broadcast", f_where, 4, { D(4, 1), D(5), D(4, 1), D(4, 5) }, -2, 2 },
         { "where, stretched by the condition", f_where, 4, { D(1), D(4, 1), D(3, 1, 1), D(5) }, -2, 2 },
-        { "add", f_add, 2, { D(3, 5), D(5) }, -2, 2 },
-        { "sub", f_sub, 2, { D(3, 1), D(2, 1, 5) }, -2, 2 },
         { "mul", f_mul, 2, { D(3, 5), D(3, 5) }, -2, 2 },
-        { "mul, broadcast", f_mul, 2, { D(4, 1, 5), D(3, 1) }, -2, 2 },
         { "mul by a scalar tensor", f_mul, 2, { D(4, 5), D(1) }, -2, 2 },
-        { "div", f_div, 2, { D(3, 5), D(5) }, 0.5, 2 },
-        { "add_scalar", f_add_scalar, 1, { D(7) }, -2, 2 },
-        { "sub_scalar", f_sub_scalar, 1, { D(7) }, -2, 2 },
-        { "mul_scalar", f_mul_scalar, 1, { D(7) }, -2, 2 },
-        { "div_scalar", f_div_scalar, 1, { D(7) }, -2, 2 },
-        { "a tensor used three times", f_twice, 1, { D(7) }, -2, 2 },
-        { "view", f_view, 1, { D(2, 3, 4) }, -2, 2 },
-        { "reshape by a copy", f_reshape, 1, { D(2, 3, 4) }, -2, 2 },
-        { "permute", f_permute, 1, { D(2, 3, 4) }, -2, 2 },
-        { "slice", f_slice, 1, { D(2, 6, 3) }, -2, 2 },
-        { "slice, empty", f_slice_empty, 1, { D(2, 6, 3) }, -2, 2 },
-        { "select", f_select, 1, { D(2, 6, 3) }, -2, 2 },
-        { "expand", f_expand, 1, { D(3, 1) }, -2, 2 },
-        { "squeeze", f_squeeze, 1, { D(3, 1, 2) }, -2, 2 },
-        { "flatten", f_flatten, 1, { D(3, 4, 2) }, -2, 2 },
-        { "clone", f_clone, 1, { D(3, 4, 2) }, -2, 2 },
-        { "concat", f_concat, 2, { D(3, 2, 2), D(3, 5, 2) }, -2, 2 },
-        { "softmax", f_softmax, 1, { D(4, 6) }, -3, 3 },
-        { "softmax of the outer dimension", f_softmax_middle, 1, { D(4, 2, 3) }, -3, 3 },
-        { "log_softmax", f_log_softmax, 1, { D(4, 6) }, -3, 3 },
-        { "group_norm", f_group_norm, 3, { D(3, 4, 5), D(4), D(4) }, -2, 2 },
-        { "group_norm, tanh", f_group_norm_tanh, 3, { D(2, 6, 2, 2), D(6), D(6) }, -1, 1 },
-        { "instance_norm2d", f_instance_norm, 1, { D(2, 3, 4, 3) }, -2, 2 },
-        { "layer_norm", f_layer_norm, 3, { D(3, 2, 4), D(3, 4), D(3, 4) }, -2, 2 },
-        { "layer_norm without bias", f_layer_norm_weight, 2, { D(5, 6), D(6) }, -2, 2 },
         { "max_pool2d", f_max_pool, 1, { D(2, 3, 7, 9) }, -2, 2 },
         { "max_pool2d of an image", f_max_pool, 1, { D(2, 9, 8) }, -2, 2 },
-        { "max_pool2d, dilated", f_max_pool_dilated, 1, { D(1, 2, 11, 12) }, -2, 2 },
-        { "avg_pool2d", f_avg_pool, 1, { D(2, 1, 7, 6) }, -2, 2 },
-        { "avg_pool2d without padding", f_avg_pool_inside, 1, { D(2, 1, 7, 6) }, -2, 2 },
-        { "avg_pool2d by a divisor", f_avg_pool_divided, 1, { D(5, 4, 9) }, -2, 2 },
         { "adaptive_avg_pool2d", f_adaptive, 1, { D(2, 3, 5, 8) }, -2, 2 },
         { "adaptive_avg_pool2d, to more", f_adaptive, 1, { D(2, 3, 2, 3) }, -2, 2 },
         { "adaptive_max_pool2d", f_adaptive_max, 1, { D(2, 3, 5, 8) }, -2, 2 },
         { "adaptive_max_pool2d, to more", f_adaptive_max, 1, { D(2, 3, 2, 3) }, -2, 2 },
         { "norm", f_norm, 3, { D(3, 4, 5, 7), D(4), D(4) }, -2, 2 },
         { "norm of many values", f_norm, 3, { D(37, 3, 21, 22), D(3), D(3) }, -2, 2 },
-        { "norm, activated", f_norm_tanh, 3, { D(2, 3, 4, 8), D(3), D(3) }, -2, 2 },
-        { "norm without weight", f_norm_plain, 1, { D(9, 3, 1, 1) }, -2, 2 },
-        { "norm, evaluated", f_norm_evaluated, 3, { D(3, 4, 5, 7), D(4), D(4) }, -2, 2 },
-        { "norm without weight, evaluated", f_norm_evaluated_plain, 1, { D(4, 3, 2, 6) }, -2, 2 },
-        { "norm and residual", f_norm_added, 4, { D(3, 4, 5, 7), D(4), D(4), D(3, 4, 5, 7) }, -2, 2 },
-        { "norm and residual, evaluated", f_norm_evaluated_sigmoid, 4, { D(2, 5, 4, 4), D(5), D(5), D(2, 5, 4, 4) }, -2, 2 },
-        { "sum", f_sum, 1, { D(2, 3, 4) }, -1, 1 },
-        { "sum of all", f_sum_all, 1, { D(2, 3, 4) }, -0.1, 0.1 },
-        { "mean", f_mean, 1, { D(2, 3, 4) }, -1, 1 },
-        { "max", f_max, 1, { D(2, 6, 4) }, -1, 1 },
-        { "max of several dimensions", f_max_outer, 1, { D(2, 3, 4) }, -1, 1 },
-        { "max of all", f_max_all, 1, { D(2, 3, 4) }, -1, 1 },
-        { "cumsum", f_cumsum, 1, { D(2, 6, 4) }, -1, 1 },
-        { "cumsum of one row", f_cumsum, 1, { D(1, 9) }, -1, 1 },
-        { "cumsum of a view", f_cumsum_last, 1, { D(5, 4) }, -1, 1 },
-        { "cumprod", f_cumprod, 1, { D(2, 6, 4) }, -2, 2 },
-        { "cumprod of one row", f_cumprod, 1, { D(1, 9) }, -2, 2 },
-        { "cumprod of a view", f_cumprod_last, 1, { D(5, 4) }, -2, 2 },
-        { "gather", f_gather, 1, { D(2, 3, 4) }, -1, 1 },
-        { "gather in the middle", f_gather_middle, 1, { D(2, 3, 4) }, -1, 1 },
-        { "index_select", f_index_select, 1, { D(2, 3, 4) }, -1, 1 },
-        { "index_select of columns", f_index_select_last, 1, { D(5, 4) }, -1, 1 },
         { "masked_fill", f_masked_fill, 2, { D(4, 5), D(5) }, -1, 1 },
         { "masked_fill, stretched", f_masked_fill, 2, { D(5), D(4, 5) }, -1, 1 },
-        { "min", f_min, 1, { D(2, 3, 4) }, -1, 1 },
-        { "var", f_var, 1, { D(2, 3, 4) }, -1, 1 },
-        { "var of all", f_var_all, 1, { D(2, 3, 4) }, -1, 1 },
-        { "var of rows", f_var_rows, 1, { D(5, 3, 2) }, -1, 1 },
-        { "logsumexp", f_logsumexp, 1, { D(2, 6, 4) }, -3, 3 },
-        { "logsumexp of several dimensions", f_logsumexp_outer, 1, { D(2, 3, 4) }, -1, 1 },
-        { "logsumexp of all", f_logsumexp_all, 1, { D(2, 3, 4) }, -1, 1 },
-        { "mse_loss", f_mse, 2, { D(4, 5), D(4, 5) }, -1, 1 },
-        { "mse_loss of each", f_mse_none, 2, { D(2, 3, 2), D(2, 3, 2) }, -1, 1 },
         { "mse_loss of a vector", f_mse, 2, { D(7), D(7) }, -1, 1 },
-        { "l1_loss", f_l1, 2, { D(4, 5), D(4, 5) }, -1, 1 },
-        { "huber_loss", f_huber, 2, { D(4, 5), D(4, 5) }, -1, 1 },
-        { "smooth_l1_loss", f_smooth_l1, 2, { D(4, 5), D(4, 5) }, -2, 2 },
-        { "binary cross entropy", f_logits, 2, { D(4, 5), D(4, 5) }, 0.1, 0.9 },
         { "binary cross entropy of a vector", f_logits, 2, { D(7), D(7) }, 0.1, 0.9 },
-        { "binary cross entropy, weighted", f_logits_weighted, 4, { D(3, 5), D(3, 5), D(3, 1), D(5) }, 0.1, 2 },
-        { "nll_loss", f_nll, 1, { D(7, 4) }, -2, 2 },
         { "nll_loss of planes", f_nll_none, 1, { D(2, 4, 3, 2) }, -2, 2 },
-        { "nll_loss of a view", f_nll_sum, 1, { D(3, 4, 2) }, -2, 2 },
         { "nll_loss of one sample", f_nll_none, 1, { D(4) }, -2, 2 },
-        { "nll_loss, weighted", f_nll_weighted, 1, { D(2, 4, 5) }, 0.1, 2 },
-        { "cross_entropy", f_entropy, 1, { D(7, 4) }, -2, 2 },
         { "cross_entropy of one sample", f_entropy_smooth, 1, { D(4) }, -2, 2 },
-        { "cross_entropy, summed", f_entropy_sum, 1, { D(9, 4) }, -2, 2 },
-        { "cross_entropy of each", f_entropy_none, 1, { D(2, 4, 3, 2) }, -2, 2 },
         { "cross_entropy, smoothed", f_entropy_smooth, 1, { D(2, 4, 5) }, -2, 2 },
-        { "cross_entropy, weighted", f_entropy_weighted, 1, { D(12, 4) }, -2, 2 },
-        { "cross_entropy, weighted of each", f_entropy_weighted_none, 1, { D(2, 4, 5) }, -2, 2 },
-        { "cross_entropy, turned", f_entropy_weighted_sum, 1, { D(4, 9) }, -2, 2 },
-        { "dropout", f_dropout, 1, { D(4, 6) }, -2, 2 },
-        { "drop_path", f_drop_path, 1, { D(6, 2, 3) }, -2, 2 },
         { "local_response_norm", f_response, 1, { D(2, 5, 3) }, -2, 2 },
         { "local_response_norm of images", f_response, 1, { D(1, 4, 2, 3) }, -2, 2 },
         { "local_response_norm of two channels", f_response, 1, { D(3, 2, 4) }, -2, 2 },
-        { "pad", f_pad, 1, { D(2, 3, 4) }, -2, 2 },
-        { "pad, reflect", f_pad_reflect, 1, { D(3, 2, 6) }, -2, 2 },
-        { "pad, replicate", f_pad_replicate, 1, { D(5, 3, 2) }, -2, 2 },
-        { "pad, circular", f_pad_circular, 1, { D(2, 3, 4) }, -2, 2 },
-        { "upsample2d", f_upsample, 1, { D(2, 3, 4) }, -2, 2 },
-        { "upsample2d, bilinear", f_upsample_bilinear, 1, { D(3, 5, 2) }, -2, 2 },
-        { "upsample2d, aligned", f_upsample_aligned, 1, { D(2, 3, 4) }, -2, 2 },
-        { "dropout in evaluation", f_no_dropout, 1, { D(4, 6) }, -2, 2 },
-        { "matmul", f_matmul, 2, { D(3, 5), D(5, 4) }, -2, 2 },
-        { "matmul, turned", f_matmul_turned, 2, { D(5, 3), D(4, 5) }, -2, 2 },
         { "matmul, batches", f_matmul, 2, { D(2, 3, 5), D(2, 5, 4) }, -2, 2 },
         { "matmul, one b for all", f_matmul, 2, { D(2, 3, 5), D(5, 4) }, -2, 2 },
         { "matmul, one a for all", f_matmul, 2, { D(3, 5), D(2, 5, 4) }, -2, 2 },
@@ -430,35 +292,17 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "matmul, column", f_matmul, 2, { D(3, 5), D(5) }, -2, 2 },
         { "matmul, column of batches", f_matmul, 2, { D(2, 3, 5), D(5) }, -2, 2 },
         { "matmul, two vectors", f_matmul, 2, { D(5), D(5) }, -2, 2 },
-        { "linear", f_linear, 3, { D(3, 5), D(4, 5), D(4) }, -2, 2 },
         { "linear of a vector", f_linear, 3, { D(5), D(4, 5), D(4) }, -2, 2 },
         { "linear of rows", f_linear, 3, { D(2, 3, 5), D(4, 5), D(4) }, -2, 2 },
         { "conv2d", f_conv2d, 2, { D(2, 3, 6, 5), D(4, 3, 3, 2) }, -2, 2 },
         { "conv2d, a point", f_conv2d, 2, { D(3, 4, 3, 5), D(2, 4, 1, 1) }, -2, 2 },
         { "conv2d, one channel", f_conv2d, 2, { D(3, 1, 7, 8), D(3, 1, 5, 5) }, -2, 2 },
-        { "conv2d, strided", f_conv2d_strided, 2, { D(2, 2, 7, 9), D(3, 2, 3, 3) }, -2, 2 },
-        { "conv2d, depthwise", f_conv2d_groups, 2, { D(2, 3, 6, 5), D(6, 1, 3, 3) }, -2, 2 },
-        { "conv2d, groups", f_conv2d_groups, 2, { D(2, 6, 5, 4), D(9, 2, 3, 3) }, -2, 2 },
-        { "conv2d, same", f_conv2d_same, 2, { D(1, 2, 5, 4), D(3, 2, 2, 4) }, -2, 2 },
-        { "conv2d, reflect", f_conv2d_reflect, 2, { D(2, 2, 4, 3), D(3, 2, 3, 2) }, -2, 2 },
-        { "conv2d, replicate", f_conv2d_replicate, 2, { D(1, 4, 3, 4), D(2, 2, 3, 3) }, -2, 2 },
-        { "conv2d, circular", f_conv2d_circular, 2, { D(2, 2, 4, 3), D(3, 2, 3, 3) }, -2, 2 },
-        { "conv2d, bias", f_conv2d_bias, 3, { D(2, 2, 5, 4), D(3, 2, 3, 2), D(3) }, -2, 2 },
-        { "conv2d, tanh", f_conv2d_tanh, 4, { D(2, 2, 4, 3), D(3, 2, 3, 3), D(3), D(2, 3, 4, 3) }, -0.5, 0.5 },
-        { "conv2d, sigmoid", f_conv2d_sigmoid, 4, { D(2, 2, 4, 3), D(3, 2, 3, 3), D(3), D(2, 3, 4, 3) }, -0.5, 0.5 },
-        { "conv2d, relu", f_conv2d_relu, 3, { D(2, 2, 4, 3), D(3, 2, 2, 2), D(3) }, 0.1, 1 },
-        { "conv_transpose2d", f_transpose, 2, { D(2, 3, 3, 4), D(3, 2, 2, 3) }, -2, 2 },
-        { "conv_transpose2d, output_padding of the stride", f_transpose_reached, 3, { D(1, 2, 3, 2), D(2, 1, 2, 3), D(1) }, -2, 2 },
-        { "conv_transpose2d, nothing reached", f_transpose_nothing, 3, { D(1, 1, 1, 1), D(1, 1, 1, 1), D(1) }, -2, 2 },
-        { "conv_transpose2d, strided", f_transpose_strided, 3, { D(2, 3, 3, 4), D(3, 2, 3, 4), D(2) }, -2, 2 },
-        { "conv_transpose2d, groups", f_transpose_groups, 3, { D(2, 4, 3, 2), D(4, 2, 2, 3), D(4) }, -2, 2 },
-        { "linear, fused", f_linear_fused, 4, { D(2, 3, 5), D(4, 5), D(4), D(2, 3, 4) }, -1, 1 },
     };
     // clang-format on
 #undef D
     talc_device *device = tested_device();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const gradient_case *c = &cases[i];
+        const differentiable_case *c = &cases[i];
         talc_scope *scope = talc_scope_enter();
         talc_tensor *inputs[4];
         talc_manual_seed(i + 1);

@@ -104,4 +104,5 @@ def main():
         write(declarations(sys.argv[2], sys.argv[3:]), file)
 
 
-main()
+if __name__ == "__main__":
+    main()

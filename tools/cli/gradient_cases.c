@@ -50,118 +50,15 @@ static talc_tensor *norm(talc_tensor *const x[], bool training, const talc_tenso
     return talc_batch_norm2d(x[0], x[1], x[2], mean, var, &options);
 }
 
-#define F(name, expression)                                                                        \
-    static talc_tensor *name(talc_tensor *const x[], void *context)                                \
-    {                                                                                              \
-        (void)context;                                                                             \
-        return expression;                                                                         \
-    }
-
-F(pow_of, talc_pow(x[0], x[1]))
-F(pow_scalar, talc_pow_scalar(x[0], 3))
-F(maximum, talc_maximum(x[0], x[1]))
-F(minimum, talc_minimum(x[0], x[1]))
-F(clamp, talc_clamp(x[0], 3e-3, 9))
-F(where, talc_where(talc_less_scalar(x[0], 0), talc_tanh(x[1]), x[2]))
-F(add, talc_add(x[0], x[1]))
-F(sub, talc_sub(x[0], x[1]))
-F(mul, talc_mul(x[0], x[1]))
-F(div_of, talc_div(x[0], x[1]))
-F(scalars, talc_div_scalar(talc_mul_scalar(talc_sub_scalar(talc_add_scalar(x[0], 3), 1), 5), 3))
-F(reshape, talc_tanh(talc_reshape(talc_transpose(x[0], 0, 1), TALC_DIMS(-1))))
-F(permute, talc_tanh(talc_permute(x[0], TALC_DIMS(2, 0, 1))))
-F(slice, talc_tanh(talc_slice(x[0], 1, 1, TALC_END, 2)))
-F(select_of, talc_tanh(talc_select(x[0], -1, 1)))
-F(expand, talc_tanh(talc_expand(x[0], TALC_DIMS(4, 3, 5))))
-F(concat, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1))
-F(softmax, talc_softmax(x[0], 1))
-F(log_softmax, talc_log_softmax(x[0], 1))
-F(group_norm,
-  talc_group_norm(x[0], 2, x[1], x[2], &(talc_norm_options){ .activation = TALC_ACTIVATION_TANH }))
-F(instance_norm, talc_instance_norm2d(x[0], x[1], x[2], NULL))
-F(layer_norm, talc_layer_norm(x[0], TALC_DIMS(6), x[1], x[2], NULL))
-F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
-F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
-F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
-F(cumprod, talc_tanh(talc_cumprod(x[0], 1)))
-F(cumsum, talc_tanh(talc_cumsum(x[0], 1)))
 static const talc_tensor *rows(const talc_tensor *x, talc_dims dims)
 {
     const talc_tensor *few = talc_arange(x->device, TALC_I64, 0, 2, 1);
     return talc_expand(talc_reshape(few, TALC_DIMS(1, 2, 1)), dims);
 }
-F(gather, talc_tanh(talc_gather(x[0], 2, rows(x[0], TALC_DIMS(2, 2, 9)))))
-F(index_select,
-  talc_tanh(talc_index_select(x[0], 1, talc_reshape(rows(x[0], TALC_DIMS(2, 2, 2)), TALC_DIMS(8)))))
-F(masked_fill, talc_masked_fill(talc_tanh(x[0]), talc_less_scalar(x[0], 0), 0.5))
-F(min, talc_tanh(talc_min(x[0], TALC_DIMS(1), false)))
-F(var, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)))
-F(logsumexp, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(-1), true)))
-F(mse, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN))
-F(l1, talc_l1_loss(x[0], x[1], TALC_REDUCTION_SUM))
-F(huber, talc_huber_loss(x[0], x[1], 0.7, TALC_REDUCTION_MEAN))
-F(smooth_l1, talc_smooth_l1_loss(x[0], x[1], 1.2, TALC_REDUCTION_NONE))
-F(binary, talc_binary_cross_entropy_with_logits(x[0], x[1], NULL))
-F(entropy_mean, talc_cross_entropy(x[0], labels_of(x[0])))
-F(entropy_smooth,
-  entropy(x[0],
-          (talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.1 },
-          false))
-F(entropy_weighted, entropy(x[0], (talc_cross_entropy_options){ .ignore_index = 2 }, true))
-F(nll_mean, nll(x[0], (talc_nll_loss_options){ .ignore_index = 2 }, false))
-F(nll_weighted, nll(x[0], (talc_nll_loss_options){ .reduction = TALC_REDUCTION_NONE }, true))
-F(response,
-  talc_local_response_norm(x[0], 3, &(talc_local_response_norm_options){ .alpha = 0.5, .k = 2 }))
-F(matmul, talc_matmul(x[0], x[1]))
-F(matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
-F(linear, talc_linear(x[0], x[1], x[2], NULL))
-F(linear_fused,
-  talc_linear(x[0], x[1], x[2],
-              &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
-F(norm_batch, norm(x, true, NULL))
-F(norm_running, norm(x, false, NULL))
-F(norm_fused, norm(x, true, x[3]))
-
-#define CONV(...) talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ __VA_ARGS__ })
-F(conv2d, talc_conv2d(x[0], x[1], x[2], NULL))
-F(conv2d_strided, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .dilation = { 1, 2 }))
-F(conv2d_groups, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }))
-F(conv2d_reflect, CONV(.padding = { 2, 1 }, .padding_mode = TALC_PADDING_REFLECT))
-F(conv2d_circular, CONV(.padding = { 2, 2 }, .padding_mode = TALC_PADDING_CIRCULAR))
-F(conv2d_fused, CONV(.padding = { 1, 1 }, .activation = TALC_ACTIVATION_TANH, .residual = x[3]))
-F(transpose, talc_conv_transpose2d(x[0], x[1], x[2], NULL))
-F(transpose_strided,
-  talc_conv_transpose2d(x[0], x[1], x[2],
-                        &(talc_conv_transpose2d_options){
-                            .stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 } }))
-
-#define POOL(op, ...) talc_##op##_pool2d(x[0], &(talc_pool2d_options){ __VA_ARGS__ })
-F(max_pool, POOL(max, .kernel = { 2, 3 }))
-F(max_pool_overlap,
-  POOL(max, .kernel = { 3, 2 }, .stride = { 1, 2 }, .padding = { 1, 1 }, .dilation = { 2, 1 }))
-F(avg_pool, POOL(avg, .kernel = { 2, 3 }))
-F(avg_pool_overlap, POOL(avg, .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 },
-                         .ceil_mode = true, .exclude_padding = true))
-F(adaptive_pool, talc_adaptive_avg_pool2d(x[0], 3, 7))
-F(adaptive_max_pool, talc_adaptive_max_pool2d(x[0], 3, 7))
-
-#define PAD(...) talc_pad(x[0], &(talc_pad_options){ __VA_ARGS__ })
-F(pad, PAD(.padding = { 1, -1, 0, 2 }, .value = 3))
-F(pad_reflect, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REFLECT))
-F(pad_replicate, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REPLICATE))
-F(pad_circular, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_CIRCULAR))
-#define UPSAMPLE(...) talc_upsample2d(x[0], &(talc_upsample2d_options){ __VA_ARGS__ })
-F(upsample_nearest, UPSAMPLE(.scale = { 1.7, 2.3 }))
-F(upsample_bilinear, UPSAMPLE(.scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BILINEAR))
-F(upsample_aligned,
-  UPSAMPLE(.size = { 7, 5 }, .mode = TALC_UPSAMPLE_BILINEAR, .align_corners = true))
-F(stack, talc_tanh(talc_stack((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1)))
-F(channel_shuffle, talc_channel_shuffle(x[0], 2))
 
 /* One of the parts is used twice, one not at all. */
-static talc_tensor *split(talc_tensor *const x[], void *context)
+static talc_tensor *split(talc_tensor *const x[])
 {
-    (void)context;
     talc_tensor *parts[3];
     return talc_split(x[0], (const int64_t[]){ 2, 1, 2 }, 3, 1, parts)
                ? talc_mul(talc_tanh(parts[0]), parts[0])
@@ -185,138 +82,125 @@ static talc_module *resnet20_b(void)
     return network_new("resnet20-b", NULL);
 }
 
+// clang-format off
 /* Dimensions that initialise a table, which a compound literal may not. */
-#define D1(a)                                                                                      \
+#define D(...) { sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), { __VA_ARGS__ } }
+#define COUNT(...) (sizeof((const talc_dims[]){ __VA_ARGS__ }) / sizeof(talc_dims))
+#define CONV(...) talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ __VA_ARGS__ })
+#define POOL(op, ...) talc_##op##_pool2d(x[0], &(talc_pool2d_options){ __VA_ARGS__ })
+#define PAD(...) talc_pad(x[0], &(talc_pad_options){ __VA_ARGS__ })
+#define UPSAMPLE(...) talc_upsample2d(x[0], &(talc_upsample2d_options){ __VA_ARGS__ })
+
+/* Identifier, name, what there is to add, bounds of the inputs' elements, op, shapes of the inputs. */
+#define CASES(X) \
+    X(adaptive_pool, "adaptive_avg_pool2d", "windows that overlap", -2, 2, talc_adaptive_avg_pool2d(x[0], 3, 7), D(2, 2, 7, 5)) \
+    X(adaptive_max_pool, "adaptive_max_pool2d", "windows that overlap", -2, 2, talc_adaptive_max_pool2d(x[0], 3, 7), D(2, 2, 7, 5)) \
+    X(add, "add", "broadcast", -2, 2, talc_add(x[0], x[1]), D(3, 5), D(5)) \
+    X(avg_pool, "avg_pool2d", "", -2, 2, POOL(avg, .kernel = { 2, 3 }), D(2, 2, 4, 6)) \
+    X(avg_pool_overlap, "avg_pool2d", "windows that overlap, ceil_mode, exclude_padding", -2, 2, POOL(avg, .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 }, .ceil_mode = true, .exclude_padding = true), D(2, 2, 6, 5)) \
+    X(norm_batch, "batch_norm2d", "of the batch, tanh", -2, 2, norm(x, true, NULL), D(3, 2, 4, 3), D(2), D(2)) \
+    X(norm_running, "batch_norm2d", "of running statistics, tanh", -2, 2, norm(x, false, NULL), D(3, 2, 4, 3), D(2), D(2)) \
+    X(norm_fused, "batch_norm2d", "of the batch, residual, tanh", -1, 1, norm(x, true, x[3]), D(3, 2, 4, 3), D(2), D(2), D(3, 2, 4, 3)) \
+    X(binary, "binary_cross_entropy_with_logits", "", 0.1, 0.9, talc_binary_cross_entropy_with_logits(x[0], x[1], NULL), D(4, 5), D(4, 5)) \
+    X(channel_shuffle, "channel_shuffle", "", -2, 2, talc_channel_shuffle(x[0], 2), D(2, 4, 2, 3)) \
+    X(clamp, "clamp", "", -2, 2, talc_clamp(x[0], 3e-3, 9), D(4, 5)) \
+    X(concat, "concat", "a tensor twice", -2, 2, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1), D(3, 2, 2), D(3, 5, 2)) \
+    X(conv2d, "conv2d", "bias", -2, 2, talc_conv2d(x[0], x[1], x[2], NULL), D(2, 3, 6, 5), D(4, 3, 3, 2), D(4)) \
+    X(conv2d_strided, "conv2d", "strided, padded, dilated", -2, 2, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .dilation = { 1, 2 }), D(2, 2, 7, 9), D(3, 2, 3, 3), D(3)) \
+    X(conv2d_groups, "conv2d", "groups", -2, 2, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }), D(2, 6, 5, 4), D(9, 2, 3, 3), D(9)) \
+    X(conv2d_depthwise, "conv2d", "depthwise", -2, 2, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }), D(2, 3, 6, 5), D(6, 1, 3, 3), D(6)) \
+    X(conv2d_pointwise, "conv2d", "pointwise", -2, 2, talc_conv2d(x[0], x[1], x[2], NULL), D(3, 4, 3, 5), D(2, 4, 1, 1), D(2)) \
+    X(conv2d_reflect, "conv2d", "reflect", -2, 2, CONV(.padding = { 2, 1 }, .padding_mode = TALC_PADDING_REFLECT), D(2, 2, 4, 3), D(3, 2, 3, 2), D(3)) \
+    X(conv2d_circular, "conv2d", "circular", -2, 2, CONV(.padding = { 2, 2 }, .padding_mode = TALC_PADDING_CIRCULAR), D(2, 2, 4, 3), D(3, 2, 3, 3), D(3)) \
+    X(conv2d_fused, "conv2d", "residual, tanh", -0.5, 0.5, CONV(.padding = { 1, 1 }, .activation = TALC_ACTIVATION_TANH, .residual = x[3]), D(2, 2, 4, 3), D(3, 2, 3, 3), D(3), D(2, 3, 4, 3)) \
+    X(transpose, "conv_transpose2d", "bias", -2, 2, talc_conv_transpose2d(x[0], x[1], x[2], NULL), D(2, 3, 3, 4), D(3, 2, 2, 3), D(2)) \
+    X(transpose_strided, "conv_transpose2d", "strided, padded", -2, 2, talc_conv_transpose2d(x[0], x[1], x[2], &(talc_conv_transpose2d_options){ .stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 } }), D(2, 3, 3, 4), D(3, 2, 3, 4), D(2)) \
+    X(entropy_mean, "cross_entropy", "mean", -2, 2, talc_cross_entropy(x[0], labels_of(x[0])), D(7, 4)) \
+    X(entropy_smooth, "cross_entropy", "none, label_smoothing", -2, 2, entropy(x[0], (talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.1 }, false), D(3, 4, 5)) \
+    X(entropy_weighted, "cross_entropy", "class_weights, ignore_index", -2, 2, entropy(x[0], (talc_cross_entropy_options){ .ignore_index = 2 }, true), D(2, 4, 3, 2)) \
+    X(cumprod, "cumprod", "tanh", -2, 2, talc_tanh(talc_cumprod(x[0], 1)), D(2, 5, 3)) \
+    X(cumsum, "cumsum", "tanh", -1, 1, talc_tanh(talc_cumsum(x[0], 1)), D(2, 5, 3)) \
+    X(div_of, "div", "broadcast", 0.5, 2, talc_div(x[0], x[1]), D(3, 5), D(5)) \
+    X(expand, "expand", "tanh", -2, 2, talc_tanh(talc_expand(x[0], TALC_DIMS(4, 3, 5))), D(3, 1)) \
+    X(gather, "gather", "tanh", -1, 1, talc_tanh(talc_gather(x[0], 2, rows(x[0], TALC_DIMS(2, 2, 9)))), D(2, 3, 4)) \
+    X(group_norm, "group_norm", "2 groups, tanh", -1, 1, talc_group_norm(x[0], 2, x[1], x[2], &(talc_norm_options){ .activation = TALC_ACTIVATION_TANH }), D(3, 4, 2, 3), D(4), D(4)) \
+    X(huber, "huber_loss", "", -1, 1, talc_huber_loss(x[0], x[1], 0.7, TALC_REDUCTION_MEAN), D(4, 5), D(4, 5)) \
+    X(index_select, "index_select", "tanh", -1, 1, talc_tanh(talc_index_select(x[0], 1, talc_reshape(rows(x[0], TALC_DIMS(2, 2, 2)), TALC_DIMS(8)))), D(2, 3, 4)) \
+    X(instance_norm, "instance_norm2d", "", -2, 2, talc_instance_norm2d(x[0], x[1], x[2], NULL), D(2, 3, 4, 3), D(3), D(3)) \
+    X(l1, "l1_loss", "", -1, 1, talc_l1_loss(x[0], x[1], TALC_REDUCTION_SUM), D(4, 5), D(4, 5)) \
+    X(layer_norm, "layer_norm", "", -2, 2, talc_layer_norm(x[0], TALC_DIMS(6), x[1], x[2], NULL), D(2, 5, 6), D(6), D(6)) \
+    X(linear, "linear", "bias", -2, 2, talc_linear(x[0], x[1], x[2], NULL), D(3, 5), D(4, 5), D(4)) \
+    X(linear_fused, "linear", "residual, tanh", -1, 1, talc_linear(x[0], x[1], x[2], &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }), D(2, 3, 5), D(4, 5), D(4), D(2, 3, 4)) \
+    X(response, "local_response_norm", "", -2, 2, talc_local_response_norm(x[0], 3, &(talc_local_response_norm_options){ .alpha = 0.5, .k = 2 }), D(2, 5, 2, 3)) \
+    X(log_softmax, "log_softmax", "", -3, 3, talc_log_softmax(x[0], 1), D(4, 6)) \
+    X(logsumexp, "logsumexp", "tanh", -3, 3, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(-1), true)), D(2, 3, 4)) \
+    X(masked_fill, "masked_fill", "", -1, 1, talc_masked_fill(talc_tanh(x[0]), talc_less_scalar(x[0], 0), 0.5), D(4, 6)) \
+    X(matmul, "matmul", "", -2, 2, talc_matmul(x[0], x[1]), D(3, 5), D(5, 4)) \
+    X(matmul_batches, "matmul", "batches, broadcast", -2, 2, talc_matmul(x[0], x[1]), D(2, 1, 3, 5), D(4, 5, 2)) \
+    X(matmul_turned, "matmul", "transposed views", -2, 2, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)), D(5, 3), D(4, 5)) \
+    X(max, "max", "tanh", -1, 1, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)), D(2, 6, 4)) \
+    X(max_pool, "max_pool2d", "", -2, 2, POOL(max, .kernel = { 2, 3 }), D(2, 2, 4, 6)) \
+    X(max_pool_overlap, "max_pool2d", "windows that overlap, padded, dilated", -2, 2, POOL(max, .kernel = { 3, 2 }, .stride = { 1, 2 }, .padding = { 1, 1 }, .dilation = { 2, 1 }), D(2, 2, 6, 5)) \
+    X(maximum, "maximum", "broadcast", -2, 2, talc_maximum(x[0], x[1]), D(4, 1), D(2, 1, 5)) \
+    X(mean, "mean", "tanh", -1, 1, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)), D(2, 3, 4)) \
+    X(min, "min", "tanh", -1, 1, talc_tanh(talc_min(x[0], TALC_DIMS(1), false)), D(2, 6, 4)) \
+    X(minimum, "minimum", "broadcast", -2, 2, talc_minimum(x[0], x[1]), D(4, 5), D(5)) \
+    X(mse, "mse_loss", "", -1, 1, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN), D(4, 5), D(4, 5)) \
+    X(mul, "mul", "broadcast", -2, 2, talc_mul(x[0], x[1]), D(4, 1, 5), D(3, 1)) \
+    X(nll_mean, "nll_loss", "mean, ignore_index", -2, 2, nll(x[0], (talc_nll_loss_options){ .ignore_index = 2 }, false), D(7, 4)) \
+    X(nll_weighted, "nll_loss", "none, weight", -2, 2, nll(x[0], (talc_nll_loss_options){ .reduction = TALC_REDUCTION_NONE }, true), D(2, 4, 3, 2)) \
+    X(pad, "pad", "a constant", -2, 2, PAD(.padding = { 1, -1, 0, 2 }, .value = 3), D(2, 3, 4)) \
+    X(pad_circular, "pad", "circular, cropped", -2, 2, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_CIRCULAR), D(2, 4, 5)) \
+    X(pad_reflect, "pad", "reflect, cropped", -2, 2, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REFLECT), D(2, 4, 5)) \
+    X(pad_replicate, "pad", "replicate, cropped", -2, 2, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REPLICATE), D(2, 4, 5)) \
+    X(permute, "permute", "tanh", -2, 2, talc_tanh(talc_permute(x[0], TALC_DIMS(2, 0, 1))), D(2, 3, 4)) \
+    X(pow_of, "pow", "broadcast", 0.5, 2, talc_pow(x[0], x[1]), D(4, 5), D(4, 1)) \
+    X(pow_scalar, "pow_scalar", "", -2, 2, talc_pow_scalar(x[0], 3), D(3, 5)) \
+    X(reshape, "reshape", "of a transposed view, tanh", -2, 2, talc_tanh(talc_reshape(talc_transpose(x[0], 0, 1), TALC_DIMS(-1))), D(2, 3, 4)) \
+    X(scalars, "scalars", "add, sub, mul, div by a number", -2, 2, talc_div_scalar(talc_mul_scalar(talc_sub_scalar(talc_add_scalar(x[0], 3), 1), 5), 3), D(7)) \
+    X(select_of, "select", "tanh", -2, 2, talc_tanh(talc_select(x[0], -1, 1)), D(2, 6, 3)) \
+    X(slice, "slice", "tanh", -2, 2, talc_tanh(talc_slice(x[0], 1, 1, TALC_END, 2)), D(2, 6, 3)) \
+    X(smooth_l1, "smooth_l1_loss", "none", -2, 2, talc_smooth_l1_loss(x[0], x[1], 1.2, TALC_REDUCTION_NONE), D(4, 5), D(4, 5)) \
+    X(softmax, "softmax", "", -3, 3, talc_softmax(x[0], 1), D(4, 6)) \
+    X(split_in_two, "split", "", -2, 2, split(x), D(3, 5)) \
+    X(stack, "stack", "a tensor twice", -2, 2, talc_tanh(talc_stack((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1)), D(3, 4), D(3, 4)) \
+    X(sub, "sub", "broadcast", -2, 2, talc_sub(x[0], x[1]), D(3, 1), D(2, 1, 5)) \
+    X(sum, "sum", "tanh", -1, 1, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)), D(2, 3, 4)) \
+    X(upsample_bilinear, "upsample2d", "bilinear", -2, 2, UPSAMPLE(.scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BILINEAR), D(2, 1, 4, 5)) \
+    X(upsample_aligned, "upsample2d", "bilinear, corners aligned", -2, 2, UPSAMPLE(.size = { 7, 5 }, .mode = TALC_UPSAMPLE_BILINEAR, .align_corners = true), D(2, 1, 4, 3)) \
+    X(upsample_nearest, "upsample2d", "nearest", -2, 2, UPSAMPLE(.scale = { 1.7, 2.3 }), D(2, 1, 4, 3)) \
+    X(var, "var", "tanh", -1, 1, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)), D(2, 3, 4)) \
+    X(where, "where", "broadcast", -2, 2, talc_where(talc_less_scalar(x[0], 0), talc_tanh(x[1]), x[2]), D(4, 5), D(4, 1), D(5))
+
+#define FUNCTION(identifier, name, what, low, high, op, ...)                                       \
+    static talc_tensor *identifier##_of(talc_tensor *const x[], void *context)                     \
     {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            a                                                                                      \
-        }                                                                                          \
+        (void)context;                                                                             \
+        return op;                                                                                 \
     }
-#define D2(a, b)                                                                                   \
-    {                                                                                              \
-        2,                                                                                         \
-        {                                                                                          \
-            a, b                                                                                   \
-        }                                                                                          \
-    }
-#define D3(a, b, c)                                                                                \
-    {                                                                                              \
-        3,                                                                                         \
-        {                                                                                          \
-            a, b, c                                                                                \
-        }                                                                                          \
-    }
-#define D4(a, b, c, d)                                                                             \
-    {                                                                                              \
-        4,                                                                                         \
-        {                                                                                          \
-            a, b, c, d                                                                             \
-        }                                                                                          \
-    }
+#define ROW(identifier, name, what, low, high, op, ...)                                            \
+    { name, what, identifier##_of, COUNT(__VA_ARGS__), { __VA_ARGS__ }, low, high, NULL },
 
 /* The elementwise ops of one operand, from their table, with numbers that inputs lie on both sides
  * of. */
 #define NUMBERS_NONE
 #define NUMBERS_ONE(p)    , 0.3
 #define NUMBERS_TWO(p, q) , -0.8, 1.1
+#define POSITIVE(constant) ((constant) == TALC_LOG || (constant) == TALC_SQRT || (constant) == TALC_RSQRT)
 #define UNARY_FUNCTION(constant, name, numbers, ...)                                               \
-    F(name##_of, talc_##name(x[0] NUMBERS_##numbers))
+    FUNCTION(name, #name, "", 0, 0, talc_##name(x[0] NUMBERS_##numbers), 0)
 #define UNARY_ROW(constant, name, ...)                                                             \
-    { #name,                                                                                       \
-      "",                                                                                          \
-      name##_of,                                                                                   \
-      1,                                                                                           \
-      { D2(4, 6) },                                                                                \
-      constant == TALC_LOG || constant == TALC_SQRT || constant == TALC_RSQRT ? 0.5 : -3,          \
-      3,                                                                                           \
-      NULL },
-TALC_UNARY_TABLE(UNARY_FUNCTION)
+    ROW(name, #name, "", POSITIVE(constant) ? 0.5 : -3, 3, 0, D(4, 6))
 
-// clang-format off
+TALC_UNARY_TABLE(UNARY_FUNCTION)
+CASES(FUNCTION)
+
 const gradient_case gradient_cases[] = {
     TALC_UNARY_TABLE(UNARY_ROW)
-    { "adaptive_avg_pool2d", "windows that overlap", adaptive_pool, 1, { D4(2, 2, 7, 5) }, -2, 2, NULL },
-    { "adaptive_max_pool2d", "windows that overlap", adaptive_max_pool, 1, { D4(2, 2, 7, 5) }, -2, 2, NULL },
-    { "add", "broadcast", add, 2, { D2(3, 5), D1(5) }, -2, 2, NULL },
-    { "avg_pool2d", "", avg_pool, 1, { D4(2, 2, 4, 6) }, -2, 2, NULL },
-    { "avg_pool2d", "windows that overlap, ceil_mode, exclude_padding", avg_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },
-    { "batch_norm2d", "of the batch, tanh", norm_batch, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
-    { "batch_norm2d", "of running statistics, tanh", norm_running, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
-    { "batch_norm2d", "of the batch, residual, tanh", norm_fused, 4, { D4(3, 2, 4, 3), D1(2), D1(2), D4(3, 2, 4, 3) }, -1, 1, NULL },
-    { "binary_cross_entropy_with_logits", "", binary, 2, { D2(4, 5), D2(4, 5) }, 0.1, 0.9, NULL },
-    { "channel_shuffle", "", channel_shuffle, 1, { D4(2, 4, 2, 3) }, -2, 2, NULL },
-    { "clamp", "", clamp, 1, { D2(4, 5) }, -2, 2, NULL },
-    { "concat", "a tensor twice", concat, 2, { D3(3, 2, 2), D3(3, 5, 2) }, -2, 2, NULL },
-    { "conv2d", "bias", conv2d, 3, { D4(2, 3, 6, 5), D4(4, 3, 3, 2), D1(4) }, -2, 2, NULL },
-    { "conv2d", "strided, padded, dilated", conv2d_strided, 3, { D4(2, 2, 7, 9), D4(3, 2, 3, 3), D1(3) }, -2, 2, NULL },
-    { "conv2d", "groups", conv2d_groups, 3, { D4(2, 6, 5, 4), D4(9, 2, 3, 3), D1(9) }, -2, 2, NULL },
-    { "conv2d", "depthwise", conv2d_groups, 3, { D4(2, 3, 6, 5), D4(6, 1, 3, 3), D1(6) }, -2, 2, NULL },
-    { "conv2d", "pointwise", conv2d, 3, { D4(3, 4, 3, 5), D4(2, 4, 1, 1), D1(2) }, -2, 2, NULL },
-    { "conv2d", "reflect", conv2d_reflect, 3, { D4(2, 2, 4, 3), D4(3, 2, 3, 2), D1(3) }, -2, 2, NULL },
-    { "conv2d", "circular", conv2d_circular, 3, { D4(2, 2, 4, 3), D4(3, 2, 3, 3), D1(3) }, -2, 2, NULL },
-    { "conv2d", "residual, tanh", conv2d_fused, 4, { D4(2, 2, 4, 3), D4(3, 2, 3, 3), D1(3), D4(2, 3, 4, 3) }, -0.5, 0.5, NULL },
-    { "conv_transpose2d", "bias", transpose, 3, { D4(2, 3, 3, 4), D4(3, 2, 2, 3), D1(2) }, -2, 2, NULL },
-    { "conv_transpose2d", "strided, padded", transpose_strided, 3, { D4(2, 3, 3, 4), D4(3, 2, 3, 4), D1(2) }, -2, 2, NULL },
-    { "cross_entropy", "mean", entropy_mean, 1, { D2(7, 4) }, -2, 2, NULL },
-    { "cross_entropy", "none, label_smoothing", entropy_smooth, 1, { D3(3, 4, 5) }, -2, 2, NULL },
-    { "cross_entropy", "class_weights, ignore_index", entropy_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
-    { "cumprod", "tanh", cumprod, 1, { D3(2, 5, 3) }, -2, 2, NULL },
-    { "cumsum", "tanh", cumsum, 1, { D3(2, 5, 3) }, -1, 1, NULL },
-    { "div", "broadcast", div_of, 2, { D2(3, 5), D1(5) }, 0.5, 2, NULL },
-    { "expand", "tanh", expand, 1, { D2(3, 1) }, -2, 2, NULL },
-    { "gather", "tanh", gather, 1, { D3(2, 3, 4) }, -1, 1, NULL },
-    { "group_norm", "2 groups, tanh", group_norm, 3, { D4(3, 4, 2, 3), D1(4), D1(4) }, -1, 1, NULL },
-    { "huber_loss", "", huber, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
-    { "index_select", "tanh", index_select, 1, { D3(2, 3, 4) }, -1, 1, NULL },
-    { "instance_norm2d", "", instance_norm, 3, { D4(2, 3, 4, 3), D1(3), D1(3) }, -2, 2, NULL },
-    { "l1_loss", "", l1, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
-    { "layer_norm", "", layer_norm, 3, { D3(2, 5, 6), D1(6), D1(6) }, -2, 2, NULL },
-    { "linear", "bias", linear, 3, { D2(3, 5), D2(4, 5), D1(4) }, -2, 2, NULL },
-    { "linear", "residual, tanh", linear_fused, 4, { D3(2, 3, 5), D2(4, 5), D1(4), D3(2, 3, 4) }, -1, 1, NULL },
-    { "local_response_norm", "", response, 1, { D4(2, 5, 2, 3) }, -2, 2, NULL },
-    { "log_softmax", "", log_softmax, 1, { D2(4, 6) }, -3, 3, NULL },
-    { "logsumexp", "tanh", logsumexp, 1, { D3(2, 3, 4) }, -3, 3, NULL },
-    { "masked_fill", "", masked_fill, 1, { D2(4, 6) }, -1, 1, NULL },
-    { "matmul", "", matmul, 2, { D2(3, 5), D2(5, 4) }, -2, 2, NULL },
-    { "matmul", "batches, broadcast", matmul, 2, { D4(2, 1, 3, 5), D3(4, 5, 2) }, -2, 2, NULL },
-    { "matmul", "transposed views", matmul_turned, 2, { D2(5, 3), D2(4, 5) }, -2, 2, NULL },
-    { "max", "tanh", max, 1, { D3(2, 6, 4) }, -1, 1, NULL },
-    { "max_pool2d", "", max_pool, 1, { D4(2, 2, 4, 6) }, -2, 2, NULL },
-    { "max_pool2d", "windows that overlap, padded, dilated", max_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },
-    { "maximum", "broadcast", maximum, 2, { D2(4, 1), D3(2, 1, 5) }, -2, 2, NULL },
-    { "mean", "tanh", mean, 1, { D3(2, 3, 4) }, -1, 1, NULL },
-    { "min", "tanh", min, 1, { D3(2, 6, 4) }, -1, 1, NULL },
-    { "minimum", "broadcast", minimum, 2, { D2(4, 5), D1(5) }, -2, 2, NULL },
-    { "mse_loss", "", mse, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
-    { "mul", "broadcast", mul, 2, { D3(4, 1, 5), D2(3, 1) }, -2, 2, NULL },
-    { "nll_loss", "mean, ignore_index", nll_mean, 1, { D2(7, 4) }, -2, 2, NULL },
-    { "nll_loss", "none, weight", nll_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
-    { "pad", "a constant", pad, 1, { D3(2, 3, 4) }, -2, 2, NULL },
-    { "pad", "circular, cropped", pad_circular, 1, { D3(2, 4, 5) }, -2, 2, NULL },
-    { "pad", "reflect, cropped", pad_reflect, 1, { D3(2, 4, 5) }, -2, 2, NULL },
-    { "pad", "replicate, cropped", pad_replicate, 1, { D3(2, 4, 5) }, -2, 2, NULL },
-    { "permute", "tanh", permute, 1, { D3(2, 3, 4) }, -2, 2, NULL },
-    { "pow", "broadcast", pow_of, 2, { D2(4, 5), D2(4, 1) }, 0.5, 2, NULL },
-    { "pow_scalar", "", pow_scalar, 1, { D2(3, 5) }, -2, 2, NULL },
-    { "reshape", "of a transposed view, tanh", reshape, 1, { D3(2, 3, 4) }, -2, 2, NULL },
-    { "scalars", "add, sub, mul, div by a number", scalars, 1, { D1(7) }, -2, 2, NULL },
-    { "select", "tanh", select_of, 1, { D3(2, 6, 3) }, -2, 2, NULL },
-    { "slice", "tanh", slice, 1, { D3(2, 6, 3) }, -2, 2, NULL },
-    { "smooth_l1_loss", "none", smooth_l1, 2, { D2(4, 5), D2(4, 5) }, -2, 2, NULL },
-    { "softmax", "", softmax, 1, { D2(4, 6) }, -3, 3, NULL },
-    { "split", "", split, 1, { D2(3, 5) }, -2, 2, NULL },
-    { "stack", "a tensor twice", stack, 2, { D2(3, 4), D2(3, 4) }, -2, 2, NULL },
-    { "sub", "broadcast", sub, 2, { D2(3, 1), D3(2, 1, 5) }, -2, 2, NULL },
-    { "sum", "tanh", sum, 1, { D3(2, 3, 4) }, -1, 1, NULL },
-    { "upsample2d", "bilinear", upsample_bilinear, 1, { D4(2, 1, 4, 5) }, -2, 2, NULL },
-    { "upsample2d", "bilinear, corners aligned", upsample_aligned, 1, { D4(2, 1, 4, 3) }, -2, 2, NULL },
-    { "upsample2d", "nearest", upsample_nearest, 1, { D4(2, 1, 4, 3) }, -2, 2, NULL },
-    { "var", "tanh", var, 1, { D3(2, 3, 4) }, -1, 1, NULL },
-    { "where", "broadcast", where, 3, { D2(4, 5), D2(4, 1), D1(5) }, -2, 2, NULL },
-    { "lenet", "1 image of 28x28", NULL, 1, { D4(1, 1, 28, 28) }, -1, 1, lenet },
-    { "resnet20", "2 images of 8x8, in train mode", NULL, 1, { D4(2, 3, 8, 8) }, -1, 1, resnet20 },
-    { "resnet20-b", "2 images of 8x8, in train mode", NULL, 1, { D4(2, 3, 8, 8) }, -1, 1, resnet20_b },
+    CASES(ROW)
+    { "lenet", "1 image of 28x28", NULL, 1, { D(1, 1, 28, 28) }, -1, 1, lenet },
+    { "resnet20", "2 images of 8x8, in train mode", NULL, 1, { D(2, 3, 8, 8) }, -1, 1, resnet20 },
+    { "resnet20-b", "2 images of 8x8, in train mode", NULL, 1, { D(2, 3, 8, 8) }, -1, 1, resnet20_b },
     { .name = NULL },
 };
 // clang-format on

@@ -46,31 +46,12 @@ Conv2dLayer, LinearLayer = structure("talc_conv2d_layer"), structure("talc_linea
 OptimizerOptions, Schedule = structure("talc_optimizer_options"), structure("talc_schedule")
 Progress = structure("talc_progress")
 
-# Each op's list in the backend. What talc_algorithm_force knows the op as, where that is another name, stands in FORCED.
-LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d", "adaptive_max_pool2d": "pool2d",
-         "batch_norm2d": "batch_norm2d", "group_norm": "group_norm", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
-         "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce",
-         "min": "reduce", "argmin": "reduce", "var": "reduce", "logsumexp": "reduce",
-         "conv2d.grad_input": "conv2d", "conv2d.grad_weight": "conv2d", "conv2d.grad_bias": "reduce",
-         "conv_transpose2d": "conv2d", "conv_transpose2d.grad_input": "conv2d", "conv_transpose2d.grad_weight": "conv2d",
-         "max_pool2d.grad_input": "pool2d", "avg_pool2d.grad_input": "pool2d",
-         "adaptive_avg_pool2d.grad_input": "pool2d", "adaptive_max_pool2d.grad_input": "pool2d",
-         "pad": "resample", "upsample2d": "resample",
-         "pad.grad_input": "resample", "upsample2d.grad_input": "resample"}
-NUMBERS = {"leaky_relu": 1, "elu": 1, "hardtanh": 2, "softplus": 2}  # that an elementwise op takes after x
-UNARY = ["neg", "abs", "exp", "log", "sqrt", "rsqrt", "floor", "sign", "tanh", "sigmoid", "relu", "relu6", "hardsigmoid",
-         "hardswish", "silu", "mish", "gelu", "gelu_tanh", *NUMBERS]
-BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
-          "greater_equal"]
-LOSSES = {"mse_loss": 0, "l1_loss": 0, "huber_loss": 1, "smooth_l1_loss": 1}  # numbers after the target
-# Ops that are copies, or made of others: there is nothing to choose.
-LISTS.update({op: None for op in [*LOSSES, "binary_cross_entropy_with_logits", "concat", "channel_shuffle", "masked_fill"]})
-LISTS.update({op: "binary" for op in BINARY}, gather="gather", index_select="gather", one_hot="gather", where="where", clamp="unary",
-             cumsum="cumsum", cross_entropy="cross_entropy", nll_loss="nll_loss")
-LISTS.update({f"{op}.grad_input": LISTS[op] for op in ("gather", "index_select", "cumsum", "cross_entropy", "nll_loss")})
-LISTS.update({f"{op}_norm{end}.grad_input": f"{rows}_norm{end if rows == 'batch' else ''}" for op, end, rows in
-              (("group", "", "group"), ("instance", "2d", "group"), ("layer", "", "group"), ("batch", "2d", "batch"))})
-LISTS.update({op: "unary" for op in UNARY}, **{f"{op}.grad_input": "binary" for op in UNARY})
+# Each op's list in the backend, where that is not the one of its name in `talc ops --json`.
+LISTS = {"conv2d.grad_bias": "reduce", "clamp": "unary", "clamp.grad_input": None,
+         "conv_transpose2d": "conv2d", "instance_norm2d": "group_norm", "layer_norm": "group_norm"}
+# The list that computes the input gradients of one that has no dx of its own.
+GRADIENTS = {"resample": "resample", "cumsum": "cumsum", "unary": "binary"}
+# What talc_algorithm_force knows an op as, where that is another name.
 FORCED = {"instance_norm2d.grad_input": "group_norm.grad_input", "layer_norm.grad_input": "group_norm.grad_input",
           "conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
@@ -124,6 +105,9 @@ class Talc:
         interface = json.loads(subprocess.run([program, "ops", "--json", "--device", "cpu"], check=True, text=True,
                                               stdout=subprocess.PIPE).stdout)
         self.ops, enums = [op["name"] for op in interface["ops"]], interface["enums"]
+        self.lists = {name: op["name"] for op in interface["ops"] for name in op["names"]} | LISTS
+        self.gradients = {op["name"]: op["name"] for op in interface["ops"]
+                          if any(operand["name"] == "dx" for operand in op["operands"])} | GRADIENTS
         for name, description in interface["structs"].items():
             STRUCTURES[name] = lay_out(name, description, enums)
         self.functions = {}
@@ -147,14 +131,19 @@ class Talc:
             return result
         return call
 
+    def list_of(self, op):
+        """Whose algorithms run an op or a gradient, "pad.grad_input"; None where there is nothing to choose."""
+        name, _, gradient = op.partition(".")
+        return self.gradients.get(self.lists.get(name)) if gradient and op not in self.lists else self.lists.get(op)
+
     def rows(self, op, device=None):
         """Name, with its form as name(form), and wide_accumulator of every algorithm that a device, by default this one, has for an op."""
-        if LISTS.get(op) is None:
+        if self.list_of(op) is None:
             yield None, False
             return
         backend = STRUCTURES["talc_device"].from_address(device or self.device).backend
         lists = (c_void_p * len(self.ops)).from_address(backend + STRUCTURES["talc_backend"].algorithms.offset)
-        at, Algorithm = lists[self.ops.index(LISTS[op])], STRUCTURES["talc_algorithm"]
+        at, Algorithm = lists[self.ops.index(self.list_of(op))], STRUCTURES["talc_algorithm"]
         while at and Algorithm.from_address(at).name:
             row = Algorithm.from_address(at)
             name = row.name.decode()
@@ -214,7 +203,7 @@ def known_results(talc):
             raise RuntimeError(f"{op} gives {talc.download(y).ravel().tolist()}, not {expected}: its structure in "
                                "talc_library.py is not that of the header")
     cpu = talc.device_get(b"cpu")
-    for op in filter(LISTS.get, LISTS):
+    for op in filter(talc.list_of, talc.lists):
         names = [name for name, _ in talc.rows(op, cpu)]
         if names[-1:] != ["reference"]:
             raise RuntimeError(f"the algorithms of {op} on the CPU are {names}, the last must be the reference")
