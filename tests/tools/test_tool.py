@@ -1287,7 +1287,7 @@ class Check(Tool):
             self.fails(2, message, "check", *arguments)
             self.fails(2, message, "check", *arguments, "--json")
         # The hour that the set would take is not spent first.
-        unwritten("no_folder/y.npy: No such file", "random", "1000000", "--shares", self.path("no_folder/y.npy"))
+        unwritten("no_folder/y.npy: No such file", "random", "100000", "--shares", self.path("no_folder/y.npy"))
         with open(self.path("y.npy"), "w") as file:
             file.write("an old file")
         unwritten("there are no shares", self.PROBLEM, "--kinds", "guards", "--shares", self.path("y.npy"))
