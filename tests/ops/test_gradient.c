@@ -215,6 +215,7 @@ F(f_conv2d, CONV(.stride = { 1, 1 }))
 // clang-format on
 
 #define FUNCTION(name, what, low, high, op, ...) F(name, op)
+
 #define COUNT(...)                               (sizeof((const talc_dims[]){ __VA_ARGS__ }) / sizeof(talc_dims))
 #define ROW(name, what, low, high, op, ...)                                                        \
     { what, name, COUNT(__VA_ARGS__), { __VA_ARGS__ }, low, high },

@@ -1,5 +1,6 @@
-/// A call of every public function that makes a tensor of tensors, which operand_calls.py reads from
-/// the headers when the tests are built.
+/// A call of every public function that makes a tensor of tensors.
+///
+/// operand_calls.py reads them from the headers when the tests are built.
 #ifndef TALC_TESTS_OPERAND_CALLS_H
 #define TALC_TESTS_OPERAND_CALLS_H
 
