@@ -1,14 +1,15 @@
 /// Cross-checking: every algorithm of every op against an oracle that shares no code with it, with
 /// a verdict that is derived and not guessed.
 ///
-/// Problems are texts (the list below). For each problem and each row of a device's tables the row
-/// runs on several kinds of data, between guard bands, its outputs and workspace filled with NaN
-/// beforehand, and each element of the result is held against an error bound that follows from the
-/// row's declared arithmetic, the length of its sum and the size of its terms:
+/// Problems are texts (the list below). For each problem and each algorithm of a device's tables
+/// the algorithm runs on several kinds of data, between guard bands, its outputs and workspace
+/// filled with NaN beforehand, and each element of the result is held against an error bound that
+/// follows from the algorithm's declared arithmetic, the length of its sum and the size of its
+/// terms:
 ///
 ///     talc_check *check = talc_check_new(&(talc_check_options){ .device = device });
-///     talc_check_problem(check, "n2c5h9w9o7k3x3p1x1");          every row of conv2d
-///     talc_check_row(check, "n2c5h9w9o7k3x3", &mine);            a row of one's own
+///     talc_check_problem(check, "n2c5h9w9o7k3x3p1x1");          every algorithm of conv2d
+///     talc_check_algorithm(check, "n2c5h9w9o7k3x3", &mine);            an algorithm of one's own
 ///     talc_check_print(stdout, check);
 ///     bool right = talc_check_passed(check);
 ///     talc_check_free(check);
@@ -20,8 +21,8 @@
 /// is o5x5, of pad p1 is all sides of the last two dimensions:
 ///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu
 ///         as talc_conv2d_problem_parse reads it; _dx or _dw at the end: its gradient, op
-///         conv2d.grad_input or conv2d.grad_weight, as its rows get it: without bias, residual,
-///         activation, and with padding of another mode than zeros as part of the image
+///         conv2d.grad_input or conv2d.grad_weight, as its algorithms get it: without bias,
+///         residual, activation, and with padding of another mode than zeros as part of the image
 ///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices
 ///         s, p, d may be left out; s is then the kernel
 ///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
@@ -100,13 +101,13 @@ typedef enum talc_check_kind {
     TALC_CHECK_TRUST,      ///< enough outputs are not zero for the other checks to mean something
     TALC_CHECK_MISALIGNED, ///< operands 4, 8, 16 and more bytes off alignment, each by another
                            ///< amount, as views may be
-    TALC_CHECK_WORKSPACE,  ///< exact also in the smallest workspace that the row can work in
+    TALC_CHECK_WORKSPACE,  ///< exact also in the smallest workspace that the algorithm can work in
     TALC_CHECK_RERUN,      ///< the same bits again, whatever outputs and workspace hold before
     TALC_CHECK_THREADS,    ///< the same bits with 1, 2, 3 and 5 threads (CPU)
     /// The same bits where the caller's floating-point environment flushes denormals and rounds
-    /// upwards; in every run it stands as before behind the row.
+    /// upwards; in every run it stands as before behind the algorithm.
     TALC_CHECK_FENV,
-    TALC_CHECK_STATUS, ///< the row ran and reported no failure
+    TALC_CHECK_STATUS, ///< the algorithm ran and reported no failure
     /* Relations between convolutions, exact on small integers. Gradients have those of their own,
      * all but POINTWISE and SHIFT. */
     TALC_CHECK_BATCH,     ///< the batch in two parts is the whole
@@ -124,7 +125,7 @@ typedef enum talc_check_kind {
 /// "exact", "guards", ...; "?" for another number.
 TALC_API const char *talc_check_kind_name(talc_check_kind kind);
 
-/// One check of one row on one problem. Pointers last for the call that hands it out.
+/// One check of one algorithm on one problem. Pointers last for the call that hands it out.
 typedef struct talc_check_outcome {
     const char *op;        ///< "conv2d"
     const char *algorithm; ///< "im2col", name(form) where it has a form
@@ -150,11 +151,11 @@ typedef struct talc_check_outcome {
 
 typedef struct talc_check_options {
     talc_device *device;   ///< NULL: the default one
-    const char *algorithm; ///< only rows of this name, or name(form); NULL: all
+    const char *algorithm; ///< only algorithms of this name, or name(form); NULL: all
     uint64_t kinds;        ///< 1 << talc_check_kind of each that is wanted; 0: all
     uint64_t seed;         ///< of the data
-    /// What repeats a failure of a row that is in no table, with the problem's text behind it:
-    /// "./my_check mistake". NULL: the report has the call in C. It lasts as long as the check.
+    /// What repeats a failure of an algorithm that is in no table, with the problem's text behind
+    /// it: "./my_check mistake". NULL: the report has the call in C. It lasts as long as the check.
     const char *command;
     /// Called after each check; NULL: not.
     void (*observe)(void *context, const talc_check_outcome *outcome);
@@ -167,9 +168,10 @@ typedef struct talc_check talc_check;
 TALC_API talc_check *talc_check_new(const talc_check_options *options);
 TALC_API void talc_check_free(talc_check *check);
 
-/// Checks every row of the problem's op on the device; rows that refuse are counted as refusing.
-/// False when the check itself could not be made: a text that does not parse (the message has the
-/// position), an oracle too large for memory. That a row is wrong is a result, not a failure.
+/// Checks every algorithm of the problem's op on the device; algorithms that refuse are counted as
+/// refusing. False when the check itself could not be made: a text that does not parse (the message
+/// has the position), an oracle too large for memory. That an algorithm is wrong is a result, not a
+/// failure.
 TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 
 /// The same for `count` problems, in results as if one after the other; `step`, where it is not
@@ -179,10 +181,11 @@ TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 TALC_API bool talc_check_problems(talc_check *check, const char *const *problems, int64_t count,
                                   void (*step)(void *context, const char *problem), void *context);
 
-/// The same as talc_check_problem for one row, which need not be in any table: it takes the problem
-/// and arguments of the text's op. False with TALC_BAD_ARGUMENT for one without a name, with a name
-/// of more than 63 characters, name(form) in all, or without `plan` or `run`.
-TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
+/// The same as talc_check_problem for one algorithm, which need not be in any table: it takes the
+/// problem and arguments of the text's op. False with TALC_BAD_ARGUMENT for one without a name,
+/// with a name of more than 63 characters, name(form) in all, or without `plan` or `run`.
+TALC_API bool talc_check_algorithm(talc_check *check, const char *problem,
+                                   const talc_algorithm *algorithm);
 
 // ---- A convolution's result at some outputs -----------------------------------------------------
 
@@ -224,10 +227,10 @@ TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const t
 
 // ---- Explaining ---------------------------------------------------------------------------------
 
-/// Which row the op of a problem's text would run on the device, and why the others would not;
-/// nothing runs, and no operand is made. `algorithm` is forced; NULL: the thread's. That every row
-/// refuses is an answer, not a failure. False for NULL, a text that does not parse and a problem
-/// with nothing to compute.
+/// Which algorithm the op of a problem's text would run on the device, and why the others would
+/// not; nothing runs, and no operand is made. `algorithm` is forced; NULL: the thread's. That every
+/// algorithm refuses is an answer, not a failure. False for NULL, a text that does not parse and a
+/// problem with nothing to compute.
 TALC_API bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
                            talc_explanation *explanation);
 
@@ -244,7 +247,7 @@ TALC_API const char *talc_check_set_problem(const char *set, int64_t index, uint
 
 // ---- Results ------------------------------------------------------------------------------------
 
-/// What became of a row.
+/// What became of an algorithm.
 typedef struct talc_check_summary {
     char op[32], algorithm[TALC_ALGORITHM_TEXT], device[24]; ///< algorithm: name(form)
     const char *name, *form;                                 ///< of the algorithm; form may be NULL
@@ -271,15 +274,16 @@ TALC_API const talc_check_summary *talc_check_summary_at(const talc_check *check
 TALC_API int talc_check_failure_count(const talc_check *check);
 TALC_API const talc_check_failure *talc_check_failure_at(const talc_check *check, int index);
 
-/// Problems that every row refused, or without anything to compute.
+/// Problems that every algorithm refused, or without anything to compute.
 TALC_API int64_t talc_check_untaken(const talc_check *check);
 
-/// At least one row ran, none failed, and every check that was asked for could be made: after one
-/// talc_check_problem or talc_check_row that returned false it stays false.
+/// At least one algorithm ran, none failed, and every check that was asked for could be made: after
+/// one talc_check_problem or talc_check_algorithm that returned false it stays false.
 TALC_API bool talc_check_passed(const talc_check *check);
 
-/// A table of the rows; for each that fails how many problems, what these have in common where that
-/// is plain, and three of its failures, of the smallest problems first, with what repeats each.
+/// A table of the algorithms; for each that fails how many problems, what these have in common
+/// where that is plain, and three of its failures, of the smallest problems first, with what
+/// repeats each.
 TALC_API void talc_check_print(FILE *file, const talc_check *check);
 
 TALC_END_DECLARATIONS

@@ -1,7 +1,7 @@
-/// Checking a convolution of one's own: a plain loop becomes a row of conv2d, and talc_check_row
-/// holds it against the oracle on every convolution of the set `quick`. `check_own_kernel mistake`
-/// plants a mistake and shows what is said of it; `check_own_kernel mistake n1c1h5w5o1k3x3p1x0`
-/// checks that problem alone.
+/// Checking a convolution of one's own: a plain loop becomes a row of conv2d, and
+/// talc_check_algorithm holds it against the oracle on every convolution of the set `quick`.
+/// `check_own_kernel mistake` plants a mistake and shows what is said of it; `check_own_kernel
+/// mistake n1c1h5w5o1k3x3p1x0` checks that problem alone.
 #include <talc/talc.h>
 #include <string.h>
 
@@ -63,11 +63,11 @@ int main(int count, char **arguments)
     const talc_check_options options = { .device = talc_device_get("cpu"), .command = command };
     talc_check *check = talc_check_new(&options);
     if (only != NULL)
-        talc_check_row(check, only, &mine);
+        talc_check_algorithm(check, only, &mine);
     for (int64_t i = 0; !only && talc_check_set_problem("quick", i, 1, problem) != NULL; i++)
         if (strchr(problem, ':') == NULL && strstr(problem, "_d") == NULL) { /* a convolution */
             fprintf(stderr, "\rproblem %lld", (long long)i + 1);
-            talc_check_row(check, problem, &mine);
+            talc_check_algorithm(check, problem, &mine);
         }
     fprintf(stderr, "\n");
     talc_check_print(stdout, check);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FAILED = 1, USAGE = 2, INTERRUPTED = 130, PATH_ROOM = 4096 };
+enum { FAILED = 1, USAGE = 2, INTERRUPTED = 130, PATH_CAPACITY = 4096 };
 
 static volatile sig_atomic_t interrupted;
 
@@ -33,7 +33,7 @@ static double seconds(void)
 typedef struct option_row {
     const char *name, *value, *help;
     const char **text; /* where the value goes: one of the three */
-    int64_t *number, least;
+    int64_t *number, min;
     double *real;
 } option_row;
 
@@ -48,7 +48,7 @@ static bool read_value(const option_row *row, const char *text)
     else
         *row->real = strtod(text, &end);
     return *text != '\0' && errno == 0 && (end == NULL || *end == '\0') &&
-           (row->number == NULL || (*row->number >= row->least && *row->number <= INT32_MAX)) &&
+           (row->number == NULL || (*row->number >= row->min && *row->number <= INT32_MAX)) &&
            (row->real == NULL || (isfinite(*row->real) && *row->real > 0));
 }
 
@@ -102,9 +102,9 @@ static int read_options(training *run, int argc, char **argv)
 
 // ---- Data ---------------------------------------------------------------------------------------
 
-static char *path_in(const char *folder, const char *name, char path[PATH_ROOM])
+static char *path_in(const char *folder, const char *name, char path[PATH_CAPACITY])
 {
-    if (snprintf(path, PATH_ROOM, "%s/%s", folder, name) >= PATH_ROOM)
+    if (snprintf(path, PATH_CAPACITY, "%s/%s", folder, name) >= PATH_CAPACITY)
         talc_fail(TALC_BAD_ARGUMENT, "%s: the name is too long", TALC_SHOWN(folder));
     return path;
 }
@@ -112,7 +112,7 @@ static char *path_in(const char *folder, const char *name, char path[PATH_ROOM])
 /* Whether DIR has a file or folder of this name. */
 static bool is_there(const training *run, const char *name)
 {
-    char path[PATH_ROOM];
+    char path[PATH_CAPACITY];
     return access(path_in(run->data, name, path), F_OK) == 0;
 }
 
@@ -145,7 +145,7 @@ static talc_dataset *part(talc_dataset *all, int64_t start, int64_t count)
 
 static void open_data(training *run)
 {
-    char path[PATH_ROOM];
+    char path[PATH_CAPACITY];
     int64_t train = run->train_count, test = run->test_count;
     if (run->data == NULL) {
         run->train_data = talc_dataset_digits(train > 0 ? train : 8000, 1);
@@ -181,7 +181,7 @@ static void open_data(training *run)
  * it is that of a folder. What is there stays as it is. */
 static void try_writing(const char *path)
 {
-    char beside[PATH_ROOM + 8];
+    char beside[PATH_CAPACITY + 8];
     struct stat about;
     snprintf(beside, sizeof beside, "%s.XXXXXX", path);
     int file = mkstemp(beside);
@@ -196,7 +196,7 @@ static void try_writing(const char *path)
 }
 
 /* What this run holds: locked files beside those that it writes, which go with it. */
-static char locks[2][PATH_ROOM + 8];
+static char locks[2][PATH_CAPACITY + 8];
 static int lock_count;
 
 /* Fails where another run writes this file. */
@@ -231,8 +231,8 @@ int training_begin(training *run, int argc, char **argv)
     struct sigaction action = { .sa_handler = on_interrupt,
                                 .sa_flags = SA_RESTART | (int)SA_RESETHAND };
     sigaction(SIGINT, &action, NULL);
-    char curves[PATH_ROOM];
-    static char checkpoint[PATH_ROOM];
+    char curves[PATH_CAPACITY];
+    static char checkpoint[PATH_CAPACITY];
     if (run->checkpoint == NULL)
         run->checkpoint = path_in(run->report, "checkpoint.safetensors", checkpoint);
     mkdir(run->report, 0777);
@@ -354,7 +354,9 @@ static void show(training *run, const double *row)
                         "epoch %d  loss %.4f  accuracy %.2f %%  %.0f images/s  %.0f s left",
                         (int)run->at.epoch + 1, row[LOSS] / row[IMAGES],
                         100 * row[RIGHT] / row[IMAGES], rate, (all - done) / rate);
-    int room = talc_line_width(stderr) - 4 - used, bar = room > 30 ? 30 : room < 5 ? 5 : room;
+    int capacity = talc_line_width(stderr) - 4 - used, bar = capacity > 30  ? 30
+                                                             : capacity < 5 ? 5
+                                                                            : capacity;
     fprintf(stderr, "\r[%-*.*s] %s\033[K", bar, (int)(bar * done / all),
             "##############################", text);
 }
@@ -484,7 +486,7 @@ static bool is_best(const training *run, int64_t epoch)
 
 bool training_save(training *run)
 {
-    char best[PATH_ROOM];
+    char best[PATH_CAPACITY];
     if (talc_failed())
         return false;
     if (run->at.batch == talc_loader_batches(run->train)) {

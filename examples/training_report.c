@@ -238,16 +238,16 @@ static void draw_wrong(const training *run)
     int64_t wrong = 0, drawn = 0, count = talc_dataset_count(run->test_data);
     for (int64_t i = 0; i < count; i++)
         wrong += run->answers[i] != talc_dataset_label(run->test_data, i);
-    int64_t most = wrong < WRONG_MOST ? wrong : WRONG_MOST;
+    int64_t max = wrong < WRONG_MOST ? wrong : WRONG_MOST;
     FILE *file = open_picture(run, "wrong.svg", ACROSS * CELL,
-                              TOP + (int)((most + ACROSS - 1) / ACROSS) * (CELL + 16));
+                              TOP + (int)((max + ACROSS - 1) / ACROSS) * (CELL + 16));
     if (file == NULL)
         return;
     fprintf(file,
             "<text x=\"10\" y=\"20\" font-size=\"14\">%lld of %lld wrong: class, and what it was "
             "taken for</text>\n",
             (long long)wrong, (long long)count);
-    for (int64_t i = 0; i < count && drawn < most; i++) {
+    for (int64_t i = 0; i < count && drawn < max; i++) {
         int64_t label = talc_dataset_label(run->test_data, i);
         const char *taken = talc_dataset_class(run->test_data, run->answers[i]);
         if (label == run->answers[i])

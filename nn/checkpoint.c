@@ -25,7 +25,7 @@ static const char *const BESIDES = TALC_OPTIMIZER_NAMES;
 enum { TEXT = 512 };
 
 /* So that every count is a double, as formulas have it, and counts on. */
-static const int64_t MOST_STEPS = INT64_C(1) << 53;
+static const int64_t MAX_STEPS = INT64_C(1) << 53;
 
 // ---- Records as text ----------------------------------------------------------------------------
 //
@@ -102,16 +102,16 @@ static const field run_fields[] = {
 
 /* As an integer and a power of two, since a locale may have a comma in place of the point that %a
  * writes. */
-static int write_real(double value, char *to, size_t room)
+static int write_real(double value, char *to, size_t capacity)
 {
     int exponent = 0;
     if (!isfinite(value))
-        return snprintf(to, room, "%f", value);
+        return snprintf(to, capacity, "%f", value);
     int64_t digits = (int64_t)ldexp(frexp(value, &exponent), DBL_MANT_DIG);
     exponent -= DBL_MANT_DIG;
     for (; digits != 0 && digits % 16 == 0; exponent += 4)
         digits /= 16;
-    return snprintf(to, room, "%s0x%" PRIx64 "p%d", digits < 0 ? "-" : "",
+    return snprintf(to, capacity, "%s0x%" PRIx64 "p%d", digits < 0 ? "-" : "",
                     (uint64_t)(digits < 0 ? -digits : digits), digits == 0 ? 0 : exponent);
 }
 
@@ -122,24 +122,24 @@ static void write_record(const field *fields, const void *record, char text[TEXT
     for (const field *f = fields; f->name != NULL; f++) {
         const void *at = (const char *)record + f->offset;
         char *to = text + used;
-        const size_t room = (size_t)(TEXT - used);
+        const size_t capacity = (size_t)(TEXT - used);
         const char *gap = used > 0 ? " " : "";
         switch (f->type) {
         case FIELD_DOUBLE:
-            used += snprintf(to, room, "%s%s=", gap, f->name);
+            used += snprintf(to, capacity, "%s%s=", gap, f->name);
             used += write_real(*(const double *)at, text + used, (size_t)(TEXT - used));
             break;
         case FIELD_INT64:
-            used += snprintf(to, room, "%s%s=%" PRId64, gap, f->name, *(const int64_t *)at);
+            used += snprintf(to, capacity, "%s%s=%" PRId64, gap, f->name, *(const int64_t *)at);
             break;
         case FIELD_UINT64:
-            used += snprintf(to, room, "%s%s=%" PRIu64, gap, f->name, *(const uint64_t *)at);
+            used += snprintf(to, capacity, "%s%s=%" PRIu64, gap, f->name, *(const uint64_t *)at);
             break;
         case FIELD_BOOL:
-            used += snprintf(to, room, "%s%s=%d", gap, f->name, *(const bool *)at);
+            used += snprintf(to, capacity, "%s%s=%d", gap, f->name, *(const bool *)at);
             break;
         case FIELD_INT:
-            used += snprintf(to, room, "%s%s=%d", gap, f->name, *(const int *)at);
+            used += snprintf(to, capacity, "%s%s=%d", gap, f->name, *(const int *)at);
             break;
         }
     }
@@ -152,11 +152,11 @@ static bool run_fits(const char *who, const run_state *run)
                   "%s: progress of epoch %" PRId64 ", batch %" PRId64 " and step %" PRId64
                   " must not be negative",
                   who, run->epoch, run->batch, run->steps);
-    else if (run->epoch > MOST_STEPS || run->batch > MOST_STEPS || run->steps > MOST_STEPS)
+    else if (run->epoch > MAX_STEPS || run->batch > MAX_STEPS || run->steps > MAX_STEPS)
         talc_fail(TALC_TOO_LARGE,
                   "%s: progress of epoch %" PRId64 ", batch %" PRId64 " and step %" PRId64
                   " must be at most %" PRId64 " each",
-                  who, run->epoch, run->batch, run->steps, MOST_STEPS);
+                  who, run->epoch, run->batch, run->steps, MAX_STEPS);
     return !talc_failed();
 }
 
@@ -315,11 +315,11 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
                             generator.seed,  generator.call,  optimizer->group_count };
     if (!run_fits(who, &run))
         return false;
-    const size_t room = (size_t)talc_module_tensor_count(module) +
-                        (size_t)optimizer->count * (1 + TALC_UPDATE_STATES);
+    const size_t capacity = (size_t)talc_module_tensor_count(module) +
+                            (size_t)optimizer->count * (1 + TALC_UPDATE_STATES);
     const char *around = talc_within(who);
     talc_scope *scope = talc_scope_enter();
-    talc_names names = { .list = talc_memory_new(room * sizeof *names.list, who) };
+    talc_names names = { .list = talc_memory_new(capacity * sizeof *names.list, who) };
     const char **own = metadata_new(optimizer, &run);
     const char **metadata = own == NULL ? NULL : talc_info_metadata(module, own);
     talc_pass pass; /* loads wait for what is read here */
@@ -379,11 +379,11 @@ static bool read_counts(loading *load, const talc_optimized *of, loaded_state *i
                   TALC_SHOWN(load->path), TALC_SHOWN(of->path));
     if (talc_failed() || !talc_to_host(tensor, counts, sizeof counts))
         return false;
-    if (counts[0] < 0 || counts[0] > MOST_STEPS)
+    if (counts[0] < 0 || counts[0] > MAX_STEPS)
         talc_fail(TALC_BAD_FORMAT,
                   "checkpoint_load: '%s': '%s' has had %" PRId64
                   " steps, must be from 0 to %" PRId64,
-                  TALC_SHOWN(load->path), TALC_SHOWN(of->path), counts[0], MOST_STEPS);
+                  TALC_SHOWN(load->path), TALC_SHOWN(of->path), counts[0], MAX_STEPS);
     else if (counts[1] != of->group)
         talc_fail(TALC_BAD_ARGUMENT,
                   "checkpoint_load: '%s': '%s' is of group %" PRId64

@@ -50,7 +50,7 @@ static talc_tensor *conv2d_forward(talc_module *module, talc_tensor *x)
 {
     talc_conv2d_module *self = (talc_conv2d_module *)module;
     talc_conv2d_options options = self->options;
-    options.keep_weights = !module->training;
+    options.cache_weights = !module->training;
     return talc_conv2d(x, self->weight, self->bias, &options);
 }
 

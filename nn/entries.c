@@ -9,16 +9,16 @@
 
 /* Where the name is in the hash table, or would be: the next place that is free after that of its
  * FNV-1a. */
-static int *place_of(const struct talc_module_entries *entries, const char *name, size_t length)
+static int *bucket_of(const struct talc_module_entries *entries, const char *name, size_t length)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < length; i++)
         hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
-    for (size_t at = hash % entries->place_count;; at = (at + 1) % entries->place_count) {
-        int *place = &entries->places[at];
-        const char *there = *place == 0 ? NULL : entries->list[*place - 1].name;
+    for (size_t at = hash % entries->bucket_count;; at = (at + 1) % entries->bucket_count) {
+        int *bucket = &entries->buckets[at];
+        const char *there = *bucket == 0 ? NULL : entries->list[*bucket - 1].name;
         if (there == NULL || (strncmp(there, name, length) == 0 && there[length] == '\0'))
-            return place;
+            return bucket;
     }
 }
 
@@ -26,8 +26,8 @@ const talc_module_entry *talc_module_entry_find(const talc_module *module, const
                                                 size_t length)
 {
     const struct talc_module_entries *entries = module->entries;
-    const int place = entries->count == 0 ? 0 : *place_of(entries, name, length);
-    return place == 0 ? NULL : &entries->list[place - 1];
+    const int bucket = entries->count == 0 ? 0 : *bucket_of(entries, name, length);
+    return bucket == 0 ? NULL : &entries->list[bucket - 1];
 }
 
 /* A dot would make two paths of one. */
@@ -53,20 +53,20 @@ static bool reserve_one(struct talc_module_entries *entries)
 {
     const size_t count = (size_t)entries->count;
     talc_module_entry *list =
-        talc_memory_grown(entries->list, count, &entries->room, sizeof *list, "module");
+        talc_memory_grown(entries->list, count, &entries->capacity, sizeof *list, "module");
     if (list == NULL)
         return false;
     entries->list = list;
-    if (2 * (count + 1) <= entries->place_count)
+    if (2 * (count + 1) <= entries->bucket_count)
         return true;
-    int *places = talc_memory_new(4 * (count + 1) * sizeof *places, "module");
-    if (places == NULL)
+    int *buckets = talc_memory_new(4 * (count + 1) * sizeof *buckets, "module");
+    if (buckets == NULL)
         return false;
-    talc_memory_free(entries->places);
-    entries->places = places;
-    entries->place_count = 4 * (count + 1);
+    talc_memory_free(entries->buckets);
+    entries->buckets = buckets;
+    entries->bucket_count = 4 * (count + 1);
     for (int i = 0; i < entries->count; i++)
-        *place_of(entries, entries->list[i].name, strlen(entries->list[i].name)) = i + 1;
+        *bucket_of(entries, entries->list[i].name, strlen(entries->list[i].name)) = i + 1;
     return true;
 }
 
@@ -81,7 +81,7 @@ bool talc_module_entry_add(const char *who, talc_module *module, const char *nam
         return false;
     talc_retain(entry.tensor);
     entries->list[entries->count++] = entry;
-    *place_of(entries, name, strlen(name)) = entries->count;
+    *bucket_of(entries, name, strlen(name)) = entries->count;
     if (entry.child != NULL)
         entry.child->entries->name = entry.name;
     return true;
@@ -96,7 +96,7 @@ void talc_module_entries_free(struct talc_module_entries *entries)
         talc_release(entries->list[i].tensor);
     }
     talc_memory_free(entries->list);
-    talc_memory_free(entries->places);
+    talc_memory_free(entries->buckets);
     talc_memory_free(entries->info);
     talc_memory_free(entries);
 }

@@ -25,10 +25,10 @@ struct talc_module_entries {
     int height;          ///< levels of the tree from this module down, itself counted
     int row;             ///< in the summary that is made of the tree (nn/summary.c)
     int count;
-    size_t room;
+    size_t capacity;
     talc_module_entry *list; ///< in order of registration
-    int *places;             ///< a hash table of the names: numbers in the list, from 1; 0: free
-    size_t place_count;
+    int *buckets;            ///< a hash table of the names: numbers in the list, from 1; 0: free
+    size_t bucket_count;
     _Atomic uint64_t passes;      ///< of a root: who is in a pass through its tree (nn/pass.c)
     struct talc_model_info *info; ///< owned: what it is described by (nn/info.h); NULL: nothing
     struct talc_fold *folds;      ///< owned: folded weights (nn/fold.h); NULL: none

@@ -37,7 +37,7 @@ typedef struct explaining {
     bool folding; /* the ops that run now make folded weights, which are kept for later calls */
     talc_module_step *steps;
     int count;
-    size_t room;
+    size_t capacity;
 } explaining;
 
 // ---- Where the pass is --------------------------------------------------------------------------
@@ -176,7 +176,7 @@ static void describe_window(talc_module_step *to, const talc_observation *observ
 
 static talc_module_step *new_step(explaining *self)
 {
-    talc_module_step *steps = talc_memory_grown(self->steps, (size_t)self->count, &self->room,
+    talc_module_step *steps = talc_memory_grown(self->steps, (size_t)self->count, &self->capacity,
                                                 sizeof *steps, "module_explain");
     if (steps == NULL)
         return NULL;
@@ -194,8 +194,8 @@ static void observe(talc_observer *observer, const talc_observation *observation
     describe(to, self, observation);
     describe_window(to, observation);
     snprintf(to->op, sizeof to->op, "%s", observation->op);
-    if (observation->row != NULL)
-        (void)talc_algorithm_text(observation->row, to->algorithm);
+    if (observation->algorithm != NULL)
+        (void)talc_algorithm_text(observation->algorithm, to->algorithm);
 }
 
 // ---- The pass -----------------------------------------------------------------------------------

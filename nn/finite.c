@@ -27,7 +27,7 @@ static bool is_finite(const talc_tensor *x)
 
 /* Writes the path of `wanted`, which is somewhere in the tree; false when it is not. */
 static bool write_path(const talc_module *module, const talc_module *wanted, char *path,
-                       size_t room)
+                       size_t capacity)
 {
     *path = '\0';
     if (module == wanted)
@@ -36,9 +36,10 @@ static bool write_path(const talc_module *module, const talc_module *wanted, cha
         const talc_module_entry *entry = &module->entries->list[i];
         if (entry->kind != TALC_ENTRY_CHILD)
             continue;
-        int length = snprintf(path, room, "%s%s", entry->name, entry->child == wanted ? "" : ".");
-        size_t used = (size_t)length < room ? (size_t)length : room - 1;
-        if (write_path(entry->child, wanted, path + used, room - used))
+        int length =
+            snprintf(path, capacity, "%s%s", entry->name, entry->child == wanted ? "" : ".");
+        size_t used = (size_t)length < capacity ? (size_t)length : capacity - 1;
+        if (write_path(entry->child, wanted, path + used, capacity - used))
             return true;
     }
     return false;

@@ -4,7 +4,7 @@
 #include "nn/source.h"
 #include "ops/algorithm.h"
 #include "tensor/fenv.h"
-#include "tensor/kept.h"
+#include "tensor/cached.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/storage.h"
@@ -52,7 +52,7 @@ static bool is_over(const talc_fold *fold, const talc_fold *newer)
 static void keep(talc_module *module, talc_fold *fold)
 {
     talc_fold *over = NULL;
-    talc_kept_lock();
+    talc_cached_lock();
     for (talc_fold **at = &module->entries->folds; *at != NULL;) {
         talc_fold *old = *at;
         if (is_over(old, fold)) {
@@ -65,16 +65,16 @@ static void keep(talc_module *module, talc_fold *fold)
     }
     fold->next = module->entries->folds;
     module->entries->folds = fold;
-    talc_kept_unlock();
+    talc_cached_unlock();
     folds_free(over);
 }
 
 void talc_module_forget_folds(talc_module *module)
 {
-    talc_kept_lock();
+    talc_cached_lock();
     talc_fold *folds = module->entries->folds;
     module->entries->folds = NULL;
-    talc_kept_unlock();
+    talc_cached_unlock();
     folds_free(folds);
     for (int i = 0; i < module->entries->count; i++)
         if (module->entries->list[i].child != NULL)
@@ -191,7 +191,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
 static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                  talc_tensor **weight, talc_tensor **bias)
 {
-    talc_kept_lock();
+    talc_cached_lock();
     talc_fold *fold = conv->base.entries->folds;
     while (fold != NULL && !fold_stands(fold, conv, norm))
         fold = fold->next;
@@ -200,7 +200,7 @@ static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module 
         *weight = talc_retain(fold->weight);
         *bias = talc_retain(fold->bias);
     }
-    talc_kept_unlock();
+    talc_cached_unlock();
     return usable;
 }
 

@@ -133,7 +133,7 @@ static talc_tensor *run_conv2d(const talc_module *module, const group *g, const 
     talc_conv2d_options options = ((const talc_conv2d_module *)module)->options;
     options.activation = g->end.activation;
     options.residual = g->end.residual;
-    options.keep_weights = !module->training;
+    options.cache_weights = !module->training;
     return talc_conv2d(x, w->weight, w->bias, &options);
 }
 

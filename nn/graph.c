@@ -83,7 +83,7 @@ static bool check_parameters(const talc_graph *graph, bool *written)
 }
 
 /* As they are now: all of them after a capture, those that the pass writes after a replay. */
-static void note_captured(talc_graph *graph)
+static void record_captured(talc_graph *graph)
 {
     for (int i = 0; i < graph->parameter_count; i++) {
         parameter *to = &graph->parameters[i];
@@ -92,7 +92,7 @@ static void note_captured(talc_graph *graph)
     }
 }
 
-static void note_replayed(talc_graph *graph)
+static void record_replayed(talc_graph *graph)
 {
     for (int i = 0; i < graph->parameter_count; i++)
         if (graph->parameters[i].written)
@@ -220,7 +220,7 @@ static bool capture(talc_graph *graph)
         graph->y = talc_retain(y);
     talc_scope_leave(scope);
     if (y != NULL) {
-        note_captured(graph);
+        record_captured(graph);
         talc_recording_free(before);
         return true;
     }
@@ -283,7 +283,7 @@ static bool run_recording(talc_graph *graph, bool written)
     const bool ran = talc_recording_replay(graph->recording);
     if (talc_run_end(&run, ran ? TALC_OK : talc_error_status()) != TALC_OK)
         return false;
-    note_replayed(graph);
+    record_replayed(graph);
     return true;
 }
 

@@ -155,7 +155,7 @@ static const char *point(char text[8])
 }
 
 /* The shortest decimal that is read as the same number, with a point in every locale. */
-static int write_number(double value, char *to, size_t room)
+static int write_number(double value, char *to, size_t capacity)
 {
     char mark[8], text[40] = "";
     for (int digits = 15; digits <= 17; digits++) {
@@ -169,7 +169,7 @@ static int write_number(double value, char *to, size_t room)
         *at = '.';
         memmove(at + 1, at + length, strlen(at + length) + 1);
     }
-    return snprintf(to, room, "%s", text);
+    return snprintf(to, capacity, "%s", text);
 }
 
 static void write_numbers(const double *values, int count, char text[NUMBERS_TEXT])
@@ -209,13 +209,13 @@ static bool read_numbers(const char *text, int count, double *values)
     return *text == '\0' && *at == '\0';
 }
 
-/* A number of digits alone, at most `most`, and where it ends; NULL for another text. */
-static const char *read_count(const char *text, int64_t most, int64_t *count)
+/* A number of digits alone, at most `max`, and where it ends; NULL for another text. */
+static const char *read_count(const char *text, int64_t max, int64_t *count)
 {
     const char *at = text;
-    for (*count = 0; *at >= '0' && *at <= '9' && *count <= most; at++)
+    for (*count = 0; *at >= '0' && *at <= '9' && *count <= max; at++)
         *count = 10 * *count + (*at - '0');
-    return at == text || *count > most ? NULL : at;
+    return at == text || *count > max ? NULL : at;
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
@@ -334,17 +334,17 @@ talc_model_info *talc_info_read(const char *who, const char *path, const talc_sa
     const char *names = talc_safetensors_metadata(file, NAMES);
     const char *network = talc_safetensors_metadata(file, NETWORK);
     const char *wrong = read_plain(file, &plain);
-    const size_t room = names == NULL ? 0 : strlen(names) + 1,
+    const size_t capacity = names == NULL ? 0 : strlen(names) + 1,
                  more = network == NULL ? 0 : strlen(network) + 1;
     plain.class_names = names == NULL ? NULL : some;
-    if (wrong == NULL && (info = info_new(who, &plain, room + more)) != NULL) {
+    if (wrong == NULL && (info = info_new(who, &plain, capacity + more)) != NULL) {
         const char **pointers = (const char **)info->class_names;
         char *text = pointers == NULL ? (char *)(info + 1) : (char *)(pointers + info->classes);
         if (names != NULL)
-            memcpy(text, names, room);
+            memcpy(text, names, capacity);
         if (names != NULL && !read_names(text, pointers, info->classes))
             wrong = NAMES;
-        info->network = network == NULL ? NULL : memcpy(text + room, network, more);
+        info->network = network == NULL ? NULL : memcpy(text + capacity, network, more);
     }
     if (wrong == NULL)
         return info;

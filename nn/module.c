@@ -251,12 +251,12 @@ bool talc_module_require_grad(talc_module *module, bool required)
 
 void talc_module_failed(const talc_module *module)
 {
-    enum { ROOM = 240 };
-    char path[ROOM + 1] = "", shown[TALC_SHOWN_TEXT];
-    size_t begin = ROOM; /* it is written from its end */
+    enum { CAPACITY = 240 };
+    char path[CAPACITY + 1] = "", shown[TALC_SHOWN_TEXT];
+    size_t begin = CAPACITY; /* it is written from its end */
     for (; module->entries->parent != NULL; module = module->entries->parent) {
         const char *name = module->entries->name;
-        const size_t length = strlen(name), dot = begin < ROOM;
+        const size_t length = strlen(name), dot = begin < CAPACITY;
         if (length + dot + strlen("...") > begin) {
             begin -= strlen("...");
             memcpy(path + begin, "...", strlen("..."));

@@ -125,7 +125,7 @@ static bool is_listed(const talc_optimizer *optimizer, const talc_tensor *parame
     return false;
 }
 
-static bool note_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+static bool record_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     talc_optimizer *optimizer = context;
     if (is_buffer || !talc_dtype_is_float(tensor->dtype) || is_listed(optimizer, tensor))
@@ -157,7 +157,7 @@ talc_optimizer *talc_optimizer_new(talc_module *module, const talc_optimizer_opt
     optimizer->groups = talc_memory_new(sizeof *optimizer->groups, "optimizer");
     optimizer->list = talc_memory_new((size_t)count * sizeof *optimizer->list, "optimizer");
     if (optimizer->groups != NULL && optimizer->list != NULL &&
-        talc_module_visit(module, note_parameter, optimizer)) {
+        talc_module_visit(module, record_parameter, optimizer)) {
         optimizer->groups[0] = o;
         optimizer->group_count = 1;
         return optimizer;
@@ -394,7 +394,7 @@ static talc_update_problem problem_of(const talc_optimizer *optimizer, const tal
 }
 
 /* Whether two parameters can be updated by one problem. */
-static bool alike(const talc_optimized *a, const talc_optimized *b)
+static bool same_options(const talc_optimized *a, const talc_optimized *b)
 {
     return a->group == b->group && a->steps == b->steps &&
            a->parameter->dtype == b->parameter->dtype &&
@@ -423,7 +423,7 @@ static bool fill_update(const void *of, void *numbers)
 }
 
 /* Where the device will find the numbers of each replay; NULL, with a failure, without memory. */
-static const void *note_update(const talc_optimizer *optimizer, const talc_optimized *first)
+static const void *record_update(const talc_optimizer *optimizer, const talc_optimized *first)
 {
     noted_update *noted = talc_memory_new(sizeof *noted, "optimizer_step");
     if (noted != NULL)
@@ -463,7 +463,7 @@ static void count_step(const void *of)
     noted->optimizer->steps++;
 }
 
-static void note_step(talc_optimizer *optimizer, const bool *done)
+static void record_step(talc_optimizer *optimizer, const bool *done)
 {
     const size_t count = (size_t)optimizer->count;
     noted_step *noted =
@@ -480,14 +480,14 @@ static void note_step(talc_optimizer *optimizer, const bool *done)
 
 /* Updates the parameters that are like the first of those left, and marks them; false when none is
  * left or it failed. */
-static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updated *list)
+static bool update_together(const talc_optimizer *optimizer, bool *done, talc_updated *list)
 {
     const talc_optimized *first = NULL;
     int64_t count = 0;
     for (int i = 0; i < optimizer->count; i++) {
         const talc_optimized *of = &optimizer->list[i];
         const talc_tensor *gradient = talc_grad(of->parameter);
-        if (done[i] || gradient == NULL || (first != NULL && !alike(first, of)))
+        if (done[i] || gradient == NULL || (first != NULL && !same_options(first, of)))
             continue;
         first = first == NULL ? of : first;
         done[i] = true;
@@ -499,8 +499,9 @@ static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updat
     if (count == 0)
         return false;
     const talc_update_problem problem = problem_of(optimizer, first);
-    const void *numbers =
-        talc_recording_notes_step(first->parameter->device) ? note_update(optimizer, first) : NULL;
+    const void *numbers = talc_recording_records_step(first->parameter->device)
+                              ? record_update(optimizer, first)
+                              : NULL;
     return !talc_failed() && talc_update("optimizer_step", &problem, list, count, NULL, numbers);
 }
 
@@ -514,10 +515,10 @@ static bool step(talc_optimizer *optimizer)
     talc_updated *list = talc_memory_new(count * sizeof *list, "optimizer_step");
     /* The last that may fail for want of memory. */
     if (done != NULL && list != NULL && states_ready(optimizer))
-        while (update_alike(optimizer, done, list))
+        while (update_together(optimizer, done, list))
             ;
-    if (!talc_failed() && talc_recording_notes_step(optimizer->list[0].parameter->device)) {
-        note_step(optimizer, done); /* counted by each replay */
+    if (!talc_failed() && talc_recording_records_step(optimizer->list[0].parameter->device)) {
+        record_step(optimizer, done); /* counted by each replay */
     } else {
         for (size_t i = 0; i < count && !talc_failed(); i++)
             optimizer->list[i].steps += done[i];

@@ -21,7 +21,7 @@ bool talc_names_add(talc_names *names, const char *name, const talc_tensor *tens
     return copy != NULL;
 }
 
-static bool note_name(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+static bool record_name(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     (void)is_buffer;
     return talc_names_add(context, path, tensor);
@@ -29,7 +29,7 @@ static bool note_name(const char *path, talc_tensor *tensor, bool is_buffer, voi
 
 bool talc_names_add_module(talc_names *names, talc_module *module)
 {
-    return talc_module_visit(module, note_name, names);
+    return talc_module_visit(module, record_name, names);
 }
 
 void talc_names_free(talc_names *names)
@@ -169,10 +169,10 @@ static bool find_extra(loading *load, talc_module *module)
 /* The names have to be the same, or to have one in common at least. */
 static bool check_names(const loading *load, const talc_module *module)
 {
-    char more[48], most[48];
+    char more[48], max[48];
     const char *path = load->path, *name = module->kind->name, *pattern = load->options->except;
     and_more(load->missing, more);
-    and_more(load->extra, most);
+    and_more(load->extra, max);
     if (pattern != NULL && load->excepted == 0)
         talc_fail(TALC_NOT_FOUND, "module_load: no name of '%s' or %s fits '%s'", TALC_SHOWN(path),
                   TALC_SHOWN(name), TALC_SHOWN(pattern));
@@ -183,13 +183,13 @@ static bool check_names(const loading *load, const talc_module *module)
     else if (load->matched == 0 && load->missing > 0 && load->extra > 0)
         talc_fail(
             TALC_NOT_FOUND, "module_load: '%s' has nothing of %s: it lacks '%s'%s, and has '%s'%s",
-            TALC_SHOWN(path), TALC_SHOWN(name), load->first_missing, more, load->first_extra, most);
+            TALC_SHOWN(path), TALC_SHOWN(name), load->first_missing, more, load->first_extra, max);
     else if (load->missing > 0 && (load->matched == 0 || !load->options->partial))
         talc_fail(TALC_NOT_FOUND, "module_load: '%s' lacks '%s'%s", TALC_SHOWN(path),
                   load->first_missing, more);
     else if (load->extra > 0 && !load->options->partial)
         talc_fail(TALC_NOT_FOUND, "module_load: '%s' has '%s'%s, %s has not", TALC_SHOWN(path),
-                  load->first_extra, most, TALC_SHOWN(name));
+                  load->first_extra, max, TALC_SHOWN(name));
     return !talc_failed();
 }
 

@@ -267,17 +267,17 @@ static talc_tensor *normalised(const operands *o, const talc_batch_norm2d_proble
         .input_count = 7,
         .outputs = { TALC_OPERAND(batch_norm2d, y, y), TALC_OPERAND(batch_norm2d, mean, saved.mean),
                      TALC_OPERAND(batch_norm2d, rstd, saved.rstd) },
-        .note = &(talc_note){ .op = OP,
-                              .rule = batch_norm2d_gradient,
-                              .inputs = inputs,
-                              .input_count = 4,
-                              .saved = { { "x", learns ? o->x : NULL },
-                                         { "weight", learns ? o->weight : NULL },
-                                         { "mean", saved.mean },
-                                         { "rstd", saved.rstd },
-                                         { "y", activates ? y : NULL } },
-                              .problem = p,
-                              .problem_bytes = sizeof *p } });
+        .record = &(talc_record){ .op = OP,
+                                  .rule = batch_norm2d_gradient,
+                                  .inputs = inputs,
+                                  .input_count = 4,
+                                  .saved = { { "x", learns ? o->x : NULL },
+                                             { "weight", learns ? o->weight : NULL },
+                                             { "mean", saved.mean },
+                                             { "rstd", saved.rstd },
+                                             { "y", activates ? y : NULL } },
+                                  .problem = p,
+                                  .problem_bytes = sizeof *p } });
     talc_release(saved.mean);
     talc_release(saved.rstd);
     return y;

@@ -17,12 +17,12 @@ enum { MAX_FORCED = 16, NAME_LENGTH = TALC_ALGORITHM_TEXT };
 static _Thread_local struct {
     char op[NAME_LENGTH];
     char name[NAME_LENGTH];
-} forced_rows[MAX_FORCED];
+} forced_algorithms[MAX_FORCED];
 
 static int forced_index(const char *op)
 {
     for (int i = 0; i < MAX_FORCED; i++)
-        if (forced_rows[i].op[0] == op[0] && strcmp(forced_rows[i].op, op) == 0)
+        if (forced_algorithms[i].op[0] == op[0] && strcmp(forced_algorithms[i].op, op) == 0)
             return i;
     return -1;
 }
@@ -30,7 +30,7 @@ static int forced_index(const char *op)
 const char *talc_algorithm_forced(const char *op)
 {
     int index = op == NULL || *op == '\0' ? -1 : forced_index(op);
-    return index < 0 ? NULL : forced_rows[index].name;
+    return index < 0 ? NULL : forced_algorithms[index].name;
 }
 
 bool talc_algorithm_force(const char *op, const char *name)
@@ -45,7 +45,7 @@ bool talc_algorithm_force(const char *op, const char *name)
     int index = forced_index(op);
     if (name == NULL) {
         if (index >= 0)
-            forced_rows[index].op[0] = '\0';
+            forced_algorithms[index].op[0] = '\0';
         return true;
     }
     index = index < 0 ? forced_index("") : index;
@@ -54,8 +54,8 @@ bool talc_algorithm_force(const char *op, const char *name)
                   "algorithm_force: %d ops are forced already, the most there may be", MAX_FORCED);
         return false;
     }
-    memcpy(forced_rows[index].op, op, strlen(op) + 1);
-    memcpy(forced_rows[index].name, name, strlen(name) + 1);
+    memcpy(forced_algorithms[index].op, op, strlen(op) + 1);
+    memcpy(forced_algorithms[index].name, name, strlen(name) + 1);
     return true;
 }
 
@@ -78,25 +78,25 @@ static const char *name_now(const char *op, const char *name)
     return name;
 }
 
-const char *talc_algorithm_text(const talc_algorithm *row, char text[TALC_ALGORITHM_TEXT])
+const char *talc_algorithm_text(const talc_algorithm *algorithm, char text[TALC_ALGORITHM_TEXT])
 {
-    if (row->form == NULL)
-        snprintf(text, TALC_ALGORITHM_TEXT, "%s", row->name);
+    if (algorithm->form == NULL)
+        snprintf(text, TALC_ALGORITHM_TEXT, "%s", algorithm->name);
     else
-        snprintf(text, TALC_ALGORITHM_TEXT, "%s(%s)", row->name, row->form);
+        snprintf(text, TALC_ALGORITHM_TEXT, "%s(%s)", algorithm->name, algorithm->form);
     return text;
 }
 
 /* That, with the class behind it where it is not the strict one. */
-typedef char row_text[TALC_ALGORITHM_TEXT + 16];
+typedef char algorithm_title[TALC_ALGORITHM_TEXT + 16];
 
-static const char *text_of(const talc_algorithm *row, row_text text)
+static const char *text_of(const talc_algorithm *algorithm, algorithm_title text)
 {
-    (void)talc_algorithm_text(row, text);
-    if (row->arithmetic.precision != TALC_STRICT) {
+    (void)talc_algorithm_text(algorithm, text);
+    if (algorithm->arithmetic.precision != TALC_STRICT) {
         const size_t used = strlen(text);
-        snprintf(text + used, sizeof(row_text) - used, " %s",
-                 talc_precision_name(row->arithmetic.precision));
+        snprintf(text + used, sizeof(algorithm_title) - used, " %s",
+                 talc_precision_name(algorithm->arithmetic.precision));
     }
     return text;
 }
@@ -116,31 +116,31 @@ bool talc_algorithm_is_asked_for(const char *name, const char *form, const char 
 
 // ---- Choice -------------------------------------------------------------------------------------
 
-/* The plan of a row for a problem, or why it has none. */
-static const char *plan_of(const talc_algorithm *row, const talc_device *device,
+/* The plan of an algorithm for a problem, or why it has none. */
+static const char *plan_of(const talc_algorithm *algorithm, const talc_device *device,
                            const void *problem, size_t limit, talc_plan *plan)
 {
     plan->workspace = 0;
     plan->seconds = 0;
-    plan->kept = 0;
-    plan->kept_form = 0;
+    plan->cached = 0;
+    plan->cached_form = 0;
     plan->missing = NULL;
-    return row->plan(device, problem, limit, plan);
+    return algorithm->plan(device, problem, limit, plan);
 }
 
-const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
+const char *talc_algorithm_refuses(const talc_algorithm *algorithm, const talc_device *device,
                                    const void *problem, size_t limit, talc_plan *plan)
 {
     TALC_DEFAULT_FENV;
-    const char *refusal = plan_of(row, device, problem, limit, plan);
+    const char *refusal = plan_of(algorithm, device, problem, limit, plan);
     return refusal != NULL || plan->missing == NULL ? refusal : plan->missing();
 }
 
-talc_status talc_algorithm_run(const talc_algorithm *row, talc_device *device, const void *problem,
-                               const talc_plan *plan, const void *arguments)
+talc_status talc_algorithm_run(const talc_algorithm *algorithm, talc_device *device,
+                               const void *problem, const talc_plan *plan, const void *arguments)
 {
     const talc_fenv before = talc_fenv_enter();
-    const talc_status status = row->run(device, problem, plan, arguments);
+    const talc_status status = algorithm->run(device, problem, plan, arguments);
     talc_fenv_leave(before);
     return status;
 }
@@ -164,26 +164,26 @@ static void begin(talc_choice *choice, const char *op, talc_device *device, cons
     choice->chosen = -1;
 }
 
-static bool is_asked_for(const talc_choice *choice, const talc_algorithm *row)
+static bool is_asked_for(const talc_choice *choice, const talc_algorithm *algorithm)
 {
     return choice->forced == NULL ||
-           talc_algorithm_is_asked_for(row->name, row->form, choice->forced);
+           talc_algorithm_is_asked_for(algorithm->name, algorithm->form, choice->forced);
 }
 
-/* Why a row that was considered may not run; NULL when it may. */
+/* Why an algorithm that was considered may not run; NULL when it may. */
 static const char *refusal_of(const talc_choice *choice, const talc_considered *considered,
                               char text[96])
 {
-    const talc_algorithm *row = considered->row;
-    if (!is_asked_for(choice, row)) {
+    const talc_algorithm *algorithm = considered->algorithm;
+    if (!is_asked_for(choice, algorithm)) {
         snprintf(text, 96, "'%.60s' was asked for by name", choice->forced);
         return text;
     }
     if (considered->refusal != NULL)
         return considered->refusal;
-    if ((row->arithmetic.precision & choice->precision) == 0) {
+    if ((algorithm->arithmetic.precision & choice->precision) == 0) {
         snprintf(text, 96, "precision class %s is not admitted",
-                 talc_precision_name(row->arithmetic.precision));
+                 talc_precision_name(algorithm->arithmetic.precision));
         return text;
     }
     if (considered->plan.workspace > choice->limit) {
@@ -198,21 +198,21 @@ static const char *refusal_of(const talc_choice *choice, const talc_considered *
 
 static bool may_run(const talc_choice *choice, const talc_considered *considered)
 {
-    return is_asked_for(choice, considered->row) && considered->refusal == NULL &&
-           (considered->row->arithmetic.precision & choice->precision) != 0 &&
+    return is_asked_for(choice, considered->algorithm) && considered->refusal == NULL &&
+           (considered->algorithm->arithmetic.precision & choice->precision) != 0 &&
            considered->plan.workspace <= choice->limit;
 }
 
-/* A row without an estimate is `reference`, or in a list where none has one: the first that may run
- * does. */
+/* An algorithm without an estimate is `reference`, or in a list where none has one: the first that
+ * may run does. */
 static bool is_better(const talc_choice *choice, const talc_considered *considered)
 {
     return choice->chosen < 0 ||
            (considered->plan.seconds > 0 &&
-            considered->plan.seconds < choice->rows[choice->chosen].plan.seconds);
+            considered->plan.seconds < choice->algorithms[choice->chosen].plan.seconds);
 }
 
-/* Whether the row is refused for a library that is missing; asked once. */
+/* Whether the algorithm is refused for a library that is missing; asked once. */
 static bool is_missing(talc_considered *considered)
 {
     if (considered->refusal == NULL && considered->plan.missing != NULL)
@@ -225,23 +225,25 @@ static void choose_again(talc_choice *choice)
 {
     choice->chosen = -1;
     for (int i = 0; i < choice->count; i++)
-        if (may_run(choice, &choice->rows[i]) && is_better(choice, &choice->rows[i]))
+        if (may_run(choice, &choice->algorithms[i]) && is_better(choice, &choice->algorithms[i]))
             choice->chosen = i;
 }
 
-/* The one place where rows are chosen. Without `all` it stops where the rest cannot change the
- * choice. */
-static void consider(talc_choice *choice, const talc_algorithm *rows, const void *problem, bool all)
+/* The one place where algorithms are chosen. Without `all` it stops where the rest cannot change
+ * the choice. */
+static void consider(talc_choice *choice, const talc_algorithm *algorithms, const void *problem,
+                     bool all)
 {
     TALC_DEFAULT_FENV; /* what is planned and estimated decides what runs */
-    for (const talc_algorithm *row = rows;
-         row != NULL && row->name != NULL && choice->count < TALC_MAX_ROWS; row++) {
-        talc_considered *considered = &choice->rows[choice->count];
-        considered->row = row;
+    for (const talc_algorithm *algorithm = algorithms;
+         algorithm != NULL && algorithm->name != NULL && choice->count < TALC_MAX_ALGORITHMS;
+         algorithm++) {
+        talc_considered *considered = &choice->algorithms[choice->count];
+        considered->algorithm = algorithm;
         considered->refusal = NULL;
-        if (all || is_asked_for(choice, row))
+        if (all || is_asked_for(choice, algorithm))
             considered->refusal =
-                plan_of(row, choice->device, problem, choice->limit, &considered->plan);
+                plan_of(algorithm, choice->device, problem, choice->limit, &considered->plan);
         bool takes = may_run(choice, considered) && is_better(choice, considered);
         const bool is_last = takes && considered->plan.seconds == 0;
         if (all || is_last)
@@ -252,7 +254,7 @@ static void consider(talc_choice *choice, const talc_algorithm *rows, const void
         if (takes && is_last && !all)
             return;
     }
-    while (choice->chosen >= 0 && is_missing(&choice->rows[choice->chosen]))
+    while (choice->chosen >= 0 && is_missing(&choice->algorithms[choice->chosen]))
         choose_again(choice);
 }
 
@@ -260,14 +262,14 @@ static void print_dispatch(const talc_choice *choice)
 {
     for (int i = 0; i < choice->count; i++) {
         char text[96];
-        row_text row;
-        const char *reason = refusal_of(choice, &choice->rows[i], text);
-        if (!is_asked_for(choice, choice->rows[i].row))
+        algorithm_title title;
+        const char *reason = refusal_of(choice, &choice->algorithms[i], text);
+        if (!is_asked_for(choice, choice->algorithms[i].algorithm))
             continue;
         if (reason == NULL)
             reason = i == choice->chosen ? "chosen" : "estimated to take longer";
         fprintf(stderr, "talc,dispatch,%s,%s,%s,%s\n", choice->device->name, choice->op,
-                text_of(choice->rows[i].row, row), reason);
+                text_of(choice->algorithms[i].algorithm, title), reason);
     }
 }
 
@@ -277,15 +279,15 @@ static bool fail(const talc_choice *choice)
     size_t used = 0;
     bool found = choice->forced == NULL;
     for (int i = 0; i < choice->count && used < sizeof reasons; i++) {
-        const talc_algorithm *row = choice->rows[i].row;
+        const talc_algorithm *algorithm = choice->algorithms[i].algorithm;
         char text[96];
-        row_text title;
-        if (!is_asked_for(choice, row))
+        algorithm_title title;
+        if (!is_asked_for(choice, algorithm))
             continue;
         found = true;
-        const char *reason = refusal_of(choice, &choice->rows[i], text);
+        const char *reason = refusal_of(choice, &choice->algorithms[i], text);
         used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s: %s",
-                                 used == 0 ? "" : "; ", text_of(row, title), reason);
+                                 used == 0 ? "" : "; ", text_of(algorithm, title), reason);
     }
     if (!found)
         talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
@@ -297,33 +299,34 @@ static bool fail(const talc_choice *choice)
 }
 
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
-                 const talc_algorithm *rows, const void *problem, size_t problem_bytes,
+                 const talc_algorithm *algorithms, const void *problem, size_t problem_bytes,
                  const char *forced, unsigned precision)
 {
     const bool prints = (talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0;
     begin(choice, op, device, forced, precision);
-    if (!prints && talc_decision_find(choice, rows, problem, problem_bytes, &choice->rows[0])) {
+    if (!prints &&
+        talc_decision_find(choice, algorithms, problem, problem_bytes, &choice->algorithms[0])) {
         choice->count = 1;
         choice->chosen = 0;
         return true;
     }
-    consider(choice, rows, problem, false);
+    consider(choice, algorithms, problem, false);
     if (prints)
         print_dispatch(choice);
     if (choice->chosen < 0)
         return fail(choice);
     if (talc_chosen_plan(choice)->seconds > 0)
-        talc_decision_add(choice, rows, problem, problem_bytes);
+        talc_decision_add(choice, algorithms, problem, problem_bytes);
     return true;
 }
 
-void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
+void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *algorithms,
                          const void *problem, const char *forced, unsigned precision,
                          talc_explanation *explanation)
 {
     talc_choice choice;
     begin(&choice, op, device, forced, precision);
-    consider(&choice, rows, problem, true);
+    consider(&choice, algorithms, problem, true);
     *explanation = (talc_explanation){ .workspace_limit = choice.limit,
                                        .count = choice.count,
                                        .chosen = choice.chosen };
@@ -332,15 +335,15 @@ void talc_choice_explain(const char *op, talc_device *device, const talc_algorit
     snprintf(explanation->asked_for, sizeof explanation->asked_for, "%s",
              choice.forced == NULL ? "" : choice.forced);
     for (int i = 0; i < choice.count; i++) {
-        const talc_considered *considered = &choice.rows[i];
+        const talc_considered *considered = &choice.algorithms[i];
         talc_candidate *candidate = &explanation->candidates[i];
         char text[96];
         const char *reason = refusal_of(&choice, considered, text);
-        *candidate = (talc_candidate){ .name = considered->row->name,
-                                       .form = considered->row->form,
-                                       .arithmetic = considered->row->arithmetic,
+        *candidate = (talc_candidate){ .name = considered->algorithm->name,
+                                       .form = considered->algorithm->form,
+                                       .arithmetic = considered->algorithm->arithmetic,
                                        .refused = reason != NULL };
-        (void)talc_algorithm_text(considered->row, candidate->title);
+        (void)talc_algorithm_text(considered->algorithm, candidate->title);
         if (considered->refusal == NULL) {
             candidate->workspace = considered->plan.workspace;
             candidate->seconds = considered->plan.seconds;
@@ -367,7 +370,7 @@ bool talc_candidate_is_passed_over(const talc_explanation *e, int index)
 /* The candidates that are printed. */
 typedef struct printed {
     const talc_explanation *of;
-    int count, index[TALC_MAX_ROWS];
+    int count, index[TALC_MAX_ALGORITHMS];
 } printed;
 
 static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
@@ -389,8 +392,8 @@ static const char *cell(const void *context, int64_t row, int column, char text[
     return text;
 }
 
-/* Why nothing is chosen, behind the rows that were printed. */
-static void print_none(FILE *file, const talc_explanation *e, int printed_rows)
+/* Why nothing is chosen, behind the algorithms that were printed. */
+static void print_none(FILE *file, const talc_explanation *e, int printed_count)
 {
     char list[1024] = "";
     for (int i = 0; i < e->count; i++)
@@ -399,7 +402,7 @@ static void print_none(FILE *file, const talc_explanation *e, int printed_rows)
             snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
                      e->candidates[i].title);
         }
-    if (printed_rows == 0 && e->asked_for[0] != '\0')
+    if (printed_count == 0 && e->asked_for[0] != '\0')
         talc_print_wrapped(file, 6, "   -> none: there is no such algorithm; there are %s", list);
     else
         talc_print_wrapped(file, 6, "   -> none: the call would fail");
@@ -433,31 +436,32 @@ void talc_explanation_print(FILE *file, const talc_explanation *e)
 
 const talc_algorithm *talc_chosen(const talc_choice *choice)
 {
-    return choice->rows[choice->chosen].row;
+    return choice->algorithms[choice->chosen].algorithm;
 }
 
 const talc_plan *talc_chosen_plan(const talc_choice *choice)
 {
-    return &choice->rows[choice->chosen].plan;
+    return &choice->algorithms[choice->chosen].plan;
 }
 
 talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, const void *subject,
                             const void *problem, talc_arguments *arguments)
 {
-    const talc_considered *chosen = &choice->rows[choice->chosen];
+    const talc_considered *chosen = &choice->algorithms[choice->chosen];
     talc_device *device = choice->device;
     talc_block block;
-    const size_t kept = arguments->kept != NULL ? chosen->plan.kept : 0;
-    talc_status status = talc_block_new(device, choice->op, chosen->plan.workspace - kept, &block);
+    const size_t cached = arguments->cached != NULL ? chosen->plan.cached : 0;
+    talc_status status =
+        talc_block_new(device, choice->op, chosen->plan.workspace - cached, &block);
     if (status != TALC_OK)
         return status;
     arguments->workspace = block.data;
-    row_text row;
-    const char *algorithm =
-        talc_run_is_watched(device) ? text_of(chosen->row, row) : chosen->row->name;
-    const talc_run frame = talc_run_begin(choice->op, device, algorithm, write, subject);
+    algorithm_title title;
+    const char *shown =
+        talc_run_is_watched(device) ? text_of(chosen->algorithm, title) : chosen->algorithm->name;
+    const talc_run frame = talc_run_begin(choice->op, device, shown, write, subject);
     status = talc_run_end(
-        &frame, talc_algorithm_run(chosen->row, device, problem, &chosen->plan, arguments));
+        &frame, talc_algorithm_run(chosen->algorithm, device, problem, &chosen->plan, arguments));
     talc_block_free(device, block);
     return status;
 }

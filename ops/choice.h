@@ -1,4 +1,4 @@
-/// The choice among an op's rows. Private to talc.
+/// The choice among an op's algorithms. Private to talc.
 ///
 /// Every op chooses here, so that forcing, precision, workspace limits, messages and TALC_VERBOSE
 /// mean the same everywhere, and what is explained is what runs:
@@ -15,7 +15,7 @@
 #include "tensor/run.h"
 
 typedef struct talc_considered {
-    const talc_algorithm *row;
+    const talc_algorithm *algorithm;
     const char *refusal; ///< its own; NULL when it can do the problem
     talc_plan plan;      ///< when it can
 } talc_considered;
@@ -28,23 +28,23 @@ typedef struct talc_choice {
     size_t limit;       ///< workspace bytes
     int count;
     int chosen; ///< -1: none
-    talc_considered rows[TALC_MAX_ROWS];
+    talc_considered algorithms[TALC_MAX_ALGORITHMS];
 } talc_choice;
 
-/// Chooses among `rows`, NULL for a backend without the op. A list that estimates is remembered for
-/// the problem's bytes (ops/decisions.h), unless that is 0. `forced` is the caller's own choice,
-/// NULL for the thread's; classes 0 for the thread's. False, with a failure that has every row's
-/// reason, when none can run.
+/// Chooses among `algorithms`, NULL for a backend without the op. A list that estimates is
+/// remembered for the problem's bytes (ops/decisions.h), unless that is 0. `forced` is the caller's
+/// own choice, NULL for the thread's; classes 0 for the thread's. False, with a failure that has
+/// every algorithm's reason, when none can run.
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
-                 const talc_algorithm *rows, const void *problem, size_t problem_bytes,
+                 const talc_algorithm *algorithms, const void *problem, size_t problem_bytes,
                  const char *forced, unsigned precision);
 
-/// The same decision, with what it says of every row. Raises no failure.
-void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
+/// The same decision, with what it says of every algorithm. Raises no failure.
+void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *algorithms,
                          const void *problem, const char *forced, unsigned precision,
                          talc_explanation *explanation);
 
-/// The row that was chosen, and its plan.
+/// The algorithm that was chosen, and its plan.
 const talc_algorithm *talc_chosen(const talc_choice *choice);
 const talc_plan *talc_chosen_plan(const talc_choice *choice);
 

@@ -76,28 +76,28 @@ static talc_tensor *clamp_recorded(const talc_tensor *x, bounds within, talc_ten
 {
     if (!talc_tape_wants_one(x))
         return y;
-    return talc_tape_record(y, &(talc_note){ .op = "clamp",
-                                             .rule = clamp_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .saved = { { "x", x } },
-                                             .problem = &within,
-                                             .problem_bytes = sizeof within });
+    return talc_tape_record(y, &(talc_record){ .op = "clamp",
+                                               .rule = clamp_gradient,
+                                               .inputs = &x,
+                                               .input_count = 1,
+                                               .saved = { { "x", x } },
+                                               .problem = &within,
+                                               .problem_bytes = sizeof within });
 }
 
 /* The integers of a type that lie within; an end without integers beyond it is none. */
 static bool integer_bounds(talc_dtype dtype, bounds *within)
 {
     const double low = ceil(within->low), high = floor(within->high);
-    double least, end;
-    talc_dtype_range(dtype, &least, &end);
-    if (low > high || low >= end || high < least) {
+    double min, end;
+    talc_dtype_range(dtype, &min, &end);
+    if (low > high || low >= end || high < min) {
         talc_fail(TALC_BAD_ARGUMENT, "clamp: no %s lies from low %g to high %g",
                   talc_dtype_name(dtype), within->low, within->high);
         return false;
     }
     *within =
-        (bounds){ low <= least ? (double)-INFINITY : low, high >= end ? (double)INFINITY : high };
+        (bounds){ low <= min ? (double)-INFINITY : low, high >= end ? (double)INFINITY : high };
     return true;
 }
 

@@ -152,12 +152,12 @@ talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
     talc_observed("concat", NULL, &(talc_concat_observed){ dim }, tensors, count, y);
     if (y == NULL || !talc_tape_wants(tensors, count))
         return y;
-    return talc_tape_record(y, &(talc_note){ .op = "concat",
-                                             .rule = concat_gradient,
-                                             .inputs = tensors,
-                                             .input_count = count,
-                                             .problem = &dim,
-                                             .problem_bytes = sizeof dim });
+    return talc_tape_record(y, &(talc_record){ .op = "concat",
+                                               .rule = concat_gradient,
+                                               .inputs = tensors,
+                                               .input_count = count,
+                                               .problem = &dim,
+                                               .problem_bytes = sizeof dim });
 }
 
 // ---- Stack, split, chunk, channel shuffle -------------------------------------------------------
@@ -296,9 +296,9 @@ talc_tensor *talc_channel_shuffle(const talc_tensor *x, int64_t groups)
     for (int i = 2; i < x->rank; i++)
         grouped.dim[i + 1] = x->dims[i];
     talc_tensor *apart = talc_reshape(x, grouped);
-    talc_tensor *turned = apart == NULL ? NULL : talc_transpose(apart, 1, 2);
-    talc_tensor *y = turned == NULL ? NULL : talc_reshape(turned, talc_dims_of(x));
+    talc_tensor *transposed = apart == NULL ? NULL : talc_transpose(apart, 1, 2);
+    talc_tensor *y = transposed == NULL ? NULL : talc_reshape(transposed, talc_dims_of(x));
     talc_release(apart);
-    talc_release(turned);
+    talc_release(transposed);
     return y;
 }

@@ -5,7 +5,7 @@
 #include "ops/conv2d_gradient.h"
 #include "ops/gradient.h"
 #include "ops/operand.h"
-#include "tensor/kept.h"
+#include "tensor/cached.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
 #include "tensor/run.h"
@@ -40,42 +40,43 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
     talc_conv2d_problem_text(problem, text);
 }
 
-/* All that a row's packed weights depend on. */
-typedef struct kept_key {
-    const talc_algorithm *row;
+/* All that an algorithm's packed weights depend on. */
+typedef struct cached_key {
+    const talc_algorithm *algorithm;
     const void *weights;
     int64_t form, numbers[16];
-} kept_key;
+} cached_key;
 
-static kept_key kept_key_of(const talc_choice *choice, const talc_conv2d_problem *p, const void *w)
+static cached_key cached_key_of(const talc_choice *choice, const talc_conv2d_problem *p,
+                                const void *w)
 {
-    return (kept_key){ talc_chosen(choice),
-                       w,
-                       talc_chosen_plan(choice)->kept_form,
-                       { (int64_t)p->dtype, p->C, p->OC, p->KH, p->KW, p->stride_h, p->stride_w,
-                         p->pad_top, p->pad_left, p->pad_bottom, p->pad_right, p->dilation_h,
-                         p->dilation_w, p->groups, (int64_t)p->padding_mode } };
+    return (cached_key){ talc_chosen(choice),
+                         w,
+                         talc_chosen_plan(choice)->cached_form,
+                         { (int64_t)p->dtype, p->C, p->OC, p->KH, p->KW, p->stride_h, p->stride_w,
+                           p->pad_top, p->pad_left, p->pad_bottom, p->pad_right, p->dilation_h,
+                           p->dilation_w, p->groups, (int64_t)p->padding_mode } };
 }
 
 /* Room for what is kept of w, ready when it is there from an earlier call; NULL for none. */
-static talc_tensor *take_kept(const talc_choice *choice, const kept_key *key, const talc_tensor *w,
-                              talc_arguments *arguments)
+static talc_tensor *take_cached(const talc_choice *choice, const cached_key *key,
+                                const talc_tensor *w, talc_arguments *arguments)
 {
-    talc_tensor *kept = talc_kept_find(w, key, sizeof *key);
-    arguments->kept_ready = kept != NULL;
+    talc_tensor *cached = talc_cached_find(w, key, sizeof *key);
+    arguments->cached_ready = cached != NULL;
     /* What is made in a recording's memory has elements only once that is replayed. */
-    if (kept == NULL && !talc_failed() && talc_recording_serving(w->device) == NULL)
-        kept = talc_retain(talc_tensor_new("conv2d", w->device, TALC_U8,
-                                           TALC_DIMS((int64_t)talc_chosen_plan(choice)->kept)));
-    if (kept != NULL) {
-        arguments->kept = kept->data;
-        talc_tensor_used(kept);
+    if (cached == NULL && !talc_failed() && talc_recording_serving(w->device) == NULL)
+        cached = talc_retain(talc_tensor_new("conv2d", w->device, TALC_U8,
+                                             TALC_DIMS((int64_t)talc_chosen_plan(choice)->cached)));
+    if (cached != NULL) {
+        arguments->cached = cached->data;
+        talc_tensor_used(cached);
     }
-    return kept;
+    return cached;
 }
 
 static talc_status run(const talc_choice *choice, const talc_conv2d_problem *problem,
-                       const operands *packed, bool keeps, talc_tensor *y)
+                       const operands *packed, bool caches, talc_tensor *y)
 {
     talc_conv2d_arguments arguments = {
         .x = packed->x->data,
@@ -84,19 +85,19 @@ static talc_status run(const talc_choice *choice, const talc_conv2d_problem *pro
         .residual = talc_operand_data(packed->residual),
         .y = y->data,
     };
-    const kept_key key = kept_key_of(choice, problem, packed->w->data);
+    const cached_key key = cached_key_of(choice, problem, packed->w->data);
     const uint64_t version = talc_version(packed->w); /* before the row reads it */
-    talc_tensor *kept = NULL;
-    if (keeps && talc_chosen_plan(choice)->kept > 0)
-        kept = take_kept(choice, &key, packed->w, &arguments.base);
+    talc_tensor *cached = NULL;
+    if (caches && talc_chosen_plan(choice)->cached > 0)
+        cached = take_cached(choice, &key, packed->w, &arguments.base);
     talc_status status =
         talc_failed() ? talc_error_status()
                       : talc_choice_run(choice, problem_text, problem, problem, &arguments.base);
-    if (status == TALC_OK && kept != NULL && !arguments.base.kept_ready &&
-        !talc_kept_add(packed->w, version, &key, sizeof key, kept))
+    if (status == TALC_OK && cached != NULL && !arguments.base.cached_ready &&
+        !talc_cached_add(packed->w, version, &key, sizeof key, cached))
         status = talc_error_status();
-    talc_scope_drop(kept);
-    talc_release(kept);
+    talc_scope_drop(cached);
+    talc_release(cached);
     return status;
 }
 
@@ -121,8 +122,8 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
                      options == NULL ? 0 : options->precision))
         return NULL;
 
-    const bool keeps = options != NULL && options->keep_weights && talc_is_contiguous(w) &&
-                       !talc_tape_wants(inputs, 4) && !talc_recording_of_step(w->device);
+    const bool caches = options != NULL && options->cache_weights && talc_is_contiguous(w) &&
+                        !talc_tape_wants(inputs, 4) && !talc_recording_of_step(w->device);
     talc_observer *observer = talc_observe_pause();
     operands packed;
     talc_tensor *y = NULL;
@@ -130,7 +131,7 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
         y = talc_tensor_new("conv2d", x->device, x->dtype,
                             TALC_DIMS(problem.N, problem.OC, problem.OH, problem.OW));
     if (y != NULL && problem.N > 0)
-        y = talc_result(y, run(&choice, &problem, &packed, keeps, y));
+        y = talc_result(y, run(&choice, &problem, &packed, caches, y));
     talc_observe_resume(observer);
     talc_observed("conv2d", talc_chosen(&choice), &problem, inputs, 4, y);
     operands_release(&packed);
@@ -153,12 +154,12 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
     explanation->flops = talc_conv2d_flops(&checked);
     explanation->bytes = talc_conv2d_bytes(&checked);
     /* Rows see a gradient's problem as talc_conv2d_gradient_problem makes it. */
-    const talc_conv2d_problem posed =
+    const talc_conv2d_problem directed =
         checked.direction == TALC_FORWARD
             ? checked
             : talc_conv2d_gradient_problem(&checked, checked.direction);
     talc_choice_explain(talc_conv2d_name(checked.direction), device,
-                        device->backend->algorithms[TALC_OP_conv2d], &posed,
+                        device->backend->algorithms[TALC_OP_conv2d], &directed,
                         options == NULL ? NULL : options->algorithm,
                         options == NULL ? 0 : options->precision, &explanation->decision);
     return true;

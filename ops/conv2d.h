@@ -60,7 +60,7 @@ typedef struct talc_conv2d_options {
     /// What an algorithm makes of w alone is kept with w for calls to come, until w is written
     /// (talc_version counts that) or freed; at most four times. Of no effect where a gradient is
     /// recorded, and in a recorded step (nn/step.h), which may write w.
-    bool keep_weights;
+    bool cache_weights;
 } talc_conv2d_options;
 
 /// y. `bias` and `options` may be NULL.

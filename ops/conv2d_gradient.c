@@ -169,24 +169,24 @@ talc_tensor *talc_conv2d_gradient(const talc_conv2d_problem *problem, const talc
 
 // ---- The rule -----------------------------------------------------------------------------------
 
-typedef struct conv2d_note {
+typedef struct conv2d_record {
     talc_conv2d_problem problem;
     unsigned precision;
-} conv2d_note;
+} conv2d_record;
 
 /* x, w, bias, residual. */
 static void conv2d_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const conv2d_note *note = talc_node_problem(node);
-    const talc_conv2d_problem *p = &note->problem;
+    const conv2d_record *record = talc_node_problem(node);
+    const talc_conv2d_problem *p = &record->problem;
     const talc_tensor *x = talc_node_saved(node, 0), *w = talc_node_saved(node, 1);
     talc_tensor *g = talc_activation_gradient(p->activation, dy, talc_node_saved(node, 2));
     if (g == NULL)
         return;
     if (talc_node_wants(node, 0))
-        gradients[0] = talc_conv2d_grad_input(p, g, w, NULL, note->precision);
+        gradients[0] = talc_conv2d_grad_input(p, g, w, NULL, record->precision);
     if (talc_node_wants(node, 1))
-        gradients[1] = talc_conv2d_grad_weight(p, x, g, NULL, note->precision);
+        gradients[1] = talc_conv2d_grad_weight(p, x, g, NULL, record->precision);
     if (talc_node_wants(node, 2))
         gradients[2] = talc_sum(g, TALC_DIMS(0, 2, 3), false);
     gradients[3] = g;
@@ -197,16 +197,18 @@ talc_tensor *talc_conv2d_record(const talc_conv2d_problem *problem, unsigned pre
 {
     if (y == NULL || !talc_tape_wants(operands, 4))
         return y;
-    const conv2d_note note = { *problem, precision != 0 ? precision : talc_precision_admitted() };
+    const conv2d_record record = { *problem,
+                                   precision != 0 ? precision : talc_precision_admitted() };
     const talc_tensor *x = operands[0], *w = operands[1];
     const bool activates = problem->activation != TALC_ACTIVATION_NONE;
-    return talc_tape_record(y, &(talc_note){ .op = "conv2d",
-                                             .rule = conv2d_gradient,
-                                             .inputs = operands,
-                                             .input_count = 4,
-                                             .saved = { { "x", talc_tape_wants_one(w) ? x : NULL },
-                                                        { "w", talc_tape_wants_one(x) ? w : NULL },
-                                                        { "y", activates ? y : NULL } },
-                                             .problem = &note,
-                                             .problem_bytes = sizeof note });
+    return talc_tape_record(y,
+                            &(talc_record){ .op = "conv2d",
+                                            .rule = conv2d_gradient,
+                                            .inputs = operands,
+                                            .input_count = 4,
+                                            .saved = { { "x", talc_tape_wants_one(w) ? x : NULL },
+                                                       { "w", talc_tape_wants_one(x) ? w : NULL },
+                                                       { "y", activates ? y : NULL } },
+                                            .problem = &record,
+                                            .problem_bytes = sizeof record });
 }

@@ -45,14 +45,14 @@ static bool axis_extent(const talc_conv2d_problem *p, const char *axis, int64_t 
         return false;
     }
     /* Mirrored and wrapped pixels have to exist. */
-    int64_t most = p->padding_mode == TALC_PADDING_REFLECT    ? size - 1
-                   : p->padding_mode == TALC_PADDING_CIRCULAR ? size
-                                                              : INT64_MAX;
+    int64_t max = p->padding_mode == TALC_PADDING_REFLECT    ? size - 1
+                  : p->padding_mode == TALC_PADDING_CIRCULAR ? size
+                                                             : INT64_MAX;
     int64_t largest = begin > end ? begin : end;
-    if (largest > most) {
+    if (largest > max) {
         talc_fail(TALC_BAD_SHAPE,
                   "conv2d: %s padding %" PRId64 " of %s %" PRId64 " is more than %" PRId64,
-                  talc_padding_mode_name(p->padding_mode), largest, axis, size, most);
+                  talc_padding_mode_name(p->padding_mode), largest, axis, size, max);
         return false;
     }
     *extent = (padded - window) / stride + 1;

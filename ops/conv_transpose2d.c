@@ -15,12 +15,12 @@
 
 static const char OP[] = "conv_transpose2d";
 
-typedef struct transpose_note {
+typedef struct transpose_record {
     talc_conv2d_problem problem;
     int64_t more[2]; /* rows and columns of y that the problem does not have */
     bool nothing;    /* no window reaches y at all, and there is no problem */
     unsigned precision;
-} transpose_note;
+} transpose_record;
 
 // ---- The convolution whose input gradient this is -----------------------------------------------
 
@@ -116,9 +116,9 @@ static void end_with(int64_t size, int64_t added, int64_t outputs, int64_t *exte
 /* Its input is y, without the last `more` rows and columns, which no window reaches, and its output
  * x. */
 static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
-                       const talc_conv_transpose2d_options *o, transpose_note *note)
+                       const talc_conv_transpose2d_options *o, transpose_record *record)
 {
-    talc_conv2d_problem *p = &note->problem;
+    talc_conv2d_problem *p = &record->problem;
     const int64_t *added = o->output_padding;
     int64_t unused;
     memset(p, 0, sizeof *p); /* between its members too: decisions compare bytes */
@@ -152,51 +152,51 @@ static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_te
     p->pad_right = p->pad_left;
     if (!talc_conv2d_problem_check(p))
         return false;
-    end_with(x->dims[2], added[0], p->OH, &p->H, &p->pad_bottom, &note->more[0]);
-    end_with(x->dims[3], added[1], p->OW, &p->W, &p->pad_right, &note->more[1]);
-    note->nothing = p->H < 1 || p->W < 1;
-    return note->nothing || talc_conv2d_problem_check(p);
+    end_with(x->dims[2], added[0], p->OH, &p->H, &p->pad_bottom, &record->more[0]);
+    end_with(x->dims[3], added[1], p->OW, &p->W, &p->pad_right, &record->more[1]);
+    record->nothing = p->H < 1 || p->W < 1;
+    return record->nothing || talc_conv2d_problem_check(p);
 }
 
 // ---- Running ------------------------------------------------------------------------------------
 
 /* The part of y, or of dy, that windows reach. */
-static talc_tensor *reached(const transpose_note *note, const talc_tensor *y)
+static talc_tensor *reached(const transpose_record *record, const talc_tensor *y)
 {
-    if (note->more[0] == 0 && note->more[1] == 0)
+    if (record->more[0] == 0 && record->more[1] == 0)
         return (talc_tensor *)y;
-    const talc_tensor *rows = talc_slice(y, 2, 0, note->problem.H, 1);
-    return rows == NULL ? NULL : talc_slice(rows, 3, 0, note->problem.W, 1);
+    const talc_tensor *rows = talc_slice(y, 2, 0, record->problem.H, 1);
+    return rows == NULL ? NULL : talc_slice(rows, 3, 0, record->problem.W, 1);
 }
 
 /* All of y, where nothing else is written zeros. */
-static talc_tensor *zeros(const transpose_note *note, const talc_tensor *x)
+static talc_tensor *zeros(const transpose_record *record, const talc_tensor *x)
 {
-    const talc_conv2d_problem *p = &note->problem;
+    const talc_conv2d_problem *p = &record->problem;
     return talc_zeros(x->device, p->dtype,
-                      TALC_DIMS(p->N, p->C, p->H + note->more[0], p->W + note->more[1]));
+                      TALC_DIMS(p->N, p->C, p->H + record->more[0], p->W + record->more[1]));
 }
 
 /* The result before the bias. */
-static talc_tensor *result(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
-                           const char *algorithm)
+static talc_tensor *result(const transpose_record *record, const talc_tensor *x,
+                           const talc_tensor *w, const char *algorithm)
 {
-    if (note->nothing)
-        return zeros(note, x);
-    talc_tensor *y = talc_conv2d_grad_input(&note->problem, x, w, algorithm, note->precision);
-    if (y == NULL || (note->more[0] == 0 && note->more[1] == 0))
+    if (record->nothing)
+        return zeros(record, x);
+    talc_tensor *y = talc_conv2d_grad_input(&record->problem, x, w, algorithm, record->precision);
+    if (y == NULL || (record->more[0] == 0 && record->more[1] == 0))
         return y;
-    talc_tensor *whole = zeros(note, x), *part = whole == NULL ? NULL : reached(note, whole);
+    talc_tensor *whole = zeros(record, x), *part = whole == NULL ? NULL : reached(record, whole);
     return part != NULL && talc_copy(part, y) ? whole : NULL;
 }
 
 /* The same, in the scope around. */
-static talc_tensor *run(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
+static talc_tensor *run(const transpose_record *record, const talc_tensor *x, const talc_tensor *w,
                         const char *algorithm)
 {
     talc_scope *scope = talc_scope_enter();
     talc_no_grad_enter();
-    talc_tensor *y = scope == NULL ? NULL : result(note, x, w, algorithm);
+    talc_tensor *y = scope == NULL ? NULL : result(record, x, w, algorithm);
     talc_no_grad_leave();
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
@@ -207,8 +207,8 @@ static talc_tensor *run(const transpose_note *note, const talc_tensor *x, const 
 
 static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
 {
-    const transpose_note *note = talc_node_problem(node);
-    const talc_conv2d_problem *p = &note->problem;
+    const transpose_record *record = talc_node_problem(node);
+    const talc_conv2d_problem *p = &record->problem;
     const talc_conv2d_options options = {
         .stride = { p->stride_h, p->stride_w },
         .padding = { p->pad_top, p->pad_left },
@@ -216,11 +216,11 @@ static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
                          p->pad_right == 0 ? TALC_ZERO : p->pad_right },
         .dilation = { p->dilation_h, p->dilation_w },
         .groups = p->groups,
-        .precision = note->precision,
+        .precision = record->precision,
     };
-    if (note->nothing)
+    if (record->nothing)
         return talc_zeros(dy->device, dy->dtype, talc_node_input_dims(node, 0));
-    const talc_tensor *part = reached(note, dy);
+    const talc_tensor *part = reached(record, dy);
     return part == NULL ? NULL : talc_conv2d(part, talc_node_saved(node, 1), NULL, &options);
 }
 
@@ -228,36 +228,36 @@ static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
 static void transpose_gradient(const talc_node *node, const talc_tensor *dy,
                                talc_tensor *gradients[])
 {
-    const transpose_note *note = talc_node_problem(node);
+    const transpose_record *record = talc_node_problem(node);
     if (talc_node_wants(node, 0))
         gradients[0] = grad_x(node, dy);
     if (talc_failed() || !talc_node_wants(node, 1))
         return;
-    if (note->nothing) {
+    if (record->nothing) {
         gradients[1] = talc_zeros(dy->device, dy->dtype, talc_node_input_dims(node, 1));
         return;
     }
-    const talc_tensor *part = reached(note, dy);
+    const talc_tensor *part = reached(record, dy);
     if (part != NULL)
-        gradients[1] = talc_conv2d_grad_weight(&note->problem, part, talc_node_saved(node, 0), NULL,
-                                               note->precision);
+        gradients[1] = talc_conv2d_grad_weight(&record->problem, part, talc_node_saved(node, 0),
+                                               NULL, record->precision);
 }
 
-static talc_tensor *recorded(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
-                             talc_tensor *y)
+static talc_tensor *recorded(const transpose_record *record, const talc_tensor *x,
+                             const talc_tensor *w, talc_tensor *y)
 {
     const talc_tensor *const inputs[] = { x, w };
     if (y == NULL || !talc_tape_wants(inputs, 2))
         return y;
     return talc_tape_record(y,
-                            &(talc_note){ .op = OP,
-                                          .rule = transpose_gradient,
-                                          .inputs = inputs,
-                                          .input_count = 2,
-                                          .saved = { { "x", talc_tape_wants_one(w) ? x : NULL },
-                                                     { "w", talc_tape_wants_one(x) ? w : NULL } },
-                                          .problem = note,
-                                          .problem_bytes = sizeof *note });
+                            &(talc_record){ .op = OP,
+                                            .rule = transpose_gradient,
+                                            .inputs = inputs,
+                                            .input_count = 2,
+                                            .saved = { { "x", talc_tape_wants_one(w) ? x : NULL },
+                                                       { "w", talc_tape_wants_one(x) ? w : NULL } },
+                                            .problem = record,
+                                            .problem_bytes = sizeof *record });
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -279,16 +279,16 @@ talc_tensor *talc_conv_transpose2d(const talc_tensor *x, const talc_tensor *w,
 {
     static const talc_conv_transpose2d_options defaults = { .groups = 0 };
     const talc_conv_transpose2d_options *o = options != NULL ? options : &defaults;
-    transpose_note note = { .precision = 0 };
+    transpose_record record = { .precision = 0 };
     if (!operands_fit(x, w, bias) || !talc_operand_precision(OP, o->precision) ||
-        !problem_of(x, w, bias, o, &note))
+        !problem_of(x, w, bias, o, &record))
         return NULL;
-    note.precision = o->precision != 0 ? o->precision : talc_precision_admitted();
+    record.precision = o->precision != 0 ? o->precision : talc_precision_admitted();
 
     const char *around = talc_within(OP);
-    talc_tensor *y = recorded(&note, x, w, run(&note, x, w, o->algorithm));
+    talc_tensor *y = recorded(&record, x, w, run(&record, x, w, o->algorithm));
     if (y != NULL && bias != NULL)
-        y = plus_bias(y, bias, note.problem.C);
+        y = plus_bias(y, bias, record.problem.C);
     talc_within(around);
     return y;
 }

@@ -161,17 +161,17 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
         .outputs = { TALC_OPERAND(cross_entropy, y, y), TALC_OPERAND(cross_entropy, dx, dx) },
         .fills = problem.samples == 0,
         .filling = problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0,
-        .note = &(talc_note){ .op = OP,
-                              .rule = cross_entropy_gradient,
-                              .inputs = &logits,
-                              .input_count = 1,
-                              .saved = { { "logits", logits },
-                                         { "labels", labels },
-                                         { "class_weights", o->class_weights },
-                                         { "gradient", dx } },
-                              .problem = &noted,
-                              .problem_bytes = sizeof noted,
-                              .ready = dx == NULL ? 0 : 4 } });
+        .record = &(talc_record){ .op = OP,
+                                  .rule = cross_entropy_gradient,
+                                  .inputs = &logits,
+                                  .input_count = 1,
+                                  .saved = { { "logits", logits },
+                                             { "labels", labels },
+                                             { "class_weights", o->class_weights },
+                                             { "gradient", dx } },
+                                  .problem = &noted,
+                                  .problem_bytes = sizeof noted,
+                                  .ready = dx == NULL ? 0 : 4 } });
     talc_release(dx);
     return y;
 }

@@ -39,11 +39,11 @@ talc_tensor *talc_cumprod(const talc_tensor *x, int dim)
                                      .input_count = 1,
                                      .outputs = { TALC_OPERAND(cumprod, y, y) },
                                      .description = &(talc_cumsum_observed){ dim },
-                                     .note = &(talc_note){ .op = OP,
-                                                           .rule = cumprod_gradient,
-                                                           .inputs = &x,
-                                                           .input_count = 1,
-                                                           .saved = { { "x", x } },
-                                                           .problem = &dim,
-                                                           .problem_bytes = sizeof dim } });
+                                     .record = &(talc_record){ .op = OP,
+                                                               .rule = cumprod_gradient,
+                                                               .inputs = &x,
+                                                               .input_count = 1,
+                                                               .saved = { { "x", x } },
+                                                               .problem = &dim,
+                                                               .problem_bytes = sizeof dim } });
 }

@@ -9,7 +9,7 @@ static const char *const names[] = {
 };
 
 static talc_tensor *cumsum(talc_direction direction, const talc_tensor *x, int dim,
-                           const talc_note *note)
+                           const talc_record *record)
 {
     const char *const op = names[direction];
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
@@ -24,7 +24,7 @@ static talc_tensor *cumsum(talc_direction direction, const talc_tensor *x, int d
                                      .input_count = 1,
                                      .outputs = { TALC_OPERAND(cumsum, y, y) },
                                      .description = &(talc_cumsum_observed){ dim },
-                                     .note = note });
+                                     .record = record });
 }
 
 static void cumsum_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
@@ -39,10 +39,10 @@ talc_tensor *talc_cumsum(const talc_tensor *x, int dim)
         talc_shape_dim(op, dim, x->rank == 0 ? 1 : x->rank, &dim) != TALC_OK)
         return NULL;
     return cumsum(TALC_FORWARD, x, dim,
-                  &(talc_note){ .op = op,
-                                .rule = cumsum_gradient,
-                                .inputs = &x,
-                                .input_count = 1,
-                                .problem = &dim,
-                                .problem_bytes = sizeof dim });
+                  &(talc_record){ .op = op,
+                                  .rule = cumsum_gradient,
+                                  .inputs = &x,
+                                  .input_count = 1,
+                                  .problem = &dim,
+                                  .problem_bytes = sizeof dim });
 }

@@ -91,6 +91,6 @@ void talc_decision_add(const talc_choice *choice, const talc_algorithm *list, co
     oldest[set] = (unsigned char)((oldest[set] + 1) % WAYS);
     at->hash = hash;
     memcpy(&at->key, &key, compared);
-    at->chosen = choice->rows[choice->chosen];
+    at->chosen = choice->algorithms[choice->chosen];
     __atomic_clear(&busy, __ATOMIC_RELEASE);
 }

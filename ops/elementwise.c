@@ -50,10 +50,10 @@ static const struct {
 #undef TALC_UNARY_ROW
 };
 
-typedef struct unary_note {
+typedef struct unary_record {
     talc_unary_function function;
     double numbers[2];
-} unary_note;
+} unary_record;
 
 static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
                            const talc_tensor *b, double scalar, const double numbers[2]);
@@ -67,8 +67,9 @@ talc_tensor *talc_unary_gradient(talc_unary_function function, const double numb
 
 static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const unary_note *note = talc_node_problem(node);
-    gradients[0] = talc_unary_gradient(note->function, note->numbers, dy, talc_node_saved(node, 0));
+    const unary_record *record = talc_node_problem(node);
+    gradients[0] =
+        talc_unary_gradient(record->function, record->numbers, dy, talc_node_saved(node, 0));
 }
 
 /* The limits of hardtanh are in order; else the first number is finite, and the second is one. */
@@ -91,17 +92,17 @@ bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2
 talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, double p, double q)
 {
     const char *op = unary_names[function];
-    const unary_note note = { function, { p, q } };
+    const unary_record record = { function, { p, q } };
     if (talc_operand_missing(op, "x", x) ||
         (function != TALC_NEG && !talc_operand_float(op, "x", x)) ||
-        !talc_unary_numbers_fit(function, note.numbers))
+        !talc_unary_numbers_fit(function, record.numbers))
         return NULL;
 
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
     if (y == NULL)
         return NULL;
     talc_unary_problem problem = talc_unary_problem_of(function, y, x);
-    memcpy(problem.numbers, note.numbers, sizeof problem.numbers);
+    memcpy(problem.numbers, record.numbers, sizeof problem.numbers);
     const int saves = unary_rows[function].saves;
     const talc_tensor *saved = saves == TALC_SAVES_NOTHING ? NULL : saves == TALC_SAVES_Y ? y : x;
     return talc_op_run(&(talc_call){
@@ -111,13 +112,13 @@ talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, doub
         .inputs = { TALC_HANDED(unary, x, x, TALC_STRIDED) },
         .input_count = 1,
         .outputs = { TALC_OPERAND(unary, y, y) },
-        .note = &(talc_note){ .op = op,
-                              .rule = unary_gradient,
-                              .inputs = &x,
-                              .input_count = 1,
-                              .saved = { { saves == TALC_SAVES_Y ? "y" : "x", saved } },
-                              .problem = &note,
-                              .problem_bytes = sizeof note } });
+        .record = &(talc_record){ .op = op,
+                                  .rule = unary_gradient,
+                                  .inputs = &x,
+                                  .input_count = 1,
+                                  .saved = { { saves == TALC_SAVES_Y ? "y" : "x", saved } },
+                                  .problem = &record,
+                                  .problem_bytes = sizeof record } });
 }
 
 /* The ops, a row each. */
@@ -174,22 +175,22 @@ static const struct {
 #undef TALC_BINARY_SAVES
 };
 
-typedef struct binary_note {
+typedef struct binary_record {
     talc_binary_function function;
     bool b_is_scalar;
     double scalar;
-} binary_note;
+} binary_record;
 
 static void binary_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const binary_note *note = talc_node_problem(node);
+    const binary_record *record = talc_node_problem(node);
     const talc_tensor *a = talc_node_saved(node, 0), *b = talc_node_saved(node, 1);
     const talc_tensor *y = talc_node_saved(node, 2);
     const bool wants_a = talc_node_wants(node, 0), wants_b = talc_node_wants(node, 1);
     talc_tensor *da = NULL, *db = NULL;
-    if (note->b_is_scalar)
-        b = talc_full(dy->device, dy->dtype, TALC_SCALAR, note->scalar);
-    switch (note->function) {
+    if (record->b_is_scalar)
+        b = talc_full(dy->device, dy->dtype, TALC_SCALAR, record->scalar);
+    switch (record->function) {
 #define TALC_BINARY_GRADIENT(constant, name, kind, value, saved_a, da_is, saved_b, db_is)          \
     case constant:                                                                                 \
         da = wants_a ? (talc_tensor *)(da_is) : NULL;                                              \
@@ -229,25 +230,25 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
     const talc_tensor *const inputs[] = { a, b };
     const int saves = (talc_tape_wants_one(a) ? binary_saves[function].a : 0) |
                       (talc_tape_wants_one(b) ? binary_saves[function].b : 0);
-    const binary_note note = { function, b == NULL, scalar };
+    const binary_record record = { function, b == NULL, scalar };
     const bool recorded = binary_saves[function].a != TALC_NO_GRADIENT;
-    return talc_op_run(
-        &(talc_call){ .op = TALC_OP_binary,
-                      .name = op,
-                      .problem = &problem,
-                      .inputs = { TALC_HANDED(binary, a, a, TALC_STRIDED),
-                                  TALC_HANDED(binary, b, b, TALC_STRIDED) },
-                      .input_count = 2,
-                      .outputs = { TALC_OPERAND(binary, y, y) },
-                      .note = &(talc_note){ .op = op,
-                                            .rule = binary_gradient,
-                                            .inputs = inputs,
-                                            .input_count = recorded ? 2 : 0,
-                                            .saved = { { "a", saves & TALC_SAVES_A ? a : NULL },
-                                                       { "b", saves & TALC_SAVES_B ? b : NULL },
-                                                       { "y", saves & TALC_SAVES_Y ? y : NULL } },
-                                            .problem = &note,
-                                            .problem_bytes = sizeof note } });
+    return talc_op_run(&(talc_call){
+        .op = TALC_OP_binary,
+        .name = op,
+        .problem = &problem,
+        .inputs = { TALC_HANDED(binary, a, a, TALC_STRIDED),
+                    TALC_HANDED(binary, b, b, TALC_STRIDED) },
+        .input_count = 2,
+        .outputs = { TALC_OPERAND(binary, y, y) },
+        .record = &(talc_record){ .op = op,
+                                  .rule = binary_gradient,
+                                  .inputs = inputs,
+                                  .input_count = recorded ? 2 : 0,
+                                  .saved = { { "a", saves & TALC_SAVES_A ? a : NULL },
+                                             { "b", saves & TALC_SAVES_B ? b : NULL },
+                                             { "y", saves & TALC_SAVES_Y ? y : NULL } },
+                                  .problem = &record,
+                                  .problem_bytes = sizeof record } });
 }
 
 talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,

@@ -138,32 +138,32 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
 
 // ---- Gradient -----------------------------------------------------------------------------------
 
-typedef struct gather_note {
+typedef struct gather_record {
     talc_gather_function function;
     int dim;
-} gather_note;
+} gather_record;
 
 static void gather_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const gather_note *note = talc_node_problem(node);
-    const char *const op = gradient_names[note->function];
+    const gather_record *record = talc_node_problem(node);
+    const char *const op = gradient_names[record->function];
     const talc_tensor *index = talc_node_saved(node, 0);
     talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
     if (dx == NULL)
         return;
     const talc_gather_problem whole =
-        problem_of(note->function, TALC_GRAD_INPUT, dx, note->dim, index, talc_dims_of(dy));
+        problem_of(record->function, TALC_GRAD_INPUT, dx, record->dim, index, talc_dims_of(dy));
     talc_gather_problem p = whole;
     p.rank = 0;
     if (whole.rank > 0 && talc_numel(dy) > 0)
-        merge_some(&whole, 0, note->dim, &p);
+        merge_some(&whole, 0, record->dim, &p);
     p.along = p.rank++;
-    p.dims[p.along] = whole.rank == 0 ? 1 : whole.dims[note->dim];
+    p.dims[p.along] = whole.rank == 0 ? 1 : whole.dims[record->dim];
     p.x_strides[p.along] = 0;
-    p.y_strides[p.along] = whole.rank == 0 ? 0 : whole.y_strides[note->dim];
-    p.index_strides[p.along] = whole.rank == 0 ? 0 : whole.index_strides[note->dim];
+    p.y_strides[p.along] = whole.rank == 0 ? 0 : whole.y_strides[record->dim];
+    p.index_strides[p.along] = whole.rank == 0 ? 0 : whole.index_strides[record->dim];
     if (whole.rank > 0 && talc_numel(dy) > 0)
-        merge_some(&whole, note->dim + 1, whole.rank, &p);
+        merge_some(&whole, record->dim + 1, whole.rank, &p);
     gradients[0] = talc_op_run(&(talc_call){
         .op = TALC_OP_gather,
         .name = op,
@@ -185,7 +185,7 @@ static talc_tensor *picked(talc_gather_problem *p, int dim, const talc_tensor *x
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
     if (y != NULL && talc_numel(y) > 0)
         merge(p);
-    const gather_note note = { p->function, dim };
+    const gather_record record = { p->function, dim };
     return talc_op_run(
         &(talc_call){ .op = TALC_OP_gather,
                       .name = op,
@@ -196,13 +196,13 @@ static talc_tensor *picked(talc_gather_problem *p, int dim, const talc_tensor *x
                       .input_count = 2,
                       .outputs = { TALC_OPERAND(gather, y, y) },
                       .description = &(talc_gather_observed){ p->function, p->along },
-                      .note = &(talc_note){ .op = op,
-                                            .rule = gather_gradient,
-                                            .inputs = &x,
-                                            .input_count = 1,
-                                            .saved = { { "index", index } },
-                                            .problem = &note,
-                                            .problem_bytes = sizeof note } });
+                      .record = &(talc_record){ .op = op,
+                                                .rule = gather_gradient,
+                                                .inputs = &x,
+                                                .input_count = 1,
+                                                .saved = { { "index", index } },
+                                                .problem = &record,
+                                                .problem_bytes = sizeof record } });
 }
 
 static talc_tensor *gather(talc_gather_function function, const talc_tensor *x, int dim,

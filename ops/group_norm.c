@@ -123,18 +123,18 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
         .input_count = 3,
         .outputs = { TALC_OPERAND(group_norm, y, y), TALC_OPERAND(group_norm, mean, mean),
                      TALC_OPERAND(group_norm, rstd, rstd) },
-        .note =
-            &(talc_note){ .op = OP,
-                          .rule = group_norm_gradient,
-                          .inputs = inputs,
-                          .input_count = 3,
-                          .saved = { { "x", o->x },
-                                     { "weight", o->weight },
-                                     { "mean", mean },
-                                     { "rstd", rstd },
-                                     { "y", p->activation != TALC_ACTIVATION_NONE ? y : NULL } },
-                          .problem = p,
-                          .problem_bytes = sizeof *p } });
+        .record =
+            &(talc_record){ .op = OP,
+                            .rule = group_norm_gradient,
+                            .inputs = inputs,
+                            .input_count = 3,
+                            .saved = { { "x", o->x },
+                                       { "weight", o->weight },
+                                       { "mean", mean },
+                                       { "rstd", rstd },
+                                       { "y", p->activation != TALC_ACTIVATION_NONE ? y : NULL } },
+                            .problem = p,
+                            .problem_bytes = sizeof *p } });
     talc_release(mean);
     talc_release(rstd);
     return y;

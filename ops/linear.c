@@ -99,17 +99,17 @@ static talc_matmul_problem problem_of(const talc_tensor *x, const talc_tensor *w
 
 // ---- Gradient -----------------------------------------------------------------------------------
 
-typedef struct linear_note {
+typedef struct linear_record {
     unsigned precision;
     talc_activation activation;
-} linear_note;
+} linear_record;
 
 /* x, weight, bias, residual. The leading dimensions are one, so that dweight is one product. */
 static void linear_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const linear_note *note = talc_node_problem(node);
+    const linear_record *record = talc_node_problem(node);
     const talc_tensor *x = talc_node_saved(node, 0), *weight = talc_node_saved(node, 1);
-    talc_tensor *g = talc_activation_gradient(note->activation, dy, talc_node_saved(node, 2));
+    talc_tensor *g = talc_activation_gradient(record->activation, dy, talc_node_saved(node, 2));
     const talc_dims x_dims = talc_node_input_dims(node, 0);
     const int64_t out = dy->dims[dy->rank - 1], in = x_dims.dim[x_dims.rank - 1];
     talc_dims leading = x_dims;
@@ -119,15 +119,16 @@ static void linear_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     if (flat == NULL)
         return;
     if (talc_node_wants(node, 0)) {
-        talc_tensor *dx = talc_matmul_for("linear.grad_input", flat, weight, note->precision);
+        talc_tensor *dx = talc_matmul_for("linear.grad_input", flat, weight, record->precision);
         gradients[0] = dx == NULL ? NULL : talc_reshape(dx, x_dims);
     }
     if (talc_node_wants(node, 1)) {
         const talc_tensor *x_rows = talc_reshape(x, TALC_DIMS(rows, in));
-        const talc_tensor *turned = x_rows == NULL ? NULL : talc_transpose(flat, 0, 1);
-        gradients[1] = turned == NULL
-                           ? NULL
-                           : talc_matmul_for("linear.grad_weight", turned, x_rows, note->precision);
+        const talc_tensor *flat_transposed = x_rows == NULL ? NULL : talc_transpose(flat, 0, 1);
+        gradients[1] =
+            flat_transposed == NULL
+                ? NULL
+                : talc_matmul_for("linear.grad_weight", flat_transposed, x_rows, record->precision);
     }
     if (talc_node_wants(node, 2))
         gradients[2] = talc_sum(flat, TALC_DIMS(0), false);
@@ -163,9 +164,9 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
         problem = problem_of(x_used, weight_used, bias != NULL, options);
     talc_matmul_arguments arguments = { .a = talc_operand_data(x_used),
                                         .b = talc_operand_data(weight_used) };
-    const linear_note noted = { options->precision != 0 ? options->precision
-                                                        : talc_precision_admitted(),
-                                options->activation };
+    const linear_record noted = { options->precision != 0 ? options->precision
+                                                          : talc_precision_admitted(),
+                                  options->activation };
     const bool activates = options->activation != TALC_ACTIVATION_NONE;
     y = talc_op_run(&(talc_call){
         .op = TALC_OP_matmul,
@@ -179,15 +180,15 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
                     TALC_OPERAND(matmul, residual, options->residual) },
         .input_count = 4,
         .outputs = { TALC_OPERAND(matmul, y, y) },
-        .note = &(talc_note){ .op = "linear",
-                              .rule = linear_gradient,
-                              .inputs = inputs,
-                              .input_count = 4,
-                              .saved = { { "x", talc_tape_wants_one(weight) ? x : NULL },
-                                         { "weight", talc_tape_wants_one(x) ? weight : NULL },
-                                         { "y", activates ? y : NULL } },
-                              .problem = &noted,
-                              .problem_bytes = sizeof noted } });
+        .record = &(talc_record){ .op = "linear",
+                                  .rule = linear_gradient,
+                                  .inputs = inputs,
+                                  .input_count = 4,
+                                  .saved = { { "x", talc_tape_wants_one(weight) ? x : NULL },
+                                             { "weight", talc_tape_wants_one(x) ? weight : NULL },
+                                             { "y", activates ? y : NULL } },
+                                  .problem = &noted,
+                                  .problem_bytes = sizeof noted } });
     talc_release(x_used);
     talc_release(weight_used);
     return y;

@@ -167,7 +167,7 @@ static talc_matmul_problem problem_of(const talc_tensor *a, const talc_tensor *b
 // ---- The op -------------------------------------------------------------------------------------
 
 static talc_tensor *multiply(const char *op, const talc_tensor *a, const talc_tensor *b,
-                             unsigned precision, const talc_note *note)
+                             unsigned precision, const talc_record *record)
 {
     talc_dims batch, dims;
     if (!talc_operand_float("matmul", "a", a) || !talc_operand_like("matmul", "a", a, "b", b) ||
@@ -194,7 +194,7 @@ static talc_tensor *multiply(const char *op, const talc_tensor *a, const talc_te
                                   .inputs = { TALC_SET(a), TALC_SET(b) },
                                   .input_count = 2,
                                   .outputs = { TALC_OPERAND(matmul, y, y) },
-                                  .note = note });
+                                  .record = record });
     talc_release(a_used);
     talc_release(b_used);
     return y;
@@ -215,7 +215,7 @@ static talc_tensor *product(const talc_node *node, const talc_tensor *a, const t
                : talc_matmul_for("matmul", a, b, *(const unsigned *)talc_node_problem(node));
 }
 
-static talc_tensor *turned(const talc_tensor *matrices)
+static talc_tensor *matrices_transposed(const talc_tensor *matrices)
 {
     return matrices == NULL ? NULL : talc_transpose(matrices, -2, -1);
 }
@@ -244,8 +244,8 @@ static void matmul_gradient(const talc_node *node, const talc_tensor *dy, talc_t
         return;
     if (talc_node_wants(node, 0)) {
         const talc_dims row = TALC_DIMS(1, a_dims.dim[0]);
-        talc_tensor *da =
-            talc_tape_sum_to(product(node, dy, turned(b)), a_dims.rank == 1 ? row : a_dims);
+        talc_tensor *da = talc_tape_sum_to(product(node, dy, matrices_transposed(b)),
+                                           a_dims.rank == 1 ? row : a_dims);
         gradients[0] = da == NULL ? NULL : talc_reshape(da, a_dims);
     }
     if (talc_node_wants(node, 1)) {
@@ -254,8 +254,8 @@ static void matmul_gradient(const talc_node *node, const talc_tensor *dy, talc_t
             dy = rows_of(dy);
         }
         const talc_dims column = TALC_DIMS(b_dims.dim[0], 1);
-        talc_tensor *db =
-            talc_tape_sum_to(product(node, turned(a), dy), b_dims.rank == 1 ? column : b_dims);
+        talc_tensor *db = talc_tape_sum_to(product(node, matrices_transposed(a), dy),
+                                           b_dims.rank == 1 ? column : b_dims);
         gradients[1] = db == NULL ? NULL : talc_reshape(db, b_dims);
     }
 }
@@ -264,13 +264,13 @@ talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
 {
     const talc_tensor *const inputs[] = { a, b };
     const unsigned precision = talc_precision_admitted();
-    const talc_note note = { .op = "matmul",
-                             .rule = matmul_gradient,
-                             .inputs = inputs,
-                             .input_count = 2,
-                             .saved = { { "a", talc_tape_wants_one(b) ? a : NULL },
-                                        { "b", talc_tape_wants_one(a) ? b : NULL } },
-                             .problem = &precision,
-                             .problem_bytes = sizeof precision };
-    return multiply("matmul", a, b, 0, &note);
+    const talc_record record = { .op = "matmul",
+                                 .rule = matmul_gradient,
+                                 .inputs = inputs,
+                                 .input_count = 2,
+                                 .saved = { { "a", talc_tape_wants_one(b) ? a : NULL },
+                                            { "b", talc_tape_wants_one(a) ? b : NULL } },
+                                 .problem = &precision,
+                                 .problem_bytes = sizeof precision };
+    return multiply("matmul", a, b, 0, &record);
 }

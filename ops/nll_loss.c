@@ -119,13 +119,13 @@ static talc_tensor *losses_of(const talc_tensor *x, const talc_tensor *labels,
         .input_count = 3,
         .outputs = { TALC_OPERAND(nll_loss, losses, losses),
                      TALC_OPERAND(nll_loss, weights, weights == NULL ? NULL : *weights) },
-        .note = &(talc_note){ .op = OP,
-                              .rule = nll_loss_gradient,
-                              .inputs = &x,
-                              .input_count = 1,
-                              .saved = { { "labels", packed }, { "weight", weight } },
-                              .problem = &options->ignore_index,
-                              .problem_bytes = sizeof options->ignore_index } });
+        .record = &(talc_record){ .op = OP,
+                                  .rule = nll_loss_gradient,
+                                  .inputs = &x,
+                                  .input_count = 1,
+                                  .saved = { { "labels", packed }, { "weight", weight } },
+                                  .problem = &options->ignore_index,
+                                  .problem_bytes = sizeof options->ignore_index } });
 }
 
 talc_tensor *talc_nll_loss(const talc_tensor *x, const talc_tensor *labels,

@@ -105,7 +105,7 @@ talc_tensor *talc_op_run(const talc_call *call)
         return talc_result(y, talc_error_status());
     if (call->fills && !fill(call))
         return talc_result(y, talc_error_status());
-    if (call->note != NULL && talc_tape_wants(call->note->inputs, call->note->input_count))
-        y = talc_tape_record(y, call->note);
+    if (call->record != NULL && talc_tape_wants(call->record->inputs, call->record->input_count))
+        y = talc_tape_record(y, call->record);
     return y == NULL || call->fills || talc_numel(y) == 0 ? y : run_and_tell(call, &choice, y);
 }

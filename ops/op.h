@@ -59,8 +59,8 @@ typedef struct talc_call {
     talc_operand outputs[TALC_CALL_OUTPUTS]; ///< new and contiguous; y, the result, comes first
     bool fills; ///< there is nothing to compute: outputs are filled with `filling`
     double filling;
-    const void *description; ///< for observers in place of the problem (ops/observed.h); NULL
-    const talc_note *note;   ///< how the tape remembers it, where an input asks; NULL: not
+    const void *description;   ///< for observers in place of the problem (ops/observed.h); NULL
+    const talc_record *record; ///< how the tape remembers it, where an input asks; NULL: not
 } talc_call;
 
 /// Chooses an algorithm, records y, makes the inputs contiguous, runs, and tells the observer, in

@@ -43,18 +43,18 @@ static bool read_input(const talc_tensor *x, talc_pool2d_problem *p)
 static bool check_padding(const char *op, const char *name, int64_t h, int64_t w,
                           const talc_pool2d_problem *p)
 {
-    int64_t most_h, most_w;
-    if (!talc_multiply(p->dilation_h, p->KH - 1, &most_h))
-        most_h = INT64_MAX;
-    if (!talc_multiply(p->dilation_w, p->KW - 1, &most_w))
-        most_w = INT64_MAX;
-    if (h >= 0 && w >= 0 && h <= most_h && w <= most_w)
+    int64_t max_h, max_w;
+    if (!talc_multiply(p->dilation_h, p->KH - 1, &max_h))
+        max_h = INT64_MAX;
+    if (!talc_multiply(p->dilation_w, p->KW - 1, &max_w))
+        max_w = INT64_MAX;
+    if (h >= 0 && w >= 0 && h <= max_h && w <= max_w)
         return true;
     talc_fail(TALC_BAD_ARGUMENT,
               "%s: %s [%" PRId64 ",%" PRId64 "] must be from 0 to [%" PRId64 ",%" PRId64
               "], less than the kernel [%" PRId64 ",%" PRId64 "] with dilation [%" PRId64
               ",%" PRId64 "]",
-              op, name, h, w, most_h, most_w, p->KH, p->KW, p->dilation_h, p->dilation_w);
+              op, name, h, w, max_h, max_w, p->KH, p->KW, p->dilation_h, p->dilation_w);
     return false;
 }
 
@@ -125,13 +125,13 @@ static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int
         !talc_add_checked(extent, pad_begin, &padded) ||
         !talc_add_checked(padded, pad_end, &padded))
         return 0;
-    int64_t room = padded - 1 - reach; /* places where a window may start, less one */
-    if (room < 0)
+    int64_t last_start = padded - 1 - reach; /* places where a window may start, less one */
+    if (last_start < 0)
         /* Rounding up lets one window start that ends past the padded image, but not by a stride or
          * more. */
-        return ceil_mode && room > -stride ? 1 : 0;
-    int64_t out = room / stride + 1;
-    if (ceil_mode && room % stride != 0 && out <= (extent + pad_begin - 1) / stride)
+        return ceil_mode && last_start > -stride ? 1 : 0;
+    int64_t out = last_start / stride + 1;
+    if (ceil_mode && last_start % stride != 0 && out <= (extent + pad_begin - 1) / stride)
         out++; /* it starts before the bottom padding, at out * stride, which may not fit */
     return out;
 }
@@ -217,13 +217,13 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_p
                       .inputs = { TALC_OPERAND(pool2d, x, x) },
                       .input_count = 1,
                       .outputs = { TALC_OPERAND(pool2d, y, y), TALC_OPERAND(pool2d, indices, at) },
-                      .note = &(talc_note){ .op = op,
-                                            .rule = pool2d_gradient,
-                                            .inputs = &x,
-                                            .input_count = 1,
-                                            .saved = { { "indices", at } },
-                                            .problem = p,
-                                            .problem_bytes = sizeof *p } });
+                      .record = &(talc_record){ .op = op,
+                                                .rule = pool2d_gradient,
+                                                .inputs = &x,
+                                                .input_count = 1,
+                                                .saved = { { "indices", at } },
+                                                .problem = p,
+                                                .problem_bytes = sizeof *p } });
     if (indices != NULL && y != NULL)
         *indices = at;
     else

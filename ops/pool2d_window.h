@@ -60,11 +60,11 @@ TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_poo
     /* Of the sums only those of extent and padding are known to fit: a kernel may reach far past
      * both. */
     int64_t start = o * axis.stride - axis.pad_begin;
-    int64_t room = axis.extent + axis.pad_end - start;
+    int64_t left = axis.extent + axis.pad_end - start;
     window.step = talc_pool2d_step(axis);
     window.first = start + taps.lo * axis.dilation;
     window.end = taps.lo < taps.hi ? start + (taps.hi - 1) * axis.dilation + 1 : window.first;
-    window.padded = axis.kernel < room ? axis.kernel : room;
+    window.padded = axis.kernel < left ? axis.kernel : left;
     return window;
 }
 
@@ -76,10 +76,10 @@ TALC_HOST_DEVICE static inline talc_range talc_pool2d_outputs_at(talc_pool2d_axi
     if (axis.kernel == 0) {
         /* floor(o * extent / out) <= i < ceil((o + 1) * extent / out), solved for o: the same with
          * the roles changed. */
-        talc_pool2d_axis turned = axis;
-        turned.extent = axis.out;
-        turned.out = axis.extent;
-        talc_pool2d_window window = talc_pool2d_window_of(turned, i);
+        talc_pool2d_axis transposed = axis;
+        transposed.extent = axis.out;
+        transposed.out = axis.extent;
+        talc_pool2d_window window = talc_pool2d_window_of(transposed, i);
         outputs.lo = window.first;
         outputs.hi = window.end;
         return outputs;

@@ -138,68 +138,68 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 
 // ---- Gradient -----------------------------------------------------------------------------------
 
-typedef struct reduce_note {
+typedef struct reduce_record {
     talc_reduce_function function;
     double divisor;
     talc_dims kept; /* x's shape with 1 for each dimension that went */
     bool reduced[TALC_MAX_RANK];
-} reduce_note;
+} reduce_record;
 
 /* The dimensions that went. */
-static talc_dims axes_of(const reduce_note *note, talc_dims x)
+static talc_dims axes_of(const reduce_record *record, talc_dims x)
 {
     talc_dims axes = TALC_SCALAR;
     for (int i = 0; i < x.rank; i++)
-        if (note->reduced[i])
+        if (record->reduced[i])
             axes.dim[axes.rank++] = i;
     return axes;
 }
 
 static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const reduce_note *note = talc_node_problem(node);
+    const reduce_record *record = talc_node_problem(node);
     const talc_tensor *saved = talc_node_saved(node, 0), *ties, *deviations;
-    talc_tensor *each = talc_reshape(dy, note->kept);
+    talc_tensor *each = talc_reshape(dy, record->kept);
     const talc_dims x = talc_node_input_dims(node, 0);
     if (each == NULL)
         return;
-    switch (note->function) {
+    switch (record->function) {
     case TALC_MAX:
     case TALC_MIN:
-        ties = talc_cast(talc_equal(saved, talc_reshape(talc_node_saved(node, 1), note->kept)),
+        ties = talc_cast(talc_equal(saved, talc_reshape(talc_node_saved(node, 1), record->kept)),
                          dy->dtype);
-        gradients[0] = talc_mul(ties, talc_div(each, talc_sum(ties, axes_of(note, x), true)));
+        gradients[0] = talc_mul(ties, talc_div(each, talc_sum(ties, axes_of(record, x), true)));
         return;
     case TALC_VAR: /* of no elements there is no mean, and nothing that needs one */
-        deviations = talc_sub(saved, talc_mean(saved, axes_of(note, x), true));
+        deviations = talc_sub(saved, talc_mean(saved, axes_of(record, x), true));
         /* What the mean lost when it was rounded, which all of them have. */
-        deviations = talc_sub(deviations, talc_mean(deviations, axes_of(note, x), true));
-        gradients[0] = talc_mul(talc_mul_scalar(each, 2 / note->divisor), deviations);
+        deviations = talc_sub(deviations, talc_mean(deviations, axes_of(record, x), true));
+        gradients[0] = talc_mul(talc_mul_scalar(each, 2 / record->divisor), deviations);
         return;
     case TALC_LOGSUMEXP:
         gradients[0] = talc_mul(
-            each, talc_exp(talc_sub(saved, talc_reshape(talc_node_saved(node, 1), note->kept))));
+            each, talc_exp(talc_sub(saved, talc_reshape(talc_node_saved(node, 1), record->kept))));
         return;
     default: /* a sum or a mean */
         gradients[0] =
-            talc_expand(note->divisor == 1 ? each : talc_div_scalar(each, note->divisor), x);
+            talc_expand(record->divisor == 1 ? each : talc_div_scalar(each, record->divisor), x);
     }
 }
 
-/* What the rule needs of a call whose result is y. `note` and `inputs` last as long as it. */
-static talc_note note_of(const talc_reduce_problem *p, const reduce_note *note,
-                         const talc_tensor *const *inputs, const talc_tensor *y)
+/* What the rule needs of a call whose result is y. `record` and `inputs` last as long as it. */
+static talc_record record_of(const talc_reduce_problem *p, const reduce_record *record,
+                             const talc_tensor *const *inputs, const talc_tensor *y)
 {
     const bool saves_x = p->function != TALC_SUM && p->function != TALC_MEAN;
     const bool saves_y = needs_an_element(p->function) || p->function == TALC_LOGSUMEXP;
     return (
-        talc_note){ .op = names[p->function],
-                    .rule = reduce_gradient,
-                    .inputs = inputs,
-                    .input_count = is_index(p->function) ? 0 : 1,
-                    .saved = { { "x", saves_x ? inputs[0] : NULL }, { "y", saves_y ? y : NULL } },
-                    .problem = note,
-                    .problem_bytes = sizeof *note };
+        talc_record){ .op = names[p->function],
+                      .rule = reduce_gradient,
+                      .inputs = inputs,
+                      .input_count = is_index(p->function) ? 0 : 1,
+                      .saved = { { "x", saves_x ? inputs[0] : NULL }, { "y", saves_y ? y : NULL } },
+                      .problem = record,
+                      .problem_bytes = sizeof *record };
 }
 
 // ---- The op -------------------------------------------------------------------------------------
@@ -216,19 +216,20 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
     talc_dims dims = result_dims(x, reduced, keep_dims);
 
     talc_reduce_problem problem = problem_of(function, x, reduced, correction);
-    reduce_note kept = {
+    reduce_record kept = {
         function, talc_reduce_divisor(&problem), result_dims(x, reduced, true), { false }
     };
     memcpy(kept.reduced, reduced, sizeof kept.reduced);
     if (problem.K == 0) {
         talc_tensor *y = without_elements(op, function, x, dims);
-        const talc_note note = note_of(&problem, &kept, &x, y);
-        return y != NULL && talc_tape_wants(&x, note.input_count) ? talc_tape_record(y, &note) : y;
+        const talc_record record = record_of(&problem, &kept, &x, y);
+        return y != NULL && talc_tape_wants(&x, record.input_count) ? talc_tape_record(y, &record)
+                                                                    : y;
     }
     talc_reduce_observed observed = { .function = function, .correction = correction };
     memcpy(observed.reduced, reduced, sizeof observed.reduced);
     talc_tensor *y = talc_tensor_new(op, x->device, problem.y_dtype, dims);
-    const talc_note note = note_of(&problem, &kept, &x, y);
+    const talc_record record = record_of(&problem, &kept, &x, y);
     return talc_op_run(&(talc_call){ .op = TALC_OP_reduce,
                                      .name = op,
                                      .problem = &problem,
@@ -237,7 +238,7 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
                                      .input_count = 1,
                                      .outputs = { TALC_OPERAND(reduce, y, y) },
                                      .description = &observed,
-                                     .note = &note });
+                                     .record = &record });
 }
 
 #define REDUCTION(name, function)                                                                  \

@@ -46,10 +46,10 @@ static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, in
 {
     const int64_t extent = x->dims[dim], more = talc_larger(before, after);
     const int64_t cropped = talc_larger(-before, 0) + talc_larger(-after, 0);
-    const int64_t most = mode == TALC_PADDING_REFLECT    ? extent - 1
-                         : mode == TALC_PADDING_CIRCULAR ? extent - cropped
-                         : extent > 0                    ? INT64_MAX
-                                                         : 0;
+    const int64_t max = mode == TALC_PADDING_REFLECT    ? extent - 1
+                        : mode == TALC_PADDING_CIRCULAR ? extent - cropped
+                        : extent > 0                    ? INT64_MAX
+                                                        : 0;
     if (mode == TALC_PADDING_ZEROS || (before == 0 && after == 0))
         return true;
     if (x->rank - dim > 3)
@@ -60,12 +60,12 @@ static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, in
                   "pad: padding %" PRId64 " and %" PRId64 " crops %" PRId64
                   " of dimension %d, whose extent is %" PRId64,
                   before, after, cropped, dim, extent);
-    else if (more > 0 && more > most)
+    else if (more > 0 && more > max)
         talc_fail(TALC_BAD_ARGUMENT,
                   "pad: %s by %" PRId64 " of dimension %d, whose extent %" PRId64
                   " allows at most %" PRId64,
                   mode_names[mode], more, dim,
-                  extent - (mode == TALC_PADDING_CIRCULAR ? cropped : 0), talc_larger(most, 0));
+                  extent - (mode == TALC_PADDING_CIRCULAR ? cropped : 0), talc_larger(max, 0));
     return !talc_failed();
 }
 
@@ -251,12 +251,12 @@ static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dim
         .inputs = { TALC_OPERAND(resample, x, x) },
         .input_count = 1,
         .outputs = { TALC_OPERAND(resample, y, y) },
-        .note = &(talc_note){ .op = op,
-                              .rule = resample_gradient,
-                              .inputs = &x,
-                              .input_count = 1,
-                              .problem = p,
-                              .problem_bytes = sizeof *p } });
+        .record = &(talc_record){ .op = op,
+                                  .rule = resample_gradient,
+                                  .inputs = &x,
+                                  .input_count = 1,
+                                  .problem = p,
+                                  .problem_bytes = sizeof *p } });
     talc_release(value);
     return y;
 }

@@ -33,31 +33,31 @@ TALC_HOST_DEVICE static inline talc_resample_taps talc_resample_taps_of(const ta
                                                                         int64_t o)
 {
     talc_resample_taps taps = { 0, 0, 0 };
-    double place;
+    double coordinate;
     switch (a->kind) {
     case TALC_RESAMPLE_PAD:
         taps.at = talc_window_source(a->mode, o - a->begin, a->in);
         taps.next = taps.at;
         return taps;
     case TALC_RESAMPLE_NEAREST:
-        place = (double)((float)o * (float)a->scale);
+        coordinate = (double)((float)o * (float)a->scale);
         break;
     case TALC_RESAMPLE_LINEAR:
-        place = talc_resample_scaled(a->scale, (double)o + 0.5) - 0.5;
+        coordinate = talc_resample_scaled(a->scale, (double)o + 0.5) - 0.5;
         break;
     default:
-        place = talc_resample_scaled(a->scale, (double)o);
+        coordinate = talc_resample_scaled(a->scale, (double)o);
         break;
     }
-    if (place < 0)
+    if (coordinate < 0)
         return taps;
-    taps.at = place < (double)a->in ? (int64_t)place : a->in - 1;
+    taps.at = coordinate < (double)a->in ? (int64_t)coordinate : a->in - 1;
     if (taps.at > a->in - 1) /* an extent that a double rounds up */
         taps.at = a->in - 1;
     taps.next = taps.at;
     if (a->kind != TALC_RESAMPLE_NEAREST && taps.at < a->in - 1) {
         taps.next = taps.at + 1;
-        taps.weight = place - (double)taps.at;
+        taps.weight = coordinate - (double)taps.at;
     }
     return taps;
 }

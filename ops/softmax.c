@@ -44,21 +44,21 @@ static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int 
         return NULL;
     talc_softmax_problem problem = talc_lines_of(x, y, dim);
     problem.log = log;
-    return talc_op_run(
-        &(talc_call){ .op = TALC_OP_softmax,
-                      .name = op,
-                      .problem = &problem,
-                      .inputs = { TALC_HANDED(softmax, x, x, TALC_STRIDED) },
-                      .input_count = 1,
-                      .outputs = { TALC_OPERAND(softmax, y, y) },
-                      .description = &(talc_softmax_observed){ log, dim },
-                      .note = &(talc_note){ .op = op,
-                                            .rule = log ? log_softmax_gradient : softmax_gradient,
-                                            .inputs = &x,
-                                            .input_count = 1,
-                                            .saved = { { "y", y } },
-                                            .problem = &dim,
-                                            .problem_bytes = sizeof dim } });
+    return talc_op_run(&(talc_call){
+        .op = TALC_OP_softmax,
+        .name = op,
+        .problem = &problem,
+        .inputs = { TALC_HANDED(softmax, x, x, TALC_STRIDED) },
+        .input_count = 1,
+        .outputs = { TALC_OPERAND(softmax, y, y) },
+        .description = &(talc_softmax_observed){ log, dim },
+        .record = &(talc_record){ .op = op,
+                                  .rule = log ? log_softmax_gradient : softmax_gradient,
+                                  .inputs = &x,
+                                  .input_count = 1,
+                                  .saved = { { "y", y } },
+                                  .problem = &dim,
+                                  .problem_bytes = sizeof dim } });
 }
 
 talc_tensor *talc_softmax(const talc_tensor *x, int dim)

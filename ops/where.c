@@ -101,11 +101,11 @@ talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a, cons
                                   TALC_HANDED(where, b, b, TALC_STRIDED) },
                       .input_count = 3,
                       .outputs = { TALC_OPERAND(where, y, y) },
-                      .note = &(talc_note){ .op = OP,
-                                            .rule = where_gradient,
-                                            .inputs = chosen_from,
-                                            .input_count = 2,
-                                            .saved = { { "condition", condition } } } });
+                      .record = &(talc_record){ .op = OP,
+                                                .rule = where_gradient,
+                                                .inputs = chosen_from,
+                                                .input_count = 2,
+                                                .saved = { { "condition", condition } } } });
 }
 
 talc_tensor *talc_masked_fill(const talc_tensor *x, const talc_tensor *mask, double value)

@@ -38,8 +38,8 @@ static inline TALC_HOST_DEVICE int64_t talc_window_extent(int64_t extent, int64_
                                                           int64_t pad_end, int64_t dilation,
                                                           int64_t K, int64_t stride)
 {
-    const int64_t room = extent + pad_begin + pad_end - dilation * (K - 1) - 1;
-    return room < 0 ? 0 : room / stride + 1;
+    const int64_t last_start = extent + pad_begin + pad_end - dilation * (K - 1) - 1;
+    return last_start < 0 ? 0 : last_start / stride + 1;
 }
 
 /// The j in 0 .. count - 1 for which start + j * step is inside 0 .. extent - 1; step is at least

@@ -15,7 +15,7 @@ static const char *const WHO = "backward";
  * are retained. */
 typedef struct node_list {
     talc_node **list;
-    size_t count, room;
+    size_t count, capacity;
 } node_list;
 
 typedef struct pass {
@@ -26,7 +26,7 @@ typedef struct pass {
 static bool append(node_list *list, talc_node *node, const pass *p)
 {
     talc_node **grown =
-        talc_memory_grown(list->list, list->count, &list->room, sizeof(talc_node *), WHO);
+        talc_memory_grown(list->list, list->count, &list->capacity, sizeof(talc_node *), WHO);
     if (grown == NULL)
         return false;
     list->list = grown;

@@ -19,13 +19,13 @@ typedef struct cached_size {
 
 /* Room for one more of `count`: the list or a longer one; NULL without memory, which is no failure
  * here. */
-static void *grown(void *list, size_t count, size_t *room, size_t size)
+static void *grown(void *list, size_t count, size_t *allocated, size_t size)
 {
-    if (count < *room)
+    if (count < *allocated)
         return list;
-    const size_t more = *room == 0 ? 64 : 2 * *room;
+    const size_t more = *allocated == 0 ? 64 : 2 * *allocated;
     void *longer = talc_allocation_allowed(more * size) ? realloc(list, more * size) : NULL;
-    *room = longer == NULL ? *room : more;
+    *allocated = longer == NULL ? *allocated : more;
     return longer;
 }
 
@@ -49,7 +49,7 @@ static cached_size *size_of(struct cached_stream *stream, size_t capacity)
     const size_t at = lower_bound(stream, capacity);
     if (at < stream->count && stream->sizes[at].capacity == capacity)
         return &stream->sizes[at];
-    cached_size *sizes = grown(stream->sizes, stream->count, &stream->room, sizeof *sizes);
+    cached_size *sizes = grown(stream->sizes, stream->count, &stream->allocated, sizeof *sizes);
     if (sizes == NULL)
         return NULL;
     stream->sizes = sizes;
@@ -63,7 +63,7 @@ bool talc_cache_add(talc_cache *cache, talc_block block)
     struct cached_stream *stream = &cache->streams[block.stream];
     if (cache->unused == 0) {
         cached_block *blocks =
-            grown(cache->blocks, cache->used + 1, &cache->room, sizeof *cache->blocks);
+            grown(cache->blocks, cache->used + 1, &cache->allocated, sizeof *cache->blocks);
         if (blocks == NULL)
             return false;
         cache->blocks = blocks;
@@ -73,12 +73,12 @@ bool talc_cache_add(talc_cache *cache, talc_block block)
     cached_size *size = size_of(stream, block.capacity);
     if (size == NULL)
         return false;
-    const size_t place = cache->unused;
-    cached_block *added = &cache->blocks[place];
+    const size_t index = cache->unused;
+    cached_block *added = &cache->blocks[index];
     cache->unused = added->older;
     *added = (cached_block){ .block = block, .turn = cache->turns++, .older = size->newest };
-    *(size->newest == 0 ? &size->oldest : &cache->blocks[size->newest].newer) = place;
-    size->newest = place;
+    *(size->newest == 0 ? &size->oldest : &cache->blocks[size->newest].newer) = index;
+    size->newest = index;
     if (cache->stream_count <= block.stream)
         cache->stream_count = block.stream + 1;
     return true;
@@ -125,14 +125,14 @@ talc_block talc_cache_take(talc_cache *cache, const talc_block *found)
     struct cached_stream *stream = &cache->streams[block.stream];
     const size_t at = lower_bound(stream, block.capacity);
     cached_size *size = &stream->sizes[at];
-    const size_t place = (size_t)((const cached_block *)found - cache->blocks);
-    cached_block *taken = &cache->blocks[place];
+    const size_t index = (size_t)((const cached_block *)found - cache->blocks);
+    cached_block *taken = &cache->blocks[index];
     *(taken->newer == 0 ? &size->newest : &cache->blocks[taken->newer].older) = taken->older;
     *(taken->older == 0 ? &size->oldest : &cache->blocks[taken->older].newer) = taken->newer;
     if (size->newest == 0)
         memmove(size, size + 1, (--stream->count - at) * sizeof *size);
     taken->older = cache->unused;
-    cache->unused = place;
+    cache->unused = index;
     return block;
 }
 

@@ -12,11 +12,11 @@
 
 typedef struct talc_cache {
     struct cached_block *blocks; ///< 0 is none
-    size_t used, room;
+    size_t used, allocated;
     size_t unused; ///< the first of a list of those that hold nothing
     struct cached_stream {
         struct cached_size *sizes; ///< by rising capacity, none of them empty
-        size_t count, room;
+        size_t count, allocated;
     } streams[TALC_STREAMS];
     int stream_count; ///< the highest that ever had a block, and 1
     uint64_t turns;   ///< blocks that were ever added

@@ -67,12 +67,12 @@ static talc_tensor *recorded(const char *op, const talc_tensor *tensor, talc_ten
     if (copy->storage == tensor->storage)
         return talc_tape_share(copy, tensor);
     const origin from = { tensor->device, tensor->dtype };
-    return talc_tape_record(copy, &(talc_note){ .op = op,
-                                                .rule = copy_gradient,
-                                                .inputs = &tensor,
-                                                .input_count = 1,
-                                                .problem = &from,
-                                                .problem_bytes = sizeof from });
+    return talc_tape_record(copy, &(talc_record){ .op = op,
+                                                  .rule = copy_gradient,
+                                                  .inputs = &tensor,
+                                                  .input_count = 1,
+                                                  .problem = &from,
+                                                  .problem_bytes = sizeof from });
 }
 
 talc_tensor *talc_clone(const talc_tensor *tensor)

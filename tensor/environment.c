@@ -106,7 +106,7 @@ static void read_values(void)
     values.workspace_megabytes = (size_t)read_number("TALC_WORKSPACE_MB", 1, 1048576);
     const char *columns = getenv("COLUMNS");
     const long asked = columns == NULL ? 0 : strtol(columns, NULL, 10);
-    values.columns = asked >= TALC_LEAST_COLUMNS && asked <= INT16_MAX ? (int)asked : 0;
+    values.columns = asked >= TALC_MIN_COLUMNS && asked <= INT16_MAX ? (int)asked : 0;
     const char *device = getenv("TALC_DEVICE");
     if (device != NULL && strlen(device) < sizeof values.device)
         memcpy(values.device, device, strlen(device) + 1);

@@ -26,10 +26,10 @@ static inline int64_t talc_ceil_div(int64_t total, int64_t step)
     return total / step + (total % step != 0);
 }
 
-/// The size of equal blocks of at most `most`, at least 1 each.
-static inline int64_t talc_even(int64_t total, int64_t most)
+/// The size of equal blocks of at most `max`, at least 1 each.
+static inline int64_t talc_even(int64_t total, int64_t max)
 {
-    const int64_t blocks = talc_ceil_div(total, most > 1 ? most : 1);
+    const int64_t blocks = talc_ceil_div(total, max > 1 ? max : 1);
     return blocks > 1 ? talc_ceil_div(total, blocks) : total > 1 ? total : 1;
 }
 

@@ -86,7 +86,7 @@ talc_status talc_file_read(const talc_file *file, const char *who, int64_t offse
     for (size_t done = 0; done < count;) {
         size_t left = count - done;
         ssize_t got = pread(file->descriptor, (char *)bytes + done,
-                            left < TALC_MOST_PER_CALL ? left : TALC_MOST_PER_CALL,
+                            left < TALC_MAX_PER_CALL ? left : TALC_MAX_PER_CALL,
                             (off_t)(offset + (int64_t)done));
         if (got < 0 && errno == EINTR)
             continue;

@@ -41,7 +41,7 @@ typedef struct talc_file_writer {
     const char *path; ///< borrowed; what messages name
     char *target;     ///< what is replaced
     char *temporary;  ///< room for a name beside it
-    size_t room;      ///< its bytes
+    size_t capacity;  ///< its bytes
     bool named;       ///< there is a file of that name
 } talc_file_writer;
 
@@ -69,7 +69,7 @@ void talc_file_abandon(talc_file_writer *writer);
 #define TALC_STAGING_BYTES ((size_t)1 << 20)
 
 /// One call moves at most this much: Linux stops short of 2^31 bytes anyway.
-#define TALC_MOST_PER_CALL ((size_t)1 << 30)
+#define TALC_MAX_PER_CALL  ((size_t)1 << 30)
 
 /// Raises TALC_IO_ERROR: "WHO: cannot DOING 'PATH': " and the system's text for `number`; that it
 /// is no regular file.

@@ -70,7 +70,7 @@ static char *target_of(const char *who, const char *path, bool exists)
 static void name_temporary(talc_file_writer *writer, int attempt)
 {
     static atomic_uint counter;
-    (void)snprintf(writer->temporary, writer->room, "%.*s.talc-%ld-%u-%d.tmp",
+    (void)snprintf(writer->temporary, writer->capacity, "%.*s.talc-%ld-%u-%d.tmp",
                    (int)directory_length(writer->target), writer->target, (long)getpid(),
                    atomic_fetch_add(&counter, 1), attempt);
 }
@@ -87,7 +87,7 @@ static int open_unnamed(talc_file_writer *writer)
 {
     char text[DESCRIPTOR_TEXT];
     const size_t length = directory_length(writer->target);
-    (void)snprintf(writer->temporary, writer->room, "%.*s", (int)length, writer->target);
+    (void)snprintf(writer->temporary, writer->capacity, "%.*s", (int)length, writer->target);
     const int descriptor =
         open(length == 0 ? "." : writer->temporary, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (descriptor >= 0 && access(path_of(descriptor, text), F_OK) != 0) {
@@ -136,8 +136,8 @@ talc_status talc_file_create(talc_file_writer *writer, const char *who, const ch
     *writer = (talc_file_writer){ .path = path, .target = target_of(who, path, replaces) };
     if (writer->target == NULL)
         return talc_error_status();
-    writer->room = strlen(writer->target) + SUFFIX;
-    writer->temporary = talc_memory_new(writer->room, who);
+    writer->capacity = strlen(writer->target) + SUFFIX;
+    writer->temporary = talc_memory_new(writer->capacity, who);
     if (writer->temporary == NULL) {
         talc_memory_free(writer->target);
         return talc_error_status();
@@ -184,7 +184,7 @@ talc_status talc_file_write(talc_file_writer *writer, const char *who, const voi
     for (size_t done = 0; done < count;) {
         size_t left = count - done;
         ssize_t put = write_some(writer->descriptor, (const char *)bytes + done,
-                                 left < TALC_MOST_PER_CALL ? left : TALC_MOST_PER_CALL);
+                                 left < TALC_MAX_PER_CALL ? left : TALC_MAX_PER_CALL);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)

@@ -26,18 +26,18 @@ void talc_memory_free(void *memory)
     free(memory);
 }
 
-void *talc_memory_grown(void *list, size_t count, size_t *room, size_t size, const char *what)
+void *talc_memory_grown(void *list, size_t count, size_t *capacity, size_t size, const char *what)
 {
-    if (count < *room)
+    if (count < *capacity)
         return list;
-    const size_t more = *room == 0 ? 16 : 2 * *room;
+    const size_t more = *capacity == 0 ? 16 : 2 * *capacity;
     void *grown = talc_memory_new(more * size, what);
     if (grown == NULL)
         return NULL;
     if (count > 0)
         memcpy(grown, list, count * size);
     talc_memory_free(list);
-    *room = more;
+    *capacity = more;
     return grown;
 }
 

@@ -21,7 +21,7 @@ void talc_memory_free(void *memory); ///< NULL passes
 /// Room for one more element of `size` bytes in a list of `count`: the list itself while there is
 /// some of *room, else a longer one in its place. NULL with TALC_NO_MEMORY raised, the list and
 /// *room as they were.
-void *talc_memory_grown(void *list, size_t count, size_t *room, size_t size, const char *what);
+void *talc_memory_grown(void *list, size_t count, size_t *capacity, size_t size, const char *what);
 
 /// A copy of a string, freed by talc_memory_free.
 char *talc_memory_string(const char *text);

@@ -37,7 +37,7 @@ struct talc_autograd {
     bool spent;           ///< a pass was here
     talc_node *next;      ///< in a list of nodes to be freed
     int input_count, saved_count;
-    int ready; ///< see talc_note
+    int ready; ///< see talc_record
     talc_node_input *inputs;
     talc_saved_tensor *saved;
     void *problem;

@@ -21,7 +21,7 @@ void talc_observe_resume(talc_observer *observer)
     current = observer;
 }
 
-void talc_observed(const char *op, const struct talc_algorithm *row, const void *problem,
+void talc_observed(const char *op, const struct talc_algorithm *algorithm, const void *problem,
                    const talc_tensor *const *inputs, int count, const talc_tensor *output)
 {
     for (int i = 0; i < count; i++)
@@ -30,7 +30,7 @@ void talc_observed(const char *op, const struct talc_algorithm *row, const void 
     talc_observer *observer = current;
     if (observer == NULL || output == NULL)
         return;
-    const talc_observation observation = { op, row, problem, inputs, count, output };
+    const talc_observation observation = { op, algorithm, problem, inputs, count, output };
     current = NULL;
     observer->observe(observer, &observation);
     current = observer;

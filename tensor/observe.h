@@ -9,9 +9,9 @@
 #include "tensor/tensor.h"
 
 typedef struct talc_observation {
-    const char *op;                   ///< the name that begins the op's messages
-    const struct talc_algorithm *row; ///< what ran; NULL for copies
-    const void *problem;              ///< of the type that ops/observed.h names; NULL for copies
+    const char *op;                         ///< the name that begins the op's messages
+    const struct talc_algorithm *algorithm; ///< what ran; NULL for copies
+    const void *problem; ///< of the type that ops/observed.h names; NULL for copies
     const talc_tensor *const
         *inputs; ///< in the order of the op's arguments, NULL where one was left out
     int count;
@@ -34,7 +34,7 @@ void talc_observe_resume(talc_observer *observer);
 
 /// Tells this thread's observer, if there is one, unless the output is NULL. `inputs` are `count`
 /// tensors; that the thread's stream uses them is noted in any case.
-void talc_observed(const char *op, const struct talc_algorithm *row, const void *problem,
+void talc_observed(const char *op, const struct talc_algorithm *algorithm, const void *problem,
                    const talc_tensor *const *inputs, int count, const talc_tensor *output);
 
 #endif

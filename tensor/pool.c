@@ -74,17 +74,17 @@ static void shrink(talc_device *device, size_t limit)
 }
 
 /* What may be reserved once a block of `capacity` is live. */
-static size_t most_reserved(const struct talc_pool *pool, size_t capacity)
+static size_t max_reserved(const struct talc_pool *pool, size_t capacity)
 {
-    const size_t most = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
-    return most + CACHE_SLACK;
+    const size_t max = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
+    return max + CACHE_SLACK;
 }
 
 /* At the cache's limit a fresh block would evict others that the next iteration asks for again. A
  * cached one of up to twice the size serves instead, where that raises no peak. */
 static const talc_block *find_larger(const struct talc_pool *pool, size_t capacity)
 {
-    const talc_block *larger = pool->reserved + capacity > most_reserved(pool, capacity)
+    const talc_block *larger = pool->reserved + capacity > max_reserved(pool, capacity)
                                    ? talc_cache_fit_any(&pool->cached, capacity)
                                    : NULL;
     return larger != NULL && larger->capacity / 2 <= capacity &&
@@ -97,7 +97,7 @@ static const talc_block *find_larger(const struct talc_pool *pool, size_t capaci
 static void *allocate(talc_device *device, size_t capacity)
 {
     struct talc_pool *pool = device->pool;
-    const size_t limit = most_reserved(pool, capacity);
+    const size_t limit = max_reserved(pool, capacity);
     shrink(device, limit > capacity ? limit - capacity : 0);
     void *data = device->interface->allocate(device, capacity);
     if (data == NULL) {

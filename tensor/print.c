@@ -16,9 +16,9 @@ enum {
     WHOLE_UP_TO = 1000, /* elements of a tensor that is shown whole */
     EDGE = 3,           /* elements at either end of a shortened dimension */
     LINE = 80,          /* columns */
-    LEAST_LINE = 20,
+    MIN_LINE = 20,
     DECIMALS = 4,
-    MOST_DECIMALS = 17,
+    MAX_DECIMALS = 17,
     ELEMENT_TEXT = 48, /* of 99999 and as many decimals, or 2^63 */
 };
 
@@ -197,12 +197,12 @@ static void print_elements(printer *p, const talc_tensor *tensor, const void *el
 
 static bool options_fit(const talc_print_options *o)
 {
-    if (o->width != 0 && o->width < LEAST_LINE)
+    if (o->width != 0 && o->width < MIN_LINE)
         talc_fail(TALC_BAD_ARGUMENT, "print: width %" PRId64 " must be at least %d", o->width,
-                  LEAST_LINE);
-    else if (o->precision != TALC_ZERO && (o->precision < 0 || o->precision > MOST_DECIMALS))
+                  MIN_LINE);
+    else if (o->precision != TALC_ZERO && (o->precision < 0 || o->precision > MAX_DECIMALS))
         talc_fail(TALC_BAD_ARGUMENT, "print: precision %" PRId64 " must be 0 to %d", o->precision,
-                  MOST_DECIMALS);
+                  MAX_DECIMALS);
     else if (o->threshold < 0)
         talc_fail(TALC_BAD_ARGUMENT, "print: threshold %" PRId64 " must not be negative",
                   o->threshold);

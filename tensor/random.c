@@ -116,18 +116,18 @@ static talc_status normal_problem(const char *who, talc_dtype dtype, double mean
 static talc_status integer_problem(const char *who, talc_dtype dtype, int64_t low, int64_t high,
                                    talc_random_problem *problem)
 {
-    int64_t least = dtype == TALC_U8 ? 0 : dtype == TALC_I32 ? INT32_MIN : INT64_MIN;
-    int64_t most = dtype == TALC_U8 ? UINT8_MAX : dtype == TALC_I32 ? INT32_MAX : INT64_MAX;
+    int64_t min = dtype == TALC_U8 ? 0 : dtype == TALC_I32 ? INT32_MIN : INT64_MIN;
+    int64_t max = dtype == TALC_U8 ? UINT8_MAX : dtype == TALC_I32 ? INT32_MAX : INT64_MAX;
     if (dtype != TALC_U8 && dtype != TALC_I32 && dtype != TALC_I64)
         return talc_fail(TALC_BAD_DTYPE, "%s: dtype %s, random integers are i64, i32 or u8", who,
                          talc_dtype_name(dtype));
     if (low >= high)
         return talc_fail(TALC_BAD_ARGUMENT, "%s: low %" PRId64 " is not below high %" PRId64, who,
                          low, high);
-    if (low < least || high - 1 > most)
+    if (low < min || high - 1 > max)
         return talc_fail(TALC_BAD_ARGUMENT,
                          "%s: [%" PRId64 ",%" PRId64 ") exceeds %s, %" PRId64 "..%" PRId64, who,
-                         low, high, talc_dtype_name(dtype), least, most);
+                         low, high, talc_dtype_name(dtype), min, max);
     *problem = (talc_random_problem){ .dtype = dtype,
                                       .distribution = TALC_INTEGERS,
                                       .low = low,
@@ -159,7 +159,7 @@ static bool next_call(const void *of, void *numbers)
 static bool draw(const char *who, talc_random_problem *problem, talc_tensor *tensor)
 {
     problem->count = talc_numel(tensor);
-    if (problem->count > 0 && talc_recording_notes_step(tensor->device)) {
+    if (problem->count > 0 && talc_recording_records_step(tensor->device)) {
         problem->counter = talc_recording_numbers(&(talc_numbers){
             .bytes = 2 * sizeof(uint64_t), .fill = next_call, .of = talc_memory_new(1, who) });
         return problem->counter != NULL && run(who, problem, tensor) == TALC_OK;

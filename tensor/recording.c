@@ -8,11 +8,11 @@
 #include <pthread.h>
 #include <string.h>
 
-typedef struct place {
+typedef struct held_block {
     talc_block block;
     bool taken, held; /* by a tensor or a running op; by noted work that reads it each time */
     bool early;       /* since before work was noted */
-} place;
+} held_block;
 
 /* What noted work reads or writes in memory that is not the recording's. */
 typedef struct operand {
@@ -22,14 +22,14 @@ typedef struct operand {
 } operand;
 
 /* Room for the numbers of noted work. */
-enum { NUMBER_ROOM = 1 << 16, NUMBER_ALIGNMENT = 16 };
+enum { NUMBER_CAPACITY = 1 << 16, NUMBER_ALIGNMENT = 16 };
 
 struct talc_recording {
     talc_device *device;
     bool of_step;
     pthread_mutex_t lock; /* of the places and counts: any thread may free a block */
-    place *places;
-    size_t count, room;
+    held_block *blocks;
+    size_t count, capacity;
     size_t taken; /* places whose blocks live */
     bool pool;    /* entered with it */
     bool noting;  /* between begin and end */
@@ -37,9 +37,9 @@ struct talc_recording {
     int stream;   /* of its last use, by number (tensor/streams.h) */
     void *noted;  /* the device's */
     operand *operands;
-    size_t operand_count, operand_room;
+    size_t operand_count, operand_capacity;
     talc_numbers *numbers;
-    size_t number_count, number_list_room;
+    size_t number_count, number_list_capacity;
     talc_block number_block;
     unsigned char *number_bytes; /* the host's copy */
     size_t number_end;           /* bytes in use */
@@ -68,7 +68,7 @@ talc_recording *talc_recording_new(talc_device *device, bool of_step)
 static void destroy(talc_recording *recording)
 {
     pthread_mutex_destroy(&recording->lock);
-    talc_memory_free(recording->places);
+    talc_memory_free(recording->blocks);
     talc_memory_free(recording);
 }
 
@@ -114,8 +114,8 @@ void talc_recording_free(talc_recording *recording)
     recording->closed = true;
     const bool lives = recording->taken > 0;
     for (size_t i = 0; i < recording->count; i++)
-        if (!recording->places[i].taken)
-            give_back(recording->device, recording->places[i].block);
+        if (!recording->blocks[i].taken)
+            give_back(recording->device, recording->blocks[i].block);
     pthread_mutex_unlock(&recording->lock);
     if (!lives)
         destroy(recording);
@@ -162,7 +162,7 @@ void talc_recording_leave(void)
     entered = NULL;
 }
 
-bool talc_recording_notes_step(const talc_device *device)
+bool talc_recording_records_step(const talc_device *device)
 {
     return talc_recording_of_step(device) && entered->noting;
 }
@@ -179,25 +179,26 @@ bool talc_recording_refuses_random(const char *who, const talc_device *device)
 }
 
 /* What is taken by now stays as earlier work has left it. */
-static void note_early(talc_recording *recording)
+static void record_early(talc_recording *recording)
 {
     pthread_mutex_lock(&recording->lock);
     for (size_t i = 0; i < recording->count; i++)
-        recording->places[i].early = recording->places[i].taken;
+        recording->blocks[i].early = recording->blocks[i].taken;
     pthread_mutex_unlock(&recording->lock);
 }
 
 static bool prepare_numbers(talc_recording *recording)
 {
-    recording->number_bytes = talc_memory_new(NUMBER_ROOM, "step");
-    return recording->number_bytes != NULL && talc_block_new(recording->device, "step", NUMBER_ROOM,
-                                                             &recording->number_block) == TALC_OK;
+    recording->number_bytes = talc_memory_new(NUMBER_CAPACITY, "step");
+    return recording->number_bytes != NULL &&
+           talc_block_new(recording->device, "step", NUMBER_CAPACITY, &recording->number_block) ==
+               TALC_OK;
 }
 
 bool talc_recording_begin(talc_recording *recording)
 {
     talc_device *device = recording->device;
-    note_early(recording);
+    record_early(recording);
     if (recording->of_step && !prepare_numbers(recording))
         return false;
     recording->noting = device->interface->record_begin(device) == TALC_OK;
@@ -227,12 +228,12 @@ const void *talc_recording_numbers(const talc_numbers *numbers)
         numbers->of == NULL || talc_failed()
             ? NULL
             : talc_memory_grown(recording->numbers, recording->number_count,
-                                &recording->number_list_room, sizeof *grown, "step");
+                                &recording->number_list_capacity, sizeof *grown, "step");
     if (grown != NULL)
         recording->numbers = grown;
-    if (grown != NULL && recording->number_end + numbers->bytes > NUMBER_ROOM) {
+    if (grown != NULL && recording->number_end + numbers->bytes > NUMBER_CAPACITY) {
         talc_fail(TALC_UNSUPPORTED, "step: more than %d bytes of rates and counters",
-                  (int)NUMBER_ROOM);
+                  (int)NUMBER_CAPACITY);
         grown = NULL;
     }
     if (grown == NULL) {
@@ -305,7 +306,7 @@ bool talc_recording_writes(const talc_recording *recording, const talc_tensor *t
 static operand *hold_operand(talc_recording *recording, const talc_tensor *tensor)
 {
     operand *grown = talc_memory_grown(recording->operands, recording->operand_count,
-                                       &recording->operand_room, sizeof *grown, "capture");
+                                       &recording->operand_capacity, sizeof *grown, "capture");
     if (grown == NULL)
         return NULL;
     recording->operands = grown;
@@ -376,8 +377,8 @@ static bool is_early(talc_recording *recording, const talc_tensor *tensor)
     bool early = false;
     pthread_mutex_lock(&recording->lock);
     for (size_t i = 0; i < recording->count; i++)
-        early = early || (recording->places[i].early &&
-                          recording->places[i].block.data == tensor->storage->block.data);
+        early = early || (recording->blocks[i].early &&
+                          recording->blocks[i].block.data == tensor->storage->block.data);
     pthread_mutex_unlock(&recording->lock);
     return early;
 }
@@ -411,11 +412,11 @@ talc_recording *talc_recording_serving(const talc_device *device)
 /* Room for another place. */
 static bool grow(talc_recording *recording)
 {
-    place *places = talc_memory_grown(recording->places, recording->count, &recording->room,
-                                      sizeof *places, "capture");
-    if (places == NULL)
+    held_block *blocks = talc_memory_grown(recording->blocks, recording->count,
+                                           &recording->capacity, sizeof *blocks, "capture");
+    if (blocks == NULL)
         return false;
-    recording->places = places;
+    recording->blocks = blocks;
     return true;
 }
 
@@ -423,10 +424,10 @@ static bool grow(talc_recording *recording)
  * finds them. */
 bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block *block)
 {
-    place *best = NULL;
+    held_block *best = NULL;
     pthread_mutex_lock(&recording->lock);
     for (size_t i = 0; i < recording->count; i++) {
-        place *at = &recording->places[i];
+        held_block *at = &recording->blocks[i];
         if (!at->taken && !at->held && at->block.capacity >= capacity &&
             (best == NULL || at->block.capacity < best->block.capacity))
             best = at;
@@ -444,14 +445,14 @@ bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block 
 bool talc_recording_own(talc_recording *recording, talc_block *block)
 {
     pthread_mutex_lock(&recording->lock);
-    const bool has_room = grow(recording);
-    if (has_room) {
+    const bool has_capacity = grow(recording);
+    if (has_capacity) {
         block->recording = recording;
-        recording->places[recording->count++] = (place){ *block, true, false, false };
+        recording->blocks[recording->count++] = (held_block){ *block, true, false, false };
         recording->taken++;
     }
     pthread_mutex_unlock(&recording->lock);
-    return has_room;
+    return has_capacity;
 }
 
 /* Noted work reads a block of the device's pool that is freed meanwhile: it stays until the
@@ -460,7 +461,7 @@ static void hold(talc_recording *recording, talc_block block)
 {
     pthread_mutex_lock(&recording->lock);
     if (grow(recording))
-        recording->places[recording->count++] = (place){ block, false, true, false };
+        recording->blocks[recording->count++] = (held_block){ block, false, true, false };
     pthread_mutex_unlock(&recording->lock);
 }
 
@@ -475,8 +476,8 @@ bool talc_recording_keep(talc_device *device, talc_block block)
     }
     pthread_mutex_lock(&recording->lock);
     for (size_t i = 0; i < recording->count; i++)
-        if (recording->places[i].block.data == block.data)
-            recording->places[i].taken = false;
+        if (recording->blocks[i].block.data == block.data)
+            recording->blocks[i].taken = false;
     const bool last = --recording->taken == 0, closed = recording->closed;
     pthread_mutex_unlock(&recording->lock);
     if (closed) {

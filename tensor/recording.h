@@ -63,7 +63,7 @@ typedef struct talc_numbers {
 const void *talc_recording_numbers(const talc_numbers *numbers);
 
 /// Whether this thread's work on the device is being noted, for a step.
-bool talc_recording_notes_step(const talc_device *device);
+bool talc_recording_records_step(const talc_device *device);
 
 /// Whether this thread is in a recording of a step of the device, or in a run before it: replays
 /// may change what it reads.

@@ -363,23 +363,23 @@ static int compare_names(const void *a, const void *b)
 /* The data of all tensors covers the rest of the file, each byte once. */
 static talc_status check_coverage(const talc_safetensors *s)
 {
-    int64_t place = 0;
+    int64_t position = 0;
     for (int64_t i = 0; i < s->count; i++) {
         const file_entry *entry = &s->entries[i];
-        if (entry->begin != place) {
+        if (entry->begin != position) {
             return talc_fail(TALC_BAD_FORMAT,
                              "safetensors_open: '%s': tensor '%s' begins at byte %" PRId64
                              " of the data, the one before it ends at %" PRId64,
                              TALC_SHOWN(s->file.path), TALC_SHOWN(entry->name), entry->begin,
-                             place);
+                             position);
         }
-        place = entry->end;
+        position = entry->end;
     }
-    if (place != s->file.size - s->data)
+    if (position != s->file.size - s->data)
         return talc_fail(TALC_BAD_FORMAT,
                          "safetensors_open: '%s': tensors of %" PRId64 " byte%s, but %" PRId64
                          " byte%s of data",
-                         TALC_SHOWN(s->file.path), place, TALC_PLURAL(place),
+                         TALC_SHOWN(s->file.path), position, TALC_PLURAL(position),
                          s->file.size - s->data, TALC_PLURAL(s->file.size - s->data));
     return TALC_OK;
 }
@@ -402,11 +402,11 @@ static talc_status check_metadata(const talc_safetensors *s, json_t *metadata)
 
 static talc_status read_entries(talc_safetensors *s)
 {
-    size_t most = json_object_size(s->header);
-    if (most > MAX_TENSORS + 1)
+    size_t max = json_object_size(s->header);
+    if (max > MAX_TENSORS + 1)
         return bad_header(s, "the header has more than 65536 tensors");
-    s->entries = talc_memory_new(most * sizeof *s->entries, "safetensors_open");
-    s->by_name = talc_memory_new(most * sizeof *s->by_name, "safetensors_open");
+    s->entries = talc_memory_new(max * sizeof *s->entries, "safetensors_open");
+    s->by_name = talc_memory_new(max * sizeof *s->by_name, "safetensors_open");
     if (s->entries == NULL || s->by_name == NULL)
         return talc_error_status();
     const char *name;
@@ -535,14 +535,14 @@ static talc_status read_halves(const talc_file *file, const char *who, int64_t o
     if (talc_recording_refuses(who, tensor->device, "read a file"))
         return talc_error_status();
     const int64_t all = talc_numel(tensor);
-    const int64_t most = all < AT_ONCE ? all : AT_ONCE;
-    float *values = talc_memory_new((size_t)most * (sizeof *values + 2), who);
+    const int64_t max = all < AT_ONCE ? all : AT_ONCE;
+    float *values = talc_memory_new((size_t)max * (sizeof *values + 2), who);
     if (values == NULL)
         return talc_error_status();
-    unsigned char *halves = (unsigned char *)(values + most);
+    unsigned char *halves = (unsigned char *)(values + max);
     talc_status status = TALC_OK;
-    for (int64_t done = 0; done < all && status == TALC_OK; done += most) {
-        const int64_t count = all - done < most ? all - done : most;
+    for (int64_t done = 0; done < all && status == TALC_OK; done += max) {
+        const int64_t count = all - done < max ? all - done : max;
         status = talc_file_read(file, who, offset + 2 * done, halves, (size_t)(2 * count));
         if (status != TALC_OK)
             break;

@@ -66,11 +66,11 @@ static talc_status check_tensor(const talc_named_tensor *named, int64_t index)
  * one size the order is the reference writer's, so that both make the same file. */
 static int compare_order(const void *a, const void *b)
 {
-    static const int place[] = {
+    static const int order[] = {
         [TALC_I64] = 0, [TALC_F64] = 1, [TALC_F32] = 2, [TALC_I32] = 3, [TALC_U8] = 4
     };
     const talc_named_tensor *x = a, *y = b;
-    int difference = place[x->tensor->dtype] - place[y->tensor->dtype];
+    int difference = order[x->tensor->dtype] - order[y->tensor->dtype];
     return difference != 0 ? difference : strcmp(x->name, y->name);
 }
 
@@ -106,19 +106,19 @@ static json_t *shape_of(const talc_tensor *tensor)
 
 static talc_status add_tensors(json_t *header, const talc_named_tensor *ordered, int64_t count)
 {
-    int64_t place = 0;
+    int64_t begin = 0;
     for (int64_t i = 0; i < count; i++) {
         const talc_tensor *tensor = ordered[i].tensor;
         int64_t end;
-        if (!talc_add_checked(place, (int64_t)talc_nbytes(tensor), &end))
+        if (!talc_add_checked(begin, (int64_t)talc_nbytes(tensor), &end))
             return talc_fail(TALC_TOO_LARGE, "%s: the tensors need more than %" PRId64 " bytes",
                              who, INT64_MAX);
         json_t *entry =
             json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_names[tensor->dtype], "shape",
-                      shape_of(tensor), "data_offsets", (json_int_t)place, (json_int_t)end);
+                      shape_of(tensor), "data_offsets", (json_int_t)begin, (json_int_t)end);
         if (add(header, "tensor", ordered[i].name, entry) != TALC_OK)
             return talc_error_status();
-        place = end;
+        begin = end;
     }
     return TALC_OK;
 }

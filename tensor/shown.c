@@ -23,7 +23,7 @@ static bool unseen(uint32_t c)
 /* The character that begins here and its bytes; 0 bytes for what is no UTF-8. */
 static size_t decode(const unsigned char *text, size_t left, uint32_t *c)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
     const unsigned first = text[0];
     const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     if (length > left || (first >= 0x80 && first < 0xc0) || first >= 0xf8)
@@ -35,7 +35,7 @@ static size_t decode(const unsigned char *text, size_t left, uint32_t *c)
         *c = *c << 6 | (text[i] & 0x3f);
     }
     const bool surrogate = 0xd800 <= *c && *c <= 0xdfff;
-    return *c < least[length] || *c > 0x10ffff || surrogate ? 0 : length;
+    return *c < min[length] || *c > 0x10ffff || surrogate ? 0 : length;
 }
 
 /* Writes the first character of a text as it is shown, and returns how many bytes of the text it
@@ -53,7 +53,7 @@ static size_t next_unit(const char *text, size_t left, char unit[UNIT_TEXT])
     return length == 0 ? 1 : length;
 }
 
-const char *talc_shown(const char *text, size_t length, char *shown, size_t room)
+const char *talc_shown(const char *text, size_t length, char *shown, size_t capacity)
 {
     static const char gap[] = "...";
     char unit[UNIT_TEXT];
@@ -62,7 +62,7 @@ const char *talc_shown(const char *text, size_t length, char *shown, size_t room
     size_t all = 0;
     for (size_t at = 0; at < length; all += strlen(unit))
         at += next_unit(text + at, length - at, unit);
-    const size_t half = all < room ? all : (room - sizeof gap) / 2;
+    const size_t half = all < capacity ? all : (capacity - sizeof gap) / 2;
     size_t used = 0, before = 0; /* of the text as it is shown */
     for (size_t at = 0; at < length; before += strlen(unit)) {
         at += next_unit(text + at, length - at, unit);

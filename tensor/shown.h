@@ -14,12 +14,12 @@
 TALC_BEGIN_DECLARATIONS
 
 /// Writes `text` ("(null)" for NULL), of which it reads at most `length` bytes, into the caller's
-/// buffer of `room` bytes, at least 32, which it returns. Printable UTF-8 stays as it is. A
+/// buffer of `capacity` bytes, at least 32, which it returns. Printable UTF-8 stays as it is. A
 /// backslash is doubled; a control character and a byte that is no UTF-8 become \xNN; a character
 /// that is not seen or that orders others (U+0080 to U+009F, marks of direction, zero-width ones,
 /// separators of lines and paragraphs, tags) becomes \u{N}. Of a text that is too long the middle
 /// is left out: "abc...xyz", at whole characters.
-TALC_API const char *talc_shown(const char *text, size_t length, char *shown, size_t room);
+TALC_API const char *talc_shown(const char *text, size_t length, char *shown, size_t capacity);
 
 /// The most that a message shows of one text, in bytes, its NUL included.
 #define TALC_SHOWN_TEXT 200

@@ -17,8 +17,8 @@ struct talc_storage {
     talc_block block; ///< from the pool; or the caller's memory when release or wrapped is set
     _Atomic uint32_t
         streams; ///< those other than the block's that have used it, by number (tensor/streams.h)
-    struct talc_kept *kept; ///< what follows from the elements (tensor/kept.h)
-    talc_device *pinned;    ///< whose page-locked memory the block is; NULL: it is not
+    struct talc_cached *cached; ///< what follows from the elements (tensor/cached.h)
+    talc_device *pinned;        ///< whose page-locked memory the block is; NULL: it is not
     bool wrapped;
     talc_release_function *release;
     void *context;

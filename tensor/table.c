@@ -9,9 +9,9 @@
 
 enum {
     LINE = 80,
-    LEAST_FIRST = 12, /* what is left of a name in the first column, at least */
-    LEAST_NAME = 6,
-    LEAST_TEXT = 24, /* columns for sentences */
+    MIN_FIRST = 12, /* what is left of a name in the first column, at least */
+    MIN_NAME = 6,
+    MIN_TEXT = 24, /* columns for sentences */
     GAP = 2,
 };
 
@@ -27,7 +27,7 @@ int talc_line_width(FILE *file)
     const int descriptor = file == NULL ? -1 : fileno(file);
     const bool known = descriptor >= 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0;
     errno = kept;
-    return known && size.ws_col >= TALC_LEAST_COLUMNS ? size.ws_col : LINE;
+    return known && size.ws_col >= TALC_MIN_COLUMNS ? size.ws_col : LINE;
 }
 
 // ---- Characters ---------------------------------------------------------------------------------
@@ -140,13 +140,13 @@ static bool has(const layout *self, int column)
 }
 
 /* The least that a column can do with. */
-static int least(const layout *self, int column)
+static int min(const layout *self, int column)
 {
     const talc_column_kind kind = self->table->columns[column].kind;
-    const int all = self->natural[column], some = kind == TALC_COLUMN_TEXT   ? LEAST_TEXT
+    const int all = self->natural[column], some = kind == TALC_COLUMN_TEXT   ? MIN_TEXT
                                                   : kind != TALC_COLUMN_NAME ? all
-                                                  : column == 0              ? LEAST_FIRST
-                                                                             : LEAST_NAME;
+                                                  : column == 0              ? MIN_FIRST
+                                                                             : MIN_NAME;
     return all < some ? all : some;
 }
 
@@ -181,7 +181,7 @@ static int total(const layout *self, int gap, int (*of)(const layout *, int))
 static int natural(const layout *self, int column)
 {
     const bool sentences = self->table->columns[column].kind == TALC_COLUMN_TEXT;
-    return sentences ? least(self, column) : self->natural[column];
+    return sentences ? min(self, column) : self->natural[column];
 }
 
 static int own(const layout *self, int column)
@@ -193,12 +193,12 @@ static int own(const layout *self, int column)
 static void shorten(layout *self)
 {
     while (total(self, self->gap, own) > self->line) {
-        int widest = -1, most = 0;
+        int widest = -1, max = 0;
         for (int i = 0; i < self->table->count; i++) {
             const int counts = i == 0 ? (self->width[i] + 1) / 2 : self->width[i];
-            if (has(self, i) && self->width[i] > least(self, i) && counts > most) {
+            if (has(self, i) && self->width[i] > min(self, i) && counts > max) {
                 widest = i;
-                most = counts;
+                max = counts;
             }
         }
         if (widest < 0)
@@ -211,7 +211,7 @@ static void shorten(layout *self)
 static void lay_out(layout *self)
 {
     const int count = self->table->count;
-    for (self->to = count; self->to > self->from + 1 && total(self, 1, least) > self->line;)
+    for (self->to = count; self->to > self->from + 1 && total(self, 1, min) > self->line;)
         self->to--;
     self->gap = total(self, GAP, natural) <= self->line ? GAP : 1;
     for (int i = 0; i < count; i++)

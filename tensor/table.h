@@ -1,7 +1,7 @@
 /// Tables and sentences no wider than the terminal.
 ///
 /// A stream is as wide as COLUMNS in the environment says, read once, where that is a number of at
-/// least TALC_LEAST_COLUMNS, else as the terminal that it is, else 80 columns. In a table that
+/// least TALC_MIN_COLUMNS, else as the terminal that it is, else 80 columns. In a table that
 /// would be wider the columns move together, then names lose their middle ("layer1...conv2"), the
 /// first column last, since it tells rows apart. Numbers and shapes are always whole: columns that
 /// still find no room follow in a table below, with the first column again.
@@ -27,11 +27,11 @@ typedef struct talc_column {
     talc_column_kind kind;
 } talc_column;
 
-#define TALC_LEAST_COLUMNS 40
+#define TALC_MIN_COLUMNS 40
 
 /// Room for the text of one cell, in bytes.
-#define TALC_CELL_TEXT     512
-#define TALC_MAX_COLUMNS   128
+#define TALC_CELL_TEXT   512
+#define TALC_MAX_COLUMNS 128
 
 /// A table's cells are asked for while it is printed, so that nothing is allocated.
 typedef struct talc_table {

@@ -34,32 +34,32 @@ static size_t aligned(size_t bytes)
 }
 
 /* One block: the node, its inputs, what it saves, the problem. */
-static talc_node *node_new(const talc_tensor *tensor, const talc_note *note, int saved_count)
+static talc_node *node_new(const talc_tensor *tensor, const talc_record *record, int saved_count)
 {
     static atomic_uint_fast64_t made;
     const size_t inputs_at = aligned(sizeof(talc_node));
     const size_t saved_at =
-        inputs_at + aligned((size_t)note->input_count * sizeof(talc_node_input));
+        inputs_at + aligned((size_t)record->input_count * sizeof(talc_node_input));
     const size_t problem_at = saved_at + aligned((size_t)saved_count * sizeof(talc_saved_tensor));
-    char *block = talc_memory_new(problem_at + note->problem_bytes, "gradient record");
+    char *block = talc_memory_new(problem_at + record->problem_bytes, "gradient record");
     if (block == NULL)
         return NULL;
     talc_node *node = (void *)block;
     atomic_init(&node->references, 1);
     node->order = atomic_fetch_add(&made, 1);
-    node->op = note->op;
-    node->rule = note->rule;
+    node->op = record->op;
+    node->rule = record->rule;
     node->dims = talc_dims_of(tensor);
     node->dtype = tensor->dtype;
     node->device = tensor->device;
-    node->input_count = note->input_count;
+    node->input_count = record->input_count;
     node->saved_count = saved_count;
-    node->ready = note->ready;
+    node->ready = record->ready;
     node->inputs = (void *)(block + inputs_at);
     node->saved = (void *)(block + saved_at);
     node->problem = block + problem_at;
-    if (note->problem_bytes > 0)
-        memcpy(node->problem, note->problem, note->problem_bytes);
+    if (record->problem_bytes > 0)
+        memcpy(node->problem, record->problem, record->problem_bytes);
     return node;
 }
 
@@ -163,7 +163,7 @@ bool talc_require_grad(talc_tensor *tensor, bool required)
         talc_tape_forget(tensor);
         return true;
     }
-    tensor->autograd = node_new(tensor, &(talc_note){ 0 }, 0);
+    tensor->autograd = node_new(tensor, &(talc_record){ 0 }, 0);
     return tensor->autograd != NULL;
 }
 
@@ -287,10 +287,10 @@ static talc_tensor *kept(const talc_tensor *tensor)
     return alias;
 }
 
-static bool fill_in(talc_node *node, const talc_note *note)
+static bool fill_in(talc_node *node, const talc_record *record)
 {
-    for (int i = 0; i < note->input_count; i++) {
-        const talc_tensor *input = note->inputs[i];
+    for (int i = 0; i < record->input_count; i++) {
+        const talc_tensor *input = record->inputs[i];
         if (input == NULL)
             continue;
         node->inputs[i].dims = talc_dims_of(input);
@@ -298,10 +298,10 @@ static bool fill_in(talc_node *node, const talc_note *note)
         talc_node_retain(input->autograd);
     }
     for (int i = 0; i < node->saved_count; i++) {
-        const talc_tensor *tensor = note->saved[i].tensor;
+        const talc_tensor *tensor = record->saved[i].tensor;
         if (tensor == NULL)
             continue;
-        node->saved[i] = (talc_saved_tensor){ .name = note->saved[i].name,
+        node->saved[i] = (talc_saved_tensor){ .name = record->saved[i].name,
                                               .tensor = kept(tensor),
                                               .version = talc_version(tensor) };
         if (node->saved[i].tensor == NULL)
@@ -310,16 +310,16 @@ static bool fill_in(talc_node *node, const talc_note *note)
     return true;
 }
 
-talc_tensor *talc_tape_record(talc_tensor *y, const talc_note *note)
+talc_tensor *talc_tape_record(talc_tensor *y, const talc_record *record)
 {
     if (y == NULL)
         return NULL;
     int saved_count = 0;
     for (int i = 0; i < TALC_TAPE_SAVED; i++)
-        if (note->saved[i].name != NULL)
+        if (record->saved[i].name != NULL)
             saved_count = i + 1;
-    talc_node *node = node_new(y, note, saved_count);
-    if (node != NULL && fill_in(node, note)) {
+    talc_node *node = node_new(y, record, saved_count);
+    if (node != NULL && fill_in(node, record)) {
         y->autograd = node;
         return y;
     }

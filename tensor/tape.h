@@ -4,7 +4,7 @@
 /// The last paragraph of an op records its result:
 ///
 ///     if (talc_tape_wants((const talc_tensor *const[]){ a, b }, 2))
-///         y = talc_tape_record(y, &(talc_note){ .op = "mul", .rule = mul_gradient,
+///         y = talc_tape_record(y, &(talc_record){ .op = "mul", .rule = mul_gradient,
 ///                                               .inputs = ..., .input_count = 2,
 ///                                               .saved = { { "a", a }, { "b", b } } });
 ///
@@ -34,7 +34,7 @@ typedef void talc_gradient_rule(const talc_node *node, const talc_tensor *dy,
 /// The most tensors that a node keeps for its rule.
 enum { TALC_TAPE_SAVED = 6 };
 
-typedef struct talc_note {
+typedef struct talc_record {
     const char *op; ///< the name that begins the op's messages; lasts as long as the program
     talc_gradient_rule *rule;
     const talc_tensor *const *inputs; ///< NULL where an operand was left out
@@ -49,7 +49,7 @@ typedef struct talc_note {
     /// The place among `saved`, counted from 1, of the gradient of inputs[0] for dy = 1, where the
     /// op has worked it out already: a pass that begins here takes it, and calls no rule. 0: none.
     int ready;
-} talc_note;
+} talc_record;
 
 extern _Thread_local int talc_no_grad_depth;
 
@@ -71,7 +71,7 @@ static inline bool talc_tape_wants_one(const talc_tensor *input)
 
 /// Notes how y was made. Returns y; NULL, y released and a failure standing, without memory. NULL y
 /// passes.
-talc_tensor *talc_tape_record(talc_tensor *y, const talc_note *note);
+talc_tensor *talc_tape_record(talc_tensor *y, const talc_record *record);
 
 /// Makes `alias`, which has the elements of `base`, what base is for gradients. Returns it; NULL
 /// passes.

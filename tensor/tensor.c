@@ -1,7 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "tensor/fenv.h"
-#include "tensor/kept.h"
+#include "tensor/cached.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/shape.h"
@@ -134,7 +134,7 @@ bool talc_operand_missing(const char *who, const char *operand, const void *poin
     return pointer == NULL;
 }
 
-static void note_use(const talc_tensor *tensor, bool written)
+static void record_use(const talc_tensor *tensor, bool written)
 {
     talc_storage *storage = tensor->storage;
     const int stream = talc_stream_number(storage->device);
@@ -145,12 +145,12 @@ static void note_use(const talc_tensor *tensor, bool written)
 
 void talc_tensor_used(const talc_tensor *tensor)
 {
-    note_use(tensor, false);
+    record_use(tensor, false);
 }
 
 void talc_tensor_written(talc_tensor *tensor)
 {
-    note_use(tensor, true);
+    record_use(tensor, true);
     atomic_fetch_add(&tensor->storage->version, 1);
 }
 
@@ -158,7 +158,7 @@ static void storage_drop(talc_storage *storage)
 {
     if (atomic_fetch_sub(&storage->references, 1) != 1)
         return;
-    talc_kept_free(storage->kept);
+    talc_cached_free(storage->cached);
     if (storage->pinned != NULL)
         talc_pinned_free(storage->pinned, storage->block.data);
     else if (!storage->wrapped)

@@ -15,12 +15,12 @@ static talc_tensor *recorded(const char *op, talc_gradient_rule *rule, const tal
 {
     if (!talc_tape_wants_one(tensor))
         return view;
-    return talc_tape_record(view, &(talc_note){ .op = op,
-                                                .rule = rule,
-                                                .inputs = &tensor,
-                                                .input_count = 1,
-                                                .problem = problem,
-                                                .problem_bytes = bytes });
+    return talc_tape_record(view, &(talc_record){ .op = op,
+                                                  .rule = rule,
+                                                  .inputs = &tensor,
+                                                  .input_count = 1,
+                                                  .problem = problem,
+                                                  .problem_bytes = bytes });
 }
 
 static void reshape_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])

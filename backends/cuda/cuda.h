@@ -75,7 +75,7 @@ bool talc_cuda_usable(const talc_device *device);
 talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t error);
 
 /// Ends the device when the error is a sticky one, and raises nothing.
-void talc_cuda_note(talc_device *device, const char *who, cudaError_t error);
+void talc_cuda_record_error(talc_device *device, const char *who, cudaError_t error);
 
 /// Whether a call that returned `error` is worth another try: it lacked memory, and memory that
 /// talc keeps for later has been given back.

@@ -238,7 +238,7 @@ static bool is_empty(const check_problem *problem)
     return p->direction == TALC_GRAD_WEIGHT && p->N == 0;
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     talc_conv2d_problem *p = writable(problem);
     *p = *(const talc_conv2d_problem *)ran->problem;
@@ -263,11 +263,11 @@ static const check_family family = {
 const check_direction talc_check_conv2d = {
     .family = &family,
     .ops = ops,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_conv2d_takes,
     .fill = talc_check_conv2d_fill,
-    .spoil = talc_check_conv2d_spoil,
+    .inject = talc_check_conv2d_inject,
     .expected = expected,
     .terms = terms,
     .list = TALC_OP_conv2d,

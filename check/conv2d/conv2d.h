@@ -64,7 +64,7 @@ bool talc_check_conv2d_random(uint64_t *state, talc_direction direction, check_p
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind);
 void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                             const check_values *values);
-bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind, int round,
-                             uint64_t seed, const check_values *values);
+bool talc_check_conv2d_inject(const check_problem *problem, talc_check_kind kind, int round,
+                              uint64_t seed, const check_values *values);
 
 #endif

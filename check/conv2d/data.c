@@ -57,8 +57,8 @@ static void fill_first(const talc_conv2d_problem *p, talc_check_kind kind, doubl
     talc_check_fill(values, count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, largest, 1, seed);
     if (!odd || count == 0)
         return;
-    const uint64_t place = talc_check_bits(seed, UINT64_MAX);
-    values[p->direction == TALC_GRAD_INPUT ? reaching_element(p, place) : read_element(p, place)] =
+    const uint64_t index = talc_check_bits(seed, UINT64_MAX);
+    values[p->direction == TALC_GRAD_INPUT ? reaching_element(p, index) : read_element(p, index)] =
         kind == TALC_CHECK_HUGE  ? 0x1p30
         : kind == TALC_CHECK_NAN ? NAN
                                  : INFINITY;
@@ -103,8 +103,8 @@ static bool is_curved(const talc_conv2d_problem *p)
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind)
 {
     const talc_conv2d_problem *p = read_only(problem);
-    const double room = talc_check_format(p->dtype).integers;
-    return kind != TALC_CHECK_EXACT || (!is_curved(p) && talc_check_terms(p) + 2 < room);
+    const double largest_exact = talc_check_format(p->dtype).integers;
+    return kind != TALC_CHECK_EXACT || (!is_curved(p) && talc_check_terms(p) + 2 < largest_exact);
 }
 
 void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
@@ -152,8 +152,8 @@ static int64_t towards_an_end(int64_t at, int64_t height, int64_t width, uint64_
     return (plane * height + h_to) * width + w_to;
 }
 
-bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind, int round,
-                             uint64_t seed, const check_values *values)
+bool talc_check_conv2d_inject(const check_problem *problem, talc_check_kind kind, int round,
+                              uint64_t seed, const check_values *values)
 {
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_conv2d, problem, list);
@@ -171,7 +171,7 @@ bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind,
     }
     if ((!is_nan && kind != TALC_CHECK_INFINITY) || which == CHECK_Y || list[which].count == 0)
         return false;
-    double *spoilt = values->of[which], *x = values->of[first];
+    double *injected = values->of[which], *x = values->of[first];
     int64_t at = (int64_t)(talc_check_bits(seed, 6) % (uint64_t)list[which].count);
     if (which == CHECK_W || which == CHECK_DY)
         at = towards_an_end(at, which == CHECK_W ? p->KH : p->OH, which == CHECK_W ? p->KW : p->OW,
@@ -186,6 +186,6 @@ bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind,
             x[i] = 1;
     if (which == talc_check_conv2d_read(direction, 1))
         put_zeros(x, list[first].count, talc_check_bits(seed, 7));
-    spoilt[at] = is_nan ? (double)NAN : number % 2 == 0 ? -(double)INFINITY : (double)INFINITY;
+    injected[at] = is_nan ? (double)NAN : number % 2 == 0 ? -(double)INFINITY : (double)INFINITY;
     return true;
 }

@@ -1,6 +1,6 @@
 /* Each property derives from the problem one on which it says something (a batch of three, a
- * dilation of 2x3, ...), poses that and those it is equal to, and compares. Where the row refuses
- * any of them the trial is decided and nothing follows. */
+ * dilation of 2x3, ...), poses that and those it is equal to, and compares. Where the algorithm
+ * refuses any of them the trial is decided and nothing follows. */
 #include "check/conv2d/properties.h"
 
 #include "check/conv2d/properties_gradient.h"
@@ -149,22 +149,22 @@ static void pointwise(check_trial *trial, conv2d whole)
 /* w with its taps turned and its channels exchanged: [C, OC/groups, KH, KW]. */
 static double *transposed(check_trial *trial, const conv2d *p, const double *w)
 {
-    double *turned = numbers(trial, talc_check_w_count(p));
-    if (turned == NULL)
+    double *rotated = numbers(trial, talc_check_w_count(p));
+    if (rotated == NULL)
         return NULL;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, KH = p->KH, KW = p->KW;
     for (int64_t i = 0; i < talc_check_w_count(p); i++) {
         const int64_t kw = i % KW, kh = i / KW % KH, oc = i / KW / KH % OC, c = i / KW / KH / OC;
         const int64_t from = at4(c / IC * OC + oc, c % IC, KH - 1 - kh, KW - 1 - kw, IC, KH, KW);
-        turned[i] = w[from];
+        rotated[i] = w[from];
     }
-    return turned;
+    return rotated;
 }
 
 /* Padding that is more than the kernel reaches has no counterpart on the other side. */
-static void at_most(int64_t *pad, int64_t most)
+static void at_most(int64_t *pad, int64_t max)
 {
-    *pad = *pad > most ? most : *pad;
+    *pad = *pad > max ? max : *pad;
 }
 
 /* The problem whose images are the results of `whole`, and whose results are its images. */
@@ -249,20 +249,20 @@ static bool inside(int64_t o, int64_t stride, int64_t pad, int64_t dilation, int
 }
 
 /* Enlarges an axis until the windows inside the image outnumber the shift. */
-static void make_room(int64_t *extent, int64_t *stride, int64_t pad, int64_t dilation, int64_t K,
-                      int64_t shift)
+static void grow_extent(int64_t *extent, int64_t *stride, int64_t pad, int64_t dilation, int64_t K,
+                        int64_t shift)
 {
     *stride = *stride > 8 ? 8 : *stride;
     const int64_t first = (pad + *stride - 1) / *stride;
-    const int64_t least = (first + shift) * *stride - pad + dilation * (K - 1) + 1;
-    *extent = *extent < least ? least : *extent;
+    const int64_t min = (first + shift) * *stride - pad + dilation * (K - 1) + 1;
+    *extent = *extent < min ? min : *extent;
 }
 
 static void shift(check_trial *trial, conv2d whole)
 {
     const int64_t down = 1, right = 2;
-    make_room(&whole.H, &whole.stride_h, whole.pad_top, whole.dilation_h, whole.KH, down);
-    make_room(&whole.W, &whole.stride_w, whole.pad_left, whole.dilation_w, whole.KW, right);
+    grow_extent(&whole.H, &whole.stride_h, whole.pad_top, whole.dilation_h, whole.KH, down);
+    grow_extent(&whole.W, &whole.stride_w, whole.pad_left, whole.dilation_w, whole.KW, right);
     if (!settled(trial, &whole))
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
@@ -293,7 +293,7 @@ static void shift(check_trial *trial, conv2d whole)
 
 // ---- Entry --------------------------------------------------------------------------------------
 
-check_property_result talc_check_property(talc_check_kind kind, const talc_algorithm *row,
+check_property_result talc_check_property(talc_check_kind kind, const talc_algorithm *algorithm,
                                           talc_device *device, const check_problem *problem,
                                           uint64_t seed, char reason[256])
 {
@@ -305,7 +305,7 @@ check_property_result talc_check_property(talc_check_kind kind, const talc_algor
                    "one for every kind from TALC_CHECK_BATCH on, in their order");
     check_trial trial = {
         .kind = kind,
-        .row = row,
+        .algorithm = algorithm,
         .device = device,
         .seed = seed,
         .result = CHECK_HOLDS,

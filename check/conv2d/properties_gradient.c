@@ -33,7 +33,7 @@ static double *integers(check_trial *trial, const conv2d *p, int64_t count)
 }
 
 /* A result's room; NULL once the trial is decided. */
-static double *room(check_trial *trial, const conv2d *p)
+static double *expected_new(check_trial *trial, const conv2d *p)
 {
     return numbers(trial, talc_check_result_count(p));
 }
@@ -50,7 +50,7 @@ static void batch(check_trial *trial, conv2d whole)
     const double *a = integers(trial, &whole, a_count(&whole));
     const double *b = integers(trial, &whole, b_count(&whole));
     const double *result = convolve(trial, &whole, a, b);
-    double *expected = room(trial, &whole);
+    double *expected = expected_new(trial, &whole);
     const int64_t count = talc_check_result_count(&one);
     for (int64_t n = 0; n < whole.N && !trial->decided; n++) {
         const double *part =
@@ -71,7 +71,7 @@ static void groups(check_trial *trial, conv2d whole)
     double *a = integers(trial, &whole, a_count(&whole));
     double *b = integers(trial, &whole, b_count(&whole));
     const double *result = convolve(trial, &whole, a, b);
-    double *expected = room(trial, &whole);
+    double *expected = expected_new(trial, &whole);
     double *a_g = numbers(trial, a_count(&part)), *b_g = numbers(trial, b_count(&part));
     for (int64_t g = 0; g < G && !trial->decided; g++) {
         talc_check_copy_group(a_g, a, false, N, G, g, input ? y_size : x_size);
@@ -143,7 +143,7 @@ static void padding(check_trial *trial, conv2d whole)
     const double *a = integers(trial, &whole, a_count(&whole));
     const double *b = integers(trial, &whole, b_count(&whole));
     const double *result = convolve(trial, &whole, a, b);
-    double *expected = room(trial, &whole);
+    double *expected = expected_new(trial, &whole);
     if (trial->decided)
         return;
     if (!by_input(&whole)) {
@@ -193,7 +193,7 @@ static void linearity(check_trial *trial, conv2d whole)
     const double *a1 = talc_check_trial_integers(trial, count, whole.dtype, K, 5);
     const double *a2 = talc_check_trial_integers(trial, count, whole.dtype, K, 5);
     const double *b = talc_check_trial_integers(trial, b_count(&whole), whole.dtype, K, 5);
-    double *mixed = numbers(trial, count), *expected = room(trial, &whole);
+    double *mixed = numbers(trial, count), *expected = expected_new(trial, &whole);
     for (int64_t i = 0; i < count && !trial->decided; i++)
         mixed[i] = 2 * a1[i] - 3 * a2[i];
     const double *of_1 = convolve(trial, &whole, a1, b), *of_2 = convolve(trial, &whole, a2, b);

@@ -124,11 +124,11 @@ static talc_padding_mode draw_mode(uint64_t *s, const axis *down, const axis *ac
         talc_check_draw(s, 0, 1) == 0
             ? TALC_PADDING_ZEROS
             : (talc_padding_mode)talc_check_draw(s, 1, TALC_PADDING_MODE_COUNT - 1);
-    const int64_t room_h = down->size - larger(down->begin, down->end);
-    const int64_t room_w = across->size - larger(across->begin, across->end);
+    const int64_t inner_h = down->size - larger(down->begin, down->end);
+    const int64_t inner_w = across->size - larger(across->begin, across->end);
     const int64_t needed = mode == TALC_PADDING_REFLECT ? 1 : 0;
     if ((mode == TALC_PADDING_REFLECT || mode == TALC_PADDING_CIRCULAR) &&
-        (room_h < needed || room_w < needed))
+        (inner_h < needed || inner_w < needed))
         return TALC_PADDING_REPLICATE;
     return mode;
 }

@@ -35,8 +35,8 @@ void talc_check_copy_group(double *group, double *all, bool back, int64_t N, int
                            int64_t g, int64_t size)
 {
     for (int64_t n = 0; n < N; n++) {
-        double *part = group + n * size, *place = all + (n * groups + g) * size;
-        memcpy(back ? place : part, back ? part : place, (size_t)size * sizeof *part);
+        double *part = group + n * size, *target = all + (n * groups + g) * size;
+        memcpy(back ? target : part, back ? part : target, (size_t)size * sizeof *part);
     }
 }
 
@@ -44,15 +44,15 @@ void talc_check_copy_group(double *group, double *all, bool back, int64_t N, int
 
 bool talc_check_relate_dilation(check_trial *trial, conv2d *whole, conv2d *dense)
 {
-    const int64_t most = 4;
+    const int64_t max = 4;
     if (whole->dilation_h == 1 && whole->dilation_w == 1) {
         whole->dilation_h = 2;
         whole->dilation_w = 3;
         whole->H += whole->KH - 1;
         whole->W += 2 * (whole->KW - 1);
     }
-    whole->dilation_h = whole->dilation_h > most ? most : whole->dilation_h;
-    whole->dilation_w = whole->dilation_w > most ? most : whole->dilation_w;
+    whole->dilation_h = whole->dilation_h > max ? max : whole->dilation_h;
+    whole->dilation_w = whole->dilation_w > max ? max : whole->dilation_w;
     *dense = *whole;
     dense->KH = (whole->KH - 1) * whole->dilation_h + 1;
     dense->KW = (whole->KW - 1) * whole->dilation_w + 1;

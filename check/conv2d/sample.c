@@ -121,15 +121,15 @@ static check_expected expected_of(operands *o, const talc_conv2d_problem *p, int
 
 static bool work_out(talc_check_sample *self, operands *o)
 {
-    const bool room = operands_new(o, &self->problem);
-    for (int64_t i = 0; i < self->count && room; i++) {
+    const bool ready = operands_new(o, &self->problem);
+    for (int64_t i = 0; i < self->count && ready; i++) {
         const check_expected expected = expected_of(o, &self->problem, self->index[i]);
         self->expected[i] = expected;
         self->S_norm =
             expected.S > self->S_norm && isfinite(expected.S) ? expected.S : self->S_norm;
     }
     talc_check_values_free(&o->values);
-    return room;
+    return ready;
 }
 
 // ---- For programs -------------------------------------------------------------------------------

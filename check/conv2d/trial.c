@@ -16,7 +16,7 @@ void talc_check_trial_free(check_trial *trial)
     for (int i = 0; i < trial->count; i++)
         talc_memory_free(trial->arrays[i]);
     trial->count = 0;
-    talc_check_room_free(&trial->room);
+    talc_check_buffers_free(&trial->buffers);
 }
 
 static void decide(check_trial *trial, check_property_result result)
@@ -48,13 +48,14 @@ double *talc_check_trial_numbers(check_trial *trial, int64_t count)
 double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
                                   double times)
 {
-    const double room = talc_check_format(dtype).integers, terms = K * times;
+    const double largest_exact = talc_check_format(dtype).integers, terms = K * times;
     double largest = talc_check_exact_largest(dtype, terms, 8);
-    /* The bound of a row that is accurate in norm, (K + 2) u S, has to stay below a half, as
+    /* The bound of an algorithm that is accurate in norm, (K + 2) u S, has to stay below a half, as
      * results are rounded to integers. */
-    if (trial->row->arithmetic.precision == TALC_NORMWISE)
-        largest = fmin(fmin(largest, 3), floor(sqrt(room / 2 / ((terms + 2) * fmax(terms, 1)))));
-    if (largest < 1 || terms * largest * largest >= room) {
+    if (trial->algorithm->arithmetic.precision == TALC_NORMWISE)
+        largest =
+            fmin(fmin(largest, 3), floor(sqrt(largest_exact / 2 / ((terms + 2) * fmax(terms, 1)))));
+    if (largest < 1 || terms * largest * largest >= largest_exact) {
         talc_check_trial_leave(trial);
         return NULL;
     }
@@ -66,7 +67,7 @@ double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype 
 
 // ---- Running ------------------------------------------------------------------------------------
 
-static double *row_result(check_trial *trial, const check_problem *posed,
+static double *run_result(check_trial *trial, const check_problem *generic,
                           const talc_conv2d_problem *problem, const double *first,
                           const double *second)
 {
@@ -79,8 +80,8 @@ static double *row_result(check_trial *trial, const check_problem *posed,
     values.of[talc_check_conv2d_read(problem->direction, 1)] = (double *)second;
     results.of[talc_check_conv2d_written(problem->direction)] = y;
     const check_run_options options = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
-    if (!talc_check_run(&talc_check_conv2d, trial->row, trial->device, posed, &values, &options,
-                        &trial->room, &results, &report)) {
+    if (!talc_check_run(&talc_check_conv2d, trial->algorithm, trial->device, generic, &values,
+                        &options, &trial->buffers, &results, &report)) {
         talc_check_trial_leave(trial);
         return NULL;
     }
@@ -88,7 +89,7 @@ static double *row_result(check_trial *trial, const check_problem *posed,
         return y;
     char text[TALC_CHECK_TEXT];
     snprintf(trial->reason, 256, "%.120s: %s%.100s",
-             talc_check_write(&talc_check_conv2d, posed, text),
+             talc_check_write(&talc_check_conv2d, generic, text),
              report.status != TALC_OK ? "failed: "
              : report.written != NULL ? "wrote outside "
                                       : "changed ",
@@ -99,19 +100,19 @@ static double *row_result(check_trial *trial, const check_problem *posed,
     return NULL;
 }
 
-static check_problem posed_of(const talc_conv2d_problem *problem)
+static check_problem generic_of(const talc_conv2d_problem *problem)
 {
-    check_problem posed;
-    memset(&posed, 0, sizeof posed);
-    memcpy(posed.bytes, problem, sizeof *problem);
-    return posed;
+    check_problem generic;
+    memset(&generic, 0, sizeof generic);
+    memcpy(generic.bytes, problem, sizeof *problem);
+    return generic;
 }
 
 bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem)
 {
-    const check_problem posed = posed_of(problem);
+    const check_problem generic = generic_of(problem);
     talc_plan plan;
-    return talc_check_plan(&talc_check_conv2d, trial->row, trial->device, &posed,
+    return talc_check_plan(&talc_check_conv2d, trial->algorithm, trial->device, &generic,
                            talc_workspace_limit(trial->device), &plan) == NULL;
 }
 
@@ -124,21 +125,21 @@ double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem 
         talc_check_trial_leave(trial);
         return NULL;
     }
-    const check_problem posed = posed_of(problem);
-    return row_result(trial, &posed, problem, first, second);
+    const check_problem generic = generic_of(problem);
+    return run_result(trial, &generic, problem, first, second);
 }
 
 double talc_check_trial_integer(const check_trial *trial, double value)
 {
-    return trial->row->arithmetic.precision == TALC_NORMWISE ? rint(value) : value;
+    return trial->algorithm->arithmetic.precision == TALC_NORMWISE ? rint(value) : value;
 }
 
 /* The operand that the problem's results are. */
 static check_operand result_of(const talc_conv2d_problem *problem)
 {
-    const check_problem posed = posed_of(problem);
+    const check_problem generic = generic_of(problem);
     check_operand list[CHECK_OPERANDS];
-    talc_check_operands(&talc_check_conv2d, &posed, list);
+    talc_check_operands(&talc_check_conv2d, &generic, list);
     return list[talc_check_conv2d_written(problem->direction)];
 }
 
@@ -230,8 +231,8 @@ double talc_check_terms(const talc_conv2d_problem *p)
 
 static int64_t outputs(int64_t padded, int64_t dilation, int64_t K, int64_t stride)
 {
-    const int64_t room = padded - dilation * (K - 1) - 1;
-    return room < 0 ? 0 : room / stride + 1;
+    const int64_t last_start = padded - dilation * (K - 1) - 1;
+    return last_start < 0 ? 0 : last_start / stride + 1;
 }
 
 /* Reflection does not repeat the edge, so it reaches one less far than the image is long. */
@@ -268,12 +269,12 @@ static double cost(const talc_conv2d_problem *p)
 }
 
 /* The extent to which an axis of the image may shrink. */
-static int64_t least_extent(int64_t begin, int64_t end, int64_t dilation, int64_t K)
+static int64_t min_extent(int64_t begin, int64_t end, int64_t dilation, int64_t K)
 {
     const int64_t kernel = dilation * (K - 1) + 1 - begin - end;
     const int64_t padding = (begin > end ? begin : end) + 1;
-    const int64_t least = kernel > padding ? kernel : padding;
-    return least > 9 ? least : 9;
+    const int64_t min = kernel > padding ? kernel : padding;
+    return min > 9 ? min : 9;
 }
 
 bool talc_check_shrink(talc_conv2d_problem *p)
@@ -287,13 +288,12 @@ bool talc_check_shrink(talc_conv2d_problem *p)
         p->N = 3;
     while (cost(p) > 1) {
         int64_t size[SIZES] = { p->groups, p->C / p->groups, p->OC / p->groups, p->H, p->W };
-        const int64_t least[SIZES] = {
-            2, 2, 2, least_extent(p->pad_top, p->pad_bottom, p->dilation_h, p->KH),
-            least_extent(p->pad_left, p->pad_right, p->dilation_w, p->KW)
-        };
+        const int64_t min[SIZES] = { 2, 2, 2,
+                                     min_extent(p->pad_top, p->pad_bottom, p->dilation_h, p->KH),
+                                     min_extent(p->pad_left, p->pad_right, p->dilation_w, p->KW) };
         int largest = -1;
         for (int i = 0; i < SIZES; i++)
-            if ((size[i] + 1) / 2 >= least[i] && (largest < 0 || size[i] > size[largest]))
+            if ((size[i] + 1) / 2 >= min[i] && (largest < 0 || size[i] > size[largest]))
                 largest = i;
         if (largest < 0)
             return cost(p) < 64 && talc_check_settle(p);

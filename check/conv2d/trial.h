@@ -1,5 +1,5 @@
-/// Running convolutions by one row, for the properties of check/conv2d/properties.h. Private to
-/// check/.
+/// Running convolutions by one algorithm, for the properties of check/conv2d/properties.h. Private
+/// to check/.
 ///
 /// A trial owns every array that is made for it. Once it is decided (a difference, a refusal, a
 /// failure) the functions below do nothing and give NULL, so that a property need not look at each
@@ -16,7 +16,7 @@ enum { CHECK_TRIAL_ARRAYS = 32 };
 
 typedef struct check_trial {
     talc_check_kind kind;
-    const talc_algorithm *row;
+    const talc_algorithm *algorithm;
     talc_device *device;
     uint64_t seed; ///< moves with each filled array
     check_property_result result;
@@ -24,7 +24,7 @@ typedef struct check_trial {
     char *reason; ///< 256 characters
     int count;
     double *arrays[CHECK_TRIAL_ARRAYS];
-    check_room room;
+    check_buffers buffers;
 } check_trial;
 
 void talc_check_trial_free(check_trial *trial);
@@ -37,12 +37,12 @@ double *talc_check_trial_numbers(check_trial *trial, int64_t count);
 double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
                                   double times);
 
-/// Whether the row takes a problem.
+/// Whether the algorithm takes a problem.
 bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem);
 
-/// The row's result for a problem without bias, residual and activation; NULL when the row refuses
-/// it or fails. The operands are those that the problem's direction reads: x and w, dy and w, or x
-/// and dy.
+/// The algorithm's result for a problem without bias, residual and activation; NULL when the
+/// algorithm refuses it or fails. The operands are those that the problem's direction reads: x and
+/// w, dy and w, or x and dy.
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
                                   const double *first, const double *second);
 
@@ -54,8 +54,8 @@ double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem 
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
                               const double *result, const double *expected, const char *what);
 
-/// An element as it counts in an identity: rounded to an integer for a row that is only accurate in
-/// norm.
+/// An element as it counts in an identity: rounded to an integer for an algorithm that is only
+/// accurate in norm.
 double talc_check_trial_integer(const check_trial *trial, double value);
 
 /// An inner product of a result and integers, and how it is told.
@@ -70,7 +70,7 @@ typedef struct check_inner {
 void talc_check_trial_compare_inner(check_trial *trial, const talc_conv2d_problem *problem,
                                     const check_inner *left, const check_inner *right);
 
-/// Decides that the property is left out for this row.
+/// Decides that the property is left out for this algorithm.
 void talc_check_trial_leave(check_trial *trial);
 
 // ---- Problems -----------------------------------------------------------------------------------

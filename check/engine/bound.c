@@ -13,13 +13,13 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     const bool wide = arithmetic->wide_accumulator && talc_check_is_narrow(dtype);
     if (u == 0)
         return 0;
-    /* Where all terms are 0 a row that is accurate in norm still has the error of its
+    /* Where all terms are 0 an algorithm that is accurate in norm still has the error of its
      * neighbours. */
     const bool sums = expected->S > 0 || (normwise && expected->K > 0);
     if (kind == TALC_CHECK_EXACT && expected->extra == 0)
         return normwise && sums ? fmax(0.5, (expected->K + 2) * u * S_norm) : 0;
     const double extra =
-        expected->extra + (kind == TALC_CHECK_RANDOM || wide ? 0 : expected->alike);
+        expected->extra + (kind == TALC_CHECK_RANDOM || wide ? 0 : expected->correlated);
     if (!sums)
         return extra;
 

@@ -165,49 +165,49 @@ static void lay_out(check_stage *stage, const check_run_options *options, size_t
 }
 
 /* The bytes of large workspaces' last guard bands come behind the image. */
-static size_t room_bytes(const check_stage *stage)
+static size_t buffer_bytes(const check_stage *stage)
 {
     return stage->image + GUARD + ALIGNMENT;
 }
 
-static bool room_grow(check_room *room, size_t bytes)
+static bool buffers_grow(check_buffers *buffers, size_t bytes)
 {
-    if (bytes <= room->bytes)
+    if (bytes <= buffers->bytes)
         return true;
-    talc_check_room_free(room);
-    room->image = talc_memory_new(bytes, "check");
-    room->after = talc_memory_new(bytes, "check");
-    room->bytes = bytes;
-    if (room->image == NULL || room->after == NULL)
-        talc_check_room_free(room);
-    return room->bytes > 0;
+    talc_check_buffers_free(buffers);
+    buffers->image = talc_memory_new(bytes, "check");
+    buffers->after = talc_memory_new(bytes, "check");
+    buffers->bytes = bytes;
+    if (buffers->image == NULL || buffers->after == NULL)
+        talc_check_buffers_free(buffers);
+    return buffers->bytes > 0;
 }
 
-void talc_check_room_free(check_room *room)
+void talc_check_buffers_free(check_buffers *buffers)
 {
-    talc_memory_free(room->image);
-    talc_memory_free(room->after);
-    *room = (check_room){ .image = NULL };
+    talc_memory_free(buffers->image);
+    talc_memory_free(buffers->after);
+    *buffers = (check_buffers){ .image = NULL };
 }
 
 /* What the buffer is to hold before the run. */
 static void draw(const check_stage *stage, const check_values *values,
-                 const check_run_options *options, check_room *room)
+                 const check_run_options *options, check_buffers *buffers)
 {
     for (int i = 0; i < PLACES; i++) {
         const guarded *of = &stage->of[i];
         const size_t end = of->end < stage->image ? of->end : stage->image;
-        memset(room->image + of->start, UNWRITTEN, of->begin - of->start);
-        memset(room->image + end, UNWRITTEN, of->stop - of->end);
+        memset(buffers->image + of->start, UNWRITTEN, of->begin - of->start);
+        memset(buffers->image + end, UNWRITTEN, of->stop - of->end);
         if (i == WORKSPACE || stage->operands[i].role == CHECK_WRITTEN) {
             const int fill = i == WORKSPACE ? options->finite ? FINITE : UNWRITTEN
                                             : fill_of(&stage->operands[i], options);
-            memset(room->image + of->begin, fill, end - of->begin);
+            memset(buffers->image + of->begin, fill, end - of->begin);
             continue;
         }
         transfer to = { .dtype = stage->operands[i].dtype,
                         .values = values->of[i],
-                        .bytes = room->image + of->begin };
+                        .bytes = buffers->image + of->begin };
         talc_check_parallel(stage->operands[i].count, TRANSFER_COST, encode, &to);
     }
 }
@@ -238,51 +238,51 @@ static talc_status spread(const check_stage *stage)
     return status;
 }
 
-static bool upload(check_stage *stage, const check_room *room)
+static bool upload(check_stage *stage, const check_buffers *buffers)
 {
     const guarded *workspace = &stage->of[WORKSPACE];
     const talc_device_interface *interface = stage->device->interface;
     stage->buffer =
         talc_tensor_new("check", stage->device, TALC_U8, TALC_DIMS((int64_t)workspace->stop));
-    if (stage->buffer == NULL ||
-        interface->upload(stage->device, stage->buffer->data, room->image, stage->image) != TALC_OK)
+    if (stage->buffer == NULL || interface->upload(stage->device, stage->buffer->data,
+                                                   buffers->image, stage->image) != TALC_OK)
         return false;
     return stage->image == workspace->stop ||
            (spread(stage) == TALC_OK &&
             interface->upload(stage->device, address(stage, workspace->end),
-                              room->image + stage->image,
+                              buffers->image + stage->image,
                               workspace->stop - workspace->end) == TALC_OK);
 }
 
-static bool download(const check_stage *stage, check_room *room)
+static bool download(const check_stage *stage, check_buffers *buffers)
 {
     const guarded *workspace = &stage->of[WORKSPACE];
     const talc_device_interface *interface = stage->device->interface;
     if (stage->image == workspace->stop)
-        return interface->download(stage->device, room->after, stage->buffer->data, stage->image) ==
-               TALC_OK;
-    return interface->download(stage->device, room->after, stage->buffer->data, workspace->begin) ==
-               TALC_OK &&
-           interface->download(stage->device, room->after + stage->image,
+        return interface->download(stage->device, buffers->after, stage->buffer->data,
+                                   stage->image) == TALC_OK;
+    return interface->download(stage->device, buffers->after, stage->buffer->data,
+                               workspace->begin) == TALC_OK &&
+           interface->download(stage->device, buffers->after + stage->image,
                                address(stage, workspace->end),
                                workspace->stop - workspace->end) == TALC_OK;
 }
 
 // ---- A run --------------------------------------------------------------------------------------
 
-static bool same(const check_room *room, size_t begin, size_t end)
+static bool same(const check_buffers *buffers, size_t begin, size_t end)
 {
-    return memcmp(room->image + begin, room->after + begin, end - begin) == 0;
+    return memcmp(buffers->image + begin, buffers->after + begin, end - begin) == 0;
 }
 
 static void read_results(const check_stage *stage, int i, const check_run_options *options,
-                         const check_room *room, const check_values *results,
+                         const check_buffers *buffers, const check_values *results,
                          check_run_report *report)
 {
     const check_operand *operand = &stage->operands[i];
     transfer from = { .dtype = operand->dtype,
                       .values = results->of[i],
-                      .bytes = room->after + stage->of[i].begin };
+                      .bytes = buffers->after + stage->of[i].begin };
     memset(from.fill, fill_of(operand, options), sizeof from.fill);
     talc_check_parallel(operand->count, TRANSFER_COST, decode, &from);
     for (int p = 0; p < CHECK_CHUNKS && operand->role == CHECK_WRITTEN; p++)
@@ -291,31 +291,32 @@ static void read_results(const check_stage *stage, int i, const check_run_option
 
 /* Looks at what became of operand i, the workspace being the last. */
 static void inspect(const check_stage *stage, int i, const check_run_options *options,
-                    const check_room *room, const check_values *results, check_run_report *report)
+                    const check_buffers *buffers, const check_values *results,
+                    check_run_report *report)
 {
     const guarded *of = &stage->of[i];
     const bool is_workspace = i == WORKSPACE;
     const char *name = is_workspace ? "the workspace" : stage->operands[i].name;
     const size_t end = of->end < stage->image ? of->end : stage->image;
-    if (!same(room, of->start, of->begin) || !same(room, end, end + (of->stop - of->end)))
+    if (!same(buffers, of->start, of->begin) || !same(buffers, end, end + (of->stop - of->end)))
         report->written = name;
     if (is_workspace)
         return;
     if (talc_check_is_output(&stage->operands[i]))
-        read_results(stage, i, options, room, results, report);
-    else if (!same(room, of->begin, of->end))
+        read_results(stage, i, options, buffers, results, report);
+    else if (!same(buffers, of->begin, of->end))
         report->changed = name;
 }
 
-static void note_failure(check_run_report *report, talc_status status)
+static void record_failure(check_run_report *report, talc_status status)
 {
     report->status = status;
     snprintf(report->failure, sizeof report->failure, "%s", talc_error_message());
     talc_error_clear();
 }
 
-/* The caller's floating-point environment while it asks a row for its plan and its results, which
- * is to stand behind that too. */
+/* The caller's floating-point environment while it asks an algorithm for its plan and its results,
+ * which is to stand behind that too. */
 static talc_fenv caller_enter(const check_run_options *options)
 {
     const talc_fenv own = talc_fenv_now();
@@ -332,14 +333,14 @@ static void caller_leave(const check_run_options *options, talc_fenv own, check_
     talc_fenv_set(now, own);
 }
 
-/* The plan of what the row runs before; nothing where that is nothing. */
-static talc_plan first_plan(const check_direction *direction, const talc_algorithm *row,
+/* The plan of what the algorithm runs before; nothing where that is nothing. */
+static talc_plan first_plan(const check_direction *direction, const talc_algorithm *algorithm,
                             const talc_device *device, const check_problem *problem, size_t limit)
 {
     check_problem first;
     talc_plan plan = { .workspace = 0 };
     if (direction->first != NULL && direction->first(problem, &first, NULL))
-        talc_algorithm_refuses(row, device, &first, limit, &plan);
+        talc_algorithm_refuses(algorithm, device, &first, limit, &plan);
     return plan;
 }
 
@@ -349,8 +350,8 @@ typedef union check_arguments {
     char bytes[CHECK_ARGUMENTS_BYTES];
 } check_arguments;
 
-/* Runs the row on what the buffer holds, and before that what comes first. */
-static talc_status run(const check_direction *direction, const talc_algorithm *row,
+/* Runs the algorithm on what the buffer holds, and before that what comes first. */
+static talc_status run(const check_direction *direction, const talc_algorithm *algorithm,
                        const check_problem *problem, const check_stage *stage,
                        const check_run_options *options, const talc_plan *before,
                        const talc_plan *plan, check_run_report *report)
@@ -367,18 +368,18 @@ static talc_status run(const check_direction *direction, const talc_algorithm *r
     talc_status status = TALC_OK;
     const talc_fenv own = caller_enter(options);
     if (direction->first != NULL && direction->first(problem, &first, &of_first))
-        status = talc_algorithm_run(row, stage->device, &first, before, &of_first);
+        status = talc_algorithm_run(algorithm, stage->device, &first, before, &of_first);
     if (status == TALC_OK)
-        status = talc_algorithm_run(row, stage->device, problem, plan, &arguments);
+        status = talc_algorithm_run(algorithm, stage->device, problem, plan, &arguments);
     caller_leave(options, own, report);
     return status == TALC_OK && !talc_device_synchronize(stage->device) ? talc_error_status()
                                                                         : status;
 }
 
-bool talc_check_run(const check_direction *direction, const talc_algorithm *row,
+bool talc_check_run(const check_direction *direction, const talc_algorithm *algorithm,
                     talc_device *device, const check_problem *problem, const check_values *values,
-                    const check_run_options *options, check_room *room, const check_values *results,
-                    check_run_report *report)
+                    const check_run_options *options, check_buffers *buffers,
+                    const check_values *results, check_run_report *report)
 {
     *report = (check_run_report){ .status = TALC_OK };
     talc_scope *scope = talc_scope_enter();
@@ -390,7 +391,7 @@ bool talc_check_run(const check_direction *direction, const talc_algorithm *row,
                                                               : options->workspace_limit;
     talc_plan plan;
     const talc_fenv own = caller_enter(options);
-    const char *refusal = talc_check_plan(direction, row, device, problem, limit, &plan);
+    const char *refusal = talc_check_plan(direction, algorithm, device, problem, limit, &plan);
     caller_leave(options, own, report);
     if (refusal != NULL) {
         report->status = TALC_UNSUPPORTED;
@@ -399,21 +400,21 @@ bool talc_check_run(const check_direction *direction, const talc_algorithm *row,
         talc_scope_leave(scope);
         return true;
     }
-    const talc_plan before = first_plan(direction, row, device, problem, limit);
+    const talc_plan before = first_plan(direction, algorithm, device, problem, limit);
     lay_out(&stage, options, before.workspace > plan.workspace ? before.workspace : plan.workspace);
-    bool done = room_grow(room, room_bytes(&stage));
+    bool done = buffers_grow(buffers, buffer_bytes(&stage));
     if (done) {
-        draw(&stage, values, options, room);
-        done = upload(&stage, room);
+        draw(&stage, values, options, buffers);
+        done = upload(&stage, buffers);
     }
     if (done) {
         const talc_status status =
-            run(direction, row, problem, &stage, options, &before, &plan, report);
+            run(direction, algorithm, problem, &stage, options, &before, &plan, report);
         if (status != TALC_OK || talc_failed())
-            note_failure(report, talc_failed() ? talc_error_status() : status);
-        done = download(&stage, room);
+            record_failure(report, talc_failed() ? talc_error_status() : status);
+        done = download(&stage, buffers);
         for (int i = 0; i < PLACES && done; i++)
-            inspect(&stage, i, options, room, results, report);
+            inspect(&stage, i, options, buffers, results, report);
     }
     talc_scope_leave(scope);
     return done;

@@ -1,4 +1,4 @@
-/// Running one row once, between guard bands. Private to check/.
+/// Running one algorithm once, between guard bands. Private to check/.
 #ifndef TALC_CHECK_ENGINE_CASE_H
 #define TALC_CHECK_ENGINE_CASE_H
 
@@ -15,18 +15,18 @@ typedef struct check_run_options {
 } check_run_options;
 
 /// Host memory that a run works in, kept for the next one: zeroed before the first, given back by
-/// talc_check_room_free.
-typedef struct check_room {
+/// talc_check_buffers_free.
+typedef struct check_buffers {
     unsigned char *image; ///< what the device's buffer holds before the run
     unsigned char *after; ///< and after it
     size_t bytes;         ///< of each
-} check_room;
+} check_buffers;
 
-void talc_check_room_free(check_room *room);
+void talc_check_buffers_free(check_buffers *buffers);
 
 typedef struct check_run_report {
     talc_status status;
-    char failure[200];   ///< the row's message when it failed
+    char failure[200];   ///< the algorithm's message when it failed
     const char *written; ///< operand or workspace whose guard band changed; NULL
     const char *changed; ///< input that changed; NULL
     bool left_fenv;    ///< the floating-point environment behind it was another one than before it
@@ -34,16 +34,16 @@ typedef struct check_run_report {
 } check_run_report;
 
 /// Uploads the values, each operand with 4096 bytes of NaN before and behind, fills outputs and
-/// workspace with NaN or finite numbers, runs the row, and downloads what is written or updated
-/// into `results`, which has room for those operands. False with a failure when the check could not
-/// be made (no memory).
+/// workspace with NaN or finite numbers, runs the algorithm, and downloads what is written or
+/// updated into `results`, which has room for those operands. False with a failure when the check
+/// could not be made (no memory).
 ///
 /// All lies in one buffer of the device, which costs one transfer each way. The inside of a large
 /// workspace never travels.
-bool talc_check_run(const check_direction *direction, const talc_algorithm *row,
+bool talc_check_run(const check_direction *direction, const talc_algorithm *algorithm,
                     talc_device *device, const check_problem *problem, const check_values *values,
-                    const check_run_options *options, check_room *room, const check_values *results,
-                    check_run_report *report);
+                    const check_run_options *options, check_buffers *buffers,
+                    const check_values *results, check_run_report *report);
 
 /// Arrays of double for all operands of a problem, zeroed; freed by talc_check_values_free. False
 /// with a failure.

@@ -80,11 +80,11 @@ double talc_check_shown(double value)
     return isnan(value) ? (double)NAN : value;
 }
 
-double talc_check_exact_largest(talc_dtype dtype, double K, double most)
+double talc_check_exact_largest(talc_dtype dtype, double K, double max)
 {
-    const double room = talc_check_format(dtype).integers;
-    double largest = floor(sqrt((room - 1) / (K < 1 ? 1 : K)));
-    return largest < 1 ? 1 : largest > most ? most : largest;
+    const double largest_exact = talc_check_format(dtype).integers;
+    double largest = floor(sqrt((largest_exact - 1) / (K < 1 ? 1 : K)));
+    return largest < 1 ? 1 : largest > max ? max : largest;
 }
 
 /* Uniform in [-1, 1). */

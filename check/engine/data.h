@@ -74,6 +74,6 @@ void talc_check_fill_labels(double *labels, int64_t count, int64_t classes, int6
 void talc_check_fill_class_weights(double *weights, int64_t classes, uint64_t seed);
 
 /// The largest integer a <= most such that K products of two of them sum below 2^24 (2^53 for f64).
-double talc_check_exact_largest(talc_dtype dtype, double K, double most);
+double talc_check_exact_largest(talc_dtype dtype, double K, double max);
 
 #endif

@@ -41,8 +41,8 @@ typedef struct check_array {
 /// An op that ran.
 typedef struct check_ran {
     const char *op;
-    const talc_algorithm *row; ///< NULL for copies
-    const void *problem;       ///< ops/observed.h
+    const talc_algorithm *algorithm; ///< NULL for copies
+    const void *problem;             ///< ops/observed.h
     int count;
     check_array *inputs;
     check_array output;

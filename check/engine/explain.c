@@ -20,13 +20,14 @@ bool talc_explain(talc_device *device, const char *problem, const char *algorith
         talc_operand_missing("explain", "problem", problem) ||
         talc_operand_missing("explain", "explanation", explanation))
         return false;
-    check_problem posed;
-    const check_direction *direction = talc_check_parse(problem, &posed);
+    check_problem parsed;
+    const check_direction *direction = talc_check_parse(problem, &parsed);
     if (direction == NULL)
         return false;
-    if (talc_check_is_empty(direction, &posed))
+    if (talc_check_is_empty(direction, &parsed))
         return nothing_to_compute(problem);
-    talc_choice_explain(talc_check_op(direction, &posed), device,
-                        talc_check_row_at(direction, device, 0), &posed, algorithm, 0, explanation);
+    talc_choice_explain(talc_check_op(direction, &parsed), device,
+                        talc_check_algorithm_at(direction, device, 0), &parsed, algorithm, 0,
+                        explanation);
     return true;
 }

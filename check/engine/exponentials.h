@@ -7,7 +7,7 @@
 #include <math.h>
 
 typedef struct check_exponentials {
-    long double most; ///< the largest logit
+    long double max; ///< the largest logit
     long double sum; ///< of exp(x - most): a NaN, which is no maximum, gets into it, and so does an
                      ///< infinite maximum
     long double differences; ///< sum of x - most
@@ -23,12 +23,12 @@ static inline long double talc_check_exponential(talc_dtype dtype, long double x
 static inline check_exponentials talc_check_exponentials(talc_dtype dtype, const double *x,
                                                          int64_t step, int64_t count)
 {
-    check_exponentials row = { .most = x[0] };
+    check_exponentials row = { .max = x[0] };
     for (int64_t j = 1; j < count; j++)
-        row.most = x[j * step] > row.most ? x[j * step] : row.most;
+        row.max = x[j * step] > row.max ? x[j * step] : row.max;
     for (int64_t j = 0; j < count; j++) {
-        row.sum += talc_check_exponential(dtype, x[j * step] - row.most);
-        row.differences += x[j * step] - row.most;
+        row.sum += talc_check_exponential(dtype, x[j * step] - row.max);
+        row.differences += x[j * step] - row.max;
     }
     return row;
 }

@@ -74,17 +74,17 @@ static const check_direction *gradient_of(const check_direction *direction)
 static bool read_problem(const check_family *family, check_reader *reader, int op,
                          check_problem *problem)
 {
-    const char *places[CHECK_KEYS] = { NULL }, *start = reader->at, *key = "";
+    const char *positions[CHECK_KEYS] = { NULL }, *start = reader->at, *key = "";
     if (family->parse != NULL)
         return family->parse(reader, op, problem);
     if (family->begin != NULL)
         family->begin(problem, op);
-    if (!talc_check_read_keys(reader, family->keys, op, problem, places))
+    if (!talc_check_read_keys(reader, family->keys, op, problem, positions))
         return false;
     const char *wanted = family->complete(problem, &key);
     for (int i = 0; wanted != NULL && family->keys[i].key != NULL; i++)
         if (*key != '\0' && strncmp(family->keys[i].key, key, strlen(key)) == 0)
-            return talc_check_unexpected_at(reader, places[i] + (*key == ','), wanted);
+            return talc_check_unexpected_at(reader, positions[i] + (*key == ','), wanted);
     return wanted == NULL || talc_check_unexpected_at(reader, start, wanted);
 }
 
@@ -190,18 +190,18 @@ bool talc_check_is_empty(const check_direction *direction, const check_problem *
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-const talc_algorithm *talc_check_row_at(const check_direction *direction, const talc_device *device,
-                                        int index)
+const talc_algorithm *talc_check_algorithm_at(const check_direction *direction,
+                                              const talc_device *device, int index)
 {
-    const talc_algorithm *row = device->backend->algorithms[direction->list];
-    while (row != NULL && row->name != NULL && index > 0) {
-        row++;
+    const talc_algorithm *algorithm = device->backend->algorithms[direction->list];
+    while (algorithm != NULL && algorithm->name != NULL && index > 0) {
+        algorithm++;
         index--;
     }
-    return row == NULL || row->name == NULL ? NULL : row;
+    return algorithm == NULL || algorithm->name == NULL ? NULL : algorithm;
 }
 
-const char *talc_check_plan(const check_direction *direction, const talc_algorithm *row,
+const char *talc_check_plan(const check_direction *direction, const talc_algorithm *algorithm,
                             const talc_device *device, const check_problem *problem, size_t limit,
                             talc_plan *plan)
 {
@@ -212,7 +212,8 @@ const char *talc_check_plan(const check_direction *direction, const talc_algorit
     const char *refusal = NULL;
     if (direction->first != NULL && direction->first(problem, &first, NULL)) {
         talc_plan of_first = { .workspace = 0 };
-        refusal = talc_algorithm_refuses(row, device, &first, limit, &of_first);
+        refusal = talc_algorithm_refuses(algorithm, device, &first, limit, &of_first);
     }
-    return refusal != NULL ? refusal : talc_algorithm_refuses(row, device, problem, limit, plan);
+    return refusal != NULL ? refusal
+                           : talc_algorithm_refuses(algorithm, device, problem, limit, plan);
 }

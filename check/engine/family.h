@@ -1,10 +1,10 @@
 /// What talc_check needs to know of an op: a family a file, check/ops/NAME.c, of one direction or
 /// two. Private to check/.
 ///
-/// A family reads, prints and draws its problems. A direction fills operands, runs rows, and is
-/// their oracle: it says for one element of an output, from the formula in the op's header alone,
-/// what it must be and how large the terms of its sum are. Nothing of it may come from ops/ or
-/// backends/ but types.
+/// A family reads, prints and draws its problems. A direction fills operands, runs algorithms, and
+/// is their oracle: it says for one element of an output, from the formula in the op's header
+/// alone, what it must be and how large the terms of its sum are. Nothing of it may come from ops/
+/// or backends/ but types.
 ///
 /// Operands are host arrays of double holding values of the operand's type.
 #ifndef TALC_CHECK_ENGINE_FAMILY_H
@@ -17,14 +17,14 @@
 enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 3072 };
 
 /// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the
-/// op's rows take.
+/// op's algorithms take.
 typedef union check_problem {
     char bytes[CHECK_PROBLEM_BYTES];
     int64_t alignment;
 } check_problem;
 
-/// The family's own view of a problem, which begins with what the op's rows take: read_only and
-/// writable.
+/// The family's own view of a problem, which begins with what the op's algorithms take: read_only
+/// and writable.
 #define CHECK_PROBLEM(type, arguments)                                                             \
     _Static_assert(sizeof(type) <= CHECK_PROBLEM_BYTES, "a problem has to fit");                   \
     _Static_assert(sizeof(arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");               \
@@ -61,20 +61,21 @@ typedef struct check_values {
     const check_common *common; ///< of each group; NULL: each element works out its own
 } check_values;
 
-/// What an element of an output must be. Its bound follows from K, S and the row's arithmetic
+/// What an element of an output must be. Its bound follows from K, S and the algorithm's arithmetic
 /// (check/engine/bound.h).
 typedef struct check_expected {
     long double value;
-    double K;       ///< terms of its sum, a bias or residual not counted; 0: not a sum
-    double S;       ///< sum of their sizes, with bias and residual; 0 for results without rounding
-    double extra;   ///< what else it may be off, in absolute terms: the rounding of a division, a
-                    ///< sigmoid, an exp
-    double alike;   ///< and how much more where roundings need not be random: those of equal terms
+    double K;     ///< terms of its sum, a bias or residual not counted; 0: not a sum
+    double S;     ///< sum of their sizes, with bias and residual; 0 for results without rounding
+    double extra; ///< what else it may be off, in absolute terms: the rounding of a division, a
+                  ///< sigmoid, an exp
+    double
+        correlated; ///< and how much more where roundings need not be random: those of equal terms
                     ///< all go one way
     double foreign; ///< what S is larger by in another library's formula of the same, such as x s +
                     ///< (bias - mean s) of batch norm
     bool border;    ///< its window reaches into the padding
-    bool any;       ///< whatever the row gives is right
+    bool any;       ///< whatever the algorithm gives is right
 } check_expected;
 
 struct check_ran;
@@ -112,7 +113,7 @@ typedef struct check_direction {
 
     /// The problem that a model has posed to the op, without its activation, over operands without
     /// gaps. False when it is too large. NULL: no check of models asks.
-    bool (*pose)(const struct check_ran *ran, check_problem *problem);
+    bool (*problem_of_run)(const struct check_ran *ran, check_problem *problem);
 
     /// Describes the operands that the problem has (talc_check_operand), each in its place: those
     /// that are read or updated first, in the order in which the op tells an observer of them.
@@ -125,8 +126,8 @@ typedef struct check_direction {
                  const check_values *values);
     /// Puts the NaN or infinity of filled data somewhere else, in each `round` 0, 1, ... in another
     /// place; false when there is none left. NULL: it stays where `fill` put it.
-    bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
-                  const check_values *values);
+    bool (*inject)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                   const check_values *values);
     /// Groups of elements that have something in common; 0: there are none. NULL, all three
     /// functions: in no problem. The last is always worked out: it may be one of no element, with
     /// what all have in common.
@@ -142,15 +143,16 @@ typedef struct check_direction {
     double (*terms)(const check_problem *problem);
     double cost;
 
-    /// What the row runs before, with the same workspace, for results that the problem's run reads:
-    /// a gradient's forward pass. Makes the problem, and `arguments`, those of the later run, its
-    /// own unless they are NULL. False: nothing runs before. NULL: of no problem.
+    /// What the algorithm runs before, with the same workspace, for results that the problem's run
+    /// reads: a gradient's forward pass. Makes the problem, and `arguments`, those of the later
+    /// run, its own unless they are NULL. False: nothing runs before. NULL: of no problem.
     bool (*first)(const check_problem *problem, check_problem *first, void *arguments);
 
     talc_op list; ///< whose algorithms do its problems
-    /// Where a row's arguments have each operand, as offsets into the op's talc_NAME_arguments.
+    /// Where an algorithm's arguments have each operand, as offsets into the op's
+    /// talc_NAME_arguments.
     size_t arguments[CHECK_OPERANDS];
-    /// Whether no row computes the result, though it has elements; NULL: never.
+    /// Whether no algorithm computes the result, though it has elements; NULL: never.
     bool (*is_empty)(const check_problem *problem);
 } check_direction;
 
@@ -170,12 +172,12 @@ extern const check_direction talc_check_pool2d_gradient, talc_check_batch_norm2d
 extern const check_direction *const talc_check_directions[];
 
 /// Row `index` of the device's list; NULL after the last.
-const talc_algorithm *talc_check_row_at(const check_direction *direction, const talc_device *device,
-                                        int index);
+const talc_algorithm *talc_check_algorithm_at(const check_direction *direction,
+                                              const talc_device *device, int index);
 
-/// Why the row cannot do the problem, or what it runs before, under `limit`; NULL when it can, with
-/// its plan.
-const char *talc_check_plan(const check_direction *direction, const talc_algorithm *row,
+/// Why the algorithm cannot do the problem, or what it runs before, under `limit`; NULL when it
+/// can, with its plan.
+const char *talc_check_plan(const check_direction *direction, const talc_algorithm *algorithm,
                             const talc_device *device, const check_problem *problem, size_t limit,
                             talc_plan *plan);
 
@@ -213,7 +215,7 @@ static inline double talc_check_cost(const check_direction *direction, const che
 /// check_direction.takes of one that has data of every kind but exact ones.
 bool talc_check_takes_inexact(const check_problem *problem, talc_check_kind kind);
 
-/// nothing_expected: whether an output has no elements. is_empty: whether no row computes the
+/// nothing_expected: whether an output has no elements. is_empty: whether no algorithm computes the
 /// result, for that or another reason.
 bool talc_check_nothing_expected(const check_direction *direction, const check_problem *problem);
 bool talc_check_is_empty(const check_direction *direction, const check_problem *problem);

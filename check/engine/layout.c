@@ -108,8 +108,8 @@ void talc_check_stretch(const check_layout *operand, const check_layout *to,
                         int64_t strides[TALC_MAX_RANK])
 {
     memset(strides, 0, TALC_MAX_RANK * sizeof *strides);
-    for (int i = to->rank - 1, own = operand->rank - 1; own >= 0; i--, own--)
-        strides[i] = operand->dims[own] == 1 ? 0 : operand->strides[own];
+    for (int i = to->rank - 1, axis = operand->rank - 1; axis >= 0; i--, axis--)
+        strides[i] = operand->dims[axis] == 1 ? 0 : operand->strides[axis];
 }
 
 int64_t talc_check_broadcast_offset(const check_layout *operand, const check_layout *to,
@@ -132,9 +132,9 @@ void talc_check_draw_stretched(uint64_t *state, const check_layout *to, check_la
 int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index)
 {
     int64_t at = 0, step = 1;
-    for (int i = to.rank - 1, own = rank - 1; own >= 0; i--, own--) {
-        at += dims[own] == 1 ? 0 : index % to.dim[i] * step;
-        step *= dims[own];
+    for (int i = to.rank - 1, axis = rank - 1; axis >= 0; i--, axis--) {
+        at += dims[axis] == 1 ? 0 : index % to.dim[i] * step;
+        step *= dims[axis];
         index /= to.dim[i];
     }
     return at;

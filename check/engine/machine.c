@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 /* Where a system does not say what is free. */
-static const double LEAST_SHARED = 64e6;
+static const double MIN_SHARED = 64e6;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -11,7 +11,7 @@ static long long tickets, served; /* handed out, let in */
 static int inside;
 static double taken, shared;
 
-static bool has_room(double bytes)
+static bool has_capacity(double bytes)
 {
     return inside == 0 || taken + bytes <= shared;
 }
@@ -20,14 +20,14 @@ static bool has_room(double bytes)
 static double quarter(talc_device *device)
 {
     const double free = (double)talc_device_memory(device).free;
-    return free > 0 ? free / 4 : LEAST_SHARED;
+    return free > 0 ? free / 4 : MIN_SHARED;
 }
 
 void talc_check_machine_enter(talc_device *device, double bytes)
 {
     pthread_mutex_lock(&lock);
     const long long ticket = tickets++;
-    while (ticket != served || !has_room(bytes))
+    while (ticket != served || !has_capacity(bytes))
         pthread_cond_wait(&changed, &lock);
     if (inside == 0) {
         const double here = quarter(talc_device_host());

@@ -4,7 +4,7 @@
 /// on a stream of its own and keeps what it finds in a check of its own; those are joined in the
 /// order of the problems, so that nothing depends on who was faster.
 #include "backends/backends.h"
-#include "check/engine/judge.h"
+#include "check/engine/verdict.h"
 #include "check/engine/parallel.h"
 #include "check/engine/results.h"
 #include "tensor/fenv.h"

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { MOST_THREADS = 64 };
+enum { MAX_THREADS = 64 };
 
 /* Nanoseconds of work that are worth starting one more thread. */
 static const double WORTH = 3e5;
@@ -63,9 +63,9 @@ void talc_check_parallel(int64_t count, double cost, check_chunk *chunk, void *c
                   .count = count,
                   .chunks = count < CHECK_CHUNKS ? (int)count : CHECK_CHUNKS };
     const double worth = (double)count * cost / WORTH;
-    const int most = worth < MOST_THREADS ? (int)worth : MOST_THREADS;
-    const int taken = worth < 2 ? 0 : take_cores(most - 1);
-    pthread_t others[MOST_THREADS];
+    const int max = worth < MAX_THREADS ? (int)worth : MAX_THREADS;
+    const int taken = worth < 2 ? 0 : take_cores(max - 1);
+    pthread_t others[MAX_THREADS];
     int started = 0;
     while (started < taken && talc_thread_start(&others[started], work_on, &self))
         started++;

@@ -63,12 +63,12 @@ static talc_check_summary *summary_found(const talc_check *check, const char *op
 static talc_check_summary *summary_added(talc_check *check, const talc_check_summary *summary)
 {
     talc_check_summary *list = talc_memory_grown(check->summaries, (size_t)check->summary_count,
-                                                 &check->summary_room, sizeof *list, "check");
+                                                 &check->summary_capacity, sizeof *list, "check");
     if (list == NULL)
         return NULL;
     check->summaries = list;
     check_tally *tallies = talc_memory_grown(check->tallies, (size_t)check->summary_count,
-                                             &check->tally_room, sizeof *tallies, "check");
+                                             &check->tally_capacity, sizeof *tallies, "check");
     if (tallies == NULL)
         return NULL;
     check->tallies = tallies;
@@ -78,34 +78,34 @@ static talc_check_summary *summary_added(talc_check *check, const talc_check_sum
 }
 
 talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
-                                          const talc_algorithm *row)
+                                          const talc_algorithm *algorithm)
 {
     char title[TALC_ALGORITHM_TEXT];
-    talc_check_summary *found = summary_found(check, op, talc_algorithm_text(row, title));
+    talc_check_summary *found = summary_found(check, op, talc_algorithm_text(algorithm, title));
     if (found != NULL)
         return found;
-    talc_check_summary summary = { .name = row->name,
-                                   .form = row->form,
-                                   .arithmetic = row->arithmetic };
+    talc_check_summary summary = { .name = algorithm->name,
+                                   .form = algorithm->form,
+                                   .arithmetic = algorithm->arithmetic };
     snprintf(summary.op, sizeof summary.op, "%s", op);
     snprintf(summary.algorithm, sizeof summary.algorithm, "%s", title);
     snprintf(summary.device, sizeof summary.device, "%s", check->device->name);
     return summary_added(check, &summary);
 }
 
-check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *row)
+check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *algorithm)
 {
     char title[TALC_ALGORITHM_TEXT];
-    return &check->tallies[summary_found(check, op, talc_algorithm_text(row, title)) -
+    return &check->tallies[summary_found(check, op, talc_algorithm_text(algorithm, title)) -
                            check->summaries];
 }
 
 static bool add_failure(talc_check *check, const talc_check_failure *failure)
 {
-    if (check->failure_count == CHECK_MOST_FAILURES)
+    if (check->failure_count == CHECK_MAX_FAILURES)
         return true;
     talc_check_failure *list = talc_memory_grown(check->failures, (size_t)check->failure_count,
-                                                 &check->failure_room, sizeof *list, "check");
+                                                 &check->failure_capacity, sizeof *list, "check");
     if (list == NULL)
         return false;
     check->failures = list;
@@ -159,10 +159,10 @@ bool talc_check_join(talc_check *check, const talc_check *part)
     return done;
 }
 
-bool talc_check_note(talc_check *check, const talc_algorithm *row,
-                     const talc_check_outcome *outcome)
+bool talc_check_record(talc_check *check, const talc_algorithm *algorithm,
+                       const talc_check_outcome *outcome)
 {
-    talc_check_summary *summary = talc_check_summary_of(check, outcome->op, row);
+    talc_check_summary *summary = talc_check_summary_of(check, outcome->op, algorithm);
     if (summary == NULL)
         return false;
     summary->checks++;
@@ -284,7 +284,7 @@ static void print_rows(FILE *file, const talc_check *check)
                                           .context = check });
 }
 
-/* Failures that a report shows of a row, each of another problem. */
+/* Failures that a report shows of an algorithm, each of another problem. */
 enum { SHOWN_FAILURES = 3 };
 
 static bool is_of(const talc_check_failure *failure, const talc_check_summary *summary)
@@ -293,7 +293,7 @@ static bool is_of(const talc_check_failure *failure, const talc_check_summary *s
            strcmp(failure->algorithm, summary->algorithm) == 0;
 }
 
-/* What a row does to other problems comes last: relations pose variants. */
+/* What an algorithm does to other problems comes last: relations pose variants. */
 static bool comes_before(const talc_check_failure *a, const talc_check_failure *b)
 {
     const bool a_relates = a->kind > TALC_CHECK_STATUS, b_relates = b->kind > TALC_CHECK_STATUS;
@@ -302,8 +302,8 @@ static bool comes_before(const talc_check_failure *a, const talc_check_failure *
                                   : a->kind < b->kind;
 }
 
-/* The next failure of a row to show, of a problem that is not among the `count` shown; NULL after
- * the last. */
+/* The next failure of an algorithm to show, of a problem that is not among the `count` shown; NULL
+ * after the last. */
 static const talc_check_failure *next_failure(const talc_check *check,
                                               const talc_check_summary *summary,
                                               const talc_check_failure *const *shown, int count)
@@ -335,10 +335,10 @@ static void print_failure(FILE *file, const talc_check *check, const talc_check_
                 f->problem, (int)f->kind, check->options.seed);
 }
 
-static void print_failures(FILE *file, const talc_check *check, int row)
+static void print_failures(FILE *file, const talc_check *check, int algorithm)
 {
-    const talc_check_summary *s = &check->summaries[row];
-    const check_tally *tally = &check->tallies[row];
+    const talc_check_summary *s = &check->summaries[algorithm];
+    const check_tally *tally = &check->tallies[algorithm];
     const talc_check_failure *shown[SHOWN_FAILURES];
     char text[CHECK_TRAITS_TEXT];
     fputc('\n', file);

@@ -12,10 +12,10 @@
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-bool talc_check_unexpected_at(const check_reader *reader, const char *place, const char *wanted)
+bool talc_check_unexpected_at(const check_reader *reader, const char *position, const char *wanted)
 {
     talc_fail(TALC_BAD_ARGUMENT, "%s: problem '%s': expected %s at position %td", reader->op,
-              TALC_SHOWN(reader->start), wanted, place - reader->start);
+              TALC_SHOWN(reader->start), wanted, position - reader->start);
     return false;
 }
 
@@ -85,7 +85,7 @@ static void append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout)
 /* A dimension, negative ones from the end: 0 .. rank - 1 into *axis; a scalar has dimension 0. */
 static bool read_axis(check_reader *reader, int rank, int *axis)
 {
-    const char *place = reader->at;
+    const char *position = reader->at;
     const bool negative = *reader->at == '-';
     if (negative)
         reader->at++;
@@ -94,7 +94,7 @@ static bool read_axis(check_reader *reader, int rank, int *axis)
         return false;
     const int64_t dims = rank == 0 ? 1 : rank;
     if (negative ? number < 1 || number > dims : number >= dims)
-        return talc_check_unexpected_at(reader, place, "one of x's dimensions");
+        return talc_check_unexpected_at(reader, position, "one of x's dimensions");
     *axis = (int)(negative ? dims - number : number);
     return true;
 }
@@ -109,12 +109,12 @@ static bool read_axes(check_reader *reader, int rank, bool *chosen)
     }
     do {
         reader->at++;
-        const char *place = reader->at;
+        const char *position = reader->at;
         int axis;
         if (!read_axis(reader, rank, &axis))
             return false;
         if (chosen[axis])
-            return talc_check_unexpected_at(reader, place, "no dimension twice");
+            return talc_check_unexpected_at(reader, position, "no dimension twice");
         chosen[axis] = true;
     } while (*reader->at == ',');
     return true;
@@ -136,9 +136,9 @@ static void append_axes(char text[TALC_CHECK_TEXT], int rank, const bool *chosen
 /* Behind the letter. */
 static bool read_pad(check_reader *reader, int rank, int64_t (*sides)[2])
 {
-    enum { MOST = 999999999 }; /* texts of 8 dimensions fit */
+    enum { MAX = 999999999 }; /* texts of 8 dimensions fit */
     for (int i = rank - 1; i >= 0 && (i == rank - 1 || *reader->at == 'x'); i--) {
-        const char *place = reader->at - (i == rank - 1);
+        const char *position = reader->at - (i == rank - 1);
         reader->at += i < rank - 1;
         if (!read_number(reader, &sides[i][0]))
             return false;
@@ -146,8 +146,8 @@ static bool read_pad(check_reader *reader, int rank, int64_t (*sides)[2])
         const bool alone = i == rank - 1 && *reader->at != 'x';
         if (!alone && (!expect(reader, 'x') || !read_number(reader, &sides[i][1])))
             return false;
-        if (sides[i][0] > MOST || sides[i][1] > MOST)
-            return talc_check_unexpected_at(reader, place, "padding below 10^9");
+        if (sides[i][0] > MAX || sides[i][1] > MAX)
+            return talc_check_unexpected_at(reader, position, "padding below 10^9");
         if (alone && i > 0)
             sides[i - 1][0] = sides[i - 1][1] = sides[i][0];
         if (alone)
@@ -379,24 +379,24 @@ static bool has_dims(const check_key *key)
 }
 
 bool talc_check_read_keys(check_reader *reader, const check_key *keys, int op, void *problem,
-                          const char *places[CHECK_KEYS])
+                          const char *positions[CHECK_KEYS])
 {
     int rank = -1;
     bool stands = false; /* the size before */
     int i = 0;
     for (; keys[i].key != NULL && !is_word(&keys[i]); i++) {
-        places[i] = reader->at;
+        positions[i] = reader->at;
         void *field = (char *)problem + keys[i].offset;
         if (!is_of(&keys[i], op) || (stands && (keys[i].flags & CHECK_OTHERWISE) != 0))
             continue;
         if (!read_size(reader, &keys[i], rank, field))
             return false;
-        stands = reader->at > places[i];
+        stands = reader->at > positions[i];
         if (has_dims(&keys[i]) && rank < 0)
             rank = ((const check_layout *)field)->rank;
     }
     for (; keys[i].key != NULL; i++)
-        places[i] = reader->at;
+        positions[i] = reader->at;
     return read_words(reader, keys, op, problem);
 }
 

@@ -18,7 +18,7 @@ typedef struct check_reader {
 bool talc_check_unexpected(const check_reader *reader, const char *wanted);
 
 /// The same for a place that was read before.
-bool talc_check_unexpected_at(const check_reader *reader, const char *place, const char *wanted);
+bool talc_check_unexpected_at(const check_reader *reader, const char *position, const char *wanted);
 
 /// What a text may hold, a list of which is a family's: first sizes, in the order of the list, then
 /// words, in any. A problem's text has all sizes and the words that hold, in the order of the list,
@@ -82,7 +82,7 @@ typedef struct check_key {
 /// words, where the first one does.
 enum { CHECK_KEYS = 40 };
 bool talc_check_read_keys(check_reader *reader, const check_key *keys, int op, void *problem,
-                          const char *places[CHECK_KEYS]);
+                          const char *positions[CHECK_KEYS]);
 
 /// Appends what the keys say of a problem.
 void talc_check_append_keys(char text[TALC_CHECK_TEXT], const check_key *keys, int op,

@@ -12,20 +12,20 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_ROOM = CHECK_PATH + 32 };
+enum { NAME_CAPACITY = CHECK_PATH + 32 };
 
 static const char *const MODEL = "output"; /* the name of the model's own output */
 
 /* "conv1", "pool:2" for the second call. A model's own output is "output", unless a child has that
  * name. */
-static void name_of(const talc_module *root, const char *path, int call, char name[NAME_ROOM])
+static void name_of(const talc_module *root, const char *path, int call, char name[NAME_CAPACITY])
 {
     const bool child = talc_module_entry_find(root, MODEL, strlen(MODEL)) != NULL;
     const char *base = *path == '\0' && !child ? MODEL : path;
     if (call == 1)
-        snprintf(name, NAME_ROOM, "%s", base);
+        snprintf(name, NAME_CAPACITY, "%s", base);
     else
-        snprintf(name, NAME_ROOM, "%s:%d", base, call);
+        snprintf(name, NAME_CAPACITY, "%s:%d", base, call);
 }
 
 // ---- Reading ------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ static talc_dims without_ones(talc_dims dims)
 bool talc_check_activations_find(check_activations *activations, const talc_module *root,
                                  const char *path, int call, talc_dims dims, double **elements)
 {
-    char name[NAME_ROOM], longer[NAME_ROOM + 8];
+    char name[NAME_CAPACITY], longer[NAME_CAPACITY + 8];
     name_of(root, path, call, name);
     snprintf(longer, sizeof longer, "%s.output", call == 1 ? path : name);
     *elements = NULL;
@@ -125,14 +125,14 @@ typedef struct saving {
     check_walk walk; /* first */
     talc_named_tensor *list;
     int count;
-    size_t room;
+    size_t capacity;
 } saving;
 
 static void save_module(check_walk *walk, const char *path, int call, talc_tensor *y)
 {
     saving *self = (saving *)walk;
-    char name[NAME_ROOM];
-    talc_named_tensor *list = talc_memory_grown(self->list, (size_t)self->count, &self->room,
+    char name[NAME_CAPACITY];
+    talc_named_tensor *list = talc_memory_grown(self->list, (size_t)self->count, &self->capacity,
                                                 sizeof *list, "check_model");
     if (list == NULL)
         return;

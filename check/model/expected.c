@@ -112,12 +112,12 @@ static double power_spread(number a, number b)
     if (!(a.of > a.off))
         return INFINITY;
     const double value = pow(a.of, b.of);
-    double most = 0;
+    double max = 0;
     for (int corner = 0; corner < 4; corner++)
-        most = fmax(most, fabs(pow(a.of + (corner % 2 == 0 ? a.off : -a.off),
-                                   b.of + (corner < 2 ? b.off : -b.off)) -
-                               value));
-    return most;
+        max = fmax(max, fabs(pow(a.of + (corner % 2 == 0 ? a.off : -a.off),
+                                 b.of + (corner < 2 ? b.off : -b.off)) -
+                             value));
+    return max;
 }
 
 /* How far the result may move. Operands so close that the reference may have them in another order

@@ -35,10 +35,11 @@ static check_values values_of(const check_ran *ran)
     return values;
 }
 
-static bool pose(const check_direction *direction, const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_direction *direction, const check_ran *ran,
+                           check_problem *problem)
 {
     memset(problem, 0, sizeof *problem);
-    if (!direction->pose(ran, problem))
+    if (!direction->problem_of_run(ran, problem))
         talc_fail(TALC_BAD_SHAPE, "check_model: %s is too large to check", ran->op);
     return !talc_failed();
 }
@@ -59,7 +60,7 @@ static bool ask(const op_of_family *op, const check_ran *ran, check_expected *ex
 {
     const check_direction *direction = op->direction;
     check_problem problem;
-    if (!pose(direction, ran, &problem))
+    if (!problem_of_run(direction, ran, &problem))
         return false;
     const int y = result_of(direction, &problem);
     check_values values = values_of(ran);
@@ -185,9 +186,9 @@ static bool as_max_expected(const op_of_family *op, const check_ran *ran,
 {
     talc_reduce_observed max = *(const talc_reduce_observed *)ran->problem;
     max.function = TALC_MAX;
-    check_ran posed = *ran;
-    posed.problem = &max;
-    return ask(op, ran, expected->element) && linear_spread(op, &posed, expected);
+    check_ran as_max = *ran;
+    as_max.problem = &max;
+    return ask(op, ran, expected->element) && linear_spread(op, &as_max, expected);
 }
 
 /* The output that element i of x goes into. */
@@ -211,7 +212,7 @@ static bool argmax_expected(const op_of_family *op, const check_ran *ran,
                             check_model_expected *expected)
 {
     const check_array *x = &ran->inputs[0];
-    const bool least = ((const talc_reduce_observed *)ran->problem)->function == TALC_ARGMIN;
+    const bool min = ((const talc_reduce_observed *)ran->problem)->function == TALC_ARGMIN;
     check_array rivals = *x;
     check_ran other = *ran;
     other.inputs = &rivals;
@@ -224,7 +225,7 @@ static bool argmax_expected(const op_of_family *op, const check_ran *ran,
     for (int64_t i = 0; done && i < x->count; i++) {
         const int64_t o = reduced_index(ran->problem, x->dims, i);
         const bool named = seen[o]++ == (int64_t)expected->element[o].value;
-        rivals.of[i] = x->of[i] + (named == least ? check_off(x, i) : -check_off(x, i));
+        rivals.of[i] = x->of[i] + (named == min ? check_off(x, i) : -check_off(x, i));
     }
     done = done && ask(op, &other, theirs);
     for (int64_t o = 0; done && o < ran->output.count; o++)
@@ -405,7 +406,7 @@ static bool batch_norm_expected(const op_of_family *op, const check_ran *ran,
                                 check_model_expected *expected)
 {
     check_problem problem;
-    if (!pose(op->direction, ran, &problem) || !ask(op, ran, expected->element))
+    if (!problem_of_run(op->direction, ran, &problem) || !ask(op, ran, expected->element))
         return false;
     const check_values values = values_of(ran);
     talc_check_batch_norm2d_spread(ran, &problem, &values, expected->spread);

@@ -108,13 +108,13 @@ static trial tried(const check *c, const line *l, double step)
 static double rounding_along(const check *c, const line *l)
 {
     const double start = loss_at(c, l, l->v, 0);
-    double most = 0;
+    double max = 0;
     for (int i = -2; i <= 2 && !talc_failed(); i++) {
         const double t = i * 1e-14 * l->size;
         const double off = fabs(loss_at(c, l, l->v, t) - start - t * l->got);
-        most = off <= most ? most : off; /* a NaN stays */
+        max = off <= max ? max : off; /* a NaN stays */
     }
-    return 4 * 1.5 * most / l->size;
+    return 4 * 1.5 * max / l->size;
 }
 
 /* What it adds at least, as the sum of the loss is rounded: u times the sizes of its terms. */
@@ -394,7 +394,7 @@ typedef struct held {
 } held;
 
 typedef struct all_held {
-    int count, room;
+    int count, allowed;
     held *list;
 } all_held;
 
@@ -402,7 +402,7 @@ static bool collect(const char *path, talc_tensor *tensor, bool is_buffer, void 
 {
     (void)path;
     all_held *all = context;
-    if (all->count < all->room)
+    if (all->count < all->allowed)
         all->list[all->count] = (held){ .tensor = tensor, .is_parameter = !is_buffer };
     all->count++;
     return true;
@@ -487,7 +487,7 @@ bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
     all_held counted = { 0 };
     if (!talc_module_visit(module, collect, &counted))
         return false;
-    all_held all = { .room = counted.count };
+    all_held all = { .allowed = counted.count };
     all.list = talc_memory_new((size_t)counted.count * sizeof *all.list + 1, "check_gradient");
     const bool ok = all.list != NULL && talc_module_visit(module, collect, &all) &&
                     check_all(module, x, &all, options, report);

@@ -13,7 +13,7 @@
 void talc_check_record_op(check_walk *walk, const char *path, const talc_observation *observation)
 {
     check_recording *self = (check_recording *)walk;
-    check_reference *list = talc_memory_grown(self->list, (size_t)self->count, &self->room,
+    check_reference *list = talc_memory_grown(self->list, (size_t)self->count, &self->tolerance,
                                               sizeof *list, "check_model");
     if (list == NULL)
         return;
@@ -28,9 +28,9 @@ void talc_check_record_op(check_walk *walk, const char *path, const talc_observa
     *reference = (check_reference){ .dims = y.dims, .elements = y.of };
     snprintf(reference->path, sizeof reference->path, "%s", path);
     snprintf(reference->op, sizeof reference->op, "%s", observation->op);
-    reference->arithmetic = observation->row == NULL
+    reference->arithmetic = observation->algorithm == NULL
                                 ? (talc_arithmetic){ "copy", TALC_STRICT, false }
-                                : observation->row->arithmetic;
+                                : observation->algorithm->arithmetic;
 }
 
 void talc_check_recording_free(check_recording *recording)
@@ -79,7 +79,7 @@ static talc_check_model_layer *add_layer(talc_check_model_report *report, const 
                                          const char *op, const char *algorithm, talc_dims dims)
 {
     talc_check_model_layer *layers = talc_memory_grown(
-        report->layers, (size_t)report->count, &report->room, sizeof *layers, "check_model");
+        report->layers, (size_t)report->count, &report->tolerance, sizeof *layers, "check_model");
     if (layers == NULL)
         return NULL;
     report->layers = layers;
@@ -103,7 +103,7 @@ static bool ran_of(const check_trace *trace, const talc_observation *observation
                    double *before)
 {
     *ran = (check_ran){ .op = observation->op,
-                        .row = observation->row,
+                        .algorithm = observation->algorithm,
                         .problem = observation->problem,
                         .count = observation->count };
     ran->inputs = talc_memory_new((size_t)ran->count * sizeof *ran->inputs + 1, "check_model");
@@ -133,7 +133,7 @@ static bool note(check_comparison *self, talc_tensor *y, double accumulated)
     if (off == NULL)
         return false;
     for (int64_t i = 0; i < open->count; i++) {
-        off[i] = open->spread[i] + open->room[i];
+        off[i] = open->spread[i] + open->tolerance[i];
         off[i] = isnan(off[i]) ? INFINITY : off[i];
     }
     const bool noted = talc_check_trace_write(&self->trace, y, off, accumulated);
@@ -141,31 +141,31 @@ static bool note(check_comparison *self, talc_tensor *y, double accumulated)
     return noted;
 }
 
-static bool judge(check_comparison *self, const check_ran *ran, const check_reference *reference,
-                  const char *path, talc_tensor *y)
+static bool verdict_of(check_comparison *self, const check_ran *ran,
+                       const check_reference *reference, const char *path, talc_tensor *y)
 {
     char title[TALC_ALGORITHM_TEXT];
-    talc_check_model_layer *layer =
-        add_layer(self->report, path, ran->op,
-                  ran->row == NULL ? "" : talc_algorithm_text(ran->row, title), ran->output.dims);
+    talc_check_model_layer *layer = add_layer(
+        self->report, path, ran->op,
+        ran->algorithm == NULL ? "" : talc_algorithm_text(ran->algorithm, title), ran->output.dims);
     talc_check_open_free(&self->open);
     self->opened = (talc_tensor){ 0 };
     if (layer == NULL ||
-        !talc_check_judge_own(ran, reference == NULL ? NULL : &reference->arithmetic, layer,
-                              &self->open))
+        !talc_check_verdict_of_layer(ran, reference == NULL ? NULL : &reference->arithmetic, layer,
+                                     &self->open))
         return false;
     /* With saved activations the comparison follows when the module ends, if this is its output. */
     if (reference != NULL)
-        talc_check_judge_step(&self->open, reference->elements, self->before, layer);
+        talc_check_verdict_of_step(&self->open, reference->elements, self->before, layer);
     else
         self->opened = *y;
-    talc_check_judge_end(layer);
+    talc_check_verdict_at_end(layer);
     return note(self, y, reference != NULL ? layer->accumulated : self->before);
 }
 
 /* Training moves the running statistics, by how much is not worked out: from here on they may be
  * anything. */
-static bool note_statistics(check_comparison *self, const talc_observation *observation)
+static bool record_statistics(check_comparison *self, const talc_observation *observation)
 {
     const talc_batch_norm2d_problem *problem = observation->problem;
     if (strcmp(observation->op, "batch_norm2d") != 0 || !problem->training)
@@ -195,8 +195,8 @@ void talc_check_compare_op(check_walk *walk, const char *path, const talc_observ
     }
     check_ran ran;
     if (ran_of(&self->trace, observation, &ran, &self->before) &&
-        judge(self, &ran, reference, path, (talc_tensor *)observation->output))
-        note_statistics(self, observation);
+        verdict_of(self, &ran, reference, path, (talc_tensor *)observation->output))
+        record_statistics(self, observation);
     ran_free(&ran);
 }
 
@@ -212,12 +212,12 @@ static bool open_view(check_comparison *self, talc_tensor *y)
     const size_t bytes = ((size_t)array.count + 1) * sizeof(double);
     if (read && array.off == NULL)
         array.off = talc_memory_new(bytes, "check_model");
-    double *room = talc_memory_new(bytes, "check_model");
-    if (read && array.off != NULL && room != NULL) {
-        self->open = (check_open){ array.count, array.dims, array.of, array.off, room };
+    double *tolerance = talc_memory_new(bytes, "check_model");
+    if (read && array.off != NULL && tolerance != NULL) {
+        self->open = (check_open){ array.count, array.dims, array.of, array.off, tolerance };
         return true;
     }
-    talc_memory_free(room);
+    talc_memory_free(tolerance);
     talc_check_array_free(&array);
     return false;
 }
@@ -246,8 +246,8 @@ void talc_check_compare_module(check_walk *walk, const char *path, int call, tal
     else if (open_view(self, y))
         layer = add_layer(self->report, path, "output", "", talc_dims_of(y));
     if (layer != NULL) {
-        talc_check_judge_step(&self->open, saved, self->before, layer);
-        talc_check_judge_end(layer);
+        talc_check_verdict_of_step(&self->open, saved, self->before, layer);
+        talc_check_verdict_at_end(layer);
         note(self, y, layer->accumulated);
     }
     self->opened = (talc_tensor){ 0 };

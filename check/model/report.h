@@ -2,7 +2,7 @@
 #ifndef TALC_CHECK_MODEL_REPORT_H
 #define TALC_CHECK_MODEL_REPORT_H
 
-#include "check/model/judge.h"
+#include "check/model/verdict.h"
 #include "check/model/trace.h"
 #include "check/model/walk.h"
 #include "tensor/safetensors.h"
@@ -10,7 +10,7 @@
 struct talc_check_model_report {
     talc_check_model_layer *layers;
     int count;
-    size_t room;
+    size_t tolerance;
     char **skipped; ///< names of saved tensors that no module gave
     int skipped_count;
 };
@@ -29,7 +29,7 @@ typedef struct check_recording {
     check_walk walk; /* first, so that the two pointers are one */
     check_reference *list;
     int count;
-    size_t room;
+    size_t tolerance;
 } check_recording;
 
 /// Saved activations.

@@ -27,7 +27,7 @@ void talc_check_trace_free(check_trace *trace)
 
 /* Where a tensor's first element stands in its storage, and the element after that which stands
  * last. */
-static void place(const talc_tensor *tensor, int64_t *first, int64_t *end)
+static void span_of(const talc_tensor *tensor, int64_t *first, int64_t *end)
 {
     *first = ((const char *)tensor->data - (const char *)tensor->storage->block.data) /
              (int64_t)talc_dtype_size(tensor->dtype);
@@ -49,7 +49,7 @@ static bool read_off(const check_trace_entry *entry, const talc_tensor *tensor, 
     if (array->off == NULL)
         return false;
     int64_t first, end;
-    place(tensor, &first, &end);
+    span_of(tensor, &first, &end);
     for (int64_t i = 0; i < array->count; i++) {
         const int64_t at = first + offset_of(tensor, i);
         array->off[i] = at < entry->count ? entry->off[at] : 0;
@@ -99,8 +99,8 @@ static check_trace_entry *entry_with(check_trace *trace, talc_tensor *tensor, in
 {
     check_trace_entry *entry = entry_of(trace, tensor);
     if (entry == NULL) {
-        check_trace_entry *list = talc_memory_grown(trace->list, (size_t)trace->count, &trace->room,
-                                                    sizeof *list, "check_model");
+        check_trace_entry *list = talc_memory_grown(trace->list, (size_t)trace->count,
+                                                    &trace->tolerance, sizeof *list, "check_model");
         if (list == NULL)
             return NULL;
         trace->list = list;
@@ -130,7 +130,7 @@ bool talc_check_trace_write(check_trace *trace, talc_tensor *tensor, const doubl
     if (count == 0)
         return true;
     int64_t first, end;
-    place(tensor, &first, &end);
+    span_of(tensor, &first, &end);
     check_trace_entry *entry = entry_with(trace, tensor, end);
     if (entry == NULL)
         return false;

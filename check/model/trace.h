@@ -17,7 +17,7 @@ typedef struct check_trace_entry {
 typedef struct check_trace {
     check_trace_entry *list;
     int count;
-    size_t room;
+    size_t tolerance;
 } check_trace;
 
 void talc_check_trace_free(check_trace *trace);

@@ -65,7 +65,7 @@ static int count_call(check_walk *walk, const talc_module *module)
         if (walk->calls[i].module == module)
             return ++walk->calls[i].count;
     check_calls *calls = talc_memory_grown(walk->calls, (size_t)walk->calls_count,
-                                           &walk->calls_room, sizeof *calls, "check_model");
+                                           &walk->calls_capacity, sizeof *calls, "check_model");
     if (calls == NULL)
         return 0;
     walk->calls = calls;
@@ -147,7 +147,7 @@ static bool run_forward(check_walk *walk, talc_module *model, talc_tensor *x, ta
     talc_forward_hook(hooks);
     talc_memory_free(walk->calls);
     walk->calls = NULL;
-    walk->calls_count = walk->calls_room = 0;
+    walk->calls_count = walk->calls_capacity = 0;
     return ran;
 }
 

@@ -60,7 +60,7 @@ typedef struct check_walk {
     int depth;
     check_calls *calls;
     int calls_count;
-    size_t calls_room;
+    size_t calls_capacity;
     check_forced forced[CHECK_FORCED];
     int forced_count;
 } check_walk;

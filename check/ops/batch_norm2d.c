@@ -32,20 +32,20 @@ static const double EPS = 0x1p-17, MOMENTUM = 0.1;
 static const char *complete(check_problem *problem, const char **key)
 {
     (void)key;
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     int64_t count, M;
     if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count) ||
         !talc_check_elements(p->dtype, 3, (int64_t[]){ p->N, p->H, p->W }, &M))
         return "an input below 2^63 bytes";
     if (p->training && M == 1)
         return "more than one value a channel in training";
-    if (own->untracked && !p->training)
+    if (self->untracked && !p->training)
         return "running statistics outside training";
     const bool backwards = p->direction == TALC_GRAD_INPUT;
-    if (own->given && !(backwards && p->training))
+    if (self->given && !(backwards && p->training))
         return "given statistics in the gradient of training alone";
-    if (backwards && (p->eps != EPS || p->momentum != MOMENTUM || own->untracked))
+    if (backwards && (p->eps != EPS || p->momentum != MOMENTUM || self->untracked))
         return "no words of a gradient but train, given, plain, residual, an activation, f32 and "
                "f64";
     if (backwards && p->residual && p->activation == TALC_ACTIVATION_NONE)
@@ -82,30 +82,30 @@ static void begin(check_problem *problem, int op)
 
 /* Makes a forward problem one of the gradient, whose text has no more words than train, given,
  * plain, residual, an activation and the type. */
-static void turn(uint64_t *state, check_norm_problem *own)
+static void turn(uint64_t *state, check_norm_problem *self)
 {
-    own->p.direction = TALC_GRAD_INPUT;
-    own->p.eps = EPS;
-    own->p.momentum = MOMENTUM;
-    if (!talc_activation_gradient_from_result(own->p.activation))
-        own->p.activation = TALC_ACTIVATION_NONE;
-    own->p.residual &= own->p.activation != TALC_ACTIVATION_NONE;
-    own->untracked = false;
-    own->given = own->p.training && talc_check_draw(state, 0, 3) != 0;
+    self->p.direction = TALC_GRAD_INPUT;
+    self->p.eps = EPS;
+    self->p.momentum = MOMENTUM;
+    if (!talc_activation_gradient_from_result(self->p.activation))
+        self->p.activation = TALC_ACTIVATION_NONE;
+    self->p.residual &= self->p.activation != TALC_ACTIVATION_NONE;
+    self->untracked = false;
+    self->given = self->p.training && talc_check_draw(state, 0, 3) != 0;
 }
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    check_norm_problem *own = writable(problem);
-    talc_batch_norm2d_problem *p = &own->p;
+    check_norm_problem *self = writable(problem);
+    talc_batch_norm2d_problem *p = &self->p;
     p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 4);
     p->C = talc_check_draw(state, 1, 6);
     p->H = CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17);
     p->W = CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17);
     p->training = talc_check_draw(state, 0, 1) != 0;
-    own->plain = talc_check_draw(state, 0, 3) == 0;
-    own->untracked = p->training && talc_check_draw(state, 0, 3) == 0;
+    self->plain = talc_check_draw(state, 0, 3) == 0;
+    self->untracked = p->training && talc_check_draw(state, 0, 3) == 0;
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->momentum = (double[]){ MOMENTUM, MOMENTUM, 0, 1 }[talc_check_draw(state, 0, 3)];
     p->activation = talc_check_draw_activation(state);
@@ -113,7 +113,7 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     if (complete(problem, &(const char *){ "" }) != NULL)
         return false;
     if (direction == TALC_GRAD_INPUT)
-        turn(state, own);
+        turn(state, self);
     return true;
 }
 
@@ -130,23 +130,23 @@ enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, RESIDUAL, COUNT, Y, MEAN, RST
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
     const check_role running = p->training ? CHECK_UPDATED : CHECK_READ;
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
     list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, image);
-    if (!own->plain) {
+    if (!self->plain) {
         list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
         list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, channels);
     }
-    if (!own->untracked) {
+    if (!self->untracked) {
         list[RUNNING_MEAN] = talc_check_operand("running_mean", running, p->dtype, channels);
         list[RUNNING_VAR] = talc_check_operand("running_var", running, p->dtype, channels);
     }
     if (p->residual)
         list[RESIDUAL] = talc_check_operand("residual", CHECK_READ, p->dtype, image);
-    if (p->training && !own->untracked)
+    if (p->training && !self->untracked)
         list[COUNT] =
             talc_check_operand("num_batches_tracked", CHECK_UPDATED, TALC_I64, TALC_SCALAR);
     if (p->training) {
@@ -169,8 +169,8 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_batch_norm2d, problem, list);
     const bool exact = kind == TALC_CHECK_EXACT, far = kind == TALC_CHECK_WIDE;
@@ -193,19 +193,19 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                         talc_check_bits(seed, RESIDUAL));
     if (list[COUNT].role != CHECK_ABSENT)
         values->of[COUNT][0] = (double)(talc_check_bits(seed, COUNT) % 1000);
-    for (int64_t c = 0; !exact && !own->plain && c < p->C; c++) {
+    for (int64_t c = 0; !exact && !self->plain && c < p->C; c++) {
         double *weight = &values->of[WEIGHT][c];
         *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
     }
-    for (int64_t i = 0; !own->plain && i < list[X].count; i++) {
+    for (int64_t i = 0; !self->plain && i < list[X].count; i++) {
         const int64_t c = i / (p->H * p->W) % p->C;
         if (p->residual && talc_check_is_slight(kind, c))
             values->of[RESIDUAL][i] *= CHECK_SLIGHT_WEIGHT;
     }
-    for (int64_t c = 0; !own->plain && c < p->C; c++)
+    for (int64_t c = 0; !self->plain && c < p->C; c++)
         for (int i = WEIGHT; i <= BIAS && talc_check_is_slight(kind, c); i++)
             values->of[i][c] *= CHECK_SLIGHT_WEIGHT;
-    for (int64_t c = 0; !own->untracked && c < p->C; c++) {
+    for (int64_t c = 0; !self->untracked && c < p->C; c++) {
         double *mean = &values->of[RUNNING_MEAN][c], *var = &values->of[RUNNING_VAR][c];
         const double spread = talc_check_is_slight(kind, c) ? CHECK_SLIGHT_SPREAD : 1;
         *mean = far && spread == 1 ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean * spread;
@@ -229,14 +229,14 @@ static int64_t groups(const check_problem *problem)
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
-    const check_norm_problem *own = read_only(problem);
-    return operand == Y ? index / own->p.H / own->p.W % own->p.C : operand == COUNT ? 0 : index;
+    const check_norm_problem *self = read_only(problem);
+    return operand == Y ? index / self->p.H / self->p.W % self->p.C : operand == COUNT ? 0 : index;
 }
 
 static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
 {
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     const int64_t plane = p->H * p->W;
     const double *x = values->of[X], M = (double)(p->N * plane);
     long double sum = 0, sizes = 0, squares = 0;
@@ -259,12 +259,12 @@ static check_common learn(const check_problem *problem, const check_values *valu
 
 static statistics statistics_of(const check_problem *problem, const check_values *values, int64_t c)
 {
-    const check_norm_problem *own = read_only(problem);
-    if (!own->p.training)
+    const check_norm_problem *self = read_only(problem);
+    if (!self->p.training)
         return (statistics){ .mean = values->of[RUNNING_MEAN][c],
                              .var = values->of[RUNNING_VAR][c] };
     const check_common of = values->common != NULL ? values->common[c] : learn(problem, values, c);
-    return (statistics){ .M = (double)(own->p.N * own->p.H * own->p.W),
+    return (statistics){ .M = (double)(self->p.N * self->p.H * self->p.W),
                          .mean = of.of[CHECK_NORM_MEAN],
                          .var = of.of[CHECK_NORM_VAR],
                          .sizes = (double)of.of[CHECK_NORM_SIZES] };
@@ -277,7 +277,7 @@ typedef struct allowance {
     double f64;      /* what sums over f32 data in f64 lose, relatively */
     double variance; /* d^2 */
     double rstd;     /* the part of rstd that d makes it smaller */
-    double least;    /* what underflow may take from the mean */
+    double min;      /* what underflow may take from the mean */
     bool any;        /* of rstd, and of what is multiplied by it, nothing can be said */
 } allowance;
 
@@ -290,18 +290,18 @@ static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
     allowance may = { .K = narrow ? 6 : of->M + 6,
                       .mean = narrow ? (double)fabsl(of->mean) : of->sizes,
                       .f64 = narrow ? (of->M + 8) * 0x1p-53 : 0,
-                      .least = 8 * u * format.normal };
-    const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.least;
+                      .min = 8 * u * format.normal };
+    const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.min;
     may.variance = d * d;
     may.rstd = may.variance / var;
     may.any = var < format.normal || may.rstd > 0.25;
     return may;
 }
 
-static check_expected y_expected(const check_norm_problem *own, const check_values *values,
+static check_expected y_expected(const check_norm_problem *self, const check_values *values,
                                  const statistics *of, int64_t c, int64_t index)
 {
-    const talc_batch_norm2d_problem *p = &own->p;
+    const talc_batch_norm2d_problem *p = &self->p;
     const long double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c];
     const long double bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
     const long double residual = values->of[RESIDUAL] == NULL ? 0 : values->of[RESIDUAL][index];
@@ -317,7 +317,7 @@ static check_expected y_expected(const check_norm_problem *own, const check_valu
         const allowance may = allow(p, of);
         expected.K = may.K;
         expected.S += s * may.mean;
-        expected.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.least);
+        expected.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.min);
         expected.any = may.any;
     }
     talc_check_activate(&expected, p->activation, p->dtype);
@@ -325,10 +325,10 @@ static check_expected y_expected(const check_norm_problem *own, const check_valu
 }
 
 /* One of the statistics that training gives out; `before` is what a running one held. */
-static check_expected statistic_expected(const check_norm_problem *own, const statistics *of,
+static check_expected statistic_expected(const check_norm_problem *self, const statistics *of,
                                          int operand, double before)
 {
-    const talc_batch_norm2d_problem *p = &own->p;
+    const talc_batch_norm2d_problem *p = &self->p;
     const allowance may = allow(p, of);
     const long double m = p->momentum, kept = (1 - m) * before;
     const long double unbiased = of->var * of->M / (of->M - 1);
@@ -361,15 +361,15 @@ static check_expected statistic_expected(const check_norm_problem *own, const st
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
-    const check_norm_problem *own = read_only(problem);
+    const check_norm_problem *self = read_only(problem);
     if (operand == COUNT)
         return (check_expected){ .value = values->of[COUNT][0] + 1 };
     const int64_t c = group_of(problem, operand, index);
     const statistics of = statistics_of(problem, values, c);
     if (operand == Y)
-        return y_expected(own, values, &of, c, index);
+        return y_expected(self, values, &of, c, index);
     const bool running = operand == RUNNING_MEAN || operand == RUNNING_VAR;
-    return statistic_expected(own, &of, operand, running ? values->of[operand][c] : 0);
+    return statistic_expected(self, &of, operand, running ? values->of[operand][c] : 0);
 }
 
 /* In training an element is part of two sums as well. */
@@ -381,13 +381,13 @@ static double terms(const check_problem *problem)
 // ---- In a model ---------------------------------------------------------------------------------
 
 /* One of weight and bias may be missing. */
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
-    check_norm_problem *own = writable(problem);
-    own->p = *(const talc_batch_norm2d_problem *)ran->problem;
-    own->p.dtype = ran->inputs[X].dtype;
-    own->p.activation = TALC_ACTIVATION_NONE;
-    own->untracked = ran->inputs[RUNNING_MEAN].of == NULL;
+    check_norm_problem *self = writable(problem);
+    self->p = *(const talc_batch_norm2d_problem *)ran->problem;
+    self->p.dtype = ran->inputs[X].dtype;
+    self->p.activation = TALC_ACTIVATION_NONE;
+    self->untracked = ran->inputs[RUNNING_MEAN].of == NULL;
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
@@ -405,7 +405,7 @@ const check_direction talc_check_batch_norm2d = {
     .family = &talc_check_norm_family,
     .ops = op_names,
     .stream = 9,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,
     .fill = fill,

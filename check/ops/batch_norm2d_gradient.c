@@ -37,19 +37,19 @@ static const char *const op_names[] = { "batch_norm2d.grad_input", NULL };
 enum { X, WEIGHT, MEAN, RSTD, DY, Y, DX, DWEIGHT, DBIAS, DRESIDUAL };
 
 /* Whether mean and rstd are those of a forward pass. */
-static bool has_forward(const check_norm_problem *own)
+static bool has_forward(const check_norm_problem *self)
 {
-    return own->p.training && !own->given;
+    return self->p.training && !self->given;
 }
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
-    const check_role statistics = has_forward(own) ? CHECK_WRITTEN : CHECK_READ;
+    const check_role statistics = has_forward(self) ? CHECK_WRITTEN : CHECK_READ;
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
-    if (!own->plain)
+    if (!self->plain)
         list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
     list[MEAN] = talc_check_operand("mean", statistics, TALC_F64, channels);
     list[RSTD] = talc_check_operand("rstd", statistics, TALC_F64, channels);
@@ -72,7 +72,7 @@ static double values_of_channel(const talc_batch_norm2d_problem *p)
 
 /* Exact data: x of -3 .. 3, mean of -1 .. 1, weight of -2 .. 2, rstd 1 or 2, and dy of -largest ..
  * largest, times the odd part of M in training, where sums are divided by M. */
-enum { MOST_X = 3, MOST_MEAN = 1, MOST_WEIGHT = 2, MOST_RSTD = 2 };
+enum { MAX_X = 3, MAX_MEAN = 1, MAX_WEIGHT = 2, MAX_RSTD = 2 };
 
 static double odd_part(double number)
 {
@@ -85,8 +85,8 @@ static double odd_part(double number)
  * over the even part of M. */
 static double exact_largest(const talc_batch_norm2d_problem *p)
 {
-    const double M = values_of_channel(p), x = (MOST_X + MOST_MEAN) * MOST_RSTD;
-    const double size = 2 * M * MOST_WEIGHT * MOST_RSTD * x * x;
+    const double M = values_of_channel(p), x = (MAX_X + MAX_MEAN) * MAX_RSTD;
+    const double size = 2 * M * MAX_WEIGHT * MAX_RSTD * x * x;
     const double multiple = p->training ? odd_part(M) : 1;
     return M < 1 ? 4 : fmin(4, floor(talc_check_format(p->dtype).integers / size / multiple));
 }
@@ -99,9 +99,9 @@ static bool rounds(const talc_batch_norm2d_problem *p)
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
-    const check_norm_problem *own = read_only(problem);
+    const check_norm_problem *self = read_only(problem);
     return kind == TALC_CHECK_EXACT
-               ? exact_largest(&own->p) >= 1 && !rounds(&own->p) && !has_forward(own)
+               ? exact_largest(&self->p) >= 1 && !rounds(&self->p) && !has_forward(self)
                : kind <= TALC_CHECK_INFINITY;
 }
 
@@ -117,24 +117,24 @@ static void fill_y(const talc_batch_norm2d_problem *p, int64_t count, uint64_t s
                                                      : talc_check_rounded(p->dtype, 0.5 + y[i] / 2);
 }
 
-static void fill_exact(const check_norm_problem *own, uint64_t seed, const check_values *values)
+static void fill_exact(const check_norm_problem *self, uint64_t seed, const check_values *values)
 {
-    const talc_batch_norm2d_problem *p = &own->p;
+    const talc_batch_norm2d_problem *p = &self->p;
     const int64_t count = p->N * p->C * p->H * p->W;
     const double multiple = p->training ? odd_part(values_of_channel(p)) : 1;
-    talc_check_fill(values->of[X], count, p->dtype, TALC_CHECK_EXACT, MOST_X, 1, seed);
+    talc_check_fill(values->of[X], count, p->dtype, TALC_CHECK_EXACT, MAX_X, 1, seed);
     talc_check_fill(values->of[DY], count, p->dtype, TALC_CHECK_EXACT, exact_largest(p), 1,
                     talc_check_bits(seed, 1));
-    talc_check_fill(values->of[MEAN], p->C, p->dtype, TALC_CHECK_EXACT, MOST_MEAN, 1,
+    talc_check_fill(values->of[MEAN], p->C, p->dtype, TALC_CHECK_EXACT, MAX_MEAN, 1,
                     talc_check_bits(seed, 2));
     for (int64_t i = 0; i < count; i++)
         values->of[DY][i] *= multiple;
     for (int64_t c = 0; c < p->C; c++) {
         const uint64_t bits = talc_check_bits(seed, (uint64_t)(3 + c));
-        values->of[RSTD][c] = 1 + (double)(bits % MOST_RSTD);
-        if (!own->plain)
+        values->of[RSTD][c] = 1 + (double)(bits % MAX_RSTD);
+        if (!self->plain)
             values->of[WEIGHT][c] =
-                (bits / 2 % 2 == 0 ? 1 : -1) * (1 + (double)(bits / 4 % MOST_WEIGHT));
+                (bits / 2 % 2 == 0 ? 1 : -1) * (1 + (double)(bits / 4 % MAX_WEIGHT));
     }
 }
 
@@ -162,22 +162,22 @@ bool talc_check_is_slight(talc_check_kind kind, int64_t c)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     const int64_t count = p->N * p->C * p->H * p->W;
     const bool far = kind == TALC_CHECK_WIDE;
     if (p->activation != TALC_ACTIVATION_NONE)
         fill_y(p, count, talc_check_bits(seed, 8), values->of[Y]);
     if (kind == TALC_CHECK_EXACT) {
-        fill_exact(own, seed, values);
+        fill_exact(self, seed, values);
         return;
     }
     const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
     talc_check_fill(values->of[X], count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 1, 1, seed);
     for (int64_t i = 0; far && i < count; i++)
         values->of[X][i] =
-            has_forward(own) ? talc_check_far(p->dtype, i / (p->H * p->W) % p->C, values->of[X][i])
-                             : talc_check_rounded(p->dtype, 1e4 + values->of[X][i]);
+            has_forward(self) ? talc_check_far(p->dtype, i / (p->H * p->W) % p->C, values->of[X][i])
+                              : talc_check_rounded(p->dtype, 1e4 + values->of[X][i]);
     talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1, 1,
                     talc_check_bits(seed, 1));
     for (int64_t i = 0; i < count; i++)
@@ -190,10 +190,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     for (int64_t c = 0; c < p->C; c++) {
         double *mean = &values->of[MEAN][c], *rstd = &values->of[RSTD][c];
         const bool slight = talc_check_is_slight(kind, c);
-        if (!own->plain)
+        if (!self->plain)
             values->of[WEIGHT][c] =
                 away_from_0(p->dtype, values->of[WEIGHT][c]) * (slight ? CHECK_SLIGHT_WEIGHT : 1);
-        if (has_forward(own))
+        if (has_forward(self))
             continue;
         *mean = talc_check_rounded(p->dtype, *mean / 8 + (far ? 1e4 : 0));
         *rstd = fabs(away_from_0(p->dtype, *rstd)) / (slight ? CHECK_SLIGHT_SPREAD : 1);
@@ -202,8 +202,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 /* After x: a NaN in each operand in turn, an infinity in dy and a negative one in x. Others would
  * be infinite in one order of multiplication and not a number in another. */
-static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
-                  const check_values *values)
+static bool inject(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                   const check_values *values)
 {
     static const int of_nan[] = { DY, MEAN, RSTD, WEIGHT, Y }, of_infinity[] = { DY, X };
     const bool is_nan = kind == TALC_CHECK_NAN;
@@ -292,10 +292,10 @@ double talc_check_normalised_off(const check_normaliser *by, long double x)
 static check_normaliser normaliser_of(const check_problem *problem, const check_values *values,
                                       const check_common *of, int64_t c)
 {
-    const check_norm_problem *own = read_only(problem);
-    const double M = values_of_channel(&own->p);
-    if (has_forward(own))
-        return talc_check_normaliser_of(own->p.dtype, M, own->p.eps, of);
+    const check_norm_problem *self = read_only(problem);
+    const double M = values_of_channel(&self->p);
+    if (has_forward(self))
+        return talc_check_normaliser_of(self->p.dtype, M, self->p.eps, of);
     return (check_normaliser){ .M = M, .mean = values->of[MEAN][c], .rstd = values->of[RSTD][c] };
 }
 
@@ -324,10 +324,10 @@ static check_common learn(const check_problem *problem, const check_values *valu
  * known. */
 static double lost(const check_problem *problem, const check_values *values, int64_t c)
 {
-    const check_norm_problem *own = read_only(problem);
+    const check_norm_problem *self = read_only(problem);
     const double mean = values->of[MEAN][c], rstd = values->of[RSTD][c];
-    const bool exact = !has_forward(own) && mean == floor(mean) && rstd == floor(rstd);
-    return exact ? 0 : (values_of_channel(&own->p) + 8) * 0x1p-53;
+    const bool exact = !has_forward(self) && mean == floor(mean) && rstd == floor(rstd);
+    return exact ? 0 : (values_of_channel(&self->p) + 8) * 0x1p-53;
 }
 
 /* Of a sum and its sizes. */
@@ -379,10 +379,10 @@ check_expected talc_check_norm_dx(talc_dtype dtype, const check_normaliser *by,
 static check_expected dx_expected(const check_problem *problem, const check_values *values,
                                   const check_common *all, int64_t c, int64_t index)
 {
-    const check_norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
+    const check_norm_problem *self = read_only(problem);
+    const talc_batch_norm2d_problem *p = &self->p;
     const check_normaliser by = normaliser_of(problem, values, all, c);
-    const long double scale = (own->plain ? 1 : values->of[WEIGHT][c]) * by.rstd;
+    const long double scale = (self->plain ? 1 : values->of[WEIGHT][c]) * by.rstd;
     const double size = (double)fabsl(scale * size_of_g(p, values, index));
     const long double g = g_of(p, values, index);
     check_expected expected = { .value = scale * g, .K = 6, .S = (double)fabsl(scale * g) };
@@ -461,7 +461,7 @@ const check_direction talc_check_batch_norm2d_gradient = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .spoil = spoil,
+    .inject = inject,
     .groups = groups,
     .group_of = group_of,
     .learn = learn,

@@ -59,29 +59,29 @@ static void begin(check_problem *problem, int op)
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    binary_problem *own = writable(problem);
-    talc_binary_problem *p = &own->p;
-    if (own->b.rank == LEFT_OUT || own->scalar)
-        own->b = own->a;
-    own->b.dtype = own->a.dtype;
-    own->b.reversed = own->a.reversed;
-    if (!talc_check_broadcast(&own->a, &own->b, &own->y)) {
+    binary_problem *self = writable(problem);
+    talc_binary_problem *p = &self->p;
+    if (self->b.rank == LEFT_OUT || self->scalar)
+        self->b = self->a;
+    self->b.dtype = self->a.dtype;
+    self->b.reversed = self->a.reversed;
+    if (!talc_check_broadcast(&self->a, &self->b, &self->y)) {
         *key = ",";
         return "a shape that broadcasts with the first";
     }
-    if (!talc_check_lay_out(&own->a) || !talc_check_lay_out(&own->b) ||
-        !talc_check_lay_out(&own->y))
+    if (!talc_check_lay_out(&self->a) || !talc_check_lay_out(&self->b) ||
+        !talc_check_lay_out(&self->y))
         return "operands and a result below 2^63 bytes";
-    p->dtype = own->a.dtype;
-    p->b_is_scalar = own->scalar;
-    p->scalar = !own->scalar ? 0 : talc_dtype_is_float(p->dtype) ? 0.75 : 3;
-    p->rank = own->y.rank;
-    memcpy(p->dims, own->y.dims, sizeof p->dims);
-    memcpy(p->y_strides, own->y.strides, sizeof p->y_strides);
-    talc_check_stretch(&own->a, &own->y, p->a_strides);
-    if (!own->scalar)
-        talc_check_stretch(&own->b, &own->y, p->b_strides);
-    if (own->y.count > 0)
+    p->dtype = self->a.dtype;
+    p->b_is_scalar = self->scalar;
+    p->scalar = !self->scalar ? 0 : talc_dtype_is_float(p->dtype) ? 0.75 : 3;
+    p->rank = self->y.rank;
+    memcpy(p->dims, self->y.dims, sizeof p->dims);
+    memcpy(p->y_strides, self->y.strides, sizeof p->y_strides);
+    talc_check_stretch(&self->a, &self->y, p->a_strides);
+    if (!self->scalar)
+        talc_check_stretch(&self->b, &self->y, p->b_strides);
+    if (self->y.count > 0)
         p->rank = talc_shape_coalesce(
             p->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides }, 3);
     return NULL;
@@ -95,18 +95,18 @@ static int op_of(const check_problem *problem)
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     (void)direction;
-    binary_problem *own = writable(problem);
-    own->p.function = (talc_binary_function)talc_check_draw(state, 0, OPS - 1);
-    own->a.dtype = talc_check_draw_float(state);
-    if ((OF_INTEGERS >> own->p.function & 1) != 0 && talc_check_draw(state, 0, 3) == 0)
-        own->a.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
-    talc_check_random_dims(state, &own->a);
-    own->a.reversed = talc_check_draw(state, 0, 2) == 0;
-    own->scalar = talc_check_draw(state, 0, 5) == 0;
-    if (own->scalar)
-        own->b.rank = LEFT_OUT;
+    binary_problem *self = writable(problem);
+    self->p.function = (talc_binary_function)talc_check_draw(state, 0, OPS - 1);
+    self->a.dtype = talc_check_draw_float(state);
+    if ((OF_INTEGERS >> self->p.function & 1) != 0 && talc_check_draw(state, 0, 3) == 0)
+        self->a.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    talc_check_random_dims(state, &self->a);
+    self->a.reversed = talc_check_draw(state, 0, 2) == 0;
+    self->scalar = talc_check_draw(state, 0, 5) == 0;
+    if (self->scalar)
+        self->b.rank = LEFT_OUT;
     else
-        talc_check_draw_stretched(state, &own->a, &own->b);
+        talc_check_draw_stretched(state, &self->a, &self->b);
     return true;
 }
 
@@ -116,11 +116,11 @@ enum { A, B, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const binary_problem *own = read_only(problem);
-    list[A] = talc_check_stored(&own->a, "a", CHECK_READ);
-    if (!own->scalar)
-        list[B] = talc_check_stored(&own->b, "b", CHECK_READ);
-    list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
+    const binary_problem *self = read_only(problem);
+    list[A] = talc_check_stored(&self->a, "a", CHECK_READ);
+    if (!self->scalar)
+        list[B] = talc_check_stored(&self->b, "b", CHECK_READ);
+    list[Y] = talc_check_stored(&self->y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -136,10 +136,10 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const binary_problem *own = read_only(problem);
+    const binary_problem *self = read_only(problem);
     const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
     for (int i = A; i <= B && values->of[i] != NULL; i++) {
-        const check_layout *of = i == A ? &own->a : &own->b;
+        const check_layout *of = i == A ? &self->a : &self->b;
         if (talc_dtype_is_float(of->dtype))
             talc_check_fill(values->of[i], of->count, of->dtype,
                             odd && i == B ? TALC_CHECK_RANDOM : kind, 4, 4,
@@ -147,23 +147,23 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         else
             talc_check_fill_integers(values->of[i], of->count, of->dtype, kind, seed + (uint64_t)i);
     }
-    for (int64_t i = 0; own->p.function == TALC_POW && i < own->a.count; i++)
+    for (int64_t i = 0; self->p.function == TALC_POW && i < self->a.count; i++)
         values->of[A][i] = i % 8 == 0 ? values->of[A][i] : fabs(values->of[A][i]);
 }
 
 /* After the first operand in the second, of the other sign. */
-static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
-                  const check_values *values)
+static bool inject(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                   const check_values *values)
 {
-    const binary_problem *own = read_only(problem);
+    const binary_problem *self = read_only(problem);
     const bool is_nan = kind == TALC_CHECK_NAN;
     if (round > 0 || (!is_nan && kind != TALC_CHECK_INFINITY) || values->of[B] == NULL ||
-        own->b.count == 0)
+        self->b.count == 0)
         return false;
-    for (int64_t i = 0; i < own->a.count; i++)
+    for (int64_t i = 0; i < self->a.count; i++)
         if (!isfinite(values->of[A][i]))
             values->of[A][i] = 1;
-    values->of[B][talc_check_bits(seed, 9) % (uint64_t)own->b.count] =
+    values->of[B][talc_check_bits(seed, 9) % (uint64_t)self->b.count] =
         is_nan ? (double)NAN : -(double)INFINITY;
     return true;
 }
@@ -238,12 +238,12 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                   int operand, int64_t index)
 {
     (void)operand;
-    const binary_problem *own = read_only(problem);
-    const double a = values->of[A][talc_check_broadcast_offset(&own->a, &own->y, index)],
-                 b = own->scalar
-                         ? own->p.scalar
-                         : values->of[B][talc_check_broadcast_offset(&own->b, &own->y, index)];
-    return talc_check_binary_expected(own->p.function, own->p.dtype, a, b);
+    const binary_problem *self = read_only(problem);
+    const double a = values->of[A][talc_check_broadcast_offset(&self->a, &self->y, index)],
+                 b = self->scalar
+                         ? self->p.scalar
+                         : values->of[B][talc_check_broadcast_offset(&self->b, &self->y, index)];
+    return talc_check_binary_expected(self->p.function, self->p.dtype, a, b);
 }
 
 static double terms(const check_problem *problem)
@@ -268,7 +268,7 @@ const check_direction talc_check_binary = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
-    .spoil = spoil,
+    .inject = inject,
     .expected = expected_of,
     .terms = terms,
     .list = TALC_OP_binary,

@@ -6,8 +6,8 @@
 ///
 /// The bound is what ops/cross_entropy.h declares: no term of a sum goes through more than 2
 /// sqrt(C) additions, so it holds on any data, but for the differences that smoothing adds up, on
-/// whose roundings random data are held to less: `alike` is the rest of `extra`. There are no exact
-/// data.
+/// whose roundings random data are held to less: `correlated` is the rest of `extra`. There are no
+/// exact data.
 #include "check/ops/cross_entropy.h"
 
 #include "check/engine/data.h"
@@ -30,19 +30,19 @@ static const char *const op_names[] = { "cross_entropy", NULL };
 static const char *complete(check_problem *problem, const char **key)
 {
     (void)key;
-    check_entropy_problem *own = writable(problem);
-    talc_cross_entropy_problem *p = &own->p;
-    const int at = talc_check_class_dim(own->x.rank);
-    if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
+    check_entropy_problem *self = writable(problem);
+    talc_cross_entropy_problem *p = &self->p;
+    const int at = talc_check_class_dim(self->x.rank);
+    if (!talc_check_lay_out_classes(&self->x, &self->outer, &self->labels))
         return "an input below 2^63 bytes";
-    p->dtype = own->x.dtype;
-    p->C = own->x.dims[at];
-    p->x_stride = own->x.strides[at];
-    p->samples = own->labels.count;
-    p->outer_rank = own->outer.rank;
-    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
-    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
-    if (own->x.count > 0)
+    p->dtype = self->x.dtype;
+    p->C = self->x.dims[at];
+    p->x_stride = self->x.strides[at];
+    p->samples = self->labels.count;
+    p->outer_rank = self->outer.rank;
+    memcpy(p->outer_dims, self->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, self->outer.strides, sizeof p->x_strides);
+    if (self->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->x_strides }, 1);
     return NULL;
@@ -73,19 +73,19 @@ static void begin(check_problem *problem, int op)
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    check_entropy_problem *own = writable(problem);
-    own->p.direction = direction;
-    own->x.dtype = talc_check_draw_float(state);
-    talc_check_random_dims(state, &own->x);
-    if (own->x.rank == 0) {
-        own->x.rank = 1;
-        own->x.dims[0] = talc_check_draw(state, 1, 40);
+    check_entropy_problem *self = writable(problem);
+    self->p.direction = direction;
+    self->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &self->x);
+    if (self->x.rank == 0) {
+        self->x.rank = 1;
+        self->x.dims[0] = talc_check_draw(state, 1, 40);
     }
-    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
-    own->p.reduction = (talc_reduction)talc_check_draw(state, 0, 2);
-    own->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
-    own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
-    own->p.weighted = talc_check_draw(state, 0, 2) == 0;
+    self->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    self->p.reduction = (talc_reduction)talc_check_draw(state, 0, 2);
+    self->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
+    self->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    self->p.weighted = talc_check_draw(state, 0, 2) == 0;
     return true;
 }
 
@@ -100,23 +100,23 @@ const check_family talc_check_entropy_family = {
 
 enum { X, LABELS, WEIGHTS, Y };
 
-check_layout talc_check_entropy_y(const check_entropy_problem *own)
+check_layout talc_check_entropy_y(const check_entropy_problem *self)
 {
-    check_layout y = own->labels;
-    if (own->p.reduction != TALC_REDUCTION_NONE)
+    check_layout y = self->labels;
+    if (self->p.reduction != TALC_REDUCTION_NONE)
         y.rank = 0;
-    y.dtype = own->x.dtype;
+    y.dtype = self->x.dtype;
     return y;
 }
 
 void talc_check_entropy_operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const check_entropy_problem *own = read_only(problem);
-    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
-    if (own->p.weighted)
+    const check_entropy_problem *self = read_only(problem);
+    list[X] = talc_check_stored(&self->x, "x", CHECK_READ);
+    list[LABELS] = talc_check_stored(&self->labels, "labels", CHECK_READ);
+    if (self->p.weighted)
         list[WEIGHTS] =
-            talc_check_operand("class_weights", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+            talc_check_operand("class_weights", CHECK_READ, self->x.dtype, TALC_DIMS(self->p.C));
 }
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
@@ -129,122 +129,122 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
 void talc_check_entropy_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                              const check_values *values)
 {
-    const check_entropy_problem *own = read_only(problem);
+    const check_entropy_problem *self = read_only(problem);
     const double scale = 8;
-    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
-    if (own->p.weighted)
-        talc_check_fill_class_weights(values->of[WEIGHTS], own->p.C, seed + 2);
-    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
+    talc_check_fill(values->of[X], self->x.count, self->x.dtype, kind, 8, scale, seed);
+    if (self->p.weighted)
+        talc_check_fill_class_weights(values->of[WEIGHTS], self->p.C, seed + 2);
+    talc_check_fill_labels(values->of[LABELS], self->labels.count, self->p.C, self->p.ignore_index,
                            seed + 1);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
-static double weight_of(const check_entropy_problem *own, const double *weights, int64_t j)
+static double weight_of(const check_entropy_problem *self, const double *weights, int64_t j)
 {
-    return own->p.weighted ? weights[j] : 1;
+    return self->p.weighted ? weights[j] : 1;
 }
 
 /* One sample's loss; `extra` is how far it may be off. */
-static check_expected loss_of(const check_entropy_problem *own, const double *x,
+static check_expected loss_of(const check_entropy_problem *self, const double *x,
                               const double *weights, int64_t t)
 {
-    const talc_cross_entropy_problem *p = &own->p;
+    const talc_cross_entropy_problem *p = &self->p;
     const double u = talc_check_format(p->dtype).unit, e = p->label_smoothing;
-    const double root = 2 * sqrt((double)p->C), w = weight_of(own, weights, t);
+    const double root = 2 * sqrt((double)p->C), w = weight_of(self, weights, t);
     const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
-    const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
+    const long double log_sum = logl(row.sum), from_max = x[t * p->x_stride] - row.max;
     long double differences = row.differences, all = (long double)p->C;
     if (e > 0 && p->weighted) {
         differences = all = 0;
         for (int64_t j = 0; j < p->C; j++) {
-            differences += weights[j] * (x[j * p->x_stride] - row.most);
+            differences += weights[j] * (x[j * p->x_stride] - row.max);
             all += weights[j];
         }
     }
     const double spread = e > 0 ? e * (double)all / (double)p->C : 0; /* weight of all classes */
     const double near = (1 - e) * w;
-    check_expected expected = { .value = w * (log_sum - from_most) };
+    check_expected expected = { .value = w * (log_sum - from_max) };
     if (e > 0)
         expected.value =
             (1 - e) * expected.value + e * (log_sum * (all / p->C) - differences / p->C);
     if (!isfinite(expected.value))
         return expected;
     const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
-    const double size = near * (double)fabsl(from_most);
+    const double size = near * (double)fabsl(from_max);
     expected.extra =
         ((4 + root) * (near + spread) + size + smoothed + (double)fabsl(expected.value)) * u;
     if (p->weighted)
         expected.extra += (2 * (size + smoothed + near * (double)fabsl(log_sum)) +
                            (2 + root) * spread * (double)fabsl(log_sum)) *
                           u;
-    expected.alike = talc_check_is_narrow(p->dtype) ? 0 : root * smoothed * u;
+    expected.correlated = talc_check_is_narrow(p->dtype) ? 0 : root * smoothed * u;
     return expected;
 }
 
-static check_expected sample_expected(const check_entropy_problem *own, const check_values *values,
+static check_expected sample_expected(const check_entropy_problem *self, const check_values *values,
                                       int64_t i)
 {
     const int64_t label = (int64_t)values->of[LABELS][i];
-    if (label == own->p.ignore_index)
+    if (label == self->p.ignore_index)
         return (check_expected){ .value = 0 };
-    if (label < 0 || label >= own->p.C)
+    if (label < 0 || label >= self->p.C)
         return (check_expected){ .value = NAN };
-    return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), values->of[WEIGHTS],
-                   label);
+    return loss_of(self, values->of[X] + talc_check_part_offset(&self->outer, i),
+                   values->of[WEIGHTS], label);
 }
 
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
     (void)operand;
-    const check_entropy_problem *own = read_only(problem);
-    if (own->p.reduction == TALC_REDUCTION_NONE)
-        return sample_expected(own, values, index);
-    const double u = talc_check_format(own->p.dtype).unit;
+    const check_entropy_problem *self = read_only(problem);
+    if (self->p.reduction == TALC_REDUCTION_NONE)
+        return sample_expected(self, values, index);
+    const double u = talc_check_format(self->p.dtype).unit;
     check_expected whole = { 0 };
     double sizes = 0, count = 0;
-    for (int64_t i = 0; i < own->labels.count; i++) {
-        const check_expected one = sample_expected(own, values, i);
+    for (int64_t i = 0; i < self->labels.count; i++) {
+        const check_expected one = sample_expected(self, values, i);
         whole.value += one.value;
         whole.extra += one.extra;
-        whole.alike += one.alike;
+        whole.correlated += one.correlated;
         sizes += (double)fabsl(one.value);
         const int64_t label = (int64_t)values->of[LABELS][i];
-        if (label != own->p.ignore_index)
+        if (label != self->p.ignore_index)
             count +=
-                label < 0 || label >= own->p.C ? NAN : weight_of(own, values->of[WEIGHTS], label);
+                label < 0 || label >= self->p.C ? NAN : weight_of(self, values->of[WEIGHTS], label);
     }
-    whole.extra += (own->p.weighted ? 4 : 2) * (sqrt((double)own->labels.count) + 1) * u * sizes;
-    if (own->p.reduction == TALC_REDUCTION_MEAN) {
+    whole.extra += (self->p.weighted ? 4 : 2) * (sqrt((double)self->labels.count) + 1) * u * sizes;
+    if (self->p.reduction == TALC_REDUCTION_MEAN) {
         /* 0 / 0 of the labels, and a quotient of its own that smoothing adds. */
-        whole.value = own->p.label_smoothing > 0 && count == 0 ? NAN : whole.value / count;
+        whole.value = self->p.label_smoothing > 0 && count == 0 ? NAN : whole.value / count;
         whole.extra /= count;
-        whole.alike /= count;
+        whole.correlated /= count;
     }
     if (!isfinite(whole.value))
-        whole.extra = whole.alike = 0;
+        whole.extra = whole.correlated = 0;
     return whole;
 }
 
 static double terms(const check_problem *problem)
 {
-    const check_entropy_problem *own = read_only(problem);
-    const double one = 20 * (double)own->p.C;
-    return own->p.reduction == TALC_REDUCTION_NONE ? one : one * (double)own->labels.count;
+    const check_entropy_problem *self = read_only(problem);
+    const double one = 20 * (double)self->p.C;
+    return self->p.reduction == TALC_REDUCTION_NONE ? one : one * (double)self->labels.count;
 }
 
 // ---- In a model ---------------------------------------------------------------------------------
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     const talc_cross_entropy_problem *observed = ran->problem;
-    check_entropy_problem *own = writable(problem);
-    own->p.reduction = observed->reduction;
-    own->p.label_smoothing = observed->label_smoothing;
-    own->p.ignore_index = observed->ignore_index;
-    own->p.weighted = observed->weighted;
-    own->x = talc_check_layout_of(&ran->inputs[X]);
+    check_entropy_problem *self = writable(problem);
+    self->p.reduction = observed->reduction;
+    self->p.label_smoothing = observed->label_smoothing;
+    self->p.ignore_index = observed->ignore_index;
+    self->p.weighted = observed->weighted;
+    self->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
@@ -259,7 +259,7 @@ const check_direction talc_check_cross_entropy = {
     .family = &talc_check_entropy_family,
     .ops = op_names,
     .stream = 7,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = talc_check_entropy_fill,

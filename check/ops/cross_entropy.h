@@ -24,6 +24,6 @@ void talc_check_entropy_fill(const check_problem *problem, talc_check_kind kind,
                              const check_values *values);
 
 /// y's dimensions, which are dy's: those of labels, or none.
-check_layout talc_check_entropy_y(const check_entropy_problem *own);
+check_layout talc_check_entropy_y(const check_entropy_problem *self);
 
 #endif

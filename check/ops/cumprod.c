@@ -29,18 +29,18 @@ static const check_key keys[] = { CHECK_LINES_GRADIENT_KEYS, { .key = NULL } };
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    const check_lines *own = read_only(problem);
-    if (own->p.direction == TALC_GRAD_INPUT && own->x.reversed)
+    const check_lines *self = read_only(problem);
+    if (self->p.direction == TALC_GRAD_INPUT && self->x.reversed)
         return "a gradient that is not reversed";
     return talc_check_complete_lines(problem, key);
 }
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    check_lines *own = writable(problem);
-    own->p.direction = direction;
-    talc_check_draw_lines(state, own);
-    own->x.reversed &= direction == TALC_FORWARD;
+    check_lines *self = writable(problem);
+    self->p.direction = direction;
+    talc_check_draw_lines(state, self);
+    self->x.reversed &= direction == TALC_FORWARD;
     return true;
 }
 
@@ -50,12 +50,12 @@ enum { X, DY, Y, DX };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const check_lines *own = read_only(problem);
-    const bool forward = own->p.direction == TALC_FORWARD;
-    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    const check_lines *self = read_only(problem);
+    const bool forward = self->p.direction == TALC_FORWARD;
+    list[X] = talc_check_stored(&self->x, "x", CHECK_READ);
     if (!forward)
-        list[DY] = talc_check_stored(&own->y, "dy", CHECK_READ);
-    list[forward ? Y : DX] = talc_check_stored(&own->y, forward ? "y" : "dx", CHECK_WRITTEN);
+        list[DY] = talc_check_stored(&self->y, "dy", CHECK_READ);
+    list[forward ? Y : DX] = talc_check_stored(&self->y, forward ? "y" : "dx", CHECK_WRITTEN);
 }
 
 static const double LARGEST = 8; /* of dy */
@@ -72,28 +72,28 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 
 /* The factor that makes a product of size |wanted| of *product, which becomes that. It is at most
  * 2^100 and at least 2^-100. */
-static double factor(const check_lines *own, double wanted, double *product)
+static double factor(const check_lines *self, double wanted, double *product)
 {
     /* f32 has subnormal results. Those of f64 would have lost digits on the way. */
-    const bool subnormal = talc_check_is_narrow(own->p.dtype) && own->p.direction == TALC_FORWARD;
-    const double least = talc_check_format(own->p.dtype).normal * (subnormal ? 0x1p-20 : 0x1p20);
-    const double ratio = fmin(fmax(fmax(fabs(wanted), least) / *product, 0x1p-100), 0x1p100);
-    const double rounded = talc_check_rounded(own->p.dtype, signbit(wanted) != 0 ? -ratio : ratio);
+    const bool subnormal = talc_check_is_narrow(self->p.dtype) && self->p.direction == TALC_FORWARD;
+    const double min = talc_check_format(self->p.dtype).normal * (subnormal ? 0x1p-20 : 0x1p20);
+    const double ratio = fmin(fmax(fmax(fabs(wanted), min) / *product, 0x1p-100), 0x1p100);
+    const double rounded = talc_check_rounded(self->p.dtype, signbit(wanted) != 0 ? -ratio : ratio);
     *product *= fabs(rounded);
     return rounded;
 }
 
 /* Turns the products of a line that were drawn into its elements. */
-static void divide_line(const check_lines *own, talc_check_kind kind, uint64_t bits, double *line)
+static void divide_line(const check_lines *self, talc_check_kind kind, uint64_t bits, double *line)
 {
-    const int64_t n = own->p.extent, step = own->p.x_stride;
+    const int64_t n = self->p.extent, step = self->p.x_stride;
     double product = 1;
     for (int64_t i = 0; i < n; i++) {
         double *x = line + i * step;
         /* Constant data grow to the third root of e. */
         *x = kind == TALC_CHECK_CONSTANT
-                 ? talc_check_rounded(own->p.dtype, 1 + *x / (double)n)
-                 : factor(own,
+                 ? talc_check_rounded(self->p.dtype, 1 + *x / (double)n)
+                 : factor(self,
                           kind == TALC_CHECK_EXACT ? ldexp(*x < 0 ? -1 : 1, (int)fabs(*x) % 3) : *x,
                           &product);
     }
@@ -105,35 +105,35 @@ static void divide_line(const check_lines *own, talc_check_kind kind, uint64_t b
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const check_lines *own = read_only(problem);
+    const check_lines *self = read_only(problem);
     const bool special = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
     const talc_check_kind finite = special ? TALC_CHECK_RANDOM : kind;
-    talc_check_fill(values->of[X], own->x.count, own->x.dtype, finite, LARGEST, 1, seed);
-    for (int64_t i = 0; i < own->outer.count && own->x.count > 0; i++)
-        divide_line(own, kind, talc_check_bits(seed, (uint64_t)i),
-                    values->of[X] + talc_check_part_offset(&own->outer, i));
-    if (special && own->x.count > 0)
-        values->of[X][talc_check_bits(seed, UINT64_MAX) % (uint64_t)own->x.count] =
+    talc_check_fill(values->of[X], self->x.count, self->x.dtype, finite, LARGEST, 1, seed);
+    for (int64_t i = 0; i < self->outer.count && self->x.count > 0; i++)
+        divide_line(self, kind, talc_check_bits(seed, (uint64_t)i),
+                    values->of[X] + talc_check_part_offset(&self->outer, i));
+    if (special && self->x.count > 0)
+        values->of[X][talc_check_bits(seed, UINT64_MAX) % (uint64_t)self->x.count] =
             kind == TALC_CHECK_NAN ? (double)NAN : (double)INFINITY;
     if (values->of[DY] != NULL) /* subnormal ones would have lost digits in s */
-        talc_check_fill(values->of[DY], own->y.count, own->y.dtype,
+        talc_check_fill(values->of[DY], self->y.count, self->y.dtype,
                         finite == TALC_CHECK_TINY ? TALC_CHECK_RANDOM : finite, LARGEST, 1,
                         talc_check_bits(seed, 2));
 }
 
 /* That of dy, for that of x. */
-static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
-                  const check_values *values)
+static bool inject(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                   const check_values *values)
 {
-    const check_lines *own = read_only(problem);
+    const check_lines *self = read_only(problem);
     const bool is_nan = kind == TALC_CHECK_NAN;
     if (round > 0 || (!is_nan && kind != TALC_CHECK_INFINITY) || values->of[DY] == NULL ||
-        own->y.count == 0)
+        self->y.count == 0)
         return false;
-    for (int64_t i = 0; i < own->x.count; i++)
+    for (int64_t i = 0; i < self->x.count; i++)
         if (!isfinite(values->of[X][i]))
             values->of[X][i] = 1;
-    values->of[DY][talc_check_bits(seed, 9) % (uint64_t)own->y.count] =
+    values->of[DY][talc_check_bits(seed, 9) % (uint64_t)self->y.count] =
         is_nan ? (double)NAN : -(double)INFINITY;
     return true;
 }
@@ -162,11 +162,11 @@ static long double product_of(const double *line, int64_t step, int64_t count, b
 /* What of `value` overflows in its type, near whose largest number it may or may not. */
 static void limit(talc_dtype dtype, check_expected *expected)
 {
-    const long double most = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
+    const long double max = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
     const long double size = fabsl(expected->value),
                       off = talc_check_format(dtype).unit + expected->K * 0x1p-53;
-    expected->any = expected->any || (isfinite(size) && fabsl(size - most) <= off * expected->S);
-    if (size > most)
+    expected->any = expected->any || (isfinite(size) && fabsl(size - max) <= off * expected->S);
+    if (size > max)
         expected->value = expected->value > 0 ? INFINITY : -INFINITY;
     if (!isfinite(expected->value))
         expected->S = 0;
@@ -175,10 +175,10 @@ static void limit(talc_dtype dtype, check_expected *expected)
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
-    const check_lines *own = read_only(problem);
-    const int64_t n = own->p.extent, step = own->x.strides[own->dim];
+    const check_lines *self = read_only(problem);
+    const int64_t n = self->p.extent, step = self->x.strides[self->dim];
     int64_t at;
-    const int64_t first = talc_check_line_of(own, index, &at);
+    const int64_t first = talc_check_line_of(self, index, &at);
     const double *line = values->of[X] + first;
     check_expected expected = { .K = (double)at + 1 };
     if (operand == Y) {
@@ -198,7 +198,7 @@ static check_expected expected_of(const check_problem *problem, const check_valu
         expected.K = 3 * (double)n;
         expected.S = (double)(fabsl(before) * size);
     }
-    limit(own->p.dtype, &expected);
+    limit(self->p.dtype, &expected);
     return expected;
 }
 
@@ -208,7 +208,7 @@ static double terms(const check_problem *problem)
     return (p->direction == TALC_FORWARD ? 1 : 3) * (double)p->extent;
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
@@ -224,9 +224,9 @@ static const check_family family = {
 #define POINTER(name) offsetof(talc_cumprod_arguments, name)
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
-        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,                          \
+        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
+        .inject = inject, .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,        \
         .arguments = { POINTER(x), POINTER(dy), POINTER(y), POINTER(dx) },                         \
     }
 

@@ -33,10 +33,10 @@ enum { X, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const check_lines *own = read_only(problem);
-    const bool forward = own->p.direction == TALC_FORWARD;
-    list[X] = talc_check_stored(&own->x, forward ? "x" : "dy", CHECK_READ);
-    list[Y] = talc_check_stored(&own->y, forward ? "y" : "dx", CHECK_WRITTEN);
+    const check_lines *self = read_only(problem);
+    const bool forward = self->p.direction == TALC_FORWARD;
+    list[X] = talc_check_stored(&self->x, forward ? "x" : "dy", CHECK_READ);
+    list[Y] = talc_check_stored(&self->y, forward ? "y" : "dx", CHECK_WRITTEN);
 }
 
 static double exact_largest(const talc_cumsum_problem *p)
@@ -53,10 +53,10 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const check_lines *own = read_only(problem);
+    const check_lines *self = read_only(problem);
     const bool exact = kind == TALC_CHECK_EXACT;
-    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind,
-                    exact ? exact_largest(&own->p) : 1, 1, seed);
+    talc_check_fill(values->of[X], self->x.count, self->x.dtype, kind,
+                    exact ? exact_largest(&self->p) : 1, 1, seed);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------
@@ -65,14 +65,14 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                   int operand, int64_t index)
 {
     (void)operand;
-    const check_lines *own = read_only(problem);
+    const check_lines *self = read_only(problem);
     int64_t at;
-    const double *line = values->of[X] + talc_check_line_of(own, index, &at);
-    const bool forward = own->p.direction == TALC_FORWARD;
-    const int64_t first = forward ? 0 : at, end = forward ? at + 1 : own->p.extent;
+    const double *line = values->of[X] + talc_check_line_of(self, index, &at);
+    const bool forward = self->p.direction == TALC_FORWARD;
+    const int64_t first = forward ? 0 : at, end = forward ? at + 1 : self->p.extent;
     long double sum = 0, sizes = 0;
     for (int64_t i = first; i < end; i++) {
-        const double x = line[i * own->x.strides[own->dim]];
+        const double x = line[i * self->x.strides[self->dim]];
         sum += x;
         sizes += fabs(x);
     }
@@ -86,7 +86,7 @@ static double terms(const check_problem *problem)
     return (double)read_only(problem)->p.extent;
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
@@ -101,9 +101,9 @@ static const check_family family = {
 
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
-        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
-        .terms = terms, .list = TALC_OP_cumsum,                                                    \
+        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_cumsum,                           \
         .arguments = { offsetof(talc_cumsum_arguments, x), offsetof(talc_cumsum_arguments, y) },   \
     }
 

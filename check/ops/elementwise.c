@@ -54,37 +54,37 @@ static const int saves[] = {
 static const char *complete(check_problem *problem, const char **key)
 {
     (void)key;
-    unary_problem *own = writable(problem);
-    check_layout y = own->x;
+    unary_problem *self = writable(problem);
+    check_layout y = self->x;
     y.reversed = false;
-    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
+    if (!talc_check_lay_out(&self->x) || !talc_check_lay_out(&y))
         return "an input below 2^63 bytes";
-    if (own->dx && !talc_dtype_is_float(own->x.dtype))
+    if (self->dx && !talc_dtype_is_float(self->x.dtype))
         return "a gradient of f32 or f64";
-    if (own->dx) {
-        talc_binary_problem *p = &own->gradient;
-        p->function = (talc_binary_function)(TALC_BINARY_COUNT - TALC_UNARY_COUNT + own->function);
+    if (self->dx) {
+        talc_binary_problem *p = &self->gradient;
+        p->function = (talc_binary_function)(TALC_BINARY_COUNT - TALC_UNARY_COUNT + self->function);
         p->dtype = y.dtype;
         p->rank = y.rank;
-        memcpy(p->numbers, numbers[own->function], sizeof p->numbers);
+        memcpy(p->numbers, numbers[self->function], sizeof p->numbers);
         memcpy(p->dims, y.dims, sizeof p->dims);
         memcpy(p->y_strides, y.strides, sizeof p->y_strides);
         memcpy(p->a_strides, y.strides, sizeof p->a_strides);
-        memcpy(p->b_strides, own->x.strides, sizeof p->b_strides);
+        memcpy(p->b_strides, self->x.strides, sizeof p->b_strides);
         if (y.count > 0)
             p->rank = talc_shape_coalesce(
                 p->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides },
                 3);
         return NULL;
     }
-    talc_unary_problem *p = &own->p;
-    p->function = (talc_unary_function)own->function;
+    talc_unary_problem *p = &self->p;
+    p->function = (talc_unary_function)self->function;
     p->dtype = y.dtype;
     p->rank = y.rank;
-    memcpy(p->numbers, numbers[own->function], sizeof p->numbers);
+    memcpy(p->numbers, numbers[self->function], sizeof p->numbers);
     memcpy(p->dims, y.dims, sizeof p->dims);
     memcpy(p->y_strides, y.strides, sizeof p->y_strides);
-    memcpy(p->x_strides, own->x.strides, sizeof p->x_strides);
+    memcpy(p->x_strides, self->x.strides, sizeof p->x_strides);
     if (y.count > 0)
         p->rank = talc_shape_coalesce(p->rank, p->dims,
                                       (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
@@ -113,14 +113,14 @@ static int op_of(const check_problem *problem)
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     const bool dx = direction == TALC_GRAD_INPUT;
-    unary_problem *own = writable(problem);
-    own->function = (int)talc_check_draw(state, 0, TALC_UNARY_COUNT - 1);
-    own->dx = dx;
-    own->x.dtype = talc_check_draw_float(state);
-    talc_check_random_dims(state, &own->x);
-    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
-    if (own->function == TALC_NEG && !dx && talc_check_draw(state, 0, 1) == 0)
-        own->x.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    unary_problem *self = writable(problem);
+    self->function = (int)talc_check_draw(state, 0, TALC_UNARY_COUNT - 1);
+    self->dx = dx;
+    self->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &self->x);
+    self->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    if (self->function == TALC_NEG && !dx && talc_check_draw(state, 0, 1) == 0)
+        self->x.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
     return true;
 }
 
@@ -135,13 +135,14 @@ static bool saves_y(int function)
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const unary_problem *own = read_only(problem);
-    check_layout y = own->x;
+    const unary_problem *self = read_only(problem);
+    check_layout y = self->x;
     y.reversed = false;
-    list[S] = talc_check_stored(&own->x, own->dx && saves_y(own->function) ? "y" : "x", CHECK_READ);
-    if (own->dx)
+    list[S] =
+        talc_check_stored(&self->x, self->dx && saves_y(self->function) ? "y" : "x", CHECK_READ);
+    if (self->dx)
         list[DY] = talc_check_stored(&y, "dy", CHECK_READ);
-    list[Y] = talc_check_stored(&y, own->dx ? "dx" : "y", CHECK_WRITTEN);
+    list[Y] = talc_check_stored(&y, self->dx ? "dx" : "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -159,31 +160,31 @@ static double drawn(talc_dtype dtype, talc_check_kind kind, uint64_t seed, int64
     const uint64_t bits = talc_check_bits(seed, 2 * (uint64_t)i + 1);
     if (kind == TALC_CHECK_RANDOM)
         return (i % 2 == 0 ? 8 : narrow ? 110 : 760) * (2 * part - 1);
-    const int least = narrow ? -149 : -1074, binades = (narrow ? 127 : 1023) - least + 1;
-    const double size = ldexp(1 + part, least + (int)(bits / 2 % (uint64_t)binades));
+    const int min = narrow ? -149 : -1074, binades = (narrow ? 127 : 1023) - min + 1;
+    const double size = ldexp(1 + part, min + (int)(bits / 2 % (uint64_t)binades));
     return bits % 2 == 0 ? size : -size;
 }
 
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const unary_problem *own = read_only(problem);
-    const talc_dtype dtype = own->x.dtype;
+    const unary_problem *self = read_only(problem);
+    const talc_dtype dtype = self->x.dtype;
     double *x = values->of[S];
     if (!talc_dtype_is_float(dtype)) {
-        talc_check_fill_integers(x, own->x.count, dtype, kind, seed);
+        talc_check_fill_integers(x, self->x.count, dtype, kind, seed);
         return;
     }
     if (kind == TALC_CHECK_RANDOM || kind == TALC_CHECK_WIDE)
-        for (int64_t i = 0; i < own->x.count; i++)
+        for (int64_t i = 0; i < self->x.count; i++)
             x[i] = talc_check_rounded(dtype, drawn(dtype, kind, seed, i));
     else
-        talc_check_fill(x, own->x.count, dtype, kind, 8, 8, seed);
-    if (!own->dx)
+        talc_check_fill(x, self->x.count, dtype, kind, 8, 8, seed);
+    if (!self->dx)
         return;
-    talc_check_fill(values->of[DY], own->x.count, dtype, TALC_CHECK_RANDOM, 2, 2, seed + 1);
-    for (int64_t i = 0; i < own->x.count && saves_y(own->function); i++) {
-        const talc_unary_function function = (talc_unary_function)own->function;
+    talc_check_fill(values->of[DY], self->x.count, dtype, TALC_CHECK_RANDOM, 2, 2, seed + 1);
+    for (int64_t i = 0; i < self->x.count && saves_y(self->function); i++) {
+        const talc_unary_function function = (talc_unary_function)self->function;
         const bool defined = x[i] >= 0 || (function != TALC_SQRT && function != TALC_RSQRT);
         x[i] =
             talc_check_rounded(dtype, (double)talc_check_unary_value(function, numbers[function],
@@ -254,11 +255,11 @@ static bool on_threshold(check_format format, const double of[2], long double x)
 
 /* How many units of the last place f(x) may be off, and by how much more what underflows and what
  * jumps. */
-static double units_off(const unary_problem *own, check_format format, double x, double *more)
+static double units_off(const unary_problem *self, check_format format, double x, double *more)
 {
-    const double *of = numbers[own->function], size = fmin(fabs(x), 1e4);
+    const double *of = numbers[self->function], size = fmin(fabs(x), 1e4);
     *more = 0;
-    switch (own->function) {
+    switch (self->function) {
     case TALC_EXP:
     case TALC_LOG:
     case TALC_RSQRT:
@@ -381,11 +382,11 @@ static slope slope_of(int function, check_format format, double s)
 /* What passes the type's largest number is infinite, but for roundings. */
 static void overflow(check_expected *expected, talc_dtype dtype)
 {
-    const long double most = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
+    const long double max = talc_check_is_narrow(dtype) ? FLT_MAX : DBL_MAX;
     const long double value = fabsl(expected->value);
     expected->any =
-        isfinite(value) && fabsl(value - most) <= expected->extra + most * 2 * DBL_EPSILON;
-    if (value > most)
+        isfinite(value) && fabsl(value - max) <= expected->extra + max * 2 * DBL_EPSILON;
+    if (value > max)
         expected->value = expected->value > 0 ? INFINITY : -INFINITY;
     if (!isfinite(expected->value))
         expected->extra = 0;
@@ -410,27 +411,27 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                   int operand, int64_t index)
 {
     (void)operand;
-    const unary_problem *own = read_only(problem);
-    const check_format format = talc_check_format(own->x.dtype);
-    const double s = values->of[S][talc_check_layout_offset(&own->x, index)];
+    const unary_problem *self = read_only(problem);
+    const check_format format = talc_check_format(self->x.dtype);
+    const double s = values->of[S][talc_check_layout_offset(&self->x, index)];
     check_expected expected = { 0 };
-    if (!talc_dtype_is_float(own->x.dtype)) /* it wraps around */
-        return talc_check_binary_expected(TALC_SUB, own->x.dtype, 0, s);
-    if (own->dx) {
+    if (!talc_dtype_is_float(self->x.dtype)) /* it wraps around */
+        return talc_check_binary_expected(TALC_SUB, self->x.dtype, 0, s);
+    if (self->dx) {
         const double dy = values->of[DY][index];
-        const slope of = slope_of(own->function, format, s);
+        const slope of = slope_of(self->function, format, s);
         expected.value = of.of == 0 && of.units == 0 ? 0 : dy * of.of;
         expected.extra = fabs(dy) * (of.units * format.unit * (double)of.size + of.more) +
                          (of.units > 0 ? 2 * format.smallest : 0);
     } else {
         double more;
-        const double units = units_off(own, format, s, &more);
+        const double units = units_off(self, format, s, &more);
         const long double value =
-            talc_check_unary_value((talc_unary_function)own->function, numbers[own->function], s);
-        return talc_check_in_units(own->x.dtype, value, units, more);
+            talc_check_unary_value((talc_unary_function)self->function, numbers[self->function], s);
+        return talc_check_in_units(self->x.dtype, value, units, more);
     }
     if (isfinite(expected.value))
-        overflow(&expected, own->x.dtype);
+        overflow(&expected, self->x.dtype);
     else
         expected.extra = 0;
     return expected;

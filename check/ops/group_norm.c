@@ -75,14 +75,14 @@ static void begin(check_problem *problem, int op)
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    group_problem *own = write_group(problem);
-    talc_group_norm_problem *p = &own->p;
+    group_problem *self = write_group(problem);
+    talc_group_norm_problem *p = &self->p;
     p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 5);
     p->groups = talc_check_draw(state, 1, 4);
     p->C = p->groups * CHECK_PICK(state, 1, 1, 2, 3, 8, 33, 129);
     p->plane = CHECK_PICK(state, 1, 1, 2, 3, 4, 9, 16, 49, 260);
-    own->plain = talc_check_draw(state, 0, 3) == 0;
+    self->plain = talc_check_draw(state, 0, 3) == 0;
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->activation = talc_check_draw_activation(state);
     if (direction == TALC_GRAD_INPUT) { /* the words are plain and the type */
@@ -104,12 +104,12 @@ const check_family talc_check_group_family = {
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const group_problem *own = read_group(problem);
-    const talc_group_norm_problem *p = &own->p;
+    const group_problem *self = read_group(problem);
+    const talc_group_norm_problem *p = &self->p;
     const talc_dims image = TALC_DIMS(p->N, p->C, p->plane), channels = TALC_DIMS(p->C),
                     rows = TALC_DIMS(p->plane == 0 || p->C == 0 ? 0 : p->N * p->groups);
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
-    if (!own->plain) {
+    if (!self->plain) {
         list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
         list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, channels);
     }
@@ -121,11 +121,11 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const group_problem *own = read_group(problem);
+    const group_problem *self = read_group(problem);
     const check_problem rows = talc_check_group_rows(problem);
     talc_check_batch_norm2d.fill(&rows, kind, seed, values);
-    for (int i = WEIGHT; i <= BIAS && !own->plain; i++)
-        talc_check_fill(values->of[i], own->p.C, own->p.dtype, TALC_CHECK_RANDOM, 8,
+    for (int i = WEIGHT; i <= BIAS && !self->plain; i++)
+        talc_check_fill(values->of[i], self->p.C, self->p.dtype, TALC_CHECK_RANDOM, 8,
                         kind == TALC_CHECK_WIDE ? CHECK_SLIGHT_WEIGHT : 1,
                         talc_check_bits(seed, (uint64_t)i));
 }
@@ -171,12 +171,12 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
-    group_problem *own = write_group(problem);
-    own->p = *(const talc_group_norm_problem *)ran->problem;
-    own->p.activation = TALC_ACTIVATION_NONE;
-    own->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
+    group_problem *self = write_group(problem);
+    self->p = *(const talc_group_norm_problem *)ran->problem;
+    self->p.activation = TALC_ACTIVATION_NONE;
+    self->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
@@ -186,7 +186,7 @@ const check_direction talc_check_group_norm = {
     .family = &talc_check_group_family,
     .ops = op_names,
     .stream = 15,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

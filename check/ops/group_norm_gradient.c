@@ -21,12 +21,12 @@ enum { X, WEIGHT, DY, DX, DWEIGHT, DBIAS, MEAN, RSTD };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const group_problem *own = read_group(problem);
-    const talc_group_norm_problem *p = &own->p;
+    const group_problem *self = read_group(problem);
+    const talc_group_norm_problem *p = &self->p;
     const talc_dims image = TALC_DIMS(p->N, p->C, p->plane), channels = TALC_DIMS(p->C),
                     rows = TALC_DIMS(p->plane == 0 || p->C == 0 ? 0 : p->N * p->groups);
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
-    if (!own->plain)
+    if (!self->plain)
         list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
     list[DY] = talc_check_operand("dy", CHECK_READ, p->dtype, image);
     list[DX] = talc_check_operand("dx", CHECK_WRITTEN, p->dtype, image);
@@ -39,8 +39,8 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const group_problem *own = read_group(problem);
-    const talc_group_norm_problem *p = &own->p;
+    const group_problem *self = read_group(problem);
+    const talc_group_norm_problem *p = &self->p;
     const int64_t count = p->N * p->C * p->plane;
     const bool far = kind == TALC_CHECK_WIDE,
                odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
@@ -50,7 +50,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         x[i] = talc_check_far(p->dtype, i / row_values(p), x[i]);
     talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1,
                     far ? CHECK_SLIGHT_DY : 1, talc_check_bits(seed, 1));
-    if (!own->plain)
+    if (!self->plain)
         talc_check_fill(values->of[WEIGHT], p->C, p->dtype, TALC_CHECK_RANDOM, 8,
                         far ? CHECK_SLIGHT_WEIGHT : 1, talc_check_bits(seed, 2));
 }

@@ -33,12 +33,12 @@ typedef struct check_lines {
 const char *talc_check_complete_lines(check_problem *problem, const char **key);
 
 /// Draws x and the dimension.
-void talc_check_draw_lines(uint64_t *state, check_lines *own);
+void talc_check_draw_lines(uint64_t *state, check_lines *self);
 
 /// What a model has posed to the op.
 bool talc_check_pose_lines(const check_ran *ran, int dim, check_problem *problem);
 
 /// Where the line of y's element `index` begins in x, and the element's place along it.
-int64_t talc_check_line_of(const check_lines *own, int64_t index, int64_t *at);
+int64_t talc_check_line_of(const check_lines *self, int64_t index, int64_t *at);
 
 #endif

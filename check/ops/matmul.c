@@ -39,10 +39,10 @@ static int64_t rows_b(const talc_matmul_problem *p)
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    product_problem *own = writable(problem);
-    talc_matmul_problem *p = &own->p;
+    product_problem *self = writable(problem);
+    talc_matmul_problem *p = &self->p;
     (void)key;
-    const int64_t gap = own->gaps ? GAP : 0;
+    const int64_t gap = self->gaps ? GAP : 0;
     const int64_t columns_a = p->transpose_a ? p->M : p->K;
     const int64_t columns_b = p->transpose_b ? p->K : p->N;
     int64_t count;
@@ -56,8 +56,8 @@ static const char *complete(check_problem *problem, const char **key)
         return "matrices below 2^63 bytes";
     p->batch_rank = p->batch == 1 ? 0 : 1;
     p->batch_dims[0] = p->batch == 1 ? 0 : p->batch;
-    p->a_strides[0] = p->batch == 1 || own->one_a ? 0 : rows_a(p) * p->lda;
-    p->b_strides[0] = p->batch == 1 || own->one_b ? 0 : rows_b(p) * p->ldb;
+    p->a_strides[0] = p->batch == 1 || self->one_a ? 0 : rows_a(p) * p->lda;
+    p->b_strides[0] = p->batch == 1 || self->one_b ? 0 : rows_b(p) * p->ldb;
     return NULL;
 }
 
@@ -96,8 +96,8 @@ static int64_t draw_extent(uint64_t *state)
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     (void)direction;
-    product_problem *own = writable(problem);
-    talc_matmul_problem *p = &own->p;
+    product_problem *self = writable(problem);
+    talc_matmul_problem *p = &self->p;
     p->dtype = talc_check_draw_float(state);
     p->batch = talc_check_draw(state, 0, 1) == 0 ? 1 : talc_check_draw(state, 2, 5);
     p->M = draw_extent(state);
@@ -105,9 +105,9 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     p->K = talc_check_draw(state, 0, 19) == 0 ? 0 : draw_extent(state);
     p->transpose_a = talc_check_draw(state, 0, 1) != 0;
     p->transpose_b = talc_check_draw(state, 0, 1) != 0;
-    own->one_a = talc_check_draw(state, 0, 4) == 0;
-    own->one_b = talc_check_draw(state, 0, 2) == 0;
-    own->gaps = talc_check_draw(state, 0, 3) == 0;
+    self->one_a = talc_check_draw(state, 0, 4) == 0;
+    self->one_b = talc_check_draw(state, 0, 2) == 0;
+    self->gaps = talc_check_draw(state, 0, 3) == 0;
     p->bias = talc_check_draw(state, 0, 2) == 0;
     p->residual = talc_check_draw(state, 0, 2) == 0;
     p->activation = talc_check_draw_activation(state);
@@ -120,9 +120,9 @@ enum { A, B, BIAS, RESIDUAL, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const product_problem *own = read_only(problem);
-    const talc_matmul_problem *p = &own->p;
-    const int64_t a_count = own->one_a ? 1 : p->batch, b_count = own->one_b ? 1 : p->batch;
+    const product_problem *self = read_only(problem);
+    const talc_matmul_problem *p = &self->p;
+    const int64_t a_count = self->one_a ? 1 : p->batch, b_count = self->one_b ? 1 : p->batch;
     const talc_dims y = TALC_DIMS(p->batch, p->M, p->N);
     list[A] = talc_check_operand("a", CHECK_READ, p->dtype, TALC_DIMS(a_count, rows_a(p), p->lda));
     list[B] = talc_check_operand("b", CHECK_READ, p->dtype, TALC_DIMS(b_count, rows_b(p), p->ldb));
@@ -147,8 +147,8 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const product_problem *own = read_only(problem);
-    const talc_matmul_problem *p = &own->p;
+    const product_problem *self = read_only(problem);
+    const talc_matmul_problem *p = &self->p;
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_matmul, problem, list);
     /* The bias and the residual count as a product each. */
@@ -165,7 +165,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     for (int64_t n = 0; p->bias && p->activation == TALC_ACTIVATION_RELU && n < p->N; n++)
         if (kind == TALC_CHECK_RANDOM)
             values->of[BIAS][n] = fabs(values->of[BIAS][n]);
-    for (int i = A; own->gaps && i <= B; i++)
+    for (int i = A; self->gaps && i <= B; i++)
         for (int64_t j = 0; j < list[i].count; j++)
             if (j % list[i].dims[2] >= list[i].dims[2] - GAP)
                 values->of[i][j] = talc_check_rounded(p->dtype, 1e30);
@@ -177,11 +177,11 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                   int operand, int64_t index)
 {
     (void)operand;
-    const product_problem *own = read_only(problem);
-    const talc_matmul_problem *p = &own->p;
+    const product_problem *self = read_only(problem);
+    const talc_matmul_problem *p = &self->p;
     const int64_t n = index % p->N, m = index / p->N % p->M, product = index / p->N / p->M;
-    const double *a = values->of[A] + (own->one_a ? 0 : product * rows_a(p) * p->lda);
-    const double *b = values->of[B] + (own->one_b ? 0 : product * rows_b(p) * p->ldb);
+    const double *a = values->of[A] + (self->one_a ? 0 : product * rows_a(p) * p->lda);
+    const double *b = values->of[B] + (self->one_b ? 0 : product * rows_b(p) * p->ldb);
     long double sum = 0, sizes = 0;
     for (int64_t k = 0; k < p->K; k++) {
         const long double term =
@@ -211,11 +211,11 @@ static double terms(const check_problem *problem)
 // ---- In a model ---------------------------------------------------------------------------------
 
 /* [M, K] by [K, N], or for linear by [N, K]. */
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     const talc_dims a = ran->inputs[A].dims, b = ran->inputs[B].dims;
-    product_problem *own = writable(problem);
-    talc_matmul_problem *p = &own->p;
+    product_problem *self = writable(problem);
+    talc_matmul_problem *p = &self->p;
     p->dtype = ran->inputs[A].dtype;
     p->transpose_b = strcmp(ran->op, "linear") == 0;
     p->K = a.dim[a.rank - 1];
@@ -240,7 +240,7 @@ const check_direction talc_check_matmul = {
     .family = &family,
     .ops = op_names,
     .stream = 3,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -35,26 +35,26 @@ enum { UNCLASSED = -100 };
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    nll_problem *own = writable(problem);
-    talc_nll_loss_problem *p = &own->p;
-    const int at = talc_check_class_dim(own->x.rank);
-    if (p->direction == TALC_GRAD_INPUT && (own->x.reversed || own->mean)) {
+    nll_problem *self = writable(problem);
+    talc_nll_loss_problem *p = &self->p;
+    const int at = talc_check_class_dim(self->x.rank);
+    if (p->direction == TALC_GRAD_INPUT && (self->x.reversed || self->mean)) {
         *key = "_";
         return "a gradient that is not reversed or mean";
     }
-    if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
+    if (!talc_check_lay_out_classes(&self->x, &self->outer, &self->labels))
         return "an input below 2^63 bytes";
-    p->dtype = own->x.dtype;
-    p->C = own->x.dims[at];
-    p->x_stride = own->x.strides[at];
-    p->samples = own->labels.count;
+    p->dtype = self->x.dtype;
+    p->C = self->x.dims[at];
+    p->x_stride = self->x.strides[at];
+    p->samples = self->labels.count;
     p->inner = 1;
-    for (int i = at + 1; i < own->x.rank && own->x.count > 0; i++)
-        p->inner *= own->x.dims[i];
-    p->outer_rank = own->outer.rank;
-    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
-    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
-    if (own->x.count > 0)
+    for (int i = at + 1; i < self->x.rank && self->x.count > 0; i++)
+        p->inner *= self->x.dims[i];
+    p->outer_rank = self->outer.rank;
+    memcpy(p->outer_dims, self->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, self->outer.strides, sizeof p->x_strides);
+    if (self->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->x_strides }, 1);
     return NULL;
@@ -81,18 +81,18 @@ static void begin(check_problem *problem, int op)
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    nll_problem *own = writable(problem);
-    own->p.direction = direction;
-    own->x.dtype = talc_check_draw_float(state);
-    talc_check_random_dims(state, &own->x);
-    if (own->x.rank == 0) {
-        own->x.rank = 1;
-        own->x.dims[0] = talc_check_draw(state, 1, 40);
+    nll_problem *self = writable(problem);
+    self->p.direction = direction;
+    self->x.dtype = talc_check_draw_float(state);
+    talc_check_random_dims(state, &self->x);
+    if (self->x.rank == 0) {
+        self->x.rank = 1;
+        self->x.dims[0] = talc_check_draw(state, 1, 40);
     }
-    own->x.reversed = direction == TALC_FORWARD && talc_check_draw(state, 0, 2) == 0;
-    own->mean = direction == TALC_FORWARD && talc_check_draw(state, 0, 1) == 0;
-    own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
-    own->weighted = talc_check_draw(state, 0, 1) == 0;
+    self->x.reversed = direction == TALC_FORWARD && talc_check_draw(state, 0, 2) == 0;
+    self->mean = direction == TALC_FORWARD && talc_check_draw(state, 0, 1) == 0;
+    self->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    self->weighted = talc_check_draw(state, 0, 1) == 0;
     return true;
 }
 
@@ -102,21 +102,22 @@ enum { X, LABELS, WEIGHT, DY, LOSSES, WEIGHTS, DX };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const nll_problem *own = read_only(problem);
-    const bool forward = own->p.direction == TALC_FORWARD;
-    check_layout samples = own->labels;
-    samples.dtype = own->x.dtype;
-    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
-    if (own->weighted)
-        list[WEIGHT] = talc_check_operand("weight", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
+    const nll_problem *self = read_only(problem);
+    const bool forward = self->p.direction == TALC_FORWARD;
+    check_layout samples = self->labels;
+    samples.dtype = self->x.dtype;
+    list[LABELS] = talc_check_stored(&self->labels, "labels", CHECK_READ);
+    if (self->weighted)
+        list[WEIGHT] =
+            talc_check_operand("weight", CHECK_READ, self->x.dtype, TALC_DIMS(self->p.C));
     if (!forward) {
         list[DY] = talc_check_stored(&samples, "dy", CHECK_READ);
-        list[DX] = talc_check_stored(&own->x, "dx", CHECK_WRITTEN);
+        list[DX] = talc_check_stored(&self->x, "dx", CHECK_WRITTEN);
         return;
     }
-    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[X] = talc_check_stored(&self->x, "x", CHECK_READ);
     list[LOSSES] = talc_check_stored(&samples, "losses", CHECK_WRITTEN);
-    if (own->mean)
+    if (self->mean)
         list[WEIGHTS] = talc_check_stored(&samples, "weights", CHECK_WRITTEN);
 }
 
@@ -127,50 +128,50 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 }
 
 /* The operand that has more than labels and weights. */
-static double *factors(const nll_problem *own, const check_values *values, int64_t *count)
+static double *factors(const nll_problem *self, const check_values *values, int64_t *count)
 {
-    const bool forward = own->p.direction == TALC_FORWARD;
-    *count = forward ? own->x.count : own->labels.count;
+    const bool forward = self->p.direction == TALC_FORWARD;
+    *count = forward ? self->x.count : self->labels.count;
     return values->of[forward ? X : DY];
 }
 
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const nll_problem *own = read_only(problem);
+    const nll_problem *self = read_only(problem);
     int64_t count;
-    double *of = factors(own, values, &count);
-    talc_check_fill(of, count, own->x.dtype, kind, 8, 8, seed);
-    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
+    double *of = factors(self, values, &count);
+    talc_check_fill(of, count, self->x.dtype, kind, 8, 8, seed);
+    talc_check_fill_labels(values->of[LABELS], self->labels.count, self->p.C, self->p.ignore_index,
                            seed + 1);
-    if (!own->weighted)
+    if (!self->weighted)
         return;
-    talc_check_fill_class_weights(values->of[WEIGHT], own->p.C, seed + 2);
-    for (int64_t j = 0; kind == TALC_CHECK_EXACT && j < own->p.C; j++)
+    talc_check_fill_class_weights(values->of[WEIGHT], self->p.C, seed + 2);
+    for (int64_t j = 0; kind == TALC_CHECK_EXACT && j < self->p.C; j++)
         values->of[WEIGHT][j] = 1 + floor(2 * values->of[WEIGHT][j]);
 }
 
 /* Where the factor of a sample stands. */
-static int64_t factor_at(const nll_problem *own, int64_t i, int64_t label)
+static int64_t factor_at(const nll_problem *self, int64_t i, int64_t label)
 {
-    return own->p.direction == TALC_FORWARD
-               ? talc_check_part_offset(&own->outer, i) + label * own->p.x_stride
+    return self->p.direction == TALC_FORWARD
+               ? talc_check_part_offset(&self->outer, i) + label * self->p.x_stride
                : i;
 }
 
 /* Where a label reads it: a NaN in x or dy and in a weight, either infinity in x or dy. */
-static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
-                  const check_values *values)
+static bool inject(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                   const check_values *values)
 {
-    const nll_problem *own = read_only(problem);
+    const nll_problem *self = read_only(problem);
     const bool is_nan = kind == TALC_CHECK_NAN;
-    const int rounds = is_nan ? 1 + own->weighted : kind == TALC_CHECK_INFINITY ? 2 : 0;
+    const int rounds = is_nan ? 1 + self->weighted : kind == TALC_CHECK_INFINITY ? 2 : 0;
     int64_t count, i = 0;
-    double *of = factors(own, values, &count);
+    double *of = factors(self, values, &count);
     (void)seed;
-    while (i < own->labels.count && (int64_t)values->of[LABELS][i] == own->p.ignore_index)
+    while (i < self->labels.count && (int64_t)values->of[LABELS][i] == self->p.ignore_index)
         i++;
-    if (round >= rounds || i == own->labels.count)
+    if (round >= rounds || i == self->labels.count)
         return false;
     for (int64_t k = 0; k < count; k++)
         of[k] = isfinite(of[k]) ? of[k] : 1;
@@ -178,9 +179,9 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
     if (is_nan && round == 1)
         values->of[WEIGHT][label] = NAN;
     else
-        of[factor_at(own, i, label)] = is_nan       ? (double)NAN
-                                       : round == 0 ? (double)INFINITY
-                                                    : -(double)INFINITY;
+        of[factor_at(self, i, label)] = is_nan       ? (double)NAN
+                                        : round == 0 ? (double)INFINITY
+                                                     : -(double)INFINITY;
     return true;
 }
 
@@ -189,19 +190,19 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
-    const nll_problem *own = read_only(problem);
+    const nll_problem *self = read_only(problem);
     const bool gradient = operand == DX;
-    const int64_t row = index / own->p.inner;
-    const int64_t i = gradient ? row / own->p.C * own->p.inner + index % own->p.inner : index;
+    const int64_t row = index / self->p.inner;
+    const int64_t i = gradient ? row / self->p.C * self->p.inner + index % self->p.inner : index;
     const int64_t label = (int64_t)values->of[LABELS][i];
-    if (label == own->p.ignore_index || label < 0 || label >= own->p.C ||
-        (gradient && label != row % own->p.C))
+    if (label == self->p.ignore_index || label < 0 || label >= self->p.C ||
+        (gradient && label != row % self->p.C))
         return (check_expected){ .value = 0 };
     int64_t count;
-    const double w = own->weighted ? values->of[WEIGHT][label] : 1;
+    const double w = self->weighted ? values->of[WEIGHT][label] : 1;
     if (operand == WEIGHTS)
         return (check_expected){ .value = w };
-    const double factor = factors(own, values, &count)[factor_at(own, i, label)];
+    const double factor = factors(self, values, &count)[factor_at(self, i, label)];
     check_expected expected = { .value = -(long double)w * factor };
     expected.S = isfinite(expected.value) ? (double)fabsl(expected.value) : 0;
     return expected;
@@ -212,12 +213,12 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->x.count == 0;
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
-    nll_problem *own = writable(problem);
-    own->p.ignore_index = ((const talc_nll_loss_problem *)ran->problem)->ignore_index;
-    own->weighted = ran->inputs[WEIGHT].of != NULL;
-    own->x = talc_check_layout_of(&ran->inputs[X]);
+    nll_problem *self = writable(problem);
+    self->p.ignore_index = ((const talc_nll_loss_problem *)ran->problem)->ignore_index;
+    self->weighted = ran->inputs[WEIGHT].of != NULL;
+    self->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
@@ -233,9 +234,9 @@ static const check_family family = {
 #define POINTER(name) offsetof(talc_nll_loss_arguments, name)
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
-        .operands = operands, .takes = takes, .fill = fill, .spoil = spoil,                        \
-        .expected = expected_of, .cost = 1, .list = TALC_OP_nll_loss,                              \
+        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
+        .inject = inject, .expected = expected_of, .cost = 1, .list = TALC_OP_nll_loss,            \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \
         .is_empty = is_empty,                                                                      \

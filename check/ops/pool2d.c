@@ -41,8 +41,8 @@ static check_taps window_taps(int64_t first, int64_t K, int64_t step, int64_t ex
     const int64_t before = first >= 0 ? 0 : (-1 - first) / step + 1;
     const int64_t padded = extent + pad_end - first;
     check_taps inside = { .first = first + before * step, .step = step };
-    const int64_t room = inside.first < extent ? (extent - 1 - inside.first) / step + 1 : 0;
-    inside.count = K - before > room ? room : K > before ? K - before : 0;
+    const int64_t last_start = inside.first < extent ? (extent - 1 - inside.first) / step + 1 : 0;
+    inside.count = K - before > last_start ? last_start : K > before ? K - before : 0;
     inside.padded = K < padded ? K : padded;
     inside.border = inside.count < K;
     return inside;
@@ -106,7 +106,7 @@ int64_t talc_check_pool2d_multiple(const talc_pool2d_problem *p, bool odd)
 }
 
 /* Of one window, at most. */
-static double most_taps(const talc_pool2d_problem *p)
+static double max_taps(const talc_pool2d_problem *p)
 {
     if (!talc_pool2d_is_adaptive(p))
         return fmin((double)p->KH, (double)p->H) * fmin((double)p->KW, (double)p->W);
@@ -118,8 +118,8 @@ static double most_taps(const talc_pool2d_problem *p)
 /* Integers -largest .. largest, times `multiple`, sum without rounding; below 1 there are none. */
 static double exact_largest(const talc_pool2d_problem *p, int64_t multiple)
 {
-    const double room = talc_check_format(p->dtype).integers;
-    return multiple == 0 ? 0 : fmin(16, floor(room / most_taps(p) / (double)multiple));
+    const double last_start = talc_check_format(p->dtype).integers;
+    return multiple == 0 ? 0 : fmin(16, floor(last_start / max_taps(p) / (double)multiple));
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -156,24 +156,24 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 /* The largest element of a window, a NaN before all, and where it stands in its plane; the sum of
  * all. */
 typedef struct window {
-    double most;
-    int64_t most_at, count;
+    double largest;
+    int64_t max_at, count;
     long double sum, sizes;
 } window;
 
 static window window_of(const talc_pool2d_problem *p, const double *plane, check_taps h,
                         check_taps w)
 {
-    window all = { .most = -INFINITY, .most_at = -1, .count = h.count * w.count };
+    window all = { .largest = -INFINITY, .max_at = -1, .count = h.count * w.count };
     for (int64_t kh = 0; kh < h.count; kh++)
         for (int64_t kw = 0; kw < w.count; kw++) {
             const int64_t at = (h.first + kh * h.step) * p->W + w.first + kw * w.step;
             const double x = plane[at];
             all.sum += x;
             all.sizes += fabs(x);
-            if (all.most_at < 0 || isnan(x) || (!isnan(all.most) && x > all.most)) {
-                all.most = x;
-                all.most_at = at;
+            if (all.max_at < 0 || isnan(x) || (!isnan(all.largest) && x > all.largest)) {
+                all.largest = x;
+                all.max_at = at;
             }
         }
     return all;
@@ -189,7 +189,7 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     const window all = window_of(p, values->of[X] + plane * p->H * p->W, h, w);
     check_expected expected = { .border = h.border || w.border };
     if (talc_pool2d_is_max(p)) {
-        expected.value = operand == INDICES ? (long double)all.most_at : (long double)all.most;
+        expected.value = operand == INDICES ? (long double)all.max_at : (long double)all.largest;
         return expected;
     }
     const long double divisor = talc_check_pool2d_divisor(p, h, w);
@@ -201,10 +201,10 @@ static check_expected expected_of(const check_problem *problem, const check_valu
 
 static double terms(const check_problem *problem)
 {
-    return most_taps(&read_only(problem)->p);
+    return max_taps(&read_only(problem)->p);
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     talc_pool2d_problem *p = &writable(problem)->p;
     *p = *(const talc_pool2d_problem *)ran->problem;
@@ -220,7 +220,7 @@ const check_direction talc_check_pool2d = {
     .family = &talc_check_pool2d_family,
     .ops = ops,
     .stream = 2,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -84,7 +84,7 @@ static bool holds(check_taps taps, int64_t i)
 }
 
 /* Windows that hold one element, at most. */
-static double most_holding(const axis *a)
+static double max_holding(const axis *a)
 {
     if (a->adaptive)
         return ceil((double)a->out / (double)a->extent) + 1;
@@ -95,7 +95,7 @@ static double most_holding(const axis *a)
 static double terms(const check_problem *problem)
 {
     const axis h = axis_h(&read_only(problem)->p), w = axis_w(&read_only(problem)->p);
-    return most_holding(&h) * most_holding(&w);
+    return max_holding(&h) * max_holding(&w);
 }
 
 // ---- Data ---------------------------------------------------------------------------------------
@@ -105,9 +105,9 @@ static double terms(const check_problem *problem)
 static double exact_largest(const check_problem *problem, int64_t *multiple)
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
-    const double room = talc_check_format(p->dtype).integers;
+    const double last_start = talc_check_format(p->dtype).integers;
     *multiple = talc_pool2d_is_max(p) ? 1 : talc_check_pool2d_multiple(p, false);
-    return *multiple == 0 ? 0 : fmin(16, floor(room / terms(problem) / (double)*multiple));
+    return *multiple == 0 ? 0 : fmin(16, floor(last_start / terms(problem) / (double)*multiple));
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -123,18 +123,18 @@ static int64_t drawn_index(const talc_pool2d_problem *p, int64_t output, uint64_
     const int64_t plane = output / p->OW / p->OH;
     const check_taps h = talc_check_taps_h(p, output / p->OW % p->OH),
                      w = talc_check_taps_w(p, output % p->OW);
-    uint64_t most = 0;
-    int64_t most_at = -1;
+    uint64_t max = 0;
+    int64_t max_at = -1;
     for (int64_t kh = 0; kh < h.count; kh++)
         for (int64_t kw = 0; kw < w.count; kw++) {
             const int64_t at = (h.first + kh * h.step) * p->W + w.first + kw * w.step;
             const uint64_t bits = talc_check_bits(seed, (uint64_t)(plane * p->H * p->W + at));
-            if (most_at < 0 || bits > most) {
-                most = bits;
-                most_at = at;
+            if (max_at < 0 || bits > max) {
+                max = bits;
+                max_at = at;
             }
         }
-    return most_at;
+    return max_at;
 }
 
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,

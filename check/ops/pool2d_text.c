@@ -16,11 +16,13 @@ static int64_t windows(int64_t extent, int64_t kernel, int64_t stride, int64_t p
         !talc_add_checked(extent, pad_begin, &padded) ||
         !talc_add_checked(padded, pad_end, &padded))
         return 0;
-    const int64_t room = padded - 1 - span;
+    const int64_t last_start = padded - 1 - span;
     if (!ceil_mode)
-        return room < 0 ? 0 : room / stride + 1;
+        return last_start < 0 ? 0 : last_start / stride + 1;
     /* ceil(room / stride) + 1, of which the last must start before the bottom padding. */
-    int64_t count = room > 0 ? room / stride + (room % stride != 0) + 1 : room > -stride ? 1 : 0;
+    int64_t count = last_start > 0         ? last_start / stride + (last_start % stride != 0) + 1
+                    : last_start > -stride ? 1
+                                           : 0;
     if (count > 1 && count - 1 > (extent + pad_begin - 1) / stride)
         count--;
     return count;
@@ -32,9 +34,9 @@ static bool below_window(int64_t pad, int64_t kernel, int64_t dilation)
     return pad == 0 || (kernel > 1 && (pad - 1) / (kernel - 1) < dilation);
 }
 
-static const char *at(const char **key, const char *place, const char *wanted)
+static const char *at(const char **key, const char *position, const char *wanted)
 {
-    *key = place;
+    *key = position;
     return wanted;
 }
 
@@ -58,13 +60,13 @@ static const char *wrong_windows(const talc_pool2d_problem *p, const char **key)
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    check_pool2d_problem *own = writable(problem);
-    talc_pool2d_problem *p = &own->p;
+    check_pool2d_problem *self = writable(problem);
+    talc_pool2d_problem *p = &self->p;
     const bool gradient = p->direction == TALC_GRAD_INPUT;
     int64_t count;
-    if (gradient && own->indices)
+    if (gradient && self->indices)
         return at(key, "_", "no indices, which a gradient always has");
-    p->indices = gradient ? talc_pool2d_is_max(p) : own->indices;
+    p->indices = gradient ? talc_pool2d_is_max(p) : self->indices;
     if (p->stride_h == ABSENT) {
         p->stride_h = p->KH;
         p->stride_w = p->KW;
@@ -78,9 +80,9 @@ static const char *complete(check_problem *problem, const char **key)
         if (wanted != NULL)
             return wanted;
         p->OH = windows(p->H, p->KH, p->stride_h, p->pad_top, p->pad_bottom, p->dilation_h,
-                        own->ceil_mode);
+                        self->ceil_mode);
         p->OW = windows(p->W, p->KW, p->stride_w, p->pad_left, p->pad_right, p->dilation_w,
-                        own->ceil_mode);
+                        self->ceil_mode);
         if (p->OH == 0 || p->OW == 0)
             return at(key, "k", "a kernel that fits the padded input");
     } else if (p->OH > INT32_MAX || p->OW > INT32_MAX) {
@@ -131,20 +133,20 @@ static void begin(check_problem *problem, int op)
  * a window. */
 static void draw_padding(uint64_t *state, talc_pool2d_problem *p)
 {
-    const int64_t most_h = p->dilation_h * (p->KH - 1), most_w = p->dilation_w * (p->KW - 1);
+    const int64_t max_h = p->dilation_h * (p->KH - 1), max_w = p->dilation_w * (p->KW - 1);
     p->pad_top = p->pad_bottom = talc_check_draw(state, 0, p->KH / 2);
     p->pad_left = p->pad_right = talc_check_draw(state, 0, p->KW / 2);
     if (talc_check_draw(state, 0, 2) > 0)
         return;
-    p->pad_top = talc_check_draw(state, 0, most_h);
-    p->pad_left = talc_check_draw(state, 0, most_w);
-    p->pad_bottom = talc_check_draw(state, 0, most_h);
-    p->pad_right = talc_check_draw(state, 0, most_w);
+    p->pad_top = talc_check_draw(state, 0, max_h);
+    p->pad_left = talc_check_draw(state, 0, max_w);
+    p->pad_bottom = talc_check_draw(state, 0, max_h);
+    p->pad_right = talc_check_draw(state, 0, max_w);
 }
 
-static void draw_windows(uint64_t *state, check_pool2d_problem *own)
+static void draw_windows(uint64_t *state, check_pool2d_problem *self)
 {
-    talc_pool2d_problem *p = &own->p;
+    talc_pool2d_problem *p = &self->p;
     const bool max = talc_pool2d_is_max(p);
     p->KH = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
     p->KW = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
@@ -159,8 +161,8 @@ static void draw_windows(uint64_t *state, check_pool2d_problem *own)
     p->dilation_h = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
     p->dilation_w = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
     draw_padding(state, p);
-    own->ceil_mode = talc_check_draw(state, 0, 1) != 0;
-    own->indices = max && talc_check_draw(state, 0, 1) != 0;
+    self->ceil_mode = talc_check_draw(state, 0, 1) != 0;
+    self->indices = max && talc_check_draw(state, 0, 1) != 0;
     p->exclude_padding = p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 1) != 0;
     if (p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 3) == 0)
         p->divisor = talc_check_draw(state, 1, 9);
@@ -173,8 +175,8 @@ static int64_t draw_extent(uint64_t *state)
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    check_pool2d_problem *own = writable(problem);
-    talc_pool2d_problem *p = &own->p;
+    check_pool2d_problem *self = writable(problem);
+    talc_pool2d_problem *p = &self->p;
     p->kind = (talc_pool2d_kind)talc_check_draw(state, 0, TALC_POOL2D_KIND_COUNT - 1);
     p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 3);
@@ -184,14 +186,14 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     if (talc_pool2d_is_adaptive(p)) {
         p->OH = talc_check_draw(state, 1, p->H + 2);
         p->OW = talc_check_draw(state, 1, p->W + 2);
-        own->indices = talc_pool2d_is_max(p) && talc_check_draw(state, 0, 1) != 0;
+        self->indices = talc_pool2d_is_max(p) && talc_check_draw(state, 0, 1) != 0;
     } else {
-        draw_windows(state, own);
+        draw_windows(state, self);
     }
     if (complete(problem, &(const char *){ "" }) != NULL)
         return false;
     p->direction = direction;
-    own->indices &= direction == TALC_FORWARD;
+    self->indices &= direction == TALC_FORWARD;
     return true;
 }
 

@@ -40,7 +40,7 @@ static bool is_sum(const talc_reduce_problem *p)
     return p->function == TALC_SUM || p->function == TALC_MEAN;
 }
 
-static bool is_place(const talc_reduce_problem *p)
+static bool is_index(const talc_reduce_problem *p)
 {
     return p->function == TALC_ARGMAX || p->function == TALC_ARGMIN;
 }
@@ -48,7 +48,7 @@ static bool is_place(const talc_reduce_problem *p)
 /* Results are elements, or say where they stand. */
 static bool is_extreme(const talc_reduce_problem *p)
 {
-    return is_place(p) || p->function == TALC_MAX || p->function == TALC_MIN;
+    return is_index(p) || p->function == TALC_MAX || p->function == TALC_MIN;
 }
 
 // ---- Problem ------------------------------------------------------------------------------------
@@ -56,30 +56,30 @@ static bool is_extreme(const talc_reduce_problem *p)
 static const char *complete(check_problem *problem, const char **key)
 {
     (void)key;
-    reduce_problem *own = writable(problem);
-    talc_reduce_problem *p = &own->p;
-    if (!talc_check_lay_out(&own->x) ||
-        !talc_check_part_of(&own->x, own->reduced, false, &own->kept) ||
-        !talc_check_part_of(&own->x, own->reduced, true, &own->along))
+    reduce_problem *self = writable(problem);
+    talc_reduce_problem *p = &self->p;
+    if (!talc_check_lay_out(&self->x) ||
+        !talc_check_part_of(&self->x, self->reduced, false, &self->kept) ||
+        !talc_check_part_of(&self->x, self->reduced, true, &self->along))
         return "an input below 2^63 bytes";
-    if (own->large && talc_check_is_narrow(own->x.dtype))
+    if (self->large && talc_check_is_narrow(self->x.dtype))
         return "large elements of f64";
-    p->outputs = own->kept.count;
-    p->K = own->along.count;
+    p->outputs = self->kept.count;
+    p->K = self->along.count;
     if (p->K == 0 && is_extreme(p))
         return "at least one element to reduce";
-    p->dtype = own->x.dtype;
-    p->correction = p->function == TALC_VAR && !own->population ? 1 : 0;
-    p->y_dtype = is_place(p) || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
+    p->dtype = self->x.dtype;
+    p->correction = p->function == TALC_VAR && !self->population ? 1 : 0;
+    p->y_dtype = is_index(p) || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
                      ? TALC_I64
                      : p->dtype;
-    p->kept_rank = own->kept.rank;
-    p->reduced_rank = own->along.rank;
-    memcpy(p->kept_dims, own->kept.dims, sizeof p->kept_dims);
-    memcpy(p->kept_strides, own->kept.strides, sizeof p->kept_strides);
-    memcpy(p->reduced_dims, own->along.dims, sizeof p->reduced_dims);
-    memcpy(p->reduced_strides, own->along.strides, sizeof p->reduced_strides);
-    if (own->x.count > 0) {
+    p->kept_rank = self->kept.rank;
+    p->reduced_rank = self->along.rank;
+    memcpy(p->kept_dims, self->kept.dims, sizeof p->kept_dims);
+    memcpy(p->kept_strides, self->kept.strides, sizeof p->kept_strides);
+    memcpy(p->reduced_dims, self->along.dims, sizeof p->reduced_dims);
+    memcpy(p->reduced_strides, self->along.strides, sizeof p->reduced_strides);
+    if (self->x.count > 0) {
         p->kept_rank = talc_shape_coalesce(p->kept_rank, p->kept_dims,
                                            (int64_t *const[]){ p->kept_strides }, 1);
         p->reduced_rank = talc_shape_coalesce(p->reduced_rank, p->reduced_dims,
@@ -123,23 +123,23 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
 {
     (void)direction;
     static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
-    reduce_problem *own = writable(problem);
-    own->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
-    talc_check_random_dims(state, &own->x);
-    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
-    own->x.dtype =
+    reduce_problem *self = writable(problem);
+    self->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
+    talc_check_random_dims(state, &self->x);
+    self->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    self->x.dtype =
         talc_check_draw(state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(state, 0, 4)];
-    own->population = own->p.function == TALC_VAR && talc_check_draw(state, 0, 1) != 0;
-    if ((OF_INTEGERS >> own->p.function & 1) == 0 && !talc_dtype_is_float(own->x.dtype))
-        own->x.dtype = TALC_F64;
-    own->large = own->p.function == TALC_VAR && !talc_check_is_narrow(own->x.dtype) &&
-                 talc_check_draw(state, 0, 1) != 0;
-    const int dims = own->x.rank == 0 ? 1 : own->x.rank;
+    self->population = self->p.function == TALC_VAR && talc_check_draw(state, 0, 1) != 0;
+    if ((OF_INTEGERS >> self->p.function & 1) == 0 && !talc_dtype_is_float(self->x.dtype))
+        self->x.dtype = TALC_F64;
+    self->large = self->p.function == TALC_VAR && !talc_check_is_narrow(self->x.dtype) &&
+                  talc_check_draw(state, 0, 1) != 0;
+    const int dims = self->x.rank == 0 ? 1 : self->x.rank;
     bool any = false;
     for (int i = 0; i < dims; i++)
-        any |= own->reduced[i] = talc_check_draw(state, 0, 1) != 0;
+        any |= self->reduced[i] = talc_check_draw(state, 0, 1) != 0;
     for (int i = 0; i < dims && !any; i++)
-        own->reduced[i] = true;
+        self->reduced[i] = true;
     return true;
 }
 
@@ -149,11 +149,11 @@ enum { X, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const reduce_problem *own = read_only(problem);
-    talc_dims kept = { .rank = own->kept.rank };
-    memcpy(kept.dim, own->kept.dims, sizeof kept.dim);
-    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[Y] = talc_check_operand("y", CHECK_WRITTEN, own->p.y_dtype, kept);
+    const reduce_problem *self = read_only(problem);
+    talc_dims kept = { .rank = self->kept.rank };
+    memcpy(kept.dim, self->kept.dims, sizeof kept.dim);
+    list[X] = talc_check_stored(&self->x, "x", CHECK_READ);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, self->p.y_dtype, kept);
 }
 
 // ---- Data ---------------------------------------------------------------------------------------
@@ -173,8 +173,8 @@ static double exact_largest(const talc_reduce_problem *p)
 {
     if (!is_sum(p))
         return 4;
-    const double room = talc_check_format(p->dtype).integers;
-    return fmin(64, floor(room / (double)p->K / exact_multiple(p)));
+    const double tolerance = talc_check_format(p->dtype).integers;
+    return fmin(64, floor(tolerance / (double)p->K / exact_multiple(p)));
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -189,23 +189,23 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 
 /* By a power of two, so that K squares of the largest, and of a distance that is twice as large,
  * have a sum of about 2^1020. */
-static void enlarge(const reduce_problem *own, double *x)
+static void enlarge(const reduce_problem *self, double *x)
 {
     double largest = 0;
-    for (int64_t i = 0; i < own->x.count; i++)
+    for (int64_t i = 0; i < self->x.count; i++)
         largest = isfinite(x[i]) ? fmax(largest, fabs(x[i])) : largest;
     int exponent, terms;
     (void)frexp(largest, &exponent);
-    (void)frexp((double)own->p.K, &terms);
-    for (int64_t i = 0; i < own->x.count; i++)
+    (void)frexp((double)self->p.K, &terms);
+    for (int64_t i = 0; i < self->x.count; i++)
         x[i] = ldexp(x[i], 509 - exponent - (terms + 1) / 2);
 }
 
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const reduce_problem *own = read_only(problem);
-    const check_layout *layout = &own->x;
+    const reduce_problem *self = read_only(problem);
+    const check_layout *layout = &self->x;
     double *x = values->of[X];
     if (!talc_dtype_is_float(layout->dtype)) {
         talc_check_fill_integers(x, layout->count, layout->dtype, kind, seed);
@@ -213,78 +213,78 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     }
     const bool exact = kind == TALC_CHECK_EXACT;
     /* Exponentials of one size would hide that they are taken below the largest. */
-    const double scale = own->p.function == TALC_LOGSUMEXP ? 8 : 1;
-    talc_check_fill(x, layout->count, layout->dtype, kind, exact ? exact_largest(&own->p) : 1,
+    const double scale = self->p.function == TALC_LOGSUMEXP ? 8 : 1;
+    talc_check_fill(x, layout->count, layout->dtype, kind, exact ? exact_largest(&self->p) : 1,
                     scale, seed);
     for (int64_t i = 0; exact && i < layout->count; i++)
-        x[i] *= exact_multiple(&own->p);
-    if (own->large)
-        enlarge(own, x);
+        x[i] *= exact_multiple(&self->p);
+    if (self->large)
+        enlarge(self, x);
     /* Several NaN in a reduction, as it matters which of them argmax names. */
-    if (kind == TALC_CHECK_NAN && is_extreme(&own->p))
+    if (kind == TALC_CHECK_NAN && is_extreme(&self->p))
         talc_check_add_nans(x, layout->count, seed);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
 /* Element k, in row-major order of the reduced dimensions. */
-static double element(const reduce_problem *own, const double *x, int64_t k)
+static double element(const reduce_problem *self, const double *x, int64_t k)
 {
-    return x[talc_check_part_offset(&own->along, k)];
+    return x[talc_check_part_offset(&self->along, k)];
 }
 
-static long double integer_sum(const reduce_problem *own, const double *x)
+static long double integer_sum(const reduce_problem *self, const double *x)
 {
     uint64_t sum = 0; /* wraps around, where a signed sum would be undefined */
-    for (int64_t k = 0; k < own->p.K; k++)
-        sum += (uint64_t)(int64_t)element(own, x, k);
+    for (int64_t k = 0; k < self->p.K; k++)
+        sum += (uint64_t)(int64_t)element(self, x, k);
     return sum <= INT64_MAX ? (long double)sum : (long double)sum - 0x1p64L;
 }
 
-static check_expected sum_expected(const reduce_problem *own, const double *x)
+static check_expected sum_expected(const reduce_problem *self, const double *x)
 {
     long double sum = 0, sizes = 0;
-    for (int64_t k = 0; k < own->p.K; k++) {
-        const double value = element(own, x, k);
+    for (int64_t k = 0; k < self->p.K; k++) {
+        const double value = element(self, x, k);
         sum += value;
         sizes += fabs(value);
     }
-    const long double divisor = own->p.function == TALC_MEAN ? (long double)own->p.K : 1;
+    const long double divisor = self->p.function == TALC_MEAN ? (long double)self->p.K : 1;
     return (check_expected){ .value = sum / divisor,
-                             .K = (double)own->p.K,
+                             .K = (double)self->p.K,
                              .S = isfinite(sum) ? (double)(sizes / divisor) : 0 };
 }
 
-static check_expected var_expected(const reduce_problem *own, const double *x)
+static check_expected var_expected(const reduce_problem *self, const double *x)
 {
-    const long double K = (long double)own->p.K;
+    const long double K = (long double)self->p.K;
     long double sum = 0, squares = 0, rest = 0;
-    for (int64_t k = 0; k < own->p.K; k++)
-        sum += element(own, x, k);
+    for (int64_t k = 0; k < self->p.K; k++)
+        sum += element(self, x, k);
     const long double mean = sum / K;
-    for (int64_t k = 0; k < own->p.K; k++) {
-        const long double apart = element(own, x, k) - mean;
+    for (int64_t k = 0; k < self->p.K; k++) {
+        const long double apart = element(self, x, k) - mean;
         squares += apart * apart;
         rest += apart; /* what the mean's rounding left */
     }
-    const long double divisor = K > own->p.correction ? K - own->p.correction : 0;
+    const long double divisor = K > self->p.correction ? K - self->p.correction : 0;
     const long double value = (squares - rest * rest / K) / divisor;
     const long double size = 4 * (value + fabsl(mean) * sqrtl(value));
     return (
         check_expected){ .value = value, .K = (double)K, .S = isfinite(size) ? (double)size : 0 };
 }
 
-static check_expected logsumexp_expected(const reduce_problem *own, const double *x)
+static check_expected logsumexp_expected(const reduce_problem *self, const double *x)
 {
-    long double most = -(long double)INFINITY, sum = 0;
-    for (int64_t k = 0; k < own->p.K; k++)
-        most = element(own, x, k) > most ? element(own, x, k) : most;
-    const long double base = isinf(most) ? 0 : most; /* what is infinite stays so */
-    for (int64_t k = 0; k < own->p.K; k++)
-        sum += talc_check_exponential(own->p.dtype, element(own, x, k) - base);
+    long double max = -(long double)INFINITY, sum = 0;
+    for (int64_t k = 0; k < self->p.K; k++)
+        max = element(self, x, k) > max ? element(self, x, k) : max;
+    const long double base = isinf(max) ? 0 : max; /* what is infinite stays so */
+    for (int64_t k = 0; k < self->p.K; k++)
+        sum += talc_check_exponential(self->p.dtype, element(self, x, k) - base);
     const long double value = base + logl(sum);
     return (check_expected){ .value = value,
-                             .K = (double)own->p.K + 2,
+                             .K = (double)self->p.K + 2,
                              .S = isfinite(value) ? (double)(1 + fabsl(value)) : 0 };
 }
 
@@ -292,28 +292,28 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                   int operand, int64_t index)
 {
     (void)operand;
-    const reduce_problem *own = read_only(problem);
-    const talc_reduce_problem *p = &own->p;
-    const double *x = values->of[X] + talc_check_part_offset(&own->kept, index);
+    const reduce_problem *self = read_only(problem);
+    const talc_reduce_problem *p = &self->p;
+    const double *x = values->of[X] + talc_check_part_offset(&self->kept, index);
     if (is_sum(p) && talc_dtype_is_float(p->dtype))
-        return sum_expected(own, x);
+        return sum_expected(self, x);
     if (is_sum(p))
-        return (check_expected){ .value = integer_sum(own, x) };
+        return (check_expected){ .value = integer_sum(self, x) };
     if (p->function == TALC_VAR)
-        return var_expected(own, x);
+        return var_expected(self, x);
     if (p->function == TALC_LOGSUMEXP)
-        return logsumexp_expected(own, x);
-    const bool least = p->function == TALC_MIN || p->function == TALC_ARGMIN;
-    double most = element(own, x, 0);
-    int64_t most_at = 0;
-    for (int64_t k = 1; k < p->K && !isnan(most); k++) {
-        const double value = element(own, x, k);
-        if (isnan(value) || (least ? value < most : value > most)) {
-            most = value;
-            most_at = k;
+        return logsumexp_expected(self, x);
+    const bool min = p->function == TALC_MIN || p->function == TALC_ARGMIN;
+    double max = element(self, x, 0);
+    int64_t max_at = 0;
+    for (int64_t k = 1; k < p->K && !isnan(max); k++) {
+        const double value = element(self, x, k);
+        if (isnan(value) || (min ? value < max : value > max)) {
+            max = value;
+            max_at = k;
         }
     }
-    return (check_expected){ .value = is_place(p) ? (long double)most_at : (long double)most };
+    return (check_expected){ .value = is_index(p) ? (long double)max_at : (long double)max };
 }
 
 static double terms(const check_problem *problem)
@@ -323,14 +323,14 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     const talc_reduce_observed *observed = ran->problem;
-    reduce_problem *own = writable(problem);
-    own->p.function = observed->function;
-    own->population = observed->correction == 0;
-    memcpy(own->reduced, observed->reduced, sizeof own->reduced);
-    own->x = talc_check_layout_of(&ran->inputs[X]);
+    reduce_problem *self = writable(problem);
+    self->p.function = observed->function;
+    self->population = observed->correction == 0;
+    memcpy(self->reduced, observed->reduced, sizeof self->reduced);
+    self->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
@@ -351,7 +351,7 @@ const check_direction talc_check_reduce = {
     .family = &family,
     .ops = op_names,
     .stream = 7,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -50,102 +50,102 @@ enum { X, VALUE, Y, HEIGHT = 2, IMAGE_RANK = 4 };
 
 // ---- Problem ------------------------------------------------------------------------------------
 
-static bool is_linear(const resample_problem *own)
+static bool is_linear(const resample_problem *self)
 {
-    return own->kind == TALC_RESAMPLE_LINEAR || own->kind == TALC_RESAMPLE_ALIGNED;
+    return self->kind == TALC_RESAMPLE_LINEAR || self->kind == TALC_RESAMPLE_ALIGNED;
 }
 
 static const char *wrong_padding(const talc_resample_axis *a, int behind)
 {
-    const int64_t most = talc_larger(a->begin, a->out - a->in - a->begin);
+    const int64_t max = talc_larger(a->begin, a->out - a->in - a->begin);
     const bool cuts = talc_smaller(a->begin, a->out - a->in - a->begin) < 0;
     if (a->out < 0)
         return "padding that leaves an extent of at least 0";
-    if (a->mode == TALC_PADDING_ZEROS || (most == 0 && !cuts))
+    if (a->mode == TALC_PADDING_ZEROS || (max == 0 && !cuts))
         return NULL;
     return behind > 3                                 ? "a mode that pads the last 3 dimensions"
            : a->mode == TALC_PADDING_CIRCULAR && cuts ? "circular padding that cuts nothing off"
-           : most > 0 && most > (a->mode == TALC_PADDING_REFLECT    ? a->in - 1
-                                 : a->mode == TALC_PADDING_CIRCULAR ? a->in
-                                 : a->in > 0                        ? INT64_MAX
-                                                                    : 0)
+           : max > 0 && max > (a->mode == TALC_PADDING_REFLECT    ? a->in - 1
+                               : a->mode == TALC_PADDING_CIRCULAR ? a->in
+                               : a->in > 0                        ? INT64_MAX
+                                                                  : 0)
                ? "padding that the extent allows"
                : NULL;
 }
 
 /* Where the output has the extent of the image, it is a copy. */
-static void scale(const resample_problem *own, talc_resample_axis *a)
+static void scale(const resample_problem *self, talc_resample_axis *a)
 {
-    a->kind = a->in == a->out ? TALC_RESAMPLE_PAD : own->kind;
+    a->kind = a->in == a->out ? TALC_RESAMPLE_PAD : self->kind;
     a->scale = a->kind == TALC_RESAMPLE_PAD ? 0
                : a->kind == TALC_RESAMPLE_ALIGNED
                    ? (a->out == 1 ? 0 : (double)(a->in - 1) / (double)(a->out - 1))
                : a->kind == TALC_RESAMPLE_NEAREST && a->out - a->in == a->in ? 0.5
-               : own->up > 0 ? 1 / ((double)own->up / (double)own->down)
-                             : (double)a->in / (double)a->out;
+               : self->up > 0 ? 1 / ((double)self->up / (double)self->down)
+                              : (double)a->in / (double)a->out;
 }
 
 /* What is both padded and cut off is so by the difference. */
-static const char *lay_padding(resample_problem *own, const char **key)
+static const char *lay_padding(resample_problem *self, const char **key)
 {
-    own->p.rank = own->x.rank;
-    for (int i = 0; i < own->p.rank; i++) {
-        talc_resample_axis *a = &own->p.axes[i];
+    self->p.rank = self->x.rank;
+    for (int i = 0; i < self->p.rank; i++) {
+        talc_resample_axis *a = &self->p.axes[i];
         *key = "p";
-        if (own->x.dims[i] > INT64_MAX / 4)
+        if (self->x.dims[i] > INT64_MAX / 4)
             return "extents below 2^61";
         *key = "";
-        a->in = a->out = own->x.dims[i];
-        a->begin = own->pad[i][0] - own->cut[i][0];
+        a->in = a->out = self->x.dims[i];
+        a->begin = self->pad[i][0] - self->cut[i][0];
         for (int side = 0; side < 2; side++) {
-            const int64_t added = own->pad[i][side] - own->cut[i][side];
-            own->pad[i][side] = talc_larger(added, 0);
-            own->cut[i][side] = talc_larger(-added, 0);
+            const int64_t added = self->pad[i][side] - self->cut[i][side];
+            self->pad[i][side] = talc_larger(added, 0);
+            self->cut[i][side] = talc_larger(-added, 0);
             a->out += added;
         }
     }
     return NULL;
 }
 
-static const char *lay_image(resample_problem *own, const char **key)
+static const char *lay_image(resample_problem *self, const char **key)
 {
-    talc_resample_axis *a = own->p.axes;
-    own->p.rank = IMAGE_RANK;
+    talc_resample_axis *a = self->p.axes;
+    self->p.rank = IMAGE_RANK;
     a[0].out = a[0].in;
     a[1].out = a[1].in;
     for (int i = HEIGHT; i < IMAGE_RANK; i++) {
-        if (own->down > 0 || own->up > 0) {
-            const double out = (double)a[i].in * ((double)own->up / (double)own->down);
+        if (self->down > 0 || self->up > 0) {
+            const double out = (double)a[i].in * ((double)self->up / (double)self->down);
             *key = "f";
-            if (own->up < 1 || own->down < 1 || !(out < 0x1p62))
+            if (self->up < 1 || self->down < 1 || !(out < 0x1p62))
                 return "a factor above 0, an output below 2^62";
             *key = "";
-            own->out[i - HEIGHT] = (int64_t)out;
+            self->out[i - HEIGHT] = (int64_t)out;
         }
-        a[i].out = own->out[i - HEIGHT];
+        a[i].out = self->out[i - HEIGHT];
     }
     return NULL;
 }
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    resample_problem *own = write_resample(problem);
-    talc_resample_problem *p = &own->p;
+    resample_problem *self = write_resample(problem);
+    talc_resample_problem *p = &self->p;
     const char *misfit =
-        own->kind == TALC_RESAMPLE_PAD ? lay_padding(own, key) : lay_image(own, key);
+        self->kind == TALC_RESAMPLE_PAD ? lay_padding(self, key) : lay_image(self, key);
     if (misfit != NULL)
         return misfit;
     int64_t in[TALC_MAX_RANK], out[TALC_MAX_RANK], count;
-    if ((p->direction != TALC_FORWARD || is_linear(own)) && !talc_dtype_is_float(p->dtype))
+    if ((p->direction != TALC_FORWARD || is_linear(self)) && !talc_dtype_is_float(p->dtype))
         return "elements of f32 or f64";
     for (int i = 0; i < p->rank; i++) {
         talc_resample_axis *a = &p->axes[i];
-        if (own->kind != TALC_RESAMPLE_PAD && i >= HEIGHT && (a->in < 1 || a->out < 1))
+        if (self->kind != TALC_RESAMPLE_PAD && i >= HEIGHT && (a->in < 1 || a->out < 1))
             return "an image and an output of at least 1x1";
-        if (own->kind != TALC_RESAMPLE_PAD && i >= HEIGHT)
-            scale(own, a);
-        a->mode = own->mode;
-        const char *wanted = own->kind == TALC_RESAMPLE_PAD ? wrong_padding(a, p->rank - i) : NULL;
+        if (self->kind != TALC_RESAMPLE_PAD && i >= HEIGHT)
+            scale(self, a);
+        a->mode = self->mode;
+        const char *wanted = self->kind == TALC_RESAMPLE_PAD ? wrong_padding(a, p->rank - i) : NULL;
         if (wanted != NULL)
             return wanted;
         in[i] = a->in;
@@ -197,54 +197,54 @@ static int op_of(const check_problem *problem)
 
 // ---- Random problems ----------------------------------------------------------------------------
 
-static void draw_pad(uint64_t *state, resample_problem *own)
+static void draw_pad(uint64_t *state, resample_problem *self)
 {
-    talc_check_random_dims(state, &own->x);
-    own->mode = (talc_padding_mode)talc_check_draw(state, 0, TALC_PADDING_MODE_COUNT - 1);
-    own->value = own->mode == TALC_PADDING_ZEROS && own->p.direction == TALC_FORWARD &&
-                 talc_check_draw(state, 0, 1) != 0;
-    for (int i = 0; i < own->x.rank; i++) {
-        if (i + 3 < own->x.rank && own->mode != TALC_PADDING_ZEROS)
+    talc_check_random_dims(state, &self->x);
+    self->mode = (talc_padding_mode)talc_check_draw(state, 0, TALC_PADDING_MODE_COUNT - 1);
+    self->value = self->mode == TALC_PADDING_ZEROS && self->p.direction == TALC_FORWARD &&
+                  talc_check_draw(state, 0, 1) != 0;
+    for (int i = 0; i < self->x.rank; i++) {
+        if (i + 3 < self->x.rank && self->mode != TALC_PADDING_ZEROS)
             continue;
         const int64_t added[] = { CHECK_PICK(state, 0, 0, 1, 2, 5, -1, -3),
                                   CHECK_PICK(state, 0, 0, 1, 3, 17, -1, -2) };
         for (int side = 0; side < 2; side++) {
-            own->pad[i][side] = talc_larger(added[side], 0);
-            own->cut[i][side] = talc_larger(-added[side], 0);
+            self->pad[i][side] = talc_larger(added[side], 0);
+            self->cut[i][side] = talc_larger(-added[side], 0);
         }
     }
 }
 
-static void draw_upsample(uint64_t *state, resample_problem *own)
+static void draw_upsample(uint64_t *state, resample_problem *self)
 {
-    talc_resample_axis *a = own->p.axes;
-    own->kind =
+    talc_resample_axis *a = self->p.axes;
+    self->kind =
         (talc_resample_kind)talc_check_draw(state, TALC_RESAMPLE_NEAREST, TALC_RESAMPLE_ALIGNED);
     a[0].in = talc_check_draw(state, 1, 3);
     a[1].in = talc_check_draw(state, 1, 5);
     const bool factor = talc_check_draw(state, 0, 3) == 0;
-    own->up = factor ? talc_check_draw(state, 1, 9) : 0;
-    own->down = factor ? talc_check_draw(state, 1, 4) : 0;
+    self->up = factor ? talc_check_draw(state, 1, 9) : 0;
+    self->down = factor ? talc_check_draw(state, 1, 4) : 0;
     for (int i = HEIGHT; i < IMAGE_RANK; i++) {
         a[i].in = CHECK_PICK(state, 1, 2, 3, 4, 7, 8, 15, 16, 17, 33);
         if (!factor)
-            own->out[i - HEIGHT] =
+            self->out[i - HEIGHT] =
                 talc_check_draw(state, 0, 2) == 0 ? 2 * a[i].in : talc_check_draw(state, 1, 40);
     }
 }
 
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
-    resample_problem *own = write_resample(problem);
-    own->p.direction = direction;
-    own->p.dtype = talc_check_draw_float(state);
+    resample_problem *self = write_resample(problem);
+    self->p.direction = direction;
+    self->p.dtype = talc_check_draw_float(state);
     if (talc_check_draw(state, 0, 1) != 0)
-        draw_pad(state, own);
+        draw_pad(state, self);
     else
-        draw_upsample(state, own);
-    if (direction == TALC_FORWARD && !is_linear(own) && talc_check_draw(state, 0, 3) == 0)
-        own->p.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
-    return own->kind != TALC_RESAMPLE_PAD || own->x.rank > 0;
+        draw_upsample(state, self);
+    if (direction == TALC_FORWARD && !is_linear(self) && talc_check_draw(state, 0, 3) == 0)
+        self->p.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    return self->kind != TALC_RESAMPLE_PAD || self->x.rank > 0;
 }
 
 // ---- Operands and data --------------------------------------------------------------------------
@@ -259,11 +259,11 @@ static talc_dims dims_of(const talc_resample_problem *p, bool out)
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const resample_problem *own = read_resample(problem);
-    const talc_resample_problem *p = &own->p;
+    const resample_problem *self = read_resample(problem);
+    const talc_resample_problem *p = &self->p;
     const bool forward = p->direction == TALC_FORWARD;
     list[X] = talc_check_operand(forward ? "x" : "dy", CHECK_READ, p->dtype, dims_of(p, !forward));
-    if (own->value)
+    if (self->value)
         list[VALUE] = talc_check_operand("value", CHECK_READ, p->dtype, TALC_DIMS(1));
     list[Y] =
         talc_check_operand(forward ? "y" : "dx", CHECK_WRITTEN, p->dtype, dims_of(p, forward));
@@ -272,27 +272,27 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
 /* Outputs that show one element, at most. */
 static double readers(const talc_resample_problem *p)
 {
-    double most = 1;
+    double max = 1;
     for (int i = 0; i < p->rank; i++) {
         const talc_resample_axis *a = &p->axes[i];
         const int64_t added = talc_larger(a->begin, 0) + talc_larger(a->out - a->in - a->begin, 0);
-        most *= a->kind != TALC_RESAMPLE_PAD    ? 2 * (floor((double)a->out / (double)a->in) + 2)
-                : a->mode == TALC_PADDING_ZEROS ? 1
-                                                : 1 + (double)added;
+        max *= a->kind != TALC_RESAMPLE_PAD    ? 2 * (floor((double)a->out / (double)a->in) + 2)
+               : a->mode == TALC_PADDING_ZEROS ? 1
+                                               : 1 + (double)added;
     }
-    return most;
+    return max;
 }
 
 static const double LARGEST = 64;
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
-    const resample_problem *own = read_resample(problem);
-    if (!talc_dtype_is_float(own->p.dtype))
+    const resample_problem *self = read_resample(problem);
+    if (!talc_dtype_is_float(self->p.dtype))
         return kind == TALC_CHECK_EXACT;
     return kind == TALC_CHECK_EXACT
-               ? !is_linear(own) &&
-                     readers(&own->p) * LARGEST < talc_check_format(own->p.dtype).integers
+               ? !is_linear(self) &&
+                     readers(&self->p) * LARGEST < talc_check_format(self->p.dtype).integers
                : kind <= TALC_CHECK_INFINITY;
 }
 
@@ -322,8 +322,8 @@ static long double shown(const talc_resample_axis *a, int64_t o, int64_t i)
         return fmin((double)floorf((float)o * (float)a->scale), last) == (double)i;
     /* The product is rounded, as the op's is: no fused multiplication. */
     const double scaled = a->scale * ((double)o + (a->kind == TALC_RESAMPLE_LINEAR ? 0.5 : 0));
-    const double place = a->kind == TALC_RESAMPLE_LINEAR ? scaled - 0.5 : scaled;
-    return fmaxl(0, 1 - fabsl((long double)fmin(fmax(place, 0), last) - (long double)i));
+    const double coordinate = a->kind == TALC_RESAMPLE_LINEAR ? scaled - 0.5 : scaled;
+    return fmaxl(0, 1 - fabsl((long double)fmin(fmax(coordinate, 0), last) - (long double)i));
 }
 
 typedef struct showing {
@@ -393,10 +393,10 @@ static double terms(const check_problem *problem)
     return sum + 1;
 }
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
-    resample_problem *own = write_resample(problem);
-    own->p = *(const talc_resample_problem *)ran->problem;
+    resample_problem *self = write_resample(problem);
+    self->p = *(const talc_resample_problem *)ran->problem;
     return true;
 }
 
@@ -421,9 +421,9 @@ static const check_family family = {
 #define POINTER(name) offsetof(talc_resample_arguments, name)
 #define DIRECTION(direction, names, number)                                                        \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .pose = pose,          \
-        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
-        .terms = terms, .list = TALC_OP_resample,                                                  \
+        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 

@@ -5,7 +5,7 @@
 /// sqrt(n))) u and the smallest subnormal; for the logarithm that much absolutely and u |y|. A row
 /// may add 32 exponentials in order: those of equal logits round alike, so that n of them are off
 /// by up to (n - 1) u. On random data roundings partly cancel, and 2 sqrt(n) has to do. All of it
-/// stands in `extra` and `alike`. There are no exact data.
+/// stands in `extra` and `correlated`. There are no exact data.
 #include "ops/softmax.h"
 
 #include "check/engine/data.h"
@@ -37,9 +37,9 @@ static int op_of(const check_problem *problem)
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     (void)direction;
-    check_lines *own = writable(problem);
-    own->p.log = talc_check_draw(state, 0, 1) != 0;
-    talc_check_draw_lines(state, own);
+    check_lines *self = writable(problem);
+    self->p.log = talc_check_draw(state, 0, 1) != 0;
+    talc_check_draw_lines(state, self);
     return true;
 }
 
@@ -49,9 +49,9 @@ enum { X, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const check_lines *own = read_only(problem);
-    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
+    const check_lines *self = read_only(problem);
+    list[X] = talc_check_stored(&self->x, "x", CHECK_READ);
+    list[Y] = talc_check_stored(&self->y, "y", CHECK_WRITTEN);
 }
 
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
@@ -73,65 +73,65 @@ static void allow(const talc_softmax_problem *p, long double distance, check_exp
     const double n = (double)p->extent, y = (double)fabsl(expected->value);
     const double roundings = 4 + (double)distance + 2 * sqrt(n);
     expected->extra = p->log ? (roundings + y) * u : roundings * u * y + format.smallest;
-    expected->alike = (fmin(n + 1, 32 + 2 * sqrt(n)) - 2 * sqrt(n)) * u * (p->log ? 1 : y);
+    expected->correlated = (fmin(n + 1, 32 + 2 * sqrt(n)) - 2 * sqrt(n)) * u * (p->log ? 1 : y);
 }
 
 /* Elements from one index along `dim` to the next in a row-major tensor without gaps. */
-static int64_t inner_count(const check_lines *own)
+static int64_t inner_count(const check_lines *self)
 {
     int64_t count = 1;
-    for (int i = own->dim + 1; i < own->x.rank; i++)
-        count *= own->x.dims[i];
+    for (int i = self->dim + 1; i < self->x.rank; i++)
+        count *= self->x.dims[i];
     return count;
 }
 
 /* The rows along `dim`. */
 static int64_t groups(const check_problem *problem)
 {
-    const check_lines *own = read_only(problem);
-    return own->x.count == 0 ? 0 : own->outer.count;
+    const check_lines *self = read_only(problem);
+    return self->x.count == 0 ? 0 : self->outer.count;
 }
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
     (void)operand;
-    const check_lines *own = read_only(problem);
-    const int64_t inner = inner_count(own);
-    return index / inner / own->p.extent * inner + index % inner;
+    const check_lines *self = read_only(problem);
+    const int64_t inner = inner_count(self);
+    return index / inner / self->p.extent * inner + index % inner;
 }
 
-enum { MOST, SUM };
+enum { MAX, SUM };
 
 static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
 {
-    const check_lines *own = read_only(problem);
-    const check_layout *x = &own->x;
+    const check_lines *self = read_only(problem);
+    const check_layout *x = &self->x;
     const check_exponentials row = talc_check_exponentials(
-        x->dtype, values->of[X] + talc_check_part_offset(&own->outer, group), own->p.x_stride,
-        own->p.extent);
-    return (check_common){ .of = { [MOST] = row.most, [SUM] = row.sum } };
+        x->dtype, values->of[X] + talc_check_part_offset(&self->outer, group), self->p.x_stride,
+        self->p.extent);
+    return (check_common){ .of = { [MAX] = row.max, [SUM] = row.sum } };
 }
 
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
-    const check_lines *own = read_only(problem);
-    const check_layout *x = &own->x;
+    const check_lines *self = read_only(problem);
+    const check_layout *x = &self->x;
     const int64_t group = group_of(problem, operand, index);
     const check_common row =
         values->common != NULL ? values->common[group] : learn(problem, values, group);
-    const long double from_most = values->of[X][talc_check_layout_offset(x, index)] - row.of[MOST];
+    const long double from_max = values->of[X][talc_check_layout_offset(x, index)] - row.of[MAX];
     check_expected expected = { 0 };
-    expected.value = own->p.log ? from_most - logl(row.of[SUM])
-                                : talc_check_exponential(x->dtype, from_most) / row.of[SUM];
-    if (isfinite(from_most) && !isnan(expected.value))
-        allow(&own->p, fabsl(from_most), &expected);
+    expected.value = self->p.log ? from_max - logl(row.of[SUM])
+                                 : talc_check_exponential(x->dtype, from_max) / row.of[SUM];
+    if (isfinite(from_max) && !isnan(expected.value))
+        allow(&self->p, fabsl(from_max), &expected);
     return expected;
 }
 
 // ---- In a model ---------------------------------------------------------------------------------
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     const talc_softmax_observed *observed = ran->problem;
     writable(problem)->p.log = observed->log;
@@ -150,7 +150,7 @@ const check_direction talc_check_softmax = {
     .family = &family,
     .ops = op_names,
     .stream = 6,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

@@ -29,8 +29,8 @@ CHECK_PROBLEM(update_problem, talc_update_arguments)
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    update_problem *own = writable(problem);
-    talc_update_problem *p = &own->p;
+    update_problem *self = writable(problem);
+    talc_update_problem *p = &self->p;
     int64_t count;
     (void)key;
     if (!talc_check_elements(TALC_F64, 1, p->numel, &count))
@@ -38,10 +38,10 @@ static const char *complete(check_problem *problem, const char **key)
     const bool adam = p->rule == TALC_UPDATE_ADAM;
     p->count = 1;
     p->lr = 0.0123;
-    p->momentum = adam || own->momentum ? 0.9 : 0;
+    p->momentum = adam || self->momentum ? 0.9 : 0;
     p->beta2 = adam ? 0.999 : p->rule == TALC_UPDATE_RMSPROP ? 0.9 : 0;
-    p->dampening = own->momentum && p->rule == TALC_UPDATE_SGD && !p->nesterov ? 0.25 : 0;
-    p->decay = own->decay ? 0.07 : 0;
+    p->dampening = self->momentum && p->rule == TALC_UPDATE_SGD && !p->nesterov ? 0.25 : 0;
+    p->decay = self->decay ? 0.07 : 0;
     p->eps = p->rule == TALC_UPDATE_SGD ? 0 : 1e-8;
     p->correction1 = adam ? 1 - pow(p->momentum, 100) : 1;
     p->correction2 = adam ? 1 - pow(p->beta2, 100) : 1;
@@ -77,18 +77,18 @@ static int op_of(const check_problem *problem)
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     (void)direction;
-    update_problem *own = writable(problem);
+    update_problem *self = writable(problem);
     const int64_t bits = talc_check_draw(state, 0, 31);
     const bool sgd =
-        (own->p.rule = (talc_update_rule)talc_check_draw(state, 0, 2)) == TALC_UPDATE_SGD;
-    own->p.dtype = talc_check_draw_float(state);
-    own->p.numel[0] = CHECK_PICK(state, 1, 7, 64, 1000, 1025, 2050);
-    own->momentum = own->p.rule != TALC_UPDATE_ADAM && bits % 2 != 0;
-    own->p.nesterov = sgd && own->momentum && bits & 2;
-    own->p.first = sgd && bits & 4;
-    own->p.centered = own->p.rule == TALC_UPDATE_RMSPROP && bits & 8;
-    own->decay = bits & 16;
-    own->p.decoupled = own->p.rule == TALC_UPDATE_ADAM && own->decay && bits & 2;
+        (self->p.rule = (talc_update_rule)talc_check_draw(state, 0, 2)) == TALC_UPDATE_SGD;
+    self->p.dtype = talc_check_draw_float(state);
+    self->p.numel[0] = CHECK_PICK(state, 1, 7, 64, 1000, 1025, 2050);
+    self->momentum = self->p.rule != TALC_UPDATE_ADAM && bits % 2 != 0;
+    self->p.nesterov = sgd && self->momentum && bits & 2;
+    self->p.first = sgd && bits & 4;
+    self->p.centered = self->p.rule == TALC_UPDATE_RMSPROP && bits & 8;
+    self->decay = bits & 16;
+    self->p.decoupled = self->p.rule == TALC_UPDATE_ADAM && self->decay && bits & 2;
     return true;
 }
 
@@ -96,33 +96,33 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
 
 enum { P, G, STATE, OPERANDS = STATE + TALC_UPDATE_STATES };
 
-static bool has_state(const update_problem *own, int state)
+static bool has_state(const update_problem *self, int state)
 {
-    switch (own->p.rule) {
+    switch (self->p.rule) {
     case TALC_UPDATE_SGD:
-        return state == 0 && own->momentum;
+        return state == 0 && self->momentum;
     case TALC_UPDATE_ADAM:
         return state < 2;
     default:
-        return state == 0 || (state == 1 ? own->p.centered : own->momentum);
+        return state == 0 || (state == 1 ? self->p.centered : self->momentum);
     }
 }
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     static const char *const names[] = { "p", "g", "state", "second state", "third state" };
-    const update_problem *own = read_only(problem);
+    const update_problem *self = read_only(problem);
     for (int i = 0; i < OPERANDS; i++)
-        if (i < STATE || has_state(own, i - STATE))
+        if (i < STATE || has_state(self, i - STATE))
             list[i] = talc_check_operand(names[i], i == G ? CHECK_READ : CHECK_UPDATED,
-                                         own->p.dtype, TALC_DIMS(own->p.numel[0]));
+                                         self->p.dtype, TALC_DIMS(self->p.numel[0]));
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
 /* From least to most; NaN in both. */
 typedef struct interval {
-    long double least, most;
+    long double min, max;
 } interval;
 
 static interval exactly(double x)
@@ -131,48 +131,46 @@ static interval exactly(double x)
 }
 
 /* With all that rounding to the type may make of it. */
-static interval rounded(check_format f, long double least, long double most)
+static interval rounded(check_format f, long double min, long double max)
 {
-    if (isfinite(least))
-        least -= f.unit * fabsl(least) + (least == 0 ? 0 : f.smallest);
-    if (isfinite(most))
-        most += f.unit * fabsl(most) + (most == 0 ? 0 : f.smallest);
-    return (interval){ least, most };
+    if (isfinite(min))
+        min -= f.unit * fabsl(min) + (min == 0 ? 0 : f.smallest);
+    if (isfinite(max))
+        max += f.unit * fabsl(max) + (max == 0 ? 0 : f.smallest);
+    return (interval){ min, max };
 }
 
 static interval sum(check_format f, interval a, interval b)
 {
-    return rounded(f, a.least + b.least, a.most + b.most);
+    return rounded(f, a.min + b.min, a.max + b.max);
 }
 
 static interval difference(check_format f, interval a, interval b)
 {
-    return rounded(f, a.least - b.most, a.most - b.least);
+    return rounded(f, a.min - b.max, a.max - b.min);
 }
 
 static interval product(check_format f, interval a, interval b)
 {
-    const long double of[] = { a.least * b.least, a.least * b.most, a.most * b.least,
-                               a.most * b.most };
+    const long double of[] = { a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max };
     interval all = { of[0], of[0] };
     for (int i = 1; i < 4; i++)
         all = isnan(of[i]) ? (interval){ NAN, NAN }
-                           : (interval){ of[i] < all.least ? of[i] : all.least,
-                                         of[i] > all.most ? of[i] : all.most };
-    return rounded(f, all.least, all.most);
+                           : (interval){ of[i] < all.min ? of[i] : all.min,
+                                         of[i] > all.max ? of[i] : all.max };
+    return rounded(f, all.min, all.max);
 }
 
 /* b is positive. */
 static interval quotient(check_format f, interval a, interval b)
 {
-    return rounded(f, a.least / (a.least < 0 ? b.least : b.most),
-                   a.most / (a.most < 0 ? b.most : b.least));
+    return rounded(f, a.min / (a.min < 0 ? b.min : b.max), a.max / (a.max < 0 ? b.max : b.min));
 }
 
 /* What is below 0 counts as 0. */
 static interval root(check_format f, interval a)
 {
-    return rounded(f, sqrtl(a.least < 0 ? 0 : a.least), sqrtl(a.most < 0 ? 0 : a.most));
+    return rounded(f, sqrtl(a.min < 0 ? 0 : a.min), sqrtl(a.max < 0 ? 0 : a.max));
 }
 
 /* A number of the problem as the type holds it. */
@@ -182,17 +180,17 @@ static interval given(check_format f, double x)
 }
 
 /* into[P] and the states: what they are after a step. */
-static void step(const update_problem *own, const interval from[OPERANDS], interval into[OPERANDS])
+static void step(const update_problem *self, const interval from[OPERANDS], interval into[OPERANDS])
 {
-    const talc_update_problem *o = &own->p;
+    const talc_update_problem *o = &self->p;
     const check_format f = talc_check_format(o->dtype);
     const interval p = from[P], beta = given(f, o->momentum), beta2 = given(f, o->beta2);
     const interval rest = given(f, 1 - o->momentum), rest2 = given(f, 1 - o->beta2);
     interval g = from[G], lr = given(f, o->lr / o->correction1), kept = p;
-    if (own->decay && !o->decoupled)
+    if (self->decay && !o->decoupled)
         g = sum(f, g, product(f, given(f, o->decay), p));
     if (o->rule == TALC_UPDATE_SGD) {
-        if (own->momentum) {
+        if (self->momentum) {
             const interval b = o->first ? g
                                         : sum(f, product(f, beta, from[STATE]),
                                               product(f, given(f, 1 - o->dampening), g));
@@ -205,8 +203,8 @@ static void step(const update_problem *own, const interval from[OPERANDS], inter
                   mean_at = 2 * STATE + 1 - v_at;
         interval v = sum(f, product(f, beta2, from[v_at]), product(f, product(f, rest2, g), g)),
                  d = v;
-        if (!(v.least >= 0)) /* a sum of squares; NaN stays */
-            v.least = isnan(v.least) ? v.least : 0;
+        if (!(v.min >= 0)) /* a sum of squares; NaN stays */
+            v.min = isnan(v.min) ? v.min : 0;
         into[v_at] = d = v;
         if (o->rule == TALC_UPDATE_ADAM || o->centered)
             into[mean_at] = sum(f, from[mean_at],
@@ -221,7 +219,7 @@ static void step(const update_problem *own, const interval from[OPERANDS], inter
             kept = o->decoupled ? product(f, p, given(f, 1 - o->lr * o->decay)) : p;
         }
         g = quotient(f, g, sum(f, d, given(f, o->eps)));
-        if (o->rule == TALC_UPDATE_RMSPROP && own->momentum)
+        if (o->rule == TALC_UPDATE_RMSPROP && self->momentum)
             into[STATE + 2] = g = sum(f, g, product(f, beta, from[STATE + 2]));
     }
     into[P] = difference(f, kept, product(f, lr, g));
@@ -230,19 +228,19 @@ static void step(const update_problem *own, const interval from[OPERANDS], inter
 static check_expected expected_of(const check_problem *problem, const check_values *values,
                                   int operand, int64_t index)
 {
-    const update_problem *own = read_only(problem);
+    const update_problem *self = read_only(problem);
     interval from[OPERANDS] = { { 0 } }, into[OPERANDS] = { { 0 } };
     for (int i = 0; i < OPERANDS; i++)
         if (values->of[i] != NULL)
             from[i] = exactly(values->of[i][index]);
-    step(own, from, into);
+    step(self, from, into);
     const interval expected = into[operand];
-    if (isnan(expected.least) || isnan(expected.most))
+    if (isnan(expected.min) || isnan(expected.max))
         return (check_expected){ .value = NAN };
-    if (isinf(expected.least) || isinf(expected.most))
-        return (check_expected){ .value = isinf(expected.least) ? expected.least : expected.most };
-    return (check_expected){ .value = (expected.least + expected.most) / 2,
-                             .extra = (double)(expected.most - expected.least) / 2 };
+    if (isinf(expected.min) || isinf(expected.max))
+        return (check_expected){ .value = isinf(expected.min) ? expected.min : expected.max };
+    return (check_expected){ .value = (expected.min + expected.max) / 2,
+                             .extra = (double)(expected.max - expected.min) / 2 };
 }
 
 // ---- Data ---------------------------------------------------------------------------------------
@@ -252,9 +250,9 @@ enum { RUN = 500 };
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const update_problem *own = read_only(problem);
-    const talc_dtype dtype = own->p.dtype;
-    const int64_t count = own->p.numel[0];
+    const update_problem *self = read_only(problem);
+    const talc_dtype dtype = self->p.dtype;
+    const int64_t count = self->p.numel[0];
     double *p = values->of[P], *g = values->of[G];
     talc_check_fill(p, count, dtype, TALC_CHECK_RANDOM, 1, 1, seed);
     talc_check_fill(g, count, dtype, kind, 4, 4, seed + 1);
@@ -267,13 +265,13 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
             g[e] = g[e - 1];
         for (int i = STATE; i < OPERANDS; i++)
             if (values->of[i] != NULL)
-                values->of[i][e] = (double)at[i].least;
+                values->of[i][e] = (double)at[i].min;
         at[P] = exactly(p[e]);
         at[G] = exactly(isfinite(g[e]) ? g[e] : 1);
-        step(own, at, at);
+        step(self, at, at);
         for (int i = STATE; i < OPERANDS; i++)
             at[i] = exactly(talc_check_rounded(
-                dtype, (double)(talc_check_draw(&seed, 0, 1) == 0 ? at[i].least : at[i].most)));
+                dtype, (double)(talc_check_draw(&seed, 0, 1) == 0 ? at[i].min : at[i].max)));
     }
 }
 

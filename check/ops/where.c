@@ -50,32 +50,32 @@ static void begin(check_problem *problem, int op)
 
 static const char *complete(check_problem *problem, const char **key)
 {
-    where_problem *own = writable(problem);
-    talc_where_problem *p = &own->p;
+    where_problem *self = writable(problem);
+    talc_where_problem *p = &self->p;
     check_layout both;
-    own->condition.dtype = TALC_U8;
-    if (own->a.rank == LEFT_OUT)
-        own->a = own->condition;
-    if (own->b.rank == LEFT_OUT)
-        own->b = own->condition;
-    own->a.dtype = own->b.dtype = own->dtype;
-    own->a.reversed = own->b.reversed = own->condition.reversed;
-    if (!talc_check_broadcast(&own->a, &own->b, &both) ||
-        !talc_check_broadcast(&both, &own->condition, &own->y)) {
+    self->condition.dtype = TALC_U8;
+    if (self->a.rank == LEFT_OUT)
+        self->a = self->condition;
+    if (self->b.rank == LEFT_OUT)
+        self->b = self->condition;
+    self->a.dtype = self->b.dtype = self->dtype;
+    self->a.reversed = self->b.reversed = self->condition.reversed;
+    if (!talc_check_broadcast(&self->a, &self->b, &both) ||
+        !talc_check_broadcast(&both, &self->condition, &self->y)) {
         *key = ",";
         return "shapes that broadcast";
     }
-    if (!talc_check_lay_out(&own->condition) || !talc_check_lay_out(&own->a) ||
-        !talc_check_lay_out(&own->b) || !talc_check_lay_out(&own->y))
+    if (!talc_check_lay_out(&self->condition) || !talc_check_lay_out(&self->a) ||
+        !talc_check_lay_out(&self->b) || !talc_check_lay_out(&self->y))
         return "operands and a result below 2^63 bytes";
-    p->dtype = own->dtype;
-    p->rank = own->y.rank;
-    memcpy(p->dims, own->y.dims, sizeof p->dims);
-    memcpy(p->y_strides, own->y.strides, sizeof p->y_strides);
-    talc_check_stretch(&own->condition, &own->y, p->condition_strides);
-    talc_check_stretch(&own->a, &own->y, p->a_strides);
-    talc_check_stretch(&own->b, &own->y, p->b_strides);
-    if (own->y.count > 0)
+    p->dtype = self->dtype;
+    p->rank = self->y.rank;
+    memcpy(p->dims, self->y.dims, sizeof p->dims);
+    memcpy(p->y_strides, self->y.strides, sizeof p->y_strides);
+    talc_check_stretch(&self->condition, &self->y, p->condition_strides);
+    talc_check_stretch(&self->a, &self->y, p->a_strides);
+    talc_check_stretch(&self->b, &self->y, p->b_strides);
+    if (self->y.count > 0)
         p->rank = talc_shape_coalesce(
             p->rank, p->dims,
             (int64_t *const[]){ p->y_strides, p->condition_strides, p->a_strides, p->b_strides },
@@ -86,14 +86,14 @@ static const char *complete(check_problem *problem, const char **key)
 static bool random_problem(uint64_t *state, talc_direction direction, check_problem *problem)
 {
     (void)direction;
-    where_problem *own = writable(problem);
-    own->dtype = talc_check_draw(state, 0, 2) != 0
-                     ? talc_check_draw_float(state)
-                     : (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
-    talc_check_random_dims(state, &own->condition);
-    own->condition.reversed = talc_check_draw(state, 0, 2) == 0;
-    talc_check_draw_stretched(state, &own->condition, &own->a);
-    talc_check_draw_stretched(state, &own->condition, &own->b);
+    where_problem *self = writable(problem);
+    self->dtype = talc_check_draw(state, 0, 2) != 0
+                      ? talc_check_draw_float(state)
+                      : (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
+    talc_check_random_dims(state, &self->condition);
+    self->condition.reversed = talc_check_draw(state, 0, 2) == 0;
+    talc_check_draw_stretched(state, &self->condition, &self->a);
+    talc_check_draw_stretched(state, &self->condition, &self->b);
     return true;
 }
 
@@ -103,11 +103,11 @@ enum { CONDITION, A, B, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const where_problem *own = read_only(problem);
-    list[CONDITION] = talc_check_stored(&own->condition, "condition", CHECK_READ);
-    list[A] = talc_check_stored(&own->a, "a", CHECK_READ);
-    list[B] = talc_check_stored(&own->b, "b", CHECK_READ);
-    list[Y] = talc_check_stored(&own->y, "y", CHECK_WRITTEN);
+    const where_problem *self = read_only(problem);
+    list[CONDITION] = talc_check_stored(&self->condition, "condition", CHECK_READ);
+    list[A] = talc_check_stored(&self->a, "a", CHECK_READ);
+    list[B] = talc_check_stored(&self->b, "b", CHECK_READ);
+    list[Y] = talc_check_stored(&self->y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -122,11 +122,11 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
                  const check_values *values)
 {
     static const double conditions[] = { 0, 0, 0, 0, 1, 1, 2, 255 };
-    const where_problem *own = read_only(problem);
-    for (int64_t i = 0; i < own->condition.count; i++)
+    const where_problem *self = read_only(problem);
+    for (int64_t i = 0; i < self->condition.count; i++)
         values->of[CONDITION][i] = conditions[talc_check_bits(seed + 3, (uint64_t)i) % 8];
     for (int i = A; i <= B; i++) {
-        const check_layout *of = i == A ? &own->a : &own->b;
+        const check_layout *of = i == A ? &self->a : &self->b;
         if (talc_dtype_is_float(of->dtype))
             talc_check_fill(values->of[i], of->count, of->dtype, kind, 64, 1, seed + (uint64_t)i);
         else
@@ -140,24 +140,24 @@ static check_expected expected_of(const check_problem *problem, const check_valu
                                   int operand, int64_t index)
 {
     (void)operand;
-    const where_problem *own = read_only(problem);
+    const where_problem *self = read_only(problem);
     const bool holds =
-        values->of[CONDITION][talc_check_broadcast_offset(&own->condition, &own->y, index)] != 0;
-    const check_layout *of = holds ? &own->a : &own->b;
+        values->of[CONDITION][talc_check_broadcast_offset(&self->condition, &self->y, index)] != 0;
+    const check_layout *of = holds ? &self->a : &self->b;
     return (check_expected){
-        .value = values->of[holds ? A : B][talc_check_broadcast_offset(of, &own->y, index)]
+        .value = values->of[holds ? A : B][talc_check_broadcast_offset(of, &self->y, index)]
     };
 }
 
 #define POINTER(name) offsetof(talc_where_arguments, name)
 
-static bool pose(const check_ran *ran, check_problem *problem)
+static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
-    where_problem *own = writable(problem);
-    own->condition = talc_check_layout_of(&ran->inputs[CONDITION]);
-    own->a = talc_check_layout_of(&ran->inputs[A]);
-    own->b = talc_check_layout_of(&ran->inputs[B]);
-    own->dtype = own->a.dtype;
+    where_problem *self = writable(problem);
+    self->condition = talc_check_layout_of(&ran->inputs[CONDITION]);
+    self->a = talc_check_layout_of(&ran->inputs[A]);
+    self->b = talc_check_layout_of(&ran->inputs[B]);
+    self->dtype = self->a.dtype;
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
@@ -172,7 +172,7 @@ const check_direction talc_check_where = {
     .family = &family,
     .ops = op_names,
     .stream = 29,
-    .pose = pose,
+    .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -6,14 +6,14 @@
 
 #include <stdio.h>
 
-enum { GROWTH = 32, BOTTLENECK = 4 * GROWTH, MOST = 48 };
+enum { GROWTH = 32, BOTTLENECK = 4 * GROWTH, MAX = 48 };
 
 // ---- Dense block: each layer reads the features of all before it and adds GROWTH of its own -----
 
 typedef struct dense_block {
     talc_module base;
     int count;
-    talc_module *layers[MOST];
+    talc_module *layers[MAX];
 } dense_block;
 
 typedef struct dense_block_options {

@@ -1,12 +1,12 @@
 #include "layers.h"
 
-enum { MOST = 12 };
+enum { MAX = 12 };
 
 typedef struct block {
     talc_module base;
     block_options options;
     int count;
-    talc_module *body[MOST], *shortcut;
+    talc_module *body[MAX], *shortcut;
 } block;
 
 static bool init(talc_module *module, const void *options)
@@ -42,10 +42,10 @@ void block_add(talc_module *module, const char *name, talc_module *child)
 {
     block *self = (block *)module;
     child = talc_module_add(module, name, child);
-    if (child != NULL && self->count < MOST)
+    if (child != NULL && self->count < MAX)
         self->body[self->count++] = child;
     else
-        talc_fail(TALC_BAD_ARGUMENT, "Block: more than %d layers", MOST);
+        talc_fail(TALC_BAD_ARGUMENT, "Block: more than %d layers", MAX);
 }
 
 void block_shortcut(talc_module *module, const char *name, talc_module *child)

@@ -20,7 +20,7 @@ static bool counts_fit(const talc_loader_options *o, const talc_dataset *dataset
 {
     const talc_dims dims = talc_dataset_dims(dataset);
     const int64_t count = talc_dataset_count(dataset);
-    const int64_t least = talc_smaller(dims.dim[1], dims.dim[2]);
+    const int64_t min = talc_smaller(dims.dim[1], dims.dim[2]);
     if (!talc_dtype_is_float(o->dtype))
         talc_fail(TALC_BAD_DTYPE, "%s: images of %s are not made, they must be f32 or f64", WHO,
                   talc_dtype_name(o->dtype));
@@ -30,11 +30,11 @@ static bool counts_fit(const talc_loader_options *o, const talc_dataset *dataset
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: batch %" PRId64 " with drop_last leaves nothing of %" PRId64 " sample%s",
                   WHO, o->batch, count, TALC_PLURAL(count));
-    else if (o->shift < 0 || o->shift >= least)
+    else if (o->shift < 0 || o->shift >= min)
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: shift %" PRId64 " is outside 0..%" PRId64 " for images of %" PRId64
                   "x%" PRId64,
-                  WHO, o->shift, least - 1, dims.dim[1], dims.dim[2]);
+                  WHO, o->shift, min - 1, dims.dim[1], dims.dim[2]);
     return !talc_failed();
 }
 
@@ -115,9 +115,9 @@ void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch)
                      2 * (uint64_t)epoch);
 }
 
-int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t place)
+int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t offset)
 {
-    return plan->order == NULL ? place : plan->order[place];
+    return plan->order == NULL ? offset : plan->order[offset];
 }
 
 // ---- Images -------------------------------------------------------------------------------------
@@ -178,14 +178,14 @@ static void put_channel(talc_dtype dtype, void *out, int64_t at, int64_t H, int6
     }
 }
 
-void talc_batch_fill(const talc_batch_plan *plan, int64_t place, int64_t count, void *images,
+void talc_batch_fill(const talc_batch_plan *plan, int64_t offset, int64_t count, void *images,
                      int64_t *labels)
 {
     TALC_DEFAULT_FENV;
     const talc_dims dims = talc_dataset_dims(plan->dataset);
     const int64_t C = dims.dim[0], H = dims.dim[1], W = dims.dim[2];
     for (int64_t n = 0; n < count; n++) {
-        const int64_t sample = talc_batch_sample(plan, place + n);
+        const int64_t sample = talc_batch_sample(plan, offset + n);
         const uint8_t *pixels = talc_dataset_pixels(plan->dataset, sample);
         const change how = draw_change(plan, sample);
         for (int64_t c = 0; c < C; c++)

@@ -23,12 +23,12 @@ void talc_batch_plan_end(talc_batch_plan *plan);
 void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch);
 
 /// The sample at a place of the epoch.
-int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t place);
+int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t offset);
 
 /// Writes `count` samples from a place on: images [count,C,H,W] of the dtype, labels [count]. A
 /// sample's randomness is block `sample` of call 2 epoch + 1: words 0 and 1 say how far it moves
 /// down and right, word 2's highest bit whether it is mirrored.
-void talc_batch_fill(const talc_batch_plan *plan, int64_t place, int64_t count, void *images,
+void talc_batch_fill(const talc_batch_plan *plan, int64_t offset, int64_t count, void *images,
                      int64_t *labels);
 
 #endif

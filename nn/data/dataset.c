@@ -162,13 +162,13 @@ const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample)
     if (!has_sample(dataset, sample))
         return NULL;
     const talc_samples *all = dataset->samples;
-    return all->pixels + talc_dataset_place(dataset, sample) * all->image_bytes;
+    return all->pixels + talc_dataset_index(dataset, sample) * all->image_bytes;
 }
 
 int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
 {
     return has_sample(dataset, sample)
-               ? dataset->samples->labels[talc_dataset_place(dataset, sample)]
+               ? dataset->samples->labels[talc_dataset_index(dataset, sample)]
                : -1;
 }
 

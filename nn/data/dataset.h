@@ -45,7 +45,7 @@ talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples);
 talc_dataset *talc_dataset_of(const char *who, talc_samples *samples, int64_t start, int64_t count);
 
 /// Where a dataset's sample i is among the samples.
-static inline int64_t talc_dataset_place(const talc_dataset *dataset, int64_t i)
+static inline int64_t talc_dataset_index(const talc_dataset *dataset, int64_t i)
 {
     return dataset->order == NULL ? dataset->start + i : dataset->order[i];
 }

@@ -19,7 +19,7 @@ static const char *const WHO = "dataset_folder";
 /* Strings, each freed with the list. */
 typedef struct list {
     char **text;
-    size_t count, room;
+    size_t count, capacity;
 } list;
 
 static void list_free(list *strings)
@@ -33,8 +33,8 @@ static void list_free(list *strings)
 static bool list_add(list *strings, char *text)
 {
     char **grown = text == NULL ? NULL
-                                : talc_memory_grown(strings->text, strings->count, &strings->room,
-                                                    sizeof *strings->text, WHO);
+                                : talc_memory_grown(strings->text, strings->count,
+                                                    &strings->capacity, sizeof *strings->text, WHO);
     if (grown == NULL) {
         talc_memory_free(text);
         return false;

@@ -16,7 +16,7 @@ enum { MAGIC_BYTES = 4, DIM_BYTES = 4, TYPE_BYTE = 8 };
 /* Of a file of images, or of labels. */
 typedef struct content {
     const char *name;
-    int least_rank, most_rank;
+    int min_rank, max_rank;
 } content;
 
 static const content images_kind = { "images", 3, 4 }, labels_kind = { "labels", 1, 1 };
@@ -41,10 +41,10 @@ static talc_status read_magic(talc_inflated *in, const content *kind, int *rank)
                          "%s: '%s' holds elements of type 0x%02x, %s are bytes, 0x%02x", in->who,
                          TALC_SHOWN(path), magic[2], kind->name, TYPE_BYTE);
     *rank = magic[3];
-    if (*rank >= kind->least_rank && *rank <= kind->most_rank)
+    if (*rank >= kind->min_rank && *rank <= kind->max_rank)
         return TALC_OK;
     return talc_fail(TALC_BAD_FORMAT, "%s: '%s' has %d dimensions, %s have %s", in->who,
-                     TALC_SHOWN(path), *rank, kind->name, kind->most_rank == 1 ? "1" : "3 or 4");
+                     TALC_SHOWN(path), *rank, kind->name, kind->max_rank == 1 ? "1" : "3 or 4");
 }
 
 /* Whether the file can hold what its header says, before memory is taken for it. */
@@ -56,17 +56,16 @@ static talc_status check_size(const talc_inflated *in, talc_dims dims)
         if (!talc_multiply(bytes, dims.dim[i], &bytes))
             bytes = INT64_MAX; /* extents past this stay past it: none is 0 */
     const int64_t header = MAGIC_BYTES + DIM_BYTES * dims.rank;
-    const int64_t most = talc_inflated_most(in) - header;
-    if (bytes > most)
+    const int64_t max = talc_inflated_max(in) - header;
+    if (bytes > max)
         return talc_fail(TALC_BAD_FORMAT,
                          "%s: '%s' says %s, but after its header come at most %" PRId64 " byte%s",
-                         in->who, TALC_SHOWN(in->file.path), talc_dims_text(dims, text), most,
-                         TALC_PLURAL(most));
-    if (!in->gzip && bytes < most)
-        return talc_fail(TALC_BAD_FORMAT,
-                         "%s: '%s' says %s, but after its header come %" PRId64 " byte%s", in->who,
-                         TALC_SHOWN(in->file.path), talc_dims_text(dims, text), most,
-                         TALC_PLURAL(most));
+                         in->who, TALC_SHOWN(in->file.path), talc_dims_text(dims, text), max,
+                         TALC_PLURAL(max));
+    if (!in->gzip && bytes < max)
+        return talc_fail(
+            TALC_BAD_FORMAT, "%s: '%s' says %s, but after its header come %" PRId64 " byte%s",
+            in->who, TALC_SHOWN(in->file.path), talc_dims_text(dims, text), max, TALC_PLURAL(max));
     return TALC_OK;
 }
 

@@ -8,7 +8,7 @@
 enum {
     BUFFER_BYTES = 64 << 10,
     GZIP_WINDOW = 16 + 15, /* zlib's way to ask for gzip, with windows of any size */
-    MOST_RATIO = 1032      /* deflate's: 258 bytes take at least two bits */
+    MAX_RATIO = 1032       /* deflate's: 258 bytes take at least two bits */
 };
 
 static void *allocate(void *opaque, unsigned items, unsigned size)
@@ -62,19 +62,19 @@ void talc_inflated_close(talc_inflated *in)
     talc_file_close(&in->file);
 }
 
-int64_t talc_inflated_most(const talc_inflated *in)
+int64_t talc_inflated_max(const talc_inflated *in)
 {
-    int64_t most = in->file.size;
-    if (in->gzip && !talc_multiply(in->file.size, MOST_RATIO, &most))
-        most = INT64_MAX;
-    return most;
+    int64_t max = in->file.size;
+    if (in->gzip && !talc_multiply(in->file.size, MAX_RATIO, &max))
+        max = INT64_MAX;
+    return max;
 }
 
-/* The next bytes of the file, at most `room`. */
-static talc_status more_of_file(talc_inflated *in, void *bytes, size_t room, size_t *got)
+/* The next bytes of the file, at most `capacity`. */
+static talc_status more_of_file(talc_inflated *in, void *bytes, size_t capacity, size_t *got)
 {
     const int64_t left = in->file.size - in->at;
-    *got = (int64_t)room < left ? room : (size_t)left;
+    *got = (int64_t)capacity < left ? capacity : (size_t)left;
     const talc_status status = talc_file_read(&in->file, in->who, in->at, bytes, *got);
     in->at += (int64_t)*got;
     return status;
@@ -100,17 +100,17 @@ static talc_status inflate_step(talc_inflated *in)
                                            : "no deflate stream");
 }
 
-/* The next bytes of the content, at most `room`; none at its end. */
-static talc_status more(talc_inflated *in, uint8_t *bytes, size_t room, size_t *got)
+/* The next bytes of the content, at most `capacity`; none at its end. */
+static talc_status more(talc_inflated *in, uint8_t *bytes, size_t capacity, size_t *got)
 {
     if (!in->gzip)
-        return more_of_file(in, bytes, room, got);
+        return more_of_file(in, bytes, capacity, got);
     z_stream *stream = &in->stream;
     *got = 0;
-    room = room < TALC_MOST_PER_CALL ? room : TALC_MOST_PER_CALL;
+    capacity = capacity < TALC_MAX_PER_CALL ? capacity : TALC_MAX_PER_CALL;
     stream->next_out = bytes;
-    stream->avail_out = (unsigned)room;
-    while (stream->avail_out == room) {
+    stream->avail_out = (unsigned)capacity;
+    while (stream->avail_out == capacity) {
         if (stream->avail_in == 0) {
             size_t read;
             if (more_of_file(in, in->buffer, BUFFER_BYTES, &read) != TALC_OK)
@@ -130,7 +130,7 @@ static talc_status more(talc_inflated *in, uint8_t *bytes, size_t room, size_t *
         if (inflate_step(in) != TALC_OK)
             return talc_error_status();
     }
-    *got = room - stream->avail_out;
+    *got = capacity - stream->avail_out;
     return TALC_OK;
 }
 

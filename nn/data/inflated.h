@@ -30,7 +30,7 @@ talc_status talc_inflated_read(talc_inflated *in, void *bytes, size_t count);
 talc_status talc_inflated_end(talc_inflated *in);
 
 /// The most bytes that the whole content can have: deflate spends at least one bit on 129 bytes.
-int64_t talc_inflated_most(const talc_inflated *in);
+int64_t talc_inflated_max(const talc_inflated *in);
 
 void talc_inflated_close(talc_inflated *in);
 

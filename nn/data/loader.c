@@ -40,24 +40,24 @@ static int64_t rows_of(const talc_loader *loader, int64_t batch)
     return left < size ? left : size;
 }
 
-static bool room_new(const talc_loader *loader, int64_t rows, talc_pair *room)
+static bool buffer_new(const talc_loader *loader, int64_t rows, talc_pair *buffer)
 {
     const talc_loader_options *o = &loader->plan.options;
     const talc_dims image = talc_dataset_dims(loader->dataset);
-    room->images = owned(talc_pinned(o->device, o->dtype,
-                                     TALC_DIMS(rows, image.dim[0], image.dim[1], image.dim[2])));
-    room->labels =
-        room->images == NULL ? NULL : owned(talc_pinned(o->device, TALC_I64, TALC_DIMS(rows)));
-    if (room->labels != NULL)
+    buffer->images = owned(talc_pinned(o->device, o->dtype,
+                                       TALC_DIMS(rows, image.dim[0], image.dim[1], image.dim[2])));
+    buffer->labels =
+        buffer->images == NULL ? NULL : owned(talc_pinned(o->device, TALC_I64, TALC_DIMS(rows)));
+    if (buffer->labels != NULL)
         return true;
-    pair_release(room);
+    pair_release(buffer);
     return false;
 }
 
 /* Whether a slot's memory serves for another batch. */
-static bool room_serves(const talc_loader *loader, const talc_slot *s, int64_t batch)
+static bool buffer_serves(const talc_loader *loader, const talc_slot *s, int64_t batch)
 {
-    return s->room.images != NULL && s->room.images->dims[0] == rows_of(loader, batch);
+    return s->buffer.images != NULL && s->buffer.images->dims[0] == rows_of(loader, batch);
 }
 
 // ---- Loaders ------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ void talc_loader_free(talc_loader *loader)
         return;
     talc_slots_end(&loader->slots);
     for (int i = 0; i < loader->slots.count; i++)
-        pair_release(&loader->slots.slot[i].room);
+        pair_release(&loader->slots.slot[i].buffer);
     pair_release(&loader->given);
     talc_batch_plan_end(&loader->plan);
     talc_dataset_free(loader->dataset);
@@ -112,16 +112,16 @@ int64_t talc_loader_sample(const talc_loader *loader, int64_t i)
 
 /* Memory for the first batches, where a slot's own does not serve; all of it, or none with a
  * failure. */
-static bool rooms_new(const talc_loader *loader, int64_t batch, talc_pair rooms[TALC_SLOTS])
+static bool buffers_new(const talc_loader *loader, int64_t batch, talc_pair buffers[TALC_SLOTS])
 {
     for (int i = 0; i < TALC_SLOTS; i++)
-        rooms[i] = (talc_pair){ 0 };
+        buffers[i] = (talc_pair){ 0 };
     for (int i = 0; i < loader->slots.count && batch + i < loader->batches; i++) {
         const int at = (int)((batch + i) % loader->slots.count);
-        if (!room_serves(loader, &loader->slots.slot[at], batch + i) &&
-            !room_new(loader, rows_of(loader, batch + i), &rooms[at])) {
+        if (!buffer_serves(loader, &loader->slots.slot[at], batch + i) &&
+            !buffer_new(loader, rows_of(loader, batch + i), &buffers[at])) {
             for (int k = 0; k < TALC_SLOTS; k++)
-                pair_release(&rooms[k]);
+                pair_release(&buffers[k]);
             return false;
         }
     }
@@ -139,8 +139,8 @@ bool talc_loader_start_at(talc_loader *loader, int64_t epoch, int64_t batch)
                   epoch, batch, loader->batches);
         return false;
     }
-    talc_pair rooms[TALC_SLOTS];
-    if (!rooms_new(loader, batch, rooms))
+    talc_pair buffers[TALC_SLOTS];
+    if (!buffers_new(loader, batch, buffers))
         return false;
     talc_slots_wait(&loader->slots);
     talc_batch_plan_epoch(&loader->plan, epoch);
@@ -150,9 +150,9 @@ bool talc_loader_start_at(talc_loader *loader, int64_t epoch, int64_t batch)
     for (int i = 0; i < loader->slots.count && batch + i < loader->batches; i++) {
         const int at = (int)((batch + i) % loader->slots.count);
         talc_slot *s = &loader->slots.slot[at];
-        if (rooms[at].images != NULL) {
-            pair_release(&s->room);
-            s->room = rooms[at];
+        if (buffers[at].images != NULL) {
+            pair_release(&s->buffer);
+            s->buffer = buffers[at];
         }
         talc_slots_assign(&loader->slots, s, batch + i, true);
     }
@@ -167,28 +167,28 @@ bool talc_loader_start(talc_loader *loader, int64_t epoch)
 /* The slot's batch where the caller wants it, and what the slot goes on with; nothing has changed
  * after a failure. */
 static bool hand_over(const talc_loader *loader, const talc_slot *s, talc_pair *made,
-                      talc_pair *room)
+                      talc_pair *buffer)
 {
     const talc_loader_options *o = &loader->plan.options;
     const int64_t after = s->batch + loader->slots.count;
-    *room = s->room;
+    *buffer = s->buffer;
     if (o->device->is_host)
-        *room = (talc_pair){ 0 }; /* the caller gets the slot's own */
+        *buffer = (talc_pair){ 0 }; /* the caller gets the slot's own */
     const bool fresh =
-        after < loader->batches && (o->device->is_host || !room_serves(loader, s, after));
-    if (fresh && !room_new(loader, rows_of(loader, after), room))
+        after < loader->batches && (o->device->is_host || !buffer_serves(loader, s, after));
+    if (fresh && !buffer_new(loader, rows_of(loader, after), buffer))
         return false;
-    *made = s->room;
+    *made = s->buffer;
     if (o->device->is_host)
         return true;
-    made->images = owned(talc_to(s->room.images, o->device, o->dtype));
+    made->images = owned(talc_to(s->buffer.images, o->device, o->dtype));
     made->labels =
-        made->images == NULL ? NULL : owned(talc_to(s->room.labels, o->device, TALC_I64));
+        made->images == NULL ? NULL : owned(talc_to(s->buffer.labels, o->device, TALC_I64));
     if (made->labels != NULL)
         return true;
     pair_release(made);
     if (fresh)
-        pair_release(room);
+        pair_release(buffer);
     return false;
 }
 
@@ -208,13 +208,13 @@ bool talc_loader_next(talc_loader *loader, talc_batch *batch)
         return false;
     }
     talc_slot *s = &loader->slots.slot[loader->next % loader->slots.count];
-    talc_pair made, room;
-    if (!talc_slots_obtain(&loader->slots, s) || !hand_over(loader, s, &made, &room))
+    talc_pair made, buffer;
+    if (!talc_slots_obtain(&loader->slots, s) || !hand_over(loader, s, &made, &buffer))
         return false;
-    const bool kept = room.images == s->room.images || loader->plan.options.device->is_host;
+    const bool kept = buffer.images == s->buffer.images || loader->plan.options.device->is_host;
     if (!kept)
-        pair_release(&s->room);
-    s->room = room;
+        pair_release(&s->buffer);
+    s->buffer = buffer;
     pair_release(&loader->given);
     loader->given = made;
     *batch = (talc_batch){ .images = made.images,

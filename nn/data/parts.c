@@ -40,16 +40,16 @@ static int64_t *numbers_new(const char *who, int64_t count)
 
 /* The dataset of those samples of another; places are none of the caller's any more. NULL for
  * places: without memory. */
-static talc_dataset *ordered(const char *who, talc_dataset *of, int64_t *places, int64_t count)
+static talc_dataset *ordered(const char *who, talc_dataset *of, int64_t *indices, int64_t count)
 {
-    talc_dataset *dataset = places == NULL ? NULL : talc_dataset_of(who, of->samples, 0, count);
+    talc_dataset *dataset = indices == NULL ? NULL : talc_dataset_of(who, of->samples, 0, count);
     if (dataset == NULL) {
-        talc_memory_free(places);
+        talc_memory_free(indices);
         return NULL;
     }
     for (int64_t i = 0; i < count; i++)
-        places[i] = talc_dataset_place(of, places[i]);
-    dataset->order = places;
+        indices[i] = talc_dataset_index(of, indices[i]);
+    dataset->order = indices;
     return dataset;
 }
 
@@ -102,10 +102,10 @@ static talc_dataset *range_of(const char *who, talc_dataset *dataset, int64_t st
 {
     if (dataset->order == NULL)
         return talc_dataset_of(who, dataset->samples, dataset->start + start, count);
-    int64_t *places = numbers_new(who, count);
-    for (int64_t i = 0; places != NULL && i < count; i++)
-        places[i] = start + i;
-    return ordered(who, dataset, places, count);
+    int64_t *indices = numbers_new(who, count);
+    for (int64_t i = 0; indices != NULL && i < count; i++)
+        indices[i] = start + i;
+    return ordered(who, dataset, indices, count);
 }
 
 talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end)
@@ -132,17 +132,17 @@ talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices,
         return NULL;
     if (count < 1)
         talc_fail(TALC_BAD_ARGUMENT, "%s: count %" PRId64 " must be at least 1", who, count);
-    int64_t *places = talc_failed() ? NULL : numbers_new(who, count);
+    int64_t *chosen = talc_failed() ? NULL : numbers_new(who, count);
     for (int64_t i = 0; i < count && !talc_failed(); i++) {
-        places[i] = indices[i];
+        chosen[i] = indices[i];
         if (indices[i] < 0 || indices[i] >= dataset->count)
             talc_fail(TALC_BAD_ARGUMENT,
                       "%s: sample %" PRId64 " at place %" PRId64 " is outside 0..%" PRId64, who,
                       indices[i], i, dataset->count - 1);
     }
     if (!talc_failed())
-        return looked_at(who, dataset, ordered(who, dataset, places, count), SPLITS);
-    talc_memory_free(places);
+        return looked_at(who, dataset, ordered(who, dataset, chosen, count), SPLITS);
+    talc_memory_free(chosen);
     return NULL;
 }
 
@@ -156,11 +156,11 @@ static int64_t share_out(int64_t *counts, int64_t classes, double share)
     int64_t sum = 0;
     double left = 0;
     for (int64_t k = 0; k < classes; k++) {
-        const int64_t n = counts[k], least = n > 1, most = n > 1 ? n - 1 : n;
+        const int64_t n = counts[k], min = n > 1, max = n > 1 ? n - 1 : n;
         const double wanted = share * (double)n + left;
         const int64_t expected = (int64_t)floor(wanted + 0.5);
         left = wanted - (double)expected;
-        counts[k] = expected < least ? least : expected > most ? most : expected;
+        counts[k] = expected < min ? min : expected > max ? max : expected;
         sum += counts[k];
     }
     return sum;
@@ -173,19 +173,19 @@ static talc_dataset_parts deal(const char *who, talc_dataset *dataset, int64_t *
 {
     const int64_t all = dataset->count;
     int64_t *order = numbers_new(who, all);
-    int64_t *places[] = { order == NULL ? NULL : numbers_new(who, first),
-                          order == NULL ? NULL : numbers_new(who, all - first) };
+    int64_t *indices[] = { order == NULL ? NULL : numbers_new(who, first),
+                           order == NULL ? NULL : numbers_new(who, all - first) };
     int64_t dealt[] = { 0, 0 };
     if (!talc_failed())
         talc_shuffle(order, all, seed, UINT64_MAX); /* no epoch has this one */
     for (int64_t i = 0; i < all && !talc_failed(); i++) {
         const int to = counts[talc_dataset_label(dataset, order[i])]-- <= 0;
-        places[to][dealt[to]++] = order[i];
+        indices[to][dealt[to]++] = order[i];
     }
     talc_memory_free(order);
     talc_dataset_parts parts = {
-        .first = looked_at(who, dataset, ordered(who, dataset, places[0], first), ""),
-        .rest = looked_at(who, dataset, ordered(who, dataset, places[1], all - first), ""),
+        .first = looked_at(who, dataset, ordered(who, dataset, indices[0], first), ""),
+        .rest = looked_at(who, dataset, ordered(who, dataset, indices[1], all - first), ""),
     };
     if (parts.first != NULL && parts.rest != NULL)
         return parts;

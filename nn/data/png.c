@@ -78,16 +78,16 @@ static bool look(reading *r, talc_png *png)
 /* Whether so few bytes can be such an image: deflate spends at least a bit on 129 bytes. */
 static bool check_size(const reading *r, const talc_png *png)
 {
-    enum { MOST_RATIO = 1032 };
-    int64_t most;
-    if (!talc_multiply(r->file.size, MOST_RATIO, &most))
+    enum { MAX_RATIO = 1032 };
+    int64_t max;
+    if (!talc_multiply(r->file.size, MAX_RATIO, &max))
         return true;
     const int64_t bytes = png->height * (int64_t)png_get_rowbytes(r->png, r->info);
-    if (bytes > most)
+    if (bytes > max)
         talc_fail(TALC_BAD_FORMAT,
                   "%s: '%s' says %" PRId64 "x%" PRId64 ", which its %" PRId64 " bytes cannot hold",
                   r->who, TALC_SHOWN(r->file.path), png->height, png->width, r->file.size);
-    return bytes <= most;
+    return bytes <= max;
 }
 
 static bool read_rows(reading *r, const talc_png *png, int channels, talc_png_row *row,
@@ -146,16 +146,16 @@ static talc_status end(reading *r)
     return talc_error_status();
 }
 
-talc_status talc_png_look(const char *who, const char *path, int64_t most, talc_png *png)
+talc_status talc_png_look(const char *who, const char *path, int64_t max, talc_png *png)
 {
     reading r;
     if (begin(&r, who, path) != TALC_OK)
         return talc_error_status();
-    if (look(&r, png) && check_size(&r, png) && png->width > most / png->height)
+    if (look(&r, png) && check_size(&r, png) && png->width > max / png->height)
         talc_fail(TALC_TOO_LARGE,
                   "%s: '%s' is %" PRId64 "x%" PRId64 ", %" PRId64 " pixels, at most %" PRId64
                   " are allowed",
-                  who, TALC_SHOWN(path), png->height, png->width, png->height * png->width, most);
+                  who, TALC_SHOWN(path), png->height, png->width, png->height * png->width, max);
     return end(&r);
 }
 

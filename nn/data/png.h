@@ -13,8 +13,8 @@ typedef struct talc_png {
 #define TALC_PNG_PIXELS (INT64_C(1) << 28)
 
 /// What the file's header says. Errors: those of talc_file_open, no PNG, a header that breaks the
-/// format, an image of more than `most` pixels (names both; a small file can say many), no memory.
-talc_status talc_png_look(const char *who, const char *path, int64_t most, talc_png *png);
+/// format, an image of more than `max` pixels (names both; a small file can say many), no memory.
+talc_status talc_png_look(const char *who, const char *path, int64_t max, talc_png *png);
 
 /// Takes `count` pixels of row h, at columns first, first + step, ...: [count,channels] bytes.
 typedef void talc_png_row(void *context, int64_t h, int64_t first, int64_t step, int64_t count,

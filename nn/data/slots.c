@@ -11,15 +11,15 @@
 static talc_slot_state fill(const talc_batch_plan *plan, talc_slot *slot)
 {
     const talc_loader_options *o = &plan->options;
-    void *images = talc_data(slot->room.images, o->dtype);
-    int64_t *labels = images == NULL ? NULL : talc_data(slot->room.labels, TALC_I64);
+    void *images = talc_data(slot->buffer.images, o->dtype);
+    int64_t *labels = images == NULL ? NULL : talc_data(slot->buffer.labels, TALC_I64);
     if (labels == NULL) {
         slot->status = talc_error_status();
         snprintf(slot->message, sizeof slot->message, "%s", talc_error_message());
         talc_error_clear();
         return TALC_SLOT_FAILED;
     }
-    talc_batch_fill(plan, slot->batch * o->batch, slot->room.images->dims[0], images, labels);
+    talc_batch_fill(plan, slot->batch * o->batch, slot->buffer.images->dims[0], images, labels);
     return TALC_SLOT_READY;
 }
 

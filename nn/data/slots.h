@@ -30,7 +30,7 @@ typedef enum talc_slot_state {
 typedef struct talc_slot {
     talc_slot_state state;
     int64_t batch;
-    talc_pair room;
+    talc_pair buffer;
     talc_status status; ///< why it failed
     char message[TALC_SLOT_MESSAGE];
 } talc_slot;

@@ -109,11 +109,11 @@ Test(check_activations, the_first_layer_that_differs_is_found)
         { "fc2", "fc2", "linear" },         { "output", "", "output" },
     };
     talc_module *net = net_new();
-    const char *path = file_path("right.safetensors"), *spoiled = file_path("wrong.safetensors");
+    const char *path = file_path("right.safetensors"), *corrupted = file_path("wrong.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        rewrite(path, spoiled, cases[i].name, NULL);
-        talc_check_model_report *report = against(net, images(), spoiled);
+        rewrite(path, corrupted, cases[i].name, NULL);
+        talc_check_model_report *report = against(net, images(), corrupted);
         cr_assert(!talc_check_model_passed(report), "%s", cases[i].name);
         const int wrong = talc_check_model_first_wrong(report);
         const talc_check_model_layer *first = talc_check_model_at(report, wrong);
@@ -216,13 +216,13 @@ Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
     };
     talc_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors"),
-               *spoiled = file_path("c.safetensors");
+               *corrupted = file_path("c.safetensors");
     char printed[PRINTED];
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rewrite(path, other, cases[i].name, cases[i].to_name);
-        rewrite(other, spoiled, cases[i].wrong, NULL);
-        talc_check_model_report *report = against(net, images(), spoiled);
+        rewrite(other, corrupted, cases[i].wrong, NULL);
+        talc_check_model_report *report = against(net, images(), corrupted);
         print_report(report, printed);
         cr_assert(cases[i].told == NULL ? strstr(printed, "not compared") == NULL
                                         : strstr(printed, cases[i].told) != NULL,

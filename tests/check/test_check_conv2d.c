@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-static conv2d_data pose(const char *text)
+static conv2d_data read_problem(const char *text)
 {
     const talc_conv2d_problem problem = conv2d_parse(text);
     return conv2d_data_zeros(&problem);
@@ -55,7 +55,7 @@ Test(check_conv2d, digits_by_hand)
         for (int doubles = 0; doubles < 2; doubles++) {
             char text[80];
             snprintf(text, sizeof text, "%s%s", digits[row].text, doubles != 0 ? "_f64" : "");
-            conv2d_data q = pose(text);
+            conv2d_data q = read_problem(text);
             const talc_conv2d_problem *p = &q.problem;
             const int64_t K = p->C / p->groups * p->KH * p->KW;
             for (int64_t i = 0; i < p->N * p->C * p->H * p->W; i++)
@@ -98,7 +98,7 @@ Test(check_conv2d, signs_and_activations)
         { "n1c2h1w1o1k1x1_bias_residual_tanh_f64", -0.99999999944210641, 8 * 0.99999999944210641 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        conv2d_data q = pose(cases[i].text);
+        conv2d_data q = read_problem(cases[i].text);
         const double u = q.problem.dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
         memcpy(q.x, (double[]){ 1, -3 }, 2 * sizeof(double));
         memcpy(q.w, (double[]){ 2, 4 }, 2 * sizeof(double));
@@ -117,7 +117,7 @@ Test(check_conv2d, signs_and_activations)
 /* 2^53 + 1 needs more than double; f32 data do not come so far. */
 Test(check_conv2d, sums_of_f64_in_long_double)
 {
-    conv2d_data q = pose("n1c3h1w1o1k1x1_f64");
+    conv2d_data q = read_problem("n1c3h1w1o1k1x1_f64");
     memcpy(q.x, (double[]){ 0x1p53, 1, -0x1p53 }, 3 * sizeof(double));
     memcpy(q.w, (double[]){ 1, 1, 1 }, 3 * sizeof(double));
     cr_assert(conv2d_expected(&q, 0).value == 1);
@@ -135,7 +135,7 @@ Test(check_conv2d, sums_of_f64_in_long_double)
 
 Test(check_conv2d, infinities)
 {
-    conv2d_data q = pose("n1c1h1w3o1k1x1_relu");
+    conv2d_data q = read_problem("n1c1h1w3o1k1x1_relu");
     memcpy(q.x, (double[]){ INFINITY, -INFINITY, NAN }, 3 * sizeof(double));
     q.w[0] = 2;
     check_expected expected = conv2d_expected(&q, 0);
@@ -165,7 +165,7 @@ Test(check_conv2d, weights_over_padding)
         { "n1c2h1w3o2k1x3p0x1g2", 5, "...iin" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        conv2d_data q = pose(cases[i].text);
+        conv2d_data q = read_problem(cases[i].text);
         for (int64_t j = 0; j < q.x_count; j++)
             q.x[j] = 1;
         for (int64_t j = 0; j < q.w_count; j++)
@@ -236,7 +236,7 @@ static const struct {
 Test(check_conv2d, agrees_with_pytorch)
 {
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-        conv2d_data q = pose(rows[row].text);
+        conv2d_data q = read_problem(rows[row].text);
         const talc_conv2d_problem *p = &q.problem;
         const int64_t shape[] = { p->N, p->OC, p->OH, p->OW };
         cr_assert(memcmp(shape, rows[row].shape, sizeof shape) == 0, "%s: the shape",
@@ -259,7 +259,7 @@ Test(check_conv2d, sigmoid_and_tanh_agree_with_pytorch)
         { 0.71932750101983356, -0.21532633966578324, -0.062418746747512514, -0.1549907303716235 }
     };
     for (int i = 0; i < 2; i++) {
-        conv2d_data q = pose(i == 0 ? "n1c2h3w3o1k2x2_sigmoid" : "n1c2h3w3o1k2x2_tanh");
+        conv2d_data q = read_problem(i == 0 ? "n1c2h3w3o1k2x2_sigmoid" : "n1c2h3w3o1k2x2_tanh");
         fill_patterns(&q);
         for (int j = 0; j < 18; j++)
             q.x[j] /= 8;

@@ -16,7 +16,7 @@ static bool takes(const talc_conv2d_problem *p, talc_check_kind kind)
     return talc_check_conv2d.takes(&problem, kind);
 }
 
-static conv2d_data pose(const char *text)
+static conv2d_data read_problem(const char *text)
 {
     const talc_conv2d_problem problem = conv2d_parse(text);
     return conv2d_data_zeros(&problem);
@@ -47,7 +47,7 @@ static bool is_tiny(double value)
 
 Test(check_conv2d_data, kinds_of_data)
 {
-    conv2d_data q = pose("n2c8h9w11o6k3x3p1x1g2_bias_residual");
+    conv2d_data q = read_problem("n2c8h9w11o6k3x3p1x1g2_bias_residual");
     const int64_t x = 2 * 8 * 9 * 11, w = 6 * 4 * 3 * 3;
     refill(&q, TALC_CHECK_EXACT, 1);
     cr_assert(all_integers(q.x, x, 8) && all_integers(q.w, w, 8) && all_integers(q.bias, 6, 8) &&
@@ -99,13 +99,13 @@ Test(check_conv2d_data, what_is_odd_is_read)
     for (int i = 0; i < 4; i++)
         for (int kind = 0; kind < 2; kind++)
             for (uint64_t seed = 0; seed < 50; seed++) {
-                conv2d_data q = pose(texts[i]);
+                conv2d_data q = read_problem(texts[i]);
                 refill(&q, kinds[kind], seed);
-                int64_t spoiled = 0;
+                int64_t nonfinite = 0;
                 for (int64_t at = 0; at < q.y_count; at++)
-                    spoiled += !isfinite((double)conv2d_expected(&q, at).value);
-                cr_assert(spoiled > 0 && spoiled < q.y_count, "%s seed %d: %d of %d", texts[i],
-                          (int)seed, (int)spoiled, (int)q.y_count);
+                    nonfinite += !isfinite((double)conv2d_expected(&q, at).value);
+                cr_assert(nonfinite > 0 && nonfinite < q.y_count, "%s seed %d: %d of %d", texts[i],
+                          (int)seed, (int)nonfinite, (int)q.y_count);
                 conv2d_data_free(&q);
             }
 }
@@ -125,8 +125,8 @@ Test(check_conv2d_data, enough_outputs_are_not_zero)
                 fed += expected.S > 0;
                 nonzero += expected.S > 0 && expected.value != 0;
             }
-            const double least = q.problem.activation == TALC_ACTIVATION_RELU ? 0.15 : 0.3;
-            cr_assert(fed < 8 || (double)nonzero >= least * (double)fed, "seed %d %s: %d of %d",
+            const double min = q.problem.activation == TALC_ACTIVATION_RELU ? 0.15 : 0.3;
+            cr_assert(fed < 8 || (double)nonzero >= min * (double)fed, "seed %d %s: %d of %d",
                       (int)seed, text, (int)nonzero, (int)fed);
         }
         conv2d_data_free(&q);
@@ -148,7 +148,7 @@ Test(check_conv2d_data, exact_data_where_they_are_exact)
         { "n1c17000000h1w1o1k1x1", false, 1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        conv2d_data q = pose(cases[i].text);
+        conv2d_data q = read_problem(cases[i].text);
         cr_assert(takes(&q.problem, TALC_CHECK_EXACT) == cases[i].takes, "%s", cases[i].text);
         cr_assert(takes(&q.problem, TALC_CHECK_RANDOM) && takes(&q.problem, TALC_CHECK_NAN));
         refill(&q, TALC_CHECK_EXACT, 1);
@@ -182,9 +182,9 @@ Test(check_conv2d_data, random_problems)
                           family &&
                       memcmp(&problem, &again, sizeof again) == 0 && p->OH > 0 && p->OW > 0,
                   "seed %d: %s: %s", (int)seed, text, talc_error_message());
-        for (int i = 0; talc_check_row_at(family, cpu, i) != NULL; i++)
-            accepted[i] += talc_check_plan(family, talc_check_row_at(family, cpu, i), cpu, &problem,
-                                           SIZE_MAX, &plan) == NULL;
+        for (int i = 0; talc_check_algorithm_at(family, cpu, i) != NULL; i++)
+            accepted[i] += talc_check_plan(family, talc_check_algorithm_at(family, cpu, i), cpu,
+                                           &problem, SIZE_MAX, &plan) == NULL;
         modes[p->padding_mode]++;
         directions[p->direction]++;
         f64 += p->dtype == TALC_F64;
@@ -201,9 +201,9 @@ Test(check_conv2d_data, random_problems)
         grouped += p->groups > 1 && p->groups < p->C;
     }
     static const char *const named[] = { "depthwise", "pointwise" };
-    for (int i = 0; talc_check_row_at(family, cpu, i) != NULL; i++)
+    for (int i = 0; talc_check_algorithm_at(family, cpu, i) != NULL; i++)
         for (int j = 0; j < 2; j++)
-            if (strcmp(talc_check_row_at(family, cpu, i)->name, named[j]) == 0)
+            if (strcmp(talc_check_algorithm_at(family, cpu, i)->name, named[j]) == 0)
                 cr_assert(accepted[i] > COUNT * 3 / 10, "%s takes %d", named[j], accepted[i]);
     cr_assert(directions[TALC_FORWARD] > COUNT * 2 / 5 && directions[TALC_GRAD_INPUT] > COUNT / 5 &&
               directions[TALC_GRAD_WEIGHT] > COUNT / 5);

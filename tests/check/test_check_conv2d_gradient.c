@@ -2,34 +2,34 @@
 /// hand and from PyTorch; how their problems read, and what their operands are filled with.
 #include "check/conv2d/conv2d.h"
 #include "tests/support/conv2d_data.h"
-#include "tests/support/posed.h"
+#include "tests/support/problem_data.h"
 
 #include <float.h>
 #include <string.h>
 
-static talc_direction direction_of(const posed *q)
+static talc_direction direction_of(const problem_data *q)
 {
     return ((const talc_conv2d_problem *)(void *)&q->problem)->direction;
 }
 
 /* The operands of a gradient in the order in which the oracle takes them, and the result. */
-static double *first_of(const posed *q)
+static double *first_of(const problem_data *q)
 {
     return q->values.of[talc_check_conv2d_read(direction_of(q), 0)];
 }
 
-static double *second_of(const posed *q)
+static double *second_of(const problem_data *q)
 {
     return q->values.of[talc_check_conv2d_read(direction_of(q), 1)];
 }
 
-static const check_operand *operand(const posed *q, int order)
+static const check_operand *operand(const problem_data *q, int order)
 {
     return &q->list[order < 2 ? talc_check_conv2d_read(direction_of(q), order)
                               : talc_check_conv2d_written(direction_of(q))];
 }
 
-static check_expected result_expected(const posed *q, int64_t index)
+static check_expected result_expected(const problem_data *q, int64_t index)
 {
     return expected_at(q, talc_check_conv2d_written(direction_of(q)), index);
 }
@@ -74,7 +74,7 @@ Test(check_conv2d_gradient, digits_by_hand)
         for (int doubles = 0; doubles < 2; doubles++) {
             char text[80];
             snprintf(text, sizeof text, "%s%s", digits[row].text, doubles != 0 ? "_f64" : "");
-            posed q = pose(text);
+            problem_data q = read_problem(text);
             for (int64_t i = 0; i < operand(&q, 0)->count; i++)
                 first_of(&q)[i] = (double)(i + 1);
             for (int64_t i = 0; i < operand(&q, 1)->count; i++)
@@ -102,7 +102,7 @@ Test(check_conv2d_gradient, sums_of_f64_in_long_double)
 {
     static const char *const texts[] = { "n1c1h1w1o3k1x1_f64_dx", "n3c1h1w1o1k1x1_f64_dw" };
     for (int i = 0; i < 2; i++) {
-        posed q = pose(texts[i]);
+        problem_data q = read_problem(texts[i]);
         memcpy(first_of(&q), (double[]){ 0x1p53, 1, -0x1p53 }, 3 * sizeof(double));
         memcpy(second_of(&q), (double[]){ 1, 1, 1 }, 3 * sizeof(double));
         cr_assert(result_expected(&q, 0).value == (LDBL_MANT_DIG >= 64 ? 1 : 0), "%s", texts[i]);
@@ -135,7 +135,7 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
         { "n2c1h1w3o1k1x3p0x1_dw", 5, "iin" }, /* of the second image */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        posed q = pose(cases[i].text);
+        problem_data q = read_problem(cases[i].text);
         for (int64_t j = 0; j < operand(&q, 0)->count; j++)
             first_of(&q)[j] = 1;
         for (int64_t j = 0; j < operand(&q, 1)->count; j++)
@@ -208,7 +208,7 @@ static void fill_pattern(double *values, int64_t count, int step, int first, int
 Test(check_conv2d_gradient, agrees_with_pytorch)
 {
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-        posed q = pose(rows[row].text);
+        problem_data q = read_problem(rows[row].text);
         const bool input = direction_of(&q) == TALC_GRAD_INPUT;
         const check_values *values = &q.values;
         if (input)
@@ -302,14 +302,14 @@ static const char *const posers[] = { "n2c4h9w11o6k3x3p1x1g2_dx", "n2c4h9w11o6k3
 Test(check_conv2d_gradient, kinds_of_data)
 {
     for (int i = 0; i < 2; i++) {
-        posed q = pose(posers[i]);
+        problem_data q = read_problem(posers[i]);
         const int64_t firsts = operand(&q, 0)->count, seconds = operand(&q, 1)->count,
                       results = operand(&q, 2)->count;
         q.direction->fill(&q.problem, TALC_CHECK_EXACT, 1, &q.values);
-        double most = 0;
+        double max = 0;
         for (int64_t j = 0; j < firsts; j++)
-            most = fmax(most, fabs(first_of(&q)[j]));
-        cr_assert(most == 8, "%s: %g", posers[i], most);
+            max = fmax(max, fabs(first_of(&q)[j]));
+        cr_assert(max == 8, "%s: %g", posers[i], max);
         q.direction->fill(&q.problem, TALC_CHECK_RANDOM, 1, &q.values);
         double squares = 0;
         for (int64_t j = 0; j < results; j++)
@@ -327,7 +327,7 @@ Test(check_conv2d_gradient, kinds_of_data)
             cr_assert(count_of(first_of(&q), firsts, is) == 1);
             for (;; rounds++) {
                 q.direction->fill(&q.problem, kinds[k], 1, &q.values);
-                if (!q.direction->spoil(&q.problem, kinds[k], rounds, 1, &q.values))
+                if (!q.direction->inject(&q.problem, kinds[k], rounds, 1, &q.values))
                     break;
                 in_second += (int)count_of(second_of(&q), seconds, is);
                 cr_assert(
@@ -348,14 +348,14 @@ Test(check_conv2d_gradient, what_is_odd_is_read)
         "n2c4h9w11o4k1x1s2x2g2_dw", "n1c1h8w9o1k2x2s4x3p1x2_dw", "n2c3h7w7o2k1x1s7x7_dw",
     };
     for (int i = 0; i < 6; i++) {
-        posed q = pose(texts[i]);
+        problem_data q = read_problem(texts[i]);
         for (uint64_t seed = 0; seed < 50; seed++) {
             q.direction->fill(&q.problem, TALC_CHECK_NAN, seed, &q.values);
-            int64_t spoiled = 0;
+            int64_t nonfinite = 0;
             for (int64_t at = 0; at < operand(&q, 2)->count; at++)
-                spoiled += isnan((double)result_expected(&q, at).value);
-            cr_assert(spoiled > 0 && spoiled < operand(&q, 2)->count, "%s seed %d: %d of %d",
-                      texts[i], (int)seed, (int)spoiled, (int)operand(&q, 2)->count);
+                nonfinite += isnan((double)result_expected(&q, at).value);
+            cr_assert(nonfinite > 0 && nonfinite < operand(&q, 2)->count, "%s seed %d: %d of %d",
+                      texts[i], (int)seed, (int)nonfinite, (int)operand(&q, 2)->count);
         }
         talc_check_values_free(&q.values);
     }

@@ -2,7 +2,7 @@
  * it says. */
 #include "check/engine/bound.h"
 #include "check/engine/data.h"
-#include "check/engine/judge.h"
+#include "check/engine/verdict.h"
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>
@@ -49,7 +49,7 @@ Test(check_core, bounds_are_those_of_the_classes)
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &rounded, 0), 0.25);
 }
 
-Test(check_core, exact_data_leave_no_room)
+Test(check_core, exact_data_leave_no_tolerance)
 {
     const check_expected expected = { .value = 3, .K = 21, .S = 8 };
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_EXACT, &expected, 100), 0);
@@ -121,13 +121,13 @@ Test(check_core, data_are_of_their_kind)
         cr_assert(seen[i] > COUNT / 14, "%d came %d times", i - 3, seen[i]);
 
     talc_check_fill(v, COUNT, TALC_F32, TALC_CHECK_RANDOM, 3, 2, 7);
-    double sum = 0, most = 0;
+    double sum = 0, max = 0;
     for (int i = 0; i < COUNT; i++) {
         cr_assert_eq(v[i], (double)(float)v[i]);
         sum += v[i];
-        most = fmax(most, fabs(v[i]));
+        max = fmax(max, fabs(v[i]));
     }
-    cr_assert(fabs(sum) < 4 * 2 / sqrt(3) * sqrt(COUNT) && most > 1.9 && most <= 2);
+    cr_assert(fabs(sum) < 4 * 2 / sqrt(3) * sqrt(COUNT) && max > 1.9 && max <= 2);
 
     talc_check_fill(v, COUNT, TALC_F64, TALC_CHECK_WIDE, 3, 1, 7);
     int smallest = 0, largest = -1000;

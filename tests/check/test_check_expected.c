@@ -38,8 +38,12 @@ static bool ran_of(const talc_observation *observation, check_ran *ran)
 {
     static _Thread_local check_array inputs[INPUTS];
     double accumulated = 0;
-    *ran = (check_ran){ observation->op,    observation->row, observation->problem,
-                        observation->count, inputs,           { 0 } };
+    *ran = (check_ran){ observation->op,
+                        observation->algorithm,
+                        observation->problem,
+                        observation->count,
+                        inputs,
+                        { 0 } };
     cr_assert(observation->count <= INPUTS);
     for (int i = 0; i < observation->count; i++)
         cr_assert(talc_check_array_of(NULL, observation->inputs[i], &inputs[i], &accumulated));
@@ -463,18 +467,18 @@ Test(check_expected, an_op_is_observed_once)
 {
     const op_inputs in = op_inputs_new(cpu_device());
     counted c = { .base = { count } };
-    talc_tensor *turned = talc_transpose(in.image, 2, 3);
+    talc_tensor *transposed = talc_transpose(in.image, 2, 3);
     talc_observe(&c.base);
-    talc_conv2d(turned, in.weight, NULL, &(talc_conv2d_options){ .groups = 2 });
+    talc_conv2d(transposed, in.weight, NULL, &(talc_conv2d_options){ .groups = 2 });
     cr_assert(c.count == 1 && strcmp(c.last, "conv2d") == 0, "%d, %s", c.count, c.last);
-    talc_max_pool2d(turned, &(talc_pool2d_options){ .kernel = { 2, 2 } });
-    talc_concat((const talc_tensor *[]){ turned, turned }, 2, 0);
+    talc_max_pool2d(transposed, &(talc_pool2d_options){ .kernel = { 2, 2 } });
+    talc_concat((const talc_tensor *[]){ transposed, transposed }, 2, 0);
     talc_matmul(talc_expand(in.a, TALC_DIMS(2, 3, 5)), in.b);
     talc_linear(talc_slice(in.a, 1, 0, TALC_END, 2), talc_slice(in.a, 1, 0, TALC_END, 2), NULL,
                 NULL);
-    talc_batch_norm2d(turned, NULL, NULL, in.mean, in.variance, NULL);
+    talc_batch_norm2d(transposed, NULL, NULL, in.mean, in.variance, NULL);
     cr_assert(c.count == 6, "%d", c.count);
-    talc_contiguous(turned);
+    talc_contiguous(transposed);
     talc_copy(talc_slice(in.a, 0, 0, 1, 1), talc_slice(in.a, 0, 1, 2, 1));
     cr_assert(c.count == 8 && strcmp(c.last, "copy") == 0);
     talc_contiguous(in.a);

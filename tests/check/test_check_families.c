@@ -149,7 +149,7 @@ Test(check_families, texts_are_read_and_written)
 }
 
 /* Puts hostile numbers in place of some of those of a text. */
-static void spoil_numbers(const char *text, uint64_t seed, char spoilt[TALC_CHECK_TEXT])
+static void corrupt_numbers(const char *text, uint64_t seed, char corrupted[TALC_CHECK_TEXT])
 {
     static const int64_t hostile[] = { 0,
                                        1,
@@ -169,10 +169,10 @@ static void spoil_numbers(const char *text, uint64_t seed, char spoilt[TALC_CHEC
         const size_t other = strcspn(text, "0123456789"),
                      digits = strspn(text + other, "0123456789");
         const uint64_t bits = talc_check_bits(seed, number);
-        used += (size_t)snprintf(spoilt + used, TALC_CHECK_TEXT - used, "%.*s",
+        used += (size_t)snprintf(corrupted + used, TALC_CHECK_TEXT - used, "%.*s",
                                  (int)(other + (bits % 4 == 0 ? 0 : digits)), text);
         if (bits % 4 == 0 && digits > 0)
-            used += (size_t)snprintf(spoilt + used, TALC_CHECK_TEXT - used, "%" PRId64,
+            used += (size_t)snprintf(corrupted + used, TALC_CHECK_TEXT - used, "%" PRId64,
                                      hostile[bits / 4 % HOSTILE]);
         text += other + digits;
     }
@@ -180,7 +180,7 @@ static void spoil_numbers(const char *text, uint64_t seed, char spoilt[TALC_CHEC
 
 /* Whether a text is taken, which is then read, written and planned; else it is refused. The sums
  * and products of its numbers are the sanitizers' to judge. */
-static bool pose(const char *text)
+static bool read_problem(const char *text)
 {
     talc_explanation explanation;
     if (!talc_explain(cpu_device(), text, NULL, &explanation)) {
@@ -204,14 +204,14 @@ Test(check_families, hostile_numbers_are_read_or_refused)
     enum { SEEDS_A_TEXT = 40 };
     static const char *const sets[] = { "quick", "edges" };
     int taken = 0;
-    char text[TALC_CHECK_TEXT], spoilt[TALC_CHECK_TEXT];
-    cr_assert(pose("upsample2d:n1c2h1w7o3x5"));
-    cr_assert(!pose("upsample2d:n1c2h1w4611686018427387904o3x5"));
+    char text[TALC_CHECK_TEXT], corrupted[TALC_CHECK_TEXT];
+    cr_assert(read_problem("upsample2d:n1c2h1w7o3x5"));
+    cr_assert(!read_problem("upsample2d:n1c2h1w4611686018427387904o3x5"));
     for (int set = 0; set < 2; set++)
         for (int64_t i = 0; talc_check_set_problem(sets[set], i, 0, text) != NULL; i++)
             for (uint64_t seed = 0; seed < SEEDS_A_TEXT; seed++) {
-                spoil_numbers(text, SEEDS_A_TEXT * (uint64_t)i + seed, spoilt);
-                taken += pose(spoilt);
+                corrupt_numbers(text, SEEDS_A_TEXT * (uint64_t)i + seed, corrupted);
+                taken += read_problem(corrupted);
             }
     cr_assert(taken > 1000, "%d texts were taken", taken);
 }
@@ -712,7 +712,7 @@ Test(check_families, exact_data_have_exact_results)
 
 // ---- Rows ---------------------------------------------------------------------------------------
 
-Test(check_families, the_rows_of_the_cpu_pass)
+Test(check_families, the_algorithms_of_the_cpu_pass)
 {
     talc_check *check = talc_check_new(NULL);
     for (int f = 0; f < DIRECTIONS; f++)
@@ -748,19 +748,19 @@ static talc_status not_run(talc_device *device, const void *problem, const talc_
     return TALC_UNSUPPORTED;
 }
 
-/* A row beyond those that a problem can be checked with is not left out without a word. */
-Test(check_families, too_many_rows_are_a_failure)
+/* An algorithm beyond those that a problem can be checked with is not left out without a word. */
+Test(check_families, too_many_algorithms_are_a_failure)
 {
-    enum { MOST = 32 };
-    talc_algorithm rows[MOST + 2] = { { .name = NULL } };
+    enum { MAX = 32 };
+    talc_algorithm algorithms[MAX + 2] = { { .name = NULL } };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
-    backend.algorithms[TALC_OP_conv2d] = rows;
+    backend.algorithms[TALC_OP_conv2d] = algorithms;
     device.backend = &backend;
-    for (int i = 0; i < MOST + 1; i++) {
-        rows[i].name = i < 2 ? "first" : "other";
-        rows[i].plan = never;
-        rows[i].run = not_run;
+    for (int i = 0; i < MAX + 1; i++) {
+        algorithms[i].name = i < 2 ? "first" : "other";
+        algorithms[i].plan = never;
+        algorithms[i].run = not_run;
     }
     talc_check *check = talc_check_new(&(talc_check_options){ .device = &device });
     cr_assert(!talc_check_problem(check, "n1c1h3w3o1k2x2"));
@@ -773,18 +773,18 @@ Test(check_families, too_many_rows_are_a_failure)
     check = talc_check_new(&(talc_check_options){ .device = &device, .algorithm = "other" });
     cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"));
     cr_assert(talc_check_summary_count(check) == 1);
-    cr_assert(talc_check_summary_at(check, 0)->refused == MOST - 1);
+    cr_assert(talc_check_summary_at(check, 0)->refused == MAX - 1);
     talc_check_free(check);
 
-    rows[MOST].name = NULL;
+    algorithms[MAX].name = NULL;
     check = talc_check_new(&(talc_check_options){ .device = &device });
     cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"), "%s", talc_error_message());
     cr_assert(talc_check_summary_count(check) == 2);
     talc_check_free(check);
 }
 
-/* The op gives an empty result, or that of no elements, without any row. */
-Test(check_families, empty_problems_reach_no_row)
+/* The op gives an empty result, or that of no elements, without any algorithm. */
+Test(check_families, empty_problems_reach_no_algorithm)
 {
     static const char *const texts[] = {
         "max_pool2d:n0c3h9w9k3x3",
@@ -811,14 +811,15 @@ Test(check_families, empty_problems_reach_no_row)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
         const check_direction *direction = parsed(texts[i], &problem);
-        const talc_algorithm *row;
+        const talc_algorithm *algorithm;
         talc_plan plan;
-        int rows = 0;
-        for (; (row = talc_check_row_at(direction, cpu_device(), rows)) != NULL; rows++)
-            cr_assert(talc_check_plan(direction, row, cpu_device(), &problem, SIZE_MAX, &plan) !=
-                          NULL,
-                      "%s: %s takes it", texts[i], row->name);
-        cr_assert(rows == (strstr(texts[i], "nll") == NULL ? 2 : 1) &&
-                  talc_check_row_at(direction, cpu_device(), rows + 5) == NULL);
+        int algorithms = 0;
+        for (; (algorithm = talc_check_algorithm_at(direction, cpu_device(), algorithms)) != NULL;
+             algorithms++)
+            cr_assert(talc_check_plan(direction, algorithm, cpu_device(), &problem, SIZE_MAX,
+                                      &plan) != NULL,
+                      "%s: %s takes it", texts[i], algorithm->name);
+        cr_assert(algorithms == (strstr(texts[i], "nll") == NULL ? 2 : 1) &&
+                  talc_check_algorithm_at(direction, cpu_device(), algorithms + 5) == NULL);
     }
 }

@@ -9,13 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks a row; the kinds that failed. */
-static uint64_t failed_kinds(const talc_algorithm *row, const char *problem, uint64_t kinds,
+/* Checks an algorithm; the kinds that failed. */
+static uint64_t failed_kinds(const talc_algorithm *algorithm, const char *problem, uint64_t kinds,
                              char reason[256])
 {
     talc_check *check =
         talc_check_new(&(talc_check_options){ .device = cpu_device(), .kinds = kinds, .seed = 1 });
-    cr_assert(talc_check_row(check, problem, row), "%s: %s", problem, talc_error_message());
+    cr_assert(talc_check_algorithm(check, problem, algorithm), "%s: %s", problem,
+              talc_error_message());
     cr_assert_eq(talc_check_summary_at(check, 0)->refused, 0, "%s is refused", problem);
     uint64_t failed = 0;
     for (int i = 0; i < talc_check_failure_count(check); i++)
@@ -33,25 +34,25 @@ Test(check_gradient_mutants, every_mutant_is_rejected_by_its_kind)
         const conv2d_gradient_mutant *m = &conv2d_gradient_mutants[i];
         char reason[256], names[400];
         const uint64_t right =
-            failed_kinds(conv2d_gradient_mutant_row(GRADIENT_RIGHT), m->problem, 0, reason);
+            failed_kinds(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), m->problem, 0, reason);
         cr_expect(right == 0, "the right row fails %s: %s", m->problem, reason);
         const uint64_t all =
-            failed_kinds(conv2d_gradient_mutant_row(m->mistake), m->problem, 0, reason);
+            failed_kinds(conv2d_gradient_mutant_algorithm(m->mistake), m->problem, 0, reason);
         mutant_kind_names(all, names, sizeof names);
         fprintf(stderr, "%-18s %-30s %s\n", m->name, m->problem, names);
-        const uint64_t alone = failed_kinds(conv2d_gradient_mutant_row(m->mistake), m->problem,
-                                            (uint64_t)1 << m->kind, reason);
+        const uint64_t alone = failed_kinds(conv2d_gradient_mutant_algorithm(m->mistake),
+                                            m->problem, (uint64_t)1 << m->kind, reason);
         cr_expect(alone != 0 && (all >> m->kind & 1) != 0, "'%s' (%s) passes '%s' on %s", m->name,
                   m->description, talc_check_kind_name(m->kind), m->problem);
     }
 }
 
 /* The gradients of the set `quick` that cost little, of which the mutants are slow. */
-static int quick_gradients(char texts[][TALC_CHECK_TEXT], int most)
+static int quick_gradients(char texts[][TALC_CHECK_TEXT], int max)
 {
     static const double FLOPS = 1e6;
     int count = 0;
-    for (int64_t i = 0; count < most && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
+    for (int64_t i = 0; count < max && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
          i++) {
         talc_conv2d_problem p;
         if (strchr(texts[count], ':') != NULL)
@@ -64,20 +65,20 @@ static int quick_gradients(char texts[][TALC_CHECK_TEXT], int most)
 
 Test(check_gradient_mutants, the_quick_set_rejects_every_mutant)
 {
-    enum { MOST = 100 };
-    static char texts[MOST][TALC_CHECK_TEXT];
-    const int count = quick_gradients(texts, MOST);
+    enum { MAX = 100 };
+    static char texts[MAX][TALC_CHECK_TEXT];
+    const int count = quick_gradients(texts, MAX);
     char reason[256];
-    cr_assert(count > 30 && count < MOST, "%d problems", count);
+    cr_assert(count > 30 && count < MAX, "%d problems", count);
     for (int i = 0; i < count; i++)
-        cr_expect(failed_kinds(conv2d_gradient_mutant_row(GRADIENT_RIGHT), texts[i], 0, reason) ==
-                      0,
+        cr_expect(failed_kinds(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), texts[i], 0,
+                               reason) == 0,
                   "the right row fails %s: %s", texts[i], reason);
     for (int mistake = GRADIENT_RIGHT + 1; mistake < GRADIENT_MISTAKES; mistake++) {
         bool rejected = false;
         for (int i = 0; i < count && !rejected; i++)
-            rejected = failed_kinds(conv2d_gradient_mutant_row((gradient_mistake)mistake), texts[i],
-                                    0, reason) != 0;
+            rejected = failed_kinds(conv2d_gradient_mutant_algorithm((gradient_mistake)mistake),
+                                    texts[i], 0, reason) != 0;
         cr_expect(rejected, "mistake %d survives", mistake);
     }
 }
@@ -102,7 +103,7 @@ Test(check_gradient_mutants, a_difference_names_the_gradient)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char reason[256];
-        cr_assert(failed_kinds(conv2d_gradient_mutant_row(cases[i].mistake), cases[i].problem,
+        cr_assert(failed_kinds(conv2d_gradient_mutant_algorithm(cases[i].mistake), cases[i].problem,
                                (uint64_t)1 << cases[i].kind, reason) != 0);
         cr_expect(strstr(reason, cases[i].reason) != NULL, "%s", reason);
     }

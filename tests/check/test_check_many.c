@@ -14,25 +14,26 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 120 };
-static char texts[MOST][TALC_CHECK_TEXT];
-static const char *problems[MOST];
+enum { MAX = 120 };
+static char texts[MAX][TALC_CHECK_TEXT];
+static const char *problems[MAX];
 
 static int find_problems(void)
 {
     int count = 0;
-    for (int64_t i = 0; count < MOST - 1; i++) {
+    for (int64_t i = 0; count < MAX - 1; i++) {
         const char *set = i % 2 == 0 ? "quick" : "random";
         if (talc_check_set_problem(set, i / 2, 3, texts[count]) == NULL)
             break;
         problems[count] = texts[count];
         count++;
     }
-    cr_assert(count == MOST - 1);
+    cr_assert(count == MAX - 1);
     return count;
 }
 
-// ---- A device whose memory counts as its own, with a row that is wrong at times -----------------
+// ---- A device whose memory counts as its own, with an algorithm that is wrong at times
+// -----------------
 
 static const char *but_sevens(const talc_device *device, const void *problem, size_t limit,
                               talc_plan *plan)
@@ -45,15 +46,15 @@ static const char *but_sevens(const talc_device *device, const void *problem, si
 static atomic_int streams_made, streams_left;
 static _Atomic uint32_t streams_used;
 
-static talc_status wrong_at_times(talc_device *device, const void *posed, const talc_plan *plan,
-                                  const void *given)
+static talc_status wrong_at_times(talc_device *device, const void *run_problem,
+                                  const talc_plan *plan, const void *given)
 {
-    const talc_conv2d_problem *problem = posed;
+    const talc_conv2d_problem *problem = run_problem;
     const talc_conv2d_arguments *arguments = given;
-    const talc_algorithm *row = talc_cpu_conv2d;
-    while (strcmp(row->name, "reference") != 0)
-        row++;
-    const talc_status status = row->run(device, problem, plan, arguments);
+    const talc_algorithm *algorithm = talc_cpu_conv2d;
+    while (strcmp(algorithm->name, "reference") != 0)
+        algorithm++;
+    const talc_status status = algorithm->run(device, problem, plan, arguments);
     atomic_fetch_or(&streams_used, UINT32_C(1) << talc_stream_number(device));
     void *result = problem->direction == TALC_GRAD_INPUT    ? arguments->dx
                    : problem->direction == TALC_GRAD_WEIGHT ? arguments->dw
@@ -93,7 +94,7 @@ static void stream_free(talc_device *device, void *stream)
 
 static talc_device *other_device(void)
 {
-    static const talc_algorithm rows[] = {
+    static const talc_algorithm algorithms[] = {
         { "wrong", NULL, { "f32", TALC_STRICT, false }, but_sevens, wrong_at_times },
         { .name = NULL },
     };
@@ -107,7 +108,7 @@ static talc_device *other_device(void)
     interface.stream_free = stream_free;
     device.interface = &interface;
     backend = *device.backend;
-    backend.algorithms[TALC_OP_conv2d] = rows;
+    backend.algorithms[TALC_OP_conv2d] = algorithms;
     device.backend = &backend;
     device.is_host = false;
     memcpy(device.name, "other", sizeof "other");
@@ -221,7 +222,7 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
 
 // ---- Memory and cores ---------------------------------------------------------------------------
 
-static atomic_int inside, most_inside, alone;
+static atomic_int inside, max_inside, alone;
 
 /* The machine is shared by small problems, and who needs more than a quarter of it is alone. */
 static void *visit(void *context)
@@ -230,8 +231,8 @@ static void *visit(void *context)
     for (int i = 0; i < 20; i++) {
         talc_check_machine_enter(cpu_device(), bytes);
         const int now = ++inside;
-        if (now > most_inside)
-            most_inside = now;
+        if (now > max_inside)
+            max_inside = now;
         usleep(500);
         if (bytes > 1e12)
             alone += inside == 1;
@@ -251,10 +252,10 @@ Test(check_many, a_problem_that_takes_much_memory_has_the_machine_alone)
     for (int i = 0; i < VISITORS; i++)
         pthread_join(threads[i], NULL);
     cr_assert(inside == 0 && alone == 40, "alone %d of 40 times", alone);
-    cr_assert(most_inside > 1, "nobody shares");
+    cr_assert(max_inside > 1, "nobody shares");
 }
 
-static atomic_int at_work, most_at_work;
+static atomic_int at_work, max_at_work;
 static int expected_at_work;
 
 static void busy_chunk(void *context, int index, int64_t first, int64_t end)
@@ -262,11 +263,11 @@ static void busy_chunk(void *context, int index, int64_t first, int64_t end)
     atomic_char *done = context;
     (void)index;
     const int now = ++at_work;
-    if (now > most_at_work)
-        most_at_work = now;
+    if (now > max_at_work)
+        max_at_work = now;
     for (int64_t i = first; i < end; i++)
         done[i]++;
-    for (int i = 0; i < 5000 && most_at_work < expected_at_work; i++)
+    for (int i = 0; i < 5000 && max_at_work < expected_at_work; i++)
         usleep(1000); /* the others are still starting */
     usleep(1000);     /* one too many has time to come */
     at_work--;
@@ -279,14 +280,14 @@ static void assert_beside(int busy, int expected)
     enum { COUNT = 1000 };
     static atomic_char done[COUNT];
     memset(done, 0, sizeof done);
-    most_at_work = 0;
+    max_at_work = 0;
     expected_at_work = expected;
     talc_check_busy(busy);
     talc_check_parallel(COUNT, 1e9, busy_chunk, done);
     talc_check_busy(-busy);
     for (int i = 0; i < COUNT; i++)
         cr_assert(done[i] == 1);
-    cr_assert(most_at_work == expected, "%d threads beside %d, expected %d", most_at_work, busy,
+    cr_assert(max_at_work == expected, "%d threads beside %d, expected %d", max_at_work, busy,
               expected);
 }
 

@@ -375,7 +375,7 @@ typedef struct state {
     char text[4096];
 } state;
 
-static bool note_tensor(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+static bool record_tensor(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     char *text = ((state *)context)->text;
     (void)is_buffer;
@@ -388,7 +388,7 @@ static bool note_tensor(const char *path, talc_tensor *tensor, bool is_buffer, v
 static state state_of(talc_module *model)
 {
     state s = { "" };
-    talc_module_visit(model, note_tensor, &s);
+    talc_module_visit(model, record_tensor, &s);
     snprintf(s.text + strlen(s.text), sizeof s - strlen(s.text), "%d %d %s %s\n", model->training,
              talc_module_child(model, "bn1")->training,
              talc_algorithm_forced("conv2d") == NULL ? "-" : talc_algorithm_forced("conv2d"),

@@ -1,5 +1,5 @@
-/* The cross-check against rows that are wrong: it has to reject every one of them, and nothing that
- * is right. */
+/* The cross-check against algorithms that are wrong: it has to reject every one of them, and
+ * nothing that is right. */
 #include "tests/support/hooks.h"
 #include "tests/support/mutants.h"
 
@@ -34,7 +34,7 @@ static const char *const problems[] = {
 
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
-static uint64_t failed_kinds; /* of the row at work */
+static uint64_t failed_kinds; /* of the algorithm at work */
 
 static void observe(void *context, const talc_check_outcome *outcome)
 {
@@ -57,28 +57,29 @@ static const char *first_reason(const talc_check *check)
     return talc_check_failure_count(check) > 0 ? talc_check_failure_at(check, 0)->reason : "";
 }
 
-static void expect_right(const talc_algorithm *row, const char *problem)
+static void expect_right(const talc_algorithm *algorithm, const char *problem)
 {
     talc_check *check = check_new();
-    cr_assert(talc_check_row(check, problem, row), "%s", talc_error_message());
+    cr_assert(talc_check_algorithm(check, problem, algorithm), "%s", talc_error_message());
     const talc_check_summary *summary = talc_check_summary_at(check, 0);
-    cr_expect(summary->refused == 1 || talc_check_passed(check), "%s on %s: %s", row->name, problem,
-              first_reason(check));
+    cr_expect(summary->refused == 1 || talc_check_passed(check), "%s on %s: %s", algorithm->name,
+              problem, first_reason(check));
     talc_check_free(check);
 }
 
-Test(check_mutants, the_row_beneath_the_mutants_is_right)
+Test(check_mutants, the_algorithm_beneath_the_mutants_is_right)
 {
     for (int i = 0; i < PROBLEMS; i++)
-        expect_right(mutant_row(MUTANT_NONE), problems[i]);
+        expect_right(mutant_algorithm(MUTANT_NONE), problems[i]);
 }
 
 /* Runs a mutant on problem after problem until one rejects it; which, or -1. */
-static int rejected_by(const talc_algorithm *row, const char *const *list, int count)
+static int rejected_by(const talc_algorithm *algorithm, const char *const *list, int count)
 {
     for (int i = 0; i < count; i++) {
         talc_check *check = check_new();
-        cr_assert(talc_check_row(check, list[i], row), "%s: %s", row->name, talc_error_message());
+        cr_assert(talc_check_algorithm(check, list[i], algorithm), "%s: %s", algorithm->name,
+                  talc_error_message());
         const bool passed = talc_check_passed(check);
         talc_check_free(check);
         if (!passed)
@@ -102,7 +103,7 @@ Test(check_mutants, every_mutant_is_rejected)
     int survivors = 0;
     fprintf(stderr, "%-20s %-46s %s\n", "mutant", "first problem that rejects it", "by");
     for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++) {
-        const int by = rejected_by(mutant_row(which), problems, PROBLEMS);
+        const int by = rejected_by(mutant_algorithm(which), problems, PROBLEMS);
         survivors +=
             !report(mutant_name(which), mutant_description(which), by < 0 ? NULL : problems[by]);
     }
@@ -119,7 +120,7 @@ static void assert_rejected(const op_mutant *mutants, int count)
         cr_expect(talc_check_passed(check), "the right rows fail %s: %s", m->problem,
                   first_reason(check));
         talc_check_free(check);
-        const int by = rejected_by(m->row, &m->problem, 1);
+        const int by = rejected_by(m->algorithm, &m->problem, 1);
         report(m->name, m->description, by < 0 ? NULL : m->problem);
         cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
     }
@@ -146,30 +147,30 @@ static bool of_one_direction(const char *a, const char *b)
 /* Some problem of the op and the direction sees the mistake; not each has what it takes. */
 Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_gradient)
 {
-    enum { MOST = 230 };
-    static char texts[MOST][TALC_CHECK_TEXT];
+    enum { MAX = 230 };
+    static char texts[MAX][TALC_CHECK_TEXT];
     for (int i = 0; i < gradient_mutant_count; i++) {
         const op_mutant *m = &gradient_mutants[i];
-        const char *list[MOST];
+        const char *list[MAX];
         int count = 0;
         for (int64_t j = 0;
-             count < MOST && talc_check_set_problem("quick", j, 0, texts[count]) != NULL; j++)
+             count < MAX && talc_check_set_problem("quick", j, 0, texts[count]) != NULL; j++)
             if (of_one_direction(m->problem, texts[count])) {
                 list[count] = texts[count];
                 count++;
             }
-        cr_expect(rejected_by(m->row, list, count) >= 0, "%s: '%s' survives %d problems", m->name,
-                  m->description, count);
+        cr_expect(rejected_by(m->algorithm, list, count) >= 0, "%s: '%s' survives %d problems",
+                  m->name, m->description, count);
     }
 }
 
 /* The forward convolutions of the set `quick` that cost little, of which the mutants are slow; at
- * most `most` of them. */
-static int quick_problems(char texts[][TALC_CHECK_TEXT], int most)
+ * most `max` of them. */
+static int quick_problems(char texts[][TALC_CHECK_TEXT], int max)
 {
     static const double FLOPS = 1e6;
     int count = 0;
-    for (int64_t i = 0; count < most && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
+    for (int64_t i = 0; count < max && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
          i++) {
         talc_conv2d_problem p;
         if (strchr(texts[count], ':') != NULL)
@@ -182,17 +183,17 @@ static int quick_problems(char texts[][TALC_CHECK_TEXT], int most)
 
 Test(check_mutants, the_quick_set_rejects_every_mutant)
 {
-    enum { MOST = 230 };
-    static char texts[MOST][TALC_CHECK_TEXT];
-    const char *list[MOST];
-    const int count = quick_problems(texts, MOST);
-    cr_assert(count > 40 && count < MOST, "%d problems", count);
+    enum { MAX = 230 };
+    static char texts[MAX][TALC_CHECK_TEXT];
+    const char *list[MAX];
+    const int count = quick_problems(texts, MAX);
+    cr_assert(count > 40 && count < MAX, "%d problems", count);
     for (int i = 0; i < count; i++) {
         list[i] = texts[i];
-        expect_right(mutant_row(MUTANT_NONE), list[i]);
+        expect_right(mutant_algorithm(MUTANT_NONE), list[i]);
     }
     for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++)
-        cr_expect(rejected_by(mutant_row(which), list, count) >= 0, "'%s' survives: %s",
+        cr_expect(rejected_by(mutant_algorithm(which), list, count) >= 0, "'%s' survives: %s",
                   mutant_name(which), mutant_description(which));
 }
 
@@ -239,8 +240,8 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
         for (int wrong = 0; wrong <= 1; wrong++) {
             talc_check *check = talc_check_new(&(talc_check_options){
                 .device = cpu_device(), .kinds = (uint64_t)1 << seen[i].kind });
-            cr_assert(talc_check_row(check, "n2c4h9w20o8k2x3p1x1g4",
-                                     mutant_row(wrong ? seen[i].which : MUTANT_NONE)));
+            cr_assert(talc_check_algorithm(check, "n2c4h9w20o8k2x3p1x1g4",
+                                           mutant_algorithm(wrong ? seen[i].which : MUTANT_NONE)));
             cr_expect(talc_check_passed(check) == !wrong, "%s alone: '%s' %s",
                       talc_check_kind_name(seen[i].kind),
                       mutant_name(wrong ? seen[i].which : MUTANT_NONE),
@@ -252,16 +253,17 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
 /* What could not be checked must not pass by what was found before and after. */
 Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
 {
-    const talc_algorithm *row = mutant_row(MUTANT_NONE);
+    const talc_algorithm *algorithm = mutant_algorithm(MUTANT_NONE);
     for (int i = 0; i < 3; i++) {
         talc_check *check = check_new();
-        cr_assert(talc_check_row(check, problems[0], row) && talc_check_passed(check));
+        cr_assert(talc_check_algorithm(check, problems[0], algorithm) && talc_check_passed(check));
         cr_assert(!(i == 0   ? talc_check_problem(check, "no problem")
-                    : i == 1 ? talc_check_row(check, problems[0], NULL)
-                             : talc_check_row(check, NULL, row)));
+                    : i == 1 ? talc_check_algorithm(check, problems[0], NULL)
+                             : talc_check_algorithm(check, NULL, algorithm)));
         talc_error_clear();
         cr_assert(!talc_check_passed(check), "%d", i);
-        cr_assert(talc_check_row(check, problems[0], row) && !talc_check_passed(check), "%d", i);
+        cr_assert(talc_check_algorithm(check, problems[0], algorithm) && !talc_check_passed(check),
+                  "%d", i);
         talc_check_free(check);
     }
 }
@@ -284,9 +286,11 @@ static const char *plan_too_much(const talc_device *device, const void *problem,
 /* What a check needs is known before anything is allocated. */
 Test(check_mutants, a_workspace_beyond_memory)
 {
-    const talc_algorithm row = { .name = "greedy", .plan = plan_too_much, .run = runs_nothing };
+    const talc_algorithm algorithm = { .name = "greedy",
+                                       .plan = plan_too_much,
+                                       .run = runs_nothing };
     talc_check *check = check_new();
-    cr_assert(!talc_check_row(check, problems[0], &row));
+    cr_assert(!talc_check_algorithm(check, problems[0], &algorithm));
     cr_assert(talc_error_status() == TALC_NO_MEMORY &&
                   strstr(talc_error_message(), "operands, workspace and the oracle") != NULL,
               "%s", talc_error_message());
@@ -303,12 +307,12 @@ static const char *plan_half(const talc_device *device, const void *problem, siz
 }
 
 /* It is never run without a plan. */
-Test(check_mutants, a_row_takes_the_workspace_it_asked_for)
+Test(check_mutants, an_algorithm_takes_the_workspace_it_asked_for)
 {
-    talc_algorithm row = *mutant_row(MUTANT_NONE);
-    row.plan = plan_half;
+    talc_algorithm algorithm = *mutant_algorithm(MUTANT_NONE);
+    algorithm.plan = plan_half;
     talc_check *check = check_new();
-    cr_assert(talc_check_row(check, problems[0], &row) && !talc_check_passed(check));
+    cr_assert(talc_check_algorithm(check, problems[0], &algorithm) && !talc_check_passed(check));
     cr_assert(strstr(first_reason(check), "refuses with a workspace limit of 1000 bytes") != NULL,
               "%s", first_reason(check));
     talc_check_free(check);
@@ -324,7 +328,7 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
                   { MUTANT_ALL_ZEROS, NULL } };
     for (int i = 0; i < 3; i++) {
         talc_check *check = check_new();
-        cr_assert(talc_check_row(check, problems[0], mutant_row(cases[i].which)));
+        cr_assert(talc_check_algorithm(check, problems[0], mutant_algorithm(cases[i].which)));
         const char *reason = first_reason(check);
         cr_assert(reason[0] != '\0' &&
                       (cases[i].count == NULL ? strstr(reason, "not written") == NULL
@@ -335,11 +339,11 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
     }
 }
 
-/* A row of the program's own may be anything. */
-Test(check_mutants, rows_that_lack_something_are_refused)
+/* An algorithm of the program's own may be anything. */
+Test(check_mutants, algorithms_that_lack_something_are_refused)
 {
     static const struct {
-        talc_algorithm row;
+        talc_algorithm algorithm;
         const char *message;
     } cases[] = {
         { { .plan = talc_plan_any, .run = runs_nothing }, "has no name" },
@@ -353,7 +357,7 @@ Test(check_mutants, rows_that_lack_something_are_refused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         talc_check *check = check_new();
-        cr_assert(!talc_check_row(check, problems[0], &cases[i].row));
+        cr_assert(!talc_check_algorithm(check, problems[0], &cases[i].algorithm));
         cr_assert(talc_error_status() == TALC_BAD_ARGUMENT &&
                       strstr(talc_error_message(), cases[i].message) != NULL,
                   "%d: %s", (int)i, talc_error_message());
@@ -365,19 +369,19 @@ Test(check_mutants, rows_that_lack_something_are_refused)
                                      .plan = talc_plan_any,
                                      .run = runs_nothing };
     talc_check *check = check_new();
-    cr_assert(talc_check_row(check, problems[0], &longest), "%s", talc_error_message());
+    cr_assert(talc_check_algorithm(check, problems[0], &longest), "%s", talc_error_message());
     cr_assert_eq(talc_check_summary_count(check), 1);
     talc_check_free(check);
 }
 
 /* What is accurate in norm alone passes as that, and not as strict. */
-Test(check_mutants, a_row_that_is_accurate_in_norm)
+Test(check_mutants, an_algorithm_that_is_accurate_in_norm)
 {
     static const char *const list[] = { "n2c4h9w11o6k3x3p1x1", "n1c3h12w10o4k3x3s2x1p2x1d1x2_bias",
                                         "n1c6h10w13o6k5x5p2x2g3" };
     for (int i = 0; i < 3; i++) {
-        expect_right(fourier_row(TALC_NORMWISE), list[i]);
-        const int by = rejected_by(fourier_row(TALC_STRICT), list + i, 1);
+        expect_right(fourier_algorithm(TALC_NORMWISE), list[i]);
+        const int by = rejected_by(fourier_algorithm(TALC_STRICT), list + i, 1);
         report("fourier, strict", "declared strict", by < 0 ? NULL : list[i]);
         cr_expect((failed_kinds >> TALC_CHECK_HUGE & 1) != 0, "a huge value does not show it");
         cr_expect(by == 0, "declared strict it passes %s", list[i]);
@@ -388,12 +392,12 @@ Test(check_mutants, a_row_that_is_accurate_in_norm)
 Test(check_mutants, a_long_sum_that_is_accurate_in_norm)
 {
     static const char text[] = "n1c2900h3w3o2k3x3p1x1";
-    expect_right(fourier_row(TALC_NORMWISE), text);
+    expect_right(fourier_algorithm(TALC_NORMWISE), text);
     expect_right(mutant_declared(MUTANT_CANCELLING, TALC_NORMWISE), text);
 }
 
-/* What is wrong for a strict row is right for one that promises no more. */
-Test(check_mutants, the_verdict_follows_from_what_a_row_declares)
+/* What is wrong for a strict algorithm is right for one that promises no more. */
+Test(check_mutants, the_verdict_follows_from_what_an_algorithm_declares)
 {
     for (int i = 0; i < PROBLEMS; i++) {
         talc_conv2d_problem p;

@@ -1,5 +1,6 @@
-/* The properties of convolutions (check/conv2d/properties.h): every row of the CPU has them, most
- * rows take part in most of them, and each of them alone rejects rows that are wrong. */
+/* The properties of convolutions (check/conv2d/properties.h): every algorithm of the CPU has them,
+ * most algorithms take part in most of them, and each of them alone rejects algorithms that are
+ * wrong. */
 #include "tests/support/faults.h"
 #include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
@@ -12,9 +13,9 @@
 
 #define PROPERTIES (~(uint64_t)0 << TALC_CHECK_BATCH & (((uint64_t)1 << TALC_CHECK_KIND_COUNT) - 1))
 
-static const char *const rows[] = { "depthwise", "pointwise", "implicit_gemm", "im2col",
-                                    "reference" };
-enum { ROWS = sizeof rows / sizeof *rows };
+static const char *const algorithms[] = { "depthwise", "pointwise", "implicit_gemm", "im2col",
+                                          "reference" };
+enum { ROWS = sizeof algorithms / sizeof *algorithms };
 
 /* Problems on which the property was checked: of convolutions, and of gradients. */
 static int taken[ROWS][TALC_CHECK_KIND_COUNT], taken_by_gradients[ROWS][TALC_CHECK_KIND_COUNT];
@@ -25,9 +26,9 @@ static void count_taken(void *context, const talc_check_outcome *outcome)
     cr_expect(outcome->passed, "%s on %s: %s", outcome->algorithm, outcome->problem,
               outcome->reason);
     const bool gradient = strcmp(outcome->op, "conv2d") != 0;
-    for (int row = 0; row < ROWS; row++)
-        (gradient ? taken_by_gradients : taken)[row][outcome->kind] +=
-            strcmp(rows[row], outcome->algorithm) == 0;
+    for (int algorithm = 0; algorithm < ROWS; algorithm++)
+        (gradient ? taken_by_gradients : taken)[algorithm][outcome->kind] +=
+            strcmp(algorithms[algorithm], outcome->algorithm) == 0;
 }
 
 static talc_check *properties_new(void (*observe)(void *, const talc_check_outcome *))
@@ -38,24 +39,24 @@ static talc_check *properties_new(void (*observe)(void *, const talc_check_outco
     return check;
 }
 
-static void expect_all(const talc_algorithm *row, int number, const char *text)
+static void expect_all(const talc_algorithm *algorithm, int number, const char *text)
 {
     check_problem problem;
     char reason[256];
     cr_assert(talc_check_parse(text, &problem) != NULL, "%s", talc_error_message());
     talc_plan plan;
-    if (talc_check_plan(&talc_check_conv2d, row, cpu_device(), &problem, (size_t)32 << 20, &plan) !=
-        NULL)
+    if (talc_check_plan(&talc_check_conv2d, algorithm, cpu_device(), &problem, (size_t)32 << 20,
+                        &plan) != NULL)
         return;
     for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
-        const check_property_result result =
-            talc_check_property((talc_check_kind)kind, row, cpu_device(), &problem, 3, reason);
-        cr_expect(result != CHECK_BROKEN, "%s on %s: %s", row->name, text, reason);
+        const check_property_result result = talc_check_property((talc_check_kind)kind, algorithm,
+                                                                 cpu_device(), &problem, 3, reason);
+        cr_expect(result != CHECK_BROKEN, "%s on %s: %s", algorithm->name, text, reason);
         taken[number][kind] += result == CHECK_HOLDS;
     }
 }
 
-Test(check_properties, every_row_has_them)
+Test(check_properties, every_algorithm_has_them)
 {
     static const char *const problems[] = {
         "n2c4h9w11o6k3x3p1x1",
@@ -75,21 +76,24 @@ Test(check_properties, every_row_has_them)
     };
     enum { PROBLEMS = sizeof problems / sizeof *problems, REFERENCE = ROWS - 1 };
     for (int i = 0; i < PROBLEMS; i++)
-        for (int row = 0; talc_check_row_at(&talc_check_conv2d, cpu_device(), row) != NULL; row++)
-            expect_all(talc_check_row_at(&talc_check_conv2d, cpu_device(), row), row, problems[i]);
+        for (int algorithm = 0;
+             talc_check_algorithm_at(&talc_check_conv2d, cpu_device(), algorithm) != NULL;
+             algorithm++)
+            expect_all(talc_check_algorithm_at(&talc_check_conv2d, cpu_device(), algorithm),
+                       algorithm, problems[i]);
     for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++)
         cr_expect(taken[REFERENCE][kind] == PROBLEMS, "%s says something about %d of %d problems",
                   talc_check_kind_name((talc_check_kind)kind), taken[REFERENCE][kind], PROBLEMS);
 }
 
-/* Problems that a row has run, in the direction or directions. */
-static int problems_of(const talc_check *check, const char *row, bool gradients)
+/* Problems that an algorithm has run, in the direction or directions. */
+static int problems_of(const talc_check *check, const char *algorithm, bool gradients)
 {
     int64_t problems = 0;
     for (int i = 0; i < talc_check_summary_count(check); i++) {
         const talc_check_summary *summary = talc_check_summary_at(check, i);
         if ((strcmp(summary->op, "conv2d") != 0) == gradients &&
-            strcmp(summary->algorithm, row) == 0)
+            strcmp(summary->algorithm, algorithm) == 0)
             problems += summary->problems;
     }
     return (int)problems;
@@ -112,17 +116,19 @@ Test(check_properties, most_random_problems_take_part)
 {
     enum { PROBLEMS = 400 };
     talc_check *check = check_random(PROBLEMS);
-    for (int row = 0; row < ROWS; row++) {
-        const int problems = problems_of(check, rows[row], false);
-        cr_expect(problems >= PROBLEMS / 10, "%s: only %d problems", rows[row], problems);
+    for (int algorithm = 0; algorithm < ROWS; algorithm++) {
+        const int problems = problems_of(check, algorithms[algorithm], false);
+        cr_expect(problems >= PROBLEMS / 10, "%s: only %d problems", algorithms[algorithm],
+                  problems);
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
             /* A 1x1 kernel without stride and padding has no strided or padded relative that such a
-             * row would do. */
-            const bool none = strcmp(rows[row], "pointwise") == 0 &&
+             * algorithm would do. */
+            const bool none = strcmp(algorithms[algorithm], "pointwise") == 0 &&
                               (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING);
-            cr_expect(none ? taken[row][kind] == 0 : taken[row][kind] == problems,
-                      "%s: %s says something about %d of %d problems", rows[row],
-                      talc_check_kind_name((talc_check_kind)kind), taken[row][kind], problems);
+            cr_expect(none ? taken[algorithm][kind] == 0 : taken[algorithm][kind] == problems,
+                      "%s: %s says something about %d of %d problems", algorithms[algorithm],
+                      talc_check_kind_name((talc_check_kind)kind), taken[algorithm][kind],
+                      problems);
         }
     }
     talc_check_free(check);
@@ -133,17 +139,18 @@ Test(check_properties, most_random_gradients_take_part)
 {
     enum { PROBLEMS = 400 };
     talc_check *check = check_random(PROBLEMS);
-    for (int row = 0; row < ROWS; row++) {
-        const int problems = problems_of(check, rows[row], true);
-        cr_expect(problems >= PROBLEMS / 10, "%s: only %d gradients", rows[row], problems);
+    for (int algorithm = 0; algorithm < ROWS; algorithm++) {
+        const int problems = problems_of(check, algorithms[algorithm], true);
+        cr_expect(problems >= PROBLEMS / 10, "%s: only %d gradients", algorithms[algorithm],
+                  problems);
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
-            const bool pointwise = strcmp(rows[row], "pointwise") == 0;
+            const bool pointwise = strcmp(algorithms[algorithm], "pointwise") == 0;
             const bool none =
                 kind == TALC_CHECK_POINTWISE || kind == TALC_CHECK_SHIFT ||
                 (pointwise && (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING));
-            const int said = taken_by_gradients[row][kind];
+            const int said = taken_by_gradients[algorithm][kind];
             cr_expect(none ? said == 0 : said == problems,
-                      "%s: %s says something about %d of %d gradients", rows[row],
+                      "%s: %s says something about %d of %d gradients", algorithms[algorithm],
                       talc_check_kind_name((talc_check_kind)kind), said, problems);
         }
     }
@@ -191,18 +198,19 @@ static const struct {
     { TALC_CHECK_SHIFT, "n1c2h2w2o2k2x2p3x3", { MUTANT_IMAGE_AXES } },
 };
 
-Test(check_properties, each_alone_rejects_rows_that_are_wrong)
+Test(check_properties, each_alone_rejects_algorithms_that_are_wrong)
 {
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
         check_problem problem;
         cr_assert(talc_check_parse(seen[i].problem, &problem) != NULL, "%s", talc_error_message());
         char reason[256];
-        cr_expect(talc_check_property(seen[i].kind, mutant_row(MUTANT_NONE), cpu_device(), &problem,
-                                      5, reason) == CHECK_HOLDS,
+        cr_expect(talc_check_property(seen[i].kind, mutant_algorithm(MUTANT_NONE), cpu_device(),
+                                      &problem, 5, reason) == CHECK_HOLDS,
                   "%s", reason);
         for (int j = 0; j < 6 && seen[i].mutants[j] != MUTANT_NONE; j++) {
-            const check_property_result result = talc_check_property(
-                seen[i].kind, mutant_row(seen[i].mutants[j]), cpu_device(), &problem, 5, reason);
+            const check_property_result result =
+                talc_check_property(seen[i].kind, mutant_algorithm(seen[i].mutants[j]),
+                                    cpu_device(), &problem, 5, reason);
             cr_expect(result == CHECK_BROKEN && strlen(reason) > 20, "%s does not see '%s' on %s",
                       talc_check_kind_name(seen[i].kind), mutant_name(seen[i].mutants[j]),
                       seen[i].problem);
@@ -215,18 +223,18 @@ Test(check_properties, a_difference_is_told_with_both_numbers)
     check_problem problem;
     char reason[256];
     cr_assert(talc_check_parse("n1c3h4w4o2k3x3", &problem) != NULL);
-    cr_assert(talc_check_property(TALC_CHECK_BATCH, mutant_row(MUTANT_LAST_IMAGE), cpu_device(),
-                                  &problem, 5, reason) == CHECK_BROKEN);
+    cr_assert(talc_check_property(TALC_CHECK_BATCH, mutant_algorithm(MUTANT_LAST_IMAGE),
+                                  cpu_device(), &problem, 5, reason) == CHECK_BROKEN);
     cr_assert(strncmp(reason, "n3c3h4w4o2k3x3", 14) == 0 &&
                   strstr(reason, "y[2, 0, 0, 0] is nan, the batch in two parts gives ") != NULL,
               "%s", reason);
-    cr_assert(talc_check_property(TALC_CHECK_ADJOINT, mutant_row(MUTANT_TAP), cpu_device(),
+    cr_assert(talc_check_property(TALC_CHECK_ADJOINT, mutant_algorithm(MUTANT_TAP), cpu_device(),
                                   &problem, 5, reason) == CHECK_BROKEN);
     cr_assert(strncmp(reason, "n1c3h4w4o2k3x3", 14) == 0 &&
                   strstr(reason, ": <conv(x, w), g> is ") != NULL,
               "%s", reason);
-    cr_assert(talc_check_property(TALC_CHECK_SHIFT, mutant_row(MUTANT_WRITES_PAST), cpu_device(),
-                                  &problem, 5, reason) == CHECK_BROKEN);
+    cr_assert(talc_check_property(TALC_CHECK_SHIFT, mutant_algorithm(MUTANT_WRITES_PAST),
+                                  cpu_device(), &problem, 5, reason) == CHECK_BROKEN);
     cr_assert(strstr(reason, "wrote outside y") != NULL, "%s", reason);
 }
 
@@ -236,15 +244,15 @@ Test(check_properties, left_out)
     check_problem problem;
     char reason[256];
     cr_assert(talc_check_parse("n0c3h4w4o2k3x3", &problem) != NULL);
-    const talc_algorithm *row = mutant_row(MUTANT_NONE);
+    const talc_algorithm *algorithm = mutant_algorithm(MUTANT_NONE);
     for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++)
-        cr_assert(talc_check_property((talc_check_kind)kind, row, cpu_device(), &problem, 1,
+        cr_assert(talc_check_property((talc_check_kind)kind, algorithm, cpu_device(), &problem, 1,
                                       reason) == CHECK_LEFT_OUT);
     cr_assert(talc_check_parse("n1c3h4w4o2k3x3", &problem) != NULL);
-    cr_assert(talc_check_property(TALC_CHECK_EXACT, row, cpu_device(), &problem, 1, reason) ==
+    cr_assert(talc_check_property(TALC_CHECK_EXACT, algorithm, cpu_device(), &problem, 1, reason) ==
               CHECK_LEFT_OUT);
-    cr_assert(talc_check_property(TALC_CHECK_KIND_COUNT, row, cpu_device(), &problem, 1, reason) ==
-              CHECK_LEFT_OUT);
+    cr_assert(talc_check_property(TALC_CHECK_KIND_COUNT, algorithm, cpu_device(), &problem, 1,
+                                  reason) == CHECK_LEFT_OUT);
 }
 
 /* Without memory a property says nothing, and never that it is broken. */
@@ -258,11 +266,12 @@ static void run_properties(fault_run *run)
             char reason[256];
             if (talc_check_parse(problems[i], &problem) == NULL)
                 return;
-            const talc_algorithm *row =
-                i < 2 ? mutant_row(MUTANT_NONE) : conv2d_gradient_mutant_row(GRADIENT_RIGHT);
+            const talc_algorithm *algorithm =
+                i < 2 ? mutant_algorithm(MUTANT_NONE)
+                      : conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT);
             const bool none = i >= 2 && (kind == TALC_CHECK_POINTWISE || kind == TALC_CHECK_SHIFT);
-            const check_property_result result =
-                talc_check_property((talc_check_kind)kind, row, run->device, &problem, 1, reason);
+            const check_property_result result = talc_check_property(
+                (talc_check_kind)kind, algorithm, run->device, &problem, 1, reason);
             cr_expect(result == (talc_failed() || none ? CHECK_LEFT_OUT : CHECK_HOLDS), "%s: %s",
                       talc_check_kind_name((talc_check_kind)kind), reason);
             fault_keep_bytes(run, &result, sizeof result);

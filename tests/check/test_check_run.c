@@ -4,14 +4,14 @@
 #include "check/check.h"
 #include "check/engine/parallel.h"
 #include "tests/support/hooks.h"
-#include "tests/support/posed.h"
+#include "tests/support/problem_data.h"
 
 #include <string.h>
 
 // ---- Loops --------------------------------------------------------------------------------------
 
-enum { MOST = 1 << 20 };
-static unsigned char seen[MOST];
+enum { MAX = 1 << 20 };
+static unsigned char seen[MAX];
 static int64_t ends[CHECK_CHUNKS][2];
 
 static void mark(void *context, int index, int64_t first, int64_t end)
@@ -26,14 +26,14 @@ static void mark(void *context, int index, int64_t first, int64_t end)
 /* Every element once, in chunks that do not depend on the threads. */
 Test(check_run, a_loop_in_chunks_takes_every_element_once)
 {
-    static const int64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, MOST };
+    static const int64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, MAX };
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (int threads = 1; threads <= 5; threads += 2) {
             cr_assert(talc_set_threads(threads));
             memset(seen, 0, sizeof seen);
             memset(ends, 0, sizeof ends);
             talc_check_parallel(counts[c], 1e6, mark, NULL);
-            for (int64_t i = 0; i < MOST; i++)
+            for (int64_t i = 0; i < MAX; i++)
                 cr_assert(seen[i] == (i < counts[c]), "element %lld of %lld came %d times",
                           (long long)i, (long long)counts[c], seen[i]);
             const int64_t chunks = counts[c] < CHECK_CHUNKS ? counts[c] : CHECK_CHUNKS;
@@ -46,18 +46,18 @@ Test(check_run, a_loop_in_chunks_takes_every_element_once)
 
 // ---- A row of the test's own --------------------------------------------------------------------
 
-static size_t room;                   /* bytes of workspace that it asks for */
+static size_t workspace_asked;        /* bytes of workspace that it asks for */
 static int64_t past_workspace;        /* where it writes, from the workspace's end on; 0: nowhere */
 static int64_t before_workspace;      /* likewise from its begin down */
 static int64_t past_y, change_x = -1; /* likewise of y; which byte of x it changes */
 static unsigned char fill;            /* what each byte of the workspace must be */
 static bool as_expected;
 
-static const char *plan_room(const talc_device *device, const void *problem, size_t limit,
-                             talc_plan *plan)
+static const char *plan_workspace(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
 {
     (void)device, (void)problem;
-    plan->workspace = room < limit ? room : limit;
+    plan->workspace = workspace_asked < limit ? workspace_asked : limit;
     return NULL;
 }
 
@@ -91,12 +91,12 @@ static talc_status write_halves(talc_device *device, const void *problem, const 
 
 static const talc_algorithm mine = { .name = "mine",
                                      .arithmetic = { "f32", TALC_STRICT, false },
-                                     .plan = plan_room,
+                                     .plan = plan_workspace,
                                      .run = write_halves };
 
-static check_run_report run_with(talc_device *device, check_room *reused, bool finite)
+static check_run_report run_with(talc_device *device, check_buffers *reused, bool finite)
 {
-    posed self = pose("softmax:5x33@1");
+    problem_data self = read_problem("softmax:5x33@1");
     check_values results;
     check_run_report report;
     const check_run_options options = { .workspace_limit = SIZE_MAX, .finite = finite };
@@ -116,59 +116,59 @@ static check_run_report run_with(talc_device *device, check_room *reused, bool f
 
 /* Small workspaces travel whole, of large ones the guard bands alone. The order makes the room grow
  * and be larger than needed. */
-static const size_t rooms[] = { 0,       1,      100,         65535,          65536, 65537,
-                                1 << 17, 200001, 3 << 20 | 5, (1 << 18) + 64, 12 };
-enum { ROOMS = sizeof rooms / sizeof *rooms };
+static const size_t workspaces[] = { 0,       1,      100,         65535,          65536, 65537,
+                                     1 << 17, 200001, 3 << 20 | 5, (1 << 18) + 64, 12 };
+enum { WORKSPACES = sizeof workspaces / sizeof *workspaces };
 
 Test(check_run, a_workspace_holds_the_fill_everywhere)
 {
-    check_room reused = { .image = NULL };
-    for (int i = 0; i < ROOMS; i++)
+    check_buffers reused = { .image = NULL };
+    for (int i = 0; i < WORKSPACES; i++)
         for (int finite = 0; finite < 2; finite++) {
-            room = rooms[i];
+            workspace_asked = workspaces[i];
             const check_run_report report = run_with(cpu_device(), &reused, finite != 0);
-            cr_assert(as_expected, "of %zu bytes some are not filled", room);
+            cr_assert(as_expected, "of %zu bytes some are not filled", workspace_asked);
             cr_assert(report.written == NULL && report.changed == NULL);
         }
-    talc_check_room_free(&reused);
+    talc_check_buffers_free(&reused);
 }
 
 Test(check_run, a_byte_outside_is_seen)
 {
-    static const int64_t places[] = { 1, 2, 63, 64, 65, 1000, 4095, 4096 };
-    check_room reused = { .image = NULL };
-    for (int i = 0; i < ROOMS; i++)
-        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
-            room = rooms[i];
-            past_workspace = places[p];
+    static const int64_t offsets[] = { 1, 2, 63, 64, 65, 1000, 4095, 4096 };
+    check_buffers reused = { .image = NULL };
+    for (int i = 0; i < WORKSPACES; i++)
+        for (size_t p = 0; p < sizeof offsets / sizeof *offsets; p++) {
+            workspace_asked = workspaces[i];
+            past_workspace = offsets[p];
             const char *written = run_with(cpu_device(), &reused, false).written;
             cr_assert(written != NULL && strcmp(written, "the workspace") == 0);
             past_workspace = 0;
-            before_workspace = places[p];
+            before_workspace = offsets[p];
             written = run_with(cpu_device(), &reused, false).written;
             cr_assert(written != NULL && strcmp(written, "the workspace") == 0);
             before_workspace = 0;
-            past_y = places[p];
+            past_y = offsets[p];
             written = run_with(cpu_device(), &reused, true).written;
             cr_assert(written != NULL && strcmp(written, "y") == 0);
             past_y = 0;
         }
-    talc_check_room_free(&reused);
+    talc_check_buffers_free(&reused);
 }
 
 Test(check_run, a_changed_input_is_seen)
 {
-    static const int64_t places[] = { 0, 1, 330, 5 * 33 * 4 - 1 };
-    check_room reused = { .image = NULL };
-    for (int i = 0; i < ROOMS; i++)
-        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
-            room = rooms[i];
-            change_x = places[p];
+    static const int64_t offsets[] = { 0, 1, 330, 5 * 33 * 4 - 1 };
+    check_buffers reused = { .image = NULL };
+    for (int i = 0; i < WORKSPACES; i++)
+        for (size_t p = 0; p < sizeof offsets / sizeof *offsets; p++) {
+            workspace_asked = workspaces[i];
+            change_x = offsets[p];
             const check_run_report report = run_with(cpu_device(), &reused, false);
             cr_assert(report.changed != NULL && strcmp(report.changed, "x") == 0);
             cr_assert(report.written == NULL);
         }
-    talc_check_room_free(&reused);
+    talc_check_buffers_free(&reused);
 }
 
 // ---- Trust --------------------------------------------------------------------------------------
@@ -223,7 +223,8 @@ static const char *faulty_plan(const talc_device *device, const void *problem, s
     return p->direction != TALC_FORWARD || p->dtype != TALC_F32 ? "only forward, in f32" : NULL;
 }
 
-static bool is_spoilt(const talc_conv2d_problem *p, int64_t n, int64_t oc, int64_t oh, int64_t ow)
+static bool is_corrupted(const talc_conv2d_problem *p, int64_t n, int64_t oc, int64_t oh,
+                         int64_t ow)
 {
     const bool faults[] = { ow == p->OW - 1,
                             oh == 0 && ow > 0,
@@ -255,16 +256,16 @@ static talc_status faulty_run(talc_device *device, const void *problem, const ta
                 sum += (double)((const float *)a->x)[((c + ic) * p->H + ih) * p->W + iw] *
                        ((const float *)a->w)[oc * K + k];
         }
-        ((float *)a->y)[at] = (float)sum + (is_spoilt(p, n, oc, oh, ow) ? 1000 : 0);
+        ((float *)a->y)[at] = (float)sum + (is_corrupted(p, n, oc, oh, ow) ? 1000 : 0);
     }
     return TALC_OK;
 }
 
 /* The problems come largest first; what is said of the smallest that fails, where, what those that
  * fail have in common, and how each is repeated. */
-Test(check_run, a_report_says_where_a_row_fails)
+Test(check_run, a_report_says_where_an_algorithm_fails)
 {
-    static const talc_algorithm row = {
+    static const talc_algorithm algorithm = {
         "mine", NULL, { "f64 sums", TALC_STRICT, true }, faulty_plan, faulty_run
     };
     static const char *const problems[] = { "n2c4h9w9o4k3x3s2x2p1x1g2", "n2c2h6w7o4k3x3s2x2p1x1",
@@ -291,7 +292,7 @@ Test(check_run, a_report_says_where_a_row_fails)
                                        .kinds = UINT64_C(1) << TALC_CHECK_EXACT,
                                        .command = commanded ? "./mine --again" : NULL });
             for (int i = 0; i < 4; i++)
-                talc_check_row(check, problems[i], &row);
+                talc_check_algorithm(check, problems[i], &algorithm);
             char text[8192], first[400];
             FILE *file = tmpfile();
             talc_check_print(file, check);

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 16000 };
+enum { MAX = 16000 };
 
 typedef struct listed {
     char text[TALC_CHECK_TEXT];
 } listed;
 
-static listed problems[MOST];
+static listed problems[MAX];
 
 static int compare(const void *a, const void *b)
 {
@@ -24,10 +24,10 @@ static int compare(const void *a, const void *b)
 static int64_t read_set(const char *set)
 {
     int64_t count = 0;
-    while (count < MOST && talc_check_set_problem(set, count, 0, problems[count].text) != NULL)
+    while (count < MAX && talc_check_set_problem(set, count, 0, problems[count].text) != NULL)
         count++;
     assert_no_failure();
-    cr_assert(count < MOST, "%s is longer than this test thinks", set);
+    cr_assert(count < MAX, "%s is longer than this test thinks", set);
     cr_assert(talc_check_set_problem(set, count + 1, 0, problems[count].text) == NULL);
     cr_assert(talc_check_set_problem(set, INT64_MAX, 0, problems[count].text) == NULL);
     cr_assert(talc_check_set_problem(set, -1, 0, problems[count].text) == NULL);
@@ -119,13 +119,12 @@ Test(check_sets, every_problem_reads_prints_the_same_and_stands_once)
 {
     static const struct {
         const char *set;
-        int64_t least, most, convolutions;
+        int64_t min, max, convolutions;
     } sets[] = { { "quick", 60, 340, 50 }, { "edges", 300, 2700, 260 }, { "models", 90, 200, 60 } };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         const char *set = sets[i].set;
         const int64_t count = read_set(set);
-        cr_assert(count >= sets[i].least && count <= sets[i].most, "%s: %d problems", set,
-                  (int)count);
+        cr_assert(count >= sets[i].min && count <= sets[i].max, "%s: %d problems", set, (int)count);
         cr_assert(count_of(count, "") >= sets[i].convolutions, "%s has too few of conv2d", set);
         for (int64_t j = 0; j < count; j++) {
             char again[TALC_CHECK_TEXT];
@@ -205,7 +204,7 @@ static int differing(uint64_t a, uint64_t b)
 /* The largest number that follows `letter` among the extents of the problems that hold `part`. */
 static int64_t largest(int64_t count, const char *op, char letter, const char *part)
 {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int64_t i = 0; i < count; i++) {
         const char *extent = strchr(problems[i].text, ':');
         if (!is_of(problems[i].text, op) || strstr(problems[i].text, part) == NULL)
@@ -213,9 +212,9 @@ static int64_t largest(int64_t count, const char *op, char letter, const char *p
         const size_t extents = strcspn(extent, "_");
         const char *at = memchr(extent, letter, extents);
         const int64_t number = at == NULL ? 0 : strtoll(at + 1, NULL, 10);
-        most = number > most ? number : most;
+        max = number > max ? number : max;
     }
-    return most;
+    return max;
 }
 
 /* A kernel that is wrong past a tile is found only where there is more than a tile. */
@@ -225,7 +224,7 @@ Test(check_sets, edges_go_past_the_tiles_of_every_op)
         const char *op;
         char letter;
         const char *part;
-        int64_t least;
+        int64_t min;
     } cases[] = {
         { "max_pool2d", 'c', "", 129 },
         { "avg_pool2d", 'c', "", 129 },
@@ -243,9 +242,9 @@ Test(check_sets, edges_go_past_the_tiles_of_every_op)
     };
     const int64_t count = read_set("edges");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int64_t most = largest(count, cases[i].op, cases[i].letter, cases[i].part);
-        cr_assert(most >= cases[i].least, "%s%s: %c goes to %d", cases[i].op, cases[i].part,
-                  cases[i].letter, (int)most);
+        const int64_t max = largest(count, cases[i].op, cases[i].letter, cases[i].part);
+        cr_assert(max >= cases[i].min, "%s%s: %c goes to %d", cases[i].op, cases[i].part,
+                  cases[i].letter, (int)max);
     }
 }
 
@@ -264,22 +263,22 @@ Test(check_sets, random_depends_on_index_and_seed_alone)
 
 Test(check_sets, random_is_mostly_conv2d_and_has_every_op)
 {
-    for (int64_t i = 0; i < MOST; i++) {
+    for (int64_t i = 0; i < MAX; i++) {
         char again[TALC_CHECK_TEXT];
         random_text(i, 3, problems[i].text);
         cr_assert(talc_check_problem_text(problems[i].text, again) != NULL, "%s",
                   talc_error_message());
         cr_assert(strcmp(again, problems[i].text) == 0);
     }
-    const int64_t convolutions = count_of(MOST, "");
-    cr_assert(convolutions > MOST / 2 && convolutions < MOST * 3 / 4, "%d convolutions",
+    const int64_t convolutions = count_of(MAX, "");
+    cr_assert(convolutions > MAX / 2 && convolutions < MAX * 3 / 4, "%d convolutions",
               (int)convolutions);
     for (int j = 0; j < OTHERS; j++)
-        cr_assert(count_of(MOST, others[j]) > 2, "%s", others[j]);
+        cr_assert(count_of(MAX, others[j]) > 2, "%s", others[j]);
     for (int j = 0; j < GRADIENTS; j++)
-        cr_assert(gradients_of(MOST, with_gradients[j]) > 2, "%s", with_gradients[j]);
-    cr_assert(convolutions_ending_in(MOST, "_dx") > convolutions / 5 &&
-              convolutions_ending_in(MOST, "_dw") > convolutions / 5);
+        cr_assert(gradients_of(MAX, with_gradients[j]) > 2, "%s", with_gradients[j]);
+    cr_assert(convolutions_ending_in(MAX, "_dx") > convolutions / 5 &&
+              convolutions_ending_in(MAX, "_dw") > convolutions / 5);
 }
 
 Test(check_sets, problem_text_is_full)

@@ -2,7 +2,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "check/model/judge.h"
+#include "check/model/verdict.h"
 #include "check/model/report.h"
 #include "ops/elementwise.h"
 #include "ops/observed.h"
@@ -11,24 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
-Test(check_step, the_part_that_the_inputs_do_not_explain_over_the_room_for_rounding)
+Test(check_step, the_part_that_the_inputs_do_not_explain_over_the_tolerance_for_rounding)
 {
-    double got[] = { 1, 2, 3, 4 }, spread[] = { 0.5, 0, 0.25, 1 }, room[] = { 0.25, 0.5, 0.5, 0 };
-    check_open open = { 4, TALC_DIMS(2, 2), got, spread, room };
+    double got[] = { 1, 2, 3, 4 }, spread[] = { 0.5, 0, 0.25, 1 },
+           tolerance[] = { 0.25, 0.5, 0.5, 0 };
+    check_open open = { 4, TALC_DIMS(2, 2), got, spread, tolerance };
     talc_check_model_layer layer = { .own = 0.125 };
-    talc_check_judge_step(&open, (const double[]){ 1.5, 2, 3.5, 3 }, 0.25, &layer);
-    talc_check_judge_end(&layer);
+    talc_check_verdict_of_step(&open, (const double[]){ 1.5, 2, 3.5, 3 }, 0.25, &layer);
+    talc_check_verdict_at_end(&layer);
     /* Differences 0.5, 0, 0.5, 1, of which 0, 0, 0.25, 0 are left. */
     cr_assert(layer.step == 0.5 && layer.accumulated == 0.5 && layer.difference == 1);
     cr_assert(layer.passed && layer.where.dim[0] == 1 && layer.where.dim[1] == 0);
     cr_assert(layer.got == 3 && layer.expected == 3.5);
     cr_assert(spread[0] == 0.5 && spread[1] == 0 && spread[2] == 0.5 && spread[3] == 1 &&
-              room[0] == 0);
+              tolerance[0] == 0);
 
     /* What was measured explains itself; the step before stays. */
     layer = (talc_check_model_layer){ .own = NAN };
-    talc_check_judge_step(&open, (const double[]){ 1.5, 2, 3.5, 3 }, 1.5, &layer);
-    talc_check_judge_end(&layer);
+    talc_check_verdict_of_step(&open, (const double[]){ 1.5, 2, 3.5, 3 }, 1.5, &layer);
+    talc_check_verdict_at_end(&layer);
     cr_assert(layer.step == 0 && layer.accumulated == 1.5 && !layer.passed);
 
     /* Without room any rest is too much; NaN and infinity are to be the same. */
@@ -36,7 +37,7 @@ Test(check_step, the_part_that_the_inputs_do_not_explain_over_the_room_for_round
     const double same[] = { NAN, INFINITY, 1, NAN };
     memcpy(got, odd, sizeof got);
     memset(spread, 0, sizeof spread);
-    talc_check_judge_step(&open, same, 0, &layer);
+    talc_check_verdict_of_step(&open, same, 0, &layer);
     cr_assert(layer.step == 0 && layer.difference == 0);
     for (int i = 0; i < 4; i++) {
         double reference[4];
@@ -44,23 +45,24 @@ Test(check_step, the_part_that_the_inputs_do_not_explain_over_the_room_for_round
         reference[i] = i == 2 ? nextafter(1, 2) : 5;
         memset(spread, 0, sizeof spread);
         layer = (talc_check_model_layer){ .own = 0 };
-        talc_check_judge_step(&open, reference, 0, &layer);
-        talc_check_judge_end(&layer);
+        talc_check_verdict_of_step(&open, reference, 0, &layer);
+        talc_check_verdict_at_end(&layer);
         cr_assert(isinf(layer.step) && isinf(layer.accumulated) && !layer.passed);
         cr_assert(layer.where.dim[0] * 2 + layer.where.dim[1] == i);
     }
 }
 
 /* One element through an op. */
-static check_open judged(const char *op, const void *problem, const talc_algorithm *row,
-                         const talc_arithmetic *reference, double x, double off, double y,
-                         talc_check_model_layer *layer)
+static check_open open_of(const char *op, const void *problem, const talc_algorithm *algorithm,
+                          const talc_arithmetic *reference, double x, double off, double y,
+                          talc_check_model_layer *layer)
 {
     const talc_dims one = TALC_DIMS(1);
     check_array input = { TALC_F32, one, 1, &x, &off };
-    check_ran ran = { op, row, problem, 1, &input, { TALC_F32, one, 1, &y, NULL } };
+    check_ran ran = { op, algorithm, problem, 1, &input, { TALC_F32, one, 1, &y, NULL } };
     check_open open;
-    cr_assert(talc_check_judge_own(&ran, reference, layer, &open), "%s", talc_error_message());
+    cr_assert(talc_check_verdict_of_layer(&ran, reference, layer, &open), "%s",
+              talc_error_message());
     return open;
 }
 
@@ -73,25 +75,25 @@ Test(check_step, bounds_of_both_runs)
 
     /* The sum of one element; the reference's element may be off by 2, and so be up to 5. */
     const talc_reduce_observed sum = { TALC_SUM, { true }, 0 };
-    check_open open = judged("sum", &sum, &strict, &strict.arithmetic, 3, 2, 3 + 9 * u, &layer);
+    check_open open = open_of("sum", &sum, &strict, &strict.arithmetic, 3, 2, 3 + 9 * u, &layer);
     cr_assert(fabs(layer.own - 1) < 1e-6, "%g", layer.own); /* (1 + 2) u 3 */
-    cr_assert(open.spread[0] == 2 && fabs(open.room[0] / u - (9 + 3 * 5 + 16)) < 1e-6);
+    cr_assert(open.spread[0] == 2 && fabs(open.tolerance[0] / u - (9 + 3 * 5 + 16)) < 1e-6);
     talc_check_open_free(&open);
-    open = judged("sum", &sum, &wide, &strict.arithmetic, 3, 0, 3, &layer);
-    cr_assert(layer.own == 0 && fabs(open.room[0] / u - (3 + 9)) < 1e-6);
+    open = open_of("sum", &sum, &wide, &strict.arithmetic, 3, 0, 3, &layer);
+    cr_assert(layer.own == 0 && fabs(open.tolerance[0] / u - (3 + 9)) < 1e-6);
     talc_check_open_free(&open);
     /* Zero here is no reason to take the reference for exact. */
-    open = judged("sum", &sum, &strict, &strict.arithmetic, 0, 2, 0, &layer);
-    cr_assert(open.room[0] >= 3 * u * 2);
+    open = open_of("sum", &sum, &strict, &strict.arithmetic, 0, 2, 0, &layer);
+    cr_assert(open.tolerance[0] >= 3 * u * 2);
     talc_check_open_free(&open);
 
     /* A sigmoid is flatter than its argument. */
     const talc_unary_problem sigmoid = { .function = TALC_SIGMOID };
-    open = judged("sigmoid", &sigmoid, &strict, &strict.arithmetic, 0, 2, 0.5, &layer);
+    open = open_of("sigmoid", &sigmoid, &strict, &strict.arithmetic, 0, 2, 0.5, &layer);
     cr_assert(layer.own == 0 && open.spread[0] == 0.5);
     talc_check_open_free(&open);
     const talc_unary_problem tanh_problem = { .function = TALC_TANH };
-    open = judged("tanh", &tanh_problem, &strict, &strict.arithmetic, 0, 2, 0, &layer);
+    open = open_of("tanh", &tanh_problem, &strict, &strict.arithmetic, 0, 2, 0, &layer);
     cr_assert(open.spread[0] == 2);
     talc_check_open_free(&open);
 }

@@ -7,17 +7,17 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { MOST_TEXT = 8192, MOST_FAMILIES = 40 };
+enum { MAX_TEXT = 8192, MAX_FAMILIES = 40 };
 
 /* What is said of one family: its examples and the lines below each. */
 typedef struct described {
     const check_direction *direction;
-    char text[MOST_TEXT];
+    char text[MAX_TEXT];
 } described;
 
-static described families[MOST_FAMILIES];
+static described families[MAX_FAMILIES];
 static int family_count;
-static char for_all[MOST_TEXT]; /* said of all of them */
+static char for_all[MAX_TEXT]; /* said of all of them */
 
 static described *family_of(const char *example)
 {
@@ -27,14 +27,14 @@ static described *family_of(const char *example)
     for (int i = 0; i < family_count; i++)
         if (families[i].direction->family == direction->family)
             return &families[i];
-    cr_assert(family_count < MOST_FAMILIES);
+    cr_assert(family_count < MAX_FAMILIES);
     families[family_count].direction = direction;
     return &families[family_count++];
 }
 
-static void append(char text[MOST_TEXT], const char *line)
+static void append(char text[MAX_TEXT], const char *line)
 {
-    cr_assert(strlen(text) + strlen(line) + 2 < MOST_TEXT);
+    cr_assert(strlen(text) + strlen(line) + 2 < MAX_TEXT);
     strcat(strcat(text, line), "\n");
 }
 

@@ -206,7 +206,7 @@ static void close_two(talc_device *const gpus[2])
     assert_all_freed();
 }
 
-static double least(const talc_tensor *x)
+static double min(const talc_tensor *x)
 {
     return -talc_item(talc_max(talc_neg(x), TALC_SCALAR, false));
 }
@@ -227,12 +227,12 @@ Test(cuda, copies_between_gpus_keep_the_order_of_both)
         talc_tensor *next = talc_full(from, TALC_F32, TALC_DIMS(MANY), 9); /* in x's memory */
         talc_tensor *back = talc_to(talc_add_scalar(y, 1), from, TALC_F64);
         assert_no_failure();
-        cr_assert(least(back) == 4 && talc_item(talc_max(back, TALC_SCALAR, false)) == 4);
-        cr_assert(least(y) == 3 && talc_item(talc_max(y, TALC_SCALAR, false)) == 3);
-        cr_assert(least(next) == 9);
+        cr_assert(min(back) == 4 && talc_item(talc_max(back, TALC_SCALAR, false)) == 4);
+        cr_assert(min(y) == 3 && talc_item(talc_max(y, TALC_SCALAR, false)) == 3);
+        cr_assert(min(next) == 9);
         cr_assert(talc_copy(
             next, talc_slice(talc_full(to, TALC_F32, TALC_DIMS(2 * MANY), 5), 0, 0, TALC_END, 2)));
-        cr_assert(least(next) == 5, "%s", talc_error_message());
+        cr_assert(min(next) == 5, "%s", talc_error_message());
         talc_scope_leave(scope);
     }
     close_two(gpus);
@@ -270,7 +270,7 @@ static void *keep_company(void *context)
         talc_tensor *y = talc_add_scalar(x, 1);
         talc_release(x);
         talc_full(self->device, TALC_F32, TALC_DIMS(LARGE), -7);
-        self->right = self->right && least(y) == (double)(self->rounds + 1);
+        self->right = self->right && min(y) == (double)(self->rounds + 1);
         self->rounds++;
         talc_scope_leave(scope);
     } while (!self->stop && !talc_failed());

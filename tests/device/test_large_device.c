@@ -11,7 +11,7 @@ enum { SAMPLES = 48, SIDE = 8200, PLANE = SIDE * SIDE, IMAGES = 4, CHANNELS = 8,
 static const int64_t COUNT = (int64_t)IMAGES * CHANNELS * PLANE; /* 2^31 + 4,196,352 */
 
 /* Where results are looked at: sample i of `count`. */
-static int64_t place(int64_t count, int i)
+static int64_t sample(int64_t count, int i)
 {
     static const int64_t edges[] = { (INT64_C(1) << 30),     (INT64_C(1) << 31) - 1,
                                      (INT64_C(1) << 31),     (INT64_C(1) << 31) + 1,
@@ -88,8 +88,8 @@ static double conv2d_expected(const talc_conv2d_problem *p, const talc_tensor *x
     return sum;
 }
 
-/* Every row that takes the problem: samples of its result, and all of it against the first
- * row's. */
+/* Every algorithm that takes the problem: samples of its result, and all of it against the first
+ * algorithm's. */
 static void expect_convolution(const char *text)
 {
     talc_device *device = tested_device();
@@ -104,35 +104,36 @@ static void expect_convolution(const char *text)
     const int64_t count = p.N * p.OC * p.OH * p.OW;
     double expected[SAMPLES];
     for (int i = 0; i < SAMPLES; i++)
-        expected[i] = conv2d_expected(&p, x, w, place(count, i));
+        expected[i] = conv2d_expected(&p, x, w, sample(count, i));
     talc_tensor *first = NULL;
-    for (int row = 0; row < explanation.decision.count; row++) {
-        if (explanation.decision.candidates[row].refused)
+    for (int algorithm = 0; algorithm < explanation.decision.count; algorithm++) {
+        if (explanation.decision.candidates[algorithm].refused)
             continue;
         talc_scope *run = talc_scope_enter();
         poison(count);
-        talc_tensor *y = talc_conv2d(
-            x, w, NULL,
-            &(talc_conv2d_options){ .padding = { p.pad_top, p.pad_left },
-                                    .groups = p.groups,
-                                    .algorithm = explanation.decision.candidates[row].title });
-        cr_assert(y != NULL, "%s by %s: %s", text, explanation.decision.candidates[row].title,
+        talc_tensor *y =
+            talc_conv2d(x, w, NULL,
+                        &(talc_conv2d_options){
+                            .padding = { p.pad_top, p.pad_left },
+                            .groups = p.groups,
+                            .algorithm = explanation.decision.candidates[algorithm].title });
+        cr_assert(y != NULL, "%s by %s: %s", text, explanation.decision.candidates[algorithm].title,
                   talc_error_message());
         for (int i = 0; i < SAMPLES; i++)
-            cr_assert(element(y, place(count, i)) == expected[i],
+            cr_assert(element(y, sample(count, i)) == expected[i],
                       "%s by %s: element %lld is %g, expected %g", text,
-                      explanation.decision.candidates[row].title, (long long)place(count, i),
-                      element(y, place(count, i)), expected[i]);
+                      explanation.decision.candidates[algorithm].title, (long long)sample(count, i),
+                      element(y, sample(count, i)), expected[i]);
         if (first != NULL) {
             const talc_tensor *off = talc_sub(y, first);
-            const double most =
+            const double max =
                 talc_item(talc_max(talc_mul(off, off), TALC_DIMS(0, 1, 2, 3), false));
-            cr_assert(most == 0, "%s by %s: off the first row by %g", text,
-                      explanation.decision.candidates[row].title, sqrt(most));
+            cr_assert(max == 0, "%s by %s: off the first row by %g", text,
+                      explanation.decision.candidates[algorithm].title, sqrt(max));
         }
         first = first == NULL ? talc_retain(y) : first;
         talc_scope_leave(run);
-        cr_log_info("%s by %s", text, explanation.decision.candidates[row].title);
+        cr_log_info("%s by %s", text, explanation.decision.candidates[algorithm].title);
     }
     cr_assert(first != NULL, "%s: no row takes it", text);
     talc_release(first);
@@ -161,17 +162,17 @@ Test(large_device, elementwise)
     poison(COUNT);
     const talc_tensor *y = talc_neg(x);
     for (int i = 0; i < SAMPLES; i++)
-        assert_is(y, place(COUNT, i), -element(x, place(COUNT, i)));
+        assert_is(y, sample(COUNT, i), -element(x, sample(COUNT, i)));
     talc_release((talc_tensor *)y);
     poison(COUNT);
     y = talc_mul(x, b);
     for (int i = 0; i < SAMPLES; i++)
-        assert_is(y, place(COUNT, i), element(x, place(COUNT, i)) * element(b, place(COUNT, i)));
+        assert_is(y, sample(COUNT, i), element(x, sample(COUNT, i)) * element(b, sample(COUNT, i)));
     talc_release((talc_tensor *)y);
     poison(COUNT);
     y = talc_sub(talc_view(x, TALC_DIMS(IMAGES, CHANNELS, PLANE)), few);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i);
+        const int64_t at = sample(COUNT, i);
         assert_is(y, at, element(x, at) - element(few, at / PLANE % CHANNELS));
     }
 }
@@ -227,7 +228,7 @@ Test(large_device, elementwise_values)
             poison(f64 ? 2 * COUNT : COUNT);
             talc_tensor *y = ops[k].of_one != NULL ? ops[k].of_one(x) : ops[k].of_two(x, b);
             for (int i = 0; i < SAMPLES; i++) {
-                const int64_t at = place(COUNT, i);
+                const int64_t at = sample(COUNT, i);
                 const double expected = ops[k].expected(element(x, at), element(b, at));
                 cr_assert(fabs(element(y, at) - expected) <=
                               8 * (f64 ? 0x1p-53 : 0x1p-24) * fabs(expected),
@@ -263,23 +264,23 @@ Test(large_device, copies)
     poison(COUNT);
     talc_tensor *y = talc_contiguous(talc_transpose(talc_view(x, TALC_DIMS(rows, SIDE)), 0, 1));
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i);
+        const int64_t at = sample(COUNT, i);
         assert_is(y, at, element(x, at % rows * SIDE + at / rows));
     }
     talc_release(y);
     y = talc_cast(x, TALC_F64);
     for (int i = 0; i < SAMPLES; i++)
-        assert_is(y, place(COUNT, i), element(x, place(COUNT, i)));
+        assert_is(y, sample(COUNT, i), element(x, sample(COUNT, i)));
     talc_release(y);
     poison(2 * COUNT);
     y = talc_concat((const talc_tensor *const[]){ x, talc_neg(x) }, 2, 0);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(2 * COUNT, i);
+        const int64_t at = sample(2 * COUNT, i);
         assert_is(y, at, at < COUNT ? element(x, at) : -element(x, at - COUNT));
     }
     cr_assert(talc_fill(talc_slice(y, 0, 1, TALC_END, 2), 77));
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i);
+        const int64_t at = sample(COUNT, i);
         assert_is(y, at, at % 2 == 1 ? 77 : element(x, at));
     }
 }
@@ -295,11 +296,11 @@ static void check_threes(const talc_tensor *x, int64_t side)
     talc_scope *scope = talc_scope_enter();
     const talc_tensor *planes = talc_view(x, TALC_DIMS(COUNT / side / side, 1, side, side));
     poison(COUNT);
-    const talc_tensor *most = talc_max_pool2d(planes, &three);
+    const talc_tensor *max = talc_max_pool2d(planes, &three);
     poison(COUNT);
     const talc_tensor *mean = talc_avg_pool2d(planes, &three);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i), h = at / side % side, w = at % side;
+        const int64_t at = sample(COUNT, i), h = at / side % side, w = at % side;
         double largest = -1, sum = 0;
         for (int64_t k = 0; k < 9; k++)
             if (h + k / 3 - 1 >= 0 && h + k / 3 - 1 < side && w + k % 3 - 1 >= 0 &&
@@ -308,7 +309,7 @@ static void check_threes(const talc_tensor *x, int64_t side)
                 largest = fmax(largest, value);
                 sum += value;
             }
-        assert_is(most, at, largest);
+        assert_is(max, at, largest);
         cr_assert(fabs(element(mean, at) - sum / 9) <= 2 * 0x1p-24 * sum / 9);
     }
     talc_scope_leave(scope);
@@ -324,7 +325,7 @@ static void check_adaptive(const talc_tensor *x)
     const talc_tensor *y =
         talc_adaptive_avg_pool2d(talc_view(x, TALC_DIMS(planes, 1, 16, 16)), 7, 7);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(count, i), oh = at / 7 % 7, ow = at % 7;
+        const int64_t at = sample(count, i), oh = at / 7 % 7, ow = at % 7;
         const int64_t top = oh * 16 / 7, bottom = ((oh + 1) * 16 + 6) / 7;
         const int64_t left = ow * 16 / 7, right = ((ow + 1) * 16 + 6) / 7;
         double sum = 0;
@@ -344,11 +345,11 @@ Test(large_device, pooling)
     const talc_pool2d_options two = { .kernel = { 2, 2 } };
     talc_tensor *indices;
     poison(COUNT);
-    const talc_tensor *most = talc_max_pool2d_indices(x, &two, &indices);
+    const talc_tensor *max = talc_max_pool2d_indices(x, &two, &indices);
     const talc_tensor *mean = talc_avg_pool2d(x, &two);
     const int64_t half = SIDE / 2, count = COUNT / 4;
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(count, i), plane = at / half / half;
+        const int64_t at = sample(count, i), plane = at / half / half;
         const int64_t first = at / half % half * 2 * SIDE + at % half * 2;
         double largest = -1, sum = 0, where = -1;
         for (int64_t k = 0; k < 4; k++) {
@@ -358,7 +359,7 @@ Test(large_device, pooling)
             largest = fmax(largest, value);
             sum += value;
         }
-        assert_is(most, at, largest);
+        assert_is(max, at, largest);
         assert_is(indices, at, where);
         assert_is(mean, at, sum / 4);
     }
@@ -378,7 +379,7 @@ Test(large_device, softmax_and_normalisation)
     poison(COUNT);
     talc_tensor *y = talc_softmax(talc_view(x, TALC_DIMS(rows, ROW)), 1);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(rows * ROW, i);
+        const int64_t at = sample(rows * ROW, i);
         double sum = 0;
         for (int64_t j = 0; j < ROW; j++)
             sum += exp(element(x, at / ROW * ROW + j) - 8);
@@ -393,7 +394,7 @@ Test(large_device, softmax_and_normalisation)
         talc_cross_entropy_with(talc_view(x, TALC_DIMS(rows, ROW)), labels,
                                 &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE });
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t row = place(rows, i), label = (int64_t)element(labels, row);
+        const int64_t row = sample(rows, i), label = (int64_t)element(labels, row);
         double sum = 0;
         for (int64_t j = 0; j < ROW; j++)
             sum += exp(element(x, row * ROW + j) - 8);
@@ -412,7 +413,7 @@ Test(large_device, softmax_and_normalisation)
     y = talc_batch_norm2d(image, NULL, NULL, mean, var,
                           &(talc_batch_norm2d_options){ .eps = TALC_ZERO });
     for (int i = 0; i < SAMPLES; i++)
-        assert_is(y, place(COUNT, i), (element(x, place(COUNT, i)) - 3) / 2);
+        assert_is(y, sample(COUNT, i), (element(x, sample(COUNT, i)) - 3) / 2);
     talc_release(y);
     poison(COUNT);
     y = talc_batch_norm2d(image, NULL, NULL, mean, var,
@@ -422,7 +423,7 @@ Test(large_device, softmax_and_normalisation)
         cr_assert(fabs(element(mean, c) - 4) < 1e-3 && fabs(element(var, c) - 20.0 / 3) < 4e-3,
                   "%g, %g", element(mean, c), element(var, c));
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i), c = at / PLANE % CHANNELS;
+        const int64_t at = sample(COUNT, i), c = at / PLANE % CHANNELS;
         const double expected = (element(x, at) - element(mean, c)) / sqrt(element(var, c) + 1e-5);
         cr_assert(fabs(element(y, at) - expected) < 1e-5, "%g, expected %g", element(y, at),
                   expected);
@@ -448,12 +449,12 @@ Test(large_device, reductions)
     const talc_tensor *lines = talc_view(x, TALC_DIMS(rows, SIDE));
     const talc_tensor *sums = talc_sum(lines, TALC_DIMS(1), false);
     const talc_tensor *columns = talc_sum(lines, TALC_DIMS(0), false);
-    const talc_tensor *places = talc_argmax(lines, TALC_DIMS(1), false);
+    const talc_tensor *argmax = talc_argmax(lines, TALC_DIMS(1), false);
     cr_assert(element(sums, 0) == 1 && element(sums, far / SIDE) == 3 &&
               element(sums, rows - 1) == 2 && element(sums, 1) == 0);
     cr_assert(element(columns, 5) == 1 && element(columns, far % SIDE) == 3 &&
               element(columns, SIDE - 1) == 2);
-    cr_assert(element(places, far / SIDE) == (double)(far % SIDE));
+    cr_assert(element(argmax, far / SIDE) == (double)(far % SIDE));
     const talc_tensor *largest = talc_max(lines, TALC_DIMS(1), false);
     const talc_tensor *means = talc_mean(lines, TALC_DIMS(0), false);
     cr_assert(element(largest, far / SIDE) == 3 && element(largest, rows - 1) == 2);
@@ -474,7 +475,7 @@ Test(large_device, products)
     poison(M * N);
     const talc_tensor *biased = talc_linear(a, b, bias, NULL);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(M * N, i), m = at / N, n = at % N;
+        const int64_t at = sample(M * N, i), m = at / N, n = at % N;
         double sum = 0;
         for (int64_t k = 0; k < K; k++)
             sum += element(a, m * K + k) * element(b, n * K + k);
@@ -492,7 +493,7 @@ Test(large_device, batched_products)
     poison(COUNT);
     const talc_tensor *y = talc_matmul(a, b);
     for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i);
+        const int64_t at = sample(COUNT, i);
         assert_is(y, at, element(a, at / 16) * element(b, at / 256 * 16 + at % 16));
     }
 }

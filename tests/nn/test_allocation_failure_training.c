@@ -106,14 +106,14 @@ typedef struct training {
 /* What is to be the same, or another, after an action that failed. */
 typedef enum { PARAMETER, STATE, BUFFER, GRADIENT } kind;
 
-enum { MOST = 140 };
+enum { MAX = 140 };
 typedef struct snapshot {
     int count;
     struct {
         kind is;
         char path[48];
         uint64_t bits; /* 0 for what is not there */
-    } items[MOST];
+    } items[MAX];
     talc_generator generator;
     uint64_t steps; /* the optimizer's and each parameter's, in one number */
 } snapshot;
@@ -122,14 +122,14 @@ typedef struct snapshot {
  * that back. */
 typedef struct reading {
     snapshot *into;
-    const talc_tensor *flat[MOST], *of[MOST];
+    const talc_tensor *flat[MAX], *of[MAX];
     int count;
 } reading;
 
 static void note(reading *r, kind is, const char *path, const talc_tensor *tensor)
 {
     snapshot *s = r->into;
-    cr_assert(s->count < MOST && r->count < MOST);
+    cr_assert(s->count < MAX && r->count < MAX);
     s->items[s->count].is = is;
     snprintf(s->items[s->count].path, sizeof s->items[0].path, "%s", path);
     r->of[s->count++] = tensor;
@@ -137,7 +137,7 @@ static void note(reading *r, kind is, const char *path, const talc_tensor *tenso
         r->flat[r->count++] = talc_cast(talc_reshape(talc_detach(tensor), TALC_DIMS(-1)), TALC_F32);
 }
 
-static bool note_tensor(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+static bool record_tensor(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     note(context, is_buffer ? BUFFER : PARAMETER, path, tensor);
     if (!is_buffer)
@@ -163,7 +163,7 @@ static snapshot taken(const training *t)
     s.steps = (uint64_t)talc_optimizer_steps(t->optimizer);
     talc_scope *scope = talc_scope_enter();
     reading r = { .into = &s };
-    talc_module_visit(t->net, note_tensor, &r);
+    talc_module_visit(t->net, record_tensor, &r);
     for (int i = 0; i < t->optimizer->count; i++) {
         const talc_optimized *of = &t->optimizer->list[i];
         s.steps = 31 * s.steps + (uint64_t)of->steps;

@@ -63,7 +63,7 @@ static const idx_case gzip_cases[] = {
 };
 // clang-format on
 
-static int spoil(const idx_case *c, uint8_t bytes[64])
+static int corrupt(const idx_case *c, uint8_t bytes[64])
 {
     memcpy(bytes, good_images, GOOD_IMAGES);
     memcpy(bytes + c->at, c->bytes, (size_t)c->count);
@@ -77,12 +77,12 @@ Test(bad_data, idx)
     uint8_t bytes[64];
     file_write(labels, good_labels, GOOD_LABELS);
     for (size_t i = 0; i < sizeof idx_cases / sizeof *idx_cases; i++) {
-        file_write(images, bytes, (size_t)spoil(&idx_cases[i], bytes));
+        file_write(images, bytes, (size_t)corrupt(&idx_cases[i], bytes));
         REFUSED(TALC_BAD_FORMAT, about(idx_cases[i].message, images, ""),
                 talc_dataset_idx(images, labels));
     }
     for (size_t i = 0; i < sizeof gzip_cases / sizeof *gzip_cases; i++) {
-        write_gzip(packed, bytes, (size_t)spoil(&gzip_cases[i], bytes), "wb");
+        write_gzip(packed, bytes, (size_t)corrupt(&gzip_cases[i], bytes), "wb");
         REFUSED(TALC_BAD_FORMAT, about(gzip_cases[i].message, packed, ""),
                 talc_dataset_idx(packed, labels));
     }

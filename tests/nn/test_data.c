@@ -247,17 +247,17 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
 /* All seven passes of Adam7, and images of which some have no pixel. */
 Test(data, an_interlaced_image_is_what_it_is_row_by_row)
 {
-    enum { MOST = 16 };
-    uint8_t bytes[MOST][3 * MOST];
+    enum { MAX = 16 };
+    uint8_t bytes[MAX][3 * MAX];
     written_png image = { .type = PNG_COLOR_TYPE_RGB, .depth = 8 };
-    for (int h = 0; h < MOST; h++) {
-        for (int i = 0; i < 3 * MOST; i++)
+    for (int h = 0; h < MAX; h++) {
+        for (int i = 0; i < 3 * MAX; i++)
             bytes[h][i] = (uint8_t)(h * 50 + i * 7);
         image.rows[h] = bytes[h];
     }
-    for (int size = 0; size < MOST * MOST; size++) {
-        image.height = 1 + size / MOST;
-        image.width = 1 + size % MOST;
+    for (int size = 0; size < MAX * MAX; size++) {
+        image.height = 1 + size / MAX;
+        image.width = 1 + size % MAX;
         image.interlace = PNG_INTERLACE_ADAM7;
         write_png(file_path("x.png"), &image);
         talc_scope *scope = talc_scope_enter();
@@ -291,7 +291,7 @@ Test(data, an_image_takes_its_tensor_or_is_refused)
                           .height = 29000,
                           .width = 29000,
                           .rows = { row },
-                          .alike = true };
+                          .same_rows = true };
     const char *path = made_file("bomb", "a", "x.png");
     write_png(path, &image);
     static const char *const refusal =

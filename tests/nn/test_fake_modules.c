@@ -205,7 +205,8 @@ static const conv_case convs[] = {
       { .groups = 2, .padding = { 1 }, .padding_mode = TALC_PADDING_REFLECT } },
 };
 
-/* One row under one limit on both devices: true when it ran, false when it refused on both. */
+/* One algorithm under one limit on both devices: true when it ran, false when it refused on
+ * both. */
 static bool same_convolution(const conv_case *conv, const char *algorithm, size_t limit,
                              const talc_tensor *here, const talc_tensor *there)
 {
@@ -238,13 +239,14 @@ Test(fake_modules, every_conv2d_algorithm_gives_the_bits_of_the_cpu_under_every_
 {
     static const size_t limits[] = { (size_t)32 << 20, 4096, 64, 0 };
     const op_inputs cpu = op_inputs_new(cpu_device()), fake = op_inputs_new(fake_device());
-    for (const talc_algorithm *row = cpu_device()->backend->algorithms[TALC_OP_conv2d];
-         row->name != NULL; row++) {
+    for (const talc_algorithm *algorithm = cpu_device()->backend->algorithms[TALC_OP_conv2d];
+         algorithm->name != NULL; algorithm++) {
         int runs = 0;
         for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
             for (size_t c = 0; c < sizeof convs / sizeof *convs; c++)
-                runs += same_convolution(&convs[c], row->name, limits[i], cpu.image, fake.image);
-        cr_assert(runs > 0, "%s never ran", row->name);
+                runs +=
+                    same_convolution(&convs[c], algorithm->name, limits[i], cpu.image, fake.image);
+        cr_assert(runs > 0, "%s never ran", algorithm->name);
     }
     talc_workspace_set_limit(cpu_device(), (size_t)32 << 20);
 }

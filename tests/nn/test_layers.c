@@ -414,20 +414,20 @@ static void check_uniform(const char *what, talc_tensor *tensor, double bound)
     static float values[16384];
     int64_t count = talc_numel(tensor);
     talc_to_host(tensor, values, talc_nbytes(tensor));
-    double sum = 0, squares = 0, most = 0;
+    double sum = 0, squares = 0, largest = 0;
     for (int64_t i = 0; i < count; i++) {
         double u = (double)values[i] / bound;
         cr_assert(u >= -1.0000001 && u < 1.0000001, "%s: %g exceeds %g", what, (double)values[i],
                   bound);
         sum += u;
         squares += u * u;
-        most = fmax(most, fabs(u));
+        largest = fmax(largest, fabs(u));
     }
     double n = (double)count;
     cr_assert(fabs(sum / n) < 5 * sqrt(1 / (3 * n)), "%s: mean %g", what, sum / n);
     cr_assert(fabs(squares / n - 1.0 / 3) < 5 * sqrt(4 / (45 * n)), "%s: variance %g", what,
               squares / n);
-    cr_assert(most > 1 - 20 / n, "%s: the largest is %g of the bound", what, most);
+    cr_assert(largest > 1 - 20 / n, "%s: the largest is %g of the bound", what, largest);
 }
 
 Test(layers, parameters_are_drawn_as_pytorch_does)

@@ -36,14 +36,14 @@ Test(loader, the_order_follows_from_seed_and_epoch)
         for (int64_t epoch = 0; epoch < 4; epoch++) {
             cr_assert(talc_loader_start(loader, epoch));
             shuffle(expected, SAMPLES, (uint64_t)seed, (uint64_t)epoch);
-            int64_t place = 0, got[7];
+            int64_t position = 0, got[7];
             talc_batch batch;
-            for (; talc_loader_next(loader, &batch); place += batch.count) {
+            for (; talc_loader_next(loader, &batch); position += batch.count) {
                 cr_assert(batch.count == (batch.index == 7 ? 1 : 7));
                 cr_assert(talc_to_host(batch.labels, got, (size_t)batch.count * sizeof *got));
-                cr_assert(memcmp(got, expected + place, (size_t)batch.count * sizeof *got) == 0);
+                cr_assert(memcmp(got, expected + position, (size_t)batch.count * sizeof *got) == 0);
             }
-            cr_assert(place == SAMPLES && batch.images == NULL && batch.labels == NULL);
+            cr_assert(position == SAMPLES && batch.images == NULL && batch.labels == NULL);
             same += epoch + seed > 0 && memcmp(expected, first, sizeof expected) == 0;
             if (epoch + seed == 0)
                 memcpy(first, expected, sizeof expected);
@@ -84,14 +84,14 @@ Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_
         begun_loader(part, (talc_loader_options){ .batch = 8, .drop_last = true }, 5);
     cr_assert(talc_loader_batches(loader) == 2);
     talc_batch batch;
-    int64_t place = 0;
+    int64_t position = 0;
     while (talc_loader_next(loader, &batch)) {
         const int64_t *labels = talc_data_read(batch.labels, TALC_I64);
         for (int64_t i = 0; i < batch.count; i++)
-            cr_assert(labels[i] == 10 + place++);
+            cr_assert(labels[i] == 10 + position++);
     }
     assert_no_failure();
-    cr_assert(place == 16);
+    cr_assert(position == 16);
     talc_loader_free(loader);
     talc_dataset_free(part);
     talc_dataset_free(dataset);

@@ -227,7 +227,8 @@ Test(module, a_child_that_is_refused_is_freed)
 /* What a list may hold, as places in `given`: 0 and 1 are loose, 2 and 3 a parent and its child, 4
  * a child of another tree; 5 is NULL. Whatever else fails, and however far the call comes, what is
  * loose or under it goes, once. */
-static void assert_list_freed_once(const int places[4], int count, int64_t allocations, bool stands)
+static void assert_list_freed_once(const int indices[4], int count, int64_t allocations,
+                                   bool stands)
 {
     talc_module *other = probe_new(1), *given[6] = { 0 };
     for (int i = 0; i < 3; i++)
@@ -237,9 +238,9 @@ static void assert_list_freed_once(const int places[4], int count, int64_t alloc
     talc_module *list[4];
     bool goes[3] = { false };
     for (int i = 0; i < count; i++) {
-        list[i] = given[places[i]];
-        if (places[i] < 3)
-            goes[places[i]] = true;
+        list[i] = given[indices[i]];
+        if (indices[i] < 3)
+            goes[indices[i]] = true;
     }
     if (stands)
         talc_fail(TALC_IO_ERROR, "stands");

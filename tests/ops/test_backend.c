@@ -142,13 +142,13 @@ Test(backend, a_timer_takes_in_the_work_between)
     talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(1 << 22), 3);
     cr_assert_not_null(talc_neg(x));
     talc_timer *nothing = talc_timer_start(device);
-    const double least = talc_timer_stop(nothing);
+    const double min = talc_timer_stop(nothing);
     talc_timer *timer = talc_timer_start(device);
     for (int i = 0; i < 32; i++)
         talc_release(talc_neg(x));
     const double seconds = talc_timer_stop(timer);
     assert_no_failure();
-    cr_assert(least >= 0 && seconds > least && seconds > 1e-6 && seconds < 100, "%g s, %g s", least,
+    cr_assert(min >= 0 && seconds > min && seconds > 1e-6 && seconds < 100, "%g s, %g s", min,
               seconds);
     timer = talc_timer_start(device);
     talc_fail(TALC_BAD_ARGUMENT, "a failure that stands");

@@ -146,7 +146,7 @@ Test(bad_input_ops, gathers)
 {
     make_operands();
     talc_device *cpu = cpu_device();
-    talc_tensor *places = talc_zeros(cpu, TALC_I64, TALC_DIMS(3, 5)), *line = talc_zeros(cpu, TALC_I64, TALC_DIMS(3));
+    talc_tensor *index_matrix = talc_zeros(cpu, TALC_I64, TALC_DIMS(3, 5)), *line = talc_zeros(cpu, TALC_I64, TALC_DIMS(3));
     talc_tensor *wide = talc_zeros(cpu, TALC_I64, TALC_DIMS(4, 2));
     talc_tensor *nine = talc_full(cpu, TALC_I64, TALC_DIMS(1, 1), 9);
     talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *mask = talc_zeros(cpu, TALC_U8, TALC_DIMS(4));
@@ -154,10 +154,10 @@ Test(bad_input_ops, gathers)
     REFUSED(TALC_BAD_DTYPE, "gather: index is f32, it must be i64", talc_gather(matrix, 0, matrix));
     REFUSED(TALC_BAD_DTYPE, "one_hot: labels is f32, it must be i64", talc_one_hot(matrix, 3));
     REFUSED(TALC_BAD_DTYPE, "masked_fill: mask is f32, it must be u8", talc_masked_fill(matrix, matrix, 0));
-    REFUSED(TALC_BAD_ARGUMENT, "gather: dimension 2 is outside a tensor of rank 2", talc_gather(matrix, 2, places));
+    REFUSED(TALC_BAD_ARGUMENT, "gather: dimension 2 is outside a tensor of rank 2", talc_gather(matrix, 2, index_matrix));
     REFUSED(TALC_BAD_SHAPE, "gather: index [3] has rank 1, x [3,5] has rank 2", talc_gather(matrix, 0, line));
     REFUSED(TALC_BAD_SHAPE, "gather: index [4,2] has 4 elements in dimension 0, x [3,5] has 3", talc_gather(matrix, 1, wide));
-    REFUSED(TALC_BAD_SHAPE, "index_select: index [3,5] has rank 2, it must be [n] or a scalar", talc_index_select(matrix, 1, places));
+    REFUSED(TALC_BAD_SHAPE, "index_select: index [3,5] has rank 2, it must be [n] or a scalar", talc_index_select(matrix, 1, index_matrix));
     REFUSED(TALC_BAD_SHAPE, "index_select: index [3] has 3 elements, x [] takes 1", talc_index_select(scalar, 0, line));
     REFUSED(TALC_BAD_SHAPE, "masked_fill: x [3,5] and mask [4] do not broadcast", talc_masked_fill(matrix, mask, 0));
     REFUSED(TALC_BAD_ARGUMENT, "one_hot: classes 0 is outside 1..4611686018427387903", talc_one_hot(line, 0));
@@ -253,8 +253,8 @@ Test(bad_input_ops, products)
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors[1] is NULL", talc_concat((const talc_tensor *[]){ matrix, NULL }, 2, 0));
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors[0] is NULL", talc_concat((const talc_tensor *[]){ NULL, matrix }, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[2] [3,4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, matrix, talc_slice(matrix, 1, 0, 4, 1) }, 3, 0));
-    talc_tensor *most = talc_expand(talc_ones(cpu_device(), TALC_U8, TALC_DIMS(1)), TALC_DIMS(INT64_MAX));
-    REFUSED(TALC_TOO_LARGE, "concat: dimension 0 exceeds INT64_MAX at tensors[1]", talc_concat((const talc_tensor *[]){ most, most }, 2, 0));
+    talc_tensor *max = talc_expand(talc_ones(cpu_device(), TALC_U8, TALC_DIMS(1)), TALC_DIMS(INT64_MAX));
+    REFUSED(TALC_TOO_LARGE, "concat: dimension 0 exceeds INT64_MAX at tensors[1]", talc_concat((const talc_tensor *[]){ max, max }, 2, 0));
     REFUSED(TALC_BAD_ARGUMENT, "concat: dimension 2 is outside a tensor of rank 2", talc_concat((const talc_tensor *[]){ matrix, matrix }, 2, 2));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [] has rank 0, needs at least 1", talc_concat((const talc_tensor *[]){ scalar, scalar }, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[1] [4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, vector }, 2, 0));

@@ -265,18 +265,18 @@ Test(batch_norm2d, large_gradients_are_those_of_the_reference)
     const talc_dims dims = TALC_DIMS(4, 2, 499, 601);
     for (int bent = 0; bent < 2; bent++) {
         talc_tensor *dx[2];
-        for (int row = 0; row < 2; row++) {
+        for (int algorithm = 0; algorithm < 2; algorithm++) {
             talc_tensor *x = random_operand(TALC_F32, dims, 1);
             talc_require_grad(x, true);
-            talc_algorithm_force("batch_norm2d", algorithms[row]);
-            talc_algorithm_force("batch_norm2d.grad_input", algorithms[row]);
+            talc_algorithm_force("batch_norm2d", algorithms[algorithm]);
+            talc_algorithm_force("batch_norm2d.grad_input", algorithms[algorithm]);
             const talc_activation activation = bent ? TALC_ACTIVATION_TANH : TALC_ACTIVATION_NONE;
             const talc_tensor *y = talc_batch_norm2d(
                 x, NULL, NULL, NULL, NULL,
                 &(talc_batch_norm2d_options){ .training = true, .activation = activation });
             cr_assert(talc_backward_from(y, random_operand(TALC_F32, dims, 2)), "%s",
                       talc_error_message());
-            dx[row] = talc_grad(x);
+            dx[algorithm] = talc_grad(x);
         }
         talc_algorithm_force("batch_norm2d", NULL);
         talc_algorithm_force("batch_norm2d.grad_input", NULL);

@@ -1,6 +1,6 @@
-/* The CUDA backend where cuBLAS is missing or lacks a function: which rows refuse and what they
- * say, and that all others go on. The linker puts __wrap_dlopen and __wrap_dlsym in place of the
- * calls (-Wl,--wrap). cuBLAS is looked for once a process, and every Test is one. */
+/* The CUDA backend where cuBLAS is missing or lacks a function: which algorithms refuse and what
+ * they say, and that all others go on. The linker puts __wrap_dlopen and __wrap_dlsym in place of
+ * the calls (-Wl,--wrap). cuBLAS is looked for once a process, and every Test is one. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/device/blas.h"
@@ -40,7 +40,8 @@ static const char *not_installed(void)
     return text;
 }
 
-// ---- What the rows say --------------------------------------------------------------------------
+// ---- What the algorithms say
+// --------------------------------------------------------------------------
 
 static talc_cuda_state state = { .multiprocessors = 132 };
 static const talc_device gpu = { .name = "cuda:0", .state = &state };
@@ -51,36 +52,37 @@ static const talc_matmul_problem product = {
 
 static const char *matmul_refusal(const char *name)
 {
-    for (const talc_algorithm *row = talc_cuda_matmul; row->name != NULL; row++)
-        if (strcmp(row->name, name) == 0)
-            return talc_algorithm_refuses(row, &gpu, &product, (size_t)32 << 20,
+    for (const talc_algorithm *algorithm = talc_cuda_matmul; algorithm->name != NULL; algorithm++)
+        if (strcmp(algorithm->name, name) == 0)
+            return talc_algorithm_refuses(algorithm, &gpu, &product, (size_t)32 << 20,
                                           &(talc_plan){ .workspace = 0 });
     return "there is no such row";
 }
 
-/* Of the rows that can do the problem, the one of the least estimate, as the choice takes it. */
-static const char *least_row(const talc_matmul_problem *problem)
+/* Of the algorithms that can do the problem, the one of the least estimate, as the choice takes
+ * it. */
+static const char *fastest_algorithm(const talc_matmul_problem *problem)
 {
-    const char *least = NULL;
+    const char *min = NULL;
     double seconds = INFINITY;
-    for (const talc_algorithm *row = talc_cuda_matmul; row->name != NULL; row++) {
+    for (const talc_algorithm *algorithm = talc_cuda_matmul; algorithm->name != NULL; algorithm++) {
         talc_plan plan = { .workspace = 0 };
-        if (row->plan(&gpu, problem, (size_t)32 << 20, &plan) != NULL)
+        if (algorithm->plan(&gpu, problem, (size_t)32 << 20, &plan) != NULL)
             continue;
-        cr_assert(plan.seconds > 0, "%s does not estimate", row->name);
+        cr_assert(plan.seconds > 0, "%s does not estimate", algorithm->name);
         if (plan.seconds < seconds) {
             seconds = plan.seconds;
-            least = row->name;
+            min = algorithm->name;
         }
     }
-    return least;
+    return min;
 }
 
 Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
 {
     /* By measurement on an H200: `direct` is before cuBLAS up to some millions of products of sums
      * of up to some hundreds, `dot` where B is a few MB or there are many of them, and by its
-     * estimate alone for more than four rows of few products. */
+     * estimate alone for more than four algorithms of few products. */
     static const struct {
         int64_t batch, M, N, K;
         bool transpose_b;
@@ -110,9 +112,9 @@ Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
                                       .transpose_b = cases[i].transpose_b };
             p.a_strides[0] = p.M * p.K;
             p.b_strides[0] = p.K * p.N;
-            const char *least = least_row(&p);
-            cr_assert(least != NULL && strcmp(least, cases[i].expected) == 0, "%zu: %s", i,
-                      least == NULL ? "none" : least);
+            const char *min = fastest_algorithm(&p);
+            cr_assert(min != NULL && strcmp(min, cases[i].expected) == 0, "%zu: %s", i,
+                      min == NULL ? "none" : min);
         }
 }
 
@@ -133,9 +135,9 @@ static const char *conv2d_refusal(const char *name)
                                             .groups = 1,
                                             .OH = 64,
                                             .OW = 64 };
-    for (const talc_algorithm *row = talc_cuda_conv2d; row->name != NULL; row++)
-        if (talc_algorithm_is_asked_for(row->name, row->form, name))
-            return talc_algorithm_refuses(row, &gpu, &pointwise, (size_t)32 << 20,
+    for (const talc_algorithm *algorithm = talc_cuda_conv2d; algorithm->name != NULL; algorithm++)
+        if (talc_algorithm_is_asked_for(algorithm->name, algorithm->form, name))
+            return talc_algorithm_refuses(algorithm, &gpu, &pointwise, (size_t)32 << 20,
                                           &(talc_plan){ .workspace = 0 });
     return "there is no such row";
 }
@@ -150,7 +152,7 @@ static void products_refuse(const char *expected)
     cr_assert(matmul_refusal("direct") == NULL && conv2d_refusal("direct(textbook)") == NULL &&
               conv2d_refusal("pointwise(small tiles)") == NULL);
 
-    /* A row that did not ask. Nothing of the device is touched. */
+    /* An algorithm that did not ask. Nothing of the device is touched. */
     const float a = 1, b = 1;
     float c = 7;
     talc_device device = { .name = "cuda:0" };

@@ -30,7 +30,7 @@ static const char *plan_odd(const talc_device *device, const void *problem, size
 }
 
 /* A list as a backend may have it one day: most specialised first, classes mixed. */
-static const talc_algorithm rows[] = {
+static const talc_algorithm algorithms[] = {
     { .name = "fft", .arithmetic = { "FFT", TALC_NORMWISE, false }, .plan = talc_plan_any },
     { .name = "tensor_cores", .arithmetic = { "tf32", TALC_TF32, false }, .plan = talc_plan_any },
     { .name = "large", .arithmetic = { "f32", TALC_STRICT, false }, .plan = plan_large },
@@ -41,12 +41,12 @@ static const talc_algorithm rows[] = {
 static const char *chosen_with(const char *forced, unsigned precision)
 {
     talc_choice choice;
-    return talc_choose(&choice, "op", cpu_device(), rows, NULL, 0, forced, precision)
+    return talc_choose(&choice, "op", cpu_device(), algorithms, NULL, 0, forced, precision)
                ? talc_chosen(&choice)->name
                : "none";
 }
 
-Test(choice, the_first_row_of_an_admitted_class_that_fits_runs)
+Test(choice, the_first_algorithm_of_an_admitted_class_that_fits_runs)
 {
     cr_assert_str_eq(chosen_with(NULL, 0), "large");
     cr_assert_str_eq(chosen_with(NULL, TALC_TF32), "tensor_cores");
@@ -70,7 +70,7 @@ Test(choice, classes_are_admitted_by_call_or_by_thread)
     cr_assert_str_eq(talc_precision_name(TALC_TF32), "tf32");
 }
 
-Test(choice, a_forced_row_runs_or_says_why_not)
+Test(choice, a_forced_algorithm_runs_or_says_why_not)
 {
     cr_assert_str_eq(chosen_with("reference", 0), "reference");
     cr_assert_str_eq(chosen_with("fft", 0), "none");
@@ -125,7 +125,7 @@ static const talc_algorithm forms[] = {
     { .name = NULL },
 };
 
-/* The number of the row that is chosen, -1 for none. */
+/* The number of the algorithm that is chosen, -1 for none. */
 static int form_chosen_with(const char *forced, unsigned precision)
 {
     talc_choice choice;
@@ -143,7 +143,7 @@ static const char *plan_and_count(const talc_device *device, const void *problem
     (void)device, (void)limit;
     __atomic_add_fetch(&planned, 1, __ATOMIC_RELAXED);
     plan->seconds = 1 + (double)*(const int64_t *)problem;
-    plan->own.alignment = *(const int64_t *)problem;
+    plan->data.alignment = *(const int64_t *)problem;
     return NULL;
 }
 
@@ -152,7 +152,7 @@ static const char *plan_fixed(const talc_device *device, const void *problem, si
 {
     (void)device, (void)problem;
     plan->seconds = 3.5;
-    plan->own.alignment = 1000;
+    plan->data.alignment = 1000;
     plan->workspace = limit < 100 ? 1000 : 0;
     return NULL;
 }
@@ -171,7 +171,7 @@ static int64_t decided(const talc_algorithm *list, int64_t number, const char *f
     talc_choice choice;
     cr_assert(
         talc_choose(&choice, "op", cpu_device(), list, &number, sizeof number, forced, precision));
-    return talc_chosen(&choice) == &list[2] ? 0 : talc_chosen_plan(&choice)->own.alignment;
+    return talc_chosen(&choice) == &list[2] ? 0 : talc_chosen_plan(&choice)->data.alignment;
 }
 
 Test(choice, a_repeated_call_is_not_planned_again)
@@ -344,13 +344,13 @@ Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
 Test(choice, names_of_before_are_accepted)
 {
     talc_choice choice;
-    cr_assert(talc_choose(&choice, "max_pool2d", cpu_device(), rows, NULL, 0, "auto", 0));
+    cr_assert(talc_choose(&choice, "max_pool2d", cpu_device(), algorithms, NULL, 0, "auto", 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "large");
     cr_assert(talc_algorithm_force("avg_pool2d", "auto"));
-    cr_assert(talc_choose(&choice, "avg_pool2d", cpu_device(), rows, NULL, 0, NULL, 0));
+    cr_assert(talc_choose(&choice, "avg_pool2d", cpu_device(), algorithms, NULL, 0, NULL, 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "large");
     cr_assert(talc_algorithm_force("avg_pool2d", NULL));
-    cr_assert(!talc_choose(&choice, "conv2d", cpu_device(), rows, NULL, 0, "auto", 0));
+    cr_assert(!talc_choose(&choice, "conv2d", cpu_device(), algorithms, NULL, 0, "auto", 0));
     assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'auto'");
 }
 
@@ -372,12 +372,12 @@ Test(choice, an_explanation_has_the_form)
         cr_assert(talc_candidate_is_passed_over(&e, i) == (i > 2), "%d", i);
 }
 
-Test(choice, reasons_of_every_row_are_given)
+Test(choice, reasons_of_every_algorithm_are_given)
 {
     const talc_algorithm odd = { .name = "reference",
                                  .arithmetic = { "f64", TALC_STRICT, true },
                                  .plan = plan_odd };
-    talc_algorithm refusing[] = { rows[0], rows[1], rows[2], odd, rows[4] };
+    talc_algorithm refusing[] = { algorithms[0], algorithms[1], algorithms[2], odd, algorithms[4] };
     refusing[2].plan = plan_odd;
     talc_choice choice;
     cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, 0, NULL, 0));
@@ -426,16 +426,16 @@ static const char *plan_slow(const talc_device *device, const void *problem, siz
     return plan_seconds(plan, 2, not_installed);
 }
 
-/* Asking loads the library, so only the row that would run is asked. */
-Test(choice, a_missing_library_is_looked_for_where_its_row_would_run)
+/* Asking loads the library, so only the algorithm that would run is asked. */
+Test(choice, a_missing_library_is_looked_for_where_its_algorithm_would_run)
 {
     const talc_arithmetic f32 = { "f32", TALC_STRICT, false };
     const talc_algorithm slow = { "slow", NULL, f32, plan_slow, NULL },
                          fast = { "fast", NULL, f32, plan_fast, NULL },
                          faster = { "faster", NULL, f32, plan_faster, NULL };
-    const talc_algorithm with_slow[] = { slow, fast, rows[3], rows[4] },
-                         with_faster[] = { faster, slow, fast, rows[3], rows[4] },
-                         without[] = { faster, slow, rows[3], rows[4] };
+    const talc_algorithm with_slow[] = { slow, fast, algorithms[3], algorithms[4] },
+                         with_faster[] = { faster, slow, fast, algorithms[3], algorithms[4] },
+                         without[] = { faster, slow, algorithms[3], algorithms[4] };
     talc_choice choice;
     cr_assert(talc_choose(&choice, "op", cpu_device(), with_slow, NULL, 0, NULL, 0));
     cr_assert_str_eq(talc_chosen(&choice)->name, "fast");
@@ -477,12 +477,12 @@ Test(choice, sixteen_ops_may_be_forced)
 
 static char ranges[256];
 
-static void note_begin(talc_device *device, const char *name)
+static void record_begin(talc_device *device, const char *name)
 {
     snprintf(ranges + strlen(ranges), sizeof ranges - strlen(ranges), "<%s:%s", device->name, name);
 }
 
-static void note_end(talc_device *device)
+static void record_end(talc_device *device)
 {
     (void)device;
     snprintf(ranges + strlen(ranges), sizeof ranges - strlen(ranges), ">");
@@ -498,15 +498,15 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
 
 static talc_status frame(talc_device *device, talc_status status)
 {
-    talc_run run = talc_run_begin("op", device, rows[2].name, write_problem, "[2,3]");
+    talc_run run = talc_run_begin("op", device, algorithms[2].name, write_problem, "[2,3]");
     return talc_run_end(&run, status);
 }
 
 Test(choice, a_run_is_a_range_where_a_profiler_listens)
 {
     talc_device_interface interface = *cpu_device()->interface;
-    interface.range_begin = note_begin;
-    interface.range_end = note_end;
+    interface.range_begin = record_begin;
+    interface.range_end = record_end;
     talc_device device = *cpu_device();
     device.interface = &interface;
     cr_assert(frame(&device, TALC_OK) == TALC_OK);
@@ -519,21 +519,21 @@ Test(choice, a_run_is_a_range_where_a_profiler_listens)
     cr_assert_str_eq(ranges, "<cpu:op large [2,3]><cpu:op large [2,3]>", "one stays open");
 }
 
-/* What an elementwise row was asked for last. */
-static struct posed {
+/* What an elementwise algorithm was asked for last. */
+static struct last_problem {
     int function, rank;
     talc_dtype dtype;
     int64_t of[4][TALC_MAX_RANK]; /* dimensions, strides of y and of the operands */
-} posed;
+} last_problem;
 
-static void pose(int function, talc_dtype dtype, int rank, const int64_t *const of[4])
+static void remember(int function, talc_dtype dtype, int rank, const int64_t *const of[4])
 {
-    memset(&posed, 0, sizeof posed);
-    posed.function = function;
-    posed.dtype = dtype;
-    posed.rank = rank;
+    memset(&last_problem, 0, sizeof last_problem);
+    last_problem.function = function;
+    last_problem.dtype = dtype;
+    last_problem.rank = rank;
     for (int i = 0; i < 4 && of[i] != NULL; i++)
-        memcpy(posed.of[i], of[i], (size_t)rank * sizeof **of);
+        memcpy(last_problem.of[i], of[i], (size_t)rank * sizeof **of);
 }
 
 static const char *plan_unary(const talc_device *device, const void *problem, size_t limit,
@@ -541,8 +541,8 @@ static const char *plan_unary(const talc_device *device, const void *problem, si
 {
     (void)device, (void)limit, (void)plan;
     const talc_unary_problem *p = problem;
-    pose((int)p->function, p->dtype, p->rank,
-         (const int64_t *const[]){ p->dims, p->y_strides, p->x_strides, NULL });
+    remember((int)p->function, p->dtype, p->rank,
+             (const int64_t *const[]){ p->dims, p->y_strides, p->x_strides, NULL });
     return NULL;
 }
 
@@ -551,8 +551,8 @@ static const char *plan_binary(const talc_device *device, const void *problem, s
 {
     (void)device, (void)limit, (void)plan;
     const talc_binary_problem *p = problem;
-    pose((int)p->function, p->dtype, p->rank,
-         (const int64_t *const[]){ p->dims, p->y_strides, p->a_strides, p->b_strides });
+    remember((int)p->function, p->dtype, p->rank,
+             (const int64_t *const[]){ p->dims, p->y_strides, p->a_strides, p->b_strides });
     return NULL;
 }
 
@@ -578,7 +578,7 @@ Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
     device.backend = &backend;
     talc_tensor *a = talc_zeros(&device, TALC_F32, TALC_DIMS(2, 3, 4));
     talc_tensor *column = talc_zeros(&device, TALC_F32, TALC_DIMS(3, 1));
-    talc_tensor *turned = talc_transpose(talc_zeros(&device, TALC_I32, TALC_DIMS(4, 3)), 0, 1);
+    talc_tensor *transposed = talc_transpose(talc_zeros(&device, TALC_I32, TALC_DIMS(4, 3)), 0, 1);
     talc_tensor *doubles = talc_transpose(talc_zeros(&device, TALC_F64, TALC_DIMS(4, 3)), 0, 1);
     talc_tensor *vector = talc_zeros(&device, TALC_F64, TALC_DIMS(4));
     const struct {
@@ -588,7 +588,7 @@ Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
         const talc_tensor *a, *b;
     } cases[] = {
         { "relu:2x3x4", talc_relu, NULL, a, NULL },
-        { "neg:3x4_i32_reversed", talc_neg, NULL, turned, NULL },
+        { "neg:3x4_i32_reversed", talc_neg, NULL, transposed, NULL },
         { "add:2x3x4", NULL, talc_add, a, a },
         { "sub:2x3x4,3x1", NULL, talc_sub, a, column },
         { "mul:3x1,2x3x4_f32", NULL, talc_mul, column, a },
@@ -600,12 +600,12 @@ Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
         else
             cases[i].binary(cases[i].a, cases[i].b);
         cr_assert(!talc_failed(), "%s: %s", cases[i].text, talc_error_message());
-        const struct posed called = posed;
-        memset(&posed, 0, sizeof posed);
+        const struct last_problem called = last_problem;
+        memset(&last_problem, 0, sizeof last_problem);
         talc_explanation e;
         cr_assert(talc_explain(&device, cases[i].text, NULL, &e), "%s", talc_error_message());
         cr_assert(e.count == 1 && e.chosen == 0 && strncmp(e.op, cases[i].text, strlen(e.op)) == 0);
-        cr_assert(memcmp(&called, &posed, sizeof posed) == 0, "%s is another problem",
+        cr_assert(memcmp(&called, &last_problem, sizeof last_problem) == 0, "%s is another problem",
                   cases[i].text);
     }
 }

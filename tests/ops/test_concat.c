@@ -55,15 +55,15 @@ Test(concat, joins_views_of_every_dtype_along_every_dimension)
  * share. */
 Test(concat, joins_any_number_of_tensors)
 {
-    enum { MOST = 21 };
+    enum { MAX = 21 };
     static const int64_t others[] = { 1, 3, 40000 };
     for (int i = 0; i < 3; i++)
         for (int dim = 0; dim < 2; dim++)
-            for (int count = 1; count <= MOST; count += 4)
+            for (int count = 1; count <= MAX; count += 4)
                 for (int dtype = TALC_F32; dtype < TALC_DTYPE_COUNT;
                      dtype += TALC_DTYPE_COUNT - 1 - TALC_F32) {
                     talc_scope *scope = talc_scope_enter();
-                    talc_tensor *tensors[MOST];
+                    talc_tensor *tensors[MAX];
                     for (int t = 0; t < count; t++) {
                         talc_dims dims = TALC_DIMS(others[i], others[i]);
                         dims.dim[1 - dim] = 5;

@@ -40,7 +40,7 @@ static void expect_passed(void *context, const talc_check_outcome *outcome)
 
 #define KIND(name) ((uint64_t)1 << TALC_CHECK_##name)
 
-static void expect_rows_pass(uint64_t kinds, const char *(*text)(int index))
+static void expect_algorithms_pass(uint64_t kinds, const char *(*text)(int index))
 {
     int outcomes = 0;
     talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
@@ -73,12 +73,12 @@ static const char *third_cheap_case(int index)
 /* Results depend on the operands alone: not on the number of threads, nor on what ran before. */
 Test(conv2d, threads_and_repetition_change_no_bit)
 {
-    expect_rows_pass(KIND(THREADS) | KIND(RERUN), conv2d_case);
+    expect_algorithms_pass(KIND(THREADS) | KIND(RERUN), conv2d_case);
 }
 
 /* What is not finite, in the image, the weights, the bias or the residual, touches only its
  * windows. */
-static const char *spoilt_case(int index)
+static const char *nonfinite_case(int index)
 {
     static const char *const texts[] = { "n2c4h9w11o6k3x3p1x1",
                                          "n2c4h9w11o6k3x3p1x1g2_bias_relu",
@@ -103,16 +103,16 @@ static const char *spoilt_case(int index)
 
 Test(conv2d, what_is_not_finite_touches_only_its_windows)
 {
-    expect_rows_pass(KIND(NAN) | KIND(INFINITY), spoilt_case);
+    expect_algorithms_pass(KIND(NAN) | KIND(INFINITY), nonfinite_case);
 }
 
-/* Each result of each row keeps the bound of its own terms, and not only that of the largest
+/* Each result of each algorithm keeps the bound of its own terms, and not only that of the largest
  * ones. */
 static void expect_own_bounds(const conv2d_data *data, const char *what, int apart)
 {
     const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &data->problem);
-    for (int row = 0; row < e.decision.count; row++) {
-        const talc_candidate *candidate = &e.decision.candidates[row];
+    for (int algorithm = 0; algorithm < e.decision.count; algorithm++) {
+        const talc_candidate *candidate = &e.decision.candidates[algorithm];
         if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
             continue;
         double *values = conv2d_values(tested_device(), data, candidate->title);
@@ -166,8 +166,8 @@ Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
     }
 }
 
-/* An infinity beside an element a hundred times as large as all that a row that scales operands has
- * seen before: only the sums that hold the infinity are not finite. */
+/* An infinity beside an element a hundred times as large as all that an algorithm that scales
+ * operands has seen before: only the sums that hold the infinity are not finite. */
 Test(conv2d, an_infinity_does_not_hide_a_large_element)
 {
     static const char *const texts[] = { "n1c128h24w40o8k3x3p1x1", "n1c128h24w40o8k1x1" };
@@ -179,8 +179,8 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
         const int64_t plane = problem.H * problem.W, reach = problem.KH / 2;
         data.x[80 * plane + 1 * problem.W + 1] = INFINITY;
         data.x[81 * plane + 6 * problem.W + 30] = 1000;
-        for (int row = 0; row < e.decision.count; row++) {
-            const talc_candidate *candidate = &e.decision.candidates[row];
+        for (int algorithm = 0; algorithm < e.decision.count; algorithm++) {
+            const talc_candidate *candidate = &e.decision.candidates[algorithm];
             if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
                 continue;
             double *values = conv2d_values(tested_device(), &data, candidate->title);
@@ -198,11 +198,11 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
 
 /* Rows, called without the op, between guard bands; some off alignment and in small workspaces
  * too. */
-Test(conv2d, rows_pass_the_cross_check)
+Test(conv2d, algorithms_pass_the_cross_check)
 {
-    expect_rows_pass(KIND(RANDOM) | KIND(CONSTANT) | KIND(GUARDS) | KIND(INPUTS) | KIND(STATUS),
-                     cheap_case);
-    expect_rows_pass(KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(GUARDS), third_cheap_case);
+    expect_algorithms_pass(
+        KIND(RANDOM) | KIND(CONSTANT) | KIND(GUARDS) | KIND(INPUTS) | KIND(STATUS), cheap_case);
+    expect_algorithms_pass(KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(GUARDS), third_cheap_case);
 }
 
 /* Results larger than a cache, which rows may write differently, of planes whose rows are aligned
@@ -217,12 +217,12 @@ static const char *large_case(int index)
 
 Test(conv2d, large_results_are_exact)
 {
-    expect_rows_pass(KIND(EXACT) | KIND(GUARDS), large_case);
+    expect_algorithms_pass(KIND(EXACT) | KIND(GUARDS), large_case);
 }
 
-Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
+Test(conv2d, every_algorithm_takes_some_cases_and_the_last_takes_all)
 {
-    int taken[TALC_MAX_ROWS] = { 0 }, cases = 0;
+    int taken[TALC_MAX_ALGORITHMS] = { 0 }, cases = 0;
     talc_conv2d_explanation explanation = { .flops = 0 };
     cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32)); /* rows of every class */
     for (; conv2d_case(cases) != NULL; cases++) {
@@ -372,8 +372,8 @@ Test(conv2d, a_guard_notices_a_write_on_either_side)
         }
 }
 
-/* Weights kept of one problem are not taken for another whose row packs them otherwise. */
-Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
+/* Weights kept of one problem are not taken for another whose algorithm packs them otherwise. */
+Test(conv2d, cached_weights_give_the_same_bits_at_every_size)
 {
     static const struct {
         int64_t OC, groups;
@@ -382,10 +382,10 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
                                         { 32, 28 }, { 1, 28 },  { 3, 9 } };
     talc_device *device = tested_device();
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        const talc_algorithm *row = device->backend->algorithms[TALC_OP_conv2d];
-        for (; row->name != NULL; row++) {
+        const talc_algorithm *algorithm = device->backend->algorithms[TALC_OP_conv2d];
+        for (; algorithm->name != NULL; algorithm++) {
             char title[TALC_ALGORITHM_TEXT];
-            (void)talc_algorithm_text(row, title);
+            (void)talc_algorithm_text(algorithm, title);
             talc_scope *scope = talc_scope_enter();
             const talc_tensor *w =
                 talc_randn(device, TALC_F32, TALC_DIMS(kinds[k].OC, 64 / kinds[k].groups, 3, 3));
@@ -395,7 +395,7 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
                 talc_conv2d_options options = { .padding = { 1, 1 },
                                                 .groups = kinds[k].groups,
                                                 .algorithm = title };
-                if (strcmp(row->name, "reference") == 0)
+                if (strcmp(algorithm->name, "reference") == 0)
                     continue;
                 const talc_tensor *expected =
                     talc_to(talc_conv2d(x, w, NULL, &options), cpu_device(), TALC_F32);
@@ -403,7 +403,7 @@ Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
                     talc_error_clear();
                     continue;
                 }
-                options.keep_weights = true;
+                options.cache_weights = true;
                 for (int twice = 0; twice < 2; twice++) {
                     const talc_tensor *y =
                         talc_to(talc_conv2d(x, w, NULL, &options), cpu_device(), TALC_F32);

@@ -14,7 +14,7 @@ static talc_tensor *zeros(talc_dims dims)
     return tensor;
 }
 
-Test(conv2d_errors, a_device_without_rows_says_so)
+Test(conv2d_errors, a_device_without_algorithms_says_so)
 {
     static const struct talc_backend nothing = { .name = "nothing" };
     talc_device bare = *cpu_device();
@@ -32,7 +32,7 @@ Test(conv2d_errors, a_device_without_rows_says_so)
 
 /* A row that refuses a problem gives its reason when it is forced, by option or for the thread;
  * where nothing is forced its refusal is no failure. */
-Test(conv2d_errors, a_forced_row_refuses_with_its_reason)
+Test(conv2d_errors, a_forced_algorithm_refuses_with_its_reason)
 {
     static const char *const texts[] = { "n1c4h6w6o4k3x3p1x1", "n1c4h6w6o4k3x3p1x1g2",
                                          "n1c4h6w6o4k3x3p1x1g4", "n1c4h6w6o4k1x1",

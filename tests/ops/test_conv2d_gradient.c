@@ -131,13 +131,13 @@ static double *gradient_by(const operands *o, talc_tensor *leaf)
     return values;
 }
 
-static void expect_values(const char *text, const char *row, const char *what,
+static void expect_values(const char *text, const char *algorithm, const char *what,
                           const double *expected, const double *got, int64_t count)
 {
-    cr_assert(got != NULL, "%s %s by %s: %s", text, what, row, talc_error_message());
+    cr_assert(got != NULL, "%s %s by %s: %s", text, what, algorithm, talc_error_message());
     for (int64_t i = 0; i < count; i++)
         cr_assert(got[i] == expected[i], "%s: element %d of %s by %s is %.17g instead of %.17g",
-                  text, (int)i, what, row, got[i], expected[i]);
+                  text, (int)i, what, algorithm, got[i], expected[i]);
 }
 
 static double product(const double *a, const double *b, int64_t count)
@@ -149,8 +149,8 @@ static double product(const double *a, const double *b, int64_t count)
 }
 
 /* Every row that takes the direction; how many there are. */
-static int expect_rows(const operands *o, const conv2d_data *data, talc_direction direction,
-                       const expected_sum *expected)
+static int expect_algorithms(const operands *o, const conv2d_data *data, talc_direction direction,
+                             const expected_sum *expected)
 {
     const bool input = direction == TALC_GRAD_INPUT;
     const char *op = input ? "conv2d.grad_input" : "conv2d.grad_weight";
@@ -210,8 +210,8 @@ static int expect_problem(talc_conv2d_problem problem, uint64_t seed)
               "%s: the forward result is %.17g instead of %.17g",
               talc_conv2d_problem_text(&problem, text), product(y, dy, data.y_count),
               expected.product);
-    const int rows = expect_rows(&o, &data, TALC_GRAD_INPUT, &expected) +
-                     expect_rows(&o, &data, TALC_GRAD_WEIGHT, &expected);
+    const int rows = expect_algorithms(&o, &data, TALC_GRAD_INPUT, &expected) +
+                     expect_algorithms(&o, &data, TALC_GRAD_WEIGHT, &expected);
     free(y);
     free(expected.dx);
     free(expected.dw);
@@ -221,7 +221,7 @@ static int expect_problem(talc_conv2d_problem problem, uint64_t seed)
     return rows;
 }
 
-Test(conv2d_gradient, every_row_is_exact_in_integers)
+Test(conv2d_gradient, every_algorithm_is_exact_in_integers)
 {
     for (int i = 0; i < CASES; i++)
         cr_assert(expect_problem(conv2d_parse(cases[i]), (uint64_t)i) >= 2, "%s", cases[i]);
@@ -231,7 +231,7 @@ Test(conv2d_gradient, every_row_is_exact_in_integers)
 
 /* Limits down to nothing, under which every device has a row: rows work in smaller blocks and fewer
  * parts. */
-Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
+Test(conv2d_gradient, every_algorithm_is_exact_in_little_workspace)
 {
     const size_t before = talc_workspace_limit(tested_device());
     static const size_t limits[] = { 0, 1000, 20000, 300000 };
@@ -276,8 +276,8 @@ static bool same(double got, double expected)
     return isnan(expected) ? isnan(got) : got == expected;
 }
 
-static void expect_spoilt(const talc_conv2d_problem *p, const double *const values[2],
-                          talc_tensor *const read[2])
+static void expect_nonfinite_gradients(const talc_conv2d_problem *p, const double *const values[2],
+                                       talc_tensor *const read[2])
 {
     char text[TALC_CONV2D_TEXT];
     const unsigned classes = TALC_STRICT | TALC_TF32;
@@ -325,17 +325,19 @@ static void expect_nonfinite(talc_conv2d_problem p, talc_direction direction)
         values[i] = calloc((size_t)count[i], sizeof(double));
         talc_check_fill(values[i], count[i], p.dtype, TALC_CHECK_EXACT, 3, 1, (uint64_t)i);
     }
-    for (int spoilt = 0; spoilt < 2; spoilt++)
+    for (int operand = 0; operand < 2; operand++)
         for (int i = 0; i < 9; i++) {
             talc_scope *scope = talc_scope_enter();
-            const int64_t at = i / 3 == 0 ? 0 : i / 3 == 1 ? count[spoilt] - 1 : count[spoilt] / 2;
-            const double was = values[spoilt][at];
-            values[spoilt][at] = odd[i % 3];
+            const int64_t at = i / 3 == 0   ? 0
+                               : i / 3 == 1 ? count[operand] - 1
+                                            : count[operand] / 2;
+            const double was = values[operand][at];
+            values[operand][at] = odd[i % 3];
             talc_tensor *read[2];
             for (int k = 0; k < 2; k++)
                 read[k] = tensor_of(tested_device(), p.dtype, dims[reads[k]], values[k]);
-            expect_spoilt(&p, (const double *const *)values, read);
-            values[spoilt][at] = was;
+            expect_nonfinite_gradients(&p, (const double *const *)values, read);
+            values[operand][at] = was;
             talc_scope_leave(scope);
         }
     free(values[0]);
@@ -498,7 +500,7 @@ static double *both(const talc_conv2d_problem *p, int threads)
 Test(conv2d_gradient, the_same_bits_for_every_number_of_threads)
 {
     static const struct {
-        const char *text, *row;
+        const char *text, *algorithm;
     } rows[] = {
         { "n7c3h9w7o4k3x3p1x1", "reference" },
         { "n64c1h28w28o6k5x5p2x2", "im2col" },
@@ -515,16 +517,16 @@ Test(conv2d_gradient, the_same_bits_for_every_number_of_threads)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         talc_conv2d_problem problem = conv2d_parse(rows[i].text);
         if (talc_device_is_host(tested_device())) {
-            const bool input_alone = strcmp(rows[i].row, "im2col") == 0;
-            talc_algorithm_force("conv2d.grad_input", rows[i].row);
-            talc_algorithm_force("conv2d.grad_weight", input_alone ? NULL : rows[i].row);
+            const bool input_alone = strcmp(rows[i].algorithm, "im2col") == 0;
+            talc_algorithm_force("conv2d.grad_input", rows[i].algorithm);
+            talc_algorithm_force("conv2d.grad_weight", input_alone ? NULL : rows[i].algorithm);
         }
         const size_t bytes = (size_t)(dx_count(&problem) + dw_count(&problem)) * sizeof(double);
         double *one = both(&problem, 1);
         for (int threads = 2; threads <= 4; threads += 2) {
             double *more = both(&problem, threads);
             cr_assert(memcmp(one, more, bytes) == 0, "%s by %s: %d threads", rows[i].text,
-                      rows[i].row, threads);
+                      rows[i].algorithm, threads);
             free(more);
         }
         free(one);

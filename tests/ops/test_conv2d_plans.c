@@ -24,31 +24,31 @@ static talc_conv2d_problem problem_of(const char *text)
  * where none takes the problem. */
 static talc_plan plan_by(const char *name, const talc_conv2d_problem *p, size_t limit)
 {
-    talc_plan least = { .workspace = 0 };
-    int rows = 0;
-    for (const talc_algorithm *row = talc_cuda_conv2d; row->name != NULL; row++) {
-        if (!talc_algorithm_is_asked_for(row->name, row->form, name))
+    talc_plan min = { .workspace = 0 };
+    int algorithms = 0;
+    for (const talc_algorithm *algorithm = talc_cuda_conv2d; algorithm->name != NULL; algorithm++) {
+        if (!talc_algorithm_is_asked_for(algorithm->name, algorithm->form, name))
             continue;
         talc_plan plan = { .workspace = 0 };
-        const bool takes = row->plan(&gpu, p, limit, &plan) == NULL;
-        const bool fits = row->form == NULL || plan.workspace <= limit;
-        rows++;
-        if (takes && fits && (least.seconds == 0 || plan.seconds < least.seconds))
-            least = plan;
+        const bool takes = algorithm->plan(&gpu, p, limit, &plan) == NULL;
+        const bool fits = algorithm->form == NULL || plan.workspace <= limit;
+        algorithms++;
+        if (takes && fits && (min.seconds == 0 || plan.seconds < min.seconds))
+            min = plan;
     }
-    cr_assert(rows > 0, "there is no '%s'", name);
-    return least;
+    cr_assert(algorithms > 0, "there is no '%s'", name);
+    return min;
 }
 
-/* The row of a title. */
+/* The algorithm of a title. */
 static const talc_algorithm *row_of(const char *title)
 {
-    const talc_algorithm *row = talc_cuda_conv2d;
+    const talc_algorithm *algorithm = talc_cuda_conv2d;
     char text[TALC_ALGORITHM_TEXT];
-    while (row->name != NULL && strcmp(talc_algorithm_text(row, text), title) != 0)
-        row++;
-    cr_assert(row->name != NULL, "there is no '%s'", title);
-    return row;
+    while (algorithm->name != NULL && strcmp(talc_algorithm_text(algorithm, text), title) != 0)
+        algorithm++;
+    cr_assert(algorithm->name != NULL, "there is no '%s'", title);
+    return algorithm;
 }
 
 /* The bytes that im2col plans with. */
@@ -60,7 +60,7 @@ static size_t planned(const talc_conv2d_problem *p, size_t limit)
 }
 
 /* 2,048 columns of one channel, the least that is asked for where not even four fit. */
-static size_t least_of(const talc_conv2d_problem *p)
+static size_t min_of(const talc_conv2d_problem *p)
 {
     return (size_t)(2048 * p->KH * p->KW) * talc_dtype_size(p->dtype);
 }
@@ -83,17 +83,17 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i].text);
         const size_t bytes = planned(&p, cases[i].limit);
-        cr_assert(bytes <= cases[i].limit || bytes <= least_of(&p), "%s: %zu of %zu bytes",
+        cr_assert(bytes <= cases[i].limit || bytes <= min_of(&p), "%s: %zu of %zu bytes",
                   cases[i].text, bytes, cases[i].limit);
     }
 }
 
 static uint64_t seed = 1;
 
-/* Of 1 to `most`, as often small as large. */
-static int64_t some(int64_t most)
+/* Of 1 to `max`, as often small as large. */
+static int64_t some(int64_t max)
 {
-    return talc_check_draw(&seed, 1, talc_check_draw(&seed, 1, most));
+    return talc_check_draw(&seed, 1, talc_check_draw(&seed, 1, max));
 }
 
 Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
@@ -113,7 +113,7 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
         state.capability = i % 16 == 0 ? 90 : 80;
         const size_t limit = (size_t)some((int64_t)1 << (10 + i % 22));
         const size_t bytes = planned(&p, limit);
-        cr_assert(bytes <= limit || bytes <= least_of(&p), "%s: %zu of %zu bytes", text, bytes,
+        cr_assert(bytes <= limit || bytes <= min_of(&p), "%s: %zu of %zu bytes", text, bytes,
                   limit);
         const size_t all =
             (size_t)(p.C / p.groups * p.KH * p.KW * p.OH * p.OW) * talc_dtype_size(p.dtype);
@@ -150,13 +150,13 @@ Test(conv2d_plans, im2col_packs_for_tensor_cores)
         { "n32c256h16w16o512k3x3p1x1_f64", (size_t)512 << 20, "the data is not f32" },
         { "n1c1h8w8o4k3x3p1x1", (size_t)512 << 20, "sums of fewer than 16 products" },
     };
-    const talc_algorithm *row = row_of("im2col(tensor cores)");
+    const talc_algorithm *algorithm = row_of("im2col(tensor cores)");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i].text);
         const char *expected = cases[i].expected;
         talc_plan plan = { .workspace = 0 };
         state = (talc_cuda_state){ .multiprocessors = 132, .capability = 90 };
-        const char *reason = row->plan(&gpu, &p, cases[i].limit, &plan);
+        const char *reason = algorithm->plan(&gpu, &p, cases[i].limit, &plan);
         cr_expect(expected == NULL ? reason == NULL
                                    : reason != NULL && strcmp(reason, expected) == 0,
                   "%s: %s", cases[i].text, reason);
@@ -166,7 +166,7 @@ Test(conv2d_plans, im2col_packs_for_tensor_cores)
                   cases[i].text, plan.seconds);
         cr_expect(plan.workspace <= cases[i].limit, "%s: %zu bytes", cases[i].text, plan.workspace);
         state.capability = 80;
-        cr_expect_str_eq(row->plan(&gpu, &p, cases[i].limit, &plan),
+        cr_expect_str_eq(algorithm->plan(&gpu, &p, cases[i].limit, &plan),
                          "the GPU is not of compute capability 9.0");
     }
 }
@@ -212,8 +212,8 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
         { 90, 227 << 10, NULL, NULL },
         { 100, 227 << 10, "the GPU is not of compute capability 9.0", NULL },
     };
-    static const char *const rows[] = { "implicit_gemm", "implicit_gemm_mma", "implicit_gemm_tf32",
-                                        "implicit_gemm_tf32_mma" };
+    static const char *const algorithms[] = { "implicit_gemm", "implicit_gemm_mma",
+                                              "implicit_gemm_tf32", "implicit_gemm_tf32_mma" };
     static const char *const problems[] = { "n16c64h56w56o64k3x3p1x1",
                                             "n16c64h56w56o64k3x3p1x1_dw" };
     for (size_t i = 0; i < 2 * sizeof gpus / sizeof *gpus; i++) {
@@ -224,14 +224,14 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
                                    .block_shared = gpus[i / 2].block_shared };
         for (int j = 0; j < 4; j++) {
             const char *expected = j % 2 == 0 ? gpus[i / 2].wgmma : gpus[i / 2].mma, *reason;
-            const talc_algorithm *row = talc_cuda_conv2d;
+            const talc_algorithm *algorithm = talc_cuda_conv2d;
             talc_plan plan = { .workspace = 0 };
-            while (strcmp(row->name, rows[j]) != 0)
-                row++;
-            reason = row->plan(&gpu, &p, (size_t)512 << 20, &plan);
+            while (strcmp(algorithm->name, algorithms[j]) != 0)
+                algorithm++;
+            reason = algorithm->plan(&gpu, &p, (size_t)512 << 20, &plan);
             cr_assert(expected == NULL ? reason == NULL
                                        : reason != NULL && strcmp(reason, expected) == 0,
-                      "%d: %s: %s", gpus[i / 2].capability, rows[j], reason);
+                      "%d: %s: %s", gpus[i / 2].capability, algorithms[j], reason);
             seconds[j] = plan.seconds;
         }
         if (gpus[i / 2].wgmma == NULL)
@@ -248,7 +248,7 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
 Test(conv2d_plans, the_last_round_of_an_input_gradient_fits)
 {
     static const struct {
-        const char *row, *all, *last;
+        const char *algorithm, *all, *last;
         int64_t fewer; /* images than a whole round */
     } cases[] = {
         { "implicit_gemm", "n131c256h104w104o96k3x3s2x2p1x1_dx",
@@ -262,8 +262,8 @@ Test(conv2d_plans, the_last_round_of_an_input_gradient_fits)
         const talc_conv2d_problem all = problem_of(cases[i].all), last = problem_of(cases[i].last);
         const size_t limit = (size_t)512 << 20,
                      image = (size_t)(all.C * all.H * all.W) * sizeof(float),
-                     has = plan_by(cases[i].row, &all, limit).workspace,
-                     alone = plan_by(cases[i].row, &last, limit).workspace,
+                     has = plan_by(cases[i].algorithm, &all, limit).workspace,
+                     alone = plan_by(cases[i].algorithm, &last, limit).workspace,
                      needs = alone + (size_t)cases[i].fewer * image;
         cr_expect(alone > 0 && has >= needs && has <= limit, "%s: %zu of %zu bytes", cases[i].all,
                   has, needs);
@@ -297,7 +297,7 @@ Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
                                        .capability = 86,
                                        .block_shared = shared << 10 };
             const talc_plan plan = plan_by("direct(small)", &p, (size_t)512 << 20);
-            const talc_cuda_small_tiles *tiles = talc_plan_own(&plan);
+            const talc_cuda_small_tiles *tiles = talc_plan_data(&plan);
             if (plan.seconds == 0)
                 continue;
             cr_expect(tiles->shared > 0 && tiles->shared <= (size_t)state.block_shared,
@@ -386,15 +386,15 @@ Test(conv2d_plans, forms_by_their_problems)
         (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i].text);
-        const double least = plan_by(cases[i].name, &p, (size_t)512 << 20).seconds;
-        const talc_algorithm *row = talc_cuda_conv2d;
-        for (; row->name != NULL; row++) {
+        const double min = plan_by(cases[i].name, &p, (size_t)512 << 20).seconds;
+        const talc_algorithm *algorithm = talc_cuda_conv2d;
+        for (; algorithm->name != NULL; algorithm++) {
             talc_plan plan = { .workspace = 0 };
-            if (strcmp(row->name, cases[i].name) == 0 &&
-                row->plan(&gpu, &p, (size_t)512 << 20, &plan) == NULL && plan.seconds == least)
+            if (strcmp(algorithm->name, cases[i].name) == 0 &&
+                algorithm->plan(&gpu, &p, (size_t)512 << 20, &plan) == NULL && plan.seconds == min)
                 break;
         }
-        cr_expect(row->name != NULL && strcmp(row->form, cases[i].form) == 0, "%s: %s",
-                  cases[i].text, row->form);
+        cr_expect(algorithm->name != NULL && strcmp(algorithm->form, cases[i].form) == 0, "%s: %s",
+                  cases[i].text, algorithm->form);
     }
 }

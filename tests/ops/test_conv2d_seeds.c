@@ -69,8 +69,8 @@ Test(conv2d_seeds, float64_is_float64)
 }
 
 /* 5: the im2col matrix of problem A has 2,275,840,000 elements, 9.1 GB, and an int32 index
- * overflowed. It is known before anything runs, no row asks for more workspace than the limit, and
- * im2col works in pieces. */
+ * overflowed. It is known before anything runs, no algorithm asks for more workspace than the
+ * limit, and im2col works in pieces. */
 Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
 {
     static const char *const texts[] = { "n8c64h512w256o128k5x7", "n8c32h512w512o64k5x9",
@@ -85,11 +85,11 @@ Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
             cr_assert(e.decision.workspace_limit == limit);
             bool im2col = false;
             for (int j = 0; j < e.decision.count; j++) {
-                const talc_candidate *row = &e.decision.candidates[j];
-                cr_expect(row->refused || row->workspace <= limit,
-                          "%s %s: %zu bytes of workspace, the limit is %zu", texts[i], row->name,
-                          row->workspace, limit);
-                im2col |= strcmp(row->name, "im2col") == 0 && !row->refused;
+                const talc_candidate *algorithm = &e.decision.candidates[j];
+                cr_expect(algorithm->refused || algorithm->workspace <= limit,
+                          "%s %s: %zu bytes of workspace, the limit is %zu", texts[i],
+                          algorithm->name, algorithm->workspace, limit);
+                im2col |= strcmp(algorithm->name, "im2col") == 0 && !algorithm->refused;
             }
             cr_expect(im2col, "%s: im2col refuses under %zu bytes", texts[i], limit);
         }
@@ -148,18 +148,18 @@ Test(conv2d_seeds, small_workspaces_give_the_same_result)
             expect_exact(texts[i]);
             const talc_conv2d_problem problem = conv2d_parse(texts[i]);
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
-            for (int row = 0; row < e.decision.count && limits[j] >= 4096; row++)
-                cr_expect(strcmp(e.decision.candidates[row].title, "im2col") != 0 ||
-                              !e.decision.candidates[row].refused,
+            for (int algorithm = 0; algorithm < e.decision.count && limits[j] >= 4096; algorithm++)
+                cr_expect(strcmp(e.decision.candidates[algorithm].title, "im2col") != 0 ||
+                              !e.decision.candidates[algorithm].refused,
                           "%s: im2col refuses under %zu bytes: %s", texts[i], limits[j],
-                          e.decision.candidates[row].reason);
+                          e.decision.candidates[algorithm].reason);
         }
     cr_assert(talc_workspace_set_limit(cpu, before));
 }
 
-/* A row that cannot work in pieces small enough refuses, and says what it needs; no other takes
- * more than the limit. */
-Test(conv2d_seeds, no_row_needs_more_than_the_limit)
+/* An algorithm that cannot work in pieces small enough refuses, and says what it needs; no other
+ * takes more than the limit. */
+Test(conv2d_seeds, no_algorithm_needs_more_than_the_limit)
 {
     static const char *const texts[] = { "n2c6h41w39o6k5x7p2x3g6_bias", "n3c6h21w19o10k5x7_bias",
                                          "n2c6h17w15o8k1x1", "n1c3h40w41o6k3x3s2x2p3x3d4x4g3_f64" };
@@ -172,11 +172,11 @@ Test(conv2d_seeds, no_row_needs_more_than_the_limit)
             const talc_conv2d_problem problem = conv2d_parse(texts[i]);
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
             for (int j = 0; j < e.decision.count; j++) {
-                const talc_candidate *row = &e.decision.candidates[j];
-                cr_expect(row->refused || row->workspace <= limit,
-                          "%s %s: %zu bytes, the limit is %zu", texts[i], row->name, row->workspace,
-                          limit);
-                refusals += strstr(row->reason, " of workspace, the limit is ") != NULL;
+                const talc_candidate *algorithm = &e.decision.candidates[j];
+                cr_expect(algorithm->refused || algorithm->workspace <= limit,
+                          "%s %s: %zu bytes, the limit is %zu", texts[i], algorithm->name,
+                          algorithm->workspace, limit);
+                refusals += strstr(algorithm->reason, " of workspace, the limit is ") != NULL;
             }
         }
     cr_expect(refusals > 0, "no row ever refuses for its workspace");

@@ -257,8 +257,9 @@ Test(conv2d_text, an_explanation_of_a_gradient)
         cr_expect((strstr(printed, "padding reflect becomes part of the image") != NULL) ==
                       (i == 1),
                   "%s", printed);
-        for (int row = 0; row < e.decision.count; row++)
-            cr_expect(strstr(printed, e.decision.candidates[row].title) != NULL, "%s", printed);
+        for (int algorithm = 0; algorithm < e.decision.count; algorithm++)
+            cr_expect(strstr(printed, e.decision.candidates[algorithm].title) != NULL, "%s",
+                      printed);
         free(printed);
     }
 }

@@ -119,12 +119,12 @@ static void expect_case(const transpose_case *c, talc_dtype dtype, const char *a
 
 Test(conv_transpose2d, agrees_with_torch)
 {
-    const talc_algorithm *rows = tested_device()->backend->algorithms[TALC_OP_conv2d];
+    const talc_algorithm *algorithms = tested_device()->backend->algorithms[TALC_OP_conv2d];
     for (int i = 0; i < 4; i++)
         for (talc_dtype dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
             expect_case(case_at(i), dtype, NULL);
-            for (const talc_algorithm *row = rows; row->name != NULL; row++)
-                expect_case(case_at(i), dtype, row->name);
+            for (const talc_algorithm *algorithm = algorithms; algorithm->name != NULL; algorithm++)
+                expect_case(case_at(i), dtype, algorithm->name);
         }
 }
 
@@ -199,13 +199,17 @@ Test(conv_transpose2d, infinite_weights_reach_what_they_are_multiplied_for)
           false,
           NULL },
     };
-    const talc_algorithm *rows = tested_device()->backend->algorithms[TALC_OP_conv2d];
+    const talc_algorithm *algorithms = tested_device()->backend->algorithms[TALC_OP_conv2d];
     for (int i = 0; i < 7; i++) {
         const transpose_case *c = i < 4 ? case_at(i) : &more[i - 4];
         const int64_t count = count_of(c->w);
-        for (const talc_algorithm *row = rows; row->name != NULL; row++)
-            for (int place = 0; place < 3; place++)
-                expect_reached(c, place == 0 ? 0 : place == 1 ? count - 1 : count / 2, row->name);
+        for (const talc_algorithm *algorithm = algorithms; algorithm->name != NULL; algorithm++)
+            for (int index = 0; index < 3; index++)
+                expect_reached(c,
+                               index == 0   ? 0
+                               : index == 1 ? count - 1
+                                            : count / 2,
+                               algorithm->name);
     }
 }
 
@@ -213,9 +217,9 @@ Test(conv_transpose2d, views_and_no_images)
 {
     const talc_tensor *x = pattern(TALC_F64, TALC_DIMS(1, 2, 3, 2), 7, 11, 5);
     const talc_tensor *w = pattern(TALC_F64, TALC_DIMS(2, 1, 2, 3), 5, 7, 3);
-    const talc_tensor *turned = talc_transpose(talc_contiguous(talc_transpose(x, 1, 3)), 1, 3);
+    const talc_tensor *transposed = talc_transpose(talc_contiguous(talc_transpose(x, 1, 3)), 1, 3);
     double *expected = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
-    const talc_tensor *y = talc_conv_transpose2d(turned, w, NULL, NULL);
+    const talc_tensor *y = talc_conv_transpose2d(transposed, w, NULL, NULL);
     double *got = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(got[i] == expected[i]);

@@ -34,13 +34,13 @@ static void check(const talc_tensor *x, int dim)
     const int64_t count = talc_numel(got), step = step_along(got, dim);
     long double *sums = malloc(2 * (size_t)count * sizeof *sums + 1), *sizes = sums + count;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t place = i / step % got->dims[dim];
+        const int64_t index = i / step % got->dims[dim];
         const long double value = element_at(from, i);
-        sums[i] = value + (place > 0 ? sums[i - step] : 0);
-        sizes[i] = fabsl(value) + (place > 0 ? sizes[i - step] : 0);
+        sums[i] = value + (index > 0 ? sums[i - step] : 0);
+        sizes[i] = fabsl(value) + (index > 0 ? sizes[i - step] : 0);
         const long double bound = x->dtype == TALC_F32
-                                      ? 0x1p-24L * fabsl(sums[i]) + 0x1p-53L * place * sizes[i]
-                                      : 0x1p-53L * place * sizes[i];
+                                      ? 0x1p-24L * fabsl(sums[i]) + 0x1p-53L * index * sizes[i]
+                                      : 0x1p-53L * index * sizes[i];
         cr_assert(fabsl(element_at(got, i) - sums[i]) <= bound,
                   "%s: element %d is %g, expected %Lg", name, (int)i, element_at(got, i), sums[i]);
     }
@@ -119,21 +119,22 @@ Test(cumsum, numbers_that_are_not_finite_are_in_their_sums_alone)
 {
     static double values[3000];
     const double odd[] = { NAN, INFINITY, -(double)INFINITY };
-    const int places[] = { 0, 3, 4, 31, 32, 127, 128, 1023, 1024, 2999 };
+    const int indices[] = { 0, 3, 4, 31, 32, 127, 128, 1023, 1024, 2999 };
     for (int o = 0; o < 3; o++)
         for (int p = 0; p < 10; p++) {
             talc_scope *scope = talc_scope_enter();
             for (int i = 0; i < 3000; i++)
-                values[i] = i == places[p] ? odd[o] : 1;
+                values[i] = i == indices[p] ? odd[o] : 1;
             const talc_tensor *x =
                 talc_from_host(tested_device(), TALC_F64, TALC_DIMS(3000), values);
             const talc_tensor *y = on_host(talc_cumsum(x, 0));
             for (int i = 0; i < 3000; i++)
-                if (i < places[p] || !isnan(odd[o]))
-                    cr_assert(element_at(y, i) == (i < places[p] ? i + 1 : odd[o]),
-                              "%g at %d: element %d is %g", odd[o], places[p], i, element_at(y, i));
+                if (i < indices[p] || !isnan(odd[o]))
+                    cr_assert(element_at(y, i) == (i < indices[p] ? i + 1 : odd[o]),
+                              "%g at %d: element %d is %g", odd[o], indices[p], i,
+                              element_at(y, i));
                 else
-                    cr_assert(isnan(element_at(y, i)), "element %d of NaN at %d", i, places[p]);
+                    cr_assert(isnan(element_at(y, i)), "element %d of NaN at %d", i, indices[p]);
             talc_scope_leave(scope);
         }
 }
@@ -141,7 +142,7 @@ Test(cumsum, numbers_that_are_not_finite_are_in_their_sums_alone)
 // ---- Gradients ----------------------------------------------------------------------------------
 
 /* dx is the sum of dy from its place on: of small integers, which have no rounding. */
-static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, bool turned)
+static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, bool transposed)
 {
     char text[TALC_DIMS_TEXT];
     talc_tensor *x = talc_zeros(tested_device(), dtype, shape);
@@ -156,7 +157,7 @@ static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, bool turn
         expected[i] =
             numbers[i] + (i / step % shape.dim[dim] + 1 < shape.dim[dim] ? expected[i + step] : 0);
     talc_tensor *dy = talc_cast(talc_from_host(tested_device(), TALC_I64, shape, numbers), dtype);
-    if (turned) { /* the same numbers, last dimension first in memory */
+    if (transposed) { /* the same numbers, last dimension first in memory */
         const int last = shape.rank - 1;
         dy = talc_transpose(talc_contiguous(talc_transpose(dy, 0, last)), 0, last);
     }
@@ -174,10 +175,10 @@ Test(cumsum, gradients_are_sums_from_the_end)
 {
     for (int s = 0; s < SHAPES; s++)
         for (int dim = 0; dim < shapes[s].rank; dim++)
-            for (int turned = 0; turned < 2; turned++) {
+            for (int transposed = 0; transposed < 2; transposed++) {
                 talc_scope *scope = talc_scope_enter();
                 check_gradient((s + dim) % 2 == 0 ? TALC_F32 : TALC_F64, shapes[s], dim,
-                               turned == 1);
+                               transposed == 1);
                 talc_scope_leave(scope);
             }
     check_gradient(TALC_F32, TALC_DIMS(37, 33000), 0, false);

@@ -1,6 +1,6 @@
-/* Problems without elements: every op on operands that lack any extent, and the plan of every row
- * for every problem of the sets with any of its numbers 0. Whoever cuts work into parts divides by
- * something that is 0 here. */
+/* Problems without elements: every op on operands that lack any extent, and the plan of every
+ * algorithm for every problem of the sets with any of its numbers 0. Whoever cuts work into parts
+ * divides by something that is 0 here. */
 #include "check/engine/family.h"
 #include "ops/choice.h"
 #include "tests/support/guard.h"
@@ -151,21 +151,22 @@ static int64_t plan_all(const char *text)
 {
     check_problem problem;
     int64_t planned = 0;
-    const talc_algorithm *row;
+    const talc_algorithm *algorithm;
     const check_direction *direction = talc_check_parse(text, &problem);
     if (direction == NULL) {
         talc_error_clear();
         return 0;
     }
-    for (int i = 0; (row = talc_check_row_at(direction, tested_device(), i)) != NULL; i++) {
+    for (int i = 0; (algorithm = talc_check_algorithm_at(direction, tested_device(), i)) != NULL;
+         i++) {
         talc_plan plan = { .workspace = 0 };
-        talc_algorithm_refuses(row, tested_device(), &problem, SIZE_MAX, &plan);
+        talc_algorithm_refuses(algorithm, tested_device(), &problem, SIZE_MAX, &plan);
         planned++;
     }
     return planned;
 }
 
-Test(empty, every_row_plans_problems_without_any_extent)
+Test(empty, every_algorithm_plans_problems_without_any_extent)
 {
     static const char *const sets[] = { "quick", "edges" };
     char text[TALC_CHECK_TEXT];

@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST = 1 << 16 };
+enum { MAX = 1 << 16 };
 
 /* Indices 0 .. extent - 1, all of them and the same ones often. */
 static talc_tensor *indices(talc_dims dims, int64_t extent)
 {
-    static int64_t values[MOST];
+    static int64_t values[MAX];
     for (int64_t i = 0; i < talc_shape_numel(dims); i++)
         values[i] = (i * i + i / 3) % 7 < 2 ? extent - 1 : (i * 5 + i / 4) % extent;
     return talc_from_host(tested_device(), TALC_I64, dims, values);
@@ -177,7 +177,7 @@ Test(gather, masked_fill_writes_where_the_mask_says)
 static void check_gradient(talc_dtype dtype, talc_dims shape, int dim, const talc_tensor *index,
                            bool select)
 {
-    static int64_t expected[MOST];
+    static int64_t expected[MAX];
     talc_tensor *x = talc_zeros(tested_device(), dtype, shape);
     talc_require_grad(x, true);
     const talc_tensor *y = select ? talc_index_select(x, dim, index) : talc_gather(x, dim, index);

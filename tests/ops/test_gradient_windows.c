@@ -11,7 +11,7 @@
 
 // ---- Huge numbers -------------------------------------------------------------------------------
 
-enum { HUGE_H = 4, HUGE_W = 9, HUGE_MOST = 40 };
+enum { HUGE_H = 4, HUGE_W = 9, HUGE_MAX = 40 };
 
 /* Wide enough for all sums and products of two numbers of a caller. */
 __extension__ typedef __int128 wide;
@@ -25,11 +25,11 @@ typedef struct huge_axis {
 
 static wide outputs_of(const huge_axis *a)
 {
-    const wide room =
+    const wide last_start =
         (wide)a->extent + a->pad + a->pad_end - 1 - (wide)(a->kernel - 1) * a->dilation;
     if (!a->ceil_mode)
-        return room < 0 ? 0 : room / a->stride + 1;
-    wide count = room > 0 ? (room - 1) / a->stride + 2 : room > -(wide)a->stride;
+        return last_start < 0 ? 0 : last_start / a->stride + 1;
+    wide count = last_start > 0 ? (last_start - 1) / a->stride + 2 : last_start > -(wide)a->stride;
     if (count > 1 && (count - 1) * a->stride >= (wide)a->extent + a->pad)
         count--;
     return count;
@@ -58,8 +58,8 @@ typedef struct huge_case {
 
 /* Row-major; a value, the index of a maximum, and the gradient for dy = 1, 2, 3 ... */
 typedef struct huge_expected {
-    double y[HUGE_MOST], dx[HUGE_H * HUGE_W];
-    int64_t at[HUGE_MOST];
+    double y[HUGE_MAX], dx[HUGE_H * HUGE_W];
+    int64_t at[HUGE_MAX];
 } huge_expected;
 
 static void work_out(const huge_case *c, const double *x, int64_t OH, int64_t OW,
@@ -88,7 +88,7 @@ static void work_out(const huge_case *c, const double *x, int64_t OH, int64_t OW
     }
 }
 
-static void expect_numbers(const huge_case *c, const char *row, const char *what,
+static void expect_numbers(const huge_case *c, const char *algorithm, const char *what,
                            const talc_tensor *got, const double *expected)
 {
     double *values = host_doubles(talc_cast(talc_detach(got), TALC_F64));
@@ -99,9 +99,9 @@ static void expect_numbers(const huge_case *c, const char *row, const char *what
                   "%s by %s, k %" PRId64 "x%" PRId64 " s %" PRId64 "x%" PRId64 " p %" PRId64
                   "x%" PRId64 "x%" PRId64 "x%" PRId64 " d %" PRId64 "x%" PRId64
                   " ceil %d: %s %" PRId64 " is %g instead of %g",
-                  c->max ? "max" : "avg", row, c->h.kernel, c->w.kernel, c->h.stride, c->w.stride,
-                  c->h.pad, c->w.pad, c->h.pad_end, c->w.pad_end, c->h.dilation, c->w.dilation,
-                  c->h.ceil_mode, what, i, values[i], expected[i]);
+                  c->max ? "max" : "avg", algorithm, c->h.kernel, c->w.kernel, c->h.stride,
+                  c->w.stride, c->h.pad, c->w.pad, c->h.pad_end, c->w.pad_end, c->h.dilation,
+                  c->w.dilation, c->h.ceil_mode, what, i, values[i], expected[i]);
     free(values);
 }
 
@@ -111,7 +111,7 @@ static int64_t or_zero(int64_t value)
 }
 
 /* Whether a row takes the problem; its numbers are due where it does. */
-static bool hold_row(const huge_case *c, const char *row)
+static bool check_algorithm(const huge_case *c, const char *algorithm)
 {
     const talc_pool2d_options o = { .kernel = { c->h.kernel, c->w.kernel },
                                     .stride = { c->h.stride, c->w.stride },
@@ -120,7 +120,7 @@ static bool hold_row(const huge_case *c, const char *row)
                                     .dilation = { c->h.dilation, c->w.dilation },
                                     .ceil_mode = c->h.ceil_mode,
                                     .exclude_padding = c->inside_only,
-                                    .algorithm = row };
+                                    .algorithm = algorithm };
     double numbers[HUGE_H * HUGE_W];
     for (int i = 0; i < HUGE_H * HUGE_W; i++)
         numbers[i] = i * 7 % 37 - 18;
@@ -134,15 +134,15 @@ static bool hold_row(const huge_case *c, const char *row)
         return false;
     huge_expected expected;
     work_out(c, numbers, y->dims[2], y->dims[3], &expected);
-    expect_numbers(c, row, "y", y, expected.y);
-    double at[HUGE_MOST];
-    for (int i = 0; i < HUGE_MOST; i++)
+    expect_numbers(c, algorithm, "y", y, expected.y);
+    double at[HUGE_MAX];
+    for (int i = 0; i < HUGE_MAX; i++)
         at[i] = (double)expected.at[i];
     if (c->max)
-        expect_numbers(c, row, "index", indices, at);
+        expect_numbers(c, algorithm, "index", indices, at);
     talc_tensor *dy = talc_arange(x->device, TALC_F32, 1, (double)talc_numel(y) + 1, 1);
     cr_assert(talc_backward_from(y, talc_view(dy, talc_dims_of(y))), "%s", talc_error_message());
-    expect_numbers(c, row, "dx", talc_grad(x), expected.dx);
+    expect_numbers(c, algorithm, "dx", talc_grad(x), expected.dx);
     return true;
 }
 
@@ -151,13 +151,13 @@ static bool hold_row(const huge_case *c, const char *row)
 static bool hold_huge(const huge_case *c)
 {
     const wide OH = outputs_of(&c->h), OW = outputs_of(&c->w);
-    if (OH * OW > HUGE_MOST)
+    if (OH * OW > HUGE_MAX)
         return false;
     bool ran = false;
-    for (const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_pool2d];
-         row->name != NULL; row++) {
+    for (const talc_algorithm *algorithm = tested_device()->backend->algorithms[TALC_OP_pool2d];
+         algorithm->name != NULL; algorithm++) {
         talc_scope *scope = talc_scope_enter();
-        if (!hold_row(c, row->name)) {
+        if (!check_algorithm(c, algorithm->name)) {
             const talc_status status = talc_error_status();
             cr_assert(status == TALC_UNSUPPORTED || status == TALC_BAD_ARGUMENT ||
                           status == TALC_BAD_SHAPE,

@@ -140,11 +140,11 @@ Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
         for (int64_t c = 0; c < C; c++)
             values[c] = (double)((values[c] - mean) / sqrtl(var + 1e-5L));
         x = talc_to(x, tested_device(), TALC_F32);
-        const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_group_norm];
-        for (; row->name != NULL; row++) {
-            talc_algorithm_force("group_norm", row->name);
+        const talc_algorithm *algorithm = tested_device()->backend->algorithms[TALC_OP_group_norm];
+        for (; algorithm->name != NULL; algorithm++) {
+            talc_algorithm_force("group_norm", algorithm->name);
             assert_values(talc_layer_norm(x, D(C), NULL, NULL, NULL), values, 16 * 0x1p-24,
-                          row->name);
+                          algorithm->name);
         }
         free(values);
     }
@@ -154,9 +154,9 @@ Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
  * all. */
 Test(group_norm, takes_views_groups_of_one_value_and_nothing)
 {
-    const talc_tensor *x = numbers(D(2, 3, 4)), *turned = talc_transpose(x, 0, 2);
-    assert_near(talc_group_norm(turned, 3, NULL, NULL, NULL),
-                talc_group_norm(talc_contiguous(turned), 3, NULL, NULL, NULL), 0, "a view");
+    const talc_tensor *x = numbers(D(2, 3, 4)), *transposed = talc_transpose(x, 0, 2);
+    assert_near(talc_group_norm(transposed, 3, NULL, NULL, NULL),
+                talc_group_norm(talc_contiguous(transposed), 3, NULL, NULL, NULL), 0, "a view");
     const talc_tensor *ones = talc_ones(tested_device(), TALC_F64, D(2, 3));
     const talc_tensor *bias = talc_arange(tested_device(), TALC_F64, 1, 4, 1);
     assert_values(

@@ -24,7 +24,7 @@ enum { EXTENTS = sizeof extents / sizeof *extents };
 enum { WHOLE, LATER, WIDER, STEPPED, LAYOUTS };
 
 /* The array that a view of this shape and layout is taken of, and the view. */
-static talc_dims room_for(talc_dims dims, int layout)
+static talc_dims base_dims(talc_dims dims, int layout)
 {
     const int last = dims.rank - 1;
     if (layout == LATER)
@@ -36,14 +36,14 @@ static talc_dims room_for(talc_dims dims, int layout)
     return dims;
 }
 
-static talc_tensor *view_in(talc_tensor *room, int layout)
+static talc_tensor *view_in(talc_tensor *base, int layout)
 {
-    const int last = room->rank - 1;
+    const int last = base->rank - 1;
     if (layout == LATER)
-        return talc_slice(talc_slice(room, 0, 1, TALC_END, 1), last, 1, TALC_END, 1);
+        return talc_slice(talc_slice(base, 0, 1, TALC_END, 1), last, 1, TALC_END, 1);
     if (layout == WIDER)
-        return talc_slice(room, last, 0, room->dims[last] - 16, 1);
-    return layout == STEPPED ? talc_slice(room, last, 0, TALC_END, 2) : room;
+        return talc_slice(base, last, 0, base->dims[last] - 16, 1);
+    return layout == STEPPED ? talc_slice(base, last, 0, TALC_END, 2) : base;
 }
 
 /* 0 .. 199 without a pattern, different for each seed, on the CPU. */
@@ -92,10 +92,10 @@ static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtyp
              (int)dims.dim[1], (int)dims.dim[2], order, from, to, talc_dtype_name(src),
              talc_dtype_name(dst));
     talc_scope *scope = talc_scope_enter();
-    talc_tensor *x = numbers(room_for(dims, from), 1);
+    talc_tensor *x = numbers(base_dims(dims, from), 1);
     const talc_tensor *here = ordered(view_in(x, from), order);
-    const talc_dims room = room_for(talc_dims_of(here), to);
-    talc_tensor *expected = talc_full(cpu_device(), TALC_F64, room, GAP);
+    const talc_dims base = base_dims(talc_dims_of(here), to);
+    talc_tensor *expected = talc_full(cpu_device(), TALC_F64, base, GAP);
     talc_tensor *part = view_in(expected, to);
     double *data = part->data;
     int64_t i = 0;
@@ -104,7 +104,7 @@ static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtyp
             for (int64_t c = 0; c < part->dims[2]; c++)
                 data[a * part->strides[0] + b * part->strides[1] + c * part->strides[2]] =
                     at(here, i++);
-    talc_tensor *got = talc_full(tested_device(), dst, room, GAP);
+    talc_tensor *got = talc_full(tested_device(), dst, base, GAP);
     const talc_tensor *there =
         ordered(view_in(talc_to(talc_cast(x, src), tested_device(), src), from), order);
     cr_assert(talc_copy(view_in(got, to), there), "%s: %s", what, talc_error_message());
@@ -146,31 +146,32 @@ Test(layouts, dimensions_in_any_order)
  * dimension. */
 Test(layouts, elementwise_ops_of_two_operands)
 {
-    enum { A_TURNED = 1, B_TURNED = 2, B_ROW = 4, B_COLUMN = 8 };
-    static const int cases[] = { A_TURNED, B_TURNED, A_TURNED | B_TURNED, A_TURNED | B_ROW,
-                                 A_TURNED | B_COLUMN };
+    enum { A_TRANSPOSED = 1, B_TRANSPOSED = 2, B_ROW = 4, B_COLUMN = 8 };
+    static const int cases[] = { A_TRANSPOSED, B_TRANSPOSED, A_TRANSPOSED | B_TRANSPOSED,
+                                 A_TRANSPOSED | B_ROW, A_TRANSPOSED | B_COLUMN };
     static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32 };
     for (int e = 0; e < EXTENTS; e++)
         for (int i = 0; i < 5; i++)
             for (int layout = 0; layout < LAYOUTS; layout++) {
                 talc_scope *scope = talc_scope_enter();
                 const int64_t R = extents[e][0], C = extents[e][1];
-                const talc_dims plain = TALC_DIMS(2, C, R), turned = TALC_DIMS(2, R, C);
+                const talc_dims plain = TALC_DIMS(2, C, R), transposed = TALC_DIMS(2, R, C);
                 const talc_dtype dtype = dtypes[(e + i + layout) % 4];
                 talc_tensor *x[2], *there[2];
                 for (int o = 0; o < 2; o++) {
-                    const bool is_turned = (cases[i] & (o == 0 ? A_TURNED : B_TURNED)) != 0;
+                    const bool is_transposed =
+                        (cases[i] & (o == 0 ? A_TRANSPOSED : B_TRANSPOSED)) != 0;
                     const bool row = o == 1 && (cases[i] & B_ROW) != 0;
                     const bool column = o == 1 && (cases[i] & B_COLUMN) != 0;
-                    const talc_dims dims = row         ? TALC_DIMS(2, 1, R)
-                                           : column    ? TALC_DIMS(2, C, 1)
-                                           : is_turned ? turned
-                                                       : plain;
-                    talc_tensor *room = numbers(room_for(dims, layout), (unsigned)o + 2);
-                    x[o] = view_in(room, layout);
+                    const talc_dims dims = row             ? TALC_DIMS(2, 1, R)
+                                           : column        ? TALC_DIMS(2, C, 1)
+                                           : is_transposed ? transposed
+                                                           : plain;
+                    talc_tensor *base = numbers(base_dims(dims, layout), (unsigned)o + 2);
+                    x[o] = view_in(base, layout);
                     there[o] =
-                        view_in(talc_to(talc_cast(room, dtype), tested_device(), dtype), layout);
-                    if (is_turned)
+                        view_in(talc_to(talc_cast(base, dtype), tested_device(), dtype), layout);
+                    if (is_transposed)
                         x[o] = ordered(x[o], 0), there[o] = ordered(there[o], 0);
                 }
                 const talc_tensor *b = talc_expand(x[1], plain);
@@ -194,11 +195,11 @@ Test(layouts, elementwise_ops_of_one_operand)
         for (int layout = 0; layout < LAYOUTS; layout++) {
             talc_scope *scope = talc_scope_enter();
             const talc_dtype dtype = (e + layout) % 2 == 0 ? TALC_F32 : TALC_F64;
-            talc_tensor *room =
-                numbers(room_for(TALC_DIMS(2, extents[e][0], extents[e][1]), layout), 4);
-            const talc_tensor *x = ordered(view_in(room, layout), 0);
+            talc_tensor *base =
+                numbers(base_dims(TALC_DIMS(2, extents[e][0], extents[e][1]), layout), 4);
+            const talc_tensor *x = ordered(view_in(base, layout), 0);
             const talc_tensor *there = ordered(
-                view_in(talc_to(talc_cast(room, dtype), tested_device(), dtype), layout), 0);
+                view_in(talc_to(talc_cast(base, dtype), tested_device(), dtype), layout), 0);
             talc_tensor *expected = talc_empty(cpu_device(), TALC_F64, talc_dims_of(x));
             for (int64_t k = 0; k < talc_numel(expected); k++)
                 ((double *)expected->data)[k] = -at(x, k);
@@ -210,29 +211,30 @@ Test(layouts, elementwise_ops_of_one_operand)
 
 /* Images of a view, which lie in larger ones. */
 typedef struct images {
-    talc_dims room;
+    talc_dims base;
     int dim;
     int64_t start, end, step;
 } images;
 
-static talc_tensor *view_of(const images *of, const talc_tensor *room)
+static talc_tensor *view_of(const images *of, const talc_tensor *base)
 {
-    return talc_slice(room, of->dim, of->start, of->end, of->step);
+    return talc_slice(base, of->dim, of->start, of->end, of->step);
 }
 
 /* The scales are halves and eps is 0, so that every number is exact. */
-static void assert_normalised(const images *of, const char *row, talc_dtype dtype, bool residual)
+static void assert_normalised(const images *of, const char *algorithm, talc_dtype dtype,
+                              bool residual)
 {
-    enum { MOST = 700 };
+    enum { MAX = 700 };
     char what[160], text[TALC_DIMS_TEXT];
-    snprintf(what, sizeof what, "%s %s, %d to %d of dimension %d of %s, residual %d", row,
+    snprintf(what, sizeof what, "%s %s, %d to %d of dimension %d of %s, residual %d", algorithm,
              talc_dtype_name(dtype), (int)of->start, (int)of->end, of->dim,
-             talc_dims_text(of->room, text), residual);
+             talc_dims_text(of->base, text), residual);
     talc_scope *scope = talc_scope_enter();
-    talc_tensor *room = numbers(of->room, 5), *x = view_of(of, room);
+    talc_tensor *base = numbers(of->base, 5), *x = view_of(of, base);
     talc_tensor *added = numbers(talc_dims_of(x), 6), *expected = talc_empty_like(added);
     const int64_t C = x->dims[1], plane = x->dims[2] * x->dims[3];
-    double mean[MOST], var[MOST], weight[MOST], bias[MOST];
+    double mean[MAX], var[MAX], weight[MAX], bias[MAX];
     for (int64_t c = 0; c < C; c++) {
         mean[c] = (double)(c * 7 % 200);
         var[c] = c % 3 == 0 ? 1 : 4;
@@ -249,14 +251,14 @@ static void assert_normalised(const images *of, const char *row, talc_dtype dtyp
     const double *const channels[] = { weight, bias, mean, var };
     for (int i = 0; i < 6; i++)
         there[i] = talc_to(
-            i == 0   ? room
+            i == 0   ? base
             : i == 1 ? added
                      : talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(C), channels[i - 2]),
             tested_device(), dtype);
     const talc_batch_norm2d_options options = { .eps = (double)TALC_ZERO,
                                                 .activation = TALC_ACTIVATION_RELU,
                                                 .residual = residual ? there[1] : NULL,
-                                                .algorithm = row };
+                                                .algorithm = algorithm };
     const talc_tensor *y =
         talc_batch_norm2d(view_of(of, there[0]), there[2], there[3], there[4], there[5], &options);
     cr_assert(y != NULL, "%s: %s", what, talc_error_message());
@@ -278,10 +280,10 @@ Test(layouts, batch_norms_in_evaluation)
         { { 4, { 7, 3, 4, 4 } }, 0, 1, 7, 2 },     { { 4, { 3, 8, 4, 4 } }, 1, 0, 8, 2 },
         { { 4, { 3, 4, 6, 4 } }, 2, 1, 5, 1 },     { { 4, { 3, 4, 4, 8 } }, 3, 0, 4, 1 },
     };
-    const talc_algorithm *rows = tested_device()->backend->algorithms[TALC_OP_batch_norm2d];
+    const talc_algorithm *algorithms = tested_device()->backend->algorithms[TALC_OP_batch_norm2d];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int r = 0; rows[r].name != NULL; r++)
+        for (int r = 0; algorithms[r].name != NULL; r++)
             for (int k = 0; k < 4; k++)
-                assert_normalised(&all[i], rows[r].name, k / 2 == 0 ? TALC_F32 : TALC_F64,
+                assert_normalised(&all[i], algorithms[r].name, k / 2 == 0 ? TALC_F32 : TALC_F64,
                                   k % 2 == 1);
 }

@@ -66,7 +66,7 @@ static void check_all(talc_dims x_dims, int64_t out, talc_dtype dtype, int view)
               "an operand changed");
 }
 
-Test(linear, every_row_rank_view_and_epilogue_agrees_with_the_oracle)
+Test(linear, every_algorithm_rank_view_and_epilogue_agrees_with_the_oracle)
 {
     const talc_dims shapes[] = { TALC_DIMS(7),          TALC_DIMS(1, 1),
                                  TALC_DIMS(5, 9),       TALC_DIMS(2, 3, 4),

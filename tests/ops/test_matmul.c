@@ -74,7 +74,7 @@ static const struct {
       { 8, { 2, 2, 2, 2, 2, 2, 2, 2 } } },
 };
 
-Test(matmul, every_row_rank_view_and_dtype_agrees_with_the_oracle)
+Test(matmul, every_algorithm_rank_view_and_dtype_agrees_with_the_oracle)
 {
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
@@ -239,7 +239,7 @@ Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
  * operand would be 1 MiB more at the peak; scores are 128 KiB, and the pool rounds up. */
 Test(matmul, attention_multiplies_views_where_they_lie)
 {
-    enum { B = 2, T = 64, H = 4, D = 512, OPERAND = B * T * H * D * 4, ROOM = OPERAND / 2 };
+    enum { B = 2, T = 64, H = 4, D = 512, OPERAND = B * T * H * D * 4, CAPACITY = OPERAND / 2 };
     talc_device *device = tested_device();
     const talc_dims heads = TALC_DIMS(0, 2, 1, 3);
     talc_tensor *q = talc_permute(talc_randn(device, TALC_F32, TALC_DIMS(B, T, H, D)), heads);
@@ -254,14 +254,14 @@ Test(matmul, attention_multiplies_views_where_they_lie)
     talc_memory_reset_peak(device);
     const talc_tensor *y = talc_matmul(q, k);
     cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
-    cr_assert(talc_device_memory(device).peak - live < ROOM, "forward takes %zu bytes",
+    cr_assert(talc_device_memory(device).peak - live < CAPACITY, "forward takes %zu bytes",
               talc_device_memory(device).peak - live);
 
     const size_t before = talc_device_memory(device).live;
     talc_memory_reset_peak(device);
     cr_assert(talc_backward_from(y, dy) && talc_device_synchronize(device), "%s",
               talc_error_message());
-    cr_assert(talc_device_memory(device).peak - before < 2 * OPERAND + ROOM,
+    cr_assert(talc_device_memory(device).peak - before < 2 * OPERAND + CAPACITY,
               "backward takes %zu bytes", talc_device_memory(device).peak - before);
 
     /* dq = dy k and dk = dy^T q, of a few elements of each head. */

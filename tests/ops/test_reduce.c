@@ -46,8 +46,8 @@ static void check(const talc_tensor *x, unsigned reduced, int function, const ch
                       "%s: dims", name);
     cr_assert(y->rank == at && talc_is_contiguous(y), "%s: rank %d instead of %d", name, y->rank,
               at);
-    const bool place = function == ARGMAX || function == ARGMIN;
-    cr_assert(y->dtype == (place ? TALC_I64 : x->dtype), "%s: dtype", name);
+    const bool is_index = function == ARGMAX || function == ARGMIN;
+    cr_assert(y->dtype == (is_index ? TALC_I64 : x->dtype), "%s: dtype", name);
 
     char problem[128], text[TALC_DIMS_TEXT], listed[TALC_DIMS_TEXT] = "";
     for (int i = 0; i < axes.rank; i++)
@@ -61,7 +61,7 @@ static void check(const talc_tensor *x, unsigned reduced, int function, const ch
 
 // ---- Values -------------------------------------------------------------------------------------
 
-Test(reduce, every_row_axes_view_and_dtype_agrees_with_the_oracle)
+Test(reduce, every_algorithm_axes_view_and_dtype_agrees_with_the_oracle)
 {
     const talc_dims shapes[] = { TALC_DIMS(1),           TALC_DIMS(37),
                                  TALC_DIMS(3, 4),        TALC_DIMS(5, 530),
@@ -134,18 +134,19 @@ Test(reduce, integers_are_summed_in_i64)
                       argmax->dtype == TALC_I64);
             for (int i = 0; i < 6; i++) {
                 uint64_t expected = 0;
-                int64_t best = 0, least = 0;
+                int64_t best = 0, smallest = 0;
                 for (int j = 0; j < 50; j++) {
                     expected += (uint64_t)integer_at(x, i * 50 + j);
                     best = integer_at(x, i * 50 + j) > integer_at(x, i * 50 + best) ? j : best;
-                    least = integer_at(x, i * 50 + j) < integer_at(x, i * 50 + least) ? j : least;
+                    smallest =
+                        integer_at(x, i * 50 + j) < integer_at(x, i * 50 + smallest) ? j : smallest;
                 }
                 cr_assert(integer_at(sum, i) == (int64_t)expected, "dtype %d view %d row %d", d,
                           view, i);
                 cr_assert(integer_at(argmax, i) == best &&
                           integer_at(max, i) == integer_at(x, i * 50 + best));
-                cr_assert(integer_at(argmin, i) == least &&
-                          integer_at(min, i) == integer_at(x, i * 50 + least));
+                cr_assert(integer_at(argmin, i) == smallest &&
+                          integer_at(min, i) == integer_at(x, i * 50 + smallest));
             }
         }
 }
@@ -184,9 +185,9 @@ static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t 
         talc_dims axis = TALC_DIMS(across ? 0 : 1);
         talc_tensor *max = talc_max(x, axis, false), *argmax = talc_argmax(x, axis, false);
         talc_tensor *sum = talc_sum(x, axis, false), *mean = talc_mean(x, axis, false);
-        const talc_tensor *turned = talc_neg(x);
-        talc_tensor *min = talc_min(turned, axis, false),
-                    *argmin = talc_argmin(turned, axis, false);
+        const talc_tensor *negated = talc_neg(x);
+        talc_tensor *min = talc_min(negated, axis, false),
+                    *argmin = talc_argmin(negated, axis, false);
         talc_tensor *variance = talc_var(x, axis, 0, false),
                     *logsumexp = talc_logsumexp(x, axis, false);
         for (int function = 0; function < FUNCTIONS; function++)

@@ -31,7 +31,7 @@ static void check(bool log, const talc_tensor *x, int dim, const talc_tensor *y,
 
 // ---- Values -------------------------------------------------------------------------------------
 
-Test(softmax, every_row_dimension_view_and_dtype_agrees_with_the_oracle)
+Test(softmax, every_algorithm_dimension_view_and_dtype_agrees_with_the_oracle)
 {
     const talc_dims shapes[] = {
         TALC_DIMS(1),       TALC_DIMS(10),           TALC_DIMS(4, 10),         TALC_DIMS(10, 300),

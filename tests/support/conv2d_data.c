@@ -12,14 +12,14 @@
 
 const char *conv2d_case(int index)
 {
-    enum { ROOM = 512 };
-    static char cases[ROOM][TALC_CHECK_TEXT];
+    enum { CAPACITY = 512 };
+    static char cases[CAPACITY][TALC_CHECK_TEXT];
     static int count;
     if (count == 0) {
         char text[TALC_CHECK_TEXT];
         for (int i = 0; talc_check_set_problem("edges", i, 0, text) != NULL; i++)
             if (strchr(text, ':') == NULL && conv2d_parse(text).direction == TALC_FORWARD) {
-                cr_assert(count < ROOM);
+                cr_assert(count < CAPACITY);
                 memcpy(cases[count++], text, strlen(text) + 1);
             }
     }

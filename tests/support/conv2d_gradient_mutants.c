@@ -24,7 +24,7 @@ const conv2d_gradient_mutant conv2d_gradient_mutants[] = {
       "n1c3h9w8o4k3x2p2x1d2x1_dx", TALC_CHECK_DILATION },
     { GRADIENT_LAST_ROWS, "last rows", "rows behind the last window are not written",
       "n1c2h8w9o3k3x3s2x2_dx", TALC_CHECK_EXACT },
-    { GRADIENT_TURNED, "turned", "the kernel is turned", "n1c3h7w6o4k3x2p1x0_dx",
+    { GRADIENT_ROTATED, "turned", "the kernel is turned", "n1c3h7w6o4k3x2p1x0_dx",
       TALC_CHECK_EXACT },
     { GRADIENT_EXCHANGED, "exchanged", "w read as [C, OC/groups, KH, KW]", "n1c4h7w6o6k3x3p1x1_dx",
       TALC_CHECK_ADJOINT },
@@ -114,16 +114,16 @@ typedef struct work {
 } work;
 
 /* An output, and the tap and channel that one of its products has. */
-typedef struct place {
+typedef struct position {
     int64_t n, g, oc, oh, ow, ic, kh, kw;
-} place;
+} position;
 
-static int64_t weight_of(const work *k, const place *at)
+static int64_t weight_of(const work *k, const position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t g = is(GRADIENT_GROUP) && p->direction == TALC_GRAD_INPUT ? 0 : at->g;
-    const int64_t kh = is(GRADIENT_TURNED) ? p->KH - 1 - at->kh : at->kh,
-                  kw = is(GRADIENT_TURNED) ? p->KW - 1 - at->kw : at->kw;
+    const int64_t kh = is(GRADIENT_ROTATED) ? p->KH - 1 - at->kh : at->kh,
+                  kw = is(GRADIENT_ROTATED) ? p->KW - 1 - at->kw : at->kw;
     const int64_t kernel = is(GRADIENT_EXCHANGED) && p->direction == TALC_GRAD_INPUT
                                ? at->ic * k->OC + at->oc
                                : at->oc * k->IC + at->ic;
@@ -131,7 +131,7 @@ static int64_t weight_of(const work *k, const place *at)
 }
 
 /* The pixel of the product; -1 in the padding. */
-static int64_t pixel_of(const work *k, const place *at)
+static int64_t pixel_of(const work *k, const position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t top = is(GRADIENT_PAD_AXES) ? p->pad_left : p->pad_top,
@@ -149,7 +149,7 @@ static int64_t pixel_of(const work *k, const place *at)
 }
 
 /* Adds the product where it belongs. */
-static void add(const work *k, const place *at)
+static void add(const work *k, const position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t x = pixel_of(k, at), w = weight_of(k, at);
@@ -167,7 +167,7 @@ static void add(const work *k, const place *at)
     store(p->dtype, result, i, load(p->dtype, result, i) + one * other);
 }
 
-static void each_product(const work *k, place *at)
+static void each_product(const work *k, position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t columns = is(GRADIENT_TAIL) && p->OW > 8 ? p->OW / 8 * 8 : p->OW;
@@ -193,11 +193,11 @@ static void spread(const work *k)
             const int64_t across = i % p->W + p->pad_left - t % p->KW * p->dilation_w;
             const bool inside = down >= 0 && down / p->stride_h < p->OH && across >= 0 &&
                                 across / p->stride_w < p->OW;
-            const place at = { .g = c / k->IC,
-                               .oc = t / p->KW / p->KH,
-                               .ic = c % k->IC,
-                               .kh = t / p->KW % p->KH,
-                               .kw = t % p->KW };
+            const position at = { .g = c / k->IC,
+                                  .oc = t / p->KW / p->KH,
+                                  .ic = c % k->IC,
+                                  .kh = t / p->KW % p->KH,
+                                  .kw = t % p->KW };
             if (!inside && down % p->stride_h == 0 && across % p->stride_w == 0)
                 store(p->dtype, k->a.dx, i,
                       load(p->dtype, k->a.dx, i) + 0 * load(p->dtype, k->a.w, weight_of(k, &at)));
@@ -249,7 +249,7 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
     const bool backwards = is(GRADIENT_THREADS) && talc_threads() > 2;
     const int64_t images = is(GRADIENT_LAST_IMAGE) && p->N > 1 ? p->N - 1 : p->N;
     for (int64_t i = 0; i < images; i++) {
-        place at = { .n = backwards ? p->N - 1 - i : i };
+        position at = { .n = backwards ? p->N - 1 - i : i };
         each_product(&k, &at);
     }
     if (is(GRADIENT_SPREADS) && p->direction == TALC_GRAD_INPUT)
@@ -259,11 +259,11 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
     return TALC_OK;
 }
 
-const talc_algorithm *conv2d_gradient_mutant_row(gradient_mistake mistake)
+const talc_algorithm *conv2d_gradient_mutant_algorithm(gradient_mistake mistake)
 {
-    static talc_algorithm row = { .plan = plan, .run = run };
-    row.name = "mutant";
-    row.arithmetic = (talc_arithmetic){ "the data's own type", TALC_STRICT, false };
+    static talc_algorithm algorithm = { .plan = plan, .run = run };
+    algorithm.name = "mutant";
+    algorithm.arithmetic = (talc_arithmetic){ "the data's own type", TALC_STRICT, false };
     current = mistake;
-    return &row;
+    return &algorithm;
 }

@@ -15,7 +15,7 @@ typedef enum gradient_mistake {
     GRADIENT_GROUP,
     GRADIENT_DILATION,
     GRADIENT_LAST_ROWS,
-    GRADIENT_TURNED,
+    GRADIENT_ROTATED,
     GRADIENT_EXCHANGED,
     GRADIENT_ZERO_WEIGHTS,
     GRADIENT_HALF_SUM,
@@ -46,6 +46,6 @@ extern const int conv2d_gradient_mutant_count;
 
 /// The row that makes a mistake. One at a time: a call changes what the row of the call before
 /// does.
-const talc_algorithm *conv2d_gradient_mutant_row(gradient_mistake mistake);
+const talc_algorithm *conv2d_gradient_mutant_algorithm(gradient_mistake mistake);
 
 #endif

@@ -33,15 +33,15 @@ void write_png(const char *path, const written_png *image)
     png_write_info(png, info);
     for (int pass = png_set_interlace_handling(png); pass > 0; pass--)
         for (int h = 0; h < image->height; h++)
-            png_write_row(png, image->rows[image->alike ? 0 : h]);
+            png_write_row(png, image->rows[image->same_rows ? 0 : h]);
     png_write_end(png, NULL);
     png_destroy_write_struct(&png, &info);
     cr_assert(fclose(file) == 0);
 }
 
-enum { MOST = 64, PATH_BYTES = 512 };
+enum { MAX = 64, PATH_BYTES = 512 };
 
-static char made[MOST][PATH_BYTES];
+static char made[MAX][PATH_BYTES];
 static int made_count;
 
 /* Notes a path once. */
@@ -50,7 +50,7 @@ static const char *note(const char *path)
     for (int i = 0; i < made_count; i++)
         if (strcmp(made[i], path) == 0)
             return made[i];
-    cr_assert(made_count < MOST && strlen(path) < PATH_BYTES);
+    cr_assert(made_count < MAX && strlen(path) < PATH_BYTES);
     return strcpy(made[made_count++], path);
 }
 

@@ -14,7 +14,7 @@ typedef struct written_png {
     int type, depth, interlace; ///< libpng's constants
     int height, width;
     const uint8_t *rows[16];
-    bool alike; ///< every row is the first
+    bool same_rows; ///< every row is the first
 } written_png;
 
 /// Writes rows as they are; a palette's entry i is (10, 20, 30) + 30 i.

@@ -7,7 +7,8 @@
 
 enum { MAX_ROWS = 48, PROBLEM_BYTES = 1024 };
 
-/* The CPU's rows of all ops, one list behind the other, each ended by a row without a name. */
+/* The CPU's algorithms of all ops, one list behind the other, each ended by an algorithm without a
+ * name. */
 static struct {
     const talc_algorithm *cpu;
     size_t problem_bytes, arguments_bytes;
@@ -24,11 +25,12 @@ typedef struct planned_problem {
     } problem;
 } planned_problem;
 
-static talc_status execute(talc_device *device, const void *row, const void *problem,
+static talc_status execute(talc_device *device, const void *algorithm, const void *problem,
                            const void *arguments)
 {
     const planned_problem *planned = problem;
-    return ((const talc_algorithm *)row)->run(device, &planned->problem, &planned->plan, arguments);
+    return ((const talc_algorithm *)algorithm)
+        ->run(device, &planned->problem, &planned->plan, arguments);
 }
 
 static talc_status enqueue(int index, talc_device *device, const void *problem,
@@ -40,7 +42,7 @@ static talc_status enqueue(int index, talc_device *device, const void *problem,
                                arguments, faked[index].arguments_bytes);
 }
 
-/* A row's `run` does not know which row it is, so there is one for each place. */
+/* An algorithm's `run` does not know which algorithm it is, so there is one for each place. */
 #define FAKE_RUN(index)                                                                            \
     static talc_status run_##index(talc_device *device, const void *problem,                       \
                                    const talc_plan *plan, const void *arguments)                   \
@@ -58,8 +60,8 @@ FAKE_PLACES(FAKE_RUN)
 static talc_status (*const runs[])(talc_device *, const void *, const talc_plan *,
                                    const void *) = { FAKE_PLACES(FAKE_NAME) };
 
-static const talc_algorithm *fake_rows(const talc_algorithm *cpu, size_t problem_bytes,
-                                       size_t arguments_bytes)
+static const talc_algorithm *fake_algorithms(const talc_algorithm *cpu, size_t problem_bytes,
+                                             size_t arguments_bytes)
 {
     const int first = fake_count;
     cr_assert(problem_bytes <= PROBLEM_BYTES);
@@ -81,8 +83,8 @@ const struct talc_backend *fake_backend(void)
     fake_count = 0;
 #define TALC_OP(op, names, operands)                                                               \
     fake.algorithms[TALC_OP_##op] =                                                                \
-        fake_rows(talc_cpu_backend.algorithms[TALC_OP_##op], sizeof(talc_##op##_problem),          \
-                  sizeof(talc_##op##_arguments));
+        fake_algorithms(talc_cpu_backend.algorithms[TALC_OP_##op], sizeof(talc_##op##_problem),    \
+                        sizeof(talc_##op##_arguments));
 #include "ops/ops.def"
     return &fake;
 }

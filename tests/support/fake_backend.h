@@ -6,12 +6,12 @@
 #include "ops/backend.h"
 #include "tensor/device.h"
 
-/// What the queue runs: `row` is the CPU's row, NULL for work that is no op.
-typedef talc_status fake_work(talc_device *device, const void *row, const void *problem,
+/// What the queue runs: `algorithm` is the CPU's algorithm, NULL for work that is no op.
+typedef talc_status fake_work(talc_device *device, const void *algorithm, const void *problem,
                               const void *arguments);
 
 /// Queues work with copies of problem and arguments; from within running work it runs at once.
-talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *row,
+talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *algorithm,
                                 const void *problem, size_t problem_bytes, const void *arguments,
                                 size_t arguments_bytes);
 

@@ -12,51 +12,51 @@ typedef struct operands {
     size_t bytes;
 } operands;
 
-static talc_status execute_copy(talc_device *device, const void *row, const void *problem,
+static talc_status execute_copy(talc_device *device, const void *algorithm, const void *problem,
                                 const void *arguments)
 {
-    (void)row;
+    (void)algorithm;
     const operands *o = arguments;
     return talc_cpu_copy(device, problem, o->dst, o->src);
 }
 
-static talc_status execute_join(talc_device *device, const void *row, const void *problem,
+static talc_status execute_join(talc_device *device, const void *algorithm, const void *problem,
                                 const void *arguments)
 {
-    (void)row;
+    (void)algorithm;
     return talc_cpu_join(device, problem, ((const operands *)arguments)->dst);
 }
 
-static talc_status execute_fill(talc_device *device, const void *row, const void *problem,
+static talc_status execute_fill(talc_device *device, const void *algorithm, const void *problem,
                                 const void *arguments)
 {
-    (void)row;
+    (void)algorithm;
     return talc_cpu_fill(device, problem, ((const operands *)arguments)->dst);
 }
 
-static talc_status execute_random(talc_device *device, const void *row, const void *problem,
+static talc_status execute_random(talc_device *device, const void *algorithm, const void *problem,
                                   const void *arguments)
 {
-    (void)row;
+    (void)algorithm;
     return talc_cpu_random(device, problem, ((const operands *)arguments)->dst);
 }
 
 /* The host's bytes stand where other work has its problem. */
-static talc_status execute_upload(talc_device *device, const void *row, const void *bytes,
+static talc_status execute_upload(talc_device *device, const void *algorithm, const void *bytes,
                                   const void *arguments)
 {
     (void)device;
-    (void)row;
+    (void)algorithm;
     const operands *o = arguments;
     memcpy(o->dst, bytes, o->bytes);
     return TALC_OK;
 }
 
-static talc_status execute_move(talc_device *device, const void *row, const void *nothing,
+static talc_status execute_move(talc_device *device, const void *algorithm, const void *nothing,
                                 const void *arguments)
 {
     (void)device;
-    (void)row;
+    (void)algorithm;
     (void)nothing;
     const operands *o = arguments;
     memcpy(o->dst, o->src, o->bytes);
@@ -92,14 +92,14 @@ talc_status fake_fill(talc_device *device, const talc_fill_problem *problem, voi
 talc_status fake_random(talc_device *device, const talc_random_problem *problem, void *dst)
 {
     if (problem->counter == NULL)
-        fake_recording_spoil(device); /* it would draw the same numbers again */
+        fake_recording_break(device); /* it would draw the same numbers again */
     return fake_device_enqueue(device, execute_random, NULL, problem, sizeof *problem,
                                &(operands){ dst, NULL, 0 }, sizeof(operands));
 }
 
 talc_status fake_upload(talc_device *device, void *dst, const void *host, size_t bytes)
 {
-    fake_recording_spoil(device);
+    fake_recording_break(device);
     return fake_device_enqueue(device, execute_upload, NULL, host, bytes,
                                &(operands){ dst, NULL, bytes }, sizeof(operands));
 }

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A queued call: what to run, the CPU's row where there is one, and copies of problem and
+/* A queued call: what to run, the CPU's algorithm where there is one, and copies of problem and
  * arguments. Without anything to run it is a wait for the first `sequence` pieces of stream
  * `after`. */
 typedef struct work {
@@ -25,7 +25,7 @@ typedef struct work {
     int after;
     size_t sequence;
     fake_work *execute;
-    const void *row;
+    const void *algorithm;
     void *problem, *arguments;
     bool fails;
 } work;
@@ -83,7 +83,7 @@ static void deallocate(talc_device *device, void *data, size_t bytes)
 
 // ---- The queue ----------------------------------------------------------------------------------
 
-static void note_fault(fake_state *state, talc_status status, const char *message)
+static void record_fault(fake_state *state, talc_status status, const char *message)
 {
     if (state->fault != TALC_OK)
         return;
@@ -96,9 +96,9 @@ static void execute(talc_device *device, work *w)
     TALC_DEFAULT_FENV; /* a device's own, whoever waits for it */
     fake_state *state = state_of(device);
     if (w->fails)
-        note_fault(state, TALC_DEVICE_LOST, "fake: a fault that the test asked for");
-    else if (w->execute(device, w->row, w->problem, w->arguments) != TALC_OK)
-        note_fault(state, talc_error_status(), talc_error_message());
+        record_fault(state, TALC_DEVICE_LOST, "fake: a fault that the test asked for");
+    else if (w->execute(device, w->algorithm, w->problem, w->arguments) != TALC_OK)
+        record_fault(state, talc_error_status(), talc_error_message());
     talc_error_clear();
     state->executed++;
     free(w->problem);
@@ -171,19 +171,19 @@ static void append(queue *q, work *w)
     q->entered++;
 }
 
-talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *row,
+talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *algorithm,
                                 const void *problem, size_t problem_bytes, const void *arguments,
                                 size_t arguments_bytes)
 {
     if (executing)
-        return function(device, row, problem, arguments);
-    if (fake_recording_note(device, function, row, problem, problem_bytes, arguments,
-                            arguments_bytes))
+        return function(device, algorithm, problem, arguments);
+    if (fake_recording_add(device, function, algorithm, problem, problem_bytes, arguments,
+                           arguments_bytes))
         return TALC_OK;
     fake_state *state = state_of(device);
     work *w = must(calloc(1, sizeof *w));
     *w = (work){ .execute = function,
-                 .row = row,
+                 .algorithm = algorithm,
                  .problem = copy_of(problem, problem_bytes),
                  .arguments = copy_of(arguments, arguments_bytes) };
     pthread_mutex_lock(&state->lock);
@@ -214,7 +214,7 @@ static void *stream(talc_device *device)
 static talc_status wait_for(talc_device *device, uint32_t streams)
 {
     fake_state *state = state_of(device);
-    if (fake_recording_spoil(device))
+    if (fake_recording_break(device))
         return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
     run_queues(device, streams);
     pthread_mutex_lock(&state->lock);
@@ -229,7 +229,7 @@ static talc_status synchronize(talc_device *device)
     return wait_for(device, UINT32_C(1) << talc_stream_number(device));
 }
 
-static void note_stream(void *streams, int stream)
+static void record_stream(void *streams, int stream)
 {
     *(uint32_t *)streams |= UINT32_C(1) << stream;
 }
@@ -237,7 +237,7 @@ static void note_stream(void *streams, int stream)
 static talc_status synchronize_all(talc_device *device)
 {
     uint32_t streams = 0;
-    talc_streams_each(device, note_stream, &streams);
+    talc_streams_each(device, record_stream, &streams);
     return wait_for(device, streams);
 }
 

@@ -8,7 +8,7 @@
 typedef struct note {
     struct note *next;
     fake_work *function;
-    const void *row;
+    const void *algorithm;
     void *problem, *arguments;
     size_t problem_bytes, arguments_bytes;
 } note;
@@ -16,7 +16,7 @@ typedef struct note {
 typedef struct notes {
     const talc_device *device;
     note *first, **last;
-    bool spoiled;
+    bool broken;
 } notes;
 
 static _Thread_local notes *recording;
@@ -34,15 +34,15 @@ static void *copy_of(const void *bytes, size_t count)
     return copy;
 }
 
-bool fake_recording_note(const talc_device *device, fake_work *function, const void *row,
-                         const void *problem, size_t problem_bytes, const void *arguments,
-                         size_t arguments_bytes)
+bool fake_recording_add(const talc_device *device, fake_work *function, const void *algorithm,
+                        const void *problem, size_t problem_bytes, const void *arguments,
+                        size_t arguments_bytes)
 {
     if (!is_recording(device))
         return false;
     const note made = { NULL,
                         function,
-                        row,
+                        algorithm,
                         copy_of(problem, problem_bytes),
                         copy_of(arguments, arguments_bytes),
                         problem_bytes,
@@ -52,11 +52,11 @@ bool fake_recording_note(const talc_device *device, fake_work *function, const v
     return true;
 }
 
-bool fake_recording_spoil(const talc_device *device)
+bool fake_recording_break(const talc_device *device)
 {
     if (!is_recording(device))
         return false;
-    recording->spoiled = true;
+    recording->broken = true;
     return true;
 }
 
@@ -85,7 +85,7 @@ void *fake_record_end(talc_device *device)
 {
     notes *ended = recording;
     recording = NULL;
-    if (!ended->spoiled)
+    if (!ended->broken)
         return ended;
     fake_record_free(device, ended);
     talc_fail(TALC_UNSUPPORTED, "fake: something was recorded that cannot be repeated");
@@ -96,7 +96,7 @@ talc_status fake_replay(talc_device *device, void *noted)
 {
     cr_assert(!is_recording(device), "fake device: a replay is recorded");
     for (const note *at = ((const notes *)noted)->first; at != NULL; at = at->next)
-        fake_device_enqueue(device, at->function, at->row, at->problem, at->problem_bytes,
+        fake_device_enqueue(device, at->function, at->algorithm, at->problem, at->problem_bytes,
                             at->arguments, at->arguments_bytes);
     return TALC_OK;
 }

@@ -5,13 +5,13 @@
 #include "tests/support/fake_backend.h"
 
 /// Notes work when this thread records on the device; false when it does not.
-bool fake_recording_note(const talc_device *device, fake_work *function, const void *row,
-                         const void *problem, size_t problem_bytes, const void *arguments,
-                         size_t arguments_bytes);
+bool fake_recording_add(const talc_device *device, fake_work *function, const void *algorithm,
+                        const void *problem, size_t problem_bytes, const void *arguments,
+                        size_t arguments_bytes);
 
 /// Notes that something was asked for that cannot be repeated, of which record_end tells; false
 /// when nothing is recorded.
-bool fake_recording_spoil(const talc_device *device);
+bool fake_recording_break(const talc_device *device);
 
 /* Of the device interface. */
 talc_status fake_record_begin(talc_device *device);

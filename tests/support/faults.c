@@ -29,9 +29,9 @@ static bool allow(size_t bytes)
 
 static char *reserve(fault_run *run, size_t bytes)
 {
-    if (run->size + bytes > run->room) {
-        run->room = 2 * run->room + bytes;
-        run->results = realloc(run->results, run->room);
+    if (run->size + bytes > run->capacity) {
+        run->capacity = 2 * run->capacity + bytes;
+        run->results = realloc(run->results, run->capacity);
         cr_assert_not_null(run->results);
     }
     return run->results + run->size;

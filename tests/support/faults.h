@@ -9,7 +9,7 @@ typedef struct fault_run {
     talc_device *device;
     void *fixture; ///< what the scenario's `begin` made
     char *results; ///< bytes of everything kept, one after the other
-    size_t size, room;
+    size_t size, capacity;
 } fault_run;
 
 typedef struct fault_scenario {

@@ -122,10 +122,10 @@ static const char *plan(const talc_device *device, const void *problem, size_t l
                                                          : NULL;
 }
 
-const talc_algorithm *fourier_row(talc_precision precision)
+const talc_algorithm *fourier_algorithm(talc_precision precision)
 {
-    static talc_algorithm row = { .plan = plan, .run = run };
-    row.name = precision == TALC_STRICT ? "fourier, strict" : "fourier";
-    row.arithmetic = (talc_arithmetic){ "f32 transforms", precision, false };
-    return &row;
+    static talc_algorithm algorithm = { .plan = plan, .run = run };
+    algorithm.name = precision == TALC_STRICT ? "fourier, strict" : "fourier";
+    algorithm.arithmetic = (talc_arithmetic){ "f32 transforms", precision, false };
+    return &algorithm;
 }

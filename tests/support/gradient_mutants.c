@@ -100,15 +100,15 @@ static talc_status pool_first_plane(talc_device *device, const talc_pool2d_probl
     return pool_without(device, p, a, false);
 }
 
-MUTANT_SPOILT(pool2d, last_of_equals, take_last_maxima(p, a->x, a->y, a->indices))
-MUTANT_SPOILT(pool2d, overlap_of_maxima, keep_last_window(p, a))
-MUTANT_SPOILT(pool2d, overlap_of_averages, keep_last_share(p, a))
-MUTANT_ROW(pool2d, last_row_left_out, pool_without_last_row)
-MUTANT_ROW(pool2d, first_plane_alone, pool_first_plane)
+MUTANT_CORRUPTED(pool2d, last_of_equals, take_last_maxima(p, a->x, a->y, a->indices))
+MUTANT_CORRUPTED(pool2d, overlap_of_maxima, keep_last_window(p, a))
+MUTANT_CORRUPTED(pool2d, overlap_of_averages, keep_last_share(p, a))
+MUTANT_ALGORITHM(pool2d, last_row_left_out, pool_without_last_row)
+MUTANT_ALGORITHM(pool2d, first_plane_alone, pool_first_plane)
 MUTANT_OTHER(pool2d, padding_counted, other.exclude_padding = false)
 MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
-MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
+MUTANT_OTHER(pool2d, equal_padding, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
 
 // ---- Norms --------------------------------------------------------------------------------------
 
@@ -226,20 +226,20 @@ static void pass_dy(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_
 MUTANT_OTHER(batch_norm2d, statistics_constant,
              other.training = p->training && p->direction == TALC_FORWARD)
 MUTANT_OTHER(batch_norm2d, always_training, other.training = true)
-MUTANT_SPOILT(batch_norm2d, mean_term_missing, add_terms(p, a, 1, 0))
-MUTANT_SPOILT(batch_norm2d, variance_term_missing, add_terms(p, a, 0, 1))
-MUTANT_SPOILT(batch_norm2d, unbiased, add_terms(p, a, -1 / (VALUES - 1), -1 / (VALUES - 1)))
-MUTANT_SPOILT(batch_norm2d, not_normalised, scale_dweight(p, a))
-MUTANT_SPOILT(batch_norm2d, cancelling, cancel(p, a))
-MUTANT_SPOILT(batch_norm2d, narrow_sum, narrow_dbias(p, a))
+MUTANT_CORRUPTED(batch_norm2d, mean_term_missing, add_terms(p, a, 1, 0))
+MUTANT_CORRUPTED(batch_norm2d, variance_term_missing, add_terms(p, a, 0, 1))
+MUTANT_CORRUPTED(batch_norm2d, unbiased, add_terms(p, a, -1 / (VALUES - 1), -1 / (VALUES - 1)))
+MUTANT_CORRUPTED(batch_norm2d, not_normalised, scale_dweight(p, a))
+MUTANT_CORRUPTED(batch_norm2d, cancelling, cancel(p, a))
+MUTANT_CORRUPTED(batch_norm2d, narrow_sum, narrow_dbias(p, a))
 MUTANT_OTHER(batch_norm2d, activation_ignored, other.activation = TALC_ACTIVATION_NONE)
 MUTANT_OTHER(batch_norm2d, always_relu,
              other.activation = a->y == NULL ? TALC_ACTIVATION_NONE : TALC_ACTIVATION_RELU)
-MUTANT_SPOILT(batch_norm2d, residual_given_dy, pass_dy(p, a))
-MUTANT_ROW(batch_norm2d, narrow_mean, by_narrow_mean)
-MUTANT_ROW(group_norm, narrow_group_mean, by_narrow_group_mean)
-MUTANT_SPOILT(batch_norm2d, underflowing, underflow(p, a, true))
-MUTANT_SPOILT(batch_norm2d, scale_underflowing, underflow(p, a, false))
+MUTANT_CORRUPTED(batch_norm2d, residual_given_dy, pass_dy(p, a))
+MUTANT_ALGORITHM(batch_norm2d, narrow_mean, by_narrow_mean)
+MUTANT_ALGORITHM(group_norm, narrow_group_mean, by_narrow_group_mean)
+MUTANT_CORRUPTED(batch_norm2d, underflowing, underflow(p, a, true))
+MUTANT_CORRUPTED(batch_norm2d, scale_underflowing, underflow(p, a, false))
 
 // ---- Cross entropy ------------------------------------------------------------------------------
 
@@ -295,13 +295,13 @@ static talc_status entropy_of_first(talc_device *device, const talc_cross_entrop
 
 MUTANT_OTHER(cross_entropy, ignored_counted, other.ignore_index = -1)
 MUTANT_OTHER(cross_entropy, unsmoothed, other.label_smoothing = 0)
-MUTANT_ROW(cross_entropy, unweighted, entropy_unweighted)
-MUTANT_SPOILT(cross_entropy, divided_by_all,
-              scale_dx(p, a, counted(p, a, p->weighted) / (double)p->samples))
-MUTANT_SPOILT(cross_entropy, divided_by_count,
-              scale_dx(p, a, p->weighted ? counted(p, a, true) / counted(p, a, false) : 1))
-MUTANT_SPOILT(cross_entropy, label_forgotten, forget_label(p, a))
-MUTANT_ROW(cross_entropy, first_dy, entropy_of_first)
+MUTANT_ALGORITHM(cross_entropy, unweighted, entropy_unweighted)
+MUTANT_CORRUPTED(cross_entropy, divided_by_all,
+                 scale_dx(p, a, counted(p, a, p->weighted) / (double)p->samples))
+MUTANT_CORRUPTED(cross_entropy, divided_by_count,
+                 scale_dx(p, a, p->weighted ? counted(p, a, true) / counted(p, a, false) : 1))
+MUTANT_CORRUPTED(cross_entropy, label_forgotten, forget_label(p, a))
+MUTANT_ALGORITHM(cross_entropy, first_dy, entropy_of_first)
 
 // ---- Negative log likelihood --------------------------------------------------------------------
 
@@ -330,9 +330,9 @@ static void negate(const talc_nll_loss_problem *p, const talc_nll_loss_arguments
 
 MUTANT_OTHER(nll_loss, nll_ignored_counted, other.ignore_index = -1)
 MUTANT_OTHER(nll_loss, classes_last, other.inner = 1)
-MUTANT_ROW(nll_loss, nll_without_weights, nll_unweighted)
-MUTANT_SPOILT(nll_loss, ignored_weigh, count_ignored(p, a))
-MUTANT_SPOILT(nll_loss, sign, negate(p, a))
+MUTANT_ALGORITHM(nll_loss, nll_without_weights, nll_unweighted)
+MUTANT_CORRUPTED(nll_loss, ignored_weigh, count_ignored(p, a))
+MUTANT_CORRUPTED(nll_loss, sign, negate(p, a))
 
 // ---- Padding, upsampling, picking ---------------------------------------------------------------
 
@@ -361,7 +361,7 @@ const op_mutant gradient_mutants[] = {
     { "avg pool dx excludes", "padding does not count where it must",
       "avg_pool2d:n2c3h9w7k3x3s2x2p1x1_dx", &padding_left_out },
     { "avg pool dx sides", "bottom and right are padded as top and left",
-      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0_dx", &padding_alike },
+      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0_dx", &equal_padding },
     { "avg pool dx divisor", "divisor_override ignored", "avg_pool2d:n2c3h9w7k3x3_divisor5_dx",
       &divisor_ignored },
     { "batch_norm2d dx", "statistics taken as constants", "batch_norm2d:n3c5h4w6_train_given_dx",

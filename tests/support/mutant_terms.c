@@ -106,7 +106,7 @@ static int64_t column(int64_t ow)
 }
 
 /* Term t of the sum of an output, which the tile holds. */
-void mutant_gather(const mutant_work *k, const mutant_place *at, int64_t t, int64_t columns,
+void mutant_gather(const mutant_work *k, const mutant_position *at, int64_t t, int64_t columns,
                    int64_t pitch)
 {
     const talc_conv2d_problem *p = &k->p;
@@ -127,13 +127,13 @@ void mutant_gather(const mutant_work *k, const mutant_place *at, int64_t t, int6
         mutant_store(k, k->a.base.workspace, t * pitch + j, 0);
 }
 
-static double read_w(const mutant_work *k, const mutant_place *at, int64_t t)
+static double read_w(const mutant_work *k, const mutant_position *at, int64_t t)
 {
     const talc_conv2d_problem *p = &k->p;
     int64_t kw = t % p->KW, kh = t / p->KW % p->KH, ic = t / p->KW / p->KH, oc = at->oc;
-    if (mutant_is(MUTANT_KERNEL_TURNED))
+    if (mutant_is(MUTANT_KERNEL_ROTATED))
         kh = p->KH - 1 - kh;
-    if (mutant_is(MUTANT_KERNEL_TURNED) || mutant_is(MUTANT_KERNEL_MIRRORED))
+    if (mutant_is(MUTANT_KERNEL_ROTATED) || mutant_is(MUTANT_KERNEL_MIRRORED))
         kw = p->KW - 1 - kw;
     if (mutant_is(MUTANT_SQUARE_KERNEL) && p->KH == p->KW)
         mutant_swap(&kh, &kw);
@@ -156,7 +156,7 @@ static double read_w(const mutant_work *k, const mutant_place *at, int64_t t)
 // ---- Summing ------------------------------------------------------------------------------------
 
 /* Whether a mutant loses this term. */
-static bool lost(const mutant_work *k, const mutant_place *at, int64_t t)
+static bool lost(const mutant_work *k, const mutant_position *at, int64_t t)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t index = ((at->n * p->OC + at->oc) * p->OH + at->oh) * p->OW + at->ow;
@@ -197,7 +197,7 @@ static double plus(const mutant_work *k, double sum, double x, double w)
 }
 
 /* The neighbour that a kernel with a column of zeros behind its last would read. */
-static double zero_tap(const mutant_work *k, const mutant_place *at)
+static double zero_tap(const mutant_work *k, const mutant_position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     return 0 * read_x(k, at->n, at->g * k->IC, at->oh * p->stride_h - p->pad_top,
@@ -205,7 +205,7 @@ static double zero_tap(const mutant_work *k, const mutant_place *at)
 }
 
 /* Whether the padding of zeros is under term t. */
-static bool over_padding(const mutant_work *k, const mutant_place *at, int64_t t)
+static bool over_padding(const mutant_work *k, const mutant_position *at, int64_t t)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t kh = t / p->KW % p->KH, kw = t % p->KW;
@@ -215,7 +215,7 @@ static bool over_padding(const mutant_work *k, const mutant_place *at, int64_t t
 }
 
 /* The sum of the output in column `j` of the tile; `slot` of the workspace holds it meanwhile. */
-static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot)
+static double sum_of(const mutant_work *k, const mutant_position *at, int64_t j, int64_t slot)
 {
     void *workspace = k->a.base.workspace;
     const bool stale =
@@ -276,7 +276,7 @@ static double added(mutant nan_ignored, double value)
     return ignored ? 0 : value;
 }
 
-static double bias_of(const mutant_work *k, const mutant_place *at)
+static double bias_of(const mutant_work *k, const mutant_position *at)
 {
     const int64_t OC = k->p.OC;
     const int64_t i = mutant_is(MUTANT_BIAS_ROW)      ? at->oh % OC
@@ -288,7 +288,7 @@ static double bias_of(const mutant_work *k, const mutant_place *at)
            (mutant_is(MUTANT_BIAS_TWICE) ? 2 : 1);
 }
 
-static double finished(const mutant_work *k, const mutant_place *at, double sum)
+static double finished(const mutant_work *k, const mutant_position *at, double sum)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t n = mutant_is(MUTANT_RESIDUAL_IMAGE) ? 0 : at->n;
@@ -315,7 +315,7 @@ static double finished(const mutant_work *k, const mutant_place *at, double sum)
     return mutant_is(MUTANT_ROUNDED) ? ldexp(rint(ldexp(sum, 12)), -12) : sum;
 }
 
-double mutant_output(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot)
+double mutant_output(const mutant_work *k, const mutant_position *at, int64_t j, int64_t slot)
 {
     return finished(k, at, sum_of(k, at, j, slot));
 }

@@ -34,9 +34,9 @@ typedef struct mutant_work {
 } mutant_work;
 
 /// Where an output is.
-typedef struct mutant_place {
+typedef struct mutant_position {
     int64_t n, g, oc, oh, ow;
-} mutant_place;
+} mutant_position;
 
 double mutant_load(const mutant_work *k, const void *array, int64_t i);
 void mutant_store(const mutant_work *k, void *array, int64_t i, double value);
@@ -46,11 +46,11 @@ size_t mutant_element_size(const talc_conv2d_problem *problem);
 void mutant_distort(talc_conv2d_problem *problem);
 
 /// Puts term t of `columns` outputs from at->ow on into the tile, whose rows lie `pitch` apart.
-void mutant_gather(const mutant_work *k, const mutant_place *at, int64_t t, int64_t columns,
+void mutant_gather(const mutant_work *k, const mutant_position *at, int64_t t, int64_t columns,
                    int64_t pitch);
 
 /// The output in column j of the tile, activation and all; `slot` of the workspace holds the sum
 /// meanwhile.
-double mutant_output(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot);
+double mutant_output(const mutant_work *k, const mutant_position *at, int64_t j, int64_t slot);
 
 #endif

@@ -74,7 +74,7 @@ void mutant_distort(talc_conv2d_problem *p)
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-static int64_t index_of(const mutant_work *k, const mutant_place *at)
+static int64_t index_of(const mutant_work *k, const mutant_position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     if (mutant_is(MUTANT_CHANNELS_LAST))
@@ -84,7 +84,7 @@ static int64_t index_of(const mutant_work *k, const mutant_place *at)
            (mutant_is(MUTANT_TRANSPOSED) ? at->ow * p->OH + at->oh : at->oh * p->OW + at->ow);
 }
 
-static bool unwritten(const mutant_work *k, const mutant_place *at)
+static bool unwritten(const mutant_work *k, const mutant_position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t in_group = at->oc % k->OCg;
@@ -104,7 +104,7 @@ static bool unwritten(const mutant_work *k, const mutant_place *at)
     }
 }
 
-static void write_y(mutant_work *k, const mutant_place *at, double value)
+static void write_y(mutant_work *k, const mutant_position *at, double value)
 {
     const int64_t i = index_of(k, at);
     if (at->n + at->oc + at->oh + at->ow == 0)
@@ -136,10 +136,11 @@ static void misbehave(mutant_work *k)
         ((char *)k->a.base.workspace)[k->workspace_bytes] = 0;
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm
+// ------------------------------------------------------------------------------------
 
 /* All outputs of a group in one row of one image, from column at->ow on. */
-static void tile(mutant_work *k, mutant_place *at)
+static void tile(mutant_work *k, mutant_position *at)
 {
     const talc_conv2d_problem *p = &k->p;
     const int64_t left = p->OW - at->ow, columns = left < k->width ? left : k->width;
@@ -183,12 +184,12 @@ static double largest_of(const mutant_work *k)
     return largest;
 }
 
-static talc_status run(talc_device *device, const void *posed, const talc_plan *planned,
+static talc_status run(talc_device *device, const void *run_problem, const talc_plan *planned,
                        const void *given)
 {
     (void)device;
     runs++;
-    const talc_conv2d_problem *problem = posed;
+    const talc_conv2d_problem *problem = run_problem;
     const talc_conv2d_arguments *arguments = given;
     mutant_work k = { .p = *problem, .a = *arguments, .workspace_bytes = planned->workspace };
     k.IC = problem->C / problem->groups;
@@ -200,7 +201,7 @@ static talc_status run(talc_device *device, const void *posed, const talc_plan *
     k.largest = mutant_is(MUTANT_CANCELLING) ? largest_of(&k) : 0;
     mutant_distort(&k.p);
     const int64_t step = mutant_is(MUTANT_NARROW_TILE) ? MUTANT_COLUMNS : k.width;
-    mutant_place at;
+    mutant_position at;
     for (at.n = 0; at.n < problem->N; at.n++)
         for (at.g = 0; at.g < problem->groups; at.g++)
             for (at.oh = 0; at.oh < problem->OH; at.oh++)
@@ -233,16 +234,16 @@ const char *mutant_description(mutant which)
 
 const talc_algorithm *mutant_declared(mutant which, talc_precision precision)
 {
-    static talc_algorithm row = { .plan = plan, .run = run };
-    row.name = mutant_name(which);
-    row.arithmetic = (talc_arithmetic){ "the data's own type", precision, false };
-    row.arithmetic.wide_accumulator = which == MUTANT_NOT_WIDE;
+    static talc_algorithm algorithm = { .plan = plan, .run = run };
+    algorithm.name = mutant_name(which);
+    algorithm.arithmetic = (talc_arithmetic){ "the data's own type", precision, false };
+    algorithm.arithmetic.wide_accumulator = which == MUTANT_NOT_WIDE;
     mutant_current = which;
     runs = 0;
-    return &row;
+    return &algorithm;
 }
 
-const talc_algorithm *mutant_row(mutant which)
+const talc_algorithm *mutant_algorithm(mutant which)
 {
     return mutant_declared(which, TALC_STRICT);
 }

@@ -1,9 +1,9 @@
 /// Convolutions with one mistake each, which a cross-check has to reject.
 ///
-/// The row beneath is plain and, with MUTANT_NONE, right: a tile of 8 columns of every term of the
-/// sum is gathered in the workspace and multiplied with 4 output channels at a time, so that there
-/// are tails, half-filled tiles and stale workspace. Sums are rounded to the data's type after
-/// every step.
+/// The algorithm beneath is plain and, with MUTANT_NONE, right: a tile of 8 columns of every term
+/// of the sum is gathered in the workspace and multiplied with 4 output channels at a time, so that
+/// there are tails, half-filled tiles and stale workspace. Sums are rounded to the data's type
+/// after every step.
 #ifndef TALC_TESTS_MUTANTS_H
 #define TALC_TESTS_MUTANTS_H
 
@@ -18,7 +18,7 @@
     X(MUTANT_KERNEL_CHANNELS, "kernel channels", "reads w as [IC, OC, KH, KW]")                    \
     X(MUTANT_SQUARE_KERNEL, "square kernel", "transposes a square kernel")                         \
     X(MUTANT_SQUARE_IMAGE, "square image", "transposes a square image")                            \
-    X(MUTANT_KERNEL_TURNED, "kernel turned", "true convolution: the kernel is turned")             \
+    X(MUTANT_KERNEL_ROTATED, "kernel turned", "true convolution: the kernel is turned")            \
     X(MUTANT_KERNEL_MIRRORED, "kernel mirrored", "the kernel's columns in reverse")                \
     X(MUTANT_STRIDES, "strides swapped", "stride_h and stride_w exchanged")                        \
     X(MUTANT_STRIDE_IGNORED, "stride ignored", "stride_w taken as 1")                              \
@@ -141,26 +141,27 @@ typedef enum mutant { MUTANT_TABLE(MUTANT_CONSTANT_OF) MUTANT_COUNT } mutant;
 const char *mutant_name(mutant which);
 const char *mutant_description(mutant which);
 
-/// The row of a mutant. One at a time: a call changes what the row of the call before does.
-const talc_algorithm *mutant_row(mutant which);
+/// The algorithm of a mutant. One at a time: a call changes what the algorithm of the call before
+/// does.
+const talc_algorithm *mutant_algorithm(mutant which);
 
 /// The same, declared as of another class than STRICT.
 const talc_algorithm *mutant_declared(mutant which, talc_precision precision);
 
 /// Convolution by discrete Fourier transforms in f32, accurate in norm; declared as `precision`.
-const talc_algorithm *fourier_row(talc_precision precision);
+const talc_algorithm *fourier_algorithm(talc_precision precision);
 
 /// The names of the kinds of checks whose bits are set, "exact, random", cut to `size` bytes.
 void mutant_kind_names(uint64_t kinds, char *text, size_t size);
 
 // ---- Other ops ----------------------------------------------------------------------------------
 
-/// A wrong row of another op, or of its input gradient: the CPU's reference, asked for something
-/// else or with its results spoilt.
+/// A wrong algorithm of another op, or of its input gradient: the CPU's reference, asked for
+/// something else or with its results spoilt.
 typedef struct op_mutant {
     const char *name, *description;
     const char *problem; ///< on which it is rejected
-    const talc_algorithm *row;
+    const talc_algorithm *algorithm;
 } op_mutant;
 
 extern const op_mutant op_mutants[], gradient_mutants[];

@@ -65,13 +65,13 @@ static void transpose_indices(const talc_pool2d_problem *p, int64_t *indices)
         indices[i] = indices[i] % p->W * p->H + indices[i] / p->W;
 }
 
-MUTANT_ROW(pool2d, nan_ignored, pool_ignores_nan)
-MUTANT_SPOILT(pool2d, zero_padding, see_zeros(p, a->y))
-MUTANT_SPOILT(pool2d, indices_transposed, transpose_indices(p, a->indices))
+MUTANT_ALGORITHM(pool2d, nan_ignored, pool_ignores_nan)
+MUTANT_CORRUPTED(pool2d, zero_padding, see_zeros(p, a->y))
+MUTANT_CORRUPTED(pool2d, indices_transposed, transpose_indices(p, a->indices))
 MUTANT_OTHER(pool2d, padding_counted, other.exclude_padding = false)
 MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
-MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
+MUTANT_OTHER(pool2d, equal_padding, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
 
 // ---- Elementwise ops and optimizer steps --------------------------------------------------------
 
@@ -84,7 +84,7 @@ static void cut_tails(const talc_unary_problem *p, void *y)
 }
 
 MUTANT_OTHER(unary, by_tanh, other.function = TALC_GELU_TANH)
-MUTANT_SPOILT(unary, tails_cut, cut_tails(p, a->y))
+MUTANT_CORRUPTED(unary, tails_cut, cut_tails(p, a->y))
 MUTANT_OTHER(update, not_centered, other.centered = false)
 MUTANT_OTHER(update, not_corrected, other.correction2 = 1)
 MUTANT_OTHER(update, coupled, other.decoupled = false)
@@ -124,13 +124,13 @@ static talc_status where_1_alone(talc_device *device, const talc_where_problem *
     return where_by_reference(device, p, &other);
 }
 
-MUTANT_SPOILT(binary, sum_in_f32, round_to_f32(p, a->y))
-MUTANT_SPOILT(binary, by_reciprocal, divide_by_reciprocal(p, a))
-MUTANT_SPOILT(binary, number_for_nan, forget_nan(p, a))
+MUTANT_CORRUPTED(binary, sum_in_f32, round_to_f32(p, a->y))
+MUTANT_CORRUPTED(binary, by_reciprocal, divide_by_reciprocal(p, a))
+MUTANT_CORRUPTED(binary, number_for_nan, forget_nan(p, a))
 MUTANT_OTHER(binary, not_stretched, other.b_strides[p->rank - 1] = 1)
 MUTANT_OTHER(binary, equals_too, other.function = TALC_LESS_EQUAL)
 MUTANT_OTHER(binary, other_number, other.scalar += 1e-6)
-MUTANT_ROW(where, only_1, where_1_alone)
+MUTANT_ALGORITHM(where, only_1, where_1_alone)
 MUTANT_OTHER(where, a_of_first_row, other.a_strides[0] = 0)
 MUTANT_OTHER(cumsum, from_the_end, other.direction = TALC_GRAD_INPUT)
 MUTANT_OTHER(cumsum, from_the_start, other.direction = TALC_FORWARD)
@@ -175,10 +175,10 @@ static void forget_later(const talc_cumprod_problem *p, const talc_cumprod_argum
     }
 }
 
-MUTANT_SPOILT(cumprod, product_in_f32, multiply_in_f32(p, a))
+MUTANT_CORRUPTED(cumprod, product_in_f32, multiply_in_f32(p, a))
 MUTANT_OTHER(cumprod, first_repeated, other.x_stride = 0)
-MUTANT_SPOILT(cumprod, divided, divide_by_x(p, a))
-MUTANT_SPOILT(cumprod, later_forgotten, forget_later(p, a))
+MUTANT_CORRUPTED(cumprod, divided, divide_by_x(p, a))
+MUTANT_CORRUPTED(cumprod, later_forgotten, forget_later(p, a))
 
 // ---- Matrix products ----------------------------------------------------------------------------
 
@@ -233,10 +233,10 @@ static void leave_out_last(talc_reduce_problem *p)
     p->reduced_dims[0]--;
 }
 
-MUTANT_ROW(reduce, last_of_equals, reduce_backwards)
+MUTANT_ALGORITHM(reduce, last_of_equals, reduce_backwards)
 MUTANT_OTHER(reduce, not_divided, if (p->function == TALC_MEAN) other.function = TALC_SUM)
-MUTANT_SPOILT(reduce, from_zero, begin_with_0(p, a->y))
-MUTANT_SPOILT(reduce, sum_in_i32, cut_to_i32(p, a->y))
+MUTANT_CORRUPTED(reduce, from_zero, begin_with_0(p, a->y))
+MUTANT_CORRUPTED(reduce, sum_in_i32, cut_to_i32(p, a->y))
 MUTANT_OTHER(reduce, image_short, leave_out_last(&other))
 
 // ---- Softmax ------------------------------------------------------------------------------------
@@ -287,8 +287,8 @@ static talc_status softmax_then_log(talc_device *device, const talc_softmax_prob
     return status;
 }
 
-MUTANT_ROW(softmax, without_max, softmax_of_raw)
-MUTANT_ROW(softmax, log_of_softmax, softmax_then_log)
+MUTANT_ALGORITHM(softmax, without_max, softmax_of_raw)
+MUTANT_ALGORITHM(softmax, log_of_softmax, softmax_then_log)
 
 // ---- Cross entropy ------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_
     return status;
 }
 
-MUTANT_ROW(cross_entropy, divided_by_all, entropy_of_all)
+MUTANT_ALGORITHM(cross_entropy, divided_by_all, entropy_of_all)
 MUTANT_OTHER(cross_entropy, unsmoothed, other.label_smoothing = 0)
 
 // ---- Batch normalisation ------------------------------------------------------------------------
@@ -401,15 +401,15 @@ static void underflow(const talc_batch_norm2d_problem *p, const talc_batch_norm2
     }
 }
 
-MUTANT_ROW(batch_norm2d, no_residual_added, norm_without_residual)
-MUTANT_ROW(batch_norm2d, residual_last, norm_residual_last)
-MUTANT_SPOILT(batch_norm2d, uncounted, count(a, -1))
-MUTANT_SPOILT(batch_norm2d, counted_twice, count(a, 1))
-MUTANT_SPOILT(batch_norm2d, scale_underflowing, underflow(p, a))
+MUTANT_ALGORITHM(batch_norm2d, no_residual_added, norm_without_residual)
+MUTANT_ALGORITHM(batch_norm2d, residual_last, norm_residual_last)
+MUTANT_CORRUPTED(batch_norm2d, uncounted, count(a, -1))
+MUTANT_CORRUPTED(batch_norm2d, counted_twice, count(a, 1))
+MUTANT_CORRUPTED(batch_norm2d, scale_underflowing, underflow(p, a))
 MUTANT_OTHER(batch_norm2d, eps_forgotten, other.eps = 0)
 MUTANT_OTHER(batch_norm2d, momentum_of_old, other.momentum = 1 - p->momentum)
-MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
-MUTANT_ROW(batch_norm2d, mean_of_squares, norm_by_squares)
+MUTANT_ALGORITHM(batch_norm2d, biased_variance, norm_biased)
+MUTANT_ALGORITHM(batch_norm2d, mean_of_squares, norm_by_squares)
 
 // ---- Padding, upsampling, picking ---------------------------------------------------------------
 
@@ -426,7 +426,7 @@ static talc_resample_axis *last_axis(talc_resample_problem *p)
     return &p->axes[p->rank - 1];
 }
 
-MUTANT_ROW(resample, value_forgotten, pad_with_0)
+MUTANT_ALGORITHM(resample, value_forgotten, pad_with_0)
 MUTANT_OTHER(resample, edge_repeated,
              for (int i = 0; i < p->rank; i++) if (p->axes[i].mode == TALC_PADDING_REFLECT)
                  other.axes[i]
@@ -450,7 +450,7 @@ const op_mutant op_mutants[] = {
     { "avg pool excludes", "padding does not count where it must",
       "avg_pool2d:n2c3h9w7k3x3s2x2p1x1", &padding_left_out },
     { "avg pool sides", "bottom and right are padded as top and left",
-      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0", &padding_alike },
+      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0", &equal_padding },
     { "avg pool divisor", "divisor_override ignored", "avg_pool2d:n2c3h9w7k3x3_divisor5",
       &divisor_ignored },
     { "matmul transpose", "transposed b read as it is stored", "matmul:b2m5n6k7_ta_tb_bias",

@@ -1,5 +1,5 @@
-/// What wrong rows of ops are made of: the reference of the CPU, asked for something else or with
-/// its results spoilt.
+/// What wrong algorithms of ops are made of: the reference of the CPU, asked for something else or
+/// with its results spoilt.
 #ifndef TALC_TESTS_OP_MUTANTS_H
 #define TALC_TESTS_OP_MUTANTS_H
 
@@ -11,13 +11,13 @@
         "f64 accumulation", TALC_STRICT, true                                                      \
     }
 
-/// The device's row `reference` of an op, as which a mutant plans and computes what it does not get
-/// wrong.
-static inline const talc_algorithm *reference_in(const talc_algorithm *row)
+/// The device's algorithm `reference` of an op, as which a mutant plans and computes what it does
+/// not get wrong.
+static inline const talc_algorithm *reference_in(const talc_algorithm *algorithm)
 {
-    while (strcmp(row->name, "reference") != 0)
-        row++;
-    return row;
+    while (strcmp(algorithm->name, "reference") != 0)
+        algorithm++;
+    return algorithm;
 }
 
 #define DEFINE_REFERENCE(op)                                                                       \
@@ -36,7 +36,7 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *row)
             ->run(device, problem, &plan, arguments);                                              \
     }
 
-#define MUTANT_ROW(op, name, function)                                                             \
+#define MUTANT_ALGORITHM(op, name, function)                                                       \
     static talc_status name##_run(talc_device *device, const void *problem, const talc_plan *plan, \
                                   const void *arguments)                                           \
     {                                                                                              \
@@ -45,7 +45,7 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *row)
     }                                                                                              \
     static const talc_algorithm name = { #name, NULL, ARITHMETIC, op##_plan, name##_run };
 
-/// A row that solves another problem than it was given.
+/// An algorithm that solves another problem than it was given.
 #define MUTANT_OTHER(op, name, ...)                                                                \
     static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
                                        const talc_##op##_arguments *a)                             \
@@ -54,10 +54,10 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *row)
         __VA_ARGS__;                                                                               \
         return op##_by_reference(device, &other, a);                                               \
     }                                                                                              \
-    MUTANT_ROW(op, name, name##_function)
+    MUTANT_ALGORITHM(op, name, name##_function)
 
 /// One whose results are spoilt when they are there.
-#define MUTANT_SPOILT(op, name, ...)                                                               \
+#define MUTANT_CORRUPTED(op, name, ...)                                                            \
     static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
                                        const talc_##op##_arguments *a)                             \
     {                                                                                              \
@@ -65,7 +65,7 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *row)
         __VA_ARGS__;                                                                               \
         return status;                                                                             \
     }                                                                                              \
-    MUTANT_ROW(op, name, name##_function)
+    MUTANT_ALGORITHM(op, name, name##_function)
 
 static inline double load(talc_dtype dtype, const void *array, int64_t i)
 {

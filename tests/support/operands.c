@@ -15,11 +15,11 @@ double ulps(talc_dtype dtype, double got, long double expected)
 {
     if (expected == 0)
         return got == 0 ? 0 : INFINITY;
-    const int digits = dtype == TALC_F32 ? 24 : 53, least = dtype == TALC_F32 ? -149 : -1074;
+    const int digits = dtype == TALC_F32 ? 24 : 53, min = dtype == TALC_F32 ? -149 : -1074;
     int exponent;
     (void)frexpl(expected, &exponent);
     const int last = exponent - digits;
-    return (double)(fabsl((long double)got - expected) / ldexpl(1, last < least ? least : last));
+    return (double)(fabsl((long double)got - expected) / ldexpl(1, last < min ? min : last));
 }
 
 /* Marsaglia's xorshift64*, started away from 0. */

@@ -1,8 +1,8 @@
 #include "tests/support/oracle.h"
 
-#include "check/engine/judge.h"
+#include "check/engine/verdict.h"
 #include "tests/support/operands.h"
-#include "tests/support/posed.h"
+#include "tests/support/problem_data.h"
 
 static void elements_of(const talc_tensor *tensor, double *values)
 {
@@ -14,7 +14,7 @@ void assert_expected(const char *what, const char *problem, const talc_tensor *c
                      const talc_tensor *y, bool wide)
 {
     const talc_arithmetic arithmetic = { "", TALC_STRICT, wide };
-    posed self = pose(problem);
+    problem_data self = read_problem(problem);
     check_oracle oracle;
     check_values results;
     talc_check_outcome outcome = { .passed = false };
@@ -30,7 +30,7 @@ void assert_expected(const char *what, const char *problem, const talc_tensor *c
         elements_of(tensor, written ? results.of[i] : self.values.of[i]);
     }
     talc_check_oracle_update(&oracle, &self.values);
-    talc_check_judge(&oracle, &arithmetic, TALC_CHECK_RANDOM, &results, &outcome);
+    talc_check_verdict(&oracle, &arithmetic, TALC_CHECK_RANDOM, &results, &outcome);
     cr_assert(outcome.passed && outcome.compared == talc_numel(y), "%s: %s", what, outcome.reason);
     talc_check_oracle_free(&oracle);
     talc_check_values_free(&results);

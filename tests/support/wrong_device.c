@@ -12,19 +12,19 @@ static struct {
     double error;
 } wrong;
 
-static void spoil(const char *op, float *y)
+static void corrupt(const char *op, float *y)
 {
     if (strcmp(op, wrong.op) == 0 && --wrong.calls_left == 0)
         y[wrong.index] += (float)wrong.error;
 }
 
-/* The CPU's first row that can do the problem, with its plan. */
-static const talc_algorithm *row_of(const talc_algorithm *row, const talc_device *device,
+/* The CPU's first algorithm that can do the problem, with its plan. */
+static const talc_algorithm *row_of(const talc_algorithm *algorithm, const talc_device *device,
                                     const void *problem, size_t limit, talc_plan *plan)
 {
-    while (row->plan(device, problem, limit, plan) != NULL)
-        row++;
-    return row;
+    while (algorithm->plan(device, problem, limit, plan) != NULL)
+        algorithm++;
+    return algorithm;
 }
 
 #define WRONG_OP(op)                                                                               \
@@ -38,13 +38,14 @@ static const talc_algorithm *row_of(const talc_algorithm *row, const talc_device
                                 const void *arguments)                                             \
     {                                                                                              \
         talc_plan again;                                                                           \
-        const talc_algorithm *row = row_of(talc_cpu_backend.algorithms[TALC_OP_##op], device,      \
-                                           problem, talc_workspace_limit(device), &again);         \
-        const talc_status status = row->run(device, problem, plan, arguments);                     \
-        spoil(#op, ((const talc_##op##_arguments *)arguments)->y);                                 \
+        const talc_algorithm *algorithm =                                                          \
+            row_of(talc_cpu_backend.algorithms[TALC_OP_##op], device, problem,                     \
+                   talc_workspace_limit(device), &again);                                          \
+        const talc_status status = algorithm->run(device, problem, plan, arguments);               \
+        corrupt(#op, ((const talc_##op##_arguments *)arguments)->y);                               \
         return status;                                                                             \
     }                                                                                              \
-    static const talc_algorithm op##_rows[] = {                                                    \
+    static const talc_algorithm op##_algorithms[] = {                                              \
         { "reference", NULL, { "as the CPU's", TALC_STRICT, false }, op##_plan, op##_run },        \
         { .name = NULL },                                                                          \
     };
@@ -60,10 +61,10 @@ talc_device *wrong_device(const char *op, int call, int64_t index, double error)
     static talc_device device;
     device = *cpu_device();
     backend = *device.backend;
-    backend.algorithms[TALC_OP_conv2d] = conv2d_rows;
-    backend.algorithms[TALC_OP_batch_norm2d] = batch_norm2d_rows;
-    backend.algorithms[TALC_OP_unary] = unary_rows;
-    backend.algorithms[TALC_OP_binary] = binary_rows;
+    backend.algorithms[TALC_OP_conv2d] = conv2d_algorithms;
+    backend.algorithms[TALC_OP_batch_norm2d] = batch_norm2d_algorithms;
+    backend.algorithms[TALC_OP_unary] = unary_algorithms;
+    backend.algorithms[TALC_OP_binary] = binary_algorithms;
     memcpy(device.name, "wrong", sizeof "wrong");
     device.backend = &backend;
     wrong.op = op;

@@ -192,7 +192,7 @@ static void pool_wide_once(void)
     talc_adaptive_avg_pool2d(x, 1, 1);
 }
 
-Test(environment, dispatch_lines_give_each_row_and_why)
+Test(environment, dispatch_lines_give_each_algorithm_and_why)
 {
     cr_assert_str_eq(
         stderr_of("TALC_VERBOSE", "dispatch", pool_wide_once),

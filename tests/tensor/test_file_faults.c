@@ -45,10 +45,10 @@ static struct fault {
     int after, times; /* the calls that go through first, and those that fail then */
     int number;       /* errno; 0: a read finds the end of the file */
 } fault;
-static int calls;                     /* of fault.call */
-static size_t most_a_call = SIZE_MAX; /* bytes that a read or a write moves at most */
-static char journal[4096];            /* a letter for each call */
-static bool names_only;               /* the file system has no files without a name */
+static int calls;                    /* of fault.call */
+static size_t max_a_call = SIZE_MAX; /* bytes that a read or a write moves at most */
+static char journal[4096];           /* a letter for each call */
+static bool names_only;              /* the file system has no files without a name */
 
 static bool fails(system_call call)
 {
@@ -67,7 +67,7 @@ static void begin(struct fault next)
 {
     fault = next;
     calls = 0;
-    most_a_call = SIZE_MAX;
+    max_a_call = SIZE_MAX;
     memset(journal, 0, sizeof journal);
 }
 
@@ -78,7 +78,7 @@ static void undisturbed(void)
 
 static size_t at_most(size_t bytes)
 {
-    return bytes < most_a_call ? bytes : most_a_call;
+    return bytes < max_a_call ? bytes : max_a_call;
 }
 
 int __real_open64(const char *path, int flags, ...);
@@ -328,14 +328,14 @@ Test(file_faults, a_save_that_fails_says_why_and_leaves_the_old_file)
 }
 
 /* Saves over an old file under the fault, with so few bytes a call: it must work all the same. */
-static void assert_saved(const struct format *format, struct fault next, size_t most)
+static void assert_saved(const struct format *format, struct fault next, size_t max)
 {
     const char *path = file_path("replaced");
     file_write(path, "old", 3);
     talc_tensor *x = counting();
     const int descriptors = open_descriptors();
     begin(next);
-    most_a_call = most;
+    max_a_call = max;
     const bool saved = format->save(path, x);
     const int made = calls;
     undisturbed();
@@ -352,7 +352,7 @@ Test(file_faults, a_save_gets_past_what_does_no_harm)
 {
     static const struct {
         struct fault fault;
-        size_t most;
+        size_t max;
     } cases[] = {
         { { WRITE, 0, 3, EINTR }, SIZE_MAX },
         { { WRITE, 1, 3, EINTR }, SIZE_MAX },
@@ -373,7 +373,7 @@ Test(file_faults, a_save_gets_past_what_does_no_harm)
             const system_call call = cases[i].fault.call;
             names_only = f >= FORMATS || call == OPEN || !file_unnamed();
             if (!(names_only && (call == LINK || call == ACCESS)))
-                assert_saved(&formats[f % FORMATS], cases[i].fault, cases[i].most);
+                assert_saved(&formats[f % FORMATS], cases[i].fault, cases[i].max);
         }
     names_only = false;
 }
@@ -482,7 +482,7 @@ Test(file_faults, a_load_bears_short_and_interrupted_reads)
     const char *path = file_path("loaded");
     static const struct {
         struct fault fault;
-        size_t most;
+        size_t max;
     } cases[] = {
         { { PREAD, 0, 3, EINTR }, SIZE_MAX },
         { { PREAD, 2, 3, EINTR }, SIZE_MAX },
@@ -493,7 +493,7 @@ Test(file_faults, a_load_bears_short_and_interrupted_reads)
         cr_assert(formats[f].save(path, counting()));
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             begin(cases[i].fault);
-            most_a_call = cases[i].most;
+            max_a_call = cases[i].max;
             cr_assert(counts(formats[f].load(path)), "%s, case %zu: %s", formats[f].opener, i,
                       talc_error_message());
             cr_assert(calls > cases[i].fault.after, "no read was interrupted");
@@ -511,7 +511,7 @@ Test(file_faults, a_file_that_ends_within_a_piece_or_shrinks_is_told)
     undisturbed();
     cr_assert(talc_file_open(&file, "load", path) == TALC_OK && file.size == 10);
     begin((struct fault){ PREAD, 1, ALWAYS, 0 });
-    most_a_call = 3;
+    max_a_call = 3;
     cr_assert(talc_file_read(&file, "load", 2, bytes, 8) == TALC_IO_ERROR);
     assert_failure_with(TALC_IO_ERROR, "load: '%s' ends at byte 5, 5 bytes too early", path);
     undisturbed();

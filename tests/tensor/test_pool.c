@@ -242,20 +242,20 @@ Test(pool, asking_for_too_much_is_an_error_that_the_program_survives)
     talc_error_clear();
 }
 
-static size_t most_allowed;
+static size_t max_allowed;
 static int attempts;
 
 static bool small_only(size_t bytes)
 {
     attempts++;
-    return bytes <= most_allowed;
+    return bytes <= max_allowed;
 }
 
 Test(pool, a_refused_allocation_leaves_nothing_behind)
 {
     talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1000));
     const size_t live = memory().live;
-    most_allowed = 1000;
+    max_allowed = 1000;
     talc_allocation_hook = small_only;
     cr_assert_null(talc_add(x, x));
     talc_allocation_hook = NULL;

@@ -388,7 +388,7 @@ Test(print, no_table_is_too_wide)
         talc_table table = { .count = 1 + i % RANDOM_COLUMNS,
                              .columns = columns,
                              .rows = i % RANDOM_ROWS,
-                             .width = TALC_LEAST_COLUMNS + i % 90,
+                             .width = TALC_MIN_COLUMNS + i % 90,
                              .indent = i % 4,
                              .untitled = i % 5 == 0,
                              .names_above = i % 7 < 3,

@@ -190,7 +190,7 @@ typedef struct released {
     void *data;
 } released;
 
-static void note_release(void *data, void *context)
+static void record_release(void *data, void *context)
 {
     released *note = context;
     note->times++;
@@ -203,7 +203,7 @@ Test(tensor, wrapped_memory_is_released_once_after_the_last_view)
     released note = { 0 };
     talc_scope *scope = talc_scope_enter();
     talc_tensor *t =
-        talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(2, 3), memory, note_release, &note);
+        talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(2, 3), memory, record_release, &note);
     talc_tensor *view = talc_retain(talc_select(t, 0, 1));
     cr_assert(t->data == memory && talc_device_memory(cpu_device()).live == 0);
     cr_assert(talc_fill(view, 9) && memory[2] == 3 && memory[3] == 9 && memory[5] == 9);
@@ -224,9 +224,9 @@ Test(tensor, a_failed_wrap_leaves_the_memory_to_the_caller)
     double memory[4] = { 0 };
     released note = { 0 };
     void *odd = (char *)memory + 4;
-    cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(-1), memory, note_release, &note));
+    cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(-1), memory, record_release, &note));
     talc_error_clear();
-    cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), odd, note_release, &note));
+    cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), odd, record_release, &note));
     assert_failure_with(TALC_BAD_ARGUMENT,
                         "wrap: address %p is not aligned for f64, which needs a multiple of 8",
                         odd);

@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 5000 };
+enum { MAX = 5000 };
 
 typedef struct tally {
-    atomic_int runs[MOST];
+    atomic_int runs[MAX];
     atomic_int out_of_range; /* worker numbers that are not below `workers` */
     int workers;
 } tally;
@@ -39,7 +39,7 @@ static void start_tally(int workers)
 
 static void assert_each_once(int64_t count, const char *what)
 {
-    for (int64_t i = 0; i < MOST; i++)
+    for (int64_t i = 0; i < MAX; i++)
         cr_assert(atomic_load(&counts.runs[i]) == (i < count), "%s: piece %d of %d ran %d times",
                   what, (int)i, (int)count, atomic_load(&counts.runs[i]));
     cr_assert(atomic_load(&counts.out_of_range) == 0, "%s: a worker number is out of range", what);
@@ -47,7 +47,7 @@ static void assert_each_once(int64_t count, const char *what)
 
 Test(threads, every_piece_runs_once)
 {
-    const int64_t sizes[] = { 0, 1, 2, 3, 7, 100, MOST };
+    const int64_t sizes[] = { 0, 1, 2, 3, 7, 100, MAX };
     for (int threads = 1; threads <= 5; threads++) {
         cr_assert(talc_set_threads(threads) && talc_threads() == threads &&
                   talc_cpu_threads() == threads);

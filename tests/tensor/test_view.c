@@ -14,13 +14,13 @@ static int64_t draw(int64_t below)
 
 // ---- The model: a plain list of values in row-major order, copied by every step -----------------
 
-enum { MOST = 4096 };
+enum { MAX = 4096 };
 
 typedef struct model {
     int rank;
     int64_t dims[TALC_MAX_RANK];
     int64_t count;
-    int64_t values[MOST];
+    int64_t values[MAX];
 } model;
 
 static void model_index(const model *m, int64_t at, int64_t index[TALC_MAX_RANK])
@@ -101,7 +101,7 @@ static void assert_model(const talc_tensor *t, const model *m, const char *what)
     for (int i = 0; i < m->rank; i++)
         cr_assert(t->dims[i] == m->dims[i], "%s: dimension %d is %d instead of %d", what, i,
                   (int)t->dims[i], (int)m->dims[i]);
-    static int64_t values[MOST];
+    static int64_t values[MAX];
     cr_assert(talc_to_host(t, values, (size_t)m->count * sizeof *values));
     cr_assert(memcmp(values, m->values, (size_t)m->count * sizeof *values) == 0,
               "%s: values differ", what);
@@ -168,13 +168,13 @@ static talc_tensor *draw_permute(const talc_tensor *t, model *m)
 static talc_tensor *draw_expand(const talc_tensor *t, model *m)
 {
     step s = { .kind = EXPAND };
-    const int front = m->rank < 6 && m->count < MOST / 8 ? (int)draw(2) : 0;
+    const int front = m->rank < 6 && m->count < MAX / 8 ? (int)draw(2) : 0;
     talc_dims to = { .rank = m->rank + front };
     int64_t dims[TALC_MAX_RANK];
     int64_t count = m->count;
     for (int i = 0; i < to.rank; i++) {
         int64_t extent = i < front ? 1 : m->dims[i - front];
-        dims[i] = extent == 1 && count < MOST / 8 ? draw(4) : extent;
+        dims[i] = extent == 1 && count < MAX / 8 ? draw(4) : extent;
         count = count * dims[i] / (extent == 0 ? 1 : extent);
         to.dim[i] = dims[i] == extent && i >= front && draw(2) == 0 ? -1 : dims[i];
     }

@@ -15,12 +15,12 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double contender_least(const contender *self)
+double contender_min(const contender *self)
 {
-    double least = self->count == 0 ? (double)NAN : self->seconds[0];
+    double min = self->count == 0 ? (double)NAN : self->seconds[0];
     for (int i = 1; i < self->count; i++)
-        least = fmin(least, self->seconds[i]);
-    return least * self->times;
+        min = fmin(min, self->seconds[i]);
+    return min * self->times;
 }
 
 double contender_median(const contender *self)
@@ -37,7 +37,7 @@ double contender_median(const contender *self)
 
 double bench_ratio(const contender *algorithm, const contender *peer)
 {
-    return contender_least(algorithm) / contender_least(peer);
+    return contender_min(algorithm) / contender_min(peer);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -298,13 +298,13 @@ static bool warm_host(contender *self, talc_device *device)
 /* Warms a contender up and sets how many runs a turn has. */
 static bool calibrate(contender *self, talc_device *device)
 {
-    enum { MOST = 1000 };
+    enum { MAX = 1000 };
     if (self->host_clock)
         return warm_host(self, device);
     const double first = run_times(self, device, 1);
     const double second =
         first < 0 || first > BENCH_TURN_SECONDS ? first : run_times(self, device, 1);
-    self->runs = second > BENCH_TURN_SECONDS / MOST ? 1 + (int)(BENCH_TURN_SECONDS / second) : MOST;
+    self->runs = second > BENCH_TURN_SECONDS / MAX ? 1 + (int)(BENCH_TURN_SECONDS / second) : MAX;
     return second >= 0;
 }
 
@@ -379,7 +379,7 @@ bench_choice bench_choice_of(const bench *self)
     for (int i = 0; choice.chosen != NULL && i < self->count; i++) {
         const contender *c = &self->contenders[i];
         if (!c->peer && c->count > 0 && c->precision == choice.chosen->precision &&
-            contender_least(c) < contender_least(choice.fastest))
+            contender_min(c) < contender_min(choice.fastest))
             choice.fastest = c;
     }
     return choice;

@@ -20,7 +20,7 @@
 
 #define BENCH_COLD_BYTES    2.5e8
 
-enum { BENCH_CONTENDERS = TALC_MAX_ROWS + 4, BENCH_REPEATS = 100, BENCH_SETS = 32 };
+enum { BENCH_CONTENDERS = TALC_MAX_ALGORITHMS + 4, BENCH_REPEATS = 100, BENCH_SETS = 32 };
 
 /// The operands of a problem; bias and residual are NULL where it has none, dy where it is no
 /// gradient. x, residual and dy are the first of their sets.
@@ -62,7 +62,7 @@ typedef struct contender {
 } contender;
 
 /// The shortest and the median time, NAN without times.
-double contender_least(const contender *self);
+double contender_min(const contender *self);
 double contender_median(const contender *self);
 
 /// A contender alone: warms it up, then times `repeats` turns on the device. False with a talc

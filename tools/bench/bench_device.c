@@ -9,20 +9,20 @@
 // ---- Rates --------------------------------------------------------------------------------------
 
 /* The least time of some runs, after one to warm up; negative with a talc failure. */
-static double least_of(talc_device *device, bool (*run)(const talc_tensor *, talc_tensor *),
-                       const talc_tensor *a, talc_tensor *b)
+static double min_of(talc_device *device, bool (*run)(const talc_tensor *, talc_tensor *),
+                     const talc_tensor *a, talc_tensor *b)
 {
     enum { RUNS = 8 };
-    double least = INFINITY;
+    double min = INFINITY;
     for (int i = -1; i < RUNS; i++) {
         talc_timer *timer = talc_timer_start(device);
         const bool ran = timer != NULL && run(a, b);
         const double seconds = talc_timer_stop(timer);
         if (!ran || seconds < 0)
             return -1;
-        least = i < 0 ? least : fmin(least, seconds);
+        min = i < 0 ? min : fmin(min, seconds);
     }
-    return least;
+    return min;
 }
 
 static bool copy_once(const talc_tensor *a, talc_tensor *b)
@@ -47,8 +47,8 @@ bool bench_rates_measure(talc_device *device, bench_rates *rates)
     talc_tensor *y = talc_zeros(device, TALC_F32, TALC_DIMS(elements));
     const talc_tensor *a = talc_rand(device, TALC_F32, TALC_DIMS(side, side));
     talc_tensor *b = talc_rand(device, TALC_F32, TALC_DIMS(side, side));
-    const double copying = talc_failed() ? -1 : least_of(device, copy_once, x, y);
-    const double multiplying = talc_failed() ? -1 : least_of(device, multiply_once, a, b);
+    const double copying = talc_failed() ? -1 : min_of(device, copy_once, x, y);
+    const double multiplying = talc_failed() ? -1 : min_of(device, multiply_once, a, b);
     talc_scope_leave(scope);
     rates->bytes = 2 * 4 * (double)elements / copying;
     rates->flops = 2 * (double)side * (double)side * (double)side / multiplying;

@@ -9,10 +9,10 @@ static bench_gather one(int64_t at)
     return (bench_gather){ at, at, { 1, 1 }, { 0 } };
 }
 
-#define PLACE(name)                                                                                \
+#define GATHER(name)                                                                               \
     bench_gather bench_##name(const bench_data *data, const bench_op *op, int64_t index)
 
-PLACE(itself)
+GATHER(itself)
 {
     (void)data, (void)op;
     return one(index);
@@ -33,33 +33,33 @@ static int64_t line_length(const bench_data *data, const bench_op *op)
     return op->shape[1] != 0 ? op->shape[1] : numel(data, op) / op->shape[0] / B;
 }
 
-PLACE(transposed)
+GATHER(transposed)
 {
     const int64_t K = line_length(data, op), B = op->shape[2] * op->shape[3];
     const int64_t a = index / B / K, b = index / K % B, k = index % K;
     return one(((a * K + k) * B + b) % data->count);
 }
 
-PLACE(cut)
+GATHER(cut)
 {
     (void)data;
     const int64_t K = op->shape[1];
     return one(index / (K - 2) * K + index % (K - 2) + 1);
 }
 
-PLACE(every_second)
+GATHER(every_second)
 {
     (void)data, (void)op;
     return one(2 * index);
 }
 
-PLACE(line)
+GATHER(line)
 {
     const int64_t K = line_length(data, op), B = op->shape[2] * op->shape[3];
     return (bench_gather){ 0, index / B * K * B + index % B, { K, 1 }, { B } };
 }
 
-PLACE(its_line)
+GATHER(its_line)
 {
     const int64_t K = line_length(data, op), B = op->shape[2] * op->shape[3];
     bench_gather gather = bench_line(data, op, index / (K * B) * B + index % B);
@@ -67,14 +67,14 @@ PLACE(its_line)
     return gather;
 }
 
-PLACE(channel)
+GATHER(channel)
 {
     const int64_t C = op->shape[1], plane = op->shape[2] * op->shape[3];
     const int64_t N = numel(data, op) / C / plane;
     return (bench_gather){ 0, index * plane, { N, plane }, { C * plane, 1 } };
 }
 
-PLACE(its_channel)
+GATHER(its_channel)
 {
     const int64_t plane = op->shape[2] * op->shape[3];
     bench_gather gather = bench_channel(data, op, index / plane % op->shape[1]);
@@ -91,7 +91,7 @@ static bench_gather square(int64_t plane, int64_t side, int64_t top, int64_t lef
     };
 }
 
-PLACE(window)
+GATHER(window)
 {
     (void)data;
     const int64_t from = op->shape[3], side = (from + 2 * op->pad - op->kernel) / op->stride + 1;
@@ -102,7 +102,7 @@ PLACE(window)
                   w + op->kernel > from ? from : w + op->kernel);
 }
 
-PLACE(adaptive)
+GATHER(adaptive)
 {
     (void)data;
     const int64_t from = op->shape[3], to = op->kernel, h = index / to % to, w = index % to;
@@ -176,13 +176,13 @@ EXPECTED_OF_ONE(same_byte, floor((double)((float)(100 * (float)x) + 100)), 0)
 
 /* The elements that a result is made of. */
 typedef struct totals {
-    double sum, sizes, squares, most, count;
-    int64_t most_at; /* the first of the largest */
+    double sum, sizes, squares, max, count;
+    int64_t max_at; /* the first of the largest */
 } totals;
 
 static totals add_up(const bench_data *data, const bench_gather *gather)
 {
-    totals t = { .most = -INFINITY };
+    totals t = { .max = -INFINITY };
     for (int64_t i = 0; i < gather->extent[0]; i++)
         for (int64_t j = 0; j < gather->extent[1]; j++) {
             const double x =
@@ -190,9 +190,9 @@ static totals add_up(const bench_data *data, const bench_gather *gather)
             t.sum += x;
             t.sizes += fabs(x);
             t.squares += x * x;
-            if (x > t.most) {
-                t.most = x;
-                t.most_at = (int64_t)t.count;
+            if (x > t.max) {
+                t.max = x;
+                t.max_at = (int64_t)t.count;
             }
             t.count++;
         }
@@ -220,25 +220,25 @@ EXPECTED(largest)
 {
     (void)op;
     *bound = 0;
-    return add_up(data, gather).most;
+    return add_up(data, gather).max;
 }
 
 EXPECTED(place_of_largest)
 {
     (void)op;
     *bound = 0;
-    return (double)add_up(data, gather).most_at;
+    return (double)add_up(data, gather).max_at;
 }
 
 /* The sum of exponentials; *from is the element itself. Both are relative to the largest. */
 static double exponentials(const bench_data *data, const bench_gather *gather, double *roundings,
                            double *from)
 {
-    const double most = add_up(data, gather).most;
+    const double max = add_up(data, gather).max;
     double sum = 0;
     for (int64_t i = 0; i < gather->extent[0]; i++)
-        sum += exp((double)data->on_host[gather->first + i * gather->step[0]] - most);
-    *from = x_at(data, gather) - most;
+        sum += exp((double)data->on_host[gather->first + i * gather->step[0]] - max);
+    *from = x_at(data, gather) - max;
     *roundings = 4 + fabs(*from) + 2 * sqrt((double)gather->extent[0]);
     return sum;
 }

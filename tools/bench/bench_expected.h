@@ -5,21 +5,21 @@
 
 #include "tools/bench/bench_ops.h"
 
-#define BENCH_PLACE(name)                                                                          \
+#define BENCH_GATHER(name)                                                                         \
     bench_gather bench_##name(const bench_data *data, const bench_op *op, int64_t index);
 
-BENCH_PLACE(itself)       ///< an element of the result for each of x
-BENCH_PLACE(transposed)   ///< of [A, K, B] to [A, B, K]
-BENCH_PLACE(cut)          ///< of [A, K] without its first and last column
-BENCH_PLACE(every_second) ///< every second element of x
-BENCH_PLACE(line)         ///< a line of [A, K, B] along K
-BENCH_PLACE(its_line)     ///< the line that an element lies in
-BENCH_PLACE(channel)      ///< a channel of [N, C, H, W]
-BENCH_PLACE(its_channel)  ///< the channel that an element lies in
-BENCH_PLACE(window)       ///< a window, without the padding
-BENCH_PLACE(adaptive)     ///< a window of adaptive pooling
+BENCH_GATHER(itself)       ///< an element of the result for each of x
+BENCH_GATHER(transposed)   ///< of [A, K, B] to [A, B, K]
+BENCH_GATHER(cut)          ///< of [A, K] without its first and last column
+BENCH_GATHER(every_second) ///< every second element of x
+BENCH_GATHER(line)         ///< a line of [A, K, B] along K
+BENCH_GATHER(its_line)     ///< the line that an element lies in
+BENCH_GATHER(channel)      ///< a channel of [N, C, H, W]
+BENCH_GATHER(its_channel)  ///< the channel that an element lies in
+BENCH_GATHER(window)       ///< a window, without the padding
+BENCH_GATHER(adaptive)     ///< a window of adaptive pooling
 
-#undef BENCH_PLACE
+#undef BENCH_GATHER
 
 #define BENCH_EXPECTED(name)                                                                       \
     double bench_##name(const bench_data *data, const bench_op *op, const bench_gather *gather,    \

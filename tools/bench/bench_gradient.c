@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Products that all elements together may take. */
-static const double MOST_PRODUCTS = 3e8;
+static const double MAX_PRODUCTS = 3e8;
 
 /* The operands on the host, in row-major order. */
 typedef struct host_operands {
@@ -93,7 +93,7 @@ static void sum_weight(bench_gradient_sample *self, int64_t i, const host_operan
 /* One of each of `count` stretches, at a place of its own in each, the ends among them. */
 static void choose(bench_gradient_sample *self, int64_t total, double products)
 {
-    const double fit = fmin(fmax(floor(MOST_PRODUCTS / fmax(products, 1)), 16), (double)total);
+    const double fit = fmin(fmax(floor(MAX_PRODUCTS / fmax(products, 1)), 16), (double)total);
     self->count = fit < BENCH_GRADIENT_SAMPLES ? (int64_t)fit : BENCH_GRADIENT_SAMPLES;
     for (int64_t i = 0; i < self->count; i++) {
         const int64_t first = (int64_t)((double)total / (double)self->count * (double)i);

@@ -82,7 +82,7 @@ static bool verify(const bench_op *op, const bench_data *data, const talc_tensor
     *report = (talc_check_sample_report){ .count = 0 };
     for (int64_t i = 0; i <= SAMPLES && report->count < count; i++, report->count++) {
         const int64_t at = i * step + i * i < count ? i * step + i * i : count - 1;
-        const bench_gather g = op->place(data, op, at);
+        const bench_gather g = op->element_gather(data, op, at);
         double bound;
         const double expected = op->expected(data, op, &g, &bound),
                      got = talc_item(talc_select(flat, 0, at));
@@ -112,11 +112,11 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
         snprintf(self->reason, sizeof self->reason, "x is smaller than one of its planes");
         done = false;
     }
-    if (done && op->place != NULL) {
+    if (done && op->element_gather != NULL) {
         self->bytes = op->reads * (double)talc_nbytes(data->x) + (double)talc_nbytes(y);
         done = verify(op, data, y, &self->check);
     }
-    self->host_clock = op->place == NULL;
+    self->host_clock = op->element_gather == NULL;
     talc_scope_leave(scope);
     done = done && contender_time(self, settings->device, settings->repeats);
     self->context = NULL;

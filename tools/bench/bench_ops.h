@@ -53,7 +53,7 @@ struct bench_op {
     double reads; ///< how often it reads x at the least; what it writes beside its result counts
                   ///< too, by x's bytes
     /// Where element `index` of the result comes from; NULL: it is not checked.
-    bench_gather (*place)(const bench_data *data, const bench_op *op, int64_t index);
+    bench_gather (*element_gather)(const bench_data *data, const bench_op *op, int64_t index);
     /// What it must be, and how far it may be off.
     double (*expected)(const bench_data *data, const bench_op *op, const bench_gather *gather,
                        double *bound);

@@ -132,7 +132,7 @@ RUN(adaptive, talc_adaptive_avg_pool2d(seen(d, op), op->kernel, op->kernel))
 
 /* What runs, reads x how often, comes from where, must be what. */
 #define ROW(runs, times, from, expected)                                                           \
-    .run = runs, .reads = times, .place = bench_##from, bench_##expected
+    .run = runs, .reads = times, .element_gather = bench_##from, bench_##expected
 #define UNARY(runs, expected)   ROW(runs, 1, itself, expected)
 #define BINARY(runs, expected)  ROW(runs, 2, itself, expected)
 #define TRANSPOSED              ROW(transpose, 1, transposed, same)

@@ -193,7 +193,7 @@ static const char *cell(const void *context, int64_t row, int column, char text[
 {
     const timed *self = context;
     const contender *c = self->list[row];
-    const double seconds = contender_least(c);
+    const double seconds = contender_min(c);
     const bool checked = !c->peer && c->check.count > 0;
     text[0] = '\0';
     switch (self->measures[column]) {
@@ -357,12 +357,12 @@ static void print_bench(const bench *self, const char *name, const bench_rates *
 static json_t *contender_json(const contender *c, const bench_rates *rates)
 {
     const bool is_timed = c->reason[0] == '\0';
-    const double flops = c->flops / contender_least(c), bytes = c->bytes / contender_least(c);
+    const double flops = c->flops / contender_min(c), bytes = c->bytes / contender_min(c);
     json_t *json =
         json_pack("{s:s, s:s?, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
                   c->algorithm != NULL ? c->algorithm : c->name, "form", c->form, "peer", c->peer,
                   "timed", is_timed, "reason", c->reason, "seconds_least",
-                  tool_real(contender_least(c)), "seconds_median", tool_real(contender_median(c)),
+                  tool_real(contender_min(c)), "seconds_median", tool_real(contender_median(c)),
                   "seconds_estimated", tool_real(c->estimate > 0 ? c->estimate : (double)NAN),
                   "gflops", tool_real(c->flops > 0 ? flops / 1e9 : (double)NAN), "share_of_product",
                   tool_real(c->flops > 0 ? flops / rates->flops : (double)NAN),
@@ -529,7 +529,7 @@ static bool bench_the_ops(measuring *self)
     int count = 0;
     for (int i = 0; i < a->count; i++) {
         const bench_op *op = bench_op_named(a->problems[i]);
-        large = large || (op != NULL && op->place != NULL);
+        large = large || (op != NULL && op->element_gather != NULL);
     }
     talc_scope *scope = talc_scope_enter();
     const bool done = bench_data_make(&data, a->settings.device, large ? a->megabytes : 0) &&

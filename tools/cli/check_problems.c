@@ -35,13 +35,13 @@ static bool add(check_problems *self, const char *text)
         self->left_out++;
         return true;
     }
-    if (self->count == self->room) {
-        const int64_t room = self->room == 0 ? 64 : 2 * self->room;
-        char **longer = realloc(self->text, (size_t)room * sizeof *longer);
+    if (self->count == self->capacity) {
+        const int64_t capacity = self->capacity == 0 ? 64 : 2 * self->capacity;
+        char **longer = realloc(self->text, (size_t)capacity * sizeof *longer);
         if (longer == NULL)
             return no_memory();
         self->text = longer;
-        self->room = room;
+        self->capacity = capacity;
     }
     char *copy = strdup(text);
     if (copy == NULL)
@@ -97,7 +97,7 @@ void check_problems_keep(check_problems *self, int64_t part, int64_t parts)
 // ---- Files --------------------------------------------------------------------------------------
 
 /* A source without an end, such as a program's output, is not read for ever. */
-enum { LINE_ROOM = 4096, MOST_BYTES = 64 << 20 };
+enum { LINE_CAPACITY = 4096, MAX_BYTES = 64 << 20 };
 
 /* A device may have no end, and nobody who ends what it gives. */
 static bool is_readable(const char *path, FILE *file)
@@ -148,32 +148,32 @@ static bool add_line(check_problems *self, const char *path, int64_t number, cha
     return add(self, text);
 }
 
-/* Reads a line with its end, and a NUL behind it; 0 bytes at the end of the file, LINE_ROOM of a
- * line that is too long. */
-static size_t read_line(FILE *file, char line[LINE_ROOM])
+/* Reads a line with its end, and a NUL behind it; 0 bytes at the end of the file, LINE_CAPACITY of
+ * a line that is too long. */
+static size_t read_line(FILE *file, char line[LINE_CAPACITY])
 {
     size_t length = 0;
-    for (int c = 0; length < LINE_ROOM && c != '\n' && (c = getc(file)) != EOF;)
+    for (int c = 0; length < LINE_CAPACITY && c != '\n' && (c = getc(file)) != EOF;)
         line[length++] = (char)c;
-    if (length < LINE_ROOM)
+    if (length < LINE_CAPACITY)
         line[length] = '\0';
     return length;
 }
 
 static bool add_lines(check_problems *self, const char *path, FILE *file)
 {
-    char line[LINE_ROOM];
+    char line[LINE_CAPACITY];
     bool right = true;
     int64_t bytes = 0;
     size_t length;
     for (int64_t number = 1; right && (length = read_line(file, line)) > 0; number++) {
         bytes += (int64_t)length;
-        if (length == LINE_ROOM)
+        if (length == LINE_CAPACITY)
             talc_fail(TALC_BAD_FORMAT, "%s:%lld: a line of more than %d bytes", TALC_SHOWN(path),
-                      (long long)number, LINE_ROOM - 1);
-        else if (bytes > MOST_BYTES)
+                      (long long)number, LINE_CAPACITY - 1);
+        else if (bytes > MAX_BYTES)
             talc_fail(TALC_BAD_FORMAT, "%s:%lld: more than %d bytes", TALC_SHOWN(path),
-                      (long long)number, MOST_BYTES);
+                      (long long)number, MAX_BYTES);
         right = !talc_failed() && add_line(self, path, number, line, length);
     }
     if (right && ferror(file)) {

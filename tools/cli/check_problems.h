@@ -9,7 +9,7 @@ typedef struct check_problems {
     int64_t random; ///< how many of the random set, all of them of that op
     uint64_t seed;  ///< of it
     char **text;    ///< in full
-    int64_t count, room;
+    int64_t count, capacity;
     int64_t left_out; ///< problems of other ops
 } check_problems;
 

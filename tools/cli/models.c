@@ -303,15 +303,15 @@ char *model_references(talc_module *model, talc_tensor *x)
     } ops[] = { { "conv2d", NULL },     { "linear", NULL },     { "matmul", NULL },
                 { "max_pool2d", NULL }, { "avg_pool2d", NULL }, { "adaptive_avg_pool2d", NULL },
                 { "softmax", NULL },    { "group_norm", NULL }, { "batch_norm2d", "BatchNorm2d" } };
-    enum { ROOM = 400 };
+    enum { CAPACITY = 400 };
     talc_module_explanation explanation = { 0 };
-    char *text = talc_module_explain(model, x, &explanation) ? calloc(1, ROOM) : NULL;
+    char *text = talc_module_explain(model, x, &explanation) ? calloc(1, CAPACITY) : NULL;
     if (text == NULL)
         talc_fail(TALC_NO_MEMORY, "no memory for the names of the reference's algorithms");
     for (size_t i = 0; text != NULL && i < sizeof ops / sizeof *ops; i++)
         if (occurs(&explanation, ops[i].op, ops[i].folded)) {
             const size_t length = strlen(text);
-            snprintf(text + length, ROOM - length, "%s%s=reference", length > 0 ? "," : "",
+            snprintf(text + length, CAPACITY - length, "%s%s=reference", length > 0 ? "," : "",
                      ops[i].op);
         }
     talc_module_explanation_free(&explanation);

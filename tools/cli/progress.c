@@ -35,10 +35,10 @@ void progress_step(progress *self, const char *what)
     const int used =
         WIDTH + 3 +
         snprintf(counts, sizeof counts, "%lld/%lld ", (long long)done, (long long)self->total);
-    const int room = talc_line_width(stderr) - 1 - used; /* a full line would go on below */
+    const int capacity = talc_line_width(stderr) - 1 - used; /* a full line would go on below */
     fprintf(stderr, "\r%s[%.*s%*s]%s %s%.*s\033[K", set("NO_COLOR") ? "" : "\033[36m", filled,
             "##############################", WIDTH - filled, "", set("NO_COLOR") ? "" : "\033[0m",
-            counts, room < 0 ? 0 : room, what);
+            counts, capacity < 0 ? 0 : capacity, what);
     fflush(stderr);
 }
 

@@ -310,7 +310,7 @@ static void print_tensor(const char *name, const talc_tensor *tensor, const char
 /* The candidates that may run, or that refuse for a reason of their own. */
 typedef struct listed {
     const talc_explanation *of;
-    int count, index[TALC_MAX_ROWS];
+    int count, index[TALC_MAX_ALGORITHMS];
 } listed;
 
 static const char *algorithm_cell(const void *context, int64_t row, int column,

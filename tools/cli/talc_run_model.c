@@ -117,7 +117,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static char **read_labels(const char *path, char **text, int64_t *count)
 {
     char **lines = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     struct stat about;
     errno = 0;
     FILE *file = tool_open_file(path);
@@ -125,7 +125,7 @@ static char **read_labels(const char *path, char **text, int64_t *count)
     if (file != NULL && fstat(fileno(file), &about) == 0 && !S_ISREG(about.st_mode) &&
         !S_ISDIR(about.st_mode))
         talc_fail(TALC_IO_ERROR, "'%s' cannot be read: it is not a regular file", TALC_SHOWN(path));
-    else if (file == NULL || getdelim(text, &room, '\0', file) < 0)
+    else if (file == NULL || getdelim(text, &capacity, '\0', file) < 0)
         talc_fail(errno == ENOMEM ? TALC_NO_MEMORY : TALC_IO_ERROR, "'%s' cannot be read: %s",
                   TALC_SHOWN(path), errno != 0 ? strerror(errno) : "it is empty");
     if (file != NULL)

@@ -155,9 +155,9 @@ talc_device *tool_open(const tool_options *self)
 
 // ---- Numbers in arguments -----------------------------------------------------------------------
 
-int tool_numbers(const char *text, int most, int64_t *numbers)
+int tool_numbers(const char *text, int max, int64_t *numbers)
 {
-    for (int count = 0; count < most; count++) {
+    for (int count = 0; count < max; count++) {
         if (*text < '0' || *text > '9')
             return 0;
         char *end;

@@ -100,9 +100,9 @@ const char *tool_npy(struct argp_state *state, const char *option, const char *t
 void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
                int64_t pair[2]);
 
-/// Numbers with commas between, "8,3,32,32": how many, at most `most`; 0 when the text is something
+/// Numbers with commas between, "8,3,32,32": how many, at most `max`; 0 when the text is something
 /// else.
-int tool_numbers(const char *text, int most, int64_t *numbers);
+int tool_numbers(const char *text, int max, int64_t *numbers);
 
 /// A file open for reading; NULL with errno set. It does not wait until a program writes to a pipe.
 FILE *tool_open_file(const char *path);

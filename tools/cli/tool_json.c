@@ -29,10 +29,10 @@ json_t *tool_json_text(const char *text)
     if (text == NULL)
         return json_null();
     json_t *json = json_string(text);
-    const size_t room = 4 * strlen(text) + 32; /* the most that showing makes of it */
-    char *shown = json != NULL ? NULL : malloc(room);
+    const size_t capacity = 4 * strlen(text) + 32; /* the most that showing makes of it */
+    char *shown = json != NULL ? NULL : malloc(capacity);
     if (shown != NULL)
-        json = json_string(talc_shown(text, SIZE_MAX, shown, room));
+        json = json_string(talc_shown(text, SIZE_MAX, shown, capacity));
     free(shown);
     /* A value that is NULL is left out of the array that it was for. */
     if (json == NULL)

@@ -236,9 +236,10 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
         return talc_cpu_conv2d_reaches_far(p);
     if (p->direction != TALC_FORWARD)
         return talc_cpu_conv2d_depthwise_gradient_plan(p, limit, plan);
-    const depthwise_plan own = plan_of(p);
-    plan->workspace = talc_cpu_workspace(own.tasks, own.offsets_bytes, own.slice, limit);
-    talc_plan_keep(plan, &own, sizeof own);
+    const depthwise_plan planned = plan_of(p);
+    plan->workspace =
+        talc_cpu_workspace(planned.tasks, planned.offsets_bytes, planned.slice, limit);
+    talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
 }
 
@@ -250,14 +251,14 @@ talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const void *probl
     const talc_conv2d_arguments *a = arguments;
     if (p->direction != TALC_FORWARD)
         return talc_cpu_conv2d_depthwise_gradient_run(p, plan, a);
-    const depthwise_plan *own = talc_plan_own(plan);
+    const depthwise_plan *planned = talc_plan_data(plan);
     int64_t *offsets = a->base.workspace;
-    depthwise_context context = { p, a, *own, offsets, stores_of(p, a->y) };
-    const int64_t width = own->width, in_row = own->slots * width;
+    depthwise_context context = { p, a, *planned, offsets, stores_of(p, a->y) };
+    const int64_t width = planned->width, in_row = planned->slots * width;
     for (int64_t kh = 0; kh < p->KH; kh++)
         for (int64_t kw = 0; kw < p->KW; kw++)
-            offsets[kh * p->KW + kw] = kh * p->dilation_h * in_row + kw % own->slots * width +
+            offsets[kh * p->KW + kw] = kh * p->dilation_h * in_row + kw % planned->slots * width +
                                        kw * p->dilation_w / p->stride_w;
-    const size_t slices = (plan->workspace - own->offsets_bytes) / own->slice;
-    return talc_cpu_parallel_limited(own->tasks, (int)slices, depthwise_task, &context);
+    const size_t slices = (plan->workspace - planned->offsets_bytes) / planned->slice;
+    return talc_cpu_parallel_limited(planned->tasks, (int)slices, depthwise_task, &context);
 }

@@ -31,14 +31,14 @@ typedef struct gradient_context {
 
 /* Where a tap reads an image: outputs columns.lo .. columns.hi - 1 of rows.lo .. rows.hi - 1, from
  * pixel (ih, iw) on. */
-typedef struct tap_place {
+typedef struct tap_range {
     talc_range rows, columns;
     int64_t ih, iw;
-} tap_place;
+} tap_range;
 
-static tap_place place_of(const talc_conv2d_problem *p, int64_t kh, int64_t kw)
+static tap_range range_of(const talc_conv2d_problem *p, int64_t kh, int64_t kw)
 {
-    tap_place t = {
+    tap_range t = {
         talc_window_outputs(kh, p->stride_h, p->pad_top, p->dilation_h, p->OH, p->H),
         talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W),
         0,
@@ -54,7 +54,7 @@ static tap_place place_of(const talc_conv2d_problem *p, int64_t kh, int64_t kw)
 /* Adds one tap of one plane of dy to a plane of dx. */
 #define ADD_TAP(suffix, type)                                                                      \
     TALC_TARGET_CLONES static void add_tap_##suffix(const talc_conv2d_problem *p,                  \
-                                                    const tap_place *t, type w,                    \
+                                                    const tap_range *t, type w,                    \
                                                     const type *restrict dy, type *restrict dx)    \
     {                                                                                              \
         const int64_t count = t->columns.hi - t->columns.lo, stride = p->stride_w;                 \
@@ -83,11 +83,11 @@ static void input_plane(const gradient_context *c, int64_t n, int64_t channel)
     for (int64_t oc = channel * M; oc < (channel + 1) * M; oc++) {
         const void *dy = talc_cpu_at(p->dtype, c->arguments->dy, (n * p->OC + oc) * p->OH * p->OW);
         for (int64_t tap = 0; tap < taps; tap++) {
-            const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
+            const tap_range range = range_of(p, tap / p->KW, tap % p->KW);
             const double w = talc_cpu_load(p->dtype, c->arguments->w, oc * taps + tap);
-            if (place.columns.lo == place.columns.hi)
+            if (range.columns.lo == range.columns.hi)
                 continue;
-            TALC_CPU_CALL(p->dtype, add_tap, (p, &place, w, dy, dx));
+            TALC_CPU_CALL(p->dtype, add_tap, (p, &range, w, dy, dx));
         }
     }
 }
@@ -111,7 +111,7 @@ typedef double vector_f64 __attribute__((vector_size(32), aligned(8), may_alias)
 /* One plane of dy times what one tap reads of a plane of x. */
 #define TAP_SUM(suffix, type)                                                                      \
     TALC_TARGET_CLONES static double tap_sum_##suffix(                                             \
-        const talc_conv2d_problem *p, const tap_place *t, const type *dy, const type *x)           \
+        const talc_conv2d_problem *p, const tap_range *t, const type *dy, const type *x)           \
     {                                                                                              \
         enum { LANES = 32 / sizeof(type) };                                                        \
         const int64_t count = t->columns.hi - t->columns.lo, stride = p->stride_w;                 \
@@ -137,7 +137,7 @@ TAP_SUM(f64, double)
 
 /* What the zeros of the padding add to a tap's sum: 0, or NaN for an element of dy over them that
  * is not finite. */
-static double outside_sum(const talc_conv2d_problem *p, const tap_place *t, const void *dy)
+static double outside_sum(const talc_conv2d_problem *p, const tap_range *t, const void *dy)
 {
     double sum = 0;
     for (int64_t oh = 0; oh < p->OH; oh++)
@@ -178,17 +178,17 @@ static void weight_task(void *context, int64_t task, int worker)
         const void *x = talc_cpu_at(p->dtype, c->arguments->x, (n * p->C + oc / M) * p->H * p->W);
         double zeros = 0; /* times the sums */
         for (int64_t tap = 0; tap < taps; tap++) {
-            const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
+            const tap_range range = range_of(p, tap / p->KW, tap % p->KW);
             double sum = n == images.lo ? 0 : talc_cpu_load(p->dtype, dw, tap);
-            if (place.columns.lo < place.columns.hi)
-                sum += TALC_CPU_VALUE(p->dtype, tap_sum, (p, &place, dy, x));
+            if (range.columns.lo < range.columns.hi)
+                sum += TALC_CPU_VALUE(p->dtype, tap_sum, (p, &range, dy, x));
             zeros += 0 * sum;
             talc_cpu_store(p->dtype, dw, tap, sum);
         }
         for (int64_t tap = 0; tap < taps && !(c->all_read && zeros == 0); tap++) {
-            const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
+            const tap_range range = range_of(p, tap / p->KW, tap % p->KW);
             talc_cpu_store(p->dtype, dw, tap,
-                           talc_cpu_load(p->dtype, dw, tap) + outside_sum(p, &place, dy));
+                           talc_cpu_load(p->dtype, dw, tap) + outside_sum(p, &range, dy));
         }
     }
 }
@@ -202,7 +202,7 @@ const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *p
         const talc_cpu_partial partial =
             talc_cpu_partial_of(problem, problem->OC, problem->N, limit);
         plan->workspace = talc_cpu_partial_bytes(&partial);
-        talc_plan_keep(plan, &partial, sizeof partial);
+        talc_plan_store(plan, &partial, sizeof partial);
     }
     return NULL;
 }
@@ -217,7 +217,7 @@ talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *pr
         c.planes = PIECE_PIXELS / (p->H * p->W) + 1;
         return talc_cpu_parallel(talc_ceil_div(p->N * p->C, c.planes), input_task, &c);
     }
-    c.partial = *(const talc_cpu_partial *)talc_plan_own(plan);
+    c.partial = *(const talc_cpu_partial *)talc_plan_data(plan);
     c.all_read = every_is_read(p);
     const talc_status status = talc_cpu_parallel(c.partial.parts * p->OC, weight_task, &c);
     return status != TALC_OK ? status : talc_cpu_partial_sum(&c.partial, p, arguments);

@@ -32,7 +32,7 @@ enum {
     ROW_PRODUCTS = 2,
 };
 
-static int64_t places_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+static int64_t block_count(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     return plan->image_blocks * g->groups * plan->row_blocks * plan->column_blocks;
 }
@@ -55,7 +55,7 @@ static int64_t taps_of(const talc_cpu_gemm *g)
 
 static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
-    return places_of(g, plan) * plan->made_blocks;
+    return block_count(g, plan) * plan->made_blocks;
 }
 
 static int64_t rounded_up(int64_t count, int64_t step)
@@ -70,27 +70,29 @@ static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, 
                         int64_t rows, int64_t columns)
 {
     const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
-    return plan->gathered ? rounded_up(images * rows * columns, lanes)
-                          : images * rounded_up((rows - 1) * plan->patch.w.size + columns, lanes);
+    return plan->gathered
+               ? rounded_up(images * rows * columns, lanes)
+               : images * rounded_up((rows - 1) * plan->halo_tile.w.size + columns, lanes);
 }
 
 /* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that
  * are asked for up to them. */
 static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
 {
-    const int64_t most = talc_ceil_div(outputs, plan->columns);
-    int64_t best = 0, least = 0;
+    const int64_t max = talc_ceil_div(outputs, plan->columns);
+    int64_t best = 0, min = 0;
     plan->gathered = false;
-    const int64_t first = talc_even(g->h.outputs, most);
+    const int64_t first = talc_even(g->h.outputs, max);
     const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
     for (int64_t rows = first; rows >= last; rows--) {
-        plan->patch = talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, 1);
+        plan->halo_tile =
+            talc_cpu_halo_tile_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, 1);
         const int64_t rest = g->h.outputs % rows;
         const int64_t width = g->h.outputs / rows * width_of(g, plan, 1, rows, plan->columns) +
                               (rest > 0 ? width_of(g, plan, 1, rest, plan->columns) : 0);
-        if (best == 0 || width < least) {
+        if (best == 0 || width < min) {
             best = rows;
-            least = width;
+            min = width;
         }
     }
     return best;
@@ -101,7 +103,7 @@ static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     const double elements =
-        (double)places_of(g, plan) * (double)g->summed * (double)plan->channel + LINE;
+        (double)block_count(g, plan) * (double)g->summed * (double)plan->channel + LINE;
     const bool few = elements * (double)size <= (double)(SHARED * talc_cpu_cache_bytes());
     return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
 }
@@ -110,7 +112,7 @@ static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t rows = plan->gathered ? g->h.taps * g->w.taps * plan->rows
-                                        : plan->patch.h.count * plan->patch.h.size;
+                                        : plan->halo_tile.h.count * plan->halo_tile.h.size;
     return plan->images * rows * (ROW_PRODUCTS + plan->columns / 2);
 }
 
@@ -144,8 +146,8 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
     plan->image_blocks = talc_ceil_div(g->N, plan->images);
     plan->made_blocks = talc_ceil_div(g->made, plan->made);
-    plan->patch =
-        talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
+    plan->halo_tile = talc_cpu_halo_tile_of(&g->h, &g->w, g->padding_mode, plan->rows,
+                                            plan->columns, plan->images);
     plan->gathered = false;
     const int64_t all = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->gathered = true;
@@ -157,7 +159,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
                      (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
                          lanes * filling_of(g, plan);
     if (!plan->gathered)
-        plan->channel = plan->patch.channel;
+        plan->channel = plan->halo_tile.channel;
 }
 
 /* Elements of a channel that is yet to be gathered, and of its rows under each tap. Steps and tiles
@@ -165,17 +167,19 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
 static int64_t one_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t steps = (1 + g->h.taps * g->w.taps) * GATHERED_STEP;
-    return plan->gathered ? plan->patch.channel + plan->channel + steps + TALC_CPU_VECTORS * LINE
-                          : 0;
+    return plan->gathered
+               ? plan->halo_tile.channel + plan->channel + steps + TALC_CPU_VECTORS * LINE
+               : 0;
 }
 
 /* The workspace for all workers and for each. */
-static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cpu_gemm_plan *plan)
+static void add_sizes(const talc_cpu_gemm *g, size_t capacity, size_t limit,
+                      talc_cpu_gemm_plan *plan)
 {
     const talc_cpu_kernels *kernels = talc_cpu_kernels_of(g->dtype);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = talc_larger(taps_of(g), 1);
     /* Terms' distances in w have 32 bits. */
-    const int64_t fitting = talc_smaller((int64_t)room / size / plan->channel,
+    const int64_t fitting = talc_smaller((int64_t)capacity / size / plan->channel,
                                          INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
     plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
@@ -254,17 +258,17 @@ typedef struct gemm_block {
     int64_t column, columns;
 } gemm_block;
 
-static gemm_block block_of(const gemm_context *c, int64_t place, int64_t made_block)
+static gemm_block block_of(const gemm_context *c, int64_t block_index, int64_t made_block)
 {
     const talc_cpu_gemm *gemm = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
     gemm_block b = { .made = made_block * plan->made };
-    b.column = place % plan->column_blocks * plan->columns;
-    place /= plan->column_blocks;
-    b.row = place % plan->row_blocks * plan->rows;
-    place /= plan->row_blocks;
-    b.g = place % gemm->groups;
-    b.n = place / gemm->groups * plan->images;
+    b.column = block_index % plan->column_blocks * plan->columns;
+    block_index /= plan->column_blocks;
+    b.row = block_index % plan->row_blocks * plan->rows;
+    block_index /= plan->row_blocks;
+    b.g = block_index % gemm->groups;
+    b.n = block_index / gemm->groups * plan->images;
     b.images = talc_smaller(plan->images, gemm->N - b.n);
     b.made_count = talc_smaller(plan->made, gemm->made - b.made);
     b.rows = talc_smaller(plan->rows, gemm->h.outputs - b.row);
@@ -301,19 +305,19 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
 /* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count`
  * planes: [tile][plane][vectors of the tile]. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
-                         talc_cpu_tile *tile, const char *patch, char *sums)
+                         talc_cpu_tile *tile, const char *halo_tile, char *sums)
 {
     const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
     const int64_t full = TALC_CPU_VECTORS * lanes;
     const int64_t all = width_of(c->gemm, c->plan, b->images, b->rows, b->columns);
     const int64_t each = c->plan->gathered ? full : all / b->images;
     const int64_t apart = c->plan->gathered ? summed * c->gemm->h.taps * c->gemm->w.taps * full
-                                            : c->plan->patch.image;
+                                            : c->plan->halo_tile.image;
     for (int64_t at = 0, width; at < all; at += width, sums += width * count * size) {
         width = tile_width(all - at, lanes);
         for (int64_t v = 0; v * lanes < width; v++) {
             const int64_t vector = at + v * lanes;
-            tile->x[v] = patch + (vector / each * apart + vector % each) * size;
+            tile->x[v] = halo_tile + (vector / each * apart + vector % each) * size;
         }
         tile->y = sums;
         c->kernels->tile[width / lanes][count](tile);
@@ -356,7 +360,7 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
     const int64_t all = width_of(g, c->plan, b->images, b->rows, b->columns);
     const int64_t each = gathered ? b->rows * b->columns : all / b->images;
     const int64_t apart = c->plan->phase * count;
-    const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
+    const int64_t width_of_row = gathered ? b->columns : c->plan->halo_tile.w.size;
     int64_t first_tile = 0; /* of the row */
     for (int64_t image = 0; image < b->images; image++) {
         char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases);
@@ -407,9 +411,9 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t mad
 
 /* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind
  * them. */
-#define SPOILT(constant, suffix, T, A)                                                             \
+#define HAS_NAN(constant, suffix, T, A)                                                            \
     TALC_TARGET_CLONES                                                                             \
-    static bool is_spoilt_##suffix(const T *sums, int64_t count)                                   \
+    static bool has_nan_##suffix(const T *sums, int64_t count)                                     \
     {                                                                                              \
         int found = 0;                                                                             \
         for (int64_t i = 0; i < count; i++)                                                        \
@@ -417,7 +421,7 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t mad
         return found != 0;                                                                         \
     }
 
-TALC_CPU_FLOATS(SPOILT)
+TALC_CPU_FLOATS(HAS_NAN)
 
 /* Makes what is NaN in the block's part of a plane of dx again. */
 static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
@@ -440,12 +444,12 @@ static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
 }
 
 /* The planes of x from `from` on, of which the block reads a part. */
-static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *b, int64_t from,
-                                       int64_t summed)
+static talc_cpu_halo_tile_source source_of(const gemm_context *c, const gemm_block *b, int64_t from,
+                                           int64_t summed)
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t plane = g->h.extent * g->w.extent;
-    return (talc_cpu_patch_source){
+    return (talc_cpu_halo_tile_source){
         .dtype = g->dtype,
         .padding_mode = g->padding_mode,
         .h = g->h,
@@ -467,18 +471,18 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
 #define GATHER(constant, suffix, T, A)                                                             \
     TALC_TARGET_CLONES                                                                             \
     static void gather_##suffix(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,            \
-                                const gemm_block *b, const T *patch, T *row, T *to, int64_t full,  \
-                                int64_t apart)                                                     \
+                                const gemm_block *b, const T *halo_tile, T *row, T *to,            \
+                                int64_t full, int64_t apart)                                       \
     {                                                                                              \
         const int64_t count = b->images * b->rows * b->columns, step = count + GATHERED_STEP;      \
         T *row_to = row;                                                                           \
         for (int64_t kh = 0; kh < g->h.taps; kh++)                                                 \
             for (int64_t kw = 0; kw < g->w.taps; kw++, row_to += GATHERED_STEP) {                  \
-                const T *from = patch + talc_cpu_patch_tap(&plan->patch, kh, kw);                  \
+                const T *from = halo_tile + talc_cpu_halo_tile_tap(&plan->halo_tile, kh, kw);      \
                 for (int64_t image = 0; image < b->images; image++)                                \
                     for (int64_t i = 0; i < b->rows; i++, row_to += b->columns) {                  \
                         const T *row_from =                                                        \
-                            from + image * plan->patch.image + i * plan->patch.w.size;             \
+                            from + image * plan->halo_tile.image + i * plan->halo_tile.w.size;     \
                         for (int64_t j = 0; j < b->columns; j += GATHERED_STEP)                    \
                             memcpy(row_to + j, row_from + j, GATHERED_STEP * sizeof(T));           \
                     }                                                                              \
@@ -494,32 +498,32 @@ TALC_CPU_FLOATS(GATHER)
 /* Fills the patch of a block from plane `from` of x on. `one` has room for a channel that is still
  * to be gathered. */
 static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
-                 char *one, char *patch)
+                 char *one, char *halo_tile)
 {
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     if (!plan->gathered) {
-        const talc_cpu_patch_source source = source_of(c, b, from, summed);
-        talc_cpu_patch_fill(&plan->patch, &source, patch);
+        const talc_cpu_halo_tile_source source = source_of(c, b, from, summed);
+        talc_cpu_halo_tile_fill(&plan->halo_tile, &source, halo_tile);
         return;
     }
     const int64_t full = TALC_CPU_VECTORS * c->kernels->lanes;
     const int64_t taps = g->h.taps * g->w.taps * full;
-    char *row = one + (plan->patch.channel + GATHERED_STEP) * size;
+    char *row = one + (plan->halo_tile.channel + GATHERED_STEP) * size;
     for (int64_t channel = 0; channel < summed; channel++) {
-        const talc_cpu_patch_source source = source_of(c, b, from + channel, 1);
-        talc_cpu_patch_fill(&plan->patch, &source, one);
+        const talc_cpu_halo_tile_source source = source_of(c, b, from + channel, 1);
+        talc_cpu_halo_tile_fill(&plan->halo_tile, &source, one);
         TALC_CPU_CALL(g->dtype, gather,
                       (g, plan, b, (const void *)one, (void *)row,
-                       (void *)(patch + channel * taps * size), full, summed * taps));
+                       (void *)(halo_tile + channel * taps * size), full, summed * taps));
     }
 }
 
 /* The shared patch of a place, from plane `from` of x on. */
-static char *shared_at(const gemm_context *c, int64_t place, int64_t from)
+static char *shared_at(const gemm_context *c, int64_t block_index, int64_t from)
 {
-    return c->shared + (place * c->gemm->summed + from) * c->plan->channel *
+    return c->shared + (block_index * c->gemm->summed + from) * c->plan->channel *
                            (int64_t)talc_dtype_size(c->gemm->dtype);
 }
 
@@ -527,10 +531,10 @@ static void fill_task(void *context, int64_t task, int worker)
 {
     const gemm_context *c = context;
     const int64_t step = c->plan->summed, parts = talc_ceil_div(c->gemm->summed, step);
-    const int64_t place = task / parts, from = task % parts * step;
-    const gemm_block b = block_of(c, place, 0);
+    const int64_t block_index = task / parts, from = task % parts * step;
+    const gemm_block b = block_of(c, block_index, 0);
     fill(c, &b, from, talc_smaller(step, c->gemm->summed - from),
-         c->slices + (size_t)worker * c->plan->slice, shared_at(c, place, from));
+         c->slices + (size_t)worker * c->plan->slice, shared_at(c, block_index, from));
 }
 
 /* Has w for some planes of x and a panel of `count` planes fetched into the second-level cache
@@ -554,8 +558,8 @@ static void gemm_task(void *context, int64_t task, int worker)
     const gemm_context *c = context;
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    const int64_t place = task / plan->made_blocks;
-    const gemm_block b = block_of(c, place, task % plan->made_blocks);
+    const int64_t block_index = task / plan->made_blocks;
+    const gemm_block b = block_of(c, block_index, task % plan->made_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const bool input = c->problem->direction == TALC_GRAD_INPUT;
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
@@ -564,9 +568,9 @@ static void gemm_task(void *context, int64_t task, int worker)
 
     for (int64_t from = 0; from < g->summed; from += plan->summed) {
         const int64_t summed = talc_smaller(plan->summed, g->summed - from);
-        char *patch = plan->shared_bytes > 0 ? shared_at(c, place, from) : own;
+        char *halo_tile = plan->shared_bytes > 0 ? shared_at(c, block_index, from) : own;
         if (plan->shared_bytes == 0)
-            fill(c, &b, from, summed, one, patch);
+            fill(c, &b, from, summed, one, halo_tile);
         const char *w = w_at(c, &b, from);
         for (int64_t panel = 0; panel < panels; panel++) {
             const int64_t first = panel * b.made_count / panels;
@@ -583,7 +587,7 @@ static void gemm_task(void *context, int64_t task, int worker)
                 w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
             char *of_panel =
                 sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
-            bool spoilt = false;
+            bool recompute = false;
             for (int64_t phase = 0; phase < phases; phase++) {
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
@@ -591,16 +595,16 @@ static void gemm_task(void *context, int64_t task, int worker)
                 fetch_panel(c, of_next, count,
                             (talc_range){ phase * next / phases, (phase + 1) * next / phases });
                 char *of_phase = of_panel + phase * count * plan->phase * size;
-                add_products(c, &b, summed, count, &tile, patch, of_phase);
+                add_products(c, &b, summed, count, &tile, halo_tile, of_phase);
                 tile.terms += plan->summed * taps;
                 if (input && taps > 0 && from + summed == g->summed)
-                    spoilt = TALC_CPU_VALUE(g->dtype, is_spoilt,
-                                            ((const void *)of_phase, count * plan->phase)) ||
-                             spoilt;
+                    recompute = TALC_CPU_VALUE(g->dtype, has_nan,
+                                               ((const void *)of_phase, count * plan->phase)) ||
+                                recompute;
             }
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
                 store_plane(c, &b, i, count, of_panel, made + i);
-                if (spoilt)
+                if (recompute)
                     mend_plane(c, &b, made + i);
                 else if (!input && talc_cpu_conv2d_has_epilogue(c->problem))
                     finish_plane(c, &b, made + i);
@@ -624,8 +628,9 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
             for (int64_t kh = 0; kh < h->taps; kh++)
                 for (int64_t kw = 0; kw < w->taps; kw++) {
                     const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
-                    const int64_t x = plan->gathered ? (at_h * g->w.taps + at_w) * full
-                                                     : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
+                    const int64_t x = plan->gathered
+                                          ? (at_h * g->w.taps + at_w) * full
+                                          : talc_cpu_halo_tile_tap(&plan->halo_tile, at_h, at_w);
                     *terms++ = (talc_cpu_term){ (int32_t)(channel * g->weight.summed + h->weight +
                                                           kh * h->weight_step + w->weight +
                                                           kw * w->weight_step),
@@ -656,8 +661,9 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
     const size_t all = plan->terms_bytes + plan->shared_bytes;
     const int workers = (int)((workspace_bytes - all) / plan->slice);
     const int64_t parts = talc_ceil_div(gemm->summed, plan->summed);
-    if (plan->shared_bytes > 0 && talc_cpu_parallel_limited(places_of(gemm, plan) * parts, workers,
-                                                            fill_task, &context) != TALC_OK)
+    if (plan->shared_bytes > 0 &&
+        talc_cpu_parallel_limited(block_count(gemm, plan) * parts, workers, fill_task, &context) !=
+            TALC_OK)
         return talc_error_status();
     return talc_cpu_parallel_limited(tasks_of(gemm, plan), workers, gemm_task, &context);
 }

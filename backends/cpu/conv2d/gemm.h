@@ -3,7 +3,7 @@
 #ifndef TALC_BACKENDS_CPU_CONV2D_GEMM_H
 #define TALC_BACKENDS_CPU_CONV2D_GEMM_H
 
-#include "backends/cpu/conv2d/patch.h"
+#include "backends/cpu/conv2d/halo_tile.h"
 #include "backends/cpu/primitives/processor.h"
 #include "ops/conv2d.h"
 
@@ -63,7 +63,7 @@ typedef struct talc_cpu_gemm_plan {
     int64_t rows, columns, images, made; ///< of a block
     int64_t row_blocks, column_blocks, image_blocks, made_blocks;
     int64_t summed; ///< planes in a patch
-    talc_cpu_patch patch;
+    talc_cpu_halo_tile halo_tile;
     bool gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs
                    ///< of no use
     int64_t channel;     ///< elements of a channel of what the microkernel reads

@@ -93,7 +93,7 @@ static int64_t elements_of(const im2col_plan *plan)
 static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    const int64_t room = (int64_t)(limit / 4 < SLICE_BYTES ? limit / 4 : SLICE_BYTES) / size;
+    const int64_t capacity = (int64_t)(limit / 4 < SLICE_BYTES ? limit / 4 : SLICE_BYTES) / size;
     im2col_plan plan = { .K = p->C / p->groups * p->KH * p->KW, .P = p->OH * p->OW };
     plan.rows = talc_even(plan.K, ROWS);
     plan.columns = COLUMNS;
@@ -109,7 +109,7 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
             plan.channels = (plan.channels + 1) / 2;
         cut(p, &plan);
     }
-    while (elements_of(&plan) > room && plan.columns * plan.rows > 1) {
+    while (elements_of(&plan) > capacity && plan.columns * plan.rows > 1) {
         if (plan.images > 1 && plan.channels > MIN_CHANNELS)
             plan.channels = (plan.channels + 1) / 2;
         else if (plan.columns >= plan.rows)
@@ -165,12 +165,12 @@ static void im2col_task(void *context, int64_t task, int worker)
     const im2col_target t = target_of(c, task);
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
     const talc_cpu_im2col_block block = { p, t.j, t.columns, plan->columns };
-    const bool staged = plan->images > 1;
+    const bool buffered = plan->images > 1;
 
     char *B = (char *)a->base.workspace + (size_t)worker * plan->slice;
     char *y = (char *)a->y + ((t.n * p->OC + t.oc) * plan->P + t.j) * size;
-    char *C = staged ? B + plan->rows * plan->columns * size : y;
-    const int64_t ldc = staged ? plan->columns : plan->P;
+    char *C = buffered ? B + plan->rows * plan->columns * size : y;
+    const int64_t ldc = buffered ? plan->columns : plan->P;
 
     talc_openblas_enter();
     for (int64_t k = 0; k < plan->K; k += plan->rows) {
@@ -185,13 +185,13 @@ static void im2col_task(void *context, int64_t task, int worker)
                        k == 0 ? 0 : 1, C, ldc);
     }
     talc_openblas_leave();
-    if (!staged && !talc_cpu_conv2d_has_epilogue(p))
+    if (!buffered && !talc_cpu_conv2d_has_epilogue(p))
         return;
     for (int64_t i = 0; i < t.images; i++)
         for (int64_t oc = 0; oc < t.channels; oc++) {
             const int64_t at = ((t.n + i) * p->OC + t.oc + oc) * plan->P + t.j;
             char *row = (char *)a->y + at * size;
-            if (staged)
+            if (buffered)
                 memcpy(row, C + (oc * ldc + i * plan->P) * size, (size_t)(plan->P * size));
             talc_cpu_conv2d_epilogue(p, t.oc + oc, t.columns, row, a->bias,
                                      talc_cpu_at(p->dtype, a->residual, at));
@@ -241,9 +241,9 @@ const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *p
         return talc_cpu_refuses(p->dtype);
     if (p->direction == TALC_GRAD_WEIGHT)
         return "it has no gradient by the weights";
-    const im2col_plan own = plan_of(p, limit);
-    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), 0, own.slice, limit);
-    talc_plan_keep(plan, &own, sizeof own);
+    const im2col_plan planned = plan_of(p, limit);
+    plan->workspace = talc_cpu_workspace(tasks_of(p, &planned), 0, planned.slice, limit);
+    talc_plan_store(plan, &planned, sizeof planned);
     return talc_openblas_refuses();
 }
 
@@ -251,8 +251,9 @@ talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
                                        const talc_plan *plan, const void *arguments)
 {
     (void)device;
-    const im2col_plan *own = talc_plan_own(plan);
-    im2col_context context = { problem, arguments, *own };
-    return talc_cpu_parallel_limited(tasks_of(problem, own), (int)(plan->workspace / own->slice),
+    const im2col_plan *planned = talc_plan_data(plan);
+    im2col_context context = { problem, arguments, *planned };
+    return talc_cpu_parallel_limited(tasks_of(problem, planned),
+                                     (int)(plan->workspace / planned->slice),
                                      is_input(problem) ? input_task : im2col_task, &context);
 }

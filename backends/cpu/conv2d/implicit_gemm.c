@@ -28,7 +28,7 @@ enum { LARGEST_SPAN = 1 << 20 };
 /* What a process can address. */
 static const double LARGEST_BYTES = 0x1p47;
 
-_Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
+_Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
 
 /* The forward pass has one phase, whose taps are all positions of a window. */
 typedef struct forward {
@@ -84,10 +84,10 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
         return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
     forward phase;
     const talc_cpu_gemm gemm = forward_of(p, &phase);
-    talc_cpu_gemm_plan own;
-    talc_cpu_gemm_plan_of(&gemm, limit, &own);
-    plan->workspace = talc_cpu_gemm_workspace(&gemm, &own, limit);
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_cpu_gemm_plan planned;
+    talc_cpu_gemm_plan_of(&gemm, limit, &planned);
+    plan->workspace = talc_cpu_gemm_workspace(&gemm, &planned, limit);
+    talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
 }
 
@@ -101,6 +101,6 @@ talc_status talc_cpu_conv2d_implicit_gemm_run(talc_device *device, const void *p
         return talc_cpu_implicit_gemm_gradient_run(p, plan, a);
     forward phase;
     const talc_cpu_gemm gemm = forward_of(p, &phase);
-    return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), a->x, a->w, a->y, a->base.workspace,
+    return talc_cpu_gemm_run(&gemm, talc_plan_data(plan), a->x, a->w, a->y, a->base.workspace,
                              plan->workspace, p, a);
 }

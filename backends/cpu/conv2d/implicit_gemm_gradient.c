@@ -104,10 +104,10 @@ enum {
     TERMS = 512,
     MIN_CHANNELS = 32,
     CACHE_SHARE = 4,
-    TURNED = 16,
+    TRANSPOSED = 16,
     STORED = 64,
     FAR = 64 << 10,
-    LARGEST_PATCH = 1 << 20, /* elements */
+    LARGEST_HALO_TILE = 1 << 20, /* elements */
 };
 
 typedef struct weight_plan {
@@ -120,7 +120,7 @@ typedef struct weight_plan {
     int64_t width;    /* elements of these */
     int64_t panels;   /* of a task */
     int64_t sums, dy; /* elements of a worker's sums, of its dy */
-    talc_cpu_patch patch;
+    talc_cpu_halo_tile halo_tile;
     talc_cpu_partial partial;
     size_t taps_bytes;         /* of the table of taps */
     size_t terms_bytes, slice; /* of a worker's table of outputs, of all that it has */
@@ -151,21 +151,21 @@ static void cut(const talc_conv2d_problem *p, int64_t outputs, weight_plan *plan
     plan->rows = talc_even(p->OH, outputs / plan->columns);
     plan->row_blocks = talc_ceil_div(p->OH, plan->rows);
     plan->column_blocks = talc_ceil_div(p->OW, plan->columns);
-    plan->patch = talc_cpu_patch_of(&h, &w, p->padding_mode, plan->rows, plan->columns, 1);
+    plan->halo_tile = talc_cpu_halo_tile_of(&h, &w, p->padding_mode, plan->rows, plan->columns, 1);
 }
 
 /* Channels of a task, of at least `channels` output channels, and what it all takes. */
-static void add_sizes(const talc_conv2d_problem *p, int64_t room, int64_t channels, size_t limit,
-                      weight_plan *plan)
+static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t channels,
+                      size_t limit, weight_plan *plan)
 {
     const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = plan->kh * plan->kw;
     const int64_t outputs = plan->rows * plan->columns, tap_blocks = tap_blocks_of(p, plan);
     plan->oc =
-        talc_even(p->OC / p->groups, talc_larger(room / talc_larger(outputs, TERMS), channels));
+        talc_even(p->OC / p->groups, talc_larger(capacity / talc_larger(outputs, TERMS), channels));
     plan->ic = tap_blocks > 1
                    ? 1
-                   : talc_even(p->C / p->groups, talc_smaller(room / plan->patch.channel,
+                   : talc_even(p->C / p->groups, talc_smaller(capacity / plan->halo_tile.channel,
                                                               talc_ceil_div(TERMS, taps)));
     plan->ic_blocks = talc_ceil_div(p->C / p->groups, plan->ic);
     plan->oc_blocks = talc_ceil_div(p->OC / p->groups, plan->oc);
@@ -176,10 +176,11 @@ static void add_sizes(const talc_conv2d_problem *p, int64_t room, int64_t channe
     plan->dy = plan->panels * outputs * plan->width;
     plan->taps_bytes = talc_cpu_aligned((size_t)(plan->ic * taps) * sizeof(int64_t));
     plan->terms_bytes = talc_cpu_aligned((size_t)outputs * sizeof(talc_cpu_term));
-    plan->slice = plan->terms_bytes +
-                  talc_cpu_aligned((size_t)((plan->sums + plan->dy +
-                                             talc_cpu_patch_elements(&plan->patch, plan->ic, 0)) *
-                                            size));
+    plan->slice =
+        plan->terms_bytes +
+        talc_cpu_aligned((size_t)((plan->sums + plan->dy +
+                                   talc_cpu_halo_tile_elements(&plan->halo_tile, plan->ic, 0)) *
+                                  size));
     plan->partial =
         talc_cpu_partial_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
                             p->N * plan->row_blocks * plan->column_blocks, limit);
@@ -195,7 +196,7 @@ static size_t shared_bytes(const weight_plan *plan)
 static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    const int64_t room =
+    const int64_t capacity =
         talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
     const bool far =
         p->stride_h > FAR || p->stride_w > FAR || p->dilation_h > FAR || p->dilation_w > FAR;
@@ -203,8 +204,8 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
     int64_t outputs = OUTPUTS, channels = MIN_CHANNELS;
     for (;;) {
         cut(p, outputs, &plan);
-        add_sizes(p, room, channels, limit, &plan);
-        const bool small = plan.patch.channel <= LARGEST_PATCH;
+        add_sizes(p, capacity, channels, limit, &plan);
+        const bool small = plan.halo_tile.channel <= LARGEST_HALO_TILE;
         if (small && shared_bytes(&plan) + plan.slice <= limit)
             return plan;
         if (small && outputs > MIN_OUTPUTS)
@@ -278,8 +279,8 @@ TALC_CPU_FLOATS(TURN)
     static void transpose_##suffix(int64_t rows, int64_t columns, const T *restrict from,          \
                                    int64_t ld, T *restrict to, int64_t to_ld)                      \
     {                                                                                              \
-        for (int64_t first = 0; first < columns; first += TURNED) {                                \
-            const int64_t last = talc_smaller(first + TURNED, columns);                            \
+        for (int64_t first = 0; first < columns; first += TRANSPOSED) {                            \
+            const int64_t last = talc_smaller(first + TRANSPOSED, columns);                        \
             for (int64_t row = 0; row < rows; row += 4) {                                          \
                 int64_t column = first;                                                            \
                 if (row + 4 <= rows)                                                               \
@@ -330,12 +331,12 @@ TALC_CPU_FLOATS(STORE)
 
 /* `first_block`: the sums begin with it. */
 static void add_block(const weight_context *c, const weight_block *b, bool first_block,
-                      talc_cpu_term *terms, char *sums, char *dy, char *patch)
+                      talc_cpu_term *terms, char *sums, char *dy, char *halo_tile)
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
     const int64_t width = c->plan->width, K = b->ic_count * b->taps;
-    talc_cpu_patch_source source = {
+    talc_cpu_halo_tile_source source = {
         .dtype = p->dtype,
         .padding_mode = p->padding_mode,
         .h = talc_cpu_rows_of(p),
@@ -350,7 +351,7 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
     };
     source.h.start += b->kh * p->dilation_h;
     source.w.start += b->kw * p->dilation_w;
-    talc_cpu_patch_fill(&c->plan->patch, &source, patch);
+    talc_cpu_halo_tile_fill(&c->plan->halo_tile, &source, halo_tile);
     const int64_t from =
         ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
     const void *dy_from = talc_cpu_at(p->dtype, c->arguments->dy, from);
@@ -358,7 +359,7 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
     int32_t outputs = 0;
     for (int64_t row = 0; row < b->rows; row++)
         for (int64_t column = 0; column < b->columns; column++, outputs++)
-            terms[outputs] = (talc_cpu_term){ (int32_t)(row * c->plan->patch.w.size + column),
+            terms[outputs] = (talc_cpu_term){ (int32_t)(row * c->plan->halo_tile.w.size + column),
                                               outputs * (int32_t)width };
     const int64_t tiles = talc_ceil_div(K, c->kernels->rows[c->plan->vectors]);
     for (int64_t panel = 0; panel * width < b->oc_count; panel++)
@@ -371,7 +372,7 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
                                    .y = sums + (panel * K + first) * width * size,
                                    .add = !first_block };
             for (int64_t k = 0; k < count; k++)
-                tile.w[k] = patch + c->taps[first + k] * size;
+                tile.w[k] = halo_tile + c->taps[first + k] * size;
             c->kernels->tile[c->plan->vectors][count](&tile);
         }
 }
@@ -398,7 +399,7 @@ static void weight_task(void *context, int64_t task, int worker)
     b.oc_count = talc_smaller(plan->oc, OC - b.oc);
 
     char *slice = c->slices + (size_t)worker * plan->slice, *sums = slice + plan->terms_bytes;
-    char *dy = sums + plan->sums * size, *patch = dy + plan->dy * size;
+    char *dy = sums + plan->sums * size, *halo_tile = dy + plan->dy * size;
     const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
     if (terms.lo == terms.hi)
         memset(sums, 0, (size_t)(plan->sums * size));
@@ -408,7 +409,7 @@ static void weight_task(void *context, int64_t task, int worker)
         b.n = term / plan->column_blocks / plan->row_blocks;
         b.columns = talc_smaller(plan->columns, p->OW - b.column);
         b.rows = talc_smaller(plan->rows, p->OH - b.row);
-        add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, patch);
+        add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, halo_tile);
     }
     void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
                                    ((b.g * OC + b.oc) * IC + b.ic) * taps + b.kh * p->KW + b.kw);
@@ -417,7 +418,7 @@ static void weight_task(void *context, int64_t task, int worker)
 
 // ---- The row ------------------------------------------------------------------------------------
 
-_Static_assert(sizeof(weight_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
+_Static_assert(sizeof(weight_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
 
 const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,
                                                  talc_plan *plan)
@@ -426,15 +427,16 @@ const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *prob
     if (p->direction == TALC_GRAD_INPUT) {
         input_phases phases;
         const talc_cpu_gemm gemm = input_of(p, &phases);
-        talc_cpu_gemm_plan own;
-        talc_cpu_gemm_plan_of(&gemm, limit, &own);
-        plan->workspace = talc_cpu_gemm_workspace(&gemm, &own, limit);
-        talc_plan_keep(plan, &own, sizeof own);
+        talc_cpu_gemm_plan planned;
+        talc_cpu_gemm_plan_of(&gemm, limit, &planned);
+        plan->workspace = talc_cpu_gemm_workspace(&gemm, &planned, limit);
+        talc_plan_store(plan, &planned, sizeof planned);
         return NULL;
     }
-    const weight_plan own = weight_plan_of(p, limit);
-    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), shared_bytes(&own), own.slice, limit);
-    talc_plan_keep(plan, &own, sizeof own);
+    const weight_plan planned = weight_plan_of(p, limit);
+    plan->workspace =
+        talc_cpu_workspace(tasks_of(p, &planned), shared_bytes(&planned), planned.slice, limit);
+    talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
 }
 
@@ -446,22 +448,23 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
     if (p->direction == TALC_GRAD_INPUT) {
         input_phases phases;
         const talc_cpu_gemm gemm = input_of(p, &phases);
-        return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), arguments->dy, arguments->w,
+        return talc_cpu_gemm_run(&gemm, talc_plan_data(plan), arguments->dy, arguments->w,
                                  arguments->dx, arguments->base.workspace, plan->workspace, p,
                                  arguments);
     }
-    const weight_plan *own = talc_plan_own(plan);
-    const size_t partial = talc_cpu_partial_bytes(&own->partial);
+    const weight_plan *planned = talc_plan_data(plan);
+    const size_t partial = talc_cpu_partial_bytes(&planned->partial);
     int64_t *taps = (int64_t *)((char *)arguments->base.workspace + partial);
-    weight_context c = { p,    arguments,
-                         own,  talc_cpu_kernels_of(p->dtype),
-                         taps, (char *)taps + own->taps_bytes };
-    for (int64_t ic = 0; ic < own->ic; ic++)
-        for (int64_t kh = 0; kh < own->kh; kh++)
-            for (int64_t kw = 0; kw < own->kw; kw++)
-                *taps++ = ic * own->patch.channel + talc_cpu_patch_tap(&own->patch, kh, kw);
-    const size_t slices = (plan->workspace - shared_bytes(own)) / own->slice;
+    weight_context c = { p,       arguments,
+                         planned, talc_cpu_kernels_of(p->dtype),
+                         taps,    (char *)taps + planned->taps_bytes };
+    for (int64_t ic = 0; ic < planned->ic; ic++)
+        for (int64_t kh = 0; kh < planned->kh; kh++)
+            for (int64_t kw = 0; kw < planned->kw; kw++)
+                *taps++ = ic * planned->halo_tile.channel +
+                          talc_cpu_halo_tile_tap(&planned->halo_tile, kh, kw);
+    const size_t slices = (plan->workspace - shared_bytes(planned)) / planned->slice;
     const talc_status status =
-        talc_cpu_parallel_limited(tasks_of(p, own), (int)slices, weight_task, &c);
-    return status != TALC_OK ? status : talc_cpu_partial_sum(&own->partial, p, arguments);
+        talc_cpu_parallel_limited(tasks_of(p, planned), (int)slices, weight_task, &c);
+    return status != TALC_OK ? status : talc_cpu_partial_sum(&planned->partial, p, arguments);
 }

@@ -82,9 +82,8 @@ static talc_status exchange_channels(const talc_conv2d_problem *p, const talc_co
     c.columns = talc_ceil_div(talc_ceil_div(P, c.column_blocks), 16) * 16;
     c.column_blocks = talc_ceil_div(P, c.columns);
     const int64_t planes = p->N * p->groups * c.column_blocks;
-    const int64_t most =
-        talc_smaller(talc_ceil_div(TASKS, planes), talc_ceil_div(c.made, CHANNELS));
-    c.channels = talc_ceil_div(c.made, most);
+    const int64_t max = talc_smaller(talc_ceil_div(TASKS, planes), talc_ceil_div(c.made, CHANNELS));
+    c.channels = talc_ceil_div(c.made, max);
     c.channel_blocks = talc_ceil_div(c.made, c.channels);
     return talc_cpu_parallel(planes * c.channel_blocks, pointwise_task, &c);
 }
@@ -156,9 +155,9 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
     if (p->direction == TALC_GRAD_WEIGHT) {
-        const weight_plan own = weight_plan_of(p, limit);
-        plan->workspace = talc_cpu_partial_bytes(&own.partial);
-        talc_plan_keep(plan, &own, sizeof own);
+        const weight_plan planned = weight_plan_of(p, limit);
+        plan->workspace = talc_cpu_partial_bytes(&planned.partial);
+        talc_plan_store(plan, &planned, sizeof planned);
     }
     return talc_openblas_refuses();
 }
@@ -170,7 +169,7 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_GRAD_WEIGHT)
         return exchange_channels(p, arguments);
-    weight_context c = { p, arguments, *(const weight_plan *)talc_plan_own(plan) };
+    weight_context c = { p, arguments, *(const weight_plan *)talc_plan_data(plan) };
     const talc_cpu_partial *partial = &c.plan.partial;
     const int64_t tasks = partial->parts * p->groups * c.plan.channel_blocks;
     const talc_status status = talc_cpu_parallel(tasks, weight_task, &c);

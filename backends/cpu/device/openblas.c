@@ -25,7 +25,7 @@ static const size_t MARGIN_BYTES = (size_t)8 << 20;
 
 /* OpenBLAS is built for so many processors, and ends the process where several times as many
  * threads are in it. */
-enum { MOST_BUFFERS = 64 };
+enum { MAX_BUFFERS = 64 };
 
 /* A product in flight is waited for so long at a fork and at the process's end. */
 enum { PATIENCE_SECONDS = 1 };
@@ -50,7 +50,7 @@ static _Thread_local bool inside;
 // ---- Room ---------------------------------------------------------------------------------------
 
 /* Whether so much address space can be had, found out by having it. */
-static bool has_room(size_t bytes)
+static bool has_capacity(size_t bytes)
 {
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return data != MAP_FAILED && munmap(data, bytes) == 0;
@@ -99,7 +99,7 @@ static void *open_on_one_processor(const char *name)
 static bool open_library(void)
 {
     const char *missing = NULL;
-    if (!has_room(LIBRARY_BYTES + BUFFER_BYTES + MARGIN_BYTES)) {
+    if (!has_capacity(LIBRARY_BYTES + BUFFER_BYTES + MARGIN_BYTES)) {
         snprintf(blas.reason, sizeof blas.reason,
                  "OpenBLAS needs %zu MiB of address space, more than there is",
                  (LIBRARY_BYTES + BUFFER_BYTES + MARGIN_BYTES) >> 20);
@@ -132,15 +132,15 @@ static bool open_library(void)
 
 /* How many buffers there may be: one for each processor, of address space that is limited at most
  * half, and one in a library that is built for one thread at a time. */
-static int most_buffers(void)
+static int max_buffers(void)
 {
     const int processors = talc_cpu_processors();
     const size_t left = address_space_left(), fitting = left / 2 / BUFFER_BYTES;
-    const size_t most = processors < MOST_BUFFERS ? (size_t)processors : MOST_BUFFERS;
+    const size_t max = processors < MAX_BUFFERS ? (size_t)processors : MAX_BUFFERS;
     if (blas.call.openblas_get_parallel() == OPENBLAS_SEQUENTIAL &&
         strstr(blas.call.openblas_get_config(), "USE_LOCKING") == NULL)
         return 1;
-    return (int)(fitting >= most ? most : fitting > 1 ? fitting : 1);
+    return (int)(fitting >= max ? max : fitting > 1 ? fitting : 1);
 }
 
 /* A product too large for the stack and for the kernels that pack nothing, so that it takes a
@@ -161,13 +161,13 @@ static int take_buffers(void)
     void (*give)(void *) = NULL;
     *(void **)&take = dlsym(blas.library, "blas_memory_alloc");
     *(void **)&give = dlsym(blas.library, "blas_memory_free");
-    const int most = most_buffers();
-    void *taken[MOST_BUFFERS];
+    const int max = max_buffers();
+    void *taken[MAX_BUFFERS];
     int count = 0;
-    while (count < most && has_room(BUFFER_BYTES + MARGIN_BYTES)) {
+    while (count < max && has_capacity(BUFFER_BYTES + MARGIN_BYTES)) {
         if (take == NULL || give == NULL) {
             multiply_once();
-            return address_space_left() == SIZE_MAX ? most : 1;
+            return address_space_left() == SIZE_MAX ? max : 1;
         }
         taken[count] = take(0);
         if (taken[count] == NULL)

@@ -41,15 +41,15 @@ enum { G_VALUES = 1024 };
 
 /* g of the next `count` values: dy, or made of dy and y, where the gradient of the residual is
  * wanted in its place. */
-static const void *g_of(const gradient_context *context, int64_t at, int64_t count, void *room)
+static const void *g_of(const gradient_context *context, int64_t at, int64_t count, void *capacity)
 {
     const talc_dtype dtype = context->problem->dtype;
     const talc_batch_norm2d_arguments *a = context->arguments;
     const void *dy = talc_cpu_at(dtype, a->dy, at);
     if (context->problem->activation == TALC_ACTIVATION_NONE)
         return dy;
-    void *g =
-        a->dresidual == NULL ? room : (char *)a->dresidual + at * (int64_t)talc_dtype_size(dtype);
+    void *g = a->dresidual == NULL ? capacity
+                                   : (char *)a->dresidual + at * (int64_t)talc_dtype_size(dtype);
     talc_cpu_activation_gradient(dtype, context->problem->activation, count, g, dy,
                                  talc_cpu_at(dtype, a->y, at));
     return g;
@@ -62,7 +62,7 @@ static void sums_task(void *pointer, int64_t task, int worker)
     const talc_dtype dtype = context->problem->dtype;
     const talc_batch_norm2d_arguments *a = context->arguments;
     const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->cut, task);
-    double room[G_VALUES];
+    double capacity[G_VALUES];
     for (int64_t c = b.c; c < b.end; c++) {
         const double mean = a->mean[c];
         talc_cpu_sums *sums = &context->sums[c * context->cut.parts + b.part];
@@ -76,7 +76,7 @@ static void sums_task(void *pointer, int64_t task, int worker)
             for (int64_t image = 0; image < b.at.rows; image++, at += b.at.step)
                 for (int64_t first = 0; first < b.at.length; first += G_VALUES) {
                     const int64_t n = talc_smaller(G_VALUES, b.at.length - first);
-                    const void *g = g_of(context, at + first, n, room);
+                    const void *g = g_of(context, at + first, n, capacity);
                     TALC_CPU_CALL(dtype, talc_cpu_norm,
                                   .add_sums(&(talc_cpu_stretches){ 1, n, 0 },
                                             talc_cpu_at(dtype, a->x, at + first), g, NULL, mean,
@@ -92,9 +92,9 @@ static void write_input(const gradient_context *context, int64_t c, int64_t at, 
     const talc_batch_norm2d_problem *p = context->problem;
     const talc_batch_norm2d_arguments *a = context->arguments;
     const talc_norm_gradient *by = &context->affine[c];
-    double room[G_VALUES];
-    const void *g =
-        a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at) : g_of(context, at, n, room);
+    double capacity[G_VALUES];
+    const void *g = a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at)
+                                         : g_of(context, at, n, capacity);
     void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
     if (p->training)
         TALC_CPU_CALL(

@@ -29,7 +29,7 @@
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
-enum { ROW_VALUES = 65536, PART_VALUES = 16384, TASK_VALUES = 16384, MOST_SAMPLE_BLOCKS = 64 };
+enum { ROW_VALUES = 65536, PART_VALUES = 16384, TASK_VALUES = 16384, MAX_SAMPLE_BLOCKS = 64 };
 
 typedef struct norm_context {
     const talc_group_norm_problem *problem;
@@ -293,7 +293,7 @@ static affine_blocks affine_blocks_of(const norm_context *context)
     const int64_t unit = context->parts == 1 ? p->C / p->groups : 1;
     blocks.channels = talc_smaller(p->C, talc_larger(1, TASK_VALUES / (unit * p->plane)) * unit);
     blocks.samples = talc_larger(talc_larger(1, TASK_VALUES / (blocks.channels * p->plane)),
-                                 talc_ceil_div(p->N, MOST_SAMPLE_BLOCKS));
+                                 talc_ceil_div(p->N, MAX_SAMPLE_BLOCKS));
     blocks.of_samples = talc_ceil_div(p->N, blocks.samples);
     blocks.of_channels = talc_ceil_div(p->C, blocks.channels);
     return blocks;
@@ -407,7 +407,7 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 
 // ---- reference ----------------------------------------------------------------------------------
 
-static void reference_row(const norm_context *context, int64_t row)
+static void reference_algorithm(const norm_context *context, int64_t row)
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
@@ -474,7 +474,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
     const norm_context context = context_of(problem, arguments);
     const bool forwards = context.problem->direction == TALC_FORWARD;
     for (int64_t row = 0; row < context.rows; row++)
-        (forwards ? reference_row : reference_input)(&context, row);
+        (forwards ? reference_algorithm : reference_input)(&context, row);
     for (int64_t c = 0; c < context.problem->C && context.arguments->dweight != NULL; c++)
         reference_channel(&context, c);
     return TALC_OK;

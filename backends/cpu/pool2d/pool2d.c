@@ -116,11 +116,11 @@ static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
 {
     if (axis.kernel == 0)
         return talc_pool2d_window_of(axis, o);
-    const int64_t start = o * axis.stride - axis.pad_begin, room = axis.extent - start;
+    const int64_t start = o * axis.stride - axis.pad_begin, left = axis.extent - start;
     return (talc_pool2d_window){ .first = start < 0 ? 0 : start,
-                                 .end = start + talc_smaller(axis.kernel, room),
+                                 .end = start + talc_smaller(axis.kernel, left),
                                  .step = 1,
-                                 .padded = talc_smaller(axis.kernel, room + axis.pad_end) };
+                                 .padded = talc_smaller(axis.kernel, left + axis.pad_end) };
 }
 
 #define T           float
@@ -178,31 +178,31 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 
 // ---- reference ----------------------------------------------------------------------------------
 
-static void reference_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
-                          int64_t row)
+static void reference_algorithm(const talc_pool2d_problem *p,
+                                const talc_pool2d_arguments *arguments, int64_t row)
 {
     const int64_t H = p->H, W = p->W, OH = p->OH, OW = p->OW;
     const int64_t plane = row / OH, oh = row % OH;
     const talc_pool2d_window h = talc_pool2d_window_of(talc_pool2d_axis_h(p), oh);
     for (int64_t ow = 0; ow < OW; ow++) {
         const talc_pool2d_window w = talc_pool2d_window_of(talc_pool2d_axis_w(p), ow);
-        double sum = 0, most = -INFINITY;
-        int64_t most_at = -1;
+        double sum = 0, max = -INFINITY;
+        int64_t max_at = -1;
         for (int64_t ih = h.first; ih < h.end; ih += h.step)
             for (int64_t iw = w.first; iw < w.end; iw += w.step) {
                 const double value =
                     talc_cpu_load(p->dtype, arguments->x, (plane * H + ih) * W + iw);
                 sum += value;
-                if (most_at < 0 || value > most || isnan(value)) {
-                    most = value;
-                    most_at = ih * W + iw;
+                if (max_at < 0 || value > max || isnan(value)) {
+                    max = value;
+                    max_at = ih * W + iw;
                 }
             }
         const double average = sum / window_divisor(p, h, w);
         talc_cpu_store(p->dtype, arguments->y, row * OW + ow,
-                       talc_pool2d_is_max(p) ? most : average);
+                       talc_pool2d_is_max(p) ? max : average);
         if (p->indices)
-            arguments->indices[row * OW + ow] = most_at;
+            arguments->indices[row * OW + ow] = max_at;
     }
 }
 
@@ -249,7 +249,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     const talc_pool2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? run_rows(p, arguments, reference_row)
+    return p->direction == TALC_FORWARD ? run_rows(p, arguments, reference_algorithm)
                                         : run_planes(p, arguments, reference_plane);
 }
 

@@ -6,9 +6,9 @@
 /// 1. The gradient goes the other way round.
 
 /* A NaN replaces what is there, and nothing replaces a NaN. */
-static inline T NAMED(larger)(T most, T value)
+static inline T NAMED(larger)(T largest, T value)
 {
-    return value > most || value != value ? value : most;
+    return value > largest || value != value ? value : largest;
 }
 
 static void NAMED(combine_rows)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *plane,
@@ -132,17 +132,17 @@ static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
         else
             w = talc_pool2d_window_of(axis, ow);
         const bool any = h.first < h.end && w.first < w.end;
-        T most = -(T)INFINITY;
+        T largest = -(T)INFINITY;
         int64_t at = any ? h.first * p->W + w.first : -1;
         for (int64_t ih = h.first; ih < h.end; ih += h.step)
             for (int64_t iw = w.first; iw < w.end; iw += w.step) {
                 const T value = plane[ih * p->W + iw];
                 /* No branch, which nothing could predict. */
-                const bool larger = (value > most) | (value != value);
-                most = larger ? value : most;
+                const bool larger = (value > largest) | (value != value);
+                largest = larger ? value : largest;
                 at = larger ? ih * p->W + iw : at;
             }
-        ((T *)a->y)[row * p->OW + ow] = most;
+        ((T *)a->y)[row * p->OW + ow] = largest;
         a->indices[row * p->OW + ow] = at;
     }
 }

@@ -80,7 +80,7 @@ ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x, float less)
  * need be normal: half of 2^n, but not less than 2^-100, and what is missing. */
 ALWAYS_INLINE float talc_cpu_exponential_value(talc_cpu_exponential e, float factor)
 {
-    const int32_t least = talc_cpu_power(-99), power = e.power > least ? e.power : least;
+    const int32_t min = talc_cpu_power(-99), power = e.power > min ? e.power : min;
     const float half = talc_cpu_scaled(0.5f, power);
     return (half + half * e.rest) * factor * talc_cpu_scaled(2, e.power - power);
 }

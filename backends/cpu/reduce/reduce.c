@@ -51,9 +51,9 @@ static bool is_sum(talc_reduce_function function)
 }
 
 /* exp(x - most), and 1 where both are the same infinity. */
-static double exp_below(double x, double most)
+static double exp_below(double x, double max)
 {
-    return x == most ? 1 : exp(x - most);
+    return x == max ? 1 : exp(x - max);
 }
 
 /* From count elements' distances from `shift`, their sum and their squares'. */
@@ -76,10 +76,10 @@ static void combine(talc_reduce_function function, partial *into, partial next)
         into->index += next.index;
     } else if (function == TALC_LOGSUMEXP) {
         const bool larger = next.value > into->value || (isnan(next.value) && !isnan(into->value));
-        const double most = larger ? next.value : into->value;
+        const double max = larger ? next.value : into->value;
         into->second =
-            into->second * exp_below(into->value, most) + next.second * exp_below(next.value, most);
-        into->value = most;
+            into->second * exp_below(into->value, max) + next.second * exp_below(next.value, max);
+        into->value = max;
     } else if (sign_of(function) * next.value > sign_of(function) * into->value ||
                (isnan(next.value) && !isnan(into->value))) {
         *into = next;
@@ -182,11 +182,11 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
     const int64_t stride = last < 0 ? 0 : p->reduced_strides[last];
     int64_t n;
     for (int64_t k = begin; k < end; k += n) {
-        const int64_t place = k % length;
+        const int64_t along = k % length;
         const int64_t offset =
-            base + place * stride +
+            base + along * stride +
             talc_walk_offset(last, p->reduced_dims, p->reduced_strides, k / length);
-        n = talc_smaller(length - place, end - k);
+        n = talc_smaller(length - along, end - k);
         TALC_CPU_CALL(p->dtype, fold, (plan, offset, n, stride, width, k, into));
     }
 }
@@ -341,7 +341,7 @@ static void reference_floats(const reduce_plan *plan, int64_t output, int64_t ba
 static void reference_integers(const reduce_plan *plan, int64_t output, int64_t base)
 {
     const talc_reduce_problem *p = plan->problem;
-    const bool least = sign_of(p->function) < 0;
+    const bool min = sign_of(p->function) < 0;
     uint64_t sum = 0; /* wraps around, where a signed sum would be undefined */
     int64_t best = 0, best_k = 0;
     for (int64_t k = 0; k < p->K; k++) {
@@ -349,7 +349,7 @@ static void reference_integers(const reduce_plan *plan, int64_t output, int64_t 
             base + talc_walk_offset(p->reduced_rank, p->reduced_dims, p->reduced_strides, k);
         const int64_t value = integer_at(p->dtype, plan->x, at);
         sum += (uint64_t)value;
-        if (k == 0 || (least ? value < best : value > best)) {
+        if (k == 0 || (min ? value < best : value > best)) {
             best = value;
             best_k = k;
         }

@@ -8,9 +8,9 @@
 /* ---- Along a row: one output, n elements `stride` apart -------------------------------------- */
 
 /* exp(x - most) in the data's type, and 1 where both are the same infinity. */
-static T NAME(exp_below)(T x, T most)
+static T NAME(exp_below)(T x, T max)
 {
-    return x == most ? 1 : EXP(x - most);
+    return x == max ? 1 : EXP(x - max);
 }
 
 /* Of at most CHUNK elements: LANES sums side by side, then a tree over them. */
@@ -90,11 +90,11 @@ static partial NAME(chunk_var)(const T *x, int64_t n, int64_t stride)
 
 static partial NAME(chunk_logsumexp)(const T *x, int64_t n, int64_t stride)
 {
-    const T most = NAME(chunk_max)(1, x, n, stride);
+    const T max = NAME(chunk_max)(1, x, n, stride);
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
-        sum += (double)NAME(exp_below)(x[i * stride], most);
-    return (partial){ (double)most, 0, sum };
+        sum += (double)NAME(exp_below)(x[i * stride], max);
+    return (partial){ (double)max, 0, sum };
 }
 
 /* The first element that is `value`, or NaN when that is NaN. */
@@ -212,18 +212,18 @@ static void NAME(across_max)(T sign, const T *x, int64_t n, int64_t stride, int6
 static void NAME(across_logsumexp)(const T *x, int64_t n, int64_t stride, int64_t width,
                                    int64_t column, partial *into)
 {
-    partial most[WIDTH];
+    partial max[WIDTH];
     for (int64_t k = 0; k < n; k += ROWS) {
         const int64_t rows = n - k < ROWS ? n - k : ROWS;
         for (int64_t j = 0; j < width; j++)
-            most[j] = (partial){ .index = -1 };
-        NAME(across_max)(1, x + k * stride, rows, stride, width, column, most);
+            max[j] = (partial){ .index = -1 };
+        NAME(across_max)(1, x + k * stride, rows, stride, width, column, max);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t j = 0; j < width; j++)
-                most[j].second +=
-                    (double)NAME(exp_below)(x[(k + r) * stride + j * column], (T)most[j].value);
+                max[j].second +=
+                    (double)NAME(exp_below)(x[(k + r) * stride + j * column], (T)max[j].value);
         for (int64_t j = 0; j < width; j++)
-            combine(TALC_LOGSUMEXP, into + j, most[j]);
+            combine(TALC_LOGSUMEXP, into + j, max[j]);
     }
 }
 

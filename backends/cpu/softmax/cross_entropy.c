@@ -24,7 +24,7 @@
 
 /* The largest logit of a sample, and sums over its classes. */
 typedef struct row_sums {
-    double most;
+    double max;
     double exponentials; /* of x_j - most */
     double differences;  /* x_j - most, times the weight of j */
 } row_sums;
@@ -34,7 +34,7 @@ typedef row_sums sums_function(const entropy_plan *plan, int64_t at);
 
 /* dx_j = exp(x_j - most) * scale - w_j * smoothing - [j = label] * of_label */
 typedef struct row_gradient {
-    double most, scale, smoothing, of_label;
+    double max, scale, smoothing, of_label;
 } row_gradient;
 
 typedef void gradient_function(const entropy_plan *plan, int64_t at, int64_t label,
@@ -99,7 +99,7 @@ static int64_t terms_per_sum(const talc_cross_entropy_problem *p)
         const T *x = (const T *)plan->arguments->x + at, *w = plan->arguments->class_weights;      \
         T *dx = (T *)plan->arguments->dx + at;                                                     \
         const int64_t step = p->x_stride;                                                          \
-        const E m = (E)by.most, scale = (E)by.scale, even = (E)by.smoothing;                       \
+        const E m = (E)by.max, scale = (E)by.scale, even = (E)by.smoothing;                        \
         for (int64_t j = 0; j < p->C; j++) {                                                       \
             E value = exp((E)x[j * step] - m) * scale;                                             \
             if (by.smoothing != 0)                                                                 \
@@ -160,7 +160,7 @@ static double loss_of(const entropy_plan *plan, row_sums sums, int64_t at, int64
     const talc_cross_entropy_problem *p = plan->problem;
     const double log_sum = log(sums.exponentials), e = p->label_smoothing;
     const double x = talc_cpu_load(p->dtype, plan->arguments->x, at + label * p->x_stride);
-    const double loss = weight_of(plan, label) * (log_sum - (x - sums.most));
+    const double loss = weight_of(plan, label) * (log_sum - (x - sums.max));
     /* Without smoothing a class of -infinity has no part in it. */
     return e == 0 ? loss
                   : (1 - e) * loss +
@@ -193,7 +193,7 @@ static void gradient_of(const entropy_plan *plan, row_sums sums, int64_t at, int
     const double of_label = (1 - e) * weight_of(plan, label);
     plan->gradient(
         plan, at, label,
-        (row_gradient){ sums.most,
+        (row_gradient){ sums.max,
                         dl * (of_label + (e == 0 ? 0 : e * plan->mean_weight)) / sums.exponentials,
                         e == 0 ? 0 : dl * e / (double)p->C, dl * of_label });
 }

@@ -20,11 +20,11 @@
 #include "tensor/extent.h"
 
 enum {
-    WIDTH = 128,   /* softmaxes side by side */
-    SHORT = 64,    /* elements of one that is not vector code by itself */
-    TURNED = 4096, /* elements of such ones that go together */
-    LANES = 16,    /* values side by side of one, and sums */
-    TERMS = 32,    /* exponentials that are added in f32, one after the other */
+    WIDTH = 128,       /* softmaxes side by side */
+    SHORT = 64,        /* elements of one that is not vector code by itself */
+    TRANSPOSED = 4096, /* elements of such ones that go together */
+    LANES = 16,        /* values side by side of one, and sums */
+    TERMS = 32,        /* exponentials that are added in f32, one after the other */
     CHUNK = LANES * TERMS,
     ROW = 4096,           /* of one whose exponentials are kept beside y */
     TASK_ELEMENTS = 16384 /* elements a task: some 100 microseconds of exponentials */
@@ -55,7 +55,7 @@ static softmax_plan plan_of(const talc_softmax_problem *p, const talc_softmax_ar
     if (p->extent > SHORT)
         width = plan.x_step < p->x_stride ? width : 1;
     else if (plan.x_step != 1 || plan.y_step != 1)
-        width = talc_smaller(width, TURNED / p->extent / LANES * LANES);
+        width = talc_smaller(width, TRANSPOSED / p->extent / LANES * LANES);
     plan.width = talc_smaller(width, plan.row);
     plan.blocks_per_row = talc_ceil_div(plan.row, plan.width);
     plan.blocks = p->outer / plan.row * plan.blocks_per_row;

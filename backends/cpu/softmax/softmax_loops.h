@@ -55,19 +55,20 @@ static inline __attribute__((always_inline)) void NAME(side_by_side)(
 }
 
 /* Short ones whose elements lie closer than they do: turned on the way in and out. */
-static inline __attribute__((always_inline)) void NAME(turned)(const softmax_plan *plan,
-                                                               int64_t width, const T *restrict x,
-                                                               T *restrict y)
+static inline __attribute__((always_inline)) void NAME(transposed)(const softmax_plan *plan,
+                                                                   int64_t width,
+                                                                   const T *restrict x,
+                                                                   T *restrict y)
 {
     const talc_softmax_problem *p = plan->problem;
-    T x_turned[TURNED], y_turned[TURNED];
+    T x_transposed[TRANSPOSED], y_transposed[TRANSPOSED];
     for (int64_t j = 0; j < width; j++)
         for (int64_t i = 0; i < p->extent; i++)
-            x_turned[i * plan->width + j] = x[i * p->x_stride + j * plan->x_step];
-    NAME(side_by_side)(p, width, x_turned, plan->width, 1, y_turned, plan->width, 1);
+            x_transposed[i * plan->width + j] = x[i * p->x_stride + j * plan->x_step];
+    NAME(side_by_side)(p, width, x_transposed, plan->width, 1, y_transposed, plan->width, 1);
     for (int64_t j = 0; j < width; j++)
         for (int64_t i = 0; i < p->extent; i++)
-            y[i * p->y_stride + j * plan->y_step] = y_turned[i * plan->width + j];
+            y[i * p->y_stride + j * plan->y_step] = y_transposed[i * plan->width + j];
 }
 
 TALC_TARGET_CLONES static T NAME(largest)(int64_t n, const T *x)
@@ -166,7 +167,7 @@ TALC_TARGET_CLONES static void NAME(side_block)(const softmax_plan *plan, softma
     if (plan->x_step == 1 && plan->y_step == 1)
         NAME(side_by_side)(p, width, x, p->x_stride, 1, y, p->y_stride, 1);
     else if (p->extent <= SHORT)
-        NAME(turned)(plan, width, x, y);
+        NAME(transposed)(plan, width, x, y);
     else
         NAME(side_by_side)(p, width, x, p->x_stride, plan->x_step, y, p->y_stride, plan->y_step);
 }

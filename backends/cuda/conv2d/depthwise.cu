@@ -288,7 +288,7 @@ static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_
 {
     static const int64_t kernels[][3] = { { 3, 3, 1 }, { 3, 3, 2 }, { 5, 5, 1 }, { 5, 5, 2 },
                                           { 7, 7, 1 }, { 3, 1, 1 }, { 1, 3, 1 }, { 3, 7, 1 } };
-    const int64_t planes = p->N * p->OC, most = INT_MAX / 4;
+    const int64_t planes = p->N * p->OC, max = INT_MAX / 4;
     bool has_kernel = false;
     for (const auto &kernel : kernels)
         has_kernel = has_kernel || (p->KH == kernel[0] && p->KW == kernel[1] &&
@@ -298,10 +298,10 @@ static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_
     if (p->OW < TILE_WIDTH<T> * 2 / 3)
         return "rows are short: most lanes would idle";
     warp_tiling tiling;
-    if (planes > most || !planes_fit(p, most) ||
+    if (planes > max || !planes_fit(p, max) ||
         !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p)))
         return "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
-    talc_plan_keep(plan, &tiling, sizeof tiling);
+    talc_plan_store(plan, &tiling, sizeof tiling);
     return NULL;
 }
 

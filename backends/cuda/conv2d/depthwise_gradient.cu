@@ -114,14 +114,14 @@ static bool has_kernel(const talc_conv2d_problem *p, int64_t KH, int64_t KW)
 /* Narrow images leave most lanes idle. */
 template <typename T> static bool takes_warp_tiles(const talc_conv2d_problem *p)
 {
-    const int64_t most = INT_MAX / 4, width = WARP * (int64_t)(VECTOR_BYTES / sizeof(T));
+    const int64_t max = INT_MAX / 4, width = WARP * (int64_t)(VECTOR_BYTES / sizeof(T));
     if (!has_kernel(p, 3, 3) && !has_kernel(p, 3, 1) && !has_kernel(p, 3, 7) &&
         !has_kernel(p, 5, 5))
         return false;
     return p->stride_h == 1 && p->stride_w == 1 && p->dilation_h == 1 && p->dilation_w == 1 &&
-           p->OW >= width * 2 / 3 && planes_fit(p, most) && p->OC <= most / 512 &&
+           p->OW >= width * 2 / 3 && planes_fit(p, max) && p->OC <= max / 512 &&
            (double)p->N * (double)tiles_across<T>(p) * (double)talc_ceil_div(p->OH, HIGH) <=
-               (double)most;
+               (double)max;
 }
 
 /* As many parts as keep the GPU busy and the workspace holds, each of as many units. */
@@ -139,18 +139,19 @@ static void plan_weight(const talc_device *device, const talc_conv2d_problem *p,
                         size_t limit, talc_plan *plan)
 {
     const int64_t busy = talc_cuda_state_of(device)->multiprocessors;
-    depthwise_plan own = {};
+    depthwise_plan planned = {};
     if (warp_tiles) {
         const int64_t tiles = p->N * tiles_across<T>(p) * talc_ceil_div(p->OH, HIGH);
-        own.parts = cut_parts(p, busy * 96 / p->OC, tiles, limit);
+        planned.parts = cut_parts(p, busy * 96 / p->OC, tiles, limit);
     } else {
         const int64_t tiles = talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p));
         const int64_t batches = talc_ceil_div(p->N * p->OH * p->OW, 4 * BLOCK);
-        own.parts =
+        planned.parts =
             cut_parts(p, busy * 32 / (p->OC < busy ? p->OC * tiles : p->OC), batches, limit);
     }
-    plan->workspace = own.parts > 1 ? (size_t)(own.parts * p->OC * p->KH * p->KW) * sizeof(T) : 0;
-    talc_plan_keep(plan, &own, sizeof own);
+    plan->workspace =
+        planned.parts > 1 ? (size_t)(planned.parts * p->OC * p->KH * p->KW) * sizeof(T) : 0;
+    talc_plan_store(plan, &planned, sizeof planned);
 }
 
 template <typename T, int KH, int KW>
@@ -255,14 +256,14 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p)
 static const char *plan_gather(const talc_device *device, const talc_conv2d_problem *p,
                                size_t limit, talc_plan *plan)
 {
-    talc_plan turned = {};
+    talc_plan rotated = {};
     if (p->direction == TALC_GRAD_WEIGHT)
         return "it has no weight gradient";
     const bool serves = p->OC == p->C &&
                         talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_depthwise_outputs_plan,
-                                                     device, p, limit, &turned) == NULL &&
-                        turned.workspace <= limit;
-    plan->seconds = fmax(seconds(device, p), serves ? turned.seconds : 0);
+                                                     device, p, limit, &rotated) == NULL &&
+                        rotated.workspace <= limit;
+    plan->seconds = fmax(seconds(device, p), serves ? rotated.seconds : 0);
     return NULL;
 }
 

@@ -47,7 +47,7 @@ struct register_tile_plan : plane_sizes {
     int planes, plane_tiles; ///< planes of a tile, tiles of a plane: one of the two is 1
     int round_planes;  ///< planes of a round: an image, or several where a tile has more planes
     int tiles, rounds; ///< tiles of a round, and rounds
-    int room;          ///< elements of a tile in shared memory, which holds two
+    int capacity;      ///< elements of a tile in shared memory, which holds two
 
     explicit register_tile_plan(const talc_conv2d_problem *p)
         : plane_sizes(p), channels((int)p->C), all_planes((int)(p->N * p->C))
@@ -76,8 +76,8 @@ struct register_tile_plan : plane_sizes {
         round_planes = planes > channels ? planes : channels;
         tiles = (int)talc_ceil_div(round_planes, planes) * plane_tiles;
         rounds = (int)talc_ceil_div(all_planes, round_planes);
-        const int in = x_rows * W, out = y_rows * OW, most = in > out ? in : out;
-        room = (int)talc_ceil_div(planes * (most > K * K ? most : K * K) + V, V) * V;
+        const int in = x_rows * W, out = y_rows * OW, largest = in > out ? in : out;
+        capacity = (int)talc_ceil_div(planes * (largest > K * K ? largest : K * K) + V, V) * V;
         return true;
     }
 };
@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
     const block_tile tile(plan, blockIdx.x % plan.tiles, K);
     const int step = gridDim.x / plan.tiles;
     int t = blockIdx.x / plan.tiles;
-    T *shared = (T *)shared_bytes, *next = shared + plan.room;
+    T *shared = (T *)shared_bytes, *next = shared + plan.capacity;
     copy_planes(p, tile, t, shared);
 
     /* This thread's register tile. */
@@ -256,14 +256,14 @@ static void launch_register_tiles(talc_device *device, const talc_conv2d_problem
     const int64_t each = rounds_of_block(K, (int64_t)plan.tiles * plan.rounds, resident);
     depthwise_register_tiles<T, K>
         <<<(unsigned)(plan.tiles * talc_ceil_div(plan.rounds, each)), WARP,
-           2 * plan.room * sizeof(T), talc_cuda_stream(device)>>>(d);
+           2 * plan.capacity * sizeof(T), talc_cuda_stream(device)>>>(d);
 }
 
 /// Keeps the tiles of a problem; why there are none.
 template <typename T>
 static const char *plan_register_tiles(const talc_conv2d_problem *p, talc_plan *plan)
 {
-    const int64_t most = INT_MAX / 8, pad = (p->KW - 1) / 2;
+    const int64_t largest = INT_MAX / 8, pad = (p->KW - 1) / 2;
     if (p->OC != p->C)
         return "an input channel has several output channels";
     if (p->KH != p->KW || (p->KH != 3 && p->KH != 5 && p->KH != 7))
@@ -272,12 +272,12 @@ static const char *plan_register_tiles(const talc_conv2d_problem *p, talc_plan *
         return "a stride or dilation is not 1";
     if (p->W % SIDE != 0 || p->pad_left != pad || p->pad_right != pad)
         return "the width is no multiple of 7, or not kept";
-    if (!planes_fit(p, most) || p->N * p->C > most / p->OH)
+    if (!planes_fit(p, largest) || p->N * p->C > largest / p->OH)
         return "a plane, or all rows, pass 2^28";
     register_tile_plan own(p);
     if (!own.cut((int)p->KH, sizeof(T)))
         return "a warp has not two rows of register tiles";
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 

@@ -174,7 +174,7 @@ static void launch_tiles(talc_device *device, const talc_conv2d_problem *p, cons
 template <typename T>
 static const char *plan_plane_tiles(const talc_conv2d_problem *p, talc_plan *plan)
 {
-    const int64_t most = INT_MAX / 8, planes = p->N * p->OC;
+    const int64_t max = INT_MAX / 8, planes = p->N * p->OC;
     const bool has_kernel =
         p->KH == p->KW && p->stride_h == p->stride_w &&
         (((p->KH == 3 || p->KH == 5) && p->stride_h <= 2) || (p->KH == 7 && p->stride_h == 1));
@@ -184,12 +184,12 @@ static const char *plan_plane_tiles(const talc_conv2d_problem *p, talc_plan *pla
         return "there is no kernel of these extents";
     if (p->OW > BLOCK || p->pad_left > BLOCK || p->pad_right > BLOCK)
         return "a row or its padding is longer than 256";
-    if (!planes_fit(p, most) || planes > most / p->OH)
+    if (!planes_fit(p, max) || planes > max / p->OH)
         return "a plane, or all rows, pass 2^28";
     tile_plan own(p);
     if (!plane_tiles_of<T>(p, false, own) || !plane_tiles_of<T>(p, true, own))
         return "a row of a tile does not fit shared memory";
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 

@@ -83,10 +83,10 @@ static __global__ void __launch_bounds__(BLOCK)
     using sum_type = accumulator_of<T>;
     __shared__ sum_type weights[CHUNK][OUTPUTS];
     const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
-    const int split = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
+    const int split = (int)threadIdx.x / PIXELS, pixel_index = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
         int64_t rest = block / plan.pixel_blocks;
-        const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + place;
+        const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + pixel_index;
         const int64_t first = rest % plan.channel_blocks * OUTPUTS;
         rest /= plan.channel_blocks;
         const int64_t g = rest % p.groups, n = rest / p.groups;
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(BLOCK)
             for (int s = 1; s < SPLITS; s++)
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++)
-                    sums[i] += weights[s * PIXELS + place][i];
+                    sums[i] += weights[s * PIXELS + pixel_index][i];
         }
         const int64_t channel = g * OC + first;
         const int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
@@ -226,7 +226,7 @@ static const char *plan_textbook(const talc_device *device, const talc_conv2d_pr
     const double work = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
     const textbook_choice own = choose_textbook(device, p);
     plan->seconds = work > waits ? work : waits;
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 

@@ -113,7 +113,7 @@ template <typename A> struct plain_sum {
 /* The products of one thread of an element's. */
 template <typename T>
 static __device__ accumulator_of<T> sum_products(const weight_sums<T> &s, int64_t element,
-                                                 int64_t place)
+                                                 int64_t thread)
 {
     const talc_conv2d_problem &p = s.p;
     const int64_t IC = p.C / p.groups, row = element / p.KW, pair = row / p.KH, oc = pair / IC;
@@ -122,7 +122,7 @@ static __device__ accumulator_of<T> sum_products(const weight_sums<T> &s, int64_
     const int64_t left = element % p.KW * p.dilation_w - p.pad_left;
     const T *x = s.x + channel * p.H * p.W, *dy = s.dy + oc * (int64_t)s.plane.by;
     accumulator_of<T> sum = 0;
-    for (int64_t e = place; e < s.outputs; e += s.threads) {
+    for (int64_t e = thread; e < s.outputs; e += s.threads) {
         const uint64_t n = s.plane.quotient((uint64_t)e), at = (uint64_t)e - n * s.plane.by;
         const uint64_t oh = s.OW.quotient(at), ow = at - oh * s.OW.by;
         const int64_t h = (int64_t)oh * p.stride_h + top, w = (int64_t)ow * p.stride_w + left;
@@ -138,15 +138,15 @@ static __global__ void __launch_bounds__(BLOCK) sum_outputs(const weight_sums<T>
 {
     using sum_type = plain_sum<accumulator_of<T>>;
     __shared__ sum_type shared[BLOCK / WARP];
-    const int each = BLOCK / s.threads, place = (int)threadIdx.x % s.threads;
+    const int each = BLOCK / s.threads, thread = (int)threadIdx.x % s.threads;
     for (int64_t first = (int64_t)blockIdx.x * each; first < s.elements;
          first += (int64_t)gridDim.x * each) {
         const int64_t element = first + (int)threadIdx.x / s.threads;
         sum_type sum = { 0 };
         if (element < s.elements)
-            sum.value = sum_products(s, element, place);
+            sum.value = sum_products(s, element, thread);
         sum = join_group(sum, s.threads, shared);
-        if (place == 0 && element < s.elements)
+        if (thread == 0 && element < s.elements)
             s.dw[element] = (T)sum.value;
     }
 }
@@ -185,7 +185,7 @@ static double one_by_one_seconds(const talc_device *device, const talc_conv2d_pr
 }
 
 /* An element at a time is taken to be no faster than another form that serves. */
-static double least_of_others(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
+static double min_of_others(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
 {
     talc_plan other = {};
     if (talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_textbook_plan, device, p, limit,
@@ -203,7 +203,7 @@ static const char *plan_one_by_one(const talc_device *device, const talc_conv2d_
 {
     plan->seconds = one_by_one_seconds(device, p);
     if (p->direction == TALC_GRAD_INPUT)
-        plan->seconds = fmax(plan->seconds, least_of_others(device, p, limit));
+        plan->seconds = fmax(plan->seconds, min_of_others(device, p, limit));
     return NULL;
 }
 

@@ -101,7 +101,7 @@ inline const char *plan_phases(const talc_device *device, const talc_conv2d_prob
     if (!phases_plan_of(device, p, own))
         return "its phases are too many or too large";
     plan->seconds = phases_seconds(device, p, own);
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 

@@ -30,7 +30,7 @@ using namespace talc;
 constexpr int CHANNELS = 8, WARPS = BLOCK / WARP, PHASES = 16;
 /* So that two blocks fit a multiprocessor. */
 constexpr int64_t SHARED_BYTES = 110 << 10;
-constexpr int64_t MOST = 1 << 24;
+constexpr int64_t MAX = 1 << 24;
 
 template <typename T> constexpr int V = VECTOR_BYTES / sizeof(T);
 template <typename T> constexpr int COLUMNS = 2 * V<T>;
@@ -69,7 +69,7 @@ template <typename T> struct small_problem {
     T *y;
     epilogue<T> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
     divisor<uint32_t> channel_tiles{}, row_tiles{}, image_tiles{}, by_groups{}, by_row_units{},
-        by_rows{}, by_pitch{}, by_patch_rows{};
+        by_rows{}, by_pitch{}, by_halo_tile_rows{};
 };
 
 /* Rows of weights in shared memory: a vector of padding takes bank conflicts from writing them. */
@@ -81,17 +81,17 @@ template <typename T> static __host__ __device__ int weights_pitch(int channels)
 // ---- The kernel ---------------------------------------------------------------------------------
 
 /* Where a block's outputs are. */
-struct small_place {
+struct block_origin {
     int channel, row, image, group, phase;
 };
 
 /* Where a unit is: `image` is the block's number of them where it has none. */
-struct unit_place {
+struct unit_origin {
     int image, row, column;
 };
 
 template <typename T>
-static __device__ __forceinline__ unit_place unit_of(const small_problem<T> &p, int unit)
+static __device__ __forceinline__ unit_origin unit_of(const small_problem<T> &p, int unit)
 {
     const int line = (int)p.by_row_units.quotient((uint32_t)unit);
     const int image = (int)p.by_rows.quotient((uint32_t)line);
@@ -102,7 +102,7 @@ static __device__ __forceinline__ unit_place unit_of(const small_problem<T> &p, 
  * phase lacks. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
-                                                    const small_place &at, int first, int count,
+                                                    const block_origin &at, int first, int count,
                                                     T *to)
 {
     const small_shape &s = p.s;
@@ -124,9 +124,9 @@ static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
 }
 
 template <typename T, int STEP>
-static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
-                                                    const small_place &at, int first, int count,
-                                                    T *to)
+static __device__ __forceinline__ void load_halo_tiles(const small_problem<T> &p,
+                                                       const block_origin &at, int first, int count,
+                                                       T *to)
 {
     const small_shape &s = p.s;
     const small_tiles &t = p.t;
@@ -138,13 +138,13 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
     const int plane = s.H * s.W;
     const int64_t an_image = (int64_t)s.groups * s.IC * plane;
     const T *const x = p.x + at.image * an_image + ((int64_t)at.group * s.IC + first) * plane;
-    for (int e = (int)threadIdx.x; e < t.patch; e += BLOCK) {
-        const int line = (int)p.by_pitch.quotient((uint32_t)e), place = e - line * t.pitch;
-        const int gaps = place / (APART + GAP), column = place - gaps * GAP;
+    for (int e = (int)threadIdx.x; e < t.halo_tile; e += BLOCK) {
+        const int line = (int)p.by_pitch.quotient((uint32_t)e), offset = e - line * t.pitch;
+        const int gaps = offset / (APART + GAP), column = offset - gaps * GAP;
         if (GAP > 0 && column >= (gaps + 1) * APART)
             continue;
-        const int image = (int)p.by_patch_rows.quotient((uint32_t)line);
-        const int row = at.row * s.step_h + line - image * t.patch_rows;
+        const int image = (int)p.by_halo_tile_rows.quotient((uint32_t)line);
+        const int row = at.row * s.step_h + line - image * t.halo_tile_rows;
         int h = -1, w = -1;
         if (row <= last_h && column <= last_w && at.image + image < s.N) {
             h = (int)talc_window_source(s.mode, row - f.before_h, s.H);
@@ -152,13 +152,13 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
         }
         T *into = to + e;
         if (h < 0 || w < 0) {
-            for (int c = 0; c < count; c++, into += t.patch)
+            for (int c = 0; c < count; c++, into += t.halo_tile)
                 *into = 0;
             continue;
         }
         const T *from = x + image * an_image + (h * s.W + w);
 #pragma unroll 8
-        for (int c = 0; c < count; c++, into += t.patch, from += plane)
+        for (int c = 0; c < count; c++, into += t.halo_tile, from += plane)
             __pipeline_memcpy_async(into, from, sizeof(T));
     }
 }
@@ -199,8 +199,8 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
 /* Of a unit's results of one channel, which have no last step, those that are NaN again, without
  * products with padding. */
 template <typename T>
-static __device__ __forceinline__ void sum_again(const small_problem<T> &p, const small_place &at,
-                                                 const unit_place &unit, int channel, T *y,
+static __device__ __forceinline__ void sum_again(const small_problem<T> &p, const block_origin &at,
+                                                 const unit_origin &unit, int channel, T *y,
                                                  int columns)
 {
     const small_shape &s = p.s;
@@ -237,17 +237,17 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     const uint32_t row_tile = p.channel_tiles.quotient(blockIdx.x),
                    image_tile = p.row_tiles.quotient(row_tile),
                    group = p.image_tiles.quotient(image_tile), phase = p.by_groups.quotient(group);
-    const small_place at = { (int)(blockIdx.x - row_tile * p.channel_tiles.by) * t.channel_groups *
-                                 CHANNELS,
-                             (int)(row_tile - image_tile * p.row_tiles.by) * t.rows,
-                             (int)(image_tile - group * p.image_tiles.by) * t.images,
-                             (int)(group - phase * p.by_groups.by), (int)phase };
+    const block_origin at = { (int)(blockIdx.x - row_tile * p.channel_tiles.by) * t.channel_groups *
+                                  CHANNELS,
+                              (int)(row_tile - image_tile * p.row_tiles.by) * t.rows,
+                              (int)(image_tile - group * p.image_tiles.by) * t.images,
+                              (int)(group - phase * p.by_groups.by), (int)phase };
     const small_phase &f = s.phases[phase];
-    T *const patches = (T *)shared, *const weights = patches + t.chunk * t.patch;
+    T *const halo_tiles = (T *)shared, *const weights = halo_tiles + t.chunk * t.halo_tile;
     const int pitch = weights_pitch<T>(t.channel_groups * CHANNELS);
-    const unit_place unit = unit_of(p, unit_group * WARP + lane);
+    const unit_origin unit = unit_of(p, unit_group * WARP + lane);
     const int begin = unit.image < t.images
-                          ? (unit.image * t.patch_rows + unit.row * s.step_h) * t.pitch +
+                          ? (unit.image * t.halo_tile_rows + unit.row * s.step_h) * t.pitch +
                                 unit.column / OWN * (APART + GAP)
                           : 0;
 
@@ -256,12 +256,12 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         const int count = min(t.chunk, s.IC - first);
         __syncthreads();
         load_weights<T, TAPS>(p, at, first, count, weights);
-        load_patches<T, STEP>(p, at, first, count, patches);
+        load_halo_tiles<T, STEP>(p, at, first, count, halo_tiles);
         __pipeline_commit();
         __pipeline_wait_prior(0);
         __syncthreads();
         for (int c = split; c < count; c += t.splits) {
-            const T *x = patches + c * t.patch + begin;
+            const T *x = halo_tiles + c * t.halo_tile + begin;
             const T *w = weights + c * f.taps_h * TAPS * pitch + own;
 #pragma unroll 1
             for (int kh = 0; kh < f.taps_h; kh++, x += s.dilation_h * t.pitch) {
@@ -312,8 +312,8 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         columns <= 0)
         return;
     const int each = CHANNELS / t.splits;
-    const int64_t place = (at.image + unit.image) * (int64_t)s.groups * s.OC * s.plane + f.out +
-                          (at.row + unit.row) * s.out_row + unit.column * s.out_column;
+    const int64_t offset = (at.image + unit.image) * (int64_t)s.groups * s.OC * s.plane + f.out +
+                           (at.row + unit.row) * s.out_row + unit.column * s.out_column;
     for (int c = split * each; c < (split + 1) * each && at.channel + own + c < s.OC; c++) {
         vec<sum_type, OWN> sum = {};
         const sum_type *part = parts + (warp % groups * CHANNELS + c) * FILLED + lane * V<T>;
@@ -326,7 +326,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                     sum.of[j + v] += some.of[v];
             }
         const int oc = at.group * s.OC + at.channel + own + c;
-        const int64_t to = place + (int64_t)oc * s.plane;
+        const int64_t to = offset + (int64_t)oc * s.plane;
         sum_type not_finite = 0;
 #pragma unroll
         for (int j = 0; j < OWN; j++)
@@ -340,14 +340,14 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 // ---- The plan -----------------------------------------------------------------------------------
 
 static void add_phase(small_shape &s, const phase_axis_taps<int64_t> &h,
-                      const phase_axis_taps<int64_t> &w, int KW, int out, bool turned)
+                      const phase_axis_taps<int64_t> &w, int KW, int out, bool rotated)
 {
     small_phase &f = s.phases[s.phase_count++];
     f.count_h = (int)h.count, f.count_w = (int)w.count;
     f.taps_h = (int)h.taps, f.taps_w = (int)w.taps;
     f.before_h = (int)h.before, f.before_w = (int)w.before;
-    const int last_h = turned ? (int)(h.taps - 1) : 0, last_w = turned ? (int)(w.taps - 1) : 0;
-    const int sign = turned ? -1 : 1;
+    const int last_h = rotated ? (int)(h.taps - 1) : 0, last_w = rotated ? (int)(w.taps - 1) : 0;
+    const int sign = rotated ? -1 : 1;
     f.tap = ((int)h.tap + last_h * (int)h.apart) * KW + (int)w.tap + last_w * (int)w.apart;
     f.tap_h = sign * (int)h.apart * KW, f.tap_w = sign * (int)w.apart;
     f.out = out;
@@ -368,7 +368,7 @@ static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
         p->pad_top,  p->pad_bottom, p->pad_left,   p->pad_right
     };
     for (int64_t extent : extents)
-        if (extent > MOST)
+        if (extent > MAX)
             return false;
     const int64_t outputs = input ? p->C * p->H * p->W : p->OC * p->OH * p->OW;
     if (p->direction == TALC_GRAD_WEIGHT || outputs > INT_MAX / 256 || p->N == 0 ||
@@ -430,31 +430,31 @@ template <typename T, typename Use> static bool with_kernel(const small_shape &s
 /* Tiles of so many groups of channels, units and splits; false where they do not fit shared
  * memory. */
 template <typename T>
-static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_tiles &t)
+static bool fill(const small_shape &s, int taps_w, int64_t max_shared, small_tiles &t)
 {
-    const int64_t row_units = talc_ceil_div(s.count_w, COLUMNS<T>), most = WARP * t.unit_groups;
-    if (row_units > most)
+    const int64_t row_units = talc_ceil_div(s.count_w, COLUMNS<T>), max = WARP * t.unit_groups;
+    if (row_units > max)
         return false;
-    t.rows = (int)talc_even(s.count_h, most / row_units);
-    t.images = t.rows < s.count_h ? 1 : (int)talc_even(s.N, most / (t.rows * row_units));
+    t.rows = (int)talc_even(s.count_h, max / row_units);
+    t.images = t.rows < s.count_h ? 1 : (int)talc_even(s.N, max / (t.rows * row_units));
     /* At least one tap: of dx there may be phases alone that no tap reaches. */
     const int64_t taps_h = talc_larger(s.taps_h, 1);
     const int64_t down = (int64_t)(t.rows - 1) * s.step_h + (taps_h - 1) * s.dilation_h + 1;
     const int64_t columns = (row_units * COLUMNS<T> - 1) * s.step_w + taps_w;
     const int64_t across =
         columns + (columns - 1) / (COLUMNS<T> * s.step_w) * (s.step_w == 2 ? HOLE<T, 2> : 0);
-    if (down > MOST || across > MOST || down * across * t.images > MOST)
+    if (down > MAX || across > MAX || down * across * t.images > MAX)
         return false;
     /* Rows an odd number of vectors apart: neighbouring lanes read neighbouring rows. */
     const int64_t vectors = talc_ceil_div(across, V<T>);
-    t.patch_rows = (int)down, t.pitch = (int)(vectors + 1 - vectors % 2) * V<T>;
-    t.patch = t.patch_rows * t.pitch * t.images;
+    t.halo_tile_rows = (int)down, t.pitch = (int)(vectors + 1 - vectors % 2) * V<T>;
+    t.halo_tile = t.halo_tile_rows * t.pitch * t.images;
     const int64_t size = (int64_t)sizeof(T);
     const int64_t parts =
         (int64_t)WARPS * CHANNELS * WARP * COLUMNS<T> * (int64_t)sizeof(accumulator_of<T>);
     const int64_t channel =
-        (t.patch + taps_h * taps_w * weights_pitch<T>(t.channel_groups * CHANNELS)) * size;
-    int64_t chunk = talc_smaller(s.IC, most_shared / channel);
+        (t.halo_tile + taps_h * taps_w * weights_pitch<T>(t.channel_groups * CHANNELS)) * size;
+    int64_t chunk = talc_smaller(s.IC, max_shared / channel);
     if (chunk < s.IC) {
         chunk = chunk / t.splits * t.splits;
         chunk = chunk > 0 ? talc_ceil_div(talc_even(s.IC, chunk), t.splits) * t.splits : 0;
@@ -463,7 +463,7 @@ static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_ti
     t.shared = (size_t)talc_larger(chunk * channel, parts);
     t.blocks = s.phase_count * s.groups * talc_ceil_div(s.N, t.images) *
                talc_ceil_div(s.count_h, t.rows) * talc_ceil_div(s.OC, t.channel_groups * CHANNELS);
-    return chunk >= 1 && t.shared <= (size_t)most_shared && t.blocks <= INT_MAX;
+    return chunk >= 1 && t.shared <= (size_t)max_shared && t.blocks <= INT_MAX;
 }
 
 /* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what
@@ -482,10 +482,11 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
     const double fma = sizeof(T) == 4 ? 1 : 2;
     const double row = (COLUMNS<T> * s.step_w + taps_w) / (double)V<T> + 8 +
                        taps_w * (CHANNELS / V<T> + 1 + CHANNELS * COLUMNS<T> * fma);
-    const double patch = s.step_w == 2 ? t.patch * 0.8 : t.patch; /* without the holes */
+    const double halo_tile =
+        s.step_w == 2 ? t.halo_tile * 0.8 : t.halo_tile; /* without the holes */
     const double loads =
-        (double)s.IC * (patch * 5 + rows * taps_w * t.channel_groups * CHANNELS * 13) / BLOCK +
-        patch / BLOCK * 60;
+        (double)s.IC * (halo_tile * 5 + rows * taps_w * t.channel_groups * CHANNELS * 13) / BLOCK +
+        halo_tile / BLOCK * 60;
     const double results = 400 + CHANNELS * COLUMNS<T> * 1.5;
     const double instructions =
         (double)talc_ceil_div(s.IC, t.splits) * rows * row + loads + results;
@@ -499,7 +500,7 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
 template <typename T>
 static double choose(const talc_device *device, const small_shape &s, small_tiles &best)
 {
-    double least = INFINITY;
+    double smallest = INFINITY;
     with_kernel<T>(s, [&](auto, int taps_w) {
         for (int channels = 1; channels <= WARPS; channels *= 2)
             for (int units = 1; units <= WARPS / channels; units *= 2) {
@@ -510,12 +511,12 @@ static double choose(const talc_device *device, const small_shape &s, small_tile
                     !fill<T>(s, taps_w, shared_up_to(device, SHARED_BYTES), t))
                     continue;
                 const double seconds = seconds_of<T>(device, s, taps_w, t);
-                if (seconds < least)
-                    least = seconds, best = t;
+                if (seconds < smallest)
+                    smallest = seconds, best = t;
             }
         return true;
     });
-    return least;
+    return smallest;
 }
 
 template <typename T>
@@ -527,7 +528,7 @@ static const char *plan_small(const talc_device *device, const talc_conv2d_probl
     plan->seconds = small_shape_of(p, s) ? choose<T>(device, s, tiles) : INFINITY;
     if (!(plan->seconds < INFINITY))
         return "the problem has no tiles of whole images";
-    talc_plan_keep(plan, &tiles, sizeof tiles);
+    talc_plan_store(plan, &tiles, sizeof tiles);
     return NULL;
 }
 
@@ -547,7 +548,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p,
     q.row_tiles.set(talc_ceil_div(q.s.count_h, tiles.rows));
     q.image_tiles.set(talc_ceil_div(q.s.N, tiles.images)), q.by_groups.set(q.s.groups);
     q.by_row_units.set(talc_ceil_div(q.s.count_w, COLUMNS<T>)), q.by_rows.set(tiles.rows);
-    q.by_pitch.set(tiles.pitch), q.by_patch_rows.set(tiles.patch_rows);
+    q.by_pitch.set(tiles.pitch), q.by_halo_tile_rows.set(tiles.halo_tile_rows);
     cudaError_t error = cudaErrorInvalidValue;
     with_kernel<T>(q.s, [&](auto kernel, int) {
         error = allow_shared(kernel, shared_up_to(device, SHARED_BYTES));

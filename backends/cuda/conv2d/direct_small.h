@@ -10,7 +10,7 @@
 /// at a time. The row's plan keeps them.
 typedef struct talc_cuda_small_tiles {
     int channel_groups, unit_groups, splits, images, rows;
-    int patch_rows, pitch, patch, chunk;
+    int halo_tile_rows, pitch, halo_tile, chunk;
     int64_t blocks;
     size_t shared;
 } talc_cuda_small_tiles;

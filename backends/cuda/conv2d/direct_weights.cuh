@@ -71,7 +71,7 @@ __host__ __device__ constexpr int weights_channels(int taps, int64_t size)
     return (taps == 5 ? 8 : 16) / (int)size;
 }
 /// A thread's place for its sums in shared memory: odd, so that a warp's are in different banks.
-__host__ __device__ constexpr int weights_place(int taps, int64_t size)
+__host__ __device__ constexpr int sums_pitch(int taps, int64_t size)
 {
     return (weights_channels(taps, size) * taps * taps) | 1;
 }
@@ -115,8 +115,8 @@ static __device__ __forceinline__ void copy_channels(T *to, int to_step, const T
 /* Begins to copy the patch of x, whose first column is `left` in x, of so many channels from `x`
  * on. */
 template <int TAPS, int STEP, typename T>
-static __device__ void begin_patch(const weights_problem<T> &p, const weights_stage &s, const T *x,
-                                   int channels, int top, int left, T *to)
+static __device__ void begin_halo_tile(const weights_problem<T> &p, const weights_stage &s,
+                                       const T *x, int channels, int top, int left, T *to)
 {
     constexpr int V = VECTOR_BYTES / sizeof(T);
     const weights_plan &plan = p.plan;
@@ -134,13 +134,13 @@ static __device__ void begin_patch(const weights_problem<T> &p, const weights_st
             left + (STEP == TAPS ? at / TAPS * p.stride_w + at % TAPS * p.dilation_w : at);
         const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
         const T *from = inside ? x + image * (p.C * plane) + (h * p.W + w) : p.x;
-        T *const place = to + row * plan.x_pitch + at;
+        T *const target = to + row * plan.x_pitch + at;
         const int64_t step = inside ? plane : 0;
         if (p.x_vec)
-            copy_channels<VECTOR_BYTES>(place, plan.x_plane, from, step, inside, part, parts,
+            copy_channels<VECTOR_BYTES>(target, plan.x_plane, from, step, inside, part, parts,
                                         channels);
         else
-            copy_channels<sizeof(T)>(place, plan.x_plane, from, step, inside, part, parts,
+            copy_channels<sizeof(T)>(target, plan.x_plane, from, step, inside, part, parts,
                                      channels);
     }
 }
@@ -161,12 +161,12 @@ static __device__ void begin_outputs(const weights_problem<T> &p, const weights_
         if (at >= s.columns)
             continue;
         const T *from = dy + image * (p.OC * plane) + (oh * p.OW + s.ow + at);
-        T *const place = to + row * p.plan.dy_pitch + at;
+        T *const target = to + row * p.plan.dy_pitch + at;
         if (p.dy_vec)
-            copy_channels<VECTOR_BYTES>(place, p.plan.dy_plane, from, plane, true, part, parts,
+            copy_channels<VECTOR_BYTES>(target, p.plan.dy_plane, from, plane, true, part, parts,
                                         channels);
         else
-            copy_channels<sizeof(T)>(place, p.plan.dy_plane, from, plane, true, part, parts,
+            copy_channels<sizeof(T)>(target, p.plan.dy_plane, from, plane, true, part, parts,
                                      channels);
     }
 }
@@ -208,7 +208,7 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
     sum_stages(const __grid_constant__ weights_problem<T> p)
 {
     constexpr int CHANNELS = weights_channels(TAPS, sizeof(T)),
-                  PLACE = weights_place(TAPS, sizeof(T));
+                  SUMS_PITCH = sums_pitch(TAPS, sizeof(T));
     extern __shared__ __align__(16) char weights_shared[];
     const weights_plan &plan = p.plan;
     const int lanes = plan.lanes_ic * plan.lanes_oc, of_block = plan.lanes_oc * CHANNELS;
@@ -233,7 +233,7 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
     const int stage_elements = x_elements + plan.dy_plane * of_block;
     T *const stages = (T *)weights_shared;
     const auto begin = [&](const weights_stage &s, T *to) {
-        begin_patch<TAPS, STEP>(
+        begin_halo_tile<TAPS, STEP>(
             p, s, p.x + (s.n * (int64_t)p.C + g * p.IC + first_ic) * ((int64_t)p.H * p.W), ics,
             s.oh * p.stride_h - p.top + first_kh * p.dilation_h, s.left - s.off, to);
         begin_outputs(
@@ -283,21 +283,21 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
 
     __syncthreads(); /* the last stage is done with: the sums take its place */
     if (split < plan.splits) {
-        T *const place = stages + (int)threadIdx.x * PLACE;
+        T *const target = stages + (int)threadIdx.x * SUMS_PITCH;
 #pragma unroll
         for (int k = 0; k < CHANNELS; k++)
 #pragma unroll
             for (int kh = 0; kh < TAPS; kh++)
 #pragma unroll
                 for (int kw = 0; kw < TAPS; kw++)
-                    place[(k * TAPS + kh) * TAPS + kw] = sums[k][kh][kw];
+                    target[(k * TAPS + kh) * TAPS + kw] = sums[k][kh][kw];
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < lanes * PLACE; i += BLOCK) {
+    for (int i = (int)threadIdx.x; i < lanes * SUMS_PITCH; i += BLOCK) {
         T sum = stages[i];
 #pragma unroll 4
         for (int k = 1; k < plan.splits; k++)
-            sum += stages[k * lanes * PLACE + i];
+            sum += stages[k * lanes * SUMS_PITCH + i];
         stages[i] = sum;
     }
     __syncthreads();
@@ -312,15 +312,15 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
         const int kh = tap / TAPS, kw = tap % TAPS;
         if (oc < ocs && ic < ics && kh < p.KH - first_kh && kw < p.KW - first_kw)
             out[(oc * p.IC + ic) * window + kh * p.KW + kw] =
-                stages[((oc - k * plan.lanes_oc) * plan.lanes_ic + ic) * PLACE + k * TAPS * TAPS +
-                       tap];
+                stages[((oc - k * plan.lanes_oc) * plan.lanes_ic + ic) * SUMS_PITCH +
+                       k * TAPS * TAPS + tap];
     }
 }
 
 // ---- The plan -----------------------------------------------------------------------------------
 
 /* Extents above this, whose sums might not fit an int, are the general form's. */
-constexpr int64_t WEIGHTS_MOST = 1 << 24;
+constexpr int64_t WEIGHTS_MAX = 1 << 24;
 /* What every GPU of compute capability 8.0 or more has for a block, and an H100 for two. */
 constexpr int64_t WEIGHTS_SHARED = 96 << 10;
 constexpr int WEIGHTS_LANES_IC = 8; /* whose words of x are in banks of their own, as their planes
@@ -333,12 +333,12 @@ static bool weights_normal(talc_conv2d_problem &p)
     p.dilation_h = p.KH == 1 ? 1 : p.dilation_h, p.dilation_w = p.KW == 1 ? 1 : p.dilation_w;
     const int64_t extents[] = { p.N, p.C, p.OC, p.H, p.W, p.OH, p.OW };
     for (int64_t extent : extents)
-        if (extent < 1 || extent > WEIGHTS_MOST)
+        if (extent < 1 || extent > WEIGHTS_MAX)
             return false;
     const int64_t others[] = { p.KH,         p.KW,      p.stride_h, p.stride_w,   p.dilation_h,
                                p.dilation_w, p.pad_top, p.pad_left, p.pad_bottom, p.pad_right };
     for (int64_t other : others)
-        if (other > WEIGHTS_MOST)
+        if (other > WEIGHTS_MAX)
             return false;
     /* Offsets in a plane, and in a tile of dw. */
     return p.H * p.W <= INT_MAX / 4 && p.OH * p.OW <= INT_MAX / 4 && p.KH * p.KW <= INT_MAX / 4 &&
@@ -392,9 +392,9 @@ static bool weights_share(const talc_conv2d_problem *p, int64_t shares, weights_
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     plan.each = (int)talc_ceil_div(plan.stages, talc_larger(shares, 1));
     plan.shares = talc_ceil_div(plan.stages, plan.each);
-    const int64_t places = BLOCK * weights_place(plan.taps, size) * size;
+    const int64_t sums_bytes = BLOCK * sums_pitch(plan.taps, size) * size;
     const int64_t stages = (int64_t)plan.shared * (plan.each > 1 ? 2 : 1);
-    plan.shared = (size_t)talc_larger(places, stages);
+    plan.shared = (size_t)talc_larger(sums_bytes, stages);
     return stages <= WEIGHTS_SHARED && plan.shares <= INT_MAX / 2 / plan.tiles;
 }
 
@@ -472,7 +472,7 @@ static double weights_plan_of(const talc_device *device, const talc_conv2d_probl
     const double dw = (double)(OC * p.groups) * (double)IC * (double)(p.KH * p.KW * size);
     const int64_t fit = (double)limit / dw < 2 ? 1 : (int64_t)((double)limit / dw);
     const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors;
-    double least = INFINITY;
+    double smallest = INFINITY;
     for (int taps = 1; taps <= 5; taps += 2) {
         if (taps - 2 >= talc_larger(p.KH, p.KW))
             break;
@@ -499,12 +499,12 @@ static double weights_plan_of(const talc_device *device, const talc_conv2d_probl
                         continue;
                     fits = true;
                     const double seconds = weights_seconds(device, &p, of);
-                    if (seconds < least)
-                        least = seconds, best = of;
+                    if (seconds < smallest)
+                        smallest = seconds, best = of;
                 }
         }
     }
-    return least;
+    return smallest;
 }
 
 static const char *plan_weights(const talc_device *device, const talc_conv2d_problem *p,
@@ -519,7 +519,7 @@ static const char *plan_weights(const talc_device *device, const talc_conv2d_pro
     if (own.shares > 1) /* their sums */
         plan->workspace = (size_t)(own.shares * p->OC * (p->C / p->groups) * p->KH * p->KW) *
                           talc_dtype_size(p->dtype);
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 

@@ -98,8 +98,8 @@ inline talc_status run_no_weights(talc_device *, const talc_conv2d_problem *, co
 /// What a row keeps of its plan, for its run.
 template <typename Own> const Own &own_plan(const talc_plan *plan)
 {
-    static_assert(sizeof(Own) <= sizeof plan->own, "a plan keeps it");
-    return *(const Own *)talc_plan_own(plan);
+    static_assert(sizeof(Own) <= sizeof plan->data, "a plan keeps it");
+    return *(const Own *)talc_plan_data(plan);
 }
 
 } // namespace talc

@@ -33,8 +33,8 @@ namespace
 
 /// Channels of a slot of the ring; positions of a warpgroup; threads; and channels that the packed weights are padded to.
 constexpr int CHUNK = 32, GROUP = 128, THREADS = 256, PADDED = 128;
-constexpr int64_t MOST_GRID = 65535;
-constexpr int MOST_BLOCKS = 8; ///< of a cluster on any GPU
+constexpr int64_t MAX_GRID = 65535;
+constexpr int MAX_BLOCKS = 8; ///< of a cluster on any GPU
 
 /// Elements of smaller magnitude may lose bits: they, or their low parts, can be below f32's normal numbers.
 template <int PARTS> constexpr float LEAST = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
@@ -550,7 +550,7 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         return "the GPU is not of compute capability 9.0";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
-    if (p->C / p->groups < LEAST_PRODUCTS)
+    if (p->C / p->groups < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     if (p->H == 0 || p->W == 0 || talc_conv2d_flops(p) == 0)
         return "it is empty";
@@ -560,21 +560,21 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         p->stride_w > MOST / p->OW || p->dilation_h > MOST / p->KH ||
         p->dilation_w > MOST / p->KW || p->N > (INT_MAX - 4 * GROUP) / (p->OH * p->OW))
         return "an extent is too large";
-    if (p->groups * talc_ceil_div(p->OC / p->groups, 32) > MOST_GRID)
+    if (p->groups * talc_ceil_div(p->OC / p->groups, 32) > MAX_GRID)
         return "more than 65,535 groups";
     static const gather_choice choices[] = { { 1, 64, 1 }, { 1, 32, 1 }, { 2, 32, 1 } };
     gather_choice best = {};
     for (gather_choice c : choices)
-        for (; c.blocks <= MOST_BLOCKS && c.blocks <= 2 * c.n / EIGHT && c.blocks <= chunks_of(p);
+        for (; c.blocks <= MAX_BLOCKS && c.blocks <= 2 * c.n / EIGHT && c.blocks <= chunks_of(p);
              c.blocks *= 2) {
             const double its = seconds<PARTS>(device, p, c);
             if (best.n == 0 || its < plan->seconds)
                 best = c, plan->seconds = its;
         }
-    plan->kept = packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
-    plan->kept_form = best.n;
-    plan->workspace = plan->kept;
-    talc_plan_keep(plan, &best, sizeof best);
+    plan->cached = packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
+    plan->cached_form = best.n;
+    plan->workspace = plan->cached;
+    talc_plan_store(plan, &best, sizeof best);
     return NULL;
 }
 
@@ -627,11 +627,11 @@ talc_status run_of(talc_device *device, const talc_conv2d_problem *p, const talc
     g.OC = (int)p->OC, g.taps = (int)(p->KH * p->KW);
     g.tap_chunks = (int)tap_chunks_of(p), g.chunks = (int)chunks_of(p),
     g.padded = (int)padded_of(p);
-    char *packed = (char *)(a->base.kept != NULL ? a->base.kept : a->base.workspace);
+    char *packed = (char *)(a->base.cached != NULL ? a->base.cached : a->base.workspace);
     channel_note *notes = (channel_note *)(packed + packed_bytes<PARTS>(p));
     g.packed = packed, g.notes = notes;
-    const gather_choice c = *(const gather_choice *)talc_plan_own(plan);
-    if (!a->base.kept_ready)
+    const gather_choice c = *(const gather_choice *)talc_plan_data(plan);
+    if (!a->base.cached_ready)
         pack_tf32<PARTS><<<(unsigned)(p->groups * g.padded), BLOCK, 0, talc_cuda_stream(device)>>>(
             g.w, g.group_in, g.group_out, g.padded, g.taps, g.tap_chunks, c.n, (float *)packed,
             notes);

@@ -36,7 +36,7 @@ template <typename Index> struct gather_axis {
     }
 
     /// Solutions of any input at most.
-    __host__ __device__ Index most() const
+    __host__ __device__ Index max_count() const
     {
         return (K - 1) / tap_step + 1;
     }

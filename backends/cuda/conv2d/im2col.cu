@@ -40,13 +40,13 @@ constexpr int64_t WRITES = 16;
 
 /* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole
  * waves of tiles over the multiprocessors where the workspace is large enough, so that none idles
- * at the end. With fewer than LEAST columns a product is slower than one whose sum is split into
- * chunks of rows. */
-constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
+ * at the end. With fewer than MIN_COLUMNS columns a product is slower than one whose sum is split
+ * into chunks of rows. */
+constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, MIN_COLUMNS = 2048;
 
 /* The columns of a plan where not even four fit the limit. Fewer would do, but launches would take
  * longer than the work. */
-constexpr int64_t FEWEST = LEAST;
+constexpr int64_t FEWEST = MIN_COLUMNS;
 
 // ---- Plan ---------------------------------------------------------------------------------------
 
@@ -59,14 +59,14 @@ static int64_t aligned(int64_t columns)
 }
 
 /* The columns of a chunk are a multiple of this: whole waves of tiles if that many fit, else tiles,
- * else 16 bytes. Waves do not take the columns below LEAST where more fit: the plan for exactly the
- * bytes of a plan would then be another, with fewer channels. */
+ * else 16 bytes. Waves do not take the columns below MIN_COLUMNS where more fit: the plan for
+ * exactly the bytes of a plan would then be another, with fewer channels. */
 static int64_t unit_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
 {
     const int64_t tiles = talc_cuda_state_of(device)->multiprocessors /
                           talc_ceil_div(p->OC / p->groups, TILE_CHANNELS);
     const int64_t round = tiles * TILE_COLUMNS;
-    if (tiles > 1 && fit >= round && (fit < LEAST || fit / round * round >= LEAST))
+    if (tiles > 1 && fit >= round && (fit < MIN_COLUMNS || fit / round * round >= MIN_COLUMNS))
         return round;
     return fit >= TILE_COLUMNS ? TILE_COLUMNS : 4;
 }
@@ -85,15 +85,15 @@ static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *
 im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_problem *p,
                                  size_t limit)
 {
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype), room = (int64_t)(limit / size);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), capacity = (int64_t)(limit / size);
     const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
     im2col_plan plan = { 1, P, C, aligned(P), 0, 0, 0 };
-    if (C * taps <= room / plan.ld) {
-        plan.slices = talc_even(p->N * p->groups, room / (C * taps * plan.ld));
+    if (C * taps <= capacity / plan.ld) {
+        plan.slices = talc_even(p->N * p->groups, capacity / (C * taps * plan.ld));
     } else {
-        const int64_t least = aligned(talc_smaller(P, LEAST));
-        plan.channels = talc_even(C, talc_smaller(C, room / taps / least));
-        plan.columns = columns_of(device, p, room / (plan.channels * taps));
+        const int64_t min = aligned(talc_smaller(P, MIN_COLUMNS));
+        plan.channels = talc_even(C, talc_smaller(C, capacity / taps / min));
+        plan.columns = columns_of(device, p, capacity / (plan.channels * taps));
         plan.ld = aligned(plan.columns);
     }
     plan.bytes = (size_t)(plan.slices * plan.channels * taps * plan.ld * size);
@@ -298,14 +298,14 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
 
 /* B is written, then read by the products, which take `products` seconds. */
 static const char *end_plan(const talc_device *device, const talc_conv2d_problem *p,
-                            const im2col_plan &own, double products, talc_plan *plan)
+                            const im2col_plan &planned, double products, talc_plan *plan)
 {
     const double outputs = (double)p->N * (double)p->groups * (double)p->OH * (double)p->OW;
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
-    plan->workspace = talc_cuda_im2col_bytes(&own);
+    plan->workspace = talc_cuda_im2col_bytes(&planned);
     plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
 }
 
@@ -317,14 +317,14 @@ static bool has_epilogue(const talc_conv2d_problem *p)
 static const char *plan_tensor_cores(const talc_device *device, const talc_conv2d_problem *p,
                                      size_t limit, talc_plan *plan)
 {
-    im2col_plan own;
+    im2col_plan planned;
     double products = 0;
-    const char *refusal = talc_cuda_im2col_cut_packed(device, p, limit, &own, &products);
+    const char *refusal = talc_cuda_im2col_cut_packed(device, p, limit, &planned, &products);
     if (refusal != NULL)
         return refusal;
     if (has_epilogue(p))
         products += talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p), 1);
-    return end_plan(device, p, own, products, plan);
+    return end_plan(device, p, planned, products, plan);
 }
 
 /* Tiles of a product are 64 channels of a group and 64 pixels of an image, or a quarter of that at

@@ -86,9 +86,9 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
             const T *from = d + slice * chunk.b_stride + ic * chunk.row_step;
             T *to = dx + slice * chunk.x_stride + ic * chunk.plane + chunk.begin;
             accumulator_of<T> sums[COLUMNS] = {};
-            for (Index u = 0; u < chunk.down.most(); u++)
+            for (Index u = 0; u < chunk.down.max_count(); u++)
 #pragma unroll(sizeof(Index) == 4 ? 2 : 1)
-                for (Index v = 0; v < chunk.across.most(); v++)
+                for (Index v = 0; v < chunk.across.max_count(); v++)
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++) {
                         const Index j = column[c] - u * column_down - v * chunk.across.out_step;
@@ -211,10 +211,10 @@ static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_prob
     const int64_t taps = p->KH * p->KW;
     gradient_plan plan = {};
     const size_t part = talc_cuda_aligned(1);
-    const talc_cuda_conv2d_sums_plan most = talc_cuda_conv2d_sums_cut(
+    const talc_cuda_conv2d_sums_plan max = talc_cuda_conv2d_sums_cut(
         device, p, group.C * taps, p->N, p->OH * p->OW, limit / 4 > part ? limit / 4 - part : 0);
     plan.matrix =
-        talc_cuda_im2col_cut(device, &group, limit - (most.bytes > 0 ? most.bytes + part : 0));
+        talc_cuda_im2col_cut(device, &group, limit - (max.bytes > 0 ? max.bytes + part : 0));
     plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
     plan.sums = talc_cuda_conv2d_sums_cut(
         device, p, plan.matrix.channels * taps, talc_smaller(plan.matrix.slices, p->N),
@@ -292,7 +292,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 /* The products, which take `products`, B or D written and read, dx by gathering from D, and the
  * launches. */
 static const char *end_plan(const talc_device *device, const talc_conv2d_problem *p,
-                            const gradient_plan &own, double products, talc_plan *plan)
+                            const gradient_plan &planned, double products, talc_plan *plan)
 {
     constexpr double GATHERING = 0.75e12;
     const bool input = p->direction == TALC_GRAD_INPUT;
@@ -301,26 +301,26 @@ static const char *end_plan(const talc_device *device, const talc_conv2d_problem
                           (double)(p->OH * p->OW) * size;
     const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W * size;
     const int64_t launches = input ? 3 : 5 * talc_smaller(p->groups, 1 << 20);
-    plan->workspace = own.matrix.packing > 0 || own.sums.bytes == 0
-                          ? talc_cuda_im2col_bytes(&own.matrix)
-                          : own.sums_at + own.sums.bytes;
+    plan->workspace = planned.matrix.packing > 0 || planned.sums.bytes == 0
+                          ? talc_cuda_im2col_bytes(&planned.matrix)
+                          : planned.sums_at + planned.sums.bytes;
     plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 0, (int)launches) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
                     (input ? dx / GATHERING : 0);
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
 }
 
 static const char *plan_tensor_cores(const talc_device *device, const talc_conv2d_problem *p,
                                      size_t limit, talc_plan *plan)
 {
-    gradient_plan own = {};
+    gradient_plan planned = {};
     double products = 0;
     const char *refusal =
         p->direction == TALC_GRAD_INPUT
-            ? talc_cuda_im2col_cut_packed(device, p, limit, &own.matrix, &products)
-            : plan_packed_sums(device, p, limit, own, products);
-    return refusal != NULL ? refusal : end_plan(device, p, own, products, plan);
+            ? talc_cuda_im2col_cut_packed(device, p, limit, &planned.matrix, &products)
+            : plan_packed_sums(device, p, limit, planned, products);
+    return refusal != NULL ? refusal : end_plan(device, p, planned, products, plan);
 }
 
 static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
@@ -331,13 +331,13 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
     const int64_t narrow = input ? K : talc_smaller(OC, K);
     const double share = (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow /
                          (double)(talc_ceil_div(narrow, 64) * 64);
-    gradient_plan own = {};
+    gradient_plan planned = {};
     if (input)
-        own.matrix = talc_cuda_im2col_cut(device, p, limit);
+        planned.matrix = talc_cuda_im2col_cut(device, p, limit);
     else
-        own = plan_sums(device, p, limit);
+        planned = plan_sums(device, p, limit);
     plan->missing = talc_cuda_blas_refuses;
-    return end_plan(device, p, own,
+    return end_plan(device, p, planned,
                     talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0) +
                         (input ? TALC_CUDA_CUBLAS : 0),
                     plan);
@@ -345,10 +345,10 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
 
 template <typename T>
 static talc_status run_gradient(talc_device *device, const talc_conv2d_problem *p,
-                                const gradient_plan &own, const talc_conv2d_arguments *a)
+                                const gradient_plan &planned, const talc_conv2d_arguments *a)
 {
-    return p->direction == TALC_GRAD_WEIGHT ? grad_weight(device, p, a, own)
-                                            : grad_input<T>(device, p, a, own.matrix);
+    return p->direction == TALC_GRAD_WEIGHT ? grad_weight(device, p, a, planned)
+                                            : grad_input<T>(device, p, a, planned.matrix);
 }
 
 TALC_CUDA_FORM(im2col_tensor_cores_gradient, plan_tensor_cores(device, p, limit, plan),

@@ -91,9 +91,9 @@ struct tile_plan {
         depth = (int)talc_ceil_div(OH, talc_ceil_div(OH, high));
         const int64_t all_groups = talc_ceil_div(OH, depth);
         plane_pitch = (int)spread_planes(all_groups * OW, size);
-        const int64_t room = TILE_BYTES - 4 * CACHE_LINE - lead * size;
-        if (!cut_planes(all_groups, room, size, beside) &&
-            !cut_rows(all_groups, room - beside, size))
+        const int64_t capacity = TILE_BYTES - 4 * CACHE_LINE - lead * size;
+        if (!cut_planes(all_groups, capacity, size, beside) &&
+            !cut_rows(all_groups, capacity - beside, size))
             return false;
         rows = groups * depth < OH ? groups * depth : OH;
         return true;
@@ -110,9 +110,9 @@ struct tile_plan {
     }
 
     /* Whole planes, as many as there are threads and shared memory for. */
-    bool cut_planes(int64_t all_groups, int64_t room, int64_t size, int64_t beside)
+    bool cut_planes(int64_t all_groups, int64_t capacity, int64_t size, int64_t beside)
     {
-        const int64_t fit = room / ((plane_pitch + (int64_t)OH * OW) * size + beside);
+        const int64_t fit = capacity / ((plane_pitch + (int64_t)OH * OW) * size + beside);
         const int64_t occupied = BLOCK / (all_groups * OW);
         groups = (int)all_groups;
         planes = (int)(occupied < fit ? occupied : fit);
@@ -120,14 +120,14 @@ struct tile_plan {
     }
 
     /* Rows of one plane, the same number in each tile. */
-    bool cut_rows(int64_t all_groups, int64_t room, int64_t size)
+    bool cut_rows(int64_t all_groups, int64_t capacity, int64_t size)
     {
         planes = 1;
         groups = (int)(BLOCK / OW < all_groups ? BLOCK / OW : all_groups);
-        while (groups > 1 && rows_elements(groups) * size > room)
+        while (groups > 1 && rows_elements(groups) * size > capacity)
             groups--;
         groups = (int)talc_ceil_div(all_groups, talc_ceil_div(all_groups, groups));
-        return rows_elements(groups) * size <= room;
+        return rows_elements(groups) * size <= capacity;
     }
 
     int64_t rows_elements(int64_t some_groups) const

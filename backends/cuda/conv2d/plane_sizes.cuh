@@ -18,12 +18,11 @@ struct plane_sizes {
     }
 };
 
-/// Whether planes are not empty and no offset or padding in them passes `most`.
-inline bool planes_fit(const talc_conv2d_problem *p, int64_t most)
+/// Whether planes are not empty and no offset or padding in them passes `max`.
+inline bool planes_fit(const talc_conv2d_problem *p, int64_t max)
 {
-    return p->H >= 1 && p->W >= 1 && p->H <= most / p->W && p->OH <= most / p->OW &&
-           p->pad_top <= most && p->pad_left <= most && p->pad_bottom <= most &&
-           p->pad_right <= most;
+    return p->H >= 1 && p->W >= 1 && p->H <= max / p->W && p->OH <= max / p->OW &&
+           p->pad_top <= max && p->pad_left <= max && p->pad_bottom <= max && p->pad_right <= max;
 }
 
 } // namespace talc

@@ -28,7 +28,7 @@ const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *d
     }
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.8, talc_conv2d_bytes(p), launches) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2.0 * (double)sums.bytes, 0);
-    talc_plan_keep(plan, &sums, sizeof sums);
+    talc_plan_store(plan, &sums, sizeof sums);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }
@@ -41,7 +41,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
     talc_status status = TALC_OK;
     for (int64_t g = 0; g < p->groups && status == TALC_OK; g++) {
         talc_cuda_conv2d_sums sums = {
-            .plan = *(const talc_cuda_conv2d_sums_plan *)talc_plan_own(plan),
+            .plan = *(const talc_cuda_conv2d_sums_plan *)talc_plan_data(plan),
             .workspace = arguments->base.workspace,
             .group = g,
             .rows = IC,

@@ -22,7 +22,7 @@
 
 using namespace talc;
 
-constexpr int64_t MOST_GRID = 65535;
+constexpr int64_t MAX_GRID = 65535;
 
 /// x's own planes.
 template <bool VECTORS_> struct plane_source {
@@ -96,7 +96,7 @@ static pointwise_choice choose(const talc_device *device, const talc_conv2d_prob
     const int64_t all = talc_ceil_div(p->OC / p->groups, EIGHT) * EIGHT;
     const int64_t bytes =
         products == 3 ? pointwise_bytes<3>(EIGHT, c.steps) : pointwise_bytes<1>(EIGHT, c.steps);
-    const int64_t most = most_shared(device) / bytes * EIGHT;
+    const int64_t most = max_shared(device) / bytes * EIGHT;
     c.range = (int)(all < most ? all : most);
     const int64_t blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps_of(c)) * p->groups;
     while (c.range > 32 &&
@@ -149,7 +149,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
-    if (PRODUCTS == 3 && p->C / p->groups < LEAST_PRODUCTS)
+    if (PRODUCTS == 3 && p->C / p->groups < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     if (p->N * p->C * p->OC * p->H * p->W == 0)
         return "it is empty";
@@ -159,10 +159,10 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     const pointwise_choice c = choose(device, p, PRODUCTS);
     if (c.range < EIGHT)
         return "the weights of 8 channels do not fit shared memory";
-    if (p->groups * talc_ceil_div(p->OC / p->groups, c.range) > MOST_GRID)
+    if (p->groups * talc_ceil_div(p->OC / p->groups, c.range) > MAX_GRID)
         return "more than 65,535 groups";
     plan->seconds = seconds(device, p, PRODUCTS, c);
-    talc_plan_keep(plan, &c, sizeof c);
+    talc_plan_store(plan, &c, sizeof c);
     return NULL;
 }
 
@@ -185,7 +185,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
     g.coefficient = PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in / 4 + 2) : 4;
     g.by_plane.set(g.plane);
     const auto kernel = &pointwise_mma_kernel<PRODUCTS, STEPS, LONG, source>;
-    const cudaError_t error = allow_shared(kernel, most_shared(device));
+    const cudaError_t error = allow_shared(kernel, max_shared(device));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
     const dim3 grid((unsigned)blocks_of(device, p, c), (unsigned)(p->groups * g.ranges));
@@ -216,7 +216,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    const pointwise_choice c = *(const pointwise_choice *)talc_plan_own(plan);
+    const pointwise_choice c = *(const pointwise_choice *)talc_plan_data(plan);
     const bool vectors =
         p->H * p->W % FOUR == 0 && is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->residual);
     return vectors ? with_steps<PRODUCTS, true>(device, p, c, a)

@@ -53,7 +53,7 @@ template <int PRODUCTS> __host__ __device__ constexpr int pointwise_bytes(int ra
 }
 
 /// What a block may ask for beside what the kernel declares.
-inline int most_shared(const talc_device *device)
+inline int max_shared(const talc_device *device)
 {
     return talc_cuda_state_of(device)->block_shared - 64;
 }

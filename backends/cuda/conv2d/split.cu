@@ -29,11 +29,11 @@ using namespace talc;
 constexpr int WARPS = BLOCK / WARP;
 
 /* Problems with more multiplications keep the GPU busy with tiles. */
-constexpr double MOST_WORK = (double)(1 << 25);
+constexpr double MAX_WORK = (double)(1 << 25);
 /* The largest extent, so that 32 bits hold all coordinates, and the largest y and z of a grid. */
-constexpr int64_t MOST_EXTENT = 1 << 20, MOST_GRID = 65535;
+constexpr int64_t MAX_EXTENT = 1 << 20, MAX_GRID = 65535;
 /* Shared memory that every launch may use without an attribute. */
-constexpr int64_t MOST_SHARED = 48 << 10;
+constexpr int64_t MAX_SHARED = 48 << 10;
 
 /* KW is the kernel's width, or 0 for any: then a kernel row counts as KW rows of a single
  * product. */
@@ -66,8 +66,8 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
     extern __shared__ __align__(16) unsigned char shared[];
     using sum_type = accumulator_of<T>;
     T *weights = (T *)shared; /* [K][CHANNELS] */
-    const int t = (int)threadIdx.x, place = t % PIXELS, split = t / PIXELS;
-    const int pixel = (int)blockIdx.x * PIXELS + place;
+    const int t = (int)threadIdx.x, pixel_index = t % PIXELS, split = t / PIXELS;
+    const int pixel = (int)blockIdx.x * PIXELS + pixel_index;
     const int first_channel = (int)blockIdx.y * CHANNELS;
     const int image = p.groups == 1 ? (int)blockIdx.z : (int)blockIdx.z / p.groups;
     const int g = (int)blockIdx.z - image * p.groups;
@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
     if (lane < PIXELS)
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
-            parts[(warp * CHANNELS + c) * PIXELS + place] = sums[c];
+            parts[(warp * CHANNELS + c) * PIXELS + pixel_index] = sums[c];
     __syncthreads();
     for (int i = t; i < CHANNELS * PIXELS; i += BLOCK) {
         sum_type sum = parts[i];
@@ -151,7 +151,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
         for (int v = 1; v < WARPS; v++)
             sum += parts[v * CHANNELS * PIXELS + i];
         const int channel = first_channel + i / PIXELS;
-        const int out = pixel - place + i % PIXELS;
+        const int out = pixel - pixel_index + i % PIXELS;
         if (channel < p.OC && out < p.pixels) {
             const int64_t oc = (int64_t)g * p.OC + channel;
             const int64_t at = (n * p.groups * p.OC + oc) * p.pixels + out;
@@ -225,7 +225,7 @@ static split_tiles tiles_of(const talc_device *device, const talc_conv2d_problem
     const int64_t K = p->C / p->groups * p->KH * p->KW;
     if (MANY < T >> FEW &&
         blocks_needed(p, 32, MANY<T>) >= 4 * talc_cuda_state_of(device)->multiprocessors &&
-        K * MANY<T> * (int64_t)sizeof(T) <= MOST_SHARED)
+        K * MANY<T> * (int64_t)sizeof(T) <= MAX_SHARED)
         return { 32, MANY<T> };
     return { pixels_of(device, p), FEW };
 }
@@ -281,15 +281,15 @@ static bool is_narrow(const talc_conv2d_problem *p)
                                 p->KH * p->dilation_h,
                                 p->KW * p->dilation_w };
     for (int64_t extent : extents)
-        if (extent > MOST_EXTENT)
+        if (extent > MAX_EXTENT)
             return false;
-    return p->N * p->groups <= MOST_GRID && p->OC / p->groups <= MOST_GRID;
+    return p->N * p->groups <= MAX_GRID && p->OC / p->groups <= MAX_GRID;
 }
 
 static bool is_small(const talc_conv2d_problem *p)
 {
     const double outputs = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
-    return outputs * (double)(p->C / p->groups) * (double)(p->KH * p->KW) <= MOST_WORK;
+    return outputs * (double)(p->C / p->groups) * (double)(p->KH * p->KW) <= MAX_WORK;
 }
 
 /* As measured on an H200 over sums of 9 to 320 products: an output takes a time of its own and one
@@ -323,11 +323,11 @@ static const char *plan_split(const talc_device *device, const talc_conv2d_probl
         return "more than 2^25 multiplications";
     if (!is_narrow(p))
         return "an extent or a plane of x is above 2^20, or N * groups or OC / groups above 65,535";
-    if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)sizeof(T) > MOST_SHARED)
+    if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)sizeof(T) > MAX_SHARED)
         return "the weights of 4 channels do not fit shared memory";
     const split_tiles own = tiles_of<T>(device, p);
     plan->seconds = seconds(device, p);
-    talc_plan_keep(plan, &own, sizeof own);
+    talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 

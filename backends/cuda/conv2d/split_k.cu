@@ -57,13 +57,13 @@ struct batch {
 };
 
 /* Where the slots are: slot after slot in the workspace, or dw. */
-struct place {
+struct slot_layout {
     char *at;
     int64_t ld, step;
 };
 
-static place place_of(const talc_conv2d_problem *p, const talc_conv2d_arguments *arguments,
-                      const talc_cuda_conv2d_sums *sums)
+static slot_layout slots_of(const talc_conv2d_problem *p, const talc_conv2d_arguments *arguments,
+                            const talc_cuda_conv2d_sums *sums)
 {
     const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
     const int64_t at = (sums->group * OC * K + sums->row) * (int64_t)talc_dtype_size(p->dtype);
@@ -115,7 +115,7 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
                             const batch &b, int64_t slot, int64_t first, int64_t count, bool add)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    const place to = place_of(p, arguments, sums);
+    const slot_layout to = slots_of(p, arguments, sums);
     talc_cuda_product product = product_of(p, chunk, b, sums->rows, to.ld, to.step, count);
     product.a = (const char *)arguments->dy + (b.dy + first * b.dy_step) * size;
     product.b = (const char *)chunk->b + (b.b + first * b.b_step) * size;
@@ -179,19 +179,19 @@ static __global__ void __launch_bounds__(BLOCK)
               int64_t ld)
 {
     __shared__ accumulator_of<T> parts[SLICES][OUTPUTS];
-    const int place = (int)threadIdx.x % OUTPUTS, slice = (int)threadIdx.x / OUTPUTS;
+    const int output = (int)threadIdx.x % OUTPUTS, slice = (int)threadIdx.x / OUTPUTS;
     for (int64_t block = blockIdx.x; block * OUTPUTS < count; block += gridDim.x) {
-        const int64_t i = block * OUTPUTS + place;
+        const int64_t i = block * OUTPUTS + output;
         accumulator_of<T> sum = 0;
         if (i < count)
 #pragma unroll 4
             for (int64_t s = slice; s < slots; s += SLICES)
                 sum += sums[s * count + i];
-        parts[slice][place] = sum;
+        parts[slice][output] = sum;
         __syncthreads();
         if (slice == 0 && i < count) {
             for (int s = 1; s < SLICES; s++)
-                sum += parts[s][place];
+                sum += parts[s][output];
             dw[i / rows * ld + i % rows] = (T)sum;
         }
         __syncthreads(); /* the parts are read */

@@ -123,7 +123,7 @@ static const char *plan_round(talc_cuda_forward_plan forward, const talc_device 
     plan->workspace = l.weights + l.of_phases + most;
     plan->seconds = rounds * seconds +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, dx + 2 * (double)l.weights, 2);
-    talc_plan_keep(plan, &round, sizeof round);
+    talc_plan_store(plan, &round, sizeof round);
     return NULL;
 }
 
@@ -329,7 +329,7 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_f
         return status;
     const phases of = phases_of(p);
     const phases_layout l =
-        layout_of(p, of, has_phases(p) ? *(const int64_t *)talc_plan_own(planned) : 0);
+        layout_of(p, of, has_phases(p) ? *(const int64_t *)talc_plan_data(planned) : 0);
     turned_weights to = {
         taps_of(of.h, p->stride_h), taps_of(of.w, p->stride_w), {}, (int)p->stride_w
     };

@@ -92,7 +92,7 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
     T *slots;
     const T *ahead; ///< this lane's first element of the next row to prefetch
     int column, W;  ///< where that element stands in its row
-    int place,
+    int offset,
         rest; ///< where it stands in a slot, and how far from it what this lane copies of the rest
               ///< is
     int row, H, left;
@@ -107,9 +107,9 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
         slots = slots_;
         /* All lanes together copy what begins at a multiple of their width; a few of them the
          * rest. */
-        place = (LEAD + lane) * EACH;
-        rest = (lane < LEAD ? lane : WHOLE * WARP + lane) * EACH - place;
-        column = first_column - SKEW + place;
+        offset = (LEAD + lane) * EACH;
+        rest = (lane < LEAD ? lane : WHOLE * WARP + lane) * EACH - offset;
+        column = first_column - SKEW + offset;
         W = W_, row = first_row, H = H_, left = rows;
         ahead = x + ((int64_t)row * W + column);
         write_at = read_at = 0;
@@ -130,7 +130,7 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
         const int lane = (int)threadIdx.x % WARP;
         if (left > 0) {
             const unsigned width = (unsigned)row < (unsigned)H ? (unsigned)W : 0;
-            T *to = slots + write_at + place;
+            T *to = slots + write_at + offset;
 #pragma unroll
             for (int i = 0; i < WHOLE * WARP * EACH; i += WARP * EACH)
                 copy(to, i, width);

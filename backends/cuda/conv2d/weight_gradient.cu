@@ -506,7 +506,7 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
     if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX || p->KH * p->KW > MAX_STEPS ||
         p->groups > 65535)
         return "an extent is too large";
-    if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
+    if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     const int least = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
@@ -552,7 +552,7 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
         }
     if (plan->seconds == INFINITY)
         return "it is empty, or its patches do not fit shared memory or the workspace";
-    talc_plan_keep(plan, &best, sizeof best);
+    talc_plan_store(plan, &best, sizeof best);
     return NULL;
 }
 
@@ -613,13 +613,13 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     if (status != TALC_OK)
         return status;
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
-    const weight_plan &w = *(const weight_plan *)talc_plan_own(plan);
+    const weight_plan &w = *(const weight_plan *)talc_plan_data(plan);
     gemm_problem x = {}, dy = {};
     (void)packing_problems<Form>(p, gpu, w.arrangement, w.channels, x, dy);
     x.recomputed = talc_cuda_recomputed(device);
     const double products = (double)fewest_products(p);
     if (Form::PRODUCTS == 3)
-        x.least = dy.least = least_of_sum(products);
+        x.least = dy.least = min_of_sum(products);
     x.x = (const float *)a->x, dy.x = (const float *)a->dy;
     const weight_layout l = layout_of(x, dy, w);
     char *at = (char *)a->base.workspace;

@@ -81,7 +81,7 @@ static __device__ __forceinline__ float scale_back(const packed_note &x, const p
 }
 
 /// The products by wgmma, for GPUs of compute capability 9.0: of 32 or 64 input channels (weight_gradient_wgmma.cu).
-cudaError_t multiply_by_wgmma(int products, const weight_problem &p, dim3 grid, int64_t most_shared,
+cudaError_t multiply_by_wgmma(int products, const weight_problem &p, dim3 grid, int64_t max_shared,
                               cudaStream_t stream);
 
 } // namespace talc

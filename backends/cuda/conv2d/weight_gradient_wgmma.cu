@@ -186,9 +186,9 @@ static cudaError_t launch_for(weight_problem &p, dim3 grid, int64_t most, cudaSt
 }
 
 cudaError_t talc::multiply_by_wgmma(int products, const weight_problem &problem, dim3 grid,
-                                    int64_t most_shared, cudaStream_t stream)
+                                    int64_t max_shared, cudaStream_t stream)
 {
     weight_problem p = problem;
-    return products == 3 ? launch_for<3>(p, grid, most_shared, stream)
-                         : launch_for<1>(p, grid, most_shared, stream);
+    return products == 3 ? launch_for<3>(p, grid, max_shared, stream)
+                         : launch_for<1>(p, grid, max_shared, stream);
 }

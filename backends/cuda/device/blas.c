@@ -20,7 +20,7 @@
 static const size_t WORKSPACE = (size_t)32 << 20;
 
 /* Products in one call: what the last dimension of a grid holds. */
-static const int64_t MOST_PRODUCTS = 65535;
+static const int64_t MAX_PRODUCTS = 65535;
 
 // ---- The library --------------------------------------------------------------------------------
 
@@ -313,10 +313,10 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
         status = talc_block_new(device, who, WORKSPACE, &own);
     if (status == TALC_OK)
         status = use_stream(device, who, h, own.data);
-    for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MOST_PRODUCTS)
+    for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MAX_PRODUCTS)
         status = blas_status(device, who,
                              call(h->blas, product, types, first,
-                                  talc_smaller(MOST_PRODUCTS, product->batch - first)));
+                                  talc_smaller(MAX_PRODUCTS, product->batch - first)));
     talc_block_free(device, own);
     pthread_mutex_unlock(&h->lock);
     return status;

@@ -67,7 +67,7 @@ static void end(talc_cuda_state *state, const char *who, cudaError_t error)
     pthread_mutex_unlock(&losing);
 }
 
-void talc_cuda_note(talc_device *device, const char *who, cudaError_t error)
+void talc_cuda_record_error(talc_device *device, const char *who, cudaError_t error)
 {
     if (error == cudaSuccess)
         return;
@@ -80,7 +80,7 @@ talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t e
 {
     if (error == cudaSuccess)
         return TALC_OK;
-    talc_cuda_note(device, who, error);
+    talc_cuda_record_error(device, who, error);
     if (is_sticky(error))
         return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost: %s", who, device->name,
                          cudaGetErrorString(error));

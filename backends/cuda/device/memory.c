@@ -15,21 +15,21 @@
  * then. Some hundred addresses, looked through only where a call of the driver costs far more. */
 static struct taken {
     void **data;
-    size_t count, room;
+    size_t count, capacity;
 } taken[TALC_CUDA_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool note(struct taken *all, void *data)
 {
-    if (all->count == all->room) {
-        const size_t room = all->room == 0 ? 256 : 2 * all->room;
-        void **grown = talc_allocation_allowed(room * sizeof *grown)
-                           ? realloc(all->data, room * sizeof *grown)
+    if (all->count == all->capacity) {
+        const size_t capacity = all->capacity == 0 ? 256 : 2 * all->capacity;
+        void **grown = talc_allocation_allowed(capacity * sizeof *grown)
+                           ? realloc(all->data, capacity * sizeof *grown)
                            : NULL;
         if (grown == NULL)
             return false;
         all->data = grown;
-        all->room = room;
+        all->capacity = capacity;
     }
     all->data[all->count++] = data;
     return true;
@@ -51,7 +51,7 @@ void *talc_cuda_allocate(talc_device *device, size_t bytes)
         return NULL;
     const cudaError_t error = cudaMalloc(&data, bytes);
     if (error != cudaSuccess) {
-        talc_cuda_note(device, "allocate", error);
+        talc_cuda_record_error(device, "allocate", error);
         return NULL;
     }
     pthread_mutex_lock(&lock);
@@ -72,7 +72,7 @@ void talc_cuda_deallocate(talc_device *device, void *data, size_t bytes)
     pthread_mutex_lock(&lock);
     forget(&taken[talc_cuda_state_of(device)->index], data);
     pthread_mutex_unlock(&lock);
-    talc_cuda_note(device, "deallocate", cudaFree(data));
+    talc_cuda_record_error(device, "deallocate", cudaFree(data));
 }
 
 void talc_cuda_memory_end(talc_device *device)

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 /* Bytes kept for reuse, of all devices. */
-static const size_t MOST_KEPT = (size_t)256 << 20;
+static const size_t MAX_CACHED = (size_t)256 << 20;
 
 typedef struct block {
     struct block *next;
@@ -144,10 +144,10 @@ static block *find(const void *host)
 
 /* With the lock: takes blocks that nobody holds out of the list, of one device or of all, until at
  * most so many bytes are kept. */
-static block *take_kept(const talc_device *device, size_t most)
+static block *take_cached(const talc_device *device, size_t max)
 {
     block *taken = NULL;
-    for (block **at = &blocks; *at != NULL && kept > most;) {
+    for (block **at = &blocks; *at != NULL && kept > max;) {
         block *b = *at;
         if (b->held || (device != NULL && b->device != device)) {
             at = &b->next;
@@ -181,7 +181,7 @@ void talc_cuda_unpin(talc_device *device, void *data)
     block *b = find(data);
     b->held = false;
     kept += b->bytes;
-    block *taken = take_kept(NULL, talc_cuda_usable(b->device) ? MOST_KEPT : 0);
+    block *taken = take_cached(NULL, talc_cuda_usable(b->device) ? MAX_CACHED : 0);
     pthread_mutex_unlock(&lock);
     free_blocks(taken);
 }
@@ -189,7 +189,7 @@ void talc_cuda_unpin(talc_device *device, void *data)
 size_t talc_cuda_trim(talc_device *device)
 {
     pthread_mutex_lock(&lock);
-    block *taken = take_kept(device, 0);
+    block *taken = take_cached(device, 0);
     pthread_mutex_unlock(&lock);
     return free_blocks(taken);
 }

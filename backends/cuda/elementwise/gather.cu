@@ -35,13 +35,13 @@ const char *const names[] = { "gather", "index_select", "one_hot" };
 template <typename T, typename Index>
 __global__ void __launch_bounds__(BLOCK)
     pick(T *y, const T *x, const int64_t *index, Index count, int64_t extent, int64_t x_stride,
-         const strided_index<2, Index> places, talc_cuda_fault *fault, const char *op,
+         const strided_index<2, Index> positions, talc_cuda_fault *fault, const char *op,
          bool by_index)
 {
     TALC_GRID_LOOP(Index, i, count)
     {
         int64_t at[2]; /* of x, of index */
-        places.offsets(i, at);
+        positions.offsets(i, at);
         const int64_t picked = index[at[1]];
         const bool exists = picked >= 0 && picked < extent;
         if (!exists)
@@ -58,12 +58,12 @@ void launch_pick(talc_device *device, const talc_gather_problem *p, const talc_g
     with_index(count + ((int64_t)1 << 30),
                [&](auto zero) { /* a step of the grid past the end */
                                 using Index = decltype(zero);
-                                const strided_index<2, Index> places(
+                                const strided_index<2, Index> positions(
                                     p->rank, p->dims, { p->x_strides, p->index_strides });
                                 pick<T, Index><<<grid_for_threads(device, count), BLOCK, 0,
                                                  talc_cuda_stream(device)>>>(
                                     (T *)a->y, (const T *)a->x, a->index, (Index)count, p->extent,
-                                    p->x_stride, places, fault, names[p->function],
+                                    p->x_stride, positions, fault, names[p->function],
                                     p->function != TALC_ONE_HOT);
                });
 }
@@ -100,9 +100,9 @@ struct add_plan {
         const int64_t blocks = (int64_t)talc_cuda_state_of(device)->multiprocessors * 4;
         const int64_t across = talc_ceil_div(inner, width);
         const int64_t wanted = talc_ceil_div(outer * extent * across, blocks);
-        const int64_t most = talc_smaller(SUMS / width, talc_larger(1, wanted));
-        along = (int)talc_smaller(extent, most);
-        before = along == extent ? (int)talc_smaller(outer, talc_larger(1, most / extent)) : 1;
+        const int64_t max = talc_smaller(SUMS / width, talc_larger(1, wanted));
+        along = (int)talc_smaller(extent, max);
+        before = along == extent ? (int)talc_smaller(outer, talc_larger(1, max / extent)) : 1;
         tiles_before = talc_ceil_div(outer, before);
         tiles_along = talc_ceil_div(extent, along);
         tiles_behind = across;
@@ -182,14 +182,14 @@ __global__ void __launch_bounds__(BLOCK)
                 if (lane == 0)
                     packed_in_warp[warp] = __popc(found);
                 __syncthreads();
-                int place = __popc(found & ((1u << lane) - 1)), count = 0;
+                int slot = __popc(found & ((1u << lane) - 1)), count = 0;
                 for (int w = 0; w < BLOCK / WARP; w++) {
-                    place += w < warp ? packed_in_warp[w] : 0;
+                    slot += w < warp ? packed_in_warp[w] : 0;
                     count += packed_in_warp[w];
                 }
                 if (to >= 0) {
-                    packed_to[place] = to;
-                    packed_from[place] = from;
+                    packed_to[slot] = to;
+                    packed_from[slot] = from;
                 }
                 __syncthreads();
                 if (real)
@@ -264,7 +264,7 @@ static talc_status run_gather(talc_device *device, const talc_gather_problem *p,
 }
 
 const talc_algorithm talc_cuda_gather[] = {
-    talc_cuda_row<plan_gather, run_gather>("direct",
-                                           { "moved; gradients in f64", TALC_STRICT, false }),
+    talc_cuda_algorithm<plan_gather, run_gather>("direct",
+                                                 { "moved; gradients in f64", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -10,7 +10,7 @@
 using namespace talc;
 
 /* Words of one launch: indices are 32-bit, with room for a grid's stride. */
-constexpr int64_t MOST = (int64_t)1 << 30;
+constexpr int64_t MAX = (int64_t)1 << 30;
 
 /* Words that a thread has in flight. */
 constexpr int AHEAD = 4;
@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(BLOCK) join_words(Word *dst, const join
                      [&](const moved &of, uint32_t) { dst[of.to] = of.word; });
 }
 
-/* Rows of at most MOST words, as many at once as there may be. */
+/* Rows of at most MAX words, as many at once as there may be. */
 template <typename Word> static void launch(talc_device *device, talc_join_problem p, char *dst)
 {
     join_plan plan = {};
@@ -64,7 +64,7 @@ template <typename Word> static void launch(talc_device *device, talc_join_probl
     }
     plan.row.set(words);
     while (p.rows > 0) {
-        const int64_t rows = p.rows < MOST / words ? p.rows : MOST / words;
+        const int64_t rows = p.rows < MAX / words ? p.rows : MAX / words;
         plan.words = (uint32_t)(rows * words);
         join_words<Word><<<grid_for_threads(device, talc_ceil_div(plan.words, AHEAD)), BLOCK, 0,
                            talc_cuda_stream(device)>>>((Word *)dst, plan);
@@ -79,11 +79,11 @@ template <typename Word> static void launch(talc_device *device, talc_join_probl
  * are rows too long for 32-bit indices copied, of which there are few. */
 static talc_status take_out_large(talc_device *device, talc_join_problem *p, char *dst)
 {
-    const size_t most = p->rows == 1 ? (size_t)TALC_CUDA_SMALL_COPY : MOST / TALC_JOIN_PARTS;
+    const size_t max = p->rows == 1 ? (size_t)TALC_CUDA_SMALL_COPY : MAX / TALC_JOIN_PARTS;
     int left = 0;
     for (int i = 0; i < p->count; i++) {
         const auto part = p->parts[i];
-        if (part.bytes <= most) {
+        if (part.bytes <= max) {
             p->parts[left++] = part;
             continue;
         }

@@ -23,7 +23,7 @@ using namespace talc;
 // ---- The problem --------------------------------------------------------------------------------
 
 /* Elements of one launch: indices are 32-bit, with room for a grid's stride. */
-constexpr int64_t MOST = (int64_t)1 << 30;
+constexpr int64_t MAX = (int64_t)1 << 30;
 
 static const void *array_of(const talc_cuda_map &m, int o)
 {
@@ -40,10 +40,10 @@ static talc_cuda_map in_order(const talc_cuda_map &m)
     for (int i = 0; i < m.rank; i++) {
         if (m.dims[i] == 1)
             continue;
-        int place = count++;
-        for (; place > 0 && m.strides[Y][order[place - 1]] < m.strides[Y][i]; place--)
-            order[place] = order[place - 1];
-        order[place] = i;
+        int slot = count++;
+        for (; slot > 0 && m.strides[Y][order[slot - 1]] < m.strides[Y][i]; slot--)
+            order[slot] = order[slot - 1];
+        order[slot] = i;
     }
     for (int k = 0; k < count; k++) {
         const int i = order[k];
@@ -137,13 +137,14 @@ static int log2_ceiling(int64_t n)
 
 /* A tile of at most 2^most elements and at least 2^least in each direction, about square where both
  * are long. */
-static void choose_tile(transposed_plan &p, int most, int least)
+static void choose_tile(transposed_plan &p, int largest, int smallest)
 {
     const int S = log2_ceiling(p.S), D = log2_ceiling(p.D);
-    const int down = S < least ? least : S, across = D < least ? least : D, half = most / 2;
-    p.height = down < half ? down : across < most - half ? most - across : half;
+    const int down = S < smallest ? smallest : S, across = D < smallest ? smallest : D,
+              half = largest / 2;
+    p.height = down < half ? down : across < largest - half ? largest - across : half;
     p.height = p.height < down ? p.height : down;
-    p.width = across < most - p.height ? across : most - p.height;
+    p.width = across < largest - p.height ? across : largest - p.height;
 }
 
 /* Whether a staged operand can be read four elements at a time along S. */
@@ -184,18 +185,18 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
         others.rank = 1, others.dims[0] = 1;
     p.m = operands_of(m), p.others = index_of(others);
     p.S = (uint32_t)m.dims[along], p.D = (uint32_t)m.dims[last];
-    int staged = 0;
+    int shared_operand = 0;
     for (int o = 0; o < ARRAYS; o++) {
         p.across[o] = m.strides[o][last], p.down[o] = m.strides[o][along];
-        p.staged[o] = o != Y && p.down[o] > 0 && p.down[o] < p.across[o];
-        staged = p.staged[o] ? o : staged;
+        p.shared_operand[o] = o != Y && p.down[o] > 0 && p.down[o] < p.across[o];
+        shared_operand = p.shared_operand[o] ? o : shared_operand;
     }
     choose_tile(p, log2_ceiling(TILE / sizeof(T)), sizeof(T) == 1 ? 2 : 1);
     bool reads = std::is_same_v<T, float> ? m.function != TALC_CUDA_CAST
                                           : sizeof(T) < 8 && m.function == TALC_CUDA_COPY;
     const bool writes = reads && p.D % 4 == 0;
     for (int o = A; o < ARRAYS; o++)
-        reads = reads && (!p.staged[o] || reads_fours<T>(p, o, others));
+        reads = reads && (!p.shared_operand[o] || reads_fours<T>(p, o, others));
     /* One of the two is enough for elements of 4 bytes, and bytes need both. */
     reads = sizeof(T) == 1 ? reads && writes : reads && !writes;
     /* The pitch is an odd number of words, or of vectors read, so that columns have no bank
@@ -203,10 +204,10 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
     const uint32_t height = 1u << p.height, width = 1u << p.width;
     const uint32_t unit = sizeof(T) == 1 || reads ? 4 : 1;
     p.pitch = (height / unit | 1) * unit;
-    p.room = p.pitch * width;
+    p.capacity = p.pitch * width;
     p.tiles_down.set(talc_ceil_div(p.S, height)), p.tiles_across.set(talc_ceil_div(p.D, width));
     const unsigned tiles = (unsigned)(planes * p.tiles_down.by * p.tiles_across.by);
-    const size_t bytes = staged * p.room * sizeof(T);
+    const size_t bytes = shared_operand * p.capacity * sizeof(T);
     if (m.function == TALC_CUDA_CAST)
         launch_tiles<T, 1, 1, true>(device, p, tiles, bytes);
     else if (sizeof(T) == 1 && reads)
@@ -275,7 +276,7 @@ template <typename T> static void run(talc_device *device, const talc_cuda_map &
 {
     constexpr int V = VECTOR_BYTES / sizeof(T);
     const int64_t count = count_of(m.rank, m.dims);
-    if (count > MOST) {
+    if (count > MAX) {
         /* Halves, the first of whole vectors. */
         talc_cuda_map half = m, rest = m;
         half.dims[0] = m.dims[0] / 2 >= 64 ? m.dims[0] / 2 / 64 * 64 : m.dims[0] / 2;

@@ -24,10 +24,10 @@ struct transposed_plan {
     map_operands m;
     map_index others;                     ///< the dimensions but S and D
     int64_t across[ARRAYS], down[ARRAYS]; ///< strides along D and along S
-    bool staged[ARRAYS];                  ///< the operand goes through shared memory
+    bool shared_operand[ARRAYS];          ///< the operand goes through shared memory
     uint32_t S, D;
-    int height, width;    ///< of a tile, the logarithms
-    uint32_t pitch, room; ///< in shared memory: of a row and of an operand, in elements
+    int height, width;        ///< of a tile, the logarithms
+    uint32_t pitch, capacity; ///< in shared memory: of a row and of an operand, in elements
     divisor<uint32_t> tiles_down, tiles_across; ///< of S and of D
     uint32_t tiles;
 };
@@ -137,7 +137,7 @@ __device__ __forceinline__ void load_register_tile(const transposed_plan &p, int
 {
     if (p.m.x[o] == NULL)
         return;
-    if (!p.staged[o]) {
+    if (!p.shared_operand[o]) {
 #pragma unroll
         for (int i = 0; i < R; i++)
             load<W>(values + i * W, from + i * p.down[o], p.across[o]);
@@ -185,8 +185,8 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
 #pragma unroll
     for (int o = A; o < ARRAYS; o++) {
         from[o] = (const T *)p.m.x[o] + at.of[o] + s0 * p.down[o] + d0 * p.across[o];
-        if (p.staged[o])
-            fetch_tile<R, W>(p, o, tile + (o - A) * p.room, from[o], high, wide);
+        if (p.shared_operand[o])
+            fetch_tile<R, W>(p, o, tile + (o - A) * p.capacity, from[o], high, wide);
     }
     __pipeline_commit();
     __pipeline_wait_prior(0);
@@ -199,8 +199,8 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
     int64_t step[ARRAYS];
 #pragma unroll
     for (int o = 0; o < ARRAYS; o++)
-        step[o] = p.staged[o] ? loop.step<int64_t>(p.pitch, R)
-                              : loop.step(W * p.across[o], R * p.down[o]);
+        step[o] = p.shared_operand[o] ? loop.step<int64_t>(p.pitch, R)
+                                      : loop.step(W * p.across[o], R * p.down[o]);
 #pragma unroll 1
     for (uint32_t round = 0; round < loop.rounds; round++) {
         const uint32_t steps = loop.steps(round, wide / W, high / R);
@@ -209,8 +209,8 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
         const T *next[ARRAYS];
 #pragma unroll
         for (int o = A; o < ARRAYS; o++)
-            next[o] = p.staged[o] ? tile + (o - A) * p.room + loop.fast * p.pitch + s
-                                  : from[o] + s * p.down[o] + d * p.across[o];
+            next[o] = p.shared_operand[o] ? tile + (o - A) * p.capacity + loop.fast * p.pitch + s
+                                          : from[o] + s * p.down[o] + d * p.across[o];
 #pragma unroll 1
         for (uint32_t done = 0; done < steps; done += K) {
             T a[K * REGISTER_TILE], b[K * REGISTER_TILE];

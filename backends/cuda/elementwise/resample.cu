@@ -212,7 +212,7 @@ static const char *plan_resample(const talc_device *, const talc_resample_proble
 }
 
 const talc_algorithm talc_cuda_resample[] = {
-    talc_cuda_row<plan_resample, run_resample>("direct",
-                                               { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_algorithm<plan_resample, run_resample>("direct",
+                                                     { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

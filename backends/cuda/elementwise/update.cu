@@ -22,8 +22,8 @@ using namespace talc;
 constexpr int CHUNK = 2 * BLOCK;
 
 /* The largest power of two that is a tensor's place. */
-constexpr int MOST_BELOW = 64;
-static_assert(TALC_UPDATE_TENSORS > MOST_BELOW && TALC_UPDATE_TENSORS <= 2 * MOST_BELOW);
+constexpr int MAX_BELOW = 64;
+static_assert(TALC_UPDATE_TENSORS > MAX_BELOW && TALC_UPDATE_TENSORS <= 2 * MAX_BELOW);
 
 /* Overloads, so that one kernel template serves both types. */
 static talc_update_float numbers_of(const talc_update_problem *p, float)
@@ -70,7 +70,7 @@ template <typename T, typename Numbers>
 static __device__ int tensor_of(const update_plan<T, Numbers> &plan, int64_t block)
 {
     int t = 0;
-    for (int step = MOST_BELOW; step > 0; step /= 2)
+    for (int step = MAX_BELOW; step > 0; step /= 2)
         if (t + step < plan.count && block >= plan.tensors[t + step].first)
             t += step;
     return t;
@@ -207,7 +207,7 @@ static talc_status run_update(talc_device *device, const talc_update_problem *p,
 }
 
 const talc_algorithm talc_cuda_update[] = {
-    talc_cuda_row<talc_plan_any, run_update>("direct",
-                                             { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_algorithm<talc_plan_any, run_update>("direct",
+                                                   { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -19,7 +19,7 @@ constexpr int AHEAD = 4;
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     where_strided(T *y, const uint8_t *condition, const T *a, const T *b, Index count,
-                  const strided_index<4, Index> places)
+                  const strided_index<4, Index> positions)
 {
     struct picked {
         T value;
@@ -27,7 +27,7 @@ static __global__ void __launch_bounds__(BLOCK)
     };
     const auto load = [&](Index i) {
         int64_t at[4];
-        places.offsets(i, at);
+        positions.offsets(i, at);
         return picked{ condition[at[1]] != 0 ? a[at[2]] : b[at[3]], at[0] };
     };
     for_loads<AHEAD>((Index)blockIdx.x * BLOCK + (Index)threadIdx.x, count,
@@ -43,12 +43,12 @@ static void launch(talc_device *device, const talc_where_problem *p,
     /* Room for a step past the end, of AHEAD grids. */
     with_index(count + ((int64_t)1 << 30), [&](auto zero) {
         using Index = decltype(zero);
-        const strided_index<4, Index> places(
+        const strided_index<4, Index> positions(
             p->rank, p->dims, { p->y_strides, p->condition_strides, p->a_strides, p->b_strides });
         where_strided<T, Index><<<grid_for_threads(device, talc_ceil_div(count, AHEAD)), BLOCK, 0,
                                   talc_cuda_stream(device)>>>(
             (T *)arguments->y, arguments->condition, (const T *)arguments->a,
-            (const T *)arguments->b, (Index)count, places);
+            (const T *)arguments->b, (Index)count, positions);
     });
 }
 
@@ -67,7 +67,7 @@ static talc_status run_where(talc_device *device, const talc_where_problem *p, c
 }
 
 const talc_algorithm talc_cuda_where[] = {
-    talc_cuda_row<talc_plan_any, run_where>("direct",
-                                            { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_algorithm<talc_plan_any, run_where>("direct",
+                                                  { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

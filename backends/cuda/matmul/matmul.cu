@@ -34,10 +34,10 @@ using namespace talc;
 // ---- dot ----------------------------------------------------------------------------------------
 
 /* More rows are faster with tiles. */
-constexpr int64_t MOST_ROWS = 128;
+constexpr int64_t MAX_ROWS = 128;
 /* Threads of a block whose columns take fewer: small, so that few outputs go to many
  * multiprocessors. */
-constexpr int LEAST_BLOCK = 64;
+constexpr int MIN_BLOCK = 64;
 
 template <typename T, int ROWS> struct dot_sums {
     accumulator_of<T> of[ROWS];
@@ -143,7 +143,7 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
     const strided_index<2, uint64_t> products(p->batch_rank, p->batch_dims,
                                               { p->a_strides, p->b_strides });
     const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
-    const dim3 block((unsigned)threads, threads < LEAST_BLOCK ? LEAST_BLOCK / threads : 1);
+    const dim3 block((unsigned)threads, threads < MIN_BLOCK ? MIN_BLOCK / threads : 1);
     const dim3 grid((unsigned)talc_ceil_div(p->N, block.y), (unsigned)talc_ceil_div(p->M, ROWS),
                     (unsigned)(p->batch < 65535 ? p->batch : 65535));
     const cudaStream_t stream = talc_cuda_stream(device);
@@ -159,7 +159,7 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
 const char *talc_cuda_matmul_dot_plan(const talc_device *, const talc_matmul_problem *p, size_t,
                                       talc_plan *plan)
 {
-    if (p->M > MOST_ROWS)
+    if (p->M > MAX_ROWS)
         return "M is more than 128";
     if (p->transpose_a)
         return "A is transposed";
@@ -316,7 +316,7 @@ struct shape {
 
 /* Element (row, k) of a tile, counted from its first; neighbouring threads take neighbouring
  * elements (coalescing). */
-template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
+template <bool ALONG_K> __device__ void element_position(int element, int &row, int &k)
 {
     row = ALONG_K ? element / DEPTH : element % TILE;
     k = ALONG_K ? element % DEPTH : element / TILE;
@@ -332,7 +332,7 @@ __device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld,
 #pragma unroll
     for (int i = 0; i < TILE * DEPTH / BLOCK; i++) {
         int row, step;
-        place<ALONG_K>((int)threadIdx.x + i * BLOCK, row, step);
+        element_position<ALONG_K>((int)threadIdx.x + i * BLOCK, row, step);
         const int64_t at_row = first + row, at_k = k + step;
         const bool inside = at_row < rows && at_k < K;
         tile[step][row] = inside ? data[ALONG_K ? at_row * ld + at_k : at_k * ld + at_row] : (T)0;
@@ -481,16 +481,16 @@ talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_mat
 
 /// Each estimates (estimate.h); the least runs.
 const talc_algorithm talc_cuda_matmul[] = {
-    talc_cuda_row<talc_cuda_matmul_dot_plan, talc_cuda_matmul_dot_run>(
+    talc_cuda_algorithm<talc_cuda_matmul_dot_plan, talc_cuda_matmul_dot_run>(
         "dot", { "the data's own type, FMA", TALC_STRICT, false }),
-    talc_cuda_row<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
+    talc_cuda_algorithm<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
         "tensor_cores",
         { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false }),
-    talc_cuda_row<plan_cublas, cublas_run>(
+    talc_cuda_algorithm<plan_cublas, cublas_run>(
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
-    talc_cuda_row<talc_cuda_matmul_small_tiles_plan, talc_cuda_matmul_small_tiles_run>(
+    talc_cuda_algorithm<talc_cuda_matmul_small_tiles_plan, talc_cuda_matmul_small_tiles_run>(
         "direct", { "the data's own type, FMA", TALC_STRICT, false }, "small tiles"),
-    talc_cuda_row<talc_cuda_matmul_tiles_plan, talc_cuda_matmul_tiles_run>(
+    talc_cuda_algorithm<talc_cuda_matmul_tiles_plan, talc_cuda_matmul_tiles_run>(
         "direct", { "the data's own type, FMA", TALC_STRICT, false }, "tiles"),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -62,18 +62,18 @@ template <typename T, int ROWS, bool ALONG_K> struct chunk {
     static __device__ __forceinline__ void copy(const operand<T> &o, const T *from, int64_t first,
                                                 int64_t k, int64_t K, T *to, int lane)
     {
-        constexpr int LANES = LENGTH / COUNT, HOP = WARP / LANES;
+        constexpr int LANES = LENGTH / COUNT, STRIDE = WARP / LANES;
         const int line = lane / LANES, at = lane % LANES * COUNT;
         const int64_t rows = o.rows - first, steps = K - k;
         const int lines = (int)min(ALONG_K ? rows : steps, (int64_t)LINES) - line;
         const int live = (int)max((int64_t)0, min((ALONG_K ? steps : rows) - at, (int64_t)COUNT));
         const T *next =
             from + (ALONG_K ? (first + line) * o.ld + k : (k + line) * o.ld + first) + at;
-        const int64_t hop = HOP * o.ld;
+        const int64_t lines_step = STRIDE * o.ld;
         to += line * PITCH + at;
 #pragma unroll
-        for (int i = 0; i < LINES / HOP; i++, next += hop, to += HOP * PITCH) {
-            const int here = i * HOP < lines ? live : 0;
+        for (int i = 0; i < LINES / STRIDE; i++, next += lines_step, to += STRIDE * PITCH) {
+            const int here = i * STRIDE < lines ? live : 0;
             begin_copy<COUNT * sizeof(T)>(to, here > 0 ? next : from, here * (int)sizeof(T));
         }
     }
@@ -87,26 +87,27 @@ template <typename T, int ROWS, bool ALONG_K> struct chunk {
             copy<1>(o, from, first, k, K, to, lane);
     }
 
-    /* The j-th row of a thread that is `place` among those of its row or column of threads. */
-    static __device__ __forceinline__ int row(int place, int j)
+    /* The j-th row of a thread that is `thread_row` among those of its row or column of threads. */
+    static __device__ __forceinline__ int row(int thread_row, int j)
     {
-        return ALONG_K ? place + j * (ROWS / SIDE) : place * SIDE + j;
+        return ALONG_K ? thread_row + j * (ROWS / SIDE) : thread_row * SIDE + j;
     }
 
     /* Of its rows, V steps from k on. */
-    static __device__ __forceinline__ void read(const T *from, int place, int k, T (&to)[SIDE][V])
+    static __device__ __forceinline__ void read(const T *from, int thread_row, int k,
+                                                T (&to)[SIDE][V])
     {
         if constexpr (ALONG_K) {
 #pragma unroll
             for (int j = 0; j < SIDE; j++)
-                *(vec<T, V> *)to[j] = *(const vec<T, V> *)(from + row(place, j) * PITCH + k);
+                *(vec<T, V> *)to[j] = *(const vec<T, V> *)(from + row(thread_row, j) * PITCH + k);
         } else {
 #pragma unroll
             for (int step = 0; step < V; step++)
 #pragma unroll
                 for (int j = 0; j < SIDE; j += V) {
                     const vec<T, V> some =
-                        *(const vec<T, V> *)(from + (k + step) * PITCH + row(place, j));
+                        *(const vec<T, V> *)(from + (k + step) * PITCH + row(thread_row, j));
 #pragma unroll
                     for (int e = 0; e < V; e++)
                         to[j + e][step] = some.of[e];
@@ -140,10 +141,10 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 1)
             }
             __pipeline_commit();
         };
-        constexpr int64_t HOP = WARPS * CHUNK<T>, AHEAD = (STAGES - 1) * HOP;
+        constexpr int64_t STRIDE = WARPS * CHUNK<T>, AHEAD = (STAGES - 1) * STRIDE;
         sum_type sums[SIDE][SIDE] = {};
         int fill = 0, stage = 0;
-        for (int64_t k = warp * CHUNK<T> - AHEAD; k < p.K; k += HOP) {
+        for (int64_t k = warp * CHUNK<T> - AHEAD; k < p.K; k += STRIDE) {
             load(k + AHEAD, fill);
             fill = fill + 1 == p.stages ? 0 : fill + 1;
             if (k < 0)

@@ -652,7 +652,7 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant_
 
 // ---- The plan -----------------------------------------------------------------------------------------------
 
-constexpr size_t MOST_BYTES = (size_t)1 << 40; /* of the workspace */
+constexpr size_t MAX_BYTES = (size_t)1 << 40; /* of the workspace */
 
 struct product_plan {
     int panels, splits, round; /* panels of B of a tile; segments of a round */
@@ -740,7 +740,7 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
         return "the data is not f32";
     if (gpu.capability != 90)
         return "the GPU is not of compute capability 9.0";
-    if (p->K < LEAST_PRODUCTS)
+    if (p->K < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     if (p->M == 0 || p->N == 0 || p->batch == 0)
         return "it is empty";
@@ -748,7 +748,7 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
         p->K > (int64_t)INT_MAX * CHUNK / 2)
         return "an extent is too large";
     /* So that bytes and grids of any problem fit: no GPU has as much. */
-    limit = limit < MOST_BYTES ? limit : MOST_BYTES;
+    limit = limit < MAX_BYTES ? limit : MAX_BYTES;
     product_plan best = {};
     plan->seconds = INFINITY;
     for (int panels = 1; panels <= 2; panels++)
@@ -783,7 +783,7 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
         }
     if (plan->seconds == INFINITY)
         return "the workspace does not hold its operands";
-    talc_plan_keep(plan, &best, sizeof best);
+    talc_plan_store(plan, &best, sizeof best);
     return NULL;
 }
 
@@ -837,7 +837,7 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    const product_plan &w = *(const product_plan *)talc_plan_own(plan);
+    const product_plan &w = *(const product_plan *)talc_plan_data(plan);
     const product_layout l = layout_of(p, w);
     const matrices a_matrices(p, p->a_strides), b_matrices(p, p->b_strides);
     packing a = packing_of(p, a_matrices, arguments->a, p->transpose_a, p->lda, p->M, l.a_panels);

@@ -35,7 +35,7 @@ namespace /* other kernels have types of the same names */
 /* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its
  * block's tile. Up to FEW_PARTS of a channel take less time than the launch that would join
  * them. */
-constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256, FEW_PARTS = 8;
+constexpr int BYTES_IN_FLIGHT = 64, MAX_PLANES = 256, FEW_PARTS = 8;
 
 /* y = (x - mean) * scale + shift, as ops/norm.h says; f64 data have no wider step. */
 template <typename T> struct affine {
@@ -81,7 +81,7 @@ static __device__ void write_wide(const norm_plan<T> &p, const affine<T> &by, T 
 }
 
 template <typename T, bool RESIDUAL>
-constexpr int MOST_VALUES = BYTES_IN_FLIGHT / (int)sizeof(T) / (RESIDUAL ? 2 : 1);
+constexpr int MAX_VALUES = BYTES_IN_FLIGHT / (int)sizeof(T) / (RESIDUAL ? 2 : 1);
 
 /* y is one row of values or, where x has gaps, a row an image. Rows are cut into tiles of `length`
  * values, the last one shorter. */
@@ -91,13 +91,13 @@ struct tiling {
     int length;
 };
 
-/* A block's tile is at most MOST_VALUES a thread, in loads of COUNT values. */
+/* A block's tile is at most MAX_VALUES a thread, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, bool RESIDUAL>
 static __global__ void __launch_bounds__(BLOCK)
     normalise(const norm_plan<T> p, const tiling tiles, divisor<uint32_t> plane)
 {
-    constexpr int ACCESSES = MOST_VALUES<T, RESIDUAL> / COUNT;
-    __shared__ affine<T> of_plane[MOST_PLANES];
+    constexpr int ACCESSES = MAX_VALUES<T, RESIDUAL> / COUNT;
+    __shared__ affine<T> of_plane[MAX_PLANES];
     const int length = tiles.length;
     for (int64_t i = blockIdx.x; i < tiles.count; i += gridDim.x) {
         const int64_t tile = TRAINING ? tiles.count - 1 - i : i;
@@ -289,13 +289,13 @@ static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int6
 {
     constexpr int COUNT = VECTOR_BYTES / sizeof(T);
     const bool adds = plan.residual != NULL;
-    const int most = BLOCK * (adds ? MOST_VALUES<T, true> : MOST_VALUES<T, false>);
+    const int max = BLOCK * (adds ? MAX_VALUES<T, true> : MAX_VALUES<T, false>);
     divisor<uint32_t> plane;
     plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
     int length =
-        most; /* a tile may begin with one plane's last value and end with another's first */
-    if (plan.plane < most / (MOST_PLANES - 2))
-        length = (int)plan.plane * (MOST_PLANES - 2) / COUNT * COUNT;
+        max; /* a tile may begin with one plane's last value and end with another's first */
+    if (plan.plane < max / (MAX_PLANES - 2))
+        length = (int)plan.plane * (MAX_PLANES - 2) / COUNT * COUNT;
     const int64_t row = gap == 0 ? plan.count : plan.C * plan.plane;
     const int64_t of_row = talc_ceil_div(row, length);
     const tiling tiles = { row, gap, of_row, plan.count / row * of_row, length };
@@ -409,9 +409,9 @@ static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, 
 }
 
 const talc_algorithm talc_cuda_batch_norm2d[] = {
-    talc_cuda_row<plan_parts, run<true>>(
+    talc_cuda_algorithm<plan_parts, run<true>>(
         "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
-    talc_cuda_row<plan_channels, run<false>>(
+    talc_cuda_algorithm<plan_channels, run<false>>(
         "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -156,9 +156,9 @@ static __device__ gradient_affine<T> affine_of(const gradient_plan<T> &p, int64_
 
 /* Blocks that a multiprocessor is to have registers for. */
 template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES>
-constexpr int LEAST_BLOCKS = PASS != BOTH ? (sizeof(T) > sizeof(float) ? 3 : 4)
-                             : ACTIVATES && (COUNT > 1 || sizeof(T) > sizeof(float)) ? 2
-                                                                                     : 3;
+constexpr int MIN_BLOCKS = PASS != BOTH ? (sizeof(T) > sizeof(float) ? 3 : 4)
+                           : ACTIVATES && (COUNT > 1 || sizeof(T) > sizeof(float)) ? 2
+                                                                                   : 3;
 
 /* Part `number` of `parts`; blocks side by side take the same images. */
 template <int COUNT, gradient_pass PASS, typename Index, typename T>
@@ -175,7 +175,7 @@ static __device__ gradient_part<Index> part_of(const gradient_plan<T> &p,
 }
 
 template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES, typename Index>
-static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T, COUNT, PASS, ACTIVATES>)
+static __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS<T, COUNT, PASS, ACTIVATES>)
     gradient(const gradient_plan<T> p, divisor<Index> length)
 {
     constexpr int IN_FLIGHT = (COUNT > 1 ? 2 : 4) * (PASS == BOTH ? 2 : 1);
@@ -228,7 +228,7 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.training = p->training;
     if (plan.plane > 0) {
         int64_t values = PART_VALUES;
-        while (values * MOST_PARTS < p->N * plan.plane)
+        while (values * MAX_PARTS < p->N * plan.plane)
             values *= 2;
         plan.images = talc_larger(values / plan.plane, 1);
         plan.length = talc_smaller(plan.plane, values);

@@ -9,7 +9,7 @@ namespace talc
 
 /* Values of a part; and parts of one mean at most, whose sums each block of the second pass
  * reads. */
-constexpr int64_t PART_VALUES = 16384, MOST_PARTS = 1024;
+constexpr int64_t PART_VALUES = 16384, MAX_PARTS = 1024;
 
 /* FIRST writes the sums of each part, SECOND adds up those of all parts with the same mean and
  * writes dx of a part; BOTH does all where there is but one. */

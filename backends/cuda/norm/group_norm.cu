@@ -34,9 +34,9 @@ namespace /* other kernels have types of the same names */
 
 /* Threads of a row's block, and bytes of it that a thread holds: more are only for rows that need
  * them. */
-constexpr int MOST_THREADS = 512, FEW_BYTES = 32, MOST_BYTES = 128;
+constexpr int MAX_THREADS = 512, FEW_BYTES = 32, MAX_BYTES = 128;
 
-template <typename T> constexpr int64_t MOST_HELD = MOST_THREADS *MOST_BYTES / (int64_t)sizeof(T);
+template <typename T> constexpr int64_t MAX_HELD = MAX_THREADS *MAX_BYTES / (int64_t)sizeof(T);
 
 /* As moments.cuh sees it the rows are the channels of one image. */
 template <typename T> struct rows_plan {
@@ -140,9 +140,9 @@ static __device__ void normalise_wide(const rows_plan<T> &p, const moments &m, i
 
 /* `threads` neighbours a row, each with at most HELD vectors. */
 template <typename T, int COUNT, int HELD>
-static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan<T> p, int threads)
+static __global__ void __launch_bounds__(MAX_THREADS) held_rows(const rows_plan<T> p, int threads)
 {
-    __shared__ sums shared[MOST_THREADS / WARP];
+    __shared__ sums shared[MAX_THREADS / WARP];
     const int group = threadIdx.x / threads, thread = threadIdx.x % threads;
     const int groups = blockDim.x / threads, vectors = (int)p.of.plane / COUNT;
     for (int64_t first = (int64_t)blockIdx.x * groups; first < p.of.C;
@@ -327,7 +327,7 @@ struct affine_tiling {
         width = along < WARP ? WARP / along : 1;
         length = talc_smaller(p->plane, VALUES);
         samples = talc_larger(1, VALUES / talc_larger(1, width * length));
-        while (parts(p) > MOST_PARTS)
+        while (parts(p) > MAX_PARTS)
             (samples < p->N ? samples : length) *= 2;
         tiles = talc_ceil_div(p->C, width);
     }
@@ -348,8 +348,8 @@ static __global__ void __launch_bounds__(BLOCK)
     const int along = tiling.along, width = tiling.width, by_sample = BLOCK / (along * width);
     const int position = threadIdx.x % along, channel = threadIdx.x / along % width;
     const int sample = threadIdx.x / (along * width);
-    const int of_channel = BLOCK / width, place = sample * along + position;
-    gradient_sums *own = shared + channel * of_channel + place;
+    const int of_channel = BLOCK / width, partial_index = sample * along + position;
+    gradient_sums *own = shared + channel * of_channel + partial_index;
     const int64_t parts = tiling.of_samples * tiling.of_plane;
     for (int64_t number = blockIdx.x; number < tiling.tiles * parts; number += gridDim.x) {
         const int64_t part = number / tiling.tiles;
@@ -376,10 +376,10 @@ static __global__ void __launch_bounds__(BLOCK)
         *own = sum;
         for (int half = of_channel / 2; half > 0; half /= 2) {
             __syncthreads();
-            if (place < half)
+            if (partial_index < half)
                 own->join(own[half]);
         }
-        if (place == 0 && c < C)
+        if (partial_index == 0 && c < C)
             p.sums[c * parts + part] = *own;
     }
 }
@@ -423,7 +423,7 @@ static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_n
     of.activation = p->activation;
     of.images = 1;
     of.length = PART_VALUES;
-    while (p->direction != TALC_FORWARD && of.plane > of.length * MOST_PARTS)
+    while (p->direction != TALC_FORWARD && of.plane > of.length * MAX_PARTS)
         of.length *= 2;
     of.parts_of_plane = of.parts_of_channel = talc_ceil_div(of.plane, of.length);
     if (a == NULL)
@@ -450,10 +450,10 @@ template <typename T> static bool is_packed(const rows_plan<T> &plan)
 
 /* A power of two: as many as vectors, up to a warp, or more where they hold no more than `held`
  * each. */
-static int threads_for(int64_t vectors, int64_t held, int most)
+static int threads_for(int64_t vectors, int64_t held, int max)
 {
     int threads = 1;
-    while (threads < most && (threads < WARP ? threads : threads * held) < vectors)
+    while (threads < max && (threads < WARP ? threads : threads * held) < vectors)
         threads *= 2;
     return threads;
 }
@@ -462,7 +462,7 @@ template <typename T, int COUNT, int BYTES>
 static void launch_held(talc_device *device, const rows_plan<T> &plan)
 {
     constexpr int HELD = BYTES / (int)sizeof(T) / COUNT;
-    const int threads = threads_for(plan.of.plane / COUNT, HELD, MOST_THREADS);
+    const int threads = threads_for(plan.of.plane / COUNT, HELD, MAX_THREADS);
     const int block = threads < BLOCK ? BLOCK : threads;
     held_rows<T, COUNT, HELD><<<grid_for_blocks(device, talc_ceil_div(plan.of.C, block / threads)),
                                 block, 0, talc_cuda_stream(device)>>>(plan, threads);
@@ -476,8 +476,8 @@ static void launch_forward(talc_device *device, const rows_plan<T> &plan)
         launch_held<T, COUNT, FEW_BYTES>(device, plan);
         return;
     }
-    if (plan.of.plane <= MOST_HELD<T>) {
-        launch_held<T, COUNT, MOST_BYTES>(device, plan);
+    if (plan.of.plane <= MAX_HELD<T>) {
+        launch_held<T, COUNT, MAX_BYTES>(device, plan);
         return;
     }
     const unsigned blocks = grid_for_blocks(device, plan.of.C * plan.of.parts_of_channel);
@@ -546,7 +546,7 @@ static const char *plan_rows(const talc_device *, const talc_group_norm_problem 
         const size_t rows = (size_t)plan.of.C, parts = (size_t)plan.of.parts_of_channel;
         if (p->direction == TALC_FORWARD) {
             planned->workspace =
-                plan.of.plane <= MOST_HELD<T> ? 0 : rows * (parts + 1) * sizeof(moments);
+                plan.of.plane <= MAX_HELD<T> ? 0 : rows * (parts + 1) * sizeof(moments);
             return NULL;
         }
         affine_tiling tiling(p);
@@ -578,7 +578,7 @@ static talc_status run_rows(talc_device *device, const talc_group_norm_problem *
 }
 
 const talc_algorithm talc_cuda_group_norm[] = {
-    talc_cuda_row<plan_rows, run_rows>(
+    talc_cuda_algorithm<plan_rows, run_rows>(
         "rows", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -266,7 +266,7 @@ template <typename T> static __device__ moments moments_of_channel(const norm_pl
 
 template <typename T> static bool has_odd_planes(const norm_plan<T> &p)
 {
-    return p.plane > 0 && p.plane <= MOST_PLANE &&
+    return p.plane > 0 && p.plane <= MAX_PLANE &&
            p.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) != 0;
 }
 

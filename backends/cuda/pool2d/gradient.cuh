@@ -62,7 +62,7 @@ static __device__ T gathered(const gradient_plan<Index> &plan, const T *dy, cons
                              Index oh_begin, Index oh_end, Index ih, Index iw)
 {
     const Index OW = plan.w.out;
-    const int64_t place = (int64_t)ih * plan.window.w.extent + iw;
+    const int64_t element = (int64_t)ih * plan.window.w.extent + iw;
     Index ow_begin, ow_end;
     plan.w.find(iw, ow_begin, ow_end);
     T sum = 0;
@@ -70,7 +70,7 @@ static __device__ T gathered(const gradient_plan<Index> &plan, const T *dy, cons
         const Index row = oh * OW;
         if constexpr (MAX) {
             for (Index ow = ow_begin; ow < ow_end; ow++)
-                if (indices[row + ow] == place)
+                if (indices[row + ow] == element)
                     sum += dy[row + ow];
         } else {
             const taps<Index> along_h = plan.window.h.window(oh);
@@ -116,10 +116,10 @@ static void launch_gather(talc_device *device, const talc_pool2d_problem *p,
     constexpr int V = sizeof(Index) == 4 ? VECTOR_BYTES / sizeof(T) : 1;
     const gradient_plan<Index> plan(p);
     const int64_t planes = p->N * p->C, size = p->H * p->W, outputs = p->OH * p->OW;
-    const int64_t most = sizeof(Index) == 4 ? INT_MAX / size : planes;
+    const int64_t largest = sizeof(Index) == 4 ? INT_MAX / size : planes;
     const bool packed = p->W % V == 0 && is_aligned(arguments->dx);
-    for (int64_t first = 0; first < planes; first += most) {
-        const int64_t count = talc_smaller(most, planes - first) * size / (packed ? V : 1);
+    for (int64_t first = 0; first < planes; first += largest) {
+        const int64_t count = talc_smaller(largest, planes - first) * size / (packed ? V : 1);
         T *dx = (T *)arguments->dx + first * size;
         const T *dy = (const T *)arguments->dy + first * outputs;
         const int64_t *indices = MAX ? arguments->indices + first * outputs : NULL;
@@ -133,8 +133,9 @@ static void launch_gather(talc_device *device, const talc_pool2d_problem *p,
 /* Whether 32 bits hold what `find` works out, too. */
 static bool is_narrow_backwards(const talc_pool2d_problem *p)
 {
-    constexpr int64_t MOST = 1 << 15;
-    return is_narrow(p) && (!talc_pool2d_is_adaptive(p) || (p->H < MOST && p->W < MOST));
+    constexpr int64_t MAX_SOLUTIONS = 1 << 15;
+    return is_narrow(p) &&
+           (!talc_pool2d_is_adaptive(p) || (p->H < MAX_SOLUTIONS && p->W < MAX_SOLUTIONS));
 }
 
 template <typename T>

@@ -47,7 +47,7 @@ static bool suits_separable(const talc_pool2d_problem *p)
     return !far && !one;
 }
 
-template <typename Row>
+template <typename Algorithm>
 static talc_status run(talc_device *device, const talc_pool2d_problem *problem, const talc_plan *,
                        const talc_pool2d_arguments *arguments)
 {
@@ -60,16 +60,16 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem, 
         if (p.direction == TALC_GRAD_INPUT)
             launch_gradient<T>(device, &p, arguments);
         else if (!talc_pool2d_is_max(&p))
-            Row::template launch<total, T>(device, &p, arguments);
+            Algorithm::template launch<total, T>(device, &p, arguments);
         else if (p.indices)
-            Row::template launch<located_maximum, T>(device, &p, arguments);
+            Algorithm::template launch<located_maximum, T>(device, &p, arguments);
         else
-            Row::template launch<maximum, T>(device, &p, arguments);
+            Algorithm::template launch<maximum, T>(device, &p, arguments);
         return talc_cuda_launched(device, "pool2d");
     });
 }
 
-template <typename Row>
+template <typename Algorithm>
 static const char *plan(const talc_device *device, const talc_pool2d_problem *problem, size_t,
                         talc_plan *plan)
 {
@@ -84,26 +84,27 @@ static const char *plan(const talc_device *device, const talc_pool2d_problem *pr
     if (problem->direction == TALC_GRAD_WEIGHT)
         return "pooling has no weights";
     if (problem->direction == TALC_GRAD_INPUT)
-        return std::is_same_v<Row, window_row> ? NULL : "only the forward direction";
+        return std::is_same_v<Algorithm, window_algorithm> ? NULL : "only the forward direction";
     if (problem->OH == 0 || problem->OW == 0)
         return NULL; /* nothing to run */
     const talc_pool2d_problem p = plain(*problem);
-    if (std::is_same_v<Row, separable_row> && !suits_separable(&p))
+    if (std::is_same_v<Algorithm, separable_algorithm> && !suits_separable(&p))
         plan->seconds *= UNSUITED;
-    return Row::refuses(&p);
+    return Algorithm::refuses(&p);
 }
 
-template <typename Row> constexpr talc_algorithm row(const char *name)
+template <typename Algorithm> constexpr talc_algorithm algorithm(const char *name)
 {
-    return talc_cuda_row<plan<Row>, run<Row>>(name, { "the data's own type", TALC_STRICT, false });
+    return talc_cuda_algorithm<plan<Algorithm>, run<Algorithm>>(
+        name, { "the data's own type", TALC_STRICT, false });
 }
 
 } // namespace
 
 /// Each estimates; the least runs, of equal ones the first.
 const talc_algorithm talc_cuda_pool2d[] = {
-    row<tiled_row>("tiled"),
-    row<separable_row>("separable"),
-    row<window_row>("window"),
+    algorithm<tiled_algorithm>("tiled"),
+    algorithm<separable_algorithm>("separable"),
+    algorithm<window_algorithm>("window"),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

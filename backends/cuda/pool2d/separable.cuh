@@ -39,7 +39,7 @@ struct separable_plan {
     /// A tile is some whole planes where they fit in shared memory, else as many rows of y as fit
     /// with their rows of x. Where not even one does, or windows leave rows of x unused between
     /// them, x is read from global memory. False where the states of a row do not fit.
-    bool cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
+    bool cut(const talc_pool2d_problem *p, int64_t all, int64_t smallest)
     {
         const bool adaptive = talc_pool2d_is_adaptive(p);
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), row = p->W * size;
@@ -52,7 +52,7 @@ struct separable_plan {
         if (state_row > TILE_BYTES / 2)
             return false;
         if (plane <= TILE_BYTES) {
-            together = talc_smaller(TILE_BYTES / plane, talc_ceil_div(all, least));
+            together = talc_smaller(TILE_BYTES / plane, talc_ceil_div(all, smallest));
         } else if (!gaps && high * row + state_row <= TILE_BYTES) {
             y_rows = (TILE_BYTES - high * row - state_row) / (stride * row + state_row) + 1;
             y_rows = talc_ceil_div(p->OH,
@@ -75,13 +75,13 @@ struct separable_plan {
     }
 };
 
-template <typename State, typename T, bool STAGED>
+template <typename State, typename T, bool IN_SHARED>
 static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
-                                                : STAGED       ? 6
+                                                : IN_SHARED    ? 6
                                                                : 5)
     pool_separable(const T *x, T *y, int64_t *indices, const separable_plan p)
 {
-    constexpr int IN_FLIGHT = STAGED ? 4 : 8; /* loads that a thread has under way */
+    constexpr int IN_FLIGHT = IN_SHARED ? 4 : 8; /* loads that a thread has under way */
     extern __shared__ __align__(CACHE_LINE) unsigned char tile_bytes[];
     window_rows *all_rows = (window_rows *)(tile_bytes + p.x_bytes);
     State *states = (State *)(tile_bytes + p.x_bytes + p.rows_bytes);
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
         const tile t(p.tiling, number, p.window.h);
         const int count = t.planes * t.rows;
         const T *rows =
-            STAGED ? t.copy(x, H, W, tile_bytes) : x + ((int64_t)t.plane * H + t.top) * W;
+            IN_SHARED ? t.copy(x, H, W, tile_bytes) : x + ((int64_t)t.plane * H + t.top) * W;
         for (int i = (int)threadIdx.x; i < count; i += BLOCK) {
             const int plane = (int)p.window.h.out.quotient(i); /* 0 where there is but one */
             const taps<int> h = p.window.h.window(t.oh + i - plane * OH);
@@ -151,7 +151,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
     }
 }
 
-struct separable_row {
+struct separable_algorithm {
     static const char *refuses(const talc_pool2d_problem *p)
     {
         if (!is_narrow(p))

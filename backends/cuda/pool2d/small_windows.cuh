@@ -16,12 +16,12 @@ namespace
 struct tile_plan {
     window_plan<int> window;
     pool_tiling tiling;
-    int depth;                  ///< outputs of a thread
-    bool staged;                ///< results, in shared memory, for whole stores
-    int results, places, bytes; ///< where they and their indices begin; all
-    divisor<uint32_t> groups;   ///< threads of a tile's column
+    int depth;                      ///< outputs of a thread
+    bool in_shared;                 ///< results, in shared memory, for whole stores
+    int results, indices_at, bytes; ///< where they and their indices begin; all
+    divisor<uint32_t> groups;       ///< threads of a tile's column
 
-    explicit tile_plan(const talc_pool2d_problem *p) : window(p), staged(is_staged(p))
+    explicit tile_plan(const talc_pool2d_problem *p) : window(p), in_shared(is_in_shared(p))
     {
     }
 
@@ -29,49 +29,51 @@ struct tile_plan {
     /// since a warp that holds several such rows writes sectors in part. Staging leaves less shared
     /// memory for x, which large windows need more (5x5 maxima on 28x28: 70 % of the rate of a
     /// copy, staged 66; 3x3 on 14x14: 57, staged 83).
-    static bool is_staged(const talc_pool2d_problem *p)
+    static bool is_in_shared(const talc_pool2d_problem *p)
     {
         return p->OW * (int64_t)talc_dtype_size(p->dtype) % 32 != 0 &&
                p->OW < (p->KH == 5 ? 16 : 32);
     }
 
     /// Bytes of an output row in shared memory.
-    static int64_t staged_row(const talc_pool2d_problem *p)
+    static int64_t shared_row_bytes(const talc_pool2d_problem *p)
     {
         const int64_t index = p->indices ? (int64_t)sizeof(int) : 0;
-        return is_staged(p) ? p->OW * ((int64_t)talc_dtype_size(p->dtype) + index) : 0;
+        return is_in_shared(p) ? p->OW * ((int64_t)talc_dtype_size(p->dtype) + index) : 0;
     }
 
     static bool fits(const talc_pool2d_problem *p)
     {
-        return p->KH * p->W * (int64_t)talc_dtype_size(p->dtype) + staged_row(p) <= TILE_BYTES;
+        return p->KH * p->W * (int64_t)talc_dtype_size(p->dtype) + shared_row_bytes(p) <=
+               TILE_BYTES;
     }
 
-    /// Divides `all` planes of a problem that fits into tiles, at least `least` of them where there
-    /// are as many planes.
-    void cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
+    /// Divides `all` planes of a problem that fits into tiles, at least `smallest` of them where
+    /// there are as many planes.
+    void cut(const talc_pool2d_problem *p, int64_t all, int64_t smallest)
     {
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), x_row = p->W * size;
-        const int64_t y_row = staged_row(p), plane = p->H * x_row + p->OH * y_row;
+        const int64_t y_row = shared_row_bytes(p), plane = p->H * x_row + p->OH * y_row;
         const int64_t halo = (p->KH - p->stride_h) * x_row;
         const int64_t fit = (TILE_BYTES - halo) / (p->stride_h * x_row + y_row);
-        tiling.planes = (int)talc_between(TILE_BYTES / plane, 1, talc_ceil_div(all, least));
+        tiling.planes = (int)talc_between(TILE_BYTES / plane, 1, talc_ceil_div(all, smallest));
         tiling.rows =
             plane > TILE_BYTES ? (int)talc_ceil_div(p->OH, talc_ceil_div(p->OH, fit)) : (int)p->OH;
         occupy((int)p->KH, (int)p->stride_h, (int)p->OW);
         tiling.set(p->OH, all);
         groups.set(talc_ceil_div(tiling.rows, depth));
         const int64_t x_rows = talc_smaller((tiling.rows - 1) * p->stride_h + p->KH, p->H);
-        const int64_t y_bytes = staged ? tiling.planes * tiling.rows * p->OW * size : 0;
+        const int64_t y_bytes = in_shared ? tiling.planes * tiling.rows * p->OW * size : 0;
         results =
-            (int)place_after(tiling.planes > 1 ? tiling.planes * p->H * x_row : x_rows * x_row);
-        places = staged ? (int)place_after(results + y_bytes) : results;
-        bytes =
-            staged && p->indices ? (int)place_after(places + y_bytes / size * sizeof(int)) : places;
+            (int)aligned_end(tiling.planes > 1 ? tiling.planes * p->H * x_row : x_rows * x_row);
+        indices_at = in_shared ? (int)aligned_end(results + y_bytes) : results;
+        bytes = in_shared && p->indices
+                    ? (int)aligned_end(indices_at + y_bytes / size * sizeof(int))
+                    : indices_at;
     }
 
     /// The next cache line after `end`, and space for an offset within a cache line.
-    static int64_t place_after(int64_t end)
+    static int64_t aligned_end(int64_t end)
     {
         return talc_ceil_div(end, CACHE_LINE) * CACHE_LINE + CACHE_LINE;
     }
@@ -80,12 +82,12 @@ struct tile_plan {
     /// which a block reads the fewest rows of shared memory per output, idle threads counted.
     void occupy(int K, int S, int OW)
     {
-        const int most_planes = tiling.planes, rows = tiling.rows;
+        const int max_planes = tiling.planes, rows = tiling.rows;
         double best = 0;
         for (int high = 10; high >= 4; high -= 2) {
             const int deep = (int)talc_ceil_div(rows, talc_ceil_div(rows, high));
             const int threads = (int)talc_ceil_div(rows, deep) * OW;
-            for (int some = most_planes; some > 0 && some > most_planes - 4; some--) {
+            for (int some = max_planes; some > 0 && some > max_planes - 4; some--) {
                 const int rounds = (int)talc_ceil_div(some * threads, BLOCK);
                 const double gain = (double)(some * rows * OW) / (rounds * (deep * S + K - S));
                 if (gain > best) {
@@ -111,7 +113,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         const T *shared = t.copy(x, H, W, tile_bytes);
         const int64_t first = ((int64_t)t.plane * OH + t.oh) * OW;
         T *results = (T *)(tile_bytes + p.results) + offset_in_line(y + first);
-        int *places = (int *)(tile_bytes + p.places) + offset_in_line(indices + first);
+        int *indices_at = (int *)(tile_bytes + p.indices_at) + offset_in_line(indices + first);
         wait_for_copies();
         const int threads = t.planes * (int)p.groups.by * OW;
         for (int i = (int)threadIdx.x; i < threads; i += BLOCK) {
@@ -162,24 +164,24 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
                     else
                         state.value /= (T)(along_h.window(t.oh + skipped + o).size * wide);
                 }
-                if (p.staged)
-                    store(state, results, places, at);
+                if (p.in_shared)
+                    store(state, results, indices_at, at);
                 else
                     store(state, y + first, indices + first, at);
             }
         }
         __syncthreads(); /* the tile is read, and the results are there */
-        if (p.staged) {
+        if (p.in_shared) {
             const int count = t.planes * t.rows * OW;
             store_from_shared(y + first, results, count, [](T value, int) { return value; });
             if constexpr (State::LOCATES)
-                store_from_shared(indices + first, places, count,
-                                  [](int place, int) { return (int64_t)place; });
+                store_from_shared(indices + first, indices_at, count,
+                                  [](int element, int) { return (int64_t)element; });
         }
     }
 }
 
-struct tiled_row {
+struct tiled_algorithm {
     static bool is_square(const talc_pool2d_problem *p, int64_t K, int64_t S)
     {
         return p->KH == K && p->KW == K && p->stride_h == S && p->stride_w == S &&

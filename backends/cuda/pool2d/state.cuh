@@ -105,13 +105,13 @@ template <typename Index> struct axis {
             return t;
         }
         /* Sums that fit whatever the kernel and its dilation are, as in talc_pool2d_window_of. */
-        const Index start = o * stride - pad_begin, room = extent - start;
+        const Index start = o * stride - pad_begin, left = extent - start;
         const Index before =
             start < 0 ? (Index)dilation.quotient((Unsigned)(-1 - start)) + 1 : (Index)0;
         t.first = start + before * (Index)dilation.by;
-        t.end = reach < room ? start + reach + 1 : extent;
+        t.end = reach < left ? start + reach + 1 : extent;
         t.first = t.first < t.end ? t.first : t.end;
-        const Index padded = reach < room + pad_end ? reach + 1 : room + pad_end;
+        const Index padded = reach < left + pad_end ? reach + 1 : left + pad_end;
         t.size = exclude_padding ? t.end - t.first : padded;
         return t;
     }
@@ -157,8 +157,8 @@ template <typename T> struct shared_divisor {
     }
 };
 
-template <typename State, typename T, typename Place>
-static __device__ __forceinline__ void store(State state, T *y, Place *indices, int64_t at)
+template <typename State, typename T, typename IndexType>
+static __device__ __forceinline__ void store(State state, T *y, IndexType *indices, int64_t at)
 {
     y[at] = state.value;
     if constexpr (State::LOCATES)
@@ -215,13 +215,13 @@ constexpr int64_t TILE_BYTES = 36 << 10;
  * past its edges. */
 static bool is_narrow(const talc_pool2d_problem *p)
 {
-    constexpr int64_t MOST = 1 << 29;
+    constexpr int64_t MAX = 1 << 29;
     const talc_pool2d_axis axes[] = { talc_pool2d_axis_h(p), talc_pool2d_axis_w(p) };
     for (const talc_pool2d_axis &a : axes)
-        if (a.extent >= MOST || a.stride >= MOST || a.kernel >= MOST || a.dilation >= MOST ||
-            a.kernel * a.dilation >= MOST || a.out >= (a.kernel > 0 ? MOST : 1 << 15))
+        if (a.extent >= MAX || a.stride >= MAX || a.kernel >= MAX || a.dilation >= MAX ||
+            a.kernel * a.dilation >= MAX || a.out >= (a.kernel > 0 ? MAX : 1 << 15))
             return false;
-    return p->H <= MOST / p->W && p->OH <= MOST / p->OW;
+    return p->H <= MAX / p->W && p->OH <= MAX / p->OW;
 }
 
 /* Consecutive planes of a problem. */
@@ -238,12 +238,12 @@ template <typename T, typename Launch>
 static void for_plane_chunks(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                              int64_t a_plane, Launch launch)
 {
-    const int64_t planes = p->N * p->C, most = INT_MAX / a_plane;
-    for (int64_t first = 0; first < planes; first += most) {
+    const int64_t planes = p->N * p->C, largest = INT_MAX / a_plane;
+    for (int64_t first = 0; first < planes; first += largest) {
         const int64_t at = first * p->OH * p->OW;
         launch(plane_chunk<T>{ (const T *)arguments->x + first * p->H * p->W,
                                (T *)arguments->y + at, p->indices ? arguments->indices + at : NULL,
-                               planes - first < most ? planes - first : most });
+                               planes - first < largest ? planes - first : largest });
     }
 }
 

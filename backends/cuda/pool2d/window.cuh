@@ -52,19 +52,19 @@ static __device__ void add_taps(State &state, const T *image, taps<Index> h, tap
     const Unsigned count = columns * (Unsigned)((h.end - h.first + h_step - 1) / h_step);
     for (Unsigned tap = thread; tap < count; tap += threads * IN_FLIGHT) {
         T value[IN_FLIGHT];
-        Index place[IN_FLIGHT];
+        Index element[IN_FLIGHT];
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
             const Unsigned t = tap + k * threads, row = t / columns;
-            place[k] = (h.first + (Index)row * h_step) * plan.w.extent + w.first +
-                       (Index)(t - row * columns) * w_step;
+            element[k] = (h.first + (Index)row * h_step) * plan.w.extent + w.first +
+                         (Index)(t - row * columns) * w_step;
             if (t < count)
-                value[k] = image[place[k]];
+                value[k] = image[element[k]];
         }
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++)
             if (tap + k * threads < count)
-                state.add(value[k], place[k]);
+                state.add(value[k], element[k]);
     }
 }
 
@@ -145,7 +145,7 @@ static void launch_window(talc_device *device, const talc_pool2d_problem *p,
     });
 }
 
-struct window_row {
+struct window_algorithm {
     static const char *refuses(const talc_pool2d_problem *)
     {
         return NULL;

@@ -27,24 +27,24 @@ talc_status talc_cuda_call_run(talc_cuda_run<Problem, Arguments> run, talc_devic
 }
 
 template <auto PLAN>
-const char *talc_cuda_row_plan(const talc_device *device, const void *problem, size_t limit,
-                               talc_plan *planned)
+const char *talc_cuda_algorithm_plan(const talc_device *device, const void *problem, size_t limit,
+                                     talc_plan *planned)
 {
     return talc_cuda_call_plan(PLAN, device, problem, limit, planned);
 }
 
 template <auto RUN>
-talc_status talc_cuda_row_run(talc_device *device, const void *problem, const talc_plan *planned,
-                              const void *arguments)
+talc_status talc_cuda_algorithm_run(talc_device *device, const void *problem,
+                                    const talc_plan *planned, const void *arguments)
 {
     return talc_cuda_call_run(RUN, device, problem, planned, arguments);
 }
 
 template <auto PLAN, auto RUN>
-constexpr talc_algorithm talc_cuda_row(const char *name, talc_arithmetic arithmetic,
-                                       const char *form = nullptr)
+constexpr talc_algorithm talc_cuda_algorithm(const char *name, talc_arithmetic arithmetic,
+                                             const char *form = nullptr)
 {
-    return { name, form, arithmetic, talc_cuda_row_plan<PLAN>, talc_cuda_row_run<RUN> };
+    return { name, form, arithmetic, talc_cuda_algorithm_plan<PLAN>, talc_cuda_algorithm_run<RUN> };
 }
 
 #endif

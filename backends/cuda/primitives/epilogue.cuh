@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(BLOCK, 32 / sizeof(T))
     TALC_GRID_LOOP(Index, i, vectors)
     {
         const Index first = i * COUNT, row = inner.quotient(first);
-        Index place = first - row * inner.by;
+        Index offset = first - row * inner.by;
         Index channel = row - channels.quotient(row) * channels.by;
         vector sums = ((const vector *)y)[i], added;
         if (e.residual != nullptr)
@@ -81,8 +81,8 @@ static __global__ void __launch_bounds__(BLOCK, 32 / sizeof(T))
                 sums.of[k] += e.bias[channel];
             if (e.residual != nullptr)
                 sums.of[k] += added.of[k];
-            if (++place == inner.by) {
-                place = 0;
+            if (++offset == inner.by) {
+                offset = 0;
                 if (++channel == channels.by)
                     channel = 0;
             }

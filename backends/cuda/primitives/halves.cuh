@@ -13,7 +13,7 @@ namespace talc
 {
 
 /// Shorter sums use up the strict bound by the splitting alone.
-constexpr int64_t LEAST_PRODUCTS = 16;
+constexpr int64_t MIN_PRODUCTS = 16;
 
 /// Scaled maxima lie in [2^13, 2^14), or a little around it.
 constexpr int TOP = 14;
@@ -23,10 +23,10 @@ static __device__ __forceinline__ float power_of_two(int e)
     return __int_as_float((e + 127) << 23);
 }
 
-/// Exponent of the power of two that scales numbers up to `most` to TOP.
-static __device__ __forceinline__ int exponent_for(float most)
+/// Exponent of the power of two that scales numbers up to `largest` to TOP.
+static __device__ __forceinline__ int exponent_for(float largest)
 {
-    return TOP + 126 - max(TOP, (int)(__float_as_uint(most) >> 23 & 0xff));
+    return TOP + 126 - max(TOP, (int)(__float_as_uint(largest) >> 23 & 0xff));
 }
 
 /// Orders magnitudes, 0 last.
@@ -41,11 +41,11 @@ constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
 
 /// The same for three products and sums of a known length, whose error may grow with it: an
 /// element's two halves are off by at most 2^-25, here products u / 8 of the element.
-static inline unsigned least_of_sum(double products)
+static inline unsigned min_of_sum(double products)
 {
-    const float least = (float)(4 / products);
+    const float smallest = (float)(4 / products);
     unsigned bits;
-    memcpy(&bits, &least, sizeof bits);
+    memcpy(&bits, &smallest, sizeof bits);
     return 2 * bits - 1;
 }
 

@@ -22,12 +22,12 @@ static __device__ __forceinline__ void mma(float *d, const uint4 &a, uint32_t b0
 }
 
 /// Four matrices of 8 rows of 16 bytes: threads of lanes 8 i to 8 i + 7 have the addresses of the
-/// rows of matrix i, and each gets of a matrix two neighbours of row lane / 4. TURNED: of column
-/// lane / 4.
-template <bool TURNED> static __device__ __forceinline__ uint4 four_matrices(uint32_t row)
+/// rows of matrix i, and each gets of a matrix two neighbours of row lane / 4. TRANSPOSED: of
+/// column lane / 4.
+template <bool TRANSPOSED> static __device__ __forceinline__ uint4 four_matrices(uint32_t row)
 {
     uint4 m;
-    if (TURNED)
+    if (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
                      : "r"(row));

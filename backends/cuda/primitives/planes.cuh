@@ -15,7 +15,7 @@ namespace talc
 {
 
 /// The most values of a plane.
-constexpr int64_t MOST_PLANE = 256;
+constexpr int64_t MAX_PLANE = 256;
 
 /// Blocks that keep any GPU busy.
 constexpr int64_t PLANE_BLOCKS = 4096;
@@ -34,11 +34,11 @@ struct plane_tiling {
         if (N == 0 || C == 0 || P == 0) /* planned like any other, never launched */
             return;
         side_by_side(VECTOR_BYTES / size);
-        const int64_t across = talc_ceil_div(C, planes), least = 8 * (BLOCK / vectors);
+        const int64_t across = talc_ceil_div(C, planes), min = 8 * (BLOCK / vectors);
         if (!in_parts)
             return;
         images = talc_ceil_div(N * across, PLANE_BLOCKS);
-        images = images > least ? images : least;
+        images = images > min ? images : min;
         parts = talc_ceil_div(N, images);
     }
     /// Elements of a load: a vector's where x and every image in it are aligned and consist of
@@ -53,8 +53,8 @@ struct plane_tiling {
         int64_t unit = 1; /* planes that are whole vectors together */
         while (unit * P % count != 0)
             unit++;
-        const int64_t most = BLOCK * count / P / unit * unit, all = talc_ceil_div(C, unit) * unit;
-        planes = (int)(most < all ? most : all);
+        const int64_t max = BLOCK * count / P / unit * unit, all = talc_ceil_div(C, unit) * unit;
+        planes = (int)(max < all ? max : all);
         vectors = (int)(planes * P / count);
     }
 };

@@ -226,6 +226,7 @@ const char *plan_cumprod(const talc_device *, const talc_cumprod_problem *p, siz
 } // namespace
 
 const talc_algorithm talc_cuda_cumprod[] = {
-    talc_cuda_row<plan_cumprod, run_cumprod>("direct", { "f64 accumulation", TALC_STRICT, true }),
+    talc_cuda_algorithm<plan_cumprod, run_cumprod>("direct",
+                                                   { "f64 accumulation", TALC_STRICT, true }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

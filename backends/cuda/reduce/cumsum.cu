@@ -143,6 +143,7 @@ const char *plan_cumsum(const talc_device *, const talc_cumsum_problem *p, size_
 } // namespace
 
 const talc_algorithm talc_cuda_cumsum[] = {
-    talc_cuda_row<plan_cumsum, run_cumsum>("direct", { "f64 accumulation", TALC_STRICT, true }),
+    talc_cuda_algorithm<plan_cumsum, run_cumsum>("direct",
+                                                 { "f64 accumulation", TALC_STRICT, true }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -29,7 +29,7 @@ static bool has_odd_rows(const talc_reduce_problem *p)
 static bool has_odd_planes(const talc_reduce_problem *p)
 {
     return has_odd_rows(p) && talc_dtype_is_float(p->dtype) && p->kept_rank == 1 &&
-           p->kept_strides[0] == p->reduced_dims[1] && p->reduced_dims[1] <= MOST_PLANE;
+           p->kept_strides[0] == p->reduced_dims[1] && p->reduced_dims[1] <= MAX_PLANE;
 }
 
 static int threads_for(int64_t vectors)

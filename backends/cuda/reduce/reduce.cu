@@ -37,26 +37,27 @@ struct cursor {
 
 /* The offsets in x of outputs and of the steps of their reductions. In one of the two an entry is a
  * vector of COUNT elements. */
-struct places {
+struct reduce_offsets {
     int64_t outputs, steps, part; /* part: in steps */
     int64_t length, stride;       /* of a row: steps, and elements from one to the next */
     /* What a thread moves on by: rows and steps, elements in x; and elements from the end of a row
      * to the next one. */
-    int64_t hop_rows, hop_steps, hop, wrap;
+    int64_t stride_rows, stride_steps, stride_offset, wrap;
     bool deep; /* more than one dimension of rows */
     strided_index<1, uint64_t> kept, rows;
 
-    /* `dims` and `strides` of steps; a thread takes every hop_th of them. */
-    places(const reduce_tiling &c, int64_t hop_th, int kept_rank, const int64_t *kept_dims,
-           const int64_t *kept_strides, int rank, const int64_t *dims, const int64_t *strides)
+    /* `dims` and `strides` of steps; a thread takes every thread_stride of them. */
+    reduce_offsets(const reduce_tiling &c, int64_t thread_stride, int kept_rank,
+                   const int64_t *kept_dims, const int64_t *kept_strides, int rank,
+                   const int64_t *dims, const int64_t *strides)
         : outputs(count_of(kept_rank, kept_dims)), steps(count_of(rank, dims)), part(c.part),
           length(rank > 1 ? dims[rank - 1] : INT64_MAX), stride(rank > 0 ? strides[rank - 1] : 0),
-          hop_rows(hop_th / length), hop_steps(hop_th % length), deep(rank > 2),
+          stride_rows(thread_stride / length), stride_steps(thread_stride % length), deep(rank > 2),
           kept(kept_rank, kept_dims, { kept_strides }),
           rows(rank > 1 ? rank - 1 : 0, dims, { strides })
     {
         const int64_t row_stride = rank > 1 ? strides[rank - 2] : 0;
-        hop = hop_rows * row_stride + hop_steps * stride;
+        stride_offset = stride_rows * row_stride + stride_steps * stride;
         wrap = rank > 1 ? row_stride - length * stride : 0;
     }
     __device__ int64_t of_output(int64_t output) const
@@ -83,11 +84,11 @@ struct places {
     }
     __device__ void advance(cursor &here) const
     {
-        here.offset += hop;
+        here.offset += stride_offset;
         if (length == INT64_MAX) /* a single row */
             return;
-        here.step += hop_steps;
-        here.row += hop_rows;
+        here.step += stride_steps;
+        here.row += stride_rows;
         if (here.step >= length) {
             here.step -= length;
             here.offset += wrap;
@@ -96,12 +97,12 @@ struct places {
         if (deep)
             here.offset = offset_of(here.row, here.step);
     }
-    /* How many steps from `begin` on, every `hop_th`, are of this block's part: few enough to count
-     * in 32 bits. */
-    __device__ int count(int64_t begin, int hop_th) const
+    /* How many steps from `begin` on, every `thread_stride`, are of this block's part: few enough
+     * to count in 32 bits. */
+    __device__ int count(int64_t begin, int thread_stride) const
     {
         const int64_t part_end = (blockIdx.y + 1) * part, end = part_end < steps ? part_end : steps;
-        return begin < end ? (int)((end - begin - 1) / hop_th) + 1 : 0;
+        return begin < end ? (int)((end - begin - 1) / thread_stride) + 1 : 0;
     }
 };
 
@@ -160,7 +161,7 @@ constexpr int BLOCKS = sizeof(State) > 8 && COUNT == 1 && ACROSS ? 4 : 0;
  * block `side` wide across. */
 template <typename State, typename T, int COUNT, bool ACROSS>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS<State, COUNT, ACROSS>)
-    reduce_vectors(const target<State> to, const T *x, int side, const places at)
+    reduce_vectors(const target<State> to, const T *x, int side, const reduce_offsets at)
 {
     constexpr int BATCH = ACROSS ? IN_FLIGHT_ACROSS<T, COUNT> : IN_FLIGHT<T, COUNT>;
     constexpr int STATES = ACROSS ? COUNT : 1;
@@ -240,17 +241,17 @@ struct packing {
 
     /* One element an access where the innermost does not consist of whole aligned ones, wherever
      * the others stand. */
-    packing(int64_t most, const void *x, int rank, const int64_t *dims_, const int64_t *strides_,
+    packing(int64_t max, const void *x, int rank, const int64_t *dims_, const int64_t *strides_,
             int others, const int64_t *other_strides)
-        : count(most), dims(), strides()
+        : count(max), dims(), strides()
     {
         const int last = rank - 1;
-        if (last < 0 || strides_[last] != 1 || dims_[last] % most != 0 || !is_aligned(x))
+        if (last < 0 || strides_[last] != 1 || dims_[last] % max != 0 || !is_aligned(x))
             count = 1;
         for (int i = 0; i < last; i++)
-            count = strides_[i] % most == 0 ? count : 1;
+            count = strides_[i] % max == 0 ? count : 1;
         for (int i = 0; i < others; i++)
-            count = other_strides[i] % most == 0 ? count : 1;
+            count = other_strides[i] % max == 0 ? count : 1;
         for (int i = 0; i < rank; i++) {
             dims[i] = i == last ? dims_[i] / count : dims_[i];
             strides[i] = i == last ? strides_[i] * count : strides_[i];
@@ -269,8 +270,8 @@ static void launch_vectors(talc_device *device, const talc_reduce_problem *p, re
     const packing reduced(ACROSS ? 1 : COUNT, x, p->reduced_rank, p->reduced_dims,
                           p->reduced_strides, p->kept_rank, p->kept_strides);
     c.part /= reduced.count;
-    const places at(c, ACROSS ? others : side, p->kept_rank, kept.dims, kept.strides,
-                    p->reduced_rank, reduced.dims, reduced.strides);
+    const reduce_offsets at(c, ACROSS ? others : side, p->kept_rank, kept.dims, kept.strides,
+                            p->reduced_rank, reduced.dims, reduced.strides);
     const auto kernel = kept.count * reduced.count > 1 ? reduce_vectors<State, T, COUNT, ACROSS>
                                                        : reduce_vectors<State, T, 1, ACROSS>;
     const dim3 grid(grid_for_blocks(device, talc_ceil_div(at.outputs, ACROSS ? side : others)),
@@ -357,9 +358,9 @@ static void reduce(talc_device *device, const talc_reduce_problem *p,
     else if (p->function == TALC_MIN)
         launch<maximum<T, true>, T>(device, p, a, in_parts);
     else if (p->function == TALC_ARGMAX)
-        launch<place<T>, T>(device, p, a, in_parts);
+        launch<argument_of_max<T>, T>(device, p, a, in_parts);
     else if (p->function == TALC_ARGMIN)
-        launch<place<T, true>, T>(device, p, a, in_parts);
+        launch<argument_of_max<T, true>, T>(device, p, a, in_parts);
     else
         launch<total<T>, T>(device, p, a, in_parts);
 }
@@ -391,9 +392,9 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p, const 
 }
 
 const talc_algorithm talc_cuda_reduce[] = {
-    talc_cuda_row<plan_parts, run<true>>(
+    talc_cuda_algorithm<plan_parts, run<true>>(
         "parts", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
-    talc_cuda_row<talc_plan_any, run<false>>(
+    talc_cuda_algorithm<talc_plan_any, run<false>>(
         "whole", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

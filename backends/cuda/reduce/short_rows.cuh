@@ -48,8 +48,8 @@ struct short_rows {
         slices = dims[0];
         K = (int)p->K, B = (int)inner;
         threads = bytes <= SHORT_ROW / 4 ? 1 : bytes <= SHORT_ROW / 2 ? 2 : 4;
-        const int64_t least = BLOCK / threads, more = TILE_BYTES / bytes / least * least;
-        tile = (int)((more > least ? more : least) / B);
+        const int64_t min = BLOCK / threads, more = TILE_BYTES / bytes / min * min;
+        tile = (int)((more > min ? more : min) / B);
         if (columns)
             tile = tile / 4 * 4; /* whole vectors of the wider types */
         vectors = rows && whole ? (int)(p->K / count) : 0;

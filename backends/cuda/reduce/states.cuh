@@ -62,11 +62,11 @@ constexpr T LOWEST = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infi
 /// A type of whole words, which lanes can exchange.
 template <typename T> using word_of = std::conditional_t<sizeof(T) < 4, int32_t, T>;
 
-/// x, or with LEAST what is the larger the smaller x is: the largest of these is the smallest of
+/// x, or with SMALLEST what is the larger the smaller x is: the largest of these is the smallest of
 /// what they were made from, which they give back when flipped again.
-template <bool LEAST, typename T> __device__ T flipped(T x)
+template <bool SMALLEST, typename T> __device__ T flipped(T x)
 {
-    if constexpr (!LEAST)
+    if constexpr (!SMALLEST)
         return x;
     else if constexpr (std::is_floating_point_v<T>)
         return -x;
@@ -74,8 +74,9 @@ template <bool LEAST, typename T> __device__ T flipped(T x)
         return ~x; /* the lowest integer has no negative */
 }
 
-/// The largest, with LEAST the smallest. A NaN replaces what is there, and nothing replaces a NaN.
-template <typename T, bool LEAST = false> struct maximum {
+/// The largest, with SMALLEST the smallest. A NaN replaces what is there, and nothing replaces a
+/// NaN.
+template <typename T, bool SMALLEST = false> struct maximum {
     using result_type = T;
     using counted = maximum;
     word_of<T> value = LOWEST<word_of<T>>;
@@ -93,7 +94,7 @@ template <typename T, bool LEAST = false> struct maximum {
     {
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
-            add_one(flipped<LEAST>((word_of<T>)x.of[e]));
+            add_one(flipped<SMALLEST>((word_of<T>)x.of[e]));
     }
     __device__ void join(const maximum &other)
     {
@@ -101,24 +102,24 @@ template <typename T, bool LEAST = false> struct maximum {
     }
     __device__ result_type result(double) const
     {
-        return (T)flipped<LEAST>(value);
+        return (T)flipped<SMALLEST>(value);
     }
 };
 
-/// Where the largest stands, with LEAST the smallest: the first of several. A state that saw
+/// Where the largest stands, with SMALLEST the smallest: the first of several. A state that saw
 /// nothing above LOWEST says 0, which is right where there is nothing else: then all elements are
 /// LOWEST. Packed: lanes exchange no padding.
-template <typename T, bool LEAST = false, typename Index = int64_t>
-struct __attribute__((packed, aligned(4))) place {
+template <typename T, bool SMALLEST = false, typename Index = int64_t>
+struct __attribute__((packed, aligned(4))) argument_of_max {
     using result_type = int64_t;
-    using counted = place<T, LEAST, int>;
+    using counted = argument_of_max<T, SMALLEST, int>;
     using word = word_of<T>;
     Index at = 0;
     word value = LOWEST<word>;
 
-    place() = default;
+    argument_of_max() = default;
     template <typename Position>
-    __device__ place(const counted &seen, Position position)
+    __device__ argument_of_max(const counted &seen, Position position)
         : at(position(seen.at)), value(seen.value)
     {
     }
@@ -135,30 +136,30 @@ struct __attribute__((packed, aligned(4))) place {
             word of[FEW];
 #pragma unroll
             for (int e = 0; e < FEW; e++)
-                of[e] = flipped<LEAST>((word)x.of[first + e]);
-            word most = of[0];
+                of[e] = flipped<SMALLEST>((word)x.of[first + e]);
+            word max = of[0];
 #pragma unroll
             for (int e = 1; e < FEW; e++)
-                most = larger_or_nan(most, of[e]);
-            if (!(most <= value) && value == value) {
+                max = larger_or_nan(max, of[e]);
+            if (!(max <= value) && value == value) {
                 int found = FEW - 1;
 #pragma unroll
                 for (int e = FEW - 2; e >= 0; e--)
-                    found = of[e] == most ? e : found;
-                if (__builtin_expect(most != most, 0))
+                    found = of[e] == max ? e : found;
+                if (__builtin_expect(max != max, 0))
 #pragma unroll
                     for (int e = FEW - 1; e >= 0; e--)
                         found = of[e] != of[e] ? e : found;
-                value = most;
+                value = max;
                 at = k + (Index)(first + found) * step;
             }
         }
     }
-    __device__ void join(const place &other)
+    __device__ void join(const argument_of_max &other)
     {
-        const word most = larger_or_nan((word)value, (word)other.value);
-        const bool own = value == most || value != value;
-        const bool others = other.value == most || other.value != other.value;
+        const word max = larger_or_nan((word)value, (word)other.value);
+        const bool own = value == max || value != value;
+        const bool others = other.value == max || other.value != other.value;
         if (others && (!own || other.at < at))
             *this = other;
     }
@@ -272,7 +273,7 @@ template <typename T> struct exponentials {
     using result_type = T;
     using counted = exponentials;
     double sum = 0;
-    T most = LOWEST<T>;
+    T max = LOWEST<T>;
     T unused = 0; /* lanes exchange no padding */
 
     exponentials() = default;
@@ -288,14 +289,14 @@ template <typename T> struct exponentials {
      * element. */
     __device__ void rescale(T largest)
     {
-        if (largest == most)
+        if (largest == max)
             return;
-        sum *= exp((double)most - (double)largest);
-        most = largest;
+        sum *= exp((double)max - (double)largest);
+        max = largest;
     }
     template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t, int)
     {
-        T largest = most;
+        T largest = max;
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
             largest = larger_or_nan(largest, x.of[e]);
@@ -303,20 +304,20 @@ template <typename T> struct exponentials {
         T few = 0;
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
-            few += below(x.of[e], most);
+            few += below(x.of[e], max);
         sum += (double)few;
     }
     __device__ void join(const exponentials &other)
     {
         exponentials scaled = other;
-        const T largest = larger_or_nan(most, other.most);
+        const T largest = larger_or_nan(max, other.max);
         rescale(largest);
         scaled.rescale(largest);
         sum += scaled.sum;
     }
     __device__ result_type result(double) const
     {
-        return (T)(log(sum) + (double)most);
+        return (T)(log(sum) + (double)max);
     }
 };
 

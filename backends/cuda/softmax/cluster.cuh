@@ -17,14 +17,14 @@ namespace talc
 {
 
 /// Blocks of the largest cluster that any GPU with clusters runs, and of the largest that some do.
-constexpr int PORTABLE_BLOCKS = 8, MOST_BLOCKS = 16;
+constexpr int PORTABLE_BLOCKS = 8, MAX_BLOCKS = 16;
 
 /// Threads of the largest block.
-constexpr int MOST_THREADS = 512;
+constexpr int MAX_THREADS = 512;
 
 /// Where the warps of a block, and the blocks of a cluster, leave their values for each other.
 template <typename T> struct exchange {
-    T warps[MOST_THREADS / WARP], blocks[MOST_BLOCKS];
+    T warps[MAX_THREADS / WARP], blocks[MAX_BLOCKS];
     uint64_t arrived; ///< an mbarrier: one phase an exchange
 };
 
@@ -66,7 +66,7 @@ static __device__ T join_cluster(T value, int blocks, exchange<T> &with, unsigne
 
 /// A cluster of `blocks` has a softmax after the other, each of `count` vectors.
 template <typename T, int COUNT>
-static __global__ void __launch_bounds__(MOST_THREADS)
+static __global__ void __launch_bounds__(MAX_THREADS)
     softmax_cluster(T *y, const T *x, int blocks, int count, const softmax_plan plan)
 {
     extern __shared__ __align__(CACHE_LINE) char stored[];

@@ -31,7 +31,7 @@ namespace /* other kernels have types of the same names */
 /* The most blocks per multiprocessor, four times those resident at once in f32: few enough that the
  * end of a block, which waits until its partial result is written, is a small share of its time,
  * and enough that the last wave is one too. */
-constexpr int64_t MOST_ALONG = 16, MOST_ACROSS = 20;
+constexpr int64_t MAX_ALONG = 16, MAX_ACROSS = 20;
 
 constexpr int64_t NOWHERE = INT64_MAX;
 
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(BLOCK)
             const gathering to, const entropy_plan<T, Index> plan)
 {
     constexpr int GROUPS = BLOCK / THREADS;
-    __shared__ largest<T> shared_most[BLOCK / WARP];
+    __shared__ largest<T> shared_max[BLOCK / WARP];
     __shared__ totals shared_totals[BLOCK / WARP];
     const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
     const double mean_weight = mean_weight_of(plan);
@@ -147,20 +147,20 @@ __global__ void __launch_bounds__(BLOCK)
         double loss;
         part here;
         const bool open = !decided(plan, i, label, here, loss);
-        largest<T> most;
+        largest<T> max;
         totals all;
         if (open || (WORK != LOSS && real))
             plan.at.offsets(i, at);
         if (open)
-            most.value = largest_of(plan, x + at[0], thread, THREADS);
-        most = share_group(most, THREADS, shared_most);
+            max.value = largest_of(plan, x + at[0], thread, THREADS);
+        max = share_group(max, THREADS, shared_max);
         if (open)
-            all = totals_of(plan, x + at[0], most.value, thread, THREADS);
+            all = totals_of(plan, x + at[0], max.value, thread, THREADS);
         all = WORK == LOSS ? join_group(all, THREADS, shared_totals)
                            : share_group(all, THREADS, shared_totals);
         if (WORK != GRADIENT && thread == 0 && real) {
             if (open)
-                loss = loss_of(plan, x + at[0], most.value, all, label, mean_weight);
+                loss = loss_of(plan, x + at[0], max.value, all, label, mean_weight);
             here.sum = loss;
             mine.join(here);
             if (plan.whole)
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(BLOCK)
         if (WORK == LOSS)
             continue;
         if (open)
-            write_classes(plan, dx + at[0], x + at[0], label, most.value, all.exponentials,
+            write_classes(plan, dx + at[0], x + at[0], label, max.value, all.exponentials,
                           dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor), mean_weight,
                           thread, THREADS);
         else if (real)
@@ -186,9 +186,9 @@ unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_pr
 {
     const shape by = shape_of(p);
     const int64_t all = talc_ceil_div(p->samples, BLOCK / threads_of(by));
-    const int64_t most =
-        talc_cuda_state_of(device)->multiprocessors * (by == BY_THREAD ? MOST_ACROSS : MOST_ALONG);
-    return (unsigned)(all < most ? all : most);
+    const int64_t max =
+        talc_cuda_state_of(device)->multiprocessors * (by == BY_THREAD ? MAX_ACROSS : MAX_ALONG);
+    return (unsigned)(all < max ? all : max);
 }
 
 /* The workspace: what the blocks gather, then the sums of labels' weights. */
@@ -271,7 +271,7 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
 }
 
 const talc_algorithm talc_cuda_cross_entropy[] = {
-    talc_cuda_row<plan_rows, run>("rows",
-                                  { "the data's own type, sums in f64", TALC_STRICT, false }),
+    talc_cuda_algorithm<plan_rows, run>("rows",
+                                        { "the data's own type, sums in f64", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -42,8 +42,8 @@ static int threads_of(shape by)
 /* Terms that a thread adds one after the other before it goes on with a new sum. */
 template <typename T> int64_t terms_per_sum(int64_t C)
 {
-    const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), most = sizeof(T) == 4 ? 16 : 64;
-    return root < most ? root : most;
+    const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), max = sizeof(T) == 4 ? 16 : 64;
+    return root < max ? root : max;
 }
 
 template <typename T, typename Index> struct entropy_plan {

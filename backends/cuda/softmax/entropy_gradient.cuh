@@ -18,7 +18,7 @@ namespace /* other kernels have types of the same names */
 {
 
 /* Labels that a block adds up on its own, that a part has at least, and parts at most. */
-constexpr int64_t FEW_LABELS = 1024, PART_LABELS = 4096, MOST_PARTS = BLOCK;
+constexpr int64_t FEW_LABELS = 1024, PART_LABELS = 4096, MAX_PARTS = BLOCK;
 
 /* What a mean divides by; none: 1. */
 struct label_weights {
@@ -109,7 +109,7 @@ int64_t parts_of(const talc_cross_entropy_problem *p)
     if (p->reduction != TALC_REDUCTION_MEAN || p->samples <= FEW_LABELS)
         return 0;
     const int64_t parts = talc_ceil_div(p->samples, PART_LABELS);
-    return parts < MOST_PARTS ? parts : MOST_PARTS;
+    return parts < MAX_PARTS ? parts : MAX_PARTS;
 }
 
 } // namespace

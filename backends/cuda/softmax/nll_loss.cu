@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(BLOCK) nll_gradient(T *dx, const T *dy, const 
 }
 
 /* Indices of 32 bits have room for a step of the largest grid past the end. */
-constexpr int64_t ROOM = (int64_t)1 << 30;
+constexpr int64_t CAPACITY = (int64_t)1 << 30;
 
 template <typename T>
 void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_loss_arguments *a,
@@ -80,7 +80,7 @@ void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     const T *weight = (const T *)a->weight;
-    with_index(p->samples * p->C + ROOM, [&](auto zero) {
+    with_index(p->samples * p->C + CAPACITY, [&](auto zero) {
         using Index = decltype(zero);
         const loss_plan<Index> plan(p);
         if (p->direction == TALC_GRAD_INPUT)
@@ -113,6 +113,7 @@ static talc_status run(talc_device *device, const talc_nll_loss_problem *problem
 }
 
 const talc_algorithm talc_cuda_nll_loss[] = {
-    talc_cuda_row<talc_plan_any, run>("direct", { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_algorithm<talc_plan_any, run>("direct",
+                                            { "the data's own type", TALC_STRICT, false }),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

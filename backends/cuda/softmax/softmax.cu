@@ -96,12 +96,12 @@ static void launch_thread(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a)
 {
     const int64_t work = talc_ceil_div(p->outer, BLOCK);
-    const int64_t most = talc_cuda_state_of(device)->multiprocessors * PIPELINED;
+    const int64_t max = talc_cuda_state_of(device)->multiprocessors * PIPELINED;
     const int bytes = 2 * BLOCK * (int)(p->extent * (int64_t)sizeof(T));
     if (bytes > 48 << 10)
         (void)allow_shared(softmax_thread<T>, 2 * BLOCK * HELD);
     softmax_thread<T>
-        <<<(unsigned)(work < most ? work : most), BLOCK, bytes, talc_cuda_stream(device)>>>(
+        <<<(unsigned)(work < max ? work : max), BLOCK, bytes, talc_cuda_stream(device)>>>(
             (T *)a->y, (const T *)a->x, (int)p->extent, p->outer, p->log);
 }
 
@@ -123,11 +123,11 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
 
 /* Bytes of a softmax that a block holds where enough blocks can share it, so that three fit a
  * multiprocessor, and the most that a block can hold. */
-constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
+constexpr int64_t STORED = 64 << 10, MAX_STORED = 224 << 10;
 
 /* Threads of a multiprocessor's blocks: with more, waiting for each other costs more than loading
  * faster gains; and bytes of their slots that may stay empty. */
-constexpr int64_t RUNNING = 960, LEAST_THREADS = 128, SPARE = LEAST_THREADS * VECTOR_BYTES;
+constexpr int64_t RUNNING = 960, MIN_THREADS = 128, SPARE = MIN_THREADS * VECTOR_BYTES;
 
 /* Whether every GPU runs the machine code made for compute capability 9.0: PTX for newer ones knows
  * no clusters. */
@@ -142,22 +142,22 @@ static bool has_clusters()
     return error == cudaSuccess && major == 9;
 }
 
-/* By clusters of at most `most` blocks; false when the GPU cannot run them. */
+/* By clusters of at most `max` blocks; false when the GPU cannot run them. */
 template <typename T, int COUNT>
 static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
-                          const talc_softmax_arguments *a, int most)
+                          const talc_softmax_arguments *a, int max)
 {
     constexpr int EACH = COUNT * (int)sizeof(T);
     constexpr auto kernel = softmax_cluster<T, COUNT>;
     const int64_t count = p->extent / COUNT;
     int blocks = 1, clusters = 1;
-    while (blocks < most && count * EACH > blocks * STORED)
+    while (blocks < max && count * EACH > blocks * STORED)
         blocks *= 2;
     const int64_t own = talc_ceil_div(count, blocks);
-    const int64_t side_by_side = (MOST_STORED + 1024) / (own * EACH + 1024);
+    const int64_t side_by_side = (MAX_STORED + 1024) / (own * EACH + 1024);
     /* As many as share the vectors nearly evenly, so that few slots stay empty. */
-    int64_t threads = LEAST_THREADS;
-    for (int64_t i = threads; i <= MOST_THREADS && i <= RUNNING / side_by_side; i += WARP)
+    int64_t threads = MIN_THREADS;
+    for (int64_t i = threads; i <= MAX_THREADS && i <= RUNNING / side_by_side; i += WARP)
         if (talc_ceil_div(own, i) * i <= talc_ceil_div(own, threads) * threads)
             threads = i;
     /* Several times as many clusters as run at once: they drift apart, so that reads of some
@@ -177,7 +177,7 @@ static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
     config.attrs = &cluster;
     config.numAttrs = blocks > 1;
     if (bytes > STORED / 2) /* else what every kernel may have is enough */
-        (void)allow_shared(kernel, (has_clusters() ? MOST_STORED : STORED) + SPARE);
+        (void)allow_shared(kernel, (has_clusters() ? MAX_STORED : STORED) + SPARE);
     if (blocks > PORTABLE_BLOCKS &&
         (cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) !=
              cudaSuccess ||
@@ -197,7 +197,7 @@ static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
 {
     const auto launch =
         is_whole<T>(p, a) ? launch_blocks<T, VECTOR_BYTES / sizeof(T)> : launch_blocks<T, 1>;
-    if (!launch(device, p, a, MOST_BLOCKS))
+    if (!launch(device, p, a, MAX_BLOCKS))
         (void)launch(device, p, a, PORTABLE_BLOCKS);
 }
 
@@ -241,19 +241,19 @@ static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
 static const char *plan_warp(const talc_device *, const talc_softmax_problem *p, size_t,
                              talc_plan *)
 {
-    const int64_t most = HELD / (int64_t)talc_dtype_size(p->dtype);
-    return is_strided(p) && p->extent > STRIDED_LANES * most
+    const int64_t max = HELD / (int64_t)talc_dtype_size(p->dtype);
+    return is_strided(p) && p->extent > STRIDED_LANES * max
                ? "the axis is strided and longer than 512 bytes"
-           : p->extent > WARP * most ? "the axis is longer than 4096 bytes"
-                                     : NULL;
+           : p->extent > WARP * max ? "the axis is longer than 4096 bytes"
+                                    : NULL;
 }
 
 static const char *plan_cluster(const talc_device *, const talc_softmax_problem *p, size_t,
                                 talc_plan *)
 {
-    const int64_t most = PORTABLE_BLOCKS * MOST_STORED, size = (int64_t)talc_dtype_size(p->dtype);
-    return is_strided(p)             ? "the axis is strided"
-           : p->extent > most / size ? "the axis is longer than 1835008 bytes"
+    const int64_t max = PORTABLE_BLOCKS * MAX_STORED, size = (int64_t)talc_dtype_size(p->dtype);
+    return is_strided(p)            ? "the axis is strided"
+           : p->extent > max / size ? "the axis is longer than 1835008 bytes"
            : p->extent > STORED / size && !has_clusters()
                ? "the axis is longer than 65536 bytes, and some GPU here has no thread block "
                  "clusters (compute capability 9.0)"
@@ -294,9 +294,9 @@ constexpr talc_arithmetic OWN_TYPE = { "the data's own type", TALC_STRICT, false
 constexpr talc_arithmetic SUMS_IN_F64 = { "the data's own type, sums in f64", TALC_STRICT, false };
 
 const talc_algorithm talc_cuda_softmax[] = {
-    talc_cuda_row<plan_warp, run<IN_WARP>>("warp", OWN_TYPE),
-    talc_cuda_row<plan_cluster, run<IN_CLUSTER>>("cluster", OWN_TYPE),
-    talc_cuda_row<plan_two_pass, run<IN_TWO_PASSES>>("two_pass", SUMS_IN_F64),
-    talc_cuda_row<talc_plan_any, run<IN_ONE_BLOCK>>("one_block", SUMS_IN_F64),
+    talc_cuda_algorithm<plan_warp, run<IN_WARP>>("warp", OWN_TYPE),
+    talc_cuda_algorithm<plan_cluster, run<IN_CLUSTER>>("cluster", OWN_TYPE),
+    talc_cuda_algorithm<plan_two_pass, run<IN_TWO_PASSES>>("two_pass", SUMS_IN_F64),
+    talc_cuda_algorithm<talc_plan_any, run<IN_ONE_BLOCK>>("one_block", SUMS_IN_F64),
     { NULL, NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -31,26 +31,26 @@ static __global__ void __launch_bounds__(BLOCK)
     softmax_thread(T *y, const T *x, int extent, int64_t outer, bool log)
 {
     extern __shared__ __align__(CACHE_LINE) char stored[];
-    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, room = WARP * extent;
-    T *const buffers = (T *)stored + warp * 2 * room;
-    const int64_t hop = (int64_t)gridDim.x * BLOCK;
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, capacity = WARP * extent;
+    T *const buffers = (T *)stored + warp * 2 * capacity;
+    const int64_t grid_stride = (int64_t)gridDim.x * BLOCK;
     const auto count_from = [&](int64_t first) {
         return (int)(outer - first < WARP ? outer - first : WARP) * extent;
     };
     const auto fetch = [&](int64_t first, int buffer) {
         if (first < outer)
             by_vectors(
-                buffers + buffer * room, x + first * extent, count_from(first),
+                buffers + buffer * capacity, x + first * extent, count_from(first),
                 [](auto *to, const auto *from) { __pipeline_memcpy_async(to, from, sizeof *to); });
         __pipeline_commit();
     };
     int64_t first = (int64_t)blockIdx.x * BLOCK + warp * WARP;
     fetch(first, 0);
-    for (int buffer = 0; first < outer; first += hop, buffer ^= 1) {
-        fetch(first + hop, buffer ^ 1);
+    for (int buffer = 0; first < outer; first += grid_stride, buffer ^= 1) {
+        fetch(first + grid_stride, buffer ^ 1);
         __pipeline_wait_prior(1);
         __syncwarp();
-        T *const all = buffers + buffer * room, *const own = all + lane * extent;
+        T *const all = buffers + buffer * capacity, *const own = all + lane * extent;
         T m = own[0], sums[4] = {};
 #pragma unroll 4
         for (int k = 1; k < extent; k++)

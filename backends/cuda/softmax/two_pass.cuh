@@ -37,15 +37,15 @@ template <typename T> struct running {
     }
     template <int N> __device__ void add(T (&x)[N])
     {
-        T most = m;
+        T max = m;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            most = larger()(most, x[i]);
-        rescale(most);
-        most = m == -(T)INFINITY ? 0 : m;
+            max = larger()(max, x[i]);
+        rescale(max);
+        max = m == -(T)INFINITY ? 0 : m;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            x[i] = exp(x[i] - most);
+            x[i] = exp(x[i] - max);
         sum += (total_of<T>)tree_sum<N>(x);
     }
 };

@@ -23,20 +23,20 @@ static __global__ void __launch_bounds__(BLOCK, 3)
     const int lanes = 1 << shift, rows = WARP >> shift;
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int row = LAYOUT == STRIDED ? lane & (rows - 1) : lane >> shift;
-    const int place = LAYOUT == STRIDED ? lane >> (5 - shift) : lane & (lanes - 1);
+    const int lane_in_row = LAYOUT == STRIDED ? lane >> (5 - shift) : lane & (lanes - 1);
     const int step = LAYOUT == STRIDED ? rows : 1;
     const int rounds = (count + lanes - 1) >> shift;
-    const int own = (count - place + lanes - 1) >> shift; /* of this lane */
+    const int own = (count - lane_in_row + lanes - 1) >> shift; /* of this lane */
     const int64_t x_stride = COUNT > 1 ? COUNT : plan.x_stride;
     const int64_t y_stride = COUNT > 1 ? COUNT : plan.y_stride;
-    const int64_t hop = (int64_t)gridDim.x * (BLOCK / WARP) * rows;
+    const int64_t grid_stride = (int64_t)gridDim.x * (BLOCK / WARP) * rows;
     for (int64_t first = ((int64_t)blockIdx.x * (BLOCK / WARP) + warp) * rows; first < plan.outer;
-         first += hop) {
+         first += grid_stride) {
         const int real = (int)(plan.outer - first < rows ? plan.outer - first : rows);
         int64_t at[2];
         plan.at.offsets((uint64_t)(first + (row < real ? row : 0)), at);
-        const T *from = x + at[1] + place * x_stride;
-        T *to = y + at[0] + place * y_stride;
+        const T *from = x + at[1] + lane_in_row * x_stride;
+        T *to = y + at[0] + lane_in_row * y_stride;
         vector held[HELD];
         T m = -(T)INFINITY, sums[SUMS] = {};
 #pragma unroll

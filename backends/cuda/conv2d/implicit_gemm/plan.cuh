@@ -123,14 +123,14 @@ inline size_t gemm_parts_bytes(const gemm_problem &g)
 }
 
 /// What follows from the weights alone.
-template <typename Form> inline size_t gemm_kept_bytes(const gemm_problem &g)
+template <typename Form> inline size_t gemm_cached_bytes(const gemm_problem &g)
 {
     return gemm_packed_bytes<Form>(g) + gemm_scales_bytes(g);
 }
 
 template <typename Form> inline size_t gemm_workspace(const gemm_problem &g)
 {
-    return gemm_kept_bytes<Form>(g) + gemm_doubts_bytes(g) + gemm_parts_bytes(g);
+    return gemm_cached_bytes<Form>(g) + gemm_doubts_bytes(g) + gemm_parts_bytes(g);
 }
 
 /// Fills in the stages of a flat tile's patches (staged.cuh); false where there are none.

@@ -57,7 +57,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     gemm_problem g = {};
     if (!gemm_problem_of<Form>(p, g))
         return "it is empty, or an extent is too large";
-    if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
+    if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     gemm_choice choice;
     bool fits = gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds);
@@ -76,10 +76,10 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (p->residual) /* is read where results wait for it, at a third of memory's rate */
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
     plan->workspace = gemm_workspace<Form>(g);
-    plan->kept = gemm_kept_bytes<Form>(g);
-    plan->kept_form =
+    plan->cached = gemm_cached_bytes<Form>(g);
+    plan->cached_form =
         gemm_channel_rows(g) << 8 | choice.channels * 2 | choice.staged << 1 | choice.folded;
-    talc_plan_keep(plan, &choice, sizeof choice);
+    talc_plan_store(plan, &choice, sizeof choice);
     return NULL;
 }
 
@@ -92,9 +92,9 @@ static talc_status run_as(talc_device *device, const talc_conv2d_problem *p,
     (void)gemm_problem_of<Form>(p, g);
     (void)gemm_shape<Form>(g, p, gpu, *choice);
     gemm_fill_shifts(g);
-    const size_t kept = gemm_kept_bytes<Form>(g);
-    __half *packed = (__half *)(a->base.kept != NULL ? a->base.kept : a->base.workspace);
-    char *rest = (char *)a->base.workspace + (a->base.kept != NULL ? 0 : kept);
+    const size_t kept = gemm_cached_bytes<Form>(g);
+    __half *packed = (__half *)(a->base.cached != NULL ? a->base.cached : a->base.workspace);
+    char *rest = (char *)a->base.workspace + (a->base.cached != NULL ? 0 : kept);
     int *exponents = (int *)((char *)packed + gemm_packed_bytes<Form>(g));
     const int64_t rows = gemm_channel_rows(g);
     float *thresholds = (float *)(exponents + rows);
@@ -110,7 +110,7 @@ static talc_status run_as(talc_device *device, const talc_conv2d_problem *p,
     const cudaError_t error = allow_shared(kernel, gemm_shared_room<Form>(gpu));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
-    if (!a->base.kept_ready)
+    if (!a->base.cached_ready)
         pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
     const int runs = g.tiles / tiles_of_run(g), most = gpu.multiprocessors,
               blocks = runs < most ? runs : most;
@@ -145,7 +145,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    const gemm_choice *choice = (const gemm_choice *)talc_plan_own(plan);
+    const gemm_choice *choice = (const gemm_choice *)talc_plan_data(plan);
     if constexpr (!std::is_void_v<typename Form::staged_form>)
         if (choice->staged)
             return run_as<typename Form::staged_form>(device, p, choice, a);

@@ -1,6 +1,6 @@
 /// A problem of the cross-check with room for its operands.
-#ifndef TALC_TESTS_POSED_H
-#define TALC_TESTS_POSED_H
+#ifndef TALC_TESTS_PROBLEM_DATA_H
+#define TALC_TESTS_PROBLEM_DATA_H
 
 #include "check/engine/case.h"
 #include "check/engine/family.h"
@@ -8,17 +8,17 @@
 
 #include <math.h>
 
-typedef struct posed {
+typedef struct problem_data {
     check_problem problem;
     const check_direction *direction;
     check_operand list[CHECK_OPERANDS];
     check_values values;
-} posed;
+} problem_data;
 
 /// Reads it; talc_check_values_free(&self.values) gives the room back.
-static inline posed pose(const char *text)
+static inline problem_data read_problem(const char *text)
 {
-    posed self;
+    problem_data self;
     self.direction = talc_check_parse(text, &self.problem);
     cr_assert(self.direction != NULL, "%s: %s", text, talc_error_message());
     talc_check_operands(self.direction, &self.problem, self.list);
@@ -26,7 +26,7 @@ static inline posed pose(const char *text)
     return self;
 }
 
-static inline check_expected expected_at(const posed *self, int operand, int64_t index)
+static inline check_expected expected_at(const problem_data *self, int operand, int64_t index)
 {
     return self->direction->expected(&self->problem, &self->values, operand, index);
 }

@@ -1,6 +1,6 @@
-/// Every row of the ops beside conv2d by the cross-check (conv2d has test_conv2d.c): on the edges
-/// of `talc check`, and on problems beside the blocks and tiles of the CPU's rows. All kinds of
-/// data, guard bands, misaligned operands, every number of threads.
+/// Every algorithm of the ops beside conv2d by the cross-check (conv2d has test_conv2d.c): on the
+/// edges of `talc check`, and on problems beside the blocks and tiles of the CPU's algorithms. All
+/// kinds of data, guard bands, misaligned operands, every number of threads.
 #include "tests/support/hooks.h"
 
 #include <string.h>
@@ -73,7 +73,7 @@ static const char *another(int64_t index, char text[TALC_CHECK_TEXT])
 }
 
 /* Those problems whose op is one of `ops`, which have spaces around them. */
-static void expect_rows_pass(problem_function *problem, const char *ops, uint64_t kinds)
+static void expect_algorithms_pass(problem_function *problem, const char *ops, uint64_t kinds)
 {
     char text[TALC_CHECK_TEXT];
     int outcomes = 0;
@@ -93,10 +93,11 @@ static void expect_rows_pass(problem_function *problem, const char *ops, uint64_
 }
 
 #define ROWS_PASS(test, ops)                                                                       \
-    Test(rows, test)                                                                               \
+    Test(algorithms, test)                                                                         \
     {                                                                                              \
-        expect_rows_pass(edge, ops, 0);                                                            \
-        expect_rows_pass(another, ops, KIND(EXACT) | KIND(RANDOM) | KIND(GUARDS) | KIND(THREADS)); \
+        expect_algorithms_pass(edge, ops, 0);                                                      \
+        expect_algorithms_pass(another, ops,                                                       \
+                               KIND(EXACT) | KIND(RANDOM) | KIND(GUARDS) | KIND(THREADS));         \
     }
 
 ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d ")

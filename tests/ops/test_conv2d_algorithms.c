@@ -1,5 +1,5 @@
-/* Every row of the CPU's conv2d table on problems of its own, by the cross-check; which problems it
- * refuses, and why. */
+/* Every algorithm of the CPU's conv2d table on problems of its own, by the cross-check; which
+ * problems it refuses, and why. */
 #include "tests/support/hooks.h"
 
 #include "check/check.h"
@@ -10,9 +10,9 @@
 
 static const struct {
     const char *problem;
-    /* Letters of the rows that do not refuse: depthwise, pointwise, implicit_gemm (g), im2col,
-     * reference; of large results depthwise alone. */
-    const char *rows;
+    /* Letters of the algorithms that do not refuse: depthwise, pointwise, implicit_gemm (g),
+     * im2col, reference; of large results depthwise alone. */
+    const char *algorithms;
 } cases[] = {
     { "n2c3h9w7o4k3x3", "gir" },
     { "n1c1h1w1o1k1x1", "dpgir" },
@@ -55,7 +55,7 @@ static const struct {
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806g2", "dgir" },
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806_replicate", "gir" },
     /* Results of more than 8 MiB, which depthwise writes past the caches: by lines or by stretches
-     * of rows. */
+     * of algorithms. */
     { "n2c80h130w140o80k3x3p1x1g80_bias", "d" },
     { "n2c80h130w144o80k3x3p1x1g80", "d" },
     { "n2c80h130w144o80k3x3p1x1g80_relu", "d" },
@@ -67,56 +67,57 @@ enum { CASES = sizeof cases / sizeof *cases };
 
 #define KIND(name) ((uint64_t)1 << TALC_CHECK_##name)
 
-/* The letters of the rows that ran, in their order. */
-static void note_row(void *context, const talc_check_outcome *outcome)
+/* The letters of the algorithms that ran, in their order. */
+static void record_algorithm(void *context, const talc_check_outcome *outcome)
 {
-    char *rows = context;
+    char *algorithms = context;
     cr_expect(outcome->passed, "%s %s: %s", outcome->problem, outcome->algorithm, outcome->reason);
     const bool implicit = strcmp(outcome->algorithm, "implicit_gemm") == 0;
     const char letter[] = { implicit ? 'g' : *outcome->algorithm, '\0' };
-    if (strstr(rows, letter) == NULL)
-        strcat(rows, letter);
+    if (strstr(algorithms, letter) == NULL)
+        strcat(algorithms, letter);
 }
 
-/* What talc_check tells of a row's values: all but the relations between convolutions. */
+/* What talc_check tells of an algorithm's values: all but the relations between convolutions. */
 #define OF_VALUES (KIND(BATCH) - 1)
 
-/* The letters of the rows that ran and passed; `algorithm` NULL: of all. */
-static void check_rows(const char *text, uint64_t kinds, const char *algorithm, char ran[8])
+/* The letters of the algorithms that ran and passed; `algorithm` NULL: of all. */
+static void check_algorithms(const char *text, uint64_t kinds, const char *algorithm, char ran[8])
 {
     talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device(),
                                                               .algorithm = algorithm,
                                                               .kinds = kinds,
-                                                              .observe = note_row,
+                                                              .observe = record_algorithm,
                                                               .context = ran });
     cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
     talc_check_free(check);
 }
 
-/* Every row that does not refuse: its values, for every number of threads and in any workspace, and
- * what a NaN spoils; of f64 and of large results, which are about depthwise, less. */
-Test(conv2d_rows, every_row_passes_the_cross_check)
+/* Every algorithm that does not refuse: its values, for every number of threads and in any
+ * workspace, and what a NaN spoils; of f64 and of large results, which are about depthwise,
+ * less. */
+Test(conv2d_algorithms, every_algorithm_passes_the_cross_check)
 {
     const uint64_t few = KIND(EXACT) | KIND(THREADS) | KIND(GUARDS);
     for (int i = 0; i < CASES; i++) {
         const char *text = cases[i].problem;
         char ran[8] = "", again[8] = "", wide[TALC_CHECK_TEXT];
         snprintf(wide, sizeof wide, "%s_f64", text);
-        if (strchr(cases[i].rows, 'r') != NULL) {
-            check_rows(text, OF_VALUES, NULL, ran);
-            check_rows(wide, few | KIND(RANDOM), NULL, again);
-            cr_expect(strcmp(again, cases[i].rows) == 0, "%s: the rows %s ran", wide, again);
+        if (strchr(cases[i].algorithms, 'r') != NULL) {
+            check_algorithms(text, OF_VALUES, NULL, ran);
+            check_algorithms(wide, few | KIND(RANDOM), NULL, again);
+            cr_expect(strcmp(again, cases[i].algorithms) == 0, "%s: the rows %s ran", wide, again);
         } else {
-            check_rows(text, few, "depthwise", ran);
+            check_algorithms(text, few, "depthwise", ran);
         }
-        cr_expect(strcmp(ran, cases[i].rows) == 0, "%s: the rows %s ran", text, ran);
+        cr_expect(strcmp(ran, cases[i].algorithms) == 0, "%s: the rows %s ran", text, ran);
     }
 }
 
-Test(conv2d_rows, rows_say_why_they_refuse)
+Test(conv2d_algorithms, algorithms_say_why_they_refuse)
 {
     static const struct {
-        const char *problem, *row, *reason;
+        const char *problem, *algorithm, *reason;
     } refusals[] = {
         { "n1c4h5w5o4k3x3", "depthwise", "groups is not the number of input channels" },
         { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise", "the padding is not zeros" },
@@ -144,7 +145,7 @@ Test(conv2d_rows, rows_say_why_they_refuse)
                   talc_error_message());
         cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &explanation));
         for (int j = 0; j < explanation.decision.count; j++)
-            if (strcmp(explanation.decision.candidates[j].title, refusals[i].row) == 0)
+            if (strcmp(explanation.decision.candidates[j].title, refusals[i].algorithm) == 0)
                 cr_assert(strcmp(explanation.decision.candidates[j].reason, refusals[i].reason) ==
                               0,
                           "%s: %s", refusals[i].problem, explanation.decision.candidates[j].reason);
@@ -152,8 +153,8 @@ Test(conv2d_rows, rows_say_why_they_refuse)
 }
 
 /* Strides of 16 and more, long kernels, taps far apart, by workspaces that hold a part of a kernel:
- * the row that runs is not `reference`, and right. */
-Test(conv2d_rows, every_gradient_has_a_row, .timeout = 60)
+ * the algorithm that runs is not `reference`, and right. */
+Test(conv2d_algorithms, every_gradient_has_an_algorithm, .timeout = 60)
 {
     static const char *const texts[] = {
         "n2c4h13w14o20k5x7s2x1p3x4d2x3g2_dw",
@@ -177,18 +178,19 @@ Test(conv2d_rows, every_gradient_has_a_row, .timeout = 60)
             cr_assert(talc_workspace_set_limit(cpu, limits[j]));
             cr_assert(talc_conv2d_problem_parse(texts[i], &problem), "%s", talc_error_message());
             cr_assert(talc_conv2d_explain(cpu, &problem, NULL, &explanation));
-            const char *row = explanation.decision.candidates[explanation.decision.chosen].title;
-            cr_expect(strcmp(row, "reference") != 0, "%s in %zu bytes: %s", texts[i], limits[j],
-                      row);
-            check_rows(texts[i], KIND(EXACT) | KIND(RANDOM) | KIND(INFINITY) | KIND(GUARDS), row,
-                       ran);
+            const char *algorithm =
+                explanation.decision.candidates[explanation.decision.chosen].title;
+            cr_expect(strcmp(algorithm, "reference") != 0, "%s in %zu bytes: %s", texts[i],
+                      limits[j], algorithm);
+            check_algorithms(texts[i], KIND(EXACT) | KIND(RANDOM) | KIND(INFINITY) | KIND(GUARDS),
+                             algorithm, ran);
         }
     cr_assert(talc_workspace_set_limit(cpu, before));
 }
 
-/* What lies between the taps of a dilated kernel is not copied, or this row would take many times
- * as long as others. */
-Test(conv2d_rows, implicit_gemm_copies_what_windows_read)
+/* What lies between the taps of a dilated kernel is not copied, or this algorithm would take many
+ * times as long as others. */
+Test(conv2d_algorithms, implicit_gemm_copies_what_windows_read)
 {
     static const char *const problems[] = { "n1c1h1200w1200o1k3x3d500x500",
                                             "n1c1h60001w40o1k2x1d60000x1",
@@ -211,7 +213,7 @@ Test(conv2d_rows, implicit_gemm_copies_what_windows_read)
 
 /* A block of outputs takes as long in a long row of the image as in a short one: of 31,250 blocks
  * here, 0.1 s in all. */
-Test(conv2d_rows, implicit_gemm_of_a_long_row, .timeout = 30)
+Test(conv2d_algorithms, implicit_gemm_of_a_long_row, .timeout = 30)
 {
     const int64_t W = 32000000;
     const talc_conv2d_options options = { .stride = { 1, 2 }, .algorithm = "implicit_gemm" };
@@ -228,8 +230,8 @@ Test(conv2d_rows, implicit_gemm_of_a_long_row, .timeout = 30)
     talc_scope_leave(scope);
 }
 
-/* Gradients have the rows of the forward direction. */
-Test(conv2d_rows, gradients_by_the_same_rows)
+/* Gradients have the algorithms of the forward direction. */
+Test(conv2d_algorithms, gradients_by_the_same_algorithms)
 {
     static const char *const problems[] = { "n2c3h9w7o4k3x3_reflect", "n2c4h8w7o6k1x1",
                                             "n1c5h7w7o5k3x3p1x1g5" };
@@ -250,7 +252,7 @@ Test(conv2d_rows, gradients_by_the_same_rows)
 
 // ---- Estimates ----------------------------------------------------------------------------------
 
-static double estimates[2]; /* of the rows that follow, in seconds */
+static double estimates[2]; /* of the algorithms that follow, in seconds */
 static const char *refusals_now[2];
 
 static const char *plan_1(const talc_device *device, const void *problem, size_t limit,
@@ -296,31 +298,31 @@ static talc_status write_3(talc_device *device, const void *problem, const talc_
     return write_number(arguments, 3);
 }
 
-/* The number of the row that runs on a problem of some width, which explain has to say too. A plan
- * follows from the problem, and is remembered with it: another plan needs another problem. */
-static int row_run(talc_device *device, int64_t width, const char *forced)
+/* The number of the algorithm that runs on a problem of some width, which explain has to say too. A
+ * plan follows from the problem, and is remembered with it: another plan needs another problem. */
+static int algorithm_run(talc_device *device, int64_t width, const char *forced)
 {
     const talc_conv2d_options options = { .algorithm = forced };
     talc_scope *scope = talc_scope_enter();
     const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, 1, 1, width));
-    const int row = (int)talc_item(talc_conv2d(x, x, NULL, &options));
+    const int algorithm = (int)talc_item(talc_conv2d(x, x, NULL, &options));
     cr_assert(!talc_failed(), "%s", talc_error_message());
     talc_conv2d_problem problem;
     talc_conv2d_explanation e;
     cr_assert(talc_conv2d_problem_of(x, x, NULL, &options, &problem));
     cr_assert(talc_conv2d_explain(device, &problem, &options, &e));
-    cr_assert(e.decision.chosen == row - 1, "row %d ran, explain says %d", row,
+    cr_assert(e.decision.chosen == algorithm - 1, "row %d ran, explain says %d", algorithm,
               e.decision.chosen + 1);
     for (int i = 0; i < 2; i++)
         cr_assert(e.decision.candidates[i].refused ||
                   e.decision.candidates[i].seconds == estimates[i]);
     talc_scope_leave(scope);
-    return row;
+    return algorithm;
 }
 
-Test(conv2d_rows, the_least_estimate_runs)
+Test(conv2d_algorithms, the_least_estimate_runs)
 {
-    const talc_algorithm rows[] = {
+    const talc_algorithm algorithms[] = {
         { "first", NULL, { "none", TALC_STRICT, false }, plan_1, write_1 },
         { "second", NULL, { "none", TALC_STRICT, false }, plan_2, write_2 },
         { "reference", NULL, { "none", TALC_STRICT, false }, talc_plan_any, write_3 },
@@ -328,7 +330,7 @@ Test(conv2d_rows, the_least_estimate_runs)
     };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
-    backend.algorithms[TALC_OP_conv2d] = rows;
+    backend.algorithms[TALC_OP_conv2d] = algorithms;
     device.backend = &backend;
     static const struct {
         double estimates[2];
@@ -349,11 +351,12 @@ Test(conv2d_rows, the_least_estimate_runs)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         memcpy(estimates, choices[i].estimates, sizeof estimates);
         memcpy(refusals_now, choices[i].refusals, sizeof refusals_now);
-        const int row = row_run(&device, (int64_t)i + 1, choices[i].forced);
-        cr_expect(row == choices[i].runs, "case %zu: row %d ran, not %d", i, row, choices[i].runs);
+        const int algorithm = algorithm_run(&device, (int64_t)i + 1, choices[i].forced);
+        cr_expect(algorithm == choices[i].runs, "case %zu: row %d ran, not %d", i, algorithm,
+                  choices[i].runs);
     }
 
-    const talc_algorithm refusing[] = { rows[0], rows[1], rows[3] };
+    const talc_algorithm refusing[] = { algorithms[0], algorithms[1], algorithms[3] };
     backend.algorithms[TALC_OP_conv2d] = refusing;
     refusals_now[0] = refusals_now[1] = "takes none";
     talc_scope *scope = talc_scope_enter(); /* which ends before the device does */

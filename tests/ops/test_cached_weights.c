@@ -1,5 +1,5 @@
-/* What a row makes of a convolution's weights is made once, again when they are written, and never
- * where a gradient is recorded or a step. */
+/* What an algorithm makes of a convolution's weights is made once, again when they are written, and
+ * never where a gradient is recorded or a step. */
 #include "tests/support/hooks.h"
 
 #include "nn/step.h"
@@ -24,7 +24,7 @@ static const char *plan(const talc_device *device, const void *problem, size_t l
                         talc_plan *plan)
 {
     (void)device, (void)problem, (void)limit;
-    plan->kept = sizeof(float);
+    plan->cached = sizeof(float);
     plan->workspace = 2 * sizeof(float);
     return NULL;
 }
@@ -37,10 +37,10 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
     (void)device, (void)plan;
     const talc_conv2d_problem *p = problem;
     const talc_conv2d_arguments *a = arguments;
-    float *kept = a->base.kept != NULL ? a->base.kept : a->base.workspace;
-    float *rest = (float *)a->base.workspace + (a->base.kept == NULL);
-    if (!a->base.kept_ready) {
-        *kept = 2 * *(const float *)a->w;
+    float *cached = a->base.cached != NULL ? a->base.cached : a->base.workspace;
+    float *rest = (float *)a->base.workspace + (a->base.cached == NULL);
+    if (!a->base.cached_ready) {
+        *cached = 2 * *(const float *)a->w;
         packs++;
         if (interfere) {
             pthread_t thread;
@@ -49,27 +49,27 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
             pthread_join(thread, NULL);
         }
     }
-    *rest = *kept / 2;
+    *rest = *cached / 2;
     for (int64_t i = 0; i < p->N * p->OH * p->OW; i++)
         ((float *)a->y)[i] = *rest * ((const float *)a->x)[i];
     return TALC_OK;
 }
 
-static const talc_algorithm rows[] = {
+static const talc_algorithm algorithms[] = {
     { .name = "doubled", .arithmetic = { "f32", TALC_STRICT, false }, .plan = plan, .run = run },
     { .name = NULL },
 };
 
-static struct talc_backend with_rows;
+static struct talc_backend with_algorithms;
 static const struct talc_backend *before;
 
 static void begin(void)
 {
     talc_device *device = cpu_device();
     before = device->backend;
-    with_rows = *before;
-    with_rows.algorithms[TALC_OP_conv2d] = rows;
-    device->backend = &with_rows;
+    with_algorithms = *before;
+    with_algorithms.algorithms[TALC_OP_conv2d] = algorithms;
+    device->backend = &with_algorithms;
     packs = 0;
     x = talc_full(device, TALC_F32, TALC_DIMS(2, 1, 1, 2), 3);
     w = talc_full(device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 5);
@@ -91,9 +91,9 @@ static float first(const talc_tensor *weights, const talc_conv2d_options *option
     return value;
 }
 
-static const talc_conv2d_options keep = { .keep_weights = true };
+static const talc_conv2d_options keep = { .cache_weights = true };
 
-Test(kept_weights, are_made_once_until_w_is_written, .init = begin, .fini = end)
+Test(cached_weights, are_made_once_until_w_is_written, .init = begin, .fini = end)
 {
     for (int i = 0; i < 3; i++)
         cr_assert(first(w, &keep) == 15);
@@ -104,21 +104,21 @@ Test(kept_weights, are_made_once_until_w_is_written, .init = begin, .fini = end)
     cr_assert(packs == 2, "%d", packs);
 }
 
-Test(kept_weights, are_not_kept_unasked, .init = begin, .fini = end)
+Test(cached_weights, are_not_cached_unasked, .init = begin, .fini = end)
 {
     for (int i = 0; i < 3; i++)
         cr_assert(first(w, NULL) == 15);
     cr_assert(packs == 3, "%d", packs);
 }
 
-Test(kept_weights, are_not_kept_where_a_gradient_is_recorded, .init = begin, .fini = end)
+Test(cached_weights, are_not_cached_where_a_gradient_is_recorded, .init = begin, .fini = end)
 {
     cr_assert(talc_require_grad(w, true));
     cr_assert(first(w, &keep) == 15 && first(w, &keep) == 15);
     cr_assert(packs == 2, "%d", packs);
 }
 
-Test(kept_weights, belong_to_a_view_and_a_problem, .init = begin, .fini = end)
+Test(cached_weights, belong_to_a_view_and_a_problem, .init = begin, .fini = end)
 {
     const float two[] = { 5, 11 };
     const talc_tensor *both = talc_from_host(w->device, TALC_F32, TALC_DIMS(2, 1, 1, 1), two);
@@ -149,7 +149,7 @@ static talc_tensor *step(void *context)
     return y;
 }
 
-Test(kept_weights, are_not_kept_in_a_step, .init = begin, .fini = end)
+Test(cached_weights, are_not_cached_in_a_step, .init = begin, .fini = end)
 {
     talc_step *of = talc_step_new(w->device, step, NULL);
     cr_assert(first(w, &keep) == 15);
@@ -162,7 +162,7 @@ Test(kept_weights, are_not_kept_in_a_step, .init = begin, .fini = end)
     cr_assert(packs == 5, "%d", packs);
 }
 
-Test(kept_weights, go_with_w, .init = begin, .fini = end)
+Test(cached_weights, go_with_w, .init = begin, .fini = end)
 {
     talc_scope *scope = talc_scope_enter();
     talc_tensor *own = talc_full(w->device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 5);
@@ -170,7 +170,7 @@ Test(kept_weights, go_with_w, .init = begin, .fini = end)
     talc_scope_leave(scope);
 }
 
-Test(kept_weights, are_of_the_version_that_was_packed, .init = begin, .fini = end)
+Test(cached_weights, are_of_the_version_that_was_packed, .init = begin, .fini = end)
 {
     interfere = true;
     (void)first(w, &keep);

@@ -1,6 +1,6 @@
 /// Holding results against what they must be. Private to check/.
-#ifndef TALC_CHECK_ENGINE_JUDGE_H
-#define TALC_CHECK_ENGINE_JUDGE_H
+#ifndef TALC_CHECK_ENGINE_VERDICT_H
+#define TALC_CHECK_ENGINE_VERDICT_H
 
 #include "check/engine/case.h"
 
@@ -49,13 +49,13 @@ double talc_check_oracle_terms(const check_direction *direction, const check_pro
 
 /// Judges results on data of `kind`: fills in all of the outcome from `passed` on. Of several
 /// outputs the worst counts.
-void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithmetic,
-                      talc_check_kind kind, const check_values *results,
-                      talc_check_outcome *outcome);
+void talc_check_verdict(const check_oracle *oracle, const talc_arithmetic *arithmetic,
+                        talc_check_kind kind, const check_values *results,
+                        talc_check_outcome *outcome);
 
 /// Whether passing meant anything: of the outputs with something to add up, at least 30 % are not
 /// zero, 15 % after a ReLU; fewer than 8 are too few to say. Counts into *fed and *nonzero. Without
-/// results (NULL), whether passing would, for a row that is right.
+/// results (NULL), whether passing would, for an algorithm that is right.
 bool talc_check_trusted(const check_oracle *oracle, const check_values *results, int64_t *fed,
                         int64_t *nonzero);
 

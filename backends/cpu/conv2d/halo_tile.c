@@ -1,4 +1,4 @@
-#include "backends/cpu/conv2d/patch.h"
+#include "backends/cpu/conv2d/halo_tile.h"
 
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/short_copy.h"
@@ -21,24 +21,25 @@ static talc_cpu_slots slots_of(const talc_cpu_axis *axis, int64_t outputs)
     return slots;
 }
 
-talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
-                                 talc_padding_mode mode, int64_t rows, int64_t columns,
-                                 int64_t images)
+talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
+                                         talc_padding_mode mode, int64_t rows, int64_t columns,
+                                         int64_t images)
 {
-    talc_cpu_patch patch = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
+    talc_cpu_halo_tile halo_tile = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
     /* The zeros to the right of a row of the image can be those to the left of the next one, as
      * long as each output has a column of its own. */
-    const int64_t left = -w->start, right = patch.w.size - left - w->extent;
+    const int64_t left = -w->start, right = halo_tile.w.size - left - w->extent;
     if (mode == TALC_PADDING_ZEROS && w->stride == 1 && columns == w->outputs && left > 0 &&
         right > 0) {
-        patch.shared = talc_smaller(talc_smaller(left, right), patch.w.size - columns);
-        patch.w.size -= patch.shared;
+        halo_tile.shared = talc_smaller(talc_smaller(left, right), halo_tile.w.size - columns);
+        halo_tile.w.size -= halo_tile.shared;
     }
-    patch.image = patch.h.count * patch.w.count * patch.h.size * patch.w.size;
+    halo_tile.image = halo_tile.h.count * halo_tile.w.count * halo_tile.h.size * halo_tile.w.size;
     /* An odd number of cache lines, so that the channels do not meet in the same sets of the
      * cache. */
-    patch.channel = (talc_ceil_div(images * patch.image + patch.shared, LINE) | 1) * LINE;
-    return patch;
+    halo_tile.channel =
+        (talc_ceil_div(images * halo_tile.image + halo_tile.shared, LINE) | 1) * LINE;
+    return halo_tile;
 }
 
 // ---- Filling ------------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ typedef struct slot_row {
 
 /* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to
  * have a source. */
-static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_patch_source *s,
+static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_halo_tile_source *s,
                                                                const slot_row *slot, int64_t lo,
                                                                int64_t hi, const char *row,
                                                                char *dst)
@@ -85,7 +86,7 @@ static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_pa
     }
 }
 
-static inline __attribute__((always_inline)) void fill_row(const talc_cpu_patch_source *s,
+static inline __attribute__((always_inline)) void fill_row(const talc_cpu_halo_tile_source *s,
                                                            const slot_row *slot, const char *row,
                                                            char *dst)
 {
@@ -105,7 +106,7 @@ static inline __attribute__((always_inline)) void fill_row(const talc_cpu_patch_
 
 /* The rows of one slot of one plane. `first`: the coordinate of row 0. */
 TALC_TARGET_CLONES
-static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int64_t first,
+static void fill_rows(const talc_cpu_halo_tile_source *s, const slot_row *slot, int64_t first,
                       int64_t rows, const char *plane, char *dst)
 {
     const int64_t size = slot->size;
@@ -138,28 +139,28 @@ static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int6
     }
 }
 
-void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
-                         void *dst)
+void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
+                             const talc_cpu_halo_tile_source *source, void *dst)
 {
-    const talc_cpu_patch_source *s = source;
+    const talc_cpu_halo_tile_source *s = source;
     const int64_t size = (int64_t)talc_dtype_size(s->dtype);
-    for (int64_t slot = 0; slot < patch->h.count * patch->w.count; slot++) {
-        const int64_t slot_h = slot / patch->w.count, slot_w = slot % patch->w.count;
+    for (int64_t slot = 0; slot < halo_tile->h.count * halo_tile->w.count; slot++) {
+        const int64_t slot_h = slot / halo_tile->w.count, slot_w = slot % halo_tile->w.count;
         slot_row columns = { .start = s->w.start + s->column * s->w.stride + slot_w * s->w.dilation,
-                             .count = patch->w.size,
+                             .count = halo_tile->w.size,
                              .size = size };
         columns.inside = talc_window_inside(columns.start, s->w.stride, columns.count, s->w.extent);
         const int64_t first = s->h.start + s->row * s->h.stride + slot_h * s->h.dilation;
         for (int64_t channel = 0; channel < s->channels; channel++)
             for (int64_t image = 0; image < s->images; image++)
-                fill_rows(s, &columns, first, patch->h.size,
+                fill_rows(s, &columns, first, halo_tile->h.size,
                           talc_cpu_at(s->dtype, s->x, channel * s->x_channel + image * s->x_image),
-                          (char *)dst + (channel * patch->channel + image * patch->image +
-                                         slot * patch->h.size * patch->w.size) *
+                          (char *)dst + (channel * halo_tile->channel + image * halo_tile->image +
+                                         slot * halo_tile->h.size * halo_tile->w.size) *
                                             size);
     }
-    for (int64_t channel = 0; channel < s->channels && patch->shared > 0; channel++)
-        talc_cpu_short_zero((char *)dst +
-                                (channel * patch->channel + s->images * patch->image) * size,
-                            (size_t)(patch->shared * size));
+    for (int64_t channel = 0; channel < s->channels && halo_tile->shared > 0; channel++)
+        talc_cpu_short_zero(
+            (char *)dst + (channel * halo_tile->channel + s->images * halo_tile->image) * size,
+            (size_t)(halo_tile->shared * size));
 }

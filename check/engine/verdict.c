@@ -1,4 +1,4 @@
-#include "check/engine/judge.h"
+#include "check/engine/verdict.h"
 
 #include "check/engine/bound.h"
 #include "check/engine/data.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed out */
+enum { MAX_SHARES = 1 << 24 }; /* elements of an output whose shares are handed out */
 
 // ---- Which elements -----------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ static int64_t sampled_index(const check_operand *operand, uint64_t seed, int64_
     return index;
 }
 
-static int64_t place_of(const check_expected_output *output, int64_t e)
+static int64_t index_of(const check_expected_output *output, int64_t e)
 {
     return output->index == NULL ? e : output->index[e];
 }
@@ -58,7 +58,7 @@ static bool expected_output_new(check_expected_output *self, const check_operand
             return false;
     }
     self->expected = talc_memory_new((size_t)self->count * sizeof *self->expected + 1, "check");
-    if (shares && operand->count <= MOST_SHARES) {
+    if (shares && operand->count <= MAX_SHARES) {
         self->shares = talc_memory_new((size_t)operand->count * sizeof *self->shares + 1, "check");
         if (self->shares == NULL)
             return false;
@@ -100,7 +100,7 @@ static bool groups_new(check_oracle *oracle, bool sampled)
         const check_expected_output *output = &oracle->output[i];
         for (int64_t e = 0; e < output->count; e++)
             list[count++] =
-                direction->group_of(oracle->problem, output->operand, place_of(output, e));
+                direction->group_of(oracle->problem, output->operand, index_of(output, e));
     }
     qsort(list, (size_t)count, sizeof *list, rising);
     for (int64_t i = 0; i < count; i++)
@@ -146,7 +146,7 @@ double talc_check_oracle_bytes(const check_direction *direction, const check_pro
         const bool part = sampled && operands[i].count > CHECK_SAMPLE;
         bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_expected) + 2 * sizeof(int64_t))
                       : (double)operands[i].count * sizeof(check_expected);
-        if (shares && operands[i].count <= MOST_SHARES)
+        if (shares && operands[i].count <= MAX_SHARES)
             bytes += (double)operands[i].count * sizeof(float);
     }
     return bytes;
@@ -185,7 +185,7 @@ static void work_out(void *context, int index, int64_t first, int64_t end)
     double norm = 0;
     for (int64_t e = first; e < end; e++) {
         const check_expected expected = oracle->direction->expected(
-            oracle->problem, self->values, output->operand, place_of(output, e));
+            oracle->problem, self->values, output->operand, index_of(output, e));
         norm = expected.S > norm && isfinite(expected.S) ? expected.S : norm;
         output->expected[e] = expected;
     }
@@ -256,7 +256,7 @@ typedef struct extent {
     bool within[TALC_MAX_RANK];
 } extent;
 
-static void add_place(const check_operand *operand, int64_t index, bool is_first, extent *of)
+static void extend_range(const check_operand *operand, int64_t index, bool is_first, extent *of)
 {
     int64_t at[TALC_MAX_RANK];
     talc_check_coordinates(operand->rank, operand->dims, index, at);
@@ -267,7 +267,7 @@ static void add_place(const check_operand *operand, int64_t index, bool is_first
     }
 }
 
-static void join_places(const check_operand *operand, const extent *more, bool is_first, extent *of)
+static void join_ranges(const check_operand *operand, const extent *more, bool is_first, extent *of)
 {
     for (int d = 0; d < operand->rank; d++) {
         of->first[d] = is_first || more->first[d] < of->first[d] ? more->first[d] : of->first[d];
@@ -296,33 +296,33 @@ static const char *dimension_name(const talc_check_outcome *outcome, const check
 
 /* ", all at ow = 5", ", all at oc = 0 or 7", ", all at n > 0": what all wrong elements have in
  * common and others do not. */
-static void add_where(const check_operand *operand, const extent *places,
+static void add_where(const check_operand *operand, const extent *range,
                       talc_check_outcome *outcome)
 {
     bool any = false;
     for (int d = 0; d < operand->rank; d++) {
-        const int64_t first = places->first[d], last = places->last[d], end = operand->dims[d] - 1;
-        char place[64], name[32];
-        if (end == 0 || (first == 0 && last == end && (places->within[d] || end == 1)))
+        const int64_t first = range->first[d], last = range->last[d], end = operand->dims[d] - 1;
+        char coordinates[64], name[32];
+        if (end == 0 || (first == 0 && last == end && (range->within[d] || end == 1)))
             continue;
         if (first == last)
-            snprintf(place, sizeof place, " = %" PRId64, first);
+            snprintf(coordinates, sizeof coordinates, " = %" PRId64, first);
         else if (first == 0 && last == end)
-            snprintf(place, sizeof place, " = 0 or %" PRId64, end);
+            snprintf(coordinates, sizeof coordinates, " = 0 or %" PRId64, end);
         else if (first > 0 && last == end)
-            snprintf(place, sizeof place, " > %" PRId64, first - 1);
+            snprintf(coordinates, sizeof coordinates, " > %" PRId64, first - 1);
         else if (first == 0)
-            snprintf(place, sizeof place, " < %" PRId64, last + 1);
+            snprintf(coordinates, sizeof coordinates, " < %" PRId64, last + 1);
         else
-            snprintf(place, sizeof place, " from %" PRId64 " to %" PRId64, first, last);
+            snprintf(coordinates, sizeof coordinates, " from %" PRId64 " to %" PRId64, first, last);
         const size_t used = strlen(outcome->reason);
         snprintf(outcome->reason + used, sizeof outcome->reason - used, "%s%s%s",
-                 any ? ", " : ", all at ", dimension_name(outcome, operand, d, name), place);
+                 any ? ", " : ", all at ", dimension_name(outcome, operand, d, name), coordinates);
         any = true;
     }
 }
 
-static void explain(const check_operand *operand, int64_t wrong, const extent *places,
+static void explain(const check_operand *operand, int64_t wrong, const extent *range,
                     talc_check_outcome *outcome)
 {
     char at[128];
@@ -333,18 +333,20 @@ static void explain(const check_operand *operand, int64_t wrong, const extent *p
     if (used < 0 || used >= (int)sizeof outcome->reason)
         return;
     char *rest = outcome->reason + used;
-    const size_t room = sizeof outcome->reason - (size_t)used;
+    const size_t capacity = sizeof outcome->reason - (size_t)used;
     if (outcome->bound > 0 && isfinite(outcome->share))
-        snprintf(rest, room, ": %.3g times the bound %.3g; %" PRId64 " of %" PRId64 " are wrong",
+        snprintf(rest, capacity,
+                 ": %.3g times the bound %.3g; %" PRId64 " of %" PRId64 " are wrong",
                  outcome->share, outcome->bound, wrong, outcome->compared);
     else
-        snprintf(rest, room, "; %" PRId64 " of %" PRId64 " are wrong", wrong, outcome->compared);
-    if (places != NULL && wrong > 1 && wrong < outcome->compared)
-        add_where(operand, places, outcome);
+        snprintf(rest, capacity, "; %" PRId64 " of %" PRId64 " are wrong", wrong,
+                 outcome->compared);
+    if (range != NULL && wrong > 1 && wrong < outcome->compared)
+        add_where(operand, range, outcome);
 }
 
-/* A NaN may fill the tile of a row that is accurate in norm. */
-static bool spoiled(const talc_arithmetic *arithmetic, talc_check_kind kind, double got)
+/* A NaN may fill the tile of an algorithm that is accurate in norm. */
+static bool exempt(const talc_arithmetic *arithmetic, talc_check_kind kind, double got)
 {
     return arithmetic->precision == TALC_NORMWISE &&
            (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY) && !isfinite(got);
@@ -361,33 +363,33 @@ typedef struct verdict {
 } verdict;
 
 /* The judging of one output, chunk by chunk. */
-typedef struct judging {
+typedef struct comparison {
     const check_expected_output *output;
     const check_operand *operand;
     const talc_arithmetic *arithmetic;
     talc_check_kind kind;
     const double *results;
     verdict of[CHECK_CHUNKS];
-} judging;
+} comparison;
 
-static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
+static void compare_chunk(void *context, int chunk, int64_t first, int64_t end)
 {
-    judging *self = context;
+    comparison *self = context;
     const check_expected_output *output = self->output;
     verdict worst = { .share = -1 };
     for (int64_t e = first; e < end; e++) {
         const check_expected *expected = &output->expected[e];
-        const int64_t index = place_of(output, e);
+        const int64_t index = index_of(output, e);
         const double got = self->results[index];
         const double bound = talc_check_bound(self->arithmetic, self->operand->dtype, self->kind,
                                               expected, output->S_norm);
-        const double share = expected->any || spoiled(self->arithmetic, self->kind, got)
+        const double share = expected->any || exempt(self->arithmetic, self->kind, got)
                                  ? 0
                                  : talc_check_share(expected->value, got, bound);
         if (output->shares != NULL)
             output->shares[index] = (float)share;
         if (!(share <= 1))
-            add_place(self->operand, index, worst.wrong++ == 0, &worst.where);
+            extend_range(self->operand, index, worst.wrong++ == 0, &worst.where);
         if (!(share <= worst.share))
             worst = (verdict){ .share = share,
                                .got = got,
@@ -402,7 +404,7 @@ static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
 }
 
 /* Takes the verdict for the outcome's. */
-static void tell(const judging *self, const verdict *worst, talc_check_outcome *outcome)
+static void tell(const comparison *self, const verdict *worst, talc_check_outcome *outcome)
 {
     outcome->share = worst->share;
     outcome->got = worst->got;
@@ -415,9 +417,9 @@ static void tell(const judging *self, const verdict *worst, talc_check_outcome *
                                                               : "inside";
 }
 
-void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithmetic,
-                      talc_check_kind kind, const check_values *results,
-                      talc_check_outcome *outcome)
+void talc_check_verdict(const check_oracle *oracle, const talc_arithmetic *arithmetic,
+                        talc_check_kind kind, const check_values *results,
+                        talc_check_outcome *outcome)
 {
     outcome->share = -1;
     outcome->compared = 0;
@@ -429,26 +431,26 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected_output *output = &oracle->output[i];
         const check_operand *operand = &oracle->operand[output->operand];
-        judging judged = { .output = output,
-                           .operand = operand,
-                           .arithmetic = arithmetic,
-                           .kind = kind,
-                           .results = results->of[output->operand] };
+        comparison parts = { .output = output,
+                             .operand = operand,
+                             .arithmetic = arithmetic,
+                             .kind = kind,
+                             .results = results->of[output->operand] };
         for (int64_t e = 0; output->shares != NULL && e < operand->count; e++)
             output->shares[e] = NAN;
         for (int p = 0; p < CHECK_CHUNKS; p++)
-            judged.of[p].share = -1;
-        talc_check_parallel(output->count, VERDICT_COST, judge_chunk, &judged);
+            parts.of[p].share = -1;
+        talc_check_parallel(output->count, VERDICT_COST, compare_chunk, &parts);
         outcome->compared += output->count;
         int64_t wrong = 0;
         for (int p = 0; p < CHECK_CHUNKS; p++) {
-            if (judged.of[p].wrong > 0)
-                join_places(operand, &judged.of[p].where, wrong == 0, &where);
-            wrong += judged.of[p].wrong;
-            if (judged.of[p].share <= outcome->share)
+            if (parts.of[p].wrong > 0)
+                join_ranges(operand, &parts.of[p].where, wrong == 0, &where);
+            wrong += parts.of[p].wrong;
+            if (parts.of[p].share <= outcome->share)
                 continue;
             worst = operand;
-            tell(&judged, &judged.of[p], outcome);
+            tell(&parts, &parts.of[p], outcome);
         }
         all_wrong += wrong;
         wrong_outputs += wrong > 0;
@@ -471,7 +473,7 @@ bool talc_check_trusted(const check_oracle *oracle, const check_values *results,
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected_output *output = &oracle->output[i];
         for (int64_t e = 0; e < output->count; e++) {
-            const int64_t index = place_of(output, e);
+            const int64_t index = index_of(output, e);
             const bool counts = output->expected[e].S > 0 || output->expected[e].value != 0;
             *fed += counts;
             expected_nonzero += output->expected[e].value != 0;
@@ -480,8 +482,8 @@ bool talc_check_trusted(const check_oracle *oracle, const check_values *results,
         }
     }
     /* Half of what a ReLU sees is negative. */
-    const double least = expected_nonzero * 10 < *fed * 9 ? 0.15 : 0.30;
-    return *fed < 8 || (double)*nonzero >= least * (double)*fed;
+    const double min = expected_nonzero * 10 < *fed * 9 ? 0.15 : 0.30;
+    return *fed < 8 || (double)*nonzero >= min * (double)*fed;
 }
 
 /* As compared where results must be the same bits: -0 is not 0, and a NaN is itself. */

@@ -1,4 +1,4 @@
-#include "check/model/judge.h"
+#include "check/model/verdict.h"
 
 #include "check/engine/activation.h"
 #include "check/engine/bound.h"
@@ -12,7 +12,7 @@ void talc_check_open_free(check_open *open)
 {
     talc_memory_free(open->got);
     talc_memory_free(open->spread);
-    talc_memory_free(open->room);
+    talc_memory_free(open->tolerance);
     *open = (check_open){ 0 };
 }
 
@@ -41,13 +41,14 @@ static void worst(talc_check_model_layer *layer, talc_dims dims, int64_t i, doub
     layer->expected = expected;
 }
 
-static void judge_elements(const check_ran *ran, const talc_arithmetic *reference,
-                           const check_model_expected *expected, talc_check_model_layer *layer,
-                           check_open *open)
+static void compare_elements(const check_ran *ran, const talc_arithmetic *reference,
+                             const check_model_expected *expected, talc_check_model_layer *layer,
+                             check_open *open)
 {
     static const talc_arithmetic copy = { "copy", TALC_STRICT, false },
                                  saved = { "as PyTorch's", TALC_STRICT, false };
-    const talc_arithmetic *arithmetic = ran->row == NULL ? &copy : &ran->row->arithmetic;
+    const talc_arithmetic *arithmetic =
+        ran->algorithm == NULL ? &copy : &ran->algorithm->arithmetic;
     const talc_dtype dtype = ran->output.dtype;
     double S_norm = 0, own = -1;
     bool finite = false;
@@ -67,7 +68,7 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
             isnan(expected->spread[i]) || element.any ? INFINITY : expected->spread[i];
         open->spread[i] = spread * talc_check_activation_slope(expected->activation);
         element.S += reference == NULL ? element.foreign : 0;
-        open->room[i] =
+        open->tolerance[i] =
             T + rounding(reference == NULL ? &saved : reference, dtype, &element, S_norm, spread);
     }
     /* Without elements, or where all are NaN or infinite as they must be, there is nothing to
@@ -75,14 +76,14 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
     layer->own = own < 0 || (own == 0 && !finite) ? NAN : own;
 }
 
-bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference,
-                          talc_check_model_layer *layer, check_open *open)
+bool talc_check_verdict_of_layer(const check_ran *ran, const talc_arithmetic *reference,
+                                 talc_check_model_layer *layer, check_open *open)
 {
     const size_t bytes = ((size_t)ran->output.count + 1) * sizeof(double);
     *open = (check_open){ .count = ran->output.count, .dims = ran->output.dims };
     open->got = talc_memory_new(bytes, "check_model");
     open->spread = talc_memory_new(bytes, "check_model");
-    open->room = talc_memory_new(bytes, "check_model");
+    open->tolerance = talc_memory_new(bytes, "check_model");
     check_model_expected expected;
     if (talc_failed() || !talc_check_model_expected(ran, &expected)) {
         talc_check_open_free(open);
@@ -90,7 +91,7 @@ bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference
     }
     for (int64_t i = 0; i < open->count; i++)
         open->got[i] = ran->output.of[i];
-    judge_elements(ran, reference, &expected, layer, open);
+    compare_elements(ran, reference, &expected, layer, open);
     talc_check_model_expected_free(&expected);
     return true;
 }
@@ -104,8 +105,8 @@ static double distance(double a, double b)
     return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
 }
 
-void talc_check_judge_step(check_open *open, const double *reference, double before,
-                           talc_check_model_layer *layer)
+void talc_check_verdict_of_step(check_open *open, const double *reference, double before,
+                                talc_check_model_layer *layer)
 {
     if (open->count == 0)
         return;
@@ -117,23 +118,24 @@ void talc_check_judge_step(check_open *open, const double *reference, double bef
         finite = finite || isfinite(open->got[i]) || isfinite(reference[i]);
         double share = 0;
         if (off > open->spread[i])
-            share = open->room[i] > 0 ? (off - open->spread[i]) / open->room[i] : INFINITY;
+            share =
+                open->tolerance[i] > 0 ? (off - open->spread[i]) / open->tolerance[i] : INFINITY;
         if (i == 0 || share > step) {
             step = share;
             layer->unexplained = fmax(off - open->spread[i], 0);
-            layer->allowed = open->room[i];
+            layer->allowed = open->tolerance[i];
             if (step > 0 && !(layer->own >= step))
                 worst(layer, open->dims, i, open->got[i], reference[i]);
         }
         layer->difference = fmax(layer->difference, off);
         open->spread[i] = off;
-        open->room[i] = 0;
+        open->tolerance[i] = 0;
     }
     layer->step = step == 0 && !finite ? NAN : step;
     layer->accumulated = fmax(before, step);
 }
 
-void talc_check_judge_end(talc_check_model_layer *layer)
+void talc_check_verdict_at_end(talc_check_model_layer *layer)
 {
     layer->passed = !(layer->own > 1) && !(layer->accumulated > 1);
 }

@@ -1,6 +1,6 @@
-/* Both gradients of conv2d by every row of the tested device, by name: exactly, in small integers,
- * against loops over the formula and by the adjoint identity <dy, conv(x, w)> = <dx, x> = <dw, w>;
- * on random data within the bound of long sums. */
+/* Both gradients of conv2d by every algorithm of the tested device, by name: exactly, in small
+ * integers, against loops over the formula and by the adjoint identity <dy, conv(x, w)> = <dx, x> =
+ * <dw, w>; on random data within the bound of long sums. */
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
@@ -51,10 +51,10 @@ static void gradients_free(gradients *g)
         free(all[i]);
 }
 
-static void fill_integers(double *values, int64_t count, int64_t most, uint64_t seed)
+static void fill_integers(double *values, int64_t count, int64_t max, uint64_t seed)
 {
     for (int64_t i = 0; i < count; i++)
-        values[i] = (double)talc_check_draw(&seed, -most, most);
+        values[i] = (double)talc_check_draw(&seed, -max, max);
 }
 
 static void fill_random(double *values, int64_t count, talc_dtype dtype, uint64_t seed)
@@ -111,14 +111,15 @@ static const talc_tensor *tensor_of(talc_device *device, talc_dtype dtype, talc_
 }
 
 /* What forces it alone; until the next call. */
-static const char *title_of(const talc_algorithm *row)
+static const char *title_of(const talc_algorithm *algorithm)
 {
     static char text[TALC_ALGORITHM_TEXT];
-    return talc_algorithm_text(row, text);
+    return talc_algorithm_text(algorithm, text);
 }
 
-/* The gradient by this row, on the host in f64; NULL where it refuses. */
-static const talc_tensor *by_row(const gradients *g, talc_direction direction, const char *row)
+/* The gradient by this algorithm, on the host in f64; NULL where it refuses. */
+static const talc_tensor *by_algorithm(const gradients *g, talc_direction direction,
+                                       const char *algorithm)
 {
     talc_conv2d_problem p = g->problem;
     talc_device *device = tested_device();
@@ -130,7 +131,7 @@ static const talc_tensor *by_row(const gradients *g, talc_direction direction, c
     const talc_tensor *dy = tensor_of(device, p.dtype, TALC_DIMS(p.N, p.OC, p.OH, p.OW), g->dy);
     assert_no_failure();
     const talc_tensor *result =
-        talc_conv2d_gradient(&p, operand, dy, &(talc_conv2d_options){ .algorithm = row });
+        talc_conv2d_gradient(&p, operand, dy, &(talc_conv2d_options){ .algorithm = algorithm });
     if (result == NULL && talc_error_status() == TALC_UNSUPPORTED) {
         talc_error_clear();
         return NULL;
@@ -138,7 +139,7 @@ static const talc_tensor *by_row(const gradients *g, talc_direction direction, c
     if (result != NULL)
         result = talc_contiguous(
             talc_to(talc_to(result, cpu_device(), p.dtype), cpu_device(), TALC_F64));
-    cr_assert(result != NULL, "%s: %s", row, talc_error_message());
+    cr_assert(result != NULL, "%s: %s", algorithm, talc_error_message());
     return result;
 }
 
@@ -151,8 +152,8 @@ static double terms_of(const gradients *g, talc_direction direction)
                : (double)p->N * (double)p->OH * (double)p->OW;
 }
 
-/* Holds a row's result against what is due: exactly, or within the bound of random data. */
-static void compare(const gradients *g, talc_direction direction, const char *row,
+/* Holds an algorithm's result against what is due: exactly, or within the bound of random data. */
+static void compare(const gradients *g, talc_direction direction, const char *algorithm,
                     const talc_tensor *result, bool exact)
 {
     const bool input = direction == TALC_GRAD_INPUT;
@@ -165,42 +166,42 @@ static void compare(const gradients *g, talc_direction direction, const char *ro
     char text[TALC_CONV2D_TEXT];
     double product = 0;
     talc_conv2d_problem_text(&g->problem, text);
-    cr_assert(talc_numel(result) == g->count[input ? 0 : 1], "%s %s", text, row);
+    cr_assert(talc_numel(result) == g->count[input ? 0 : 1], "%s %s", text, algorithm);
     for (int64_t i = 0; i < talc_numel(result); i++) {
         cr_assert(fabs(got[i] - expected[i]) <= (exact ? 0 : bound * size[i]),
-                  "%s %s, gradient by the %s: element %lld is %.12g, not %.12g", text, row,
+                  "%s %s, gradient by the %s: element %lld is %.12g, not %.12g", text, algorithm,
                   input ? "input" : "weights", (long long)i, got[i], expected[i]);
         product += got[i] * beside[i];
     }
     if (exact)
         cr_assert(product == g->product, "%s %s: <dy, conv(x, w)> is %.17g, its adjoint %.17g",
-                  text, row, g->product, product);
+                  text, algorithm, g->product, product);
 }
 
-/* By every row that takes the problem, in both directions. How many did, of the direction with the
- * fewest. */
-static int check_rows(const gradients *g, bool exact)
+/* By every algorithm that takes the problem, in both directions. How many did, of the direction
+ * with the fewest. */
+static int check_algorithms(const gradients *g, bool exact)
 {
     int ran[2] = { 0, 0 };
-    const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_conv2d];
-    for (; row->name != NULL; row++)
+    const talc_algorithm *algorithm = tested_device()->backend->algorithms[TALC_OP_conv2d];
+    for (; algorithm->name != NULL; algorithm++)
         for (int d = 0; d < 2; d++) {
             const talc_direction direction = d == 0 ? TALC_GRAD_INPUT : TALC_GRAD_WEIGHT;
             talc_scope *scope = talc_scope_enter();
-            const talc_tensor *result = by_row(g, direction, title_of(row));
+            const talc_tensor *result = by_algorithm(g, direction, title_of(algorithm));
             if (result != NULL)
-                compare(g, direction, title_of(row), result, exact);
+                compare(g, direction, title_of(algorithm), result, exact);
             ran[d] += result != NULL;
             talc_scope_leave(scope);
         }
     return ran[0] < ran[1] ? ran[0] : ran[1];
 }
 
-/* There has to be a row for each gradient. */
-static void expect_rows(const gradients *g, bool exact)
+/* There has to be an algorithm for each gradient. */
+static void expect_algorithms(const gradients *g, bool exact)
 {
     char text[TALC_CONV2D_TEXT];
-    cr_assert(check_rows(g, exact) > 0, "%s: no row has both its gradients",
+    cr_assert(check_algorithms(g, exact) > 0, "%s: no row has both its gradients",
               talc_conv2d_problem_text(&g->problem, text));
 }
 
@@ -217,27 +218,27 @@ static gradients integers_of(const talc_conv2d_problem *p, uint64_t seed)
 static void check_exactly(const talc_conv2d_problem *p, uint64_t seed)
 {
     gradients g = integers_of(p, seed);
-    expect_rows(&g, true);
+    expect_algorithms(&g, true);
     gradients_free(&g);
 }
 
 // ---- Tests --------------------------------------------------------------------------------------
 
-Test(conv2d_rows_gradient, every_row_is_the_adjoint_on_random_problems, .timeout = 240)
+Test(conv2d_algorithms_gradient, every_algorithm_is_the_adjoint_on_random_problems, .timeout = 240)
 {
     enum { PROBLEMS = 160 };
-    static const double MOST = 4e6; /* products */
+    static const double MAX = 4e6; /* products */
     int ran = 0;
     for (uint64_t seed = 1; ran < PROBLEMS; seed++) {
         const talc_conv2d_problem p = conv2d_random_problem(seed);
-        if (p.N == 0 || talc_conv2d_flops(&p) > 2 * MOST)
+        if (p.N == 0 || talc_conv2d_flops(&p) > 2 * MAX)
             continue;
         check_exactly(&p, seed);
         ran++;
     }
 }
 
-/* Tails, gaps between windows, steps that are never taken, and every kernel of the rows. */
+/* Tails, gaps between windows, steps that are never taken, and every kernel of the algorithms. */
 static const char *const edges[] = {
     "n1c1h1w1o1k1x1",
     "n2c3h9w7o4k3x3",
@@ -298,7 +299,7 @@ static const char *const edges[] = {
     "n30c6h20w20o12k3x3p1x1g3",
 };
 
-Test(conv2d_rows_gradient, every_row_is_exact_at_edges, .timeout = 240)
+Test(conv2d_algorithms_gradient, every_algorithm_is_exact_at_edges, .timeout = 240)
 {
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
         const talc_conv2d_problem p = conv2d_parse(edges[i]);
@@ -307,7 +308,7 @@ Test(conv2d_rows_gradient, every_row_is_exact_at_edges, .timeout = 240)
 }
 
 /* Matrices in parts: of images, channels and columns. */
-Test(conv2d_rows_gradient, every_row_is_exact_in_little_workspace, .timeout = 240)
+Test(conv2d_algorithms_gradient, every_algorithm_is_exact_in_little_workspace, .timeout = 240)
 {
     static const size_t limits[] = { 200000, 30000, 0 };
     talc_device *device = tested_device();
@@ -322,8 +323,8 @@ Test(conv2d_rows_gradient, every_row_is_exact_in_little_workspace, .timeout = 24
         for (size_t k = 0; k < sizeof parted / sizeof *parted; k++) {
             const talc_conv2d_problem p = conv2d_parse(parted[k]);
             gradients g = integers_of(&p, k);
-            /* Every device has a row that needs no workspace. */
-            expect_rows(&g, true);
+            /* Every device has an algorithm that needs no workspace. */
+            expect_algorithms(&g, true);
             gradients_free(&g);
         }
     }
@@ -331,7 +332,7 @@ Test(conv2d_rows_gradient, every_row_is_exact_in_little_workspace, .timeout = 24
 }
 
 /* Positive numbers, whose sums grow as long as they are. */
-Test(conv2d_rows_gradient, every_row_keeps_long_sums_within_their_bound, .timeout = 240)
+Test(conv2d_algorithms_gradient, every_algorithm_holds_long_sums_within_their_bound, .timeout = 240)
 {
     static const char *const long_sums[] = {
         "n3c2h210w300o2k3x3",         "n4c2h200w260o3k1x1",     "n4c2h150w300o2k3x3p1x1g2",
@@ -344,7 +345,7 @@ Test(conv2d_rows_gradient, every_row_keeps_long_sums_within_their_bound, .timeou
         fill_random(g.w, g.count[1], p.dtype, 3 * i + 2);
         fill_random(g.dy, g.count[2], p.dtype, 3 * i + 3);
         work_out(&g);
-        expect_rows(&g, false);
+        expect_algorithms(&g, false);
         gradients_free(&g);
     }
 }
@@ -366,7 +367,7 @@ static void fill_sparsely(double *values, int64_t images, int64_t channels, int6
     }
 }
 
-Test(conv2d_rows_gradient, few_results_of_sparse_data_are_computed_again, .timeout = 240)
+Test(conv2d_algorithms_gradient, few_results_of_sparse_data_are_computed_again, .timeout = 240)
 {
     static const char *const texts[] = { "n8c32h20w20o64k3x3p1x1", "n16c64h7w7o64k3x3p1x1",
                                          "n2c3h60w60o32k5x5s2x2p2x2", "n12c64h14w14o40k1x1" };
@@ -379,19 +380,19 @@ Test(conv2d_rows_gradient, few_results_of_sparse_data_are_computed_again, .timeo
         fill_random(g.w, g.count[1], p.dtype, 3 * i);
         fill_sparsely(g.dy, p.N, p.OC, p.OH * p.OW, 1, 10 * i + 5);
         work_out(&g);
-        const talc_algorithm *row = device->backend->algorithms[TALC_OP_conv2d];
-        for (; row->name != NULL; row++)
+        const talc_algorithm *algorithm = device->backend->algorithms[TALC_OP_conv2d];
+        for (; algorithm->name != NULL; algorithm++)
             for (int d = 0; d < 2; d++) {
                 talc_scope *scope = talc_scope_enter();
                 const talc_direction direction = d == 0 ? TALC_GRAD_INPUT : TALC_GRAD_WEIGHT;
                 (void)talc_device_recomputed(device);
-                const talc_tensor *result = by_row(&g, direction, title_of(row));
+                const talc_tensor *result = by_algorithm(&g, direction, title_of(algorithm));
                 const int64_t again = (int64_t)talc_device_recomputed(device);
                 if (result != NULL)
-                    compare(&g, direction, title_of(row), result, false);
+                    compare(&g, direction, title_of(algorithm), result, false);
                 cr_assert(result == NULL || again <= talc_numel(result) / 100,
                           "%s %s, gradient by the %s: %lld of %lld computed again", texts[i],
-                          row->name, d == 0 ? "input" : "weights", (long long)again,
+                          algorithm->name, d == 0 ? "input" : "weights", (long long)again,
                           (long long)talc_numel(result));
                 talc_scope_leave(scope);
             }
@@ -399,8 +400,8 @@ Test(conv2d_rows_gradient, few_results_of_sparse_data_are_computed_again, .timeo
     }
 }
 
-/* A row gives the same bits on every run. */
-Test(conv2d_rows_gradient, every_row_repeats_itself, .timeout = 240)
+/* An algorithm gives the same bits on every run. */
+Test(conv2d_algorithms_gradient, every_algorithm_repeats_itself, .timeout = 240)
 {
     static const char *const texts[] = { "n3c5h40w50o6k3x3p1x1", "n3c8h30w31o9k1x1",
                                          "n2c3h70w131o3k3x3p1x1g3", "n4c2h56w56o2k5x5p2x2g2",
@@ -411,15 +412,15 @@ Test(conv2d_rows_gradient, every_row_repeats_itself, .timeout = 240)
         fill_random(g.x, g.count[0], p.dtype, 1);
         fill_random(g.w, g.count[1], p.dtype, 2);
         fill_random(g.dy, g.count[2], p.dtype, 3);
-        const talc_algorithm *row = tested_device()->backend->algorithms[TALC_OP_conv2d];
-        for (; row->name != NULL; row++)
+        const talc_algorithm *algorithm = tested_device()->backend->algorithms[TALC_OP_conv2d];
+        for (; algorithm->name != NULL; algorithm++)
             for (int d = 0; d < 2; d++) {
                 talc_scope *scope = talc_scope_enter();
                 const talc_direction direction = d == 0 ? TALC_GRAD_INPUT : TALC_GRAD_WEIGHT;
-                const talc_tensor *once = by_row(&g, direction, title_of(row));
-                const talc_tensor *again = by_row(&g, direction, title_of(row));
+                const talc_tensor *once = by_algorithm(&g, direction, title_of(algorithm));
+                const talc_tensor *again = by_algorithm(&g, direction, title_of(algorithm));
                 cr_assert(once == NULL ? again == NULL : same_bits(once, again), "%s %s", texts[i],
-                          title_of(row));
+                          title_of(algorithm));
                 talc_scope_leave(scope);
             }
         gradients_free(&g);

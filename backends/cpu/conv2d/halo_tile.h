@@ -14,8 +14,8 @@
 /// Outputs are counted through the rows of a slot: number row * width + column. Those of the last
 /// columns of a row are of no use, as their windows reach into the next row; they are computed
 /// where they share a vector with others, and dropped.
-#ifndef TALC_BACKENDS_CPU_CONV2D_PATCH_H
-#define TALC_BACKENDS_CPU_CONV2D_PATCH_H
+#ifndef TALC_BACKENDS_CPU_CONV2D_HALO_TILE_H
+#define TALC_BACKENDS_CPU_CONV2D_HALO_TILE_H
 
 #include "ops/window.h"
 #include "tensor/tensor.h"
@@ -32,14 +32,14 @@ typedef struct talc_cpu_slots {
     int64_t size;         ///< elements of a slot
 } talc_cpu_slots;
 
-typedef struct talc_cpu_patch {
+typedef struct talc_cpu_halo_tile {
     talc_cpu_slots h, w;
     int64_t image, channel; ///< elements from one to the next
     int64_t shared; ///< zeros at the end of a row that are those at the beginning of the next
-} talc_cpu_patch;
+} talc_cpu_halo_tile;
 
 /// The part of the image that a patch is filled from.
-typedef struct talc_cpu_patch_source {
+typedef struct talc_cpu_halo_tile_source {
     talc_dtype dtype;
     talc_padding_mode padding_mode;
     talc_cpu_axis h, w;
@@ -47,31 +47,32 @@ typedef struct talc_cpu_patch_source {
     int64_t x_channel, x_image; ///< elements from one plane to the next
     int64_t channels, images;
     int64_t row, column; ///< first output
-} talc_cpu_patch_source;
+} talc_cpu_halo_tile_source;
 
 /// The patch of blocks of `rows` times `columns` outputs in `images` images.
-talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
-                                 talc_padding_mode mode, int64_t rows, int64_t columns,
-                                 int64_t images);
+talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
+                                         talc_padding_mode mode, int64_t rows, int64_t columns,
+                                         int64_t images);
 
 /// The offset of a tap.
-static inline int64_t talc_cpu_patch_tap(const talc_cpu_patch *patch, int64_t kh, int64_t kw)
+static inline int64_t talc_cpu_halo_tile_tap(const talc_cpu_halo_tile *halo_tile, int64_t kh,
+                                             int64_t kw)
 {
-    const int64_t slot = kh % patch->h.count * patch->w.count + kw % patch->w.count;
-    const int64_t row = slot * patch->h.size + kh / patch->h.count * patch->h.shift;
-    return row * patch->w.size + kw / patch->w.count * patch->w.shift;
+    const int64_t slot = kh % halo_tile->h.count * halo_tile->w.count + kw % halo_tile->w.count;
+    const int64_t row = slot * halo_tile->h.size + kh / halo_tile->h.count * halo_tile->h.shift;
+    return row * halo_tile->w.size + kw / halo_tile->w.count * halo_tile->w.shift;
 }
 
-/// Copies it to `dst`, which has talc_cpu_patch_elements.
-void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
-                         void *dst);
+/// Copies it to `dst`, which has talc_cpu_halo_tile_elements.
+void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
+                             const talc_cpu_halo_tile_source *source, void *dst);
 
 /// Elements of a patch of some channels, with what the last vector of `lanes` elements reads behind
 /// it.
-static inline int64_t talc_cpu_patch_elements(const talc_cpu_patch *patch, int64_t channels,
-                                              int64_t lanes)
+static inline int64_t talc_cpu_halo_tile_elements(const talc_cpu_halo_tile *halo_tile,
+                                                  int64_t channels, int64_t lanes)
 {
-    return channels * patch->channel + lanes;
+    return channels * halo_tile->channel + lanes;
 }
 
 #endif
