@@ -31,7 +31,10 @@ BANNED = [
 ]
 
 # Parts of identifiers, joined by underscores, and what the field says. CONTRIBUTING.md has the list, meaning by meaning.
-WORDS = {"due": "expected"}
+WORDS = {
+    "due": "expected", "room": "capacity or tolerance", "rooms": "buffers", "posed": "problem", "judge": "verdict",
+    "spoilt": "corrupted", "abreast": "concurrent", "hop": "stride",
+}
 
 # The engines on tensor cores, which are being rewritten as one, have neither rule yet.
 ENGINES = re.compile(r"backends/cuda/.*(implicit_gemm|weight_gradient|pointwise_mma|gather_gemm|tensor_cores|turned)")
@@ -110,6 +113,7 @@ PLANTED = [
     ("tensor/a.c", "void *f(void) { return malloc(1); }"), ("ops/a.h", "static void *f(void) { return calloc (1, 1); }"),
     ("tensor/a.c", 'char *f(void) { return getenv("A"); }'), ("tests/a.c", "/* TO" "DO later */"),
     ("tests/a.c", "/* " + 100 * "a" + " */"), ("docs/a.md", 121 * "a"), ("ops/a.c", "int due_of(int x);"), ("tests/a.h", "enum { MOST_DUE = 1 };"),
+    ("ops/a.c", "int room;"), ("tests/a.c", "enum { LINE_ROOM = 1 };"), ("check/a.h", "int talc_check_judge(int x);"),
 ]
 INNOCENT = [
     ("tensor/a.c", '/* abort() is never called */ void f(void) { snprintf(b, 1, "exit(1)"); fprintf(file, "a"); }'),
