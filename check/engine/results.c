@@ -331,7 +331,9 @@ static void print_failure(FILE *file, const talc_check *check, const talc_check_
     else if (check->options.command != NULL)
         fprintf(file, "%s '%s'\n", check->options.command, f->problem);
     else
-        fprintf(file, "talc_check_row(check, \"%s\", &row), kinds 1 << %d, seed %" PRIu64 "\n",
+        fprintf(file,
+                "talc_check_algorithm(check, \"%s\", &algorithm), kinds 1 << %d, seed %" PRIu64
+                "\n",
                 f->problem, (int)f->kind, check->options.seed);
 }
 

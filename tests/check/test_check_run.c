@@ -308,7 +308,7 @@ Test(check_run, a_report_says_where_an_algorithm_fails)
             cr_assert(strstr(first, expected[fault].where) != NULL, "fault %d: %s", fault, text);
             cr_assert(strstr(first, expected[fault].smallest) != NULL, "fault %d: %s", fault, text);
             cr_assert(strstr(first, commanded ? "    ./mine --again 'n2c2h"
-                                              : "    talc_check_row(check, \"n2c2h") != NULL,
+                                              : "    talc_check_algorithm(check, \"n2c2h") != NULL,
                       "fault %d: %s", fault, text);
             talc_check_free(check);
         }

@@ -212,11 +212,12 @@ F(f_conv2d, CONV(.stride = { 1, 1 }))
     X(f_transpose_nothing, "conv_transpose2d, nothing reached", -2, 2, TRANSPOSE(.dilation = { 7, 7 }, .padding = { 3, 3 }, .output_padding = { 6, 6 }), D(1, 1, 1, 1), D(1, 1, 1, 1), D(1)) \
     X(f_transpose_strided, "conv_transpose2d, strided", -2, 2, TRANSPOSE(.stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 }), D(2, 3, 3, 4), D(3, 2, 3, 4), D(2)) \
     X(f_transpose_groups, "conv_transpose2d, groups", -2, 2, TRANSPOSE(.groups = 2, .stride = { 1, 2 }, .dilation = { 2, 1 }, .output_padding = { 1, 1 }), D(2, 4, 3, 2), D(4, 2, 2, 3), D(4))
+
+#define COUNT(...) (sizeof((const talc_dims[]){ __VA_ARGS__ }) / sizeof(talc_dims))
 // clang-format on
 
 #define FUNCTION(name, what, low, high, op, ...) F(name, op)
 
-#define COUNT(...)                               (sizeof((const talc_dims[]){ __VA_ARGS__ }) / sizeof(talc_dims))
 #define ROW(name, what, low, high, op, ...)                                                        \
     { what, name, COUNT(__VA_ARGS__), { __VA_ARGS__ }, low, high },
 CASES(FUNCTION)
