@@ -3,7 +3,7 @@
 
 usage: bench_tables.py BUILD [DEVICE]        BUILD is the build folder; cuda unless a device is named
 
-Convolutions and networks are timed beside PyTorch where it is installed and finds the GPU: some six minutes in all.
+Convolutions and networks are timed beside PyTorch where it is installed and finds the GPU: some fifteen minutes in all.
 """
 
 import importlib.util

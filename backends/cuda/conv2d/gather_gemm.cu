@@ -571,7 +571,8 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
             if (best.n == 0 || its < plan->seconds)
                 best = c, plan->seconds = its;
         }
-    plan->cached = packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
+    plan->cached =
+        packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
     plan->cached_form = best.n;
     plan->workspace = plan->cached;
     talc_plan_store(plan, &best, sizeof best);
