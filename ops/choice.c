@@ -298,13 +298,23 @@ static bool fail(const talc_choice *choice)
     return false;
 }
 
+/* To choose among one or two, as elementwise ops do, is cheaper than to look the choice up. */
+static bool is_remembered(const talc_algorithm *algorithms)
+{
+    int count = 0;
+    while (algorithms != NULL && count < 3 && algorithms[count].name != NULL)
+        count++;
+    return count == 3;
+}
+
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *algorithms, const void *problem, size_t problem_bytes,
                  const char *forced, unsigned precision)
 {
     const bool prints = (talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0;
+    const bool remembered = !prints && is_remembered(algorithms);
     begin(choice, op, device, forced, precision);
-    if (!prints &&
+    if (remembered &&
         talc_decision_find(choice, algorithms, problem, problem_bytes, &choice->algorithms[0])) {
         choice->count = 1;
         choice->chosen = 0;
@@ -315,7 +325,7 @@ bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
         print_dispatch(choice);
     if (choice->chosen < 0)
         return fail(choice);
-    if (talc_chosen_plan(choice)->seconds > 0)
+    if (remembered && talc_chosen_plan(choice)->seconds > 0)
         talc_decision_add(choice, algorithms, problem, problem_bytes);
     return true;
 }

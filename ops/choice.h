@@ -31,10 +31,10 @@ typedef struct talc_choice {
     talc_considered algorithms[TALC_MAX_ALGORITHMS];
 } talc_choice;
 
-/// Chooses among `algorithms`, NULL for a backend without the op. A list that estimates is
-/// remembered for the problem's bytes (ops/decisions.h), unless that is 0. `forced` is the caller's
-/// own choice, NULL for the thread's; classes 0 for the thread's. False, with a failure that has
-/// every algorithm's reason, when none can run.
+/// Chooses among `algorithms`, NULL for a backend without the op. A decision among three or more
+/// that estimate is remembered for the problem's bytes (ops/decisions.h), unless that is 0.
+/// `forced` is the caller's own choice, NULL for the thread's; classes 0 for the thread's. False,
+/// with a failure that has every algorithm's reason, when none can run.
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *algorithms, const void *problem, size_t problem_bytes,
                  const char *forced, unsigned precision);

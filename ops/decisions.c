@@ -64,9 +64,9 @@ bool talc_decision_find(const talc_choice *choice, const talc_algorithm *list, c
 {
     decision_key key;
     const size_t compared = key_of(choice, list, problem, bytes, &key);
+    const uint64_t hash = hash_of(&key, compared);
     if (compared == 0 || __atomic_test_and_set(&busy, __ATOMIC_ACQUIRE))
         return false;
-    const uint64_t hash = hash_of(&key, compared);
     bool is_known = false;
     for (const decision *at = decisions[hash % SETS]; at < decisions[hash % SETS] + WAYS; at++)
         if (at->hash == hash && memcmp(&at->key, &key, compared) == 0) {
@@ -83,9 +83,9 @@ void talc_decision_add(const talc_choice *choice, const talc_algorithm *list, co
 {
     decision_key key;
     const size_t compared = key_of(choice, list, problem, bytes, &key);
+    const uint64_t hash = hash_of(&key, compared);
     if (compared == 0 || __atomic_test_and_set(&busy, __ATOMIC_ACQUIRE))
         return;
-    const uint64_t hash = hash_of(&key, compared);
     const size_t set = hash % SETS;
     decision *at = &decisions[set][oldest[set]];
     oldest[set] = (unsigned char)((oldest[set] + 1) % WAYS);
