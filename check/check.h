@@ -16,64 +16,8 @@
 ///
 /// docs/checking.md says what is guaranteed and how the bounds are derived.
 ///
-/// Problem texts, each an op and its problem; what its words and numbers mean stands below it. An
-/// op may be left out for conv2d. One number stands for both axes: k3s2p1d2 is k3x3s2x2p1x1d2x2, o5
-/// is o5x5, of pad p1 is all sides of the last two dimensions:
-///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu
-///         as talc_conv2d_problem_parse reads it; _dx or _dw at the end: its gradient, op
-///         conv2d.grad_input or conv2d.grad_weight, as its algorithms get it: without bias,
-///         residual, activation, and with padding of another mode than zeros as part of the image
-///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices
-///         s, p, d may be left out; s is then the kernel
-///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
-///     adaptive_avg_pool2d:n2c3h9w9o3x4
-///     matmul:b2m5n6k7_ta_tb_bias_residual_relu
-///         b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for all products;
-///         gaps: rows of a and b do not follow each other
-///     batch_norm2d:n8c16h7w7_train_relu
-///         plain: no weight and bias; untracked: no running statistics; eps0, momentum0, momentum1,
-///         residual; _train_given_dx: mean and rstd are given instead of the forward pass's
-///     group_norm:n8c16l49g4_relu
-///         l: values of a plane; plain, eps0; layer_norm of 64x192 is n64c192l1g1
-///     sum:8x16x32@1,2
-///         mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them;
-///         population, large: of var
-///     silu:8x16
-///         every other elementwise op of one operand likewise; those that take numbers have some,
-///         and neg takes _i32 _i64 _u8 too
-///     add:8x16,16
-///         every other elementwise op of two operands likewise, less: and its kin among them, of
-///         shapes that broadcast; add:8x16 is 8x16,8x16; scalar: a number in place of the second;
-///         _i32 _i64 _u8 as the op takes them
-///     where:8x16,16,8x1
-///         the condition, and what is chosen from; those left out are of the condition's shape
-///     cumsum:8x16@1
-///     cumprod:8x16@1
-///         the gradient is not reversed
-///     adam:1000_decay_decoupled
-///         a step of so many elements, in a long run; rmsprop:1000_centered_momentum and
-///         sgd:1000_momentum_nesterov_first likewise
-///     softmax:64x1000@1
-///         log_softmax: likewise
-///     cross_entropy:64x10_sum_smooth_ignore_weighted
-///         none, sum: reductions; without it the mean
-///     nll_loss:64x10_ignore_weighted_mean
-///         mean: each sample's weight is given too
-///     pad:3x5x7p1x2x0x3c0x1_reflect
-///         p: elements before and after the last dimension, then the one ahead of it, and so on;
-///         c: likewise, cut off; replicate, circular; value: not 0
-///     upsample2d:n2c3h5w7o8x9_bilinear
-///         f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with aligned corners;
-///         without either nearest
-///     gather:5x7@1i5x9
-///         behind i the index's dimensions; index_select:5x7@1i9
-/// All take _f64 at the end; without it, or with _f32, elements are f32. where, gather,
-/// index_select, pad and nearest upsampling take _i32 _i64 _u8 too. Ops with shapes but pad take
-/// _reversed: x, or of several operands the first, is stored with its dimensions reversed. Where
-/// _relu may stand, _sigmoid, _tanh, _relu6, _hardsigmoid, _hardswish, _silu, _gelu and _leaky_relu
-/// may. Pooling, batch_norm2d, group_norm, cross_entropy, nll_loss, pad, upsample2d, gather,
-/// index_select, cumsum, cumprod and elementwise ops of one operand take _dx: the input gradient,
-/// which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
+/// A problem's text is an op and its problem: "matmul:b2m5n6k7_ta_relu", or for conv2d
+/// "n2c5h9w9o7k3x3p1x1". talc_check_print_texts lists them all.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 
@@ -234,7 +178,11 @@ TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const t
 TALC_API bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
                            talc_explanation *explanation);
 
-// ---- Sets of problems ---------------------------------------------------------------------------
+// ---- Problems -----------------------------------------------------------------------------------
+
+/// Prints an example of each op's texts, what its keys mean and the words that it takes:
+/// `talc check --texts`.
+TALC_API void talc_check_print_texts(FILE *file);
 
 /// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position,
 /// when it does not parse.

@@ -8,6 +8,7 @@
 #include "check/engine/activation.h"
 #include "check/engine/expected.h"
 #include "check/conv2d/trial.h"
+#include "check/sets/sets.h"
 #include "ops/backend.h"
 #include "ops/conv2d_gradient.h"
 
@@ -253,6 +254,15 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
 static const char *const ops[] = { "conv2d", "conv2d.grad_input", "conv2d.grad_weight", NULL };
 
 static const check_family family = {
+    .texts = "conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu\n"
+             "    as talc_conv2d_problem_parse reads it, and conv2d: may be left out; _dx or _dw "
+             "at the end:\n"
+             "    its gradient, op conv2d.grad_input or conv2d.grad_weight, as its algorithms get "
+             "it: without\n"
+             "    bias, residual, activation, and with padding of another mode than zeros as part "
+             "of the image\n",
+    .quick = talc_check_conv2d_quick,
+    .edges = talc_check_conv2d_edges,
     .parse = parse,
     .print = print,
     .op = direction,

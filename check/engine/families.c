@@ -7,36 +7,20 @@
 
 #include <string.h>
 
-const check_direction *const talc_check_directions[] = {
-    &talc_check_conv2d,
-    &talc_check_pool2d,
-    &talc_check_matmul,
-    &talc_check_batch_norm2d,
-    &talc_check_reduce,
-    &talc_check_softmax,
-    &talc_check_cross_entropy,
-    &talc_check_nll_loss,
-    &talc_check_group_norm,
-    &talc_check_resample,
-    &talc_check_gather,
-    &talc_check_unary,
-    &talc_check_binary,
-    &talc_check_where,
-    &talc_check_cumsum,
-    &talc_check_cumprod,
-    &talc_check_update,
-    &talc_check_pool2d_gradient,
-    &talc_check_batch_norm2d_gradient,
-    &talc_check_cross_entropy_gradient,
-    &talc_check_nll_loss_gradient,
-    &talc_check_resample_gradient,
-    &talc_check_gather_gradient,
-    &talc_check_group_norm_gradient,
-    &talc_check_unary_gradient,
-    &talc_check_cumsum_gradient,
-    &talc_check_cumprod_gradient,
-    NULL,
+static const check_direction *const forward[] = {
+#define TALC_OP(name, names, operands) &talc_check_##name,
+#include "ops/ops.def"
 };
+
+const check_direction *talc_check_direction_at(int index)
+{
+    if (index < TALC_OP_COUNT)
+        return forward[index];
+    for (int i = 0, gradient = TALC_OP_COUNT; i < TALC_OP_COUNT; i++)
+        if (forward[i]->gradient != NULL && gradient++ == index)
+            return forward[i]->gradient;
+    return NULL;
+}
 
 // ---- Problems -----------------------------------------------------------------------------------
 
@@ -50,24 +34,15 @@ static bool asks_for_gradient(const char *text)
 /* The direction with an op of that very name, "conv2d" or "conv2d.grad_input"; which op it is. */
 static const check_direction *direction_of(const char *name, size_t length, int *op)
 {
-    for (const check_direction *const *direction = talc_check_directions; *direction != NULL;
-         direction++)
-        for (int i = 0; (*direction)->ops[i] != NULL; i++)
-            if (strlen((*direction)->ops[i]) == length &&
-                memcmp((*direction)->ops[i], name, length) == 0) {
+    const check_direction *direction;
+    for (int d = 0; (direction = talc_check_direction_at(d)) != NULL; d++)
+        for (int i = 0; direction->ops[i] != NULL; i++)
+            if (strlen(direction->ops[i]) == length &&
+                memcmp(direction->ops[i], name, length) == 0) {
                 *op = i;
-                return *direction;
+                return direction;
             }
     return NULL;
-}
-
-/* The input gradient of the same family, or `direction` where it has none of its own. */
-static const check_direction *gradient_of(const check_direction *direction)
-{
-    for (const check_direction *const *other = talc_check_directions; *other != NULL; other++)
-        if ((*other)->family == direction->family && (*other)->of == TALC_GRAD_INPUT)
-            return *other;
-    return direction;
 }
 
 /* What follows the op of a text, by the keys of its family. */
@@ -102,14 +77,24 @@ const check_direction *talc_check_parse(const char *text, check_problem *problem
         return NULL;
     }
     check_reader reader = { direction->ops[op], text, colon == NULL ? text : colon + 1 };
-    direction = asks_for_gradient(text) ? gradient_of(direction) : direction;
+    if (asks_for_gradient(text) && direction->gradient != NULL)
+        direction = direction->gradient;
     return read_problem(direction->family, &reader, op, problem) ? direction : NULL;
+}
+
+/* Of each direction its own: the FNV-1a hash of its name. */
+static uint64_t stream_of(const check_direction *direction)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (const char *c = direction->ops[0]; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+    return hash;
 }
 
 void talc_check_random(const check_direction *direction, uint64_t seed, check_problem *problem)
 {
     const check_family *family = direction->family;
-    uint64_t state = talc_check_bits(seed, direction->stream);
+    uint64_t state = talc_check_bits(seed, stream_of(direction));
     const char *key = "";
     do
         memset(problem, 0, sizeof *problem);
@@ -141,6 +126,42 @@ const char *talc_check_write(const check_direction *direction, const check_probl
     else
         talc_check_append_keys(text, family->keys, op_of(direction, problem), problem);
     return text;
+}
+
+// ---- The list of texts --------------------------------------------------------------------------
+
+static const char all_texts[] =
+    "A problem's text is an op and its problem. Below an example of each op stands what its\n"
+    "keys mean, then the words that it takes, in any order. One number stands for both axes:\n"
+    "k3s2p1d2 is k3x3s2x2p1x1d2x2, o5 is o5x5, of pad p1 is all sides of the last two\n"
+    "dimensions. Elements are f32, or what a word says: _f64, _i64, _i32, _u8. _reversed: x, or\n"
+    "of several operands the first, is stored with its dimensions reversed. plain: no weight and\n"
+    "bias. eps0, momentum0, momentum1: these numbers. _dx: the input gradient, whose op is\n"
+    "called max_pool2d.grad_input and so on.\n";
+
+static void print_words(FILE *file, const check_family *family)
+{
+    enum { INDENT = 4, WIDTH = 90 };
+    int column = 0;
+    for (const check_key *key = family->keys; key != NULL && key->key != NULL; key++) {
+        const int length = (int)strlen(key->key) + (key->kind == CHECK_COUNT);
+        if (key->key[0] != '_')
+            continue;
+        if (column == 0 || column + 1 + length > WIDTH)
+            column = fprintf(file, "%s%*s", column == 0 ? "" : "\n", INDENT - 1, "");
+        column += fprintf(file, " %s%s", key->key, key->kind == CHECK_COUNT ? "N" : "");
+    }
+    if (column > 0)
+        fputc('\n', file);
+}
+
+void talc_check_print_texts(FILE *file)
+{
+    fputs(all_texts, file);
+    for (int i = 0; i < TALC_OP_COUNT; i++) {
+        fprintf(file, "\n%s", forward[i]->family->texts);
+        print_words(file, forward[i]->family);
+    }
 }
 
 // ---- Operands -----------------------------------------------------------------------------------
@@ -188,7 +209,7 @@ bool talc_check_is_empty(const check_direction *direction, const check_problem *
            (direction->is_empty != NULL && direction->is_empty(problem));
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- Algorithms ---------------------------------------------------------------------------------
 
 const talc_algorithm *talc_check_algorithm_at(const check_direction *direction,
                                               const talc_device *device, int index)

@@ -82,6 +82,14 @@ struct check_ran;
 
 /// Problems of an op, of either direction: their texts, and random ones.
 typedef struct check_family {
+    /// Examples of texts, a line each, below each what its keys mean, 4 columns in, but for the
+    /// words, which talc_check_print_texts lists.
+    const char *texts;
+    /// Its problems in the sets of these names, NULL at the end. A text may have choices in braces
+    /// and stands for a problem with each, or with each combination:
+    /// "n{1|2}c3h5w4o2k3x3{|_bias}" for four. `quick`: every feature once, on problems so small
+    /// that all checks of all algorithms take seconds. `edges`: every axis at its edges.
+    const char *const *quick, *const *edges;
     /// What texts hold behind "op:".
     const check_key *keys;
     /// Says which of the ops a problem is of, and what stands for keys that are left out. NULL:
@@ -103,13 +111,14 @@ typedef struct check_family {
 } check_family;
 
 /// One direction of an op: the forward pass, or its input gradient, whose problems' texts have the
-/// word dx. conv2d's has all three.
+/// word dx. conv2d's has all three. That of the forward pass is talc_check_NAME, and names the
+/// other.
 typedef struct check_direction {
     const check_family *family;
     talc_direction of;
     const char *const *ops; ///< what its ops are called, "NAME" or "NAME.grad_input", NULL at the
                             ///< end
-    uint64_t stream;        ///< of random numbers, from which random problems are drawn
+    const struct check_direction *gradient; ///< the other direction; NULL: there is none
 
     /// The problem that a model has posed to the op, without its activation, over operands without
     /// gaps. False when it is too large. NULL: no check of models asks.
@@ -156,22 +165,13 @@ typedef struct check_direction {
     bool (*is_empty)(const check_problem *problem);
 } check_direction;
 
-extern const check_direction talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
-    talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy,
-    talc_check_nll_loss, talc_check_group_norm, talc_check_resample, talc_check_gather,
-    talc_check_unary, talc_check_binary, talc_check_where, talc_check_cumsum, talc_check_cumprod,
-    talc_check_update;
+#define TALC_OP(name, names, operands) extern const check_direction talc_check_##name;
+#include "ops/ops.def"
 
-/// Input gradients.
-extern const check_direction talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
-    talc_check_cross_entropy_gradient, talc_check_nll_loss_gradient, talc_check_resample_gradient,
-    talc_check_gather_gradient, talc_check_group_norm_gradient, talc_check_unary_gradient,
-    talc_check_cumsum_gradient, talc_check_cumprod_gradient;
+/// Direction `index` of all ops, those of forward passes first; NULL after the last.
+const check_direction *talc_check_direction_at(int index);
 
-/// All of them, NULL at the end.
-extern const check_direction *const talc_check_directions[];
-
-/// Row `index` of the device's list; NULL after the last.
+/// Algorithm `index` of the device's list; NULL after the last.
 const talc_algorithm *talc_check_algorithm_at(const check_direction *direction,
                                               const talc_device *device, int index);
 

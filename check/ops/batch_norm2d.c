@@ -117,7 +117,76 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     return true;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "batch_norm2d:n3c5h7w9_relu", "batch_norm2d:n4c6h9w7_train",
+    "batch_norm2d:n2c3h33w35_train_f64", "batch_norm2d:n4c6h8w8_train_residual_relu",
+    "batch_norm2d:n3c5h7w9_dx", "batch_norm2d:n4c6h9w7_train_dx",
+    "batch_norm2d:n4c6h9w7_train_given_dx", "batch_norm2d:n4c6h8w8_train_given_relu_residual_dx",
+    "batch_norm2d:n2c3h33w35_train_plain_dx_f64", "batch_norm2d:n4c6h8w8_train_relu_residual_dx",
+    "batch_norm2d:n3c5h7w9_tanh_dx",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* Running statistics and those of the batch, one value a channel, many. */
+    "batch_norm2d:n0c3h4w5", "batch_norm2d:n1c{1|5}h1w1",
+    "batch_norm2d:n2c3h5w7{|_relu|_sigmoid|_tanh|_relu6|_hardswish|_silu|_gelu_f64|_leaky_relu|_f64|_train|_train_relu|_train_f64}",
+    "batch_norm2d:n1c33h3w5_{relu|train}", "batch_norm2d:n3c17h1w65{|_train_tanh}",
+    "batch_norm2d:n1c2h100w101", "batch_norm2d:n2c1h1w1_train", "batch_norm2d:n1c5h1w2_train",
+    "batch_norm2d:n65c2h1w1_train", "batch_norm2d:n2c2h100w101_train",
+    "batch_norm2d:n1c2h300w301_train_relu", "batch_norm2d:n3c2h100w100_train",
+    "batch_norm2d:n2c2h100w100_train_f64", "batch_norm2d:n400c3h7w7_train",
+    "batch_norm2d:n200c3h7w7_train_tanh_f64", "batch_norm2d:n340c22h7w7_train",
+    "batch_norm2d:n90c5h15w15_train", "batch_norm2d:n2000c6h3w3_train_relu",
+    "batch_norm2d:n340c12h7w7_train_f64", "batch_norm2d:n9000c2h1w2_train",
+    "batch_norm2d:n70c3h17w17_train", "batch_norm2d:n6c2h71w71_train_f64",
+    "batch_norm2d:n20c3h33w35_train_relu", "batch_norm2d:n1c2h400w40{0|1}_train",
+    "batch_norm2d:n2c3h5w7_residual{|_relu|_f64|_train|_train_tanh|_train_plain_untracked_f64}",
+    "batch_norm2d:n3c2h100w{100|101}_residual_train_relu",
+    "batch_norm2d:n1c33h3w5_residual_sigmoid", "batch_norm2d:n1c2h300w301_residual_train_f64",
+    "batch_norm2d:n90c5h15w15_residual{_relu|_train}",
+
+    /* Without its extras, at the ends of momentum and eps. */
+    "batch_norm2d:n2c3h5w7_{plain|train_plain|train_untracked_relu|train_plain_untracked}",
+    "batch_norm2d:n2c3h5w7_{train_momentum0|train_momentum1|eps0|train_eps0_f64}",
+
+    /* Channels around the widths of vectors and tiles. */
+    "batch_norm2d:n2c65h3w5{|_train}", "batch_norm2d:n1c130h3w5_{relu|train_relu}",
+    "batch_norm2d:n2c300h2w3{|_train}",
+
+    /* Input gradients: one value a channel, many, channels of about as many as a part of them. */
+    "batch_norm2d:n0c3h4w5_dx", "batch_norm2d:n1c{1|5}h1w1_dx",
+    "batch_norm2d:n2c3h5w7{|_train|_train_given}{|_plain}_dx{|_f64}",
+    "batch_norm2d:n1c33h3w5{|_train|_train_given}_dx",
+    "batch_norm2d:n3c17h1w65{|_train|_train_given}_dx",
+    "batch_norm2d:n2c300h2w3{|_train|_train_given}_dx", "batch_norm2d:n2c1h1w1_train{|_given}_dx",
+    "batch_norm2d:n1c5h1w2_train{|_given}_dx", "batch_norm2d:n65c2h1w1_train{|_given}_dx",
+    "batch_norm2d:n1c2h128w{128|129}_train{|_given}_dx",
+    "batch_norm2d:n2c2h100w101{|_train|_train_given}_dx",
+    "batch_norm2d:n1c2h300w301_train{|_given}_dx",
+    "batch_norm2d:n3c2h100w100_train{|_given}_dx{|_f64}",
+    "batch_norm2d:n400c3h7w7_train{|_given}_dx", "batch_norm2d:n340c22h7w7_train{|_given}_dx",
+    "batch_norm2d:n90c5h15w15_train{|_given}_dx", "batch_norm2d:n2000c6h3w3_train{|_given}_dx",
+    "batch_norm2d:n9000c2h1w2_train{|_given}_dx",
+    "batch_norm2d:n2c3h5w7{|_train|_train_given}_{relu|sigmoid|tanh|relu6|hardsigmoid}{|_residual}_dx",
+    "batch_norm2d:n3c2h100w{100|101}_train{|_given}_relu{|_residual}_dx",
+    "batch_norm2d:n1c5h1w2_train{|_given}_relu_residual_dx",
+    "batch_norm2d:n1c2h300w301_train{|_given}_tanh_residual_dx{|_f64}",
+    "batch_norm2d:n90c5h15w15_train{|_given}_sigmoid{|_residual}_dx_f64",
+    NULL,
+};
+// clang-format on
+
 const check_family talc_check_norm_family = {
+    .texts = "batch_norm2d:n8c16h7w7_train_relu\n"
+             "    untracked: no running statistics; _train_given_dx: mean and rstd are given "
+             "instead of the\n"
+             "    forward pass's\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -404,7 +473,7 @@ void talc_check_batch_norm2d_moments(const check_problem *problem, const check_v
 const check_direction talc_check_batch_norm2d = {
     .family = &talc_check_norm_family,
     .ops = op_names,
-    .stream = 9,
+    .gradient = &talc_check_batch_norm2d_gradient,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,

@@ -15,6 +15,7 @@ CHECK_PROBLEM(check_norm_problem, talc_batch_norm2d_arguments)
 
 /// Of both directions.
 extern const check_family talc_check_norm_family;
+extern const check_direction talc_check_batch_norm2d_gradient;
 
 // ---- Statistics ---------------------------------------------------------------------------------
 

@@ -457,7 +457,6 @@ const check_direction talc_check_batch_norm2d_gradient = {
     .family = &talc_check_norm_family,
     .of = TALC_GRAD_INPUT,
     .ops = op_names,
-    .stream = 11,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -253,7 +253,37 @@ static double terms(const check_problem *problem)
 
 #define POINTER(name) offsetof(talc_binary_arguments, name)
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+#define QUICK(constant, name, ...) #name ":{9x33,33|5x7x9,7x1_f64}",
+    TALC_BINARY_TABLE(QUICK)
+#undef QUICK
+    "{add|sub|mul|maximum|less}:300_{i32|u8}", "{add|pow|equal}:300_scalar",
+    "mul:5x70_reversed_i64",
+    NULL,
+};
+
+static const char *const edges[] = {
+#define EDGES(constant, name, ...) #name ":{|1|20001|33x129_reversed|5x3x7x11,7x1_f64|,7|1x40,30x1|300,0x300}",
+    TALC_BINARY_TABLE(EDGES)
+#undef EDGES
+    "{add|sub|mul|maximum|minimum|equal|not_equal|less|less_equal|greater|greater_equal}:{4099|33x129,129_reversed}_{i64|i32|u8}",
+    "{add|sub|mul|div|pow|equal|less}:{1|4099|33x129_reversed}_scalar{|_f64}",
+    NULL,
+};
+// clang-format on
+
 static const check_family family = {
+    .texts = "add:8x16,16\n"
+             "    every other elementwise op of two operands likewise, less: and its kin among "
+             "them, of shapes\n"
+             "    that broadcast; add:8x16 is 8x16,8x16; scalar: a number in place of the second; "
+             "_i32 _i64 _u8\n"
+             "    as the op takes them\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -264,7 +294,6 @@ static const check_family family = {
 const check_direction talc_check_binary = {
     .family = &family,
     .ops = op_names,
-    .stream = 28,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -89,7 +89,46 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     return true;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "cross_entropy:33x10", "cross_entropy:2x9x33_none_smooth",
+    "cross_entropy:300x17_sum_ignore_f64", "cross_entropy:33x10_weighted_dx",
+    "cross_entropy:2x9x33_none_smooth_dx", "cross_entropy:300x17_sum_smooth_ignore_weighted_dx_f64",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* One class, one sample, many of either; classes for a thread, a warp or a block. */
+    "cross_entropy:{1x1|5|7x31|4099x10|2x5x40x41}", "cross_entropy:{1x9|100003x3}_sum",
+    "cross_entropy:{9x33|2x30011|3x1023x7|0x4}_none", "cross_entropy:{3x2047|3x2049}_smooth",
+    "cross_entropy:3x1025x7_none_smooth", "cross_entropy:2x3x4x5x6_ignore",
+    "cross_entropy:65x100_f64", "cross_entropy:3x50000_sum_f64",
+    "cross_entropy:2x21x9x7_smooth_ignore_f64", "cross_entropy:65x33_reversed",
+    "cross_entropy:5x16x9_reversed_none",
+    "cross_entropy:{7x31|4099x10_sum|3x2049_smooth|2x5x40x41_smooth|9x33_none_smooth_ignore}_weighted",
+    "cross_entropy:3x2049_smooth_weighted_f64",
+
+    /* Input gradients: one class, one sample, many of either; classes for a thread, a warp or a
+     * block; labels to add up in parts. */
+    "cross_entropy:{1x1|5|7x31|4099x10|2x5x40x41}_dx", "cross_entropy:{1x9|20011x3}_sum_dx",
+    "cross_entropy:{9x33|2x30011|3x1023x7|0x4}_none_dx", "cross_entropy:{3x2047|3x2049}_smooth_dx",
+    "cross_entropy:3x1025x7_none_smooth_dx", "cross_entropy:2x3x4x5x6_ignore_dx",
+    "cross_entropy:65x100_dx_f64", "cross_entropy:3x20000_sum_dx_f64",
+    "cross_entropy:2x21x9x7_smooth_ignore_dx_f64", "cross_entropy:65x33_reversed_dx",
+    "cross_entropy:5x16x9_reversed_none_dx", "cross_entropy:20011x5_weighted_dx",
+    "cross_entropy:{7x31|4099x10_sum|3x2049_smooth|2x5x40x41_smooth|9x33_none_smooth_ignore}_weighted_dx",
+    "cross_entropy:3x2049_smooth_weighted_dx_f64",
+    NULL,
+};
+// clang-format on
+
 const check_family talc_check_entropy_family = {
+    .texts = "cross_entropy:64x10_sum_smooth_ignore_weighted\n"
+             "    none, sum: reductions; without it the mean\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -258,7 +297,7 @@ bool talc_check_entropy_is_empty(const check_problem *problem)
 const check_direction talc_check_cross_entropy = {
     .family = &talc_check_entropy_family,
     .ops = op_names,
-    .stream = 7,
+    .gradient = &talc_check_cross_entropy_gradient,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,

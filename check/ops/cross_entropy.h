@@ -16,6 +16,7 @@ CHECK_PROBLEM(check_entropy_problem, talc_cross_entropy_arguments)
 
 /// Of both directions.
 extern const check_family talc_check_entropy_family;
+extern const check_direction talc_check_cross_entropy_gradient;
 bool talc_check_entropy_is_empty(const check_problem *problem);
 
 /// Operands 0 to 2 of both directions, x, labels and class weights, and what they are filled with.

@@ -211,7 +211,6 @@ const check_direction talc_check_cross_entropy_gradient = {
     .family = &talc_check_entropy_family,
     .of = TALC_GRAD_INPUT,
     .ops = op_names,
-    .stream = 12,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

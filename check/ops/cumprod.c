@@ -213,18 +213,37 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "cumprod:{5x70@1|70x5@0_f64|5x7x9@1}{|_dx}", "cumprod:5x7x9@1_reversed",
+    NULL,
+};
+
+static const char *const edges[] = {
+    "cumprod:{@0|1@0|20001@0|3x7001@1|7001x3@0|5x33x9@1|2x3x2x3x2x3x2x3@5|0x5@1|5x0@1}{|_f64}{|_dx}",
+    "cumprod:33x129@{0|1}_reversed{|_f64}",
+    NULL,
+};
+// clang-format on
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
+    .texts = "cumprod:8x16@1\n"
+             "    the gradient is not reversed\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .complete = complete,
     .random = random_problem,
 };
 
 #define POINTER(name) offsetof(talc_cumprod_arguments, name)
-#define DIRECTION(direction, names, number)                                                        \
+#define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
         .inject = inject, .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,        \
         .arguments = { POINTER(x), POINTER(dy), POINTER(y), POINTER(dx) },                         \
@@ -233,5 +252,5 @@ static const check_family family = {
 static const char *const forward_ops[] = { "cumprod", NULL };
 static const char *const gradient_ops[] = { "cumprod.grad_input", NULL };
 
-const check_direction talc_check_cumprod = DIRECTION(TALC_FORWARD, forward_ops, 32);
-const check_direction talc_check_cumprod_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 33);
+static const check_direction gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, NULL);
+const check_direction talc_check_cumprod = DIRECTION(TALC_FORWARD, forward_ops, &gradient);

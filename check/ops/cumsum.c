@@ -91,17 +91,35 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "cumsum:{5x70@1|70x5@0_f64|5x7x9@1_reversed}{|_dx}",
+    NULL,
+};
+
+static const char *const edges[] = {
+    "cumsum:{@0|1@0|20001@0|3x7001@1|7001x3@0|5x33x9@1|2x3x2x3x2x3x2x3@5|0x5@1|5x0@1}{|_f64}{|_dx}",
+    "cumsum:33x129@{0|1}_reversed{|_dx|_dx_f64}",
+    NULL,
+};
+// clang-format on
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
+    .texts = "cumsum:8x16@1\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .complete = talc_check_complete_lines,
     .random = random_problem,
 };
 
-#define DIRECTION(direction, names, number)                                                        \
+#define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
         .expected = expected_of, .terms = terms, .list = TALC_OP_cumsum,                           \
         .arguments = { offsetof(talc_cumsum_arguments, x), offsetof(talc_cumsum_arguments, y) },   \
@@ -110,5 +128,5 @@ static const check_family family = {
 static const char *const forward_ops[] = { "cumsum", NULL };
 static const char *const gradient_ops[] = { "cumsum.grad_input", NULL };
 
-const check_direction talc_check_cumsum = DIRECTION(TALC_FORWARD, forward_ops, 30);
-const check_direction talc_check_cumsum_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 31);
+static const check_direction gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, NULL);
+const check_direction talc_check_cumsum = DIRECTION(TALC_FORWARD, forward_ops, &gradient);

@@ -437,9 +437,36 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     return expected;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+#define QUICK(constant, name, ...) #name ":9x300{_f64|_dx}",
+    TALC_UNARY_TABLE(QUICK)
+#undef QUICK
+    "neg:300_{i32|u8}",
+    NULL,
+};
+
+static const char *const edges[] = {
+#define EDGES(constant, name, ...) #name ":{|1|20001|33x129_reversed|5x3x7x11_f64}{|_dx}",
+    TALC_UNARY_TABLE(EDGES)
+#undef EDGES
+    "{sigmoid|silu|mish|gelu|softplus}:40001_f64{|_dx}",
+    "neg:{1|4099|33x129_reversed}_{i64|i32|u8}",
+    NULL,
+};
+// clang-format on
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
+    .texts = "silu:8x16\n"
+             "    every other elementwise op of one operand likewise; those that take numbers have "
+             "some; only\n"
+             "    neg takes _i32 _i64 _u8\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -447,9 +474,9 @@ static const check_family family = {
     .random = random_problem,
 };
 
-#define DIRECTION(direction, names, number, of_list, ...)                                          \
+#define DIRECTION(direction, names, other, of_list, ...)                                           \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number, .operands = operands,  \
+        .family = &family, .of = direction, .ops = names, .gradient = other, .operands = operands, \
         .takes = takes, .fill = fill, .expected = expected_of, .cost = 60,                         \
         .list = TALC_OP_##of_list, .arguments = {                                                  \
             __VA_ARGS__                                                                            \
@@ -469,9 +496,9 @@ static const char *const gradient_ops[] = {
         NULL
 };
 
-const check_direction talc_check_unary =
-    DIRECTION(TALC_FORWARD, forward_ops, 26, unary, offsetof(talc_unary_arguments, x), 0,
-              offsetof(talc_unary_arguments, y));
-const check_direction talc_check_unary_gradient =
-    DIRECTION(TALC_GRAD_INPUT, gradient_ops, 27, binary, offsetof(talc_binary_arguments, b),
+static const check_direction gradient =
+    DIRECTION(TALC_GRAD_INPUT, gradient_ops, NULL, binary, offsetof(talc_binary_arguments, b),
               offsetof(talc_binary_arguments, a), offsetof(talc_binary_arguments, y));
+const check_direction talc_check_unary =
+    DIRECTION(TALC_FORWARD, forward_ops, &gradient, unary, offsetof(talc_unary_arguments, x), 0,
+              offsetof(talc_unary_arguments, y));

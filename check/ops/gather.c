@@ -246,9 +246,37 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "gather:5x7x3@1i4x9x3", "gather:70x33@0i130x17_f64", "index_select:5x70x9@1i33_reversed",
+    "index_select:9x5@0i40_i32",
+    "{gather:5x7x3@1i4x9x3|gather:70x33@0i130x17_f64|index_select:5x70x9@1i33|index_select:9x5@0i40}_dx",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* Each dimension, one element, many of few, few of many, an index smaller than x, none, every
+     * type. */
+    "gather:{5x7x3@0i9x7x3|5x7x3@1i5x20x3|5x7x3@2i2x3x4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
+    "index_select:{5x7x3@0i9|5x7x3@1i20|5x7x3@2i4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
+    "gather:{1@0i1|9x300@0i4x257|300x9@1i300x40|3x2x5x2x3@2i3x2x8x2x3}{|_dx}",
+    "gather:{0x3@1i0x2|5x3@0i0x3}{|_dx}",
+    "index_select:{1@0i1|9x300@0i40|3x2x5x2x3@2i8|1001x33@0i700}{|_dx}",
+    "index_select:{0x3@1i2|5x3@0i0}{|_dx}", "{gather:5x7@1i5x9|index_select:5x7@1i9}_{i64|i32|u8}",
+    NULL,
+};
+// clang-format on
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
+    .texts = "gather:5x7@1i5x9\n"
+             "    behind i the index's dimensions\n"
+             "index_select:5x7@1i9\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -257,9 +285,9 @@ static const check_family family = {
 };
 
 #define POINTER(name) offsetof(talc_gather_arguments, name)
-#define DIRECTION(direction, names, number)                                                        \
+#define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
         .expected = expected_of, .terms = terms, .list = TALC_OP_gather,                           \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
@@ -269,5 +297,5 @@ static const check_family family = {
 static const char *const forward_ops[] = { "gather", "index_select", NULL };
 static const char *const gradient_ops[] = { "gather.grad_input", "index_select.grad_input", NULL };
 
-const check_direction talc_check_gather = DIRECTION(TALC_FORWARD, forward_ops, 18);
-const check_direction talc_check_gather_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 19);
+static const check_direction gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, NULL);
+const check_direction talc_check_gather = DIRECTION(TALC_FORWARD, forward_ops, &gradient);

@@ -93,7 +93,40 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     return true;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "group_norm:n3c6l35g2", "group_norm:n9c192l1g1_relu", "group_norm:n2c4l300g4_plain_f64",
+    "group_norm:n3c6l35g2_dx", "group_norm:n9c192l1g1_dx", "group_norm:n2c4l300g4_plain_dx_f64",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* One value a row, many, parts of rows. */
+    "group_norm:n0c4l5g2", "group_norm:n2c4l0g2", "group_norm:n{1|300}c{1|3}l1g1",
+    "group_norm:n3c6l7g{1|3|6}{|_f64|_relu|_relu6|_sigmoid|_silu|_tanh|_plain}",
+    "group_norm:n{3|70}c{8|33|192|257|768|1027}l1g1{|_f64}",
+    "group_norm:n2c{4095|8192|9001|16384|16388|16385|40000|70001}l1g1",
+    "group_norm:n2c4l{16|49|3136|9000|20011}g2{|_f64}", "group_norm:n1c2l70000g1_tanh",
+    "group_norm:n5c6l9g3_eps0", "group_norm:n1c131l127g1",
+
+    /* Input gradients: one value a row, many, parts of rows. */
+    "group_norm:n0c4l5g2_dx", "group_norm:n2c4l0g2_dx", "group_norm:n{1|300}c{1|3}l1g1_dx",
+    "group_norm:n3c6l7g{1|3|6}{|_plain}_dx{|_f64}",
+    "group_norm:n{3|70}c{8|33|257|768}l1g1_dx{|_f64}",
+    "group_norm:n2c{4095|9001|16385|70001}l1g1_dx",
+    "group_norm:n2c4l{16|49|3136|20011}g2_dx{|_f64}", "group_norm:n1c2l70000g1_dx",
+    "group_norm:n1c131l127g1_dx",
+    NULL,
+};
+// clang-format on
+
 const check_family talc_check_group_family = {
+    .texts = "group_norm:n8c16l49g4_relu\n"
+             "    l: values of a plane; layer_norm of 64x192 is n64c192l1g1\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -185,7 +218,7 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
 const check_direction talc_check_group_norm = {
     .family = &talc_check_group_family,
     .ops = op_names,
-    .stream = 15,
+    .gradient = &talc_check_group_norm_gradient,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,

@@ -31,5 +31,6 @@ check_problem talc_check_group_rows(const check_problem *problem);
 
 /// Of both directions.
 extern const check_family talc_check_group_family;
+extern const check_direction talc_check_group_norm_gradient;
 
 #endif

@@ -182,7 +182,6 @@ const check_direction talc_check_group_norm_gradient = {
     .family = &talc_check_group_family,
     .of = TALC_GRAD_INPUT,
     .ops = op_names,
-    .stream = 20,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

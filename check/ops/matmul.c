@@ -229,7 +229,55 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
 
 #define POINTER(name) offsetof(talc_matmul_arguments, name)
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "matmul:m5n6k7", "matmul:b3m9n17k33_ta", "matmul:m33n31k65_tb_bias_relu",
+    "matmul:b2m17n9k8_ta_tb_residual", "matmul:m1n130k257_bias", "matmul:m131n1k129_f64",
+    "matmul:m3n5k1", "matmul:m1n1k5000", "matmul:m130n260k70_ta_bias_relu",
+    "matmul:b2m33n70k1100_tb_onea_gaps_residual",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* Each extent around the widths of vectors and tiles. */
+    "matmul:m1n1k{1|300}", "matmul:m1n17k9", "matmul:m17n1k9", "matmul:m2n3k4", "matmul:m3n3k1",
+    "matmul:m5n7k{8|5000}", "matmul:m7n8k15", "matmul:m8n9k16", "matmul:m15n16k17",
+    "matmul:m16n17k31", "matmul:m17n15k32", "matmul:m31n33k33", "matmul:m32n32k32",
+    "matmul:m33n31k64", "matmul:m63n65k7", "matmul:m64n64k64", "matmul:m65n63k65",
+    "matmul:m127n129k5", "matmul:m129n127k3", "matmul:m300n5k7", "matmul:m5n300k7",
+    "matmul:m2n2k100001",
+
+    /* Transposed operands, batches, epilogues, f64. */
+    "matmul:{|b3}m9n11k13_{ta|tb}",
+    "matmul:m9n11k13_{ta_tb|bias|residual|relu|sigmoid|bias_tanh|bias_residual_relu|hardswish|bias_silu|gelu_f64|leaky_relu|f64}",
+    "matmul:m1n11k13_ta", "matmul:m9n1k13_tb", "matmul:m33n35k31_ta_tb", "matmul:b0m3n4k5",
+    "matmul:b2m9n11k13{|_tb_bias_relu_f64}", "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4",
+    "matmul:b2m33n17k9_tb_bias_residual_relu", "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
+
+    /* Few rows and a transposed B: one to 256 threads a column, columns that do not fill a block,
+     * rows that are no multiple of four. */
+    "matmul:m1n67k{10|100}_tb_bias", "matmul:m6n67k{1|4|8|24|48|240|1152|4100}_tb_bias",
+    "matmul:b3m7n9k{20|600}_tb_residual_f64", "matmul:m128n3k12_tb",
+
+    /* Strides: one matrix for the whole batch, gaps between rows, dimensions stored in reverse. */
+    "matmul:b3m9n11k13_{onea|oneb|ta_onea_oneb|tb_oneb_gaps_bias}", "matmul:b2m9n11k13_gaps",
+    "matmul:m33n17k9_ta_tb_gaps_f64", "matmul:m9n11k0_bias_relu",
+
+    /* Transposed products whose sums are longer than a block. */
+    "matmul:m9n11k513_{ta|tb|ta_tb|ta_f64|ta_tb_f64}", "matmul:b2m5n7k2049_ta_tb_bias",
+    NULL,
+};
+// clang-format on
+
 static const check_family family = {
+    .texts =
+        "matmul:b2m5n6k7_ta_tb_bias_residual_relu\n"
+        "    b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for all products;\n"
+        "    gaps: rows of a and b do not follow each other\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -239,7 +287,6 @@ static const check_family family = {
 const check_direction talc_check_matmul = {
     .family = &family,
     .ops = op_names,
-    .stream = 3,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,

@@ -222,9 +222,32 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "nll_loss:33x10_weighted_mean", "nll_loss:2x9x33_ignore_f64", "nll_loss:33x10_weighted_dx",
+    "nll_loss:2x9x33_ignore_dx_f64",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* One class, one sample, many of either; dimensions behind the classes. */
+    "nll_loss:{1x1|5|7x31|4099x10|2x5x40x41|0x4|2x3x4x5x6|3x50000}{|_dx}",
+    "nll_loss:{7x31|4099x10|2x5x40x41}_weighted_{mean|dx|mean_f64|dx_f64}",
+    "nll_loss:{65x33|5x16x9}_reversed_mean", "nll_loss:9x33_ignore_weighted_{mean|dx}",
+    "nll_loss:70001x3_{mean|dx}",
+    NULL,
+};
+// clang-format on
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
+    .texts = "nll_loss:64x10_ignore_weighted_mean\n"
+             "    mean: each sample's weight is given too\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -232,9 +255,9 @@ static const check_family family = {
 };
 
 #define POINTER(name) offsetof(talc_nll_loss_arguments, name)
-#define DIRECTION(direction, names, number)                                                        \
+#define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
         .inject = inject, .expected = expected_of, .cost = 1, .list = TALC_OP_nll_loss,            \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
@@ -245,5 +268,5 @@ static const check_family family = {
 static const char *const forward_ops[] = { "nll_loss", NULL };
 static const char *const gradient_ops[] = { "nll_loss.grad_input", NULL };
 
-const check_direction talc_check_nll_loss = DIRECTION(TALC_FORWARD, forward_ops, 13);
-const check_direction talc_check_nll_loss_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 14);
+static const check_direction gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, NULL);
+const check_direction talc_check_nll_loss = DIRECTION(TALC_FORWARD, forward_ops, &gradient);

@@ -15,6 +15,7 @@ CHECK_PROBLEM(check_pool2d_problem, talc_pool2d_arguments)
 
 /// Of both directions.
 extern const check_family talc_check_pool2d_family;
+extern const check_direction talc_check_pool2d_gradient;
 
 /// The taps of one output along one dimension that lie inside the image: first, first + step, ...,
 /// `count` of them.

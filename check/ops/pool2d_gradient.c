@@ -203,7 +203,6 @@ const check_direction talc_check_pool2d_gradient = {
     .family = &talc_check_pool2d_family,
     .of = TALC_GRAD_INPUT,
     .ops = ops,
-    .stream = 10,
     .operands = operands,
     .takes = takes,
     .fill = fill,

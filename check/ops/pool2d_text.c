@@ -202,7 +202,203 @@ static int op_of(const check_problem *problem)
     return (int)read_only(problem)->p.kind;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "max_pool2d:n2c3h9w8k2x2", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_indices",
+    "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3", "max_pool2d:n3c5h8w8k3x3s1x1p1x1",
+    "max_pool2d:n2c3h13w13k3x3s2x2p1x1", "avg_pool2d:n2c3h5w130k3x3s1x1",
+    "avg_pool2d:n2c3h7w7k3x3s1x1p1x1_exclude", "adaptive_avg_pool2d:n2c3h7w6o7x6",
+    "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude", "max_pool2d:n2c3h9w10k3x2s2x1p2x0x1x1_indices",
+    "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0", "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5",
+    "avg_pool2d:n1c2h9w9k3x2_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3",
+    "adaptive_max_pool2d:n2c3h9w11o4x3", "max_pool2d:n2c3h9w8k2x2_dx",
+    "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_dx", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3_dx_f64",
+    "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude_dx", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0_dx",
+    "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5_dx_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3_dx",
+    "adaptive_avg_pool2d:n2c3h7w6o10x4_dx",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* Maxima: kernels and strides, different ones for height and width. */
+    "max_pool2d:n0c3h6w5k2x2", "max_pool2d:n2c3h9w8k{1x1|2x2|1x4|4x1}",
+    "max_pool2d:n2c3h9w8k3x3s{1x1|2x2}p1x1", "max_pool2d:n1c2h11w10k2x3s3x1",
+    "max_pool2d:n1c2h11w10k5x4s1x2p2x2", "max_pool2d:n1c2h7w9k7x9{|p3x4}",
+    "max_pool2d:n1c2h13w11k2x2s5x4", "max_pool2d:n1c2h5w6k3x2s100x99",
+    "max_pool2d:n2c1h1w17k1x3p0x1", "max_pool2d:n2c1h17w1k3x1p1x0", "max_pool2d:n1c5h1w1k1x1",
+    "max_pool2d:n1c5h1w1k2x2s1x1p1x1",
+
+    /* Maxima: widths around those of vectors; many images and channels. */
+    "max_pool2d:n1c2h5w{15|16|17}k3x3s1x1p1x1", "max_pool2d:n1c2h5w{33|65}k2x2",
+    "max_pool2d:n1c3h4w301k3x3s2x2p1x1", "max_pool2d:n65537c1h2w1k2x1",
+    "max_pool2d:n33c17h3w4k2x2s1x1", "max_pool2d:n9c50h4w5k3x3s1x1p1x1",
+    "max_pool2d:n40c8h7w7k3x3s2x2p1x1", "max_pool2d:n1c3h20w21k3x3s1x1p1x1_f64",
+    "max_pool2d:n2c3h34w34k3x3s2x2", "max_pool2d:n1c2h9w132k5x5s1x1",
+    "max_pool2d:n1c2h9w132k3x3s1x1p1x1_indices", "max_pool2d:n40c8h6w6k2x2_f64",
+
+    /* Maxima: a last window partly outside, dilation, windows without an element, indices. */
+    "max_pool2d:n1c2h8w9k3x3s2x2{|p1x1}_ceil", "max_pool2d:n1c2h9w10k3x3s1x1p2x0x1x2_indices",
+    "max_pool2d:n1c2h9w10k2x2s2x2p1x0x0x1_ceil",
+    "max_pool2d:n1c2h9w10k3x2s2x1p3x0x4x2d2x3_ceil_indices", "max_pool2d:n1c2h1w1k3x3s1x1p2x2",
+    "max_pool2d:n1c2h9w37k5x5s1x1p4x0x0x4_f64", "max_pool2d:n1c2h9w10k3x3s2x2p0x0x1x1",
+    "max_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil", "max_pool2d:n1c2h4w4k1x1s3x3_ceil",
+    "max_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil", "max_pool2d:n1c2h9w10k3x3s1x1d2x3",
+    "max_pool2d:n1c2h9w10k3x3s2x1p1x1d3x2", "max_pool2d:n1c2h12w10k2x4s3x2p1x2d4x2_ceil",
+    "max_pool2d:n1c1h2w2k2x2s1x1p1x1d3x3", "max_pool2d:n2c3h9w8k2x2_indices",
+    "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_indices", "max_pool2d:n1c2h9w10k3x2s2x1p1x1d2x3_indices",
+    "max_pool2d:n1c2h9w8k3x3s2x2p1x1_f64", "max_pool2d:n1c2h9w8k2x2_indices_f64",
+    "max_pool2d:n3c2h14w14k3x3s2x2p1x1_ceil", "max_pool2d:n3c2h14w22k3x3s2x2p1x1_ceil_indices",
+
+    /* Averages: kernels, strides, padding that counts and that does not. */
+    "avg_pool2d:n0c3h6w5k2x2", "avg_pool2d:n2c3h9w8k{1x1|2x2}",
+    "avg_pool2d:n2c3h9w8k3x3s1x1p1x1{|_exclude}", "avg_pool2d:n2c3h9w8k3x3s2x2p1x1",
+    "avg_pool2d:n1c2h9w8k4x1s3x1p2x0", "avg_pool2d:n1c2h9w8k1x4s1x3p0x2_exclude",
+    "avg_pool2d:n1c2h7w9k7x9", "avg_pool2d:n1c2h7w9k7x9p3x4{|_exclude}",
+    "avg_pool2d:n1c2h13w11k2x2s5x4", "avg_pool2d:n1c5h1w1k1x1",
+    "avg_pool2d:n1c5h1w1k3x3s1x1p1x1{|_exclude}", "avg_pool2d:n65537c1h1w2k1x2",
+    "avg_pool2d:n1c2h5w17k3x3s1x1p1x1", "avg_pool2d:n1c2h5w65k2x2",
+    "avg_pool2d:n1c1h150w140k140x130",
+
+    /* Averages: a last window partly outside, a divisor, f64. */
+    "avg_pool2d:n1c2h8w9k3x3s2x2_ceil",
+    "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_{ceil|ceil_exclude|ceil_exclude_divisor5|ceil_exclude_f64}",
+    "avg_pool2d:n1c2h9w10k3x3s1x1p2x0x1x2", "avg_pool2d:n1c2h9w10k2x2s2x2p1x0x0x1_ceil",
+    "avg_pool2d:n1c2h9w10k4x3s3x2p0x2x3x1_ceil_exclude", "avg_pool2d:n1c2h1w1k3x3s1x1p2x2_exclude",
+    "avg_pool2d:n1c2h9w37k5x5s1x1p4x0x0x4_exclude", "avg_pool2d:n1c2h9w10k3x3s2x2p0x0x1x1_f64",
+    "avg_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil", "avg_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil_exclude",
+    "avg_pool2d:n1c2h9w8k3x3s2x2p1x1_divisor7", "avg_pool2d:n1c2h9w8k3x3_divisor1",
+    "avg_pool2d:n1c2h9w8k3x2s2x1p1x1_f64", "avg_pool2d:n9c50h6w6k2x2",
+    "avg_pool2d:n9c50h5w4k3x3s1x1p1x1_exclude_f64", "avg_pool2d:n40c8h6w6k2x2_f64",
+    "avg_pool2d:n40c8h5w5k5x5s1x1p2x2{|_f64}", "avg_pool2d:n1c2h9w132k5x5s1x1p2x2_f64",
+    "avg_pool2d:n1c2h9w132k3x3s1x1", "avg_pool2d:n3c2h14w22k3x3s2x2p1x1_ceil",
+    "avg_pool2d:n3c2h22w14k3x3s2x2p1x1_ceil_exclude",
+
+    /* Adaptive averages: one output, as many as inputs, more, windows that overlap. */
+    "adaptive_avg_pool2d:n0c2h5w4o2x2", "adaptive_avg_pool2d:n2c3h7w6o{1x1|7x6}",
+    "adaptive_avg_pool2d:n1c3h7w6o3x4{|_f64}", "adaptive_avg_pool2d:n1c3h7w6o{10x13|1x6|7x1}",
+    "adaptive_avg_pool2d:n1c3h1w1o3x2", "adaptive_avg_pool2d:n1c2h33w35o5x7",
+    "adaptive_avg_pool2d:n1c2h64w65o1x1", "adaptive_avg_pool2d:n5c3h14w14o7x7",
+    "adaptive_avg_pool2d:n2c3h70w6o35x3_f64",
+    "adaptive_max_pool2d:n2c3h7w6o{1x1|7x6|10x13|0x4}{|_indices}",
+    "adaptive_max_pool2d:n1c2h90w1000o2x9{|_indices_f64}", "adaptive_max_pool2d:n5c70h7w7o1x1",
+
+    /* Pooling of wide images: rows longer than a block, aligned and not; tall windows, wide
+     * windows. */
+    "{max_pool2d|avg_pool2d}:n1c2h5w128k3x3s1x1p1x1",
+    "max_pool2d:n2c3h37w131k3x3s1x1p1x1{|_indices}", "{max_pool2d|avg_pool2d}:n1c2h140w130k3x3s1x1",
+    "max_pool2d:n1c2h9w513k3x3s1x1p0x1", "{max_pool2d|avg_pool2d}:n1c3h2w270k3x3s1x1p1x0",
+    "max_pool2d:n1c1h1w300k3x3s1x1p1x1", "max_pool2d:n1c2h9w400k3x3s1x1p1x1_indices_f64",
+    "max_pool2d:n1c2h9w257k3x3s1x1_f64", "max_pool2d:n1c2h9w260k3x3s2x2p1x1",
+    "max_pool2d:n1c2h11w262k2x2", "max_pool2d:n1c2h7w300k5x5s1x1p2x2",
+    "max_pool2d:n1c2h40w37k9x9s4x4p4x4_ceil", "max_pool2d:n3c5h40w37k8x8_indices",
+    "max_pool2d:n1c2h64w300k30x10s3x5", "{max_pool2d|avg_pool2d}:n1c2h90w1000k40x12s11x13",
+    "max_pool2d:n1c2h30w64k9x12s1x1p4x6_indices_f64", "avg_pool2d:n2c3h37w131k3x3s1x1p1x1_exclude",
+    "avg_pool2d:n1c2h9w513k3x3s1x1p0x1_divisor7", "avg_pool2d:n1c2h9w257k3x3s1x1p1x1_exclude_f64",
+    "avg_pool2d:n1c2h9w262k3x3s2x2p1x1_exclude", "avg_pool2d:n1c2h12w260k4x4",
+    "avg_pool2d:n1c2h40w37k9x9s4x4p4x4_ceil_exclude", "avg_pool2d:n3c5h40w37k8x8",
+    "avg_pool2d:n1c2h30w64k9x12s1x1p4x6_f64", "adaptive_avg_pool2d:n2c3h64w56o7x7",
+    "adaptive_avg_pool2d:n2c33h16w16o7x7", "adaptive_avg_pool2d:n1c3h300w200o7x5",
+    "adaptive_avg_pool2d:n1c2h1000w130o1x3", "adaptive_avg_pool2d:n1c2h90w1000o2x9_f64",
+    "adaptive_avg_pool2d:n5c70h7w7o1x1",
+
+    /* Pooling of narrow images, of few and of many of them, and with windows of every shape. */
+    "max_pool2d:n3c50h7w7k3x3s1x1p1x1", "max_pool2d:n2c33h14w14k5x5s1x1p2x2_indices",
+    "max_pool2d:n1c3h200w64k3x3s1x1p1x1", "max_pool2d:n1c3h100w81k5x5s1x1p1x2_indices",
+    "max_pool2d:n2c70h13w13k3x3s2x2_ceil_indices", "max_pool2d:n2c70h14w28k2x2_ceil",
+    "max_pool2d:n1c3h210w55k3x3s2x2p1x1_ceil_indices_f64",
+    "max_pool2d:n1c2h40w300k5x5s1x1p2x2_indices", "max_pool2d:n1c2h40w257k5x5s1x1p1x0_f64",
+    "max_pool2d:n2c40h6w4k5x5s1x1p2x2", "max_pool2d:n1c2h600w90k3x60s7x30",
+    "max_pool2d:n1c2h90w40k2x3s9x2", "avg_pool2d:n3c50h7w7k3x3s1x1p1x1_exclude",
+    "avg_pool2d:n1c3h200w56k5x5s1x1p2x2_exclude", "avg_pool2d:n2c33h15w14k5x5s1x1p2x1",
+    "avg_pool2d:n1c3h100w64k3x3s1x1p1x1_divisor4_f64",
+    "avg_pool2d:n2c70h13w13k3x3s2x2p1x0_ceil_exclude", "avg_pool2d:n2c70h14w14k2x2",
+    "avg_pool2d:n1c2h40w300k5x5s1x1p2x2_exclude", "avg_pool2d:n1c2h300w300k100x100s90x90p10x10",
+    "adaptive_avg_pool2d:n3c50h16w16o7x7_f64", "adaptive_avg_pool2d:n1c70h14w14o7x3",
+    "adaptive_avg_pool2d:n1c3h500w500o7x7", "adaptive_avg_pool2d:n2c3h40w50o1x1",
+
+    /* Pooling of more small images than a GPU has blocks at once. */
+    "max_pool2d:n9001c1h5w7k3x3s1x1p1x1_indices", "max_pool2d:n9001c1h7w5k5x5s1x1p2x2_f64",
+    "avg_pool2d:n9001c1h3w13k3x3s1x1p1x1_exclude", "adaptive_avg_pool2d:n9001c1h5w6o3x4",
+    "adaptive_avg_pool2d:n4100c1h{7w7|14w14|28w27}o1x1", "adaptive_avg_pool2d:n4100c1h5w7o1x1_f64",
+    "max_pool2d:n4100c1h7w7k7x7_indices", "max_pool2d:n4100c1h14w9k9x8s9x9_indices",
+
+    /* Pooling: images about as large as a warp. */
+    "max_pool2d:n9c7h8w8k3x3s1x1p1x1", "max_pool2d:n9c7h16w4k3x3s1x1p1x1_f64",
+    "max_pool2d:n9c7h8w8k5x5s1x1p2x2_f64", "avg_pool2d:n9c7h8w16k3x3s1x1p1x1",
+    "avg_pool2d:n9c7h4w8k3x3s1x1p1x1_exclude", "avg_pool2d:n9c7h10w12k5x5s1x1p2x2_exclude",
+    "avg_pool2d:n9c7h4w14k5x5s1x1p2x2_exclude_f64",
+
+    /* Pooling: rows of the output of two to nineteen columns. */
+    "max_pool2d:n9c7h6w6k3x3s1x1p1x1", "max_pool2d:n9c7h12w12k5x5s1x1p2x2",
+    "max_pool2d:n9c7h9w{19|9}k5x5s1x1p2x2", "max_pool2d:n9c7h5w5k5x5s1x1p2x2",
+    "max_pool2d:n9c7h11w11k3x3s2x2p1x1", "max_pool2d:n9c7h13w13k3x3s2x2p1x1",
+    "avg_pool2d:n9c7h2w6k3x3s1x1p1x1_exclude", "avg_pool2d:n9c7h5w5k3x3s1x1p1x1_exclude",
+    "avg_pool2d:n9c7h3w3k5x5s1x1p2x2_exclude", "avg_pool2d:n9c7h9w19k5x5s1x1p2x2_exclude",
+    "avg_pool2d:n9c7h6w10k5x5s1x1p2x2_divisor7", "avg_pool2d:n9c7h11w11k5x5s1x1p2x2_exclude",
+    "avg_pool2d:n9c7h7w7k3x3s2x2p1x1_exclude", "avg_pool2d:n9c7h11w11k3x3s2x2p1x1_ceil_exclude",
+    "avg_pool2d:n9c7h5w3k3x3s1x1p1x1_exclude_f64", "adaptive_avg_pool2d:n2c3h7w6o0x4",
+
+    /* Channels around the widths of vectors and tiles. */
+    "max_pool2d:n1c33h5w6k3x3s2x2p1x1_indices", "{max_pool2d|avg_pool2d}:n2c70h3w5k2x2",
+    "{max_pool2d|avg_pool2d}:n1c130h3w3k2x2", "avg_pool2d:n1c33h5w6k3x3s2x2p1x1",
+    "adaptive_avg_pool2d:n1c33h5w7o2x3", "adaptive_avg_pool2d:n2c70h3w5o2x2",
+    "adaptive_avg_pool2d:n1c130h3w3o1x1",
+
+    /* Input gradients: maxima: kernels, strides with elements that no window holds, windows that
+     * overlap. */
+    "max_pool2d:n0c3h6w5k2x2_dx", "max_pool2d:n2c3h9w8k{1x1|1x4|4x1}_dx",
+    "max_pool2d:n2c3h9w8k3x3s{1x1|2x2}p1x1_dx{|_f64}", "max_pool2d:n1c2h11w10k2x3s3x1_dx",
+    "max_pool2d:n1c2h5w6k3x2s100x99_dx", "max_pool2d:n1c5h1w1k{1x1|2x2s1x1p1x1}_dx",
+    "max_pool2d:n1c2h64w300k30x10s3x5_dx",
+
+    /* Maxima with dilation, also larger than the image, so that a window holds nothing. */
+    "max_pool2d:n1c2h9w10k3x2s2x1p3x0x4x2d2x3_ceil_dx", "max_pool2d:n1c2h9w10k3x3s2x1p1x1d3x2_dx",
+    "max_pool2d:n1c2h12w10k2x4s3x2p1x2d4x2_ceil_dx_f64", "max_pool2d:n1c1h2w2k2x2s1x1p1x1d3x3_dx",
+
+    /* Maxima and averages: padding on each side, the last window, widths, many planes, many
+     * channels. */
+    "{max_pool2d|avg_pool2d}:n1c2h9w37k5x5s1x1p4x0x0x4_dx",
+    "{max_pool2d|avg_pool2d}:n1c2h8w9k3x3s2x2p1x1_ceil_dx",
+    "{max_pool2d|avg_pool2d}:n1c2h13w11k2x2s5x4_dx",
+    "{max_pool2d|avg_pool2d}:n1c2h5w5k2x2s4x4p1x1_ceil_dx",
+    "{max_pool2d|avg_pool2d}:n1c2h5w{15|16|17|128}k3x3s1x1p1x1_dx",
+    "{max_pool2d|avg_pool2d}:n1c2h9w513k3x3s1x1p0x1_dx",
+    "{max_pool2d|avg_pool2d}:n1c2h90w1000k40x12s11x13_dx",
+    "{max_pool2d|avg_pool2d}:n2c33h15w14k5x5s1x1p2x1_dx",
+    "{max_pool2d|avg_pool2d}:n9c50h4w5k3x3s1x1p1x1_dx",
+    "{max_pool2d|avg_pool2d}:n65537c1h2w1k2x1_dx", "{max_pool2d|avg_pool2d}:n1c130h3w3k2x2_dx",
+    "{max_pool2d|avg_pool2d}:n9c7h9w20k5x5s1x1p2x2_dx_f64",
+
+    /* Averages: what the divisor counts; a window as large as the image; more columns than a tile.
+     * */
+    "avg_pool2d:n2c3h9w8k3x3s1x1p1x1_exclude_dx",
+    "avg_pool2d:n1c2h9w10k4x3s3x2p0x2x3x1_ceil{|_exclude}_dx",
+    "avg_pool2d:n1c2h9w8k3x3s2x2p1x1_{divisor7|ceil_exclude_divisor5}_dx",
+    "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_exclude_dx_f64",
+    "avg_pool2d:n1c5h1w1k3x3s1x1p1x1{|_exclude}_dx", "avg_pool2d:n1c1h150w140k140x130_dx",
+    "avg_pool2d:n1c1h3w5000k2x3s1x2_dx",
+
+    /* Adaptive averages: fewer outputs than inputs, as many, more, none. */
+    "adaptive_avg_pool2d:n2c3h7w6o{1x1|7x6|10x13|1x6|7x1|3x4|0x4}_dx",
+    "adaptive_avg_pool2d:n1c3h7w6o{3x4|10x13}_dx_f64", "adaptive_avg_pool2d:n1c3h1w1o3x2_dx",
+    "adaptive_avg_pool2d:n1c2h33w35o5x7_dx", "adaptive_avg_pool2d:n2c33h16w16o7x7_dx",
+    "adaptive_avg_pool2d:n1c130h3w3o1x1_dx", "adaptive_avg_pool2d:n9001c1h5w6o3x4_dx",
+    "adaptive_avg_pool2d:n1c1h2w40000o1x7_dx", "adaptive_avg_pool2d:n1c2h90w1000o2x9_dx_f64",
+    "adaptive_max_pool2d:n2c3h7w6o{1x1|10x13|3x4}_dx", "adaptive_max_pool2d:n1c2h33w35o5x7_dx_f64",
+    NULL,
+};
+// clang-format on
+
 const check_family talc_check_pool2d_family = {
+    .texts = "max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices\n"
+             "    s, p, d may be left out; s is then the kernel\n"
+             "avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5\n"
+             "adaptive_avg_pool2d:n2c3h9w9o3x4\n"
+             "    adaptive_max_pool2d: likewise\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,

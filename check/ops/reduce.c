@@ -339,7 +339,81 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->p.K == 0;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "sum:7x9x33@1", "sum:70001", "sum:5x6x7@0,2_i32", "mean:33x129@0_f64", "mean:4x5x6x7@1,3",
+    "max:9x130@1", "argmax:6x5x17@0,2", "argmax:300x9@0_i64", "min:9x130@1_f64",
+    "argmin:6x5x17@0,2", "var:7x9x33@1", "var:4x5x6x7@1,3_population", "var:129x33@0_f64",
+    "var:1000x3@0_f64_large", "logsumexp:33x129@1", "logsumexp:33x129@0_f64",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* Of all dimensions, the first, the last, one between, several, neighbours and not. */
+    "sum:{1|7}", "sum:8x16x32{|@0|@2|@0,1|@1,2}",
+    "{sum|mean|max|argmax|min|argmin|var|logsumexp}:8x16x32@{1|0,2}", "sum:3x4x5x6x7@{1,3|0,2,4}",
+    "sum:2x3x2x3x2x3x2x3@{0,2,4,6|1,3,5,7}", "sum:5x1x7@1", "sum:1x9@0", "{mean|argmax}:17x33",
+
+    /* Neighbouring outputs in vector loads, lengths below and above the threads of a block. */
+    "{sum|max|argmax}:5x33x64@1{|_f64}", "mean:40x8x8@0", "sum:20001x64@0",
+    "argmax:20001x64@0{|_f64}", "{sum|argmax}:19x5x7x7@0,2,3", "max:3x5x40x41@0,2,3",
+    "argmax:3x5x40x40@0,2,3", "sum:3x5x4x5x8@0,2,4",
+
+    /* Rows that are no multiple of a vector load, many short ones, few long ones. */
+    "{sum|argmax}:{3001x10|41x1001|203x100x3}@1", "max:{9001x4|700x49|301x127|211x31x9}@1",
+    "mean:{2003x8|301x49|57x30x49}@1_f64", "argmax:{1027x32|2x40005|9001x8}@1",
+    "sum:{531x64|3x20003|3001x8}@1", "argmax:531x64@1_i64", "argmax:301x63@1_f64",
+    "sum:2001x50@1_u8", "max:41x1001@1_f64", "sum:3x40005@1_f64",
+    "{min|argmin}:{3x40005@1|20001x64@0}{|_f64}", "{min|argmin}:531x64@1{|_i64|_i32|_u8}",
+    "{var|logsumexp}:{3x40005@1|20001x64@0|531x64@1|9001x4@1|301x49@1|19x5x7x7@0,2,3|203x100x3@1}{|_f64}",
+    "var:{1x9|7x5}@0{|_population}",
+    "var:{1000x5@0|5x129@1|70001}{|_reversed}_f64{|_population}_large", "argmax:1x40007@1_u8",
+    "argmax:57x12x63@1_i32",
+
+    /* Reductions across rows that are no multiple of 16 bytes: few rows, many rows, several blocks.
+     * */
+    "argmax:{66x1001|20003x17}@0", "sum:3x701x49@1", "max:5x301x254@1", "argmax:9x501x17@1_f64",
+    "argmax:701x5x9@2_reversed",
+
+    /* Reductions of each channel, with images that are no multiple of 16 bytes: many small ones,
+     * few large ones. */
+    "{sum|argmax}:{60x22x7x7|33x5x17x17}@0,2,3", "max:{200x3x7x7|300x3x19x17}@0,2,3",
+    "{mean|argmax}:33x5x15x15@0,2,3", "sum:3000x2x3@0,2", "argmax:500x7x255@0,2",
+    "sum:{60x12x7x7|200x2x19x17}@0,2,3_f64", "argmax:61x21x3x3@0,2,3_f64", "max:61x21x1x2@0,3_f64",
+    "sum:61x21x7x7@0,2,3_i32", "argmax:5x7x3x19x17@1,3,4", "mean:4x3x135x131@0,2,3",
+    "argmax:40x5x19x17@0,2,3_u8",
+
+    /* Lengths around those of vectors, blocks and pairwise halves. */
+    "sum:{3x2|3x15|3x16|3x17|3x31|3x33|3x127|3x128|3x129|3x136|3x137|3x255|3x257|3x1023|3x1025|3x4097}@1",
+    "mean:5x129@1", "mean:129x5@0", "max:5x17@1", "max:17x5@0", "argmax:5x33@1", "argmax:33x5@0",
+
+    /* Rows of more than a million, many short rows, empty results. */
+    "{sum|max|argmax}:1200001", "mean:1048577", "sum:2x600001@1", "sum:{600001x2|3x70001|0x5}@0",
+    "{sum|max}:{70001x3|0x5}@1", "{mean|argmax}:70001x2@1",
+
+    /* Every type. */
+    "{sum|max}:9x33@1_f64", "{mean|argmax}:9x33@0_f64", "{sum|max|argmax}:9x33@1_i32",
+    "{sum|max|argmax}:9x33@0_i64", "sum:300x9@0_u8", "{max|argmax}:9x33@1_u8", "sum:1000003_f64",
+
+    /* Dimensions stored in reverse. */
+    "sum:8x16x33@{1|0,2}_reversed", "mean:17x129@1_reversed", "max:9x65@0_reversed",
+    "argmax:9x65@1_reversed", "argmax:5x6x7@0,2_reversed_u8", "sum:3x70001@1_reversed_f64",
+
+    /* Scalars and empty results. */
+    "{sum|argmax}:",
+    NULL,
+};
+// clang-format on
+
 static const check_family family = {
+    .texts = "sum:8x16x32@1,2\n"
+             "    mean: max: argmax: min: argmin: var: logsumexp: likewise; no @: all dimensions; "
+             "_i32 _i64 _u8\n"
+             "    as the op takes them; population, large: of var\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -350,7 +424,6 @@ static const check_family family = {
 const check_direction talc_check_reduce = {
     .family = &family,
     .ops = op_names,
-    .stream = 7,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,

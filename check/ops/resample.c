@@ -408,9 +408,59 @@ static bool is_empty(const check_problem *problem)
     return read_resample(problem)->p.direction != TALC_FORWARD && list[X].count == 0;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "pad:2x3x5x7p1x2x0x3_value", "pad:3x5x7p2x1x1x0c0x0x0x2_reflect",
+    "pad:3x5x17p3x0x0x2_replicate_f64", "pad:3x5x7p7x2x1x5_circular_u8",
+    "upsample2d:n2c3h5w7o10x14", "upsample2d:n1c2h5w7o3x16_i64",
+    "upsample2d:n2c3h5w7o10x14_bilinear", "upsample2d:n2c3h5w7o11x4_aligned",
+    "upsample2d:n1c2h7w6f7x3_bilinear_f64",
+    "{pad:3x5x7p1x2x0x3c0x0x1x0|pad:3x5x7p2x1x4x1_reflect|pad:3x5x17p3x0x0x2_replicate_f64|pad:3x5x7p7x2x1x5_circular}_dx",
+    "upsample2d:n2c3h5w7o{10x14|3x16}{|_bilinear|_aligned}_dx",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* Padding: each side, each mode, all that the mode allows; cut to nothing; an empty image;
+     * ranks; wide rows; every type. */
+    "pad:5x7p{1x0|0x0x0x1|9x40x3x2}{_value|_replicate}",
+    "pad:5x7p{0x1|0x0x1x0|9x40x3x2}{|_replicate}_dx", "pad:5x7c{3x4|0x0x5x0}",
+    "pad:1x5x7p{6x6x4x4_reflect|1x2x3x4_reflect|7x7x5x5_circular|1x2x3x4_circular}{|_dx}",
+    "pad:2x1x1p{3x2x1x4_replicate|1x0x1x1_circular}{|_dx}",
+    "pad:5x7p2x0c0x3_{reflect|replicate}{|_dx}", "pad:0x3p1x2x2x1_value",
+    "pad:7p2x3{_value|_reflect_dx}", "pad:2x3x2x3x2x3x2x3p1x0x0x1x1x1x0x0x2x1{|_dx}",
+    "pad:3x4x5x6p1x2x3x1x2x0_{reflect_f64|replicate|circular_f64}{|_dx}",
+    "pad:9x{15|16|17|1021}p1x1", "pad:3x10001p5x3_reflect{|_dx}", "pad:10001x3p1x1{|_dx}",
+    "pad:5x33p1x2_{value_i64|value_i32|value_u8|reflect_u8|circular_i32|replicate_i64}",
+
+    /* Upsampling: one element, to one, as many, fewer, twice, factors, wide rows, many planes,
+     * every type. */
+    "upsample2d:n1c2h1w1o3x5{|_bilinear|_aligned}{|_dx}",
+    "upsample2d:n2c3h5w7o{1x1|5x14|4x3|11x29}{|_bilinear|_aligned}{|_dx}",
+    "upsample2d:n1c2h9w8f{3x2|2x3}{|_bilinear|_aligned}{|_dx}",
+    "upsample2d:n1c2h3w129o7x300{|_bilinear|_aligned_f64}{|_dx}",
+    "upsample2d:n70c33h3w2o6x4{|_bilinear|_aligned_f64}{|_dx}",
+    "upsample2d:n0c2h3w2o6x4{|_bilinear_dx}", "upsample2d:n1c3h5w7o9x16_{i64|i32|u8}",
+    "upsample2d:n1c2h2w3o70x65{|_bilinear|_aligned}_dx",
+    NULL,
+};
+// clang-format on
+
 // ---- The directions -----------------------------------------------------------------------------
 
 static const check_family family = {
+    .texts = "pad:3x5x7p1x2x0x3c0x1_reflect\n"
+             "    p: elements before and after the last dimension, then the one ahead of it, and "
+             "so on; c:\n"
+             "    likewise, cut off; replicate, circular; value: not 0\n"
+             "upsample2d:n2c3h5w7o8x9_bilinear\n"
+             "    f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with aligned "
+             "corners;\n"
+             "    without either nearest\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -419,9 +469,9 @@ static const check_family family = {
 };
 
 #define POINTER(name) offsetof(talc_resample_arguments, name)
-#define DIRECTION(direction, names, number)                                                        \
+#define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
-        .family = &family, .of = direction, .ops = names, .stream = number,                        \
+        .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
         .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
@@ -430,5 +480,5 @@ static const check_family family = {
 static const char *const forward_ops[] = { "pad", "upsample2d", NULL };
 static const char *const gradient_ops[] = { "pad.grad_input", "upsample2d.grad_input", NULL };
 
-const check_direction talc_check_resample = DIRECTION(TALC_FORWARD, forward_ops, 16);
-const check_direction talc_check_resample_gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, 17);
+static const check_direction gradient = DIRECTION(TALC_GRAD_INPUT, gradient_ops, NULL);
+const check_direction talc_check_resample = DIRECTION(TALC_FORWARD, forward_ops, &gradient);

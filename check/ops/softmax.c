@@ -138,7 +138,47 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, observed->dim, problem);
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",
+    NULL,
+};
+
+static const char *const edges[] = {
+    /* One element, long rows, many rows, a dimension that is not the last, f64. */
+    "softmax:{1|7|1x9|17x4|10007x2}@0",
+    "softmax:{5x1|4x17|5x16x9|5x33x1|3x1000|2x30011|10007x3|0x4}@1", "softmax:3x4x5x6@{0|2}",
+    "{softmax|log_softmax}:9x65@1_f64", "softmax:65x9@0_f64", "log_softmax:{7|17x4}@0",
+    "log_softmax:{5x1|4x17|5x16x9|2x10007}@1",
+
+    /* Lengths for a warp, a block, and more; multiples of 16 bytes and not; contiguous and strided.
+     * */
+    "softmax:{33x64|5x520|5x521|3x2052|3x4097|9x17x70}@1", "log_softmax:1x16388@1",
+    "softmax:{3x2052|1x16390}@1_f64", "log_softmax:3x1030@1_f64",
+    "softmax:{140x70|700x35|1100x35}@0", "log_softmax:3000x35@0", "softmax:{10x33|140x35}@0_f64",
+    "log_softmax:3000x17@0_f64",
+
+    /* Rows for one thread, unaligned rows, lengths around what a cluster of blocks holds. */
+    "softmax:{70x10|40x8|7x1001|3x16387|2x32767|3x32769|2x131075|1x458752|1x458753|3x64x68|2x1000x12}@1",
+    "log_softmax:{33x31|5x8191|2x65537|1x458749|2x200x36}@1",
+    "softmax:{65x15|3x1001|2x60001|3x7x2x6}@1_f64",
+
+    /* Dimensions stored in reverse. */
+    "log_softmax:9x65@0_reversed", "softmax:{9x65|5x16x9}@1_reversed",
+
+    /* Scalars and empty results. */
+    "softmax:@0", "log_softmax:@0_f64",
+    NULL,
+};
+// clang-format on
+
 static const check_family family = {
+    .texts = "softmax:64x1000@1\n"
+             "    log_softmax: likewise\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = talc_check_complete_lines,
@@ -149,7 +189,6 @@ static const check_family family = {
 const check_direction talc_check_softmax = {
     .family = &family,
     .ops = op_names,
-    .stream = 6,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,

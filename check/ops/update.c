@@ -279,7 +279,30 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 static const char *const op_names[] = { "sgd", "adam", "rmsprop", NULL };
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "rmsprop:1100_{centered|centered_f64|momentum_decay}", "adam:600{|_decay_decoupled_f64}",
+    "sgd:300_momentum{_nesterov|_first_decay}",
+    NULL,
+};
+
+static const char *const edges[] = {
+    "rmsprop:{1|4099}{|_centered}{|_momentum}{|_decay}{|_f64}",
+    "adam:{1|4099}{|_decay}{|_decoupled}{|_f64}",
+    "sgd:{1|4099}{|_momentum|_momentum_nesterov|_momentum_first}{|_decay}{|_f64}",
+    NULL,
+};
+// clang-format on
+
 static const check_family family = {
+    .texts = "adam:1000_decay_decoupled\n"
+             "    a step of so many elements, in a long run\n"
+             "rmsprop:1000_centered_momentum\n"
+             "sgd:1000_momentum_nesterov_first\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -290,7 +313,6 @@ static const check_family family = {
 const check_direction talc_check_update = {
     .family = &family,
     .ops = op_names,
-    .stream = 22,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

@@ -161,7 +161,27 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
+// ---- Problems of sets ---------------------------------------------------------------------------
+
+// clang-format off
+static const char *const quick[] = {
+    "where:{300|5x70,70,5x1|70,5x1,5x70_u8}",
+    NULL,
+};
+
+static const char *const edges[] = {
+    "where:{|1|20001|33x129,129|129,33x1|3x1x5,4x1,5|,7,3x1|300,0x300}{|_f64|_u8}",
+    "where:33x129_reversed{|_i64|_i32}",
+    NULL,
+};
+// clang-format on
+
 static const check_family family = {
+    .texts =
+        "where:8x16,16,8x1\n"
+        "    the condition, and what is chosen from; those left out are of the condition's shape\n",
+    .quick = quick,
+    .edges = edges,
     .keys = keys,
     .begin = begin,
     .complete = complete,
@@ -171,7 +191,6 @@ static const check_family family = {
 const check_direction talc_check_where = {
     .family = &family,
     .ops = op_names,
-    .stream = 29,
     .problem_of_run = problem_of_run,
     .operands = operands,
     .takes = takes,

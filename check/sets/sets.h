@@ -4,12 +4,8 @@
 
 #include "check/check.h"
 
-/// Texts, NULL at the end; talc_check_set_problem gives them in full. A text may have choices in
-/// braces and stands for a problem with each, or with each combination:
-/// "n{1|2}c3h5w4o2k3x3{|_bias}" for four.
-extern const char *const talc_check_quick[], *const talc_check_edges[], *const talc_check_models[];
-
-/// The rest of the set `edges`.
-extern const char *const talc_check_edges_gradients[];
+/// The set models, as check_family.quick; and conv2d's problems of the other two.
+extern const char *const talc_check_models[], *const talc_check_conv2d_quick[],
+                                                  *const talc_check_conv2d_edges[];
 
 #endif

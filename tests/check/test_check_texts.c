@@ -1,6 +1,6 @@
-/* What check.h says of problem texts, against the tables of keys that read them: each key of a
- * family is named where the family's texts are described, or below for all; each example is a
- * problem; and each word that is explained is a key. */
+/* What talc_check_print_texts says of problem texts, against the tables of keys that read them: each
+ * key of a family is named where the family's texts are described, or above for all; each example is
+ * a problem; and each word that is explained is a key. */
 #include "check/engine/family.h"
 #include "tests/support/hooks.h"
 
@@ -38,25 +38,25 @@ static void append(char text[MAX_TEXT], const char *line)
     strcat(strcat(text, line), "\n");
 }
 
-/* The lines from "Problem texts" to the end of the comment: examples stand 5 columns in, what is
- * said of them 9, and of all 1. */
+/* What is said of all texts stands above the first empty line. Behind it examples stand at the
+ * margin, what is said of them 4 columns in. */
 static void read_page(void)
 {
     char line[256];
     described *of = NULL;
-    bool began = false;
-    FILE *file = fopen(CHECK_H, "r");
-    cr_assert(file != NULL, CHECK_H);
-    while (fgets(line, sizeof line, file) != NULL && strncmp(line, "///", 3) == 0) {
+    bool for_one = false;
+    FILE *file = tmpfile();
+    cr_assert(file != NULL);
+    talc_check_print_texts(file);
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        const char *said = line + 3 + strspn(line + 3, " ");
-        const size_t column = (size_t)(said - line) - 3;
-        began = began || strncmp(said, "Problem texts", 13) == 0;
-        if (!began)
-            continue;
-        if (column == 5)
+        const char *said = line + strspn(line, " ");
+        cr_assert(strlen(line) <= 100, "%s", line);
+        for_one = for_one || *line == '\0';
+        if (for_one && said == line && *line != '\0')
             of = family_of(said);
-        append(column > 1 && of != NULL ? of->text : for_all, said);
+        append(of != NULL ? of->text : for_all, said);
     }
     fclose(file);
     cr_assert(family_count > 10);
@@ -81,12 +81,13 @@ static bool is_word(const check_key *key)
 Test(check_texts, every_key_is_described)
 {
     read_page();
-    for (const check_direction *const *d = talc_check_directions; *d != NULL; d++) {
-        const check_key *keys = (*d)->family->keys;
+    const check_direction *direction;
+    for (int d = 0; (direction = talc_check_direction_at(d)) != NULL; d++) {
+        const check_key *keys = direction->family->keys;
         int i = 0;
-        while (i < family_count && families[i].direction->family != (*d)->family)
+        while (i < family_count && families[i].direction->family != direction->family)
             i++;
-        cr_assert(i < family_count, "%s has no example", (*d)->ops[0]);
+        cr_assert(i < family_count, "%s has no example", direction->ops[0]);
         for (; keys != NULL && keys->key != NULL; keys++) {
             const char *word = keys->key + is_word(keys);
             cr_expect(
@@ -94,7 +95,7 @@ Test(check_texts, every_key_is_described)
                     ? strstr(families[i].text, word) != NULL
                     : names(families[i].text, word, !is_word(keys) || keys->kind == CHECK_COUNT) ||
                           (is_word(keys) && names(for_all, word, false)),
-                "%s: check.h does not say what %s is", (*d)->ops[0], keys->key);
+                "%s: --texts does not say what %s is", direction->ops[0], keys->key);
         }
     }
 }
@@ -115,9 +116,10 @@ static bool has_key(const check_family *family, const char *word)
 
 static bool is_op(const char *word)
 {
-    for (const check_direction *const *d = talc_check_directions; *d != NULL; d++)
-        for (int i = 0; (*d)->ops[i] != NULL; i++)
-            if (strcmp((*d)->ops[i], word) == 0)
+    const check_direction *direction;
+    for (int d = 0; (direction = talc_check_direction_at(d)) != NULL; d++)
+        for (int i = 0; direction->ops[i] != NULL; i++)
+            if (strcmp(direction->ops[i], word) == 0)
                 return true;
     return false;
 }
@@ -128,8 +130,11 @@ static size_t first_word(const check_family *family, const char *words)
     size_t longest = 0;
     for (const check_key *key = family->keys; key != NULL && key->key != NULL; key++) {
         const size_t length = strlen(key->key);
-        if (is_word(key) && length > longest && strncmp(key->key, words, length) == 0 &&
-            !isalpha((unsigned char)words[length]))
+        if (!is_word(key) || length <= longest || strncmp(key->key, words, length) != 0)
+            continue;
+        if (key->kind == CHECK_COUNT && words[length] == 'N')
+            longest = length + 1;
+        else if (!isalpha((unsigned char)words[length]))
             longest = length;
     }
     return longest;
@@ -140,10 +145,10 @@ static void assert_words(const check_family *family, const char *words)
 {
     for (size_t length = 1; *words == '_' && length > 0; words += length) {
         length = family == NULL ? 0 : first_word(family, words);
-        for (const check_direction *const *d = talc_check_directions; family == NULL && *d != NULL;
-             d++)
-            length = length > 0 ? length : first_word((*d)->family, words);
-        cr_expect(length > 0, "check.h: there is no word %.20s", words);
+        const check_direction *direction;
+        for (int d = 0; family == NULL && (direction = talc_check_direction_at(d)) != NULL; d++)
+            length = length > 0 ? length : first_word(direction->family, words);
+        cr_expect(length > 0, "--texts: there is no word %.20s", words);
     }
 }
 
@@ -166,7 +171,7 @@ Test(check_texts, every_word_that_is_described_is_a_key)
                 continue;
             snprintf(word, sizeof word, "%.*s", (int)length, at);
             cr_expect(word[0] == '_' || has_key(family, word) || is_op(word),
-                      "check.h: %s has no key %s", of->direction->ops[0], word);
+                      "--texts: %s has no key %s", of->direction->ops[0], word);
         }
     }
 }

@@ -21,7 +21,7 @@ typedef struct arguments {
     int64_t random, seed;
     int64_t part, parts; ///< 1 of 1: all problems
     uint64_t kinds;
-    bool list;
+    bool list, texts_only;
 } arguments;
 
 enum {
@@ -32,7 +32,8 @@ enum {
     KEY_OP = 5000,
     KEY_PART,
     KEY_SHARES,
-    KEY_LIST
+    KEY_LIST,
+    KEY_TEXTS
 };
 
 static const struct argp_option options[] = {
@@ -51,6 +52,7 @@ static const struct argp_option options[] = {
       "of the one nearest to its bound",
       1 },
     { "list", KEY_LIST, NULL, 0, "print the problems, check nothing", 1 },
+    { "texts", KEY_TEXTS, NULL, 0, "print what problems' texts may be, check nothing", 1 },
     { 0 },
 };
 
@@ -140,6 +142,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_LIST:
         self->list = true;
+        return 0;
+    case KEY_TEXTS:
+        self->texts_only = true;
         return 0;
     case ARGP_KEY_ARG:
         add_argument(self, state, argument);
@@ -433,14 +438,9 @@ int command_check(int argc, char **argv)
             "against derived error bounds on other data, for writes outside its outputs, and for "
             "equal results when repeated.\v"
             "PROBLEM is a text such as n2c4h9w9o8k3x3p1x1_bias, max_pool2d:n1c8h9w9k3x3s2x2, "
-            "matmul:m5n6k7_tb, sum:8x16@1, silu:8x16, add:8x16,16, where:8x16,16, cumsum:8x16@1, "
-            "group_norm:n8c16l49g4, "
-            "adam:1000_decay or pad:5x7p1x2_reflect (check/check.h lists all); one that ends in "
-            "_dx is the input gradient of a convolution, pooling, batch_norm2d, group_norm, "
-            "cross_entropy, nll_loss, pad, upsample2d, gather, index_select, cumsum, cumprod or an "
-            "elementwise "
-            "op of one operand, and _dw a "
-            "convolution's by the weights, op conv2d.grad_weight. A FILE has one a line. The set "
+            "matmul:m5n6k7_tb or pad:5x7p1x2_reflect, of every op, as --texts lists them; one that "
+            "ends in _dx is an input gradient, and in _dw a convolution's by the weights, op "
+            "conv2d.grad_weight. A FILE has one a line. The set "
             "is quick unless something is given. talc check model and talc check grad check whole "
             "models, and gradients by differences. Kinds of checks: exact, random, constant, "
             "wide, huge, tiny, nan, "
@@ -461,6 +461,10 @@ int command_check(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "grad") == 0)
         return command_check_grad(argc - 1, argv + 1);
     tool_parse(&argp, argc, argv, &self);
+    if (self.texts_only) {
+        talc_check_print_texts(stdout);
+        return tool_finish();
+    }
     job.arguments = &self;
     int code;
     if (!find_problems(&job))
