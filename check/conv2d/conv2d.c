@@ -243,9 +243,22 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
 {
     talc_conv2d_problem *p = writable(problem);
     *p = *(const talc_conv2d_problem *)ran->problem;
-    p->dtype = ran->inputs[X].dtype;
+    p->dtype = ran->inputs[CHECK_W].dtype;
     p->activation = TALC_ACTIVATION_NONE;
     return true;
+}
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    const talc_conv2d_problem *p = ran->problem;
+    check_array inputs[CHECK_DY + 1] = { [CHECK_W] = ran->inputs[1] };
+    check_ran gradient = *ran;
+    gradient.inputs = inputs;
+    gradient.count = CHECK_DY + 1;
+    inputs[CHECK_DY] = ran->inputs[0];
+    expected->activation = p->activation;
+    return talc_check_linear(direction, p->direction == TALC_FORWARD ? ran : &gradient, expected);
 }
 
 #define POINTER(name) offsetof(talc_conv2d_arguments, name)
@@ -255,12 +268,10 @@ static const char *const ops[] = { "conv2d", "conv2d.grad_input", "conv2d.grad_w
 
 static const check_family family = {
     .texts = "conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu\n"
-             "    as talc_conv2d_problem_parse reads it, and conv2d: may be left out; _dx or _dw "
-             "at the end:\n"
-             "    its gradient, op conv2d.grad_input or conv2d.grad_weight, as its algorithms get "
-             "it: without\n"
-             "    bias, residual, activation, and with padding of another mode than zeros as part "
-             "of the image\n",
+             "    as talc_conv2d_problem_parse reads it, and conv2d: may be left out; _dx or _dw\n"
+             "    at the end: its gradient, op conv2d.grad_input or conv2d.grad_weight, as its\n"
+             "    algorithms get it: without bias, residual, activation, and with padding of\n"
+             "    another mode than zeros as part of the image\n",
     .quick = talc_check_conv2d_quick,
     .edges = talc_check_conv2d_edges,
     .parse = parse,
@@ -274,6 +285,8 @@ const check_direction talc_check_conv2d = {
     .family = &family,
     .ops = ops,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
+    .factors = 1U << CHECK_X | 1U << CHECK_W | 1U << CHECK_DY,
     .operands = operands,
     .takes = talc_check_conv2d_takes,
     .fill = talc_check_conv2d_fill,

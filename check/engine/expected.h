@@ -59,10 +59,54 @@ typedef struct check_model_expected {
 bool talc_check_model_expected(const check_ran *ran, check_model_expected *expected);
 void talc_check_model_expected_free(check_model_expected *expected);
 
-/// Ops that have a family, in families.c. *known becomes true for one that has. False with a
-/// failure.
-bool talc_check_expected_of_family(const check_ran *ran, check_model_expected *expected,
-                                   bool *known);
+// ---- What check_direction.expected_of_run is made of, in spread.c -------------------------------
+// False everywhere: with a failure.
+
+/// The inputs in their places, which are those of the direction's operands.
+check_values talc_check_values_of_run(const check_ran *ran);
+
+bool talc_check_problem_of_run(const check_direction *direction, const check_ran *ran,
+                               check_problem *problem);
+
+/// What each element of the output must be, by check_direction.expected.
+bool talc_check_elements_of_run(const check_direction *direction, const check_ran *ran,
+                                check_expected *expected);
+
+/// Whether an element of it may be off.
+bool talc_check_moves(const check_array *array);
+
+/// The largest off of n elements, `step` apart from `first` on; their sum into *sum.
+double talc_check_largest_off(const check_array *x, int64_t first, int64_t n, int64_t step,
+                              double *sum);
+
+/// What an operand is replaced by: how far it is off, its sizes, both together, or nothing. One that
+/// picks stays as it is.
+typedef enum check_replacement {
+    CHECK_OFF,
+    CHECK_SIZE,
+    CHECK_BOTH,
+    CHECK_NOTHING
+} check_replacement;
+
+/// Adds to the spread what the op gives of such parts of its operands, all at least 0 and exact: of
+/// its first factor, of the other, and of the rest.
+bool talc_check_add_spread(const check_direction *direction, const check_ran *ran,
+                           check_replacement first, check_replacement second,
+                           check_replacement rest, check_model_expected *expected);
+
+/// The spread of a result that is linear in its factors, and in the other operands.
+bool talc_check_linear_spread(const check_direction *direction, const check_ran *ran,
+                              check_model_expected *expected);
+
+/// check_direction.expected_of_run of such a result.
+bool talc_check_linear(const check_direction *direction, const check_ran *ran,
+                       check_model_expected *expected);
+
+/// The same where an operand picks elements of the others: output `index` is picked by element
+/// picking_at of it, NULL: `index`. Where that may be another one, so may the result.
+bool talc_check_picked(const check_direction *direction, const check_ran *ran,
+                       int64_t (*picking_at)(const check_ran *ran, int64_t index),
+                       check_model_expected *expected);
 
 /// How far batch norm's results may move, in norm.c.
 void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *problem,

@@ -79,6 +79,8 @@ typedef struct check_expected {
 } check_expected;
 
 struct check_ran;
+struct check_model_expected;
+struct check_direction;
 
 /// Problems of an op, of either direction: their texts, and random ones.
 typedef struct check_family {
@@ -123,6 +125,12 @@ typedef struct check_direction {
     /// The problem that a model has posed to the op, without its activation, over operands without
     /// gaps. False when it is too large. NULL: no check of models asks.
     bool (*problem_of_run)(const struct check_ran *ran, check_problem *problem);
+    /// What the result must be in a model, and how far it may move when the inputs do
+    /// (check/engine/expected.h has what it is made of). NULL: no check of models asks.
+    bool (*expected_of_run)(const struct check_direction *self, const struct check_ran *ran,
+                            struct check_model_expected *expected);
+    unsigned factors; ///< a bit for each operand that the result is linear in together: x and w
+    unsigned picks;   ///< a bit for one that says which elements of the others count: an index
 
     /// Describes the operands that the problem has (talc_check_operand), each in its place: those
     /// that are read or updated first, in the order in which the op tells an observer of them.

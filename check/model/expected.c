@@ -210,51 +210,6 @@ static bool hot(const check_ran *ran, check_model_expected *expected)
     return true;
 }
 
-/* One axis of a convolution, and the output whose tap k reads image coordinate i; -1: there is
- * none. */
-static int64_t output_at(int64_t i, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
-                         int64_t count)
-{
-    const int64_t from = i + pad - k * dilation;
-    return from < 0 || from % stride != 0 || from / stride >= count ? -1 : from / stride;
-}
-
-/* A convolution's gradient by its input, which is a transposed convolution too: dx[i] = sum of
- * dy[o] w[k] over the outputs o whose tap k reads i. */
-static void scattered_element(const talc_conv2d_problem *p, const check_ran *ran, int64_t i,
-                              check_model_expected *expected)
-{
-    const check_array *dy = &ran->inputs[0], *w = &ran->inputs[1];
-    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-    const int64_t iw = i % p->W, ih = i / p->W % p->H, c = i / p->W / p->H % p->C;
-    const int64_t n = i / p->W / p->H / p->C, g = c / IC;
-    check_expected *to = &expected->element[i];
-    for (int64_t k = 0; k < p->KH * p->KW; k++) {
-        const int64_t kh = k / p->KW, kw = k % p->KW;
-        const int64_t oh = output_at(ih, kh, p->stride_h, p->pad_top, p->dilation_h, p->OH);
-        const int64_t ow = output_at(iw, kw, p->stride_w, p->pad_left, p->dilation_w, p->OW);
-        if (oh < 0 || ow < 0)
-            continue;
-        for (int64_t oc = g * OC; oc < (g + 1) * OC; oc++) {
-            const int64_t at = ((n * p->OC + oc) * p->OH + oh) * p->OW + ow;
-            const int64_t tap = (oc * IC + c % IC) * p->KH * p->KW + k;
-            const double off_dy = check_off(dy, at), off_w = check_off(w, tap);
-            to->value += (long double)dy->of[at] * w->of[tap];
-            to->S += fabs(dy->of[at] * w->of[tap]);
-            to->K++;
-            expected->spread[i] +=
-                fabs(w->of[tap]) * off_dy + fabs(dy->of[at]) * off_w + off_dy * off_w;
-        }
-    }
-}
-
-static bool scattered(const check_ran *ran, check_model_expected *expected)
-{
-    for (int64_t i = 0; i < ran->output.count; i++)
-        scattered_element(ran->problem, ran, i, expected);
-    return true;
-}
-
 static bool concatenated(const check_ran *ran, check_model_expected *expected)
 {
     const int dim = ((const talc_concat_observed *)ran->problem)->dim;
@@ -284,7 +239,6 @@ static const struct {
 #undef UNARY
 #undef BINARY
         { "one_hot", hot },
-    { "conv2d.grad_input", scattered },
     { "concat", concatenated },
     { "clone", copied },
     { "contiguous", copied },
@@ -293,6 +247,30 @@ static const struct {
     { "copy", copied },
 };
 
+/* The family of an op by the names that its calls have, "linear" or "conv2d.grad_input"; NULL: no
+ * check of models asks it. */
+static const check_direction *family_of(const char *op)
+{
+    enum { MAX_NAMES = 9 };
+    static const char *const names[TALC_OP_COUNT][MAX_NAMES] = {
+#define NAMES(...)                                                                                 \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define TALC_OP(name, names, operands) [TALC_OP_##name] = names,
+#include "ops/ops.def"
+#undef NAMES
+    };
+    const size_t length = strcspn(op, ".");
+    for (int d = 0; d < TALC_OP_COUNT; d++)
+        for (int i = 0; names[d][i] != NULL; i++)
+            if (strlen(names[d][i]) == length && strncmp(names[d][i], op, length) == 0)
+                return talc_check_direction_at(d)->expected_of_run == NULL
+                           ? NULL
+                           : talc_check_direction_at(d);
+    return NULL;
+}
+
 bool talc_check_model_expected(const check_ran *ran, check_model_expected *expected)
 {
     const size_t count = (size_t)ran->output.count + 1;
@@ -300,11 +278,12 @@ bool talc_check_model_expected(const check_ran *ran, check_model_expected *expec
     expected->element = talc_memory_new(count * sizeof *expected->element, "check_model");
     expected->spread = talc_memory_new(count * sizeof *expected->spread, "check_model");
     bool known = false;
-    if (!talc_failed())
-        talc_check_expected_of_family(ran, expected, &known);
     for (size_t i = 0; i < sizeof ops / sizeof *ops && !known && !talc_failed(); i++)
         if (strcmp(ops[i].op, ran->op) == 0)
             known = ops[i].expected(ran, expected);
+    const check_direction *direction = known ? NULL : family_of(ran->op);
+    if (direction != NULL && !talc_failed())
+        known = direction->expected_of_run(direction, ran, expected);
     if (!known && !talc_failed())
         talc_fail(TALC_UNSUPPORTED, "check_model: there is no check for the op %s", ran->op);
     if (talc_failed())

@@ -117,6 +117,21 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     return true;
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    check_problem problem;
+    if (!talc_check_problem_of_run(direction, ran, &problem) ||
+        !talc_check_elements_of_run(direction, ran, expected->element))
+        return false;
+    const check_values values = talc_check_values_of_run(ran);
+    talc_check_batch_norm2d_spread(ran, &problem, &values, expected->spread);
+    expected->activation = ((const talc_batch_norm2d_problem *)ran->problem)->activation;
+    return true;
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -182,9 +197,8 @@ static const char *const edges[] = {
 
 const check_family talc_check_norm_family = {
     .texts = "batch_norm2d:n8c16h7w7_train_relu\n"
-             "    untracked: no running statistics; _train_given_dx: mean and rstd are given "
-             "instead of the\n"
-             "    forward pass's\n",
+             "    untracked: no running statistics; _train_given_dx: mean and rstd are given\n"
+             "    instead of the forward pass's\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,
@@ -475,6 +489,7 @@ const check_direction talc_check_batch_norm2d = {
     .ops = op_names,
     .gradient = &talc_check_batch_norm2d_gradient,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
     .operands = operands,
     .takes = takes,
     .fill = fill,

@@ -277,11 +277,9 @@ static const char *const edges[] = {
 
 static const check_family family = {
     .texts = "add:8x16,16\n"
-             "    every other elementwise op of two operands likewise, less: and its kin among "
-             "them, of shapes\n"
-             "    that broadcast; add:8x16 is 8x16,8x16; scalar: a number in place of the second; "
-             "_i32 _i64 _u8\n"
-             "    as the op takes them\n",
+             "    every other elementwise op of two operands likewise, less: and its kin among\n"
+             "    them, of shapes that broadcast; add:8x16 is 8x16,8x16; scalar: a number in\n"
+             "    place of the second; _i32 _i64 _u8 as the op takes them\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,

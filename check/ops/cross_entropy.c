@@ -11,6 +11,7 @@
 #include "check/ops/cross_entropy.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/engine/exponentials.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
@@ -86,6 +87,45 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     self->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
     self->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
     self->p.weighted = talc_check_draw(state, 0, 2) == 0;
+    return true;
+}
+
+// ---- In models ----------------------------------------------------------------------------------
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (!talc_check_elements_of_run(direction, ran, expected->element))
+        return false;
+    const talc_cross_entropy_problem *p = ran->problem;
+    const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1];
+    const check_array *weights = p->weighted ? &ran->inputs[2] : NULL;
+    const double e = p->label_smoothing;
+    double count = 0, heaviest = 1; /* of the classes */
+    int64_t plane = 1;
+    for (int64_t j = 0; weights != NULL && j < p->C; j++) {
+        heaviest = fmax(heaviest, fabs(weights->of[j]));
+        if (check_off(weights, j) > 0) /* weights are given, not worked out */
+            heaviest = INFINITY;
+    }
+    for (int d = 2; d < x->dims.rank; d++)
+        plane *= x->dims.dim[d];
+    for (int64_t i = 0; i < labels->count; i++) {
+        double *to = &expected->spread[p->reduction == TALC_REDUCTION_NONE ? i : 0], sum;
+        const int64_t label = (int64_t)labels->of[i];
+        if (check_off(labels, i) > 0) /* another label may have any other loss */
+            *to = INFINITY;
+        if (label == p->ignore_index || label < 0 || label >= p->C)
+            continue;
+        const int64_t first = i / plane * p->C * plane + i % plane;
+        const double off = talc_check_largest_off(x, first, p->C, plane, &sum);
+        const double moved =
+            off + (1 - e) * check_off(x, first + label * plane) + e * sum / (double)p->C;
+        *to += moved == 0 ? 0 : heaviest * moved;
+        count += weights == NULL ? 1 : weights->of[label];
+    }
+    if (p->reduction == TALC_REDUCTION_MEAN)
+        expected->spread[0] = count == 0 ? 0 : expected->spread[0] / count;
     return true;
 }
 
@@ -299,6 +339,7 @@ const check_direction talc_check_cross_entropy = {
     .ops = op_names,
     .gradient = &talc_check_cross_entropy_gradient,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = talc_check_entropy_fill,

@@ -14,6 +14,7 @@
 #include "ops/cumprod.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/ops/lines.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
@@ -213,6 +214,25 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, ((const talc_cumsum_observed *)ran->problem)->dim, problem);
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+/* Elements move a product the most where they all grow. */
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (!talc_check_elements_of_run(direction, ran, expected->element))
+        return false;
+    if (!talc_check_moves(&ran->inputs[0]))
+        return true;
+    if (!talc_check_add_spread(direction, ran, CHECK_BOTH, CHECK_NOTHING, CHECK_NOTHING, expected))
+        return false;
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const double size = (double)fabsl(expected->element[i].value);
+        expected->spread[i] = isfinite(size) ? fmax(expected->spread[i] - size, 0) : 0;
+    }
+    return true;
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -244,8 +264,9 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
-        .inject = inject, .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,        \
+        .problem_of_run = problem_of_run, .expected_of_run = expected_of_run, .factors = 1U << X,  \
+        .operands = operands, .takes = takes, .fill = fill, .inject = inject,                      \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_cumprod,                          \
         .arguments = { POINTER(x), POINTER(dy), POINTER(y), POINTER(dx) },                         \
     }
 

@@ -8,6 +8,7 @@
 #include "ops/cumsum.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/ops/lines.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
@@ -120,7 +121,8 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
+        .problem_of_run = problem_of_run, .expected_of_run = talc_check_linear,                    \
+        .factors = 1U << X, .operands = operands, .takes = takes, .fill = fill,                    \
         .expected = expected_of, .terms = terms, .list = TALC_OP_cumsum,                           \
         .arguments = { offsetof(talc_cumsum_arguments, x), offsetof(talc_cumsum_arguments, y) },   \
     }

@@ -462,9 +462,8 @@ static const char *const edges[] = {
 
 static const check_family family = {
     .texts = "silu:8x16\n"
-             "    every other elementwise op of one operand likewise; those that take numbers have "
-             "some; only\n"
-             "    neg takes _i32 _i64 _u8\n",
+             "    every other elementwise op of one operand likewise; those that take numbers\n"
+             "    have some; only neg takes _i32 _i64 _u8\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,

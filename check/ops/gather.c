@@ -10,6 +10,7 @@
 #include "ops/gather.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/engine/family.h"
 #include "check/engine/layout.h"
 #include "ops/backend.h"
@@ -17,6 +18,7 @@
 #include "tensor/shape.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct gather_problem {
     talc_gather_problem p;
@@ -246,6 +248,26 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+/* The element of the index that output i reads. */
+static int64_t picking_at(const check_ran *ran, int64_t i)
+{
+    if (strcmp(ran->op, "index_select") != 0)
+        return i;
+    const talc_dims *dims = &ran->output.dims;
+    const int dim = ((const talc_gather_observed *)ran->problem)->dim;
+    for (int d = dims->rank - 1; d > dim; d--)
+        i /= dims->dim[d];
+    return i % ran->inputs[INDEX].count;
+}
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    return talc_check_picked(direction, ran, picking_at, expected);
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -288,7 +310,8 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
+        .problem_of_run = problem_of_run, .expected_of_run = expected_of_run, .factors = 1U << X,  \
+        .picks = 1U << INDEX, .operands = operands, .takes = takes, .fill = fill,                  \
         .expected = expected_of, .terms = terms, .list = TALC_OP_gather,                           \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \

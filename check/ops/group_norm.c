@@ -93,6 +93,18 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
     return true;
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (!talc_check_elements_of_run(direction, ran, expected->element))
+        return false;
+    talc_check_group_norm_spread(ran, expected->spread);
+    expected->activation = ((const talc_group_norm_problem *)ran->problem)->activation;
+    return true;
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -220,6 +232,7 @@ const check_direction talc_check_group_norm = {
     .ops = op_names,
     .gradient = &talc_check_group_norm_gradient,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

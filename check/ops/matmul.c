@@ -7,8 +7,9 @@
 
 #include "check/engine/activation.h"
 #include "check/engine/data.h"
-#include "check/engine/family.h"
 #include "check/engine/expected.h"
+#include "check/engine/family.h"
+#include "check/engine/layout.h"
 #include "ops/backend.h"
 
 #include <math.h>
@@ -229,6 +230,56 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
 
 #define POINTER(name) offsetof(talc_matmul_arguments, name)
 
+// ---- In models ----------------------------------------------------------------------------------
+
+/* Matrix `batch` of the result, whose leading dimensions are `dims`, is made with this one of the
+ * operand. */
+static check_array matrix_of(const check_array *operand, talc_dims dims, int64_t batch,
+                             int64_t rows, int64_t columns)
+{
+    const int leading = operand->dims.rank < 2 ? 0 : operand->dims.rank - 2;
+    const int64_t count = rows * columns,
+                  at = talc_check_stretched(leading, operand->dims.dim, dims, batch) * count;
+    return (check_array){ operand->dtype, TALC_DIMS(rows, columns), count, operand->of + at,
+                          operand->off == NULL ? NULL : operand->off + at };
+}
+
+/* One product at a time, as the family knows no batch of which an operand repeats a part. */
+static bool matmul_expected(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    const check_array *a = &ran->inputs[0], *b = &ran->inputs[1];
+    const int ra = a->dims.rank, rb = b->dims.rank;
+    const int64_t M = ra < 2 ? 1 : a->dims.dim[ra - 2], K = a->dims.dim[ra - 1];
+    const int64_t N = rb < 2 ? 1 : b->dims.dim[rb - 1];
+    talc_dims batch =
+        ran->output.dims; /* less the dimensions of the matrices, of which a vector has one fewer */
+    batch.rank -= (ra > 1) + (rb > 1);
+    bool done = true;
+    for (int64_t i = 0; done && i < ran->output.count; i += M * N) {
+        check_array inputs[] = { matrix_of(a, batch, i / (M * N), M, K),
+                                 matrix_of(b, batch, i / (M * N), K, N) };
+        const check_ran one = { .op = ran->op,
+                                .problem = ran->problem,
+                                .count = 2,
+                                .inputs = inputs,
+                                .output = { .dtype = ran->output.dtype, .count = M * N } };
+        check_model_expected expected_of_one = { expected->element + i, expected->spread + i,
+                                                 expected->activation };
+        done = talc_check_linear(direction, &one, &expected_of_one);
+    }
+    return done;
+}
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (strcmp(ran->op, "matmul") == 0)
+        return matmul_expected(direction, ran, expected);
+    expected->activation = ((const talc_matmul_problem *)ran->problem)->activation;
+    return talc_check_linear(direction, ran, expected);
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -272,10 +323,9 @@ static const char *const edges[] = {
 // clang-format on
 
 static const check_family family = {
-    .texts =
-        "matmul:b2m5n6k7_ta_tb_bias_residual_relu\n"
-        "    b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for all products;\n"
-        "    gaps: rows of a and b do not follow each other\n",
+    .texts = "matmul:b2m5n6k7_ta_tb_bias_residual_relu\n"
+             "    b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for all\n"
+             "    products; gaps: rows of a and b do not follow each other\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,
@@ -288,6 +338,8 @@ const check_direction talc_check_matmul = {
     .family = &family,
     .ops = op_names,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
+    .factors = 1U << A | 1U << B,
     .operands = operands,
     .takes = takes,
     .fill = fill,

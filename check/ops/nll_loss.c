@@ -12,6 +12,7 @@
 #include "ops/nll_loss.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/engine/family.h"
 #include "check/engine/layout.h"
 #include "ops/backend.h"
@@ -222,6 +223,14 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    return talc_check_picked(direction, ran, NULL, expected);
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -258,8 +267,10 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
-        .inject = inject, .expected = expected_of, .cost = 1, .list = TALC_OP_nll_loss,            \
+        .problem_of_run = problem_of_run, .expected_of_run = expected_of_run,                      \
+        .factors = 1U << X | 1U << WEIGHT, .picks = 1U << LABELS, .operands = operands,            \
+        .takes = takes, .fill = fill, .inject = inject, .expected = expected_of, .cost = 1,        \
+        .list = TALC_OP_nll_loss,                                                                  \
         .arguments = { POINTER(x),      POINTER(labels),  POINTER(weight), POINTER(dy),            \
                        POINTER(losses), POINTER(weights), POINTER(dx) },                           \
         .is_empty = is_empty,                                                                      \

@@ -11,6 +11,7 @@
 #include "ops/reduce.h"
 
 #include "check/engine/data.h"
+#include "check/ops/reduce.h"
 #include "check/engine/exponentials.h"
 #include "check/engine/family.h"
 #include "check/engine/layout.h"
@@ -409,9 +410,8 @@ static const char *const edges[] = {
 
 static const check_family family = {
     .texts = "sum:8x16x32@1,2\n"
-             "    mean: max: argmax: min: argmin: var: logsumexp: likewise; no @: all dimensions; "
-             "_i32 _i64 _u8\n"
-             "    as the op takes them; population, large: of var\n",
+             "    mean: max: argmax: min: argmin: var: logsumexp: likewise; no @: all\n"
+             "    dimensions; _i32 _i64 _u8 as the op takes them; population, large: of var\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,
@@ -425,6 +425,8 @@ const check_direction talc_check_reduce = {
     .family = &family,
     .ops = op_names,
     .problem_of_run = problem_of_run,
+    .expected_of_run = talc_check_reduce_of_run,
+    .factors = 1U << X,
     .operands = operands,
     .takes = takes,
     .fill = fill,

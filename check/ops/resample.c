@@ -408,6 +408,19 @@ static bool is_empty(const check_problem *problem)
     return read_resample(problem)->p.direction != TALC_FORWARD && list[X].count == 0;
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+/* The value of the padding moves nowhere. */
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (!talc_check_linear(direction, ran, expected))
+        return false;
+    for (int64_t i = 0; i < ran->output.count; i++)
+        expected->spread[i] = expected->element[i].border ? 0 : expected->spread[i];
+    return true;
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -452,13 +465,11 @@ static const char *const edges[] = {
 
 static const check_family family = {
     .texts = "pad:3x5x7p1x2x0x3c0x1_reflect\n"
-             "    p: elements before and after the last dimension, then the one ahead of it, and "
-             "so on; c:\n"
-             "    likewise, cut off; replicate, circular; value: not 0\n"
+             "    p: elements before and after the last dimension, then the one ahead of it, and\n"
+             "    so on; c: likewise, cut off; replicate, circular; value: not 0\n"
              "upsample2d:n2c3h5w7o8x9_bilinear\n"
-             "    f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with aligned "
-             "corners;\n"
-             "    without either nearest\n",
+             "    f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with\n"
+             "    aligned corners; without either nearest\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,
@@ -472,8 +483,9 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .operands = operands, .takes = takes, .fill = fill,      \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
+        .problem_of_run = problem_of_run, .expected_of_run = expected_of_run, .factors = 1U << X,  \
+        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
+        .terms = terms, .list = TALC_OP_resample,                                                  \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 

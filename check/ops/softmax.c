@@ -9,6 +9,7 @@
 #include "ops/softmax.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/engine/exponentials.h"
 #include "check/ops/lines.h"
 #include "ops/backend.h"
@@ -138,6 +139,30 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return talc_check_pose_lines(ran, observed->dim, problem);
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    if (!talc_check_elements_of_run(direction, ran, expected->element))
+        return false;
+    const talc_softmax_observed *of = ran->problem;
+    const check_array *x = &ran->inputs[0];
+    int64_t step = 1, n = x->dims.rank == 0 ? 1 : x->dims.dim[of->dim];
+    for (int i = of->dim + 1; i < x->dims.rank; i++)
+        step *= x->dims.dim[i];
+    for (int64_t row = 0; row < x->count / n; row++) {
+        double sum;
+        const int64_t first = row / step * step * n + row % step;
+        const double off = talc_check_largest_off(x, first, n, step, &sum);
+        for (int64_t i = first; i < first + n * step; i += step)
+            expected->spread[i] = off == 0  ? 0
+                                  : of->log ? check_off(x, i) + off
+                                            : (double)expected->element[i].value * expm1(2 * off);
+    }
+    return true;
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -190,6 +215,7 @@ const check_direction talc_check_softmax = {
     .family = &family,
     .ops = op_names,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
     .operands = operands,
     .takes = talc_check_takes_inexact,
     .fill = fill,

@@ -8,6 +8,7 @@
 #include "ops/compare.h"
 
 #include "check/engine/data.h"
+#include "check/engine/expected.h"
 #include "check/engine/family.h"
 #include "check/engine/layout.h"
 #include "ops/backend.h"
@@ -161,6 +162,20 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
+// ---- In models ----------------------------------------------------------------------------------
+
+static int64_t picking_at(const check_ran *ran, int64_t i)
+{
+    const check_array *condition = &ran->inputs[CONDITION];
+    return talc_check_stretched(condition->dims.rank, condition->dims.dim, ran->output.dims, i);
+}
+
+static bool expected_of_run(const check_direction *direction, const check_ran *ran,
+                            check_model_expected *expected)
+{
+    return talc_check_picked(direction, ran, picking_at, expected);
+}
+
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -177,9 +192,9 @@ static const char *const edges[] = {
 // clang-format on
 
 static const check_family family = {
-    .texts =
-        "where:8x16,16,8x1\n"
-        "    the condition, and what is chosen from; those left out are of the condition's shape\n",
+    .texts = "where:8x16,16,8x1\n"
+             "    the condition, and what is chosen from; those left out are of the condition's\n"
+             "    shape\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,
@@ -192,6 +207,9 @@ const check_direction talc_check_where = {
     .family = &family,
     .ops = op_names,
     .problem_of_run = problem_of_run,
+    .expected_of_run = expected_of_run,
+    .factors = 1U << A,
+    .picks = 1U << CONDITION,
     .operands = operands,
     .takes = takes,
     .fill = fill,
