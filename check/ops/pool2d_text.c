@@ -216,7 +216,8 @@ static const char *const quick[] = {
     "adaptive_max_pool2d:n2c3h9w11o4x3", "max_pool2d:n2c3h9w8k2x2_dx",
     "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_dx", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3_dx_f64",
     "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude_dx", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0_dx",
-    "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5_dx_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3_dx",
+    "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5_dx_f64",
+    "{adaptive_avg_pool2d|adaptive_max_pool2d}:n2c3h9w11o4x3_dx",
     "adaptive_avg_pool2d:n2c3h7w6o10x4_dx",
     NULL,
 };
@@ -386,7 +387,8 @@ static const char *const edges[] = {
     "adaptive_avg_pool2d:n1c2h33w35o5x7_dx", "adaptive_avg_pool2d:n2c33h16w16o7x7_dx",
     "adaptive_avg_pool2d:n1c130h3w3o1x1_dx", "adaptive_avg_pool2d:n9001c1h5w6o3x4_dx",
     "adaptive_avg_pool2d:n1c1h2w40000o1x7_dx", "adaptive_avg_pool2d:n1c2h90w1000o2x9_dx_f64",
-    "adaptive_max_pool2d:n2c3h7w6o{1x1|10x13|3x4}_dx", "adaptive_max_pool2d:n1c2h33w35o5x7_dx_f64",
+    "adaptive_max_pool2d:n2c3h7w6o{1x1|7x6|10x13|1x6|7x1|3x4|0x4}_dx",
+    "adaptive_max_pool2d:n1c2h33w35o5x7_dx_f64",
     NULL,
 };
 // clang-format on
