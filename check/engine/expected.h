@@ -79,8 +79,8 @@ bool talc_check_moves(const check_array *array);
 double talc_check_largest_off(const check_array *x, int64_t first, int64_t n, int64_t step,
                               double *sum);
 
-/// What an operand is replaced by: how far it is off, its sizes, both together, or nothing. One that
-/// picks stays as it is.
+/// What an operand is replaced by: how far it is off, its sizes, both together, or nothing. One
+/// that picks stays as it is.
 typedef enum check_replacement {
     CHECK_OFF,
     CHECK_SIZE,

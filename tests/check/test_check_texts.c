@@ -1,6 +1,6 @@
-/* What talc_check_print_texts says of problem texts, against the tables of keys that read them: each
- * key of a family is named where the family's texts are described, or above for all; each example is
- * a problem; and each word that is explained is a key. */
+/* What talc_check_print_texts says of problem texts, against the tables of keys that read them:
+ * each key of a family is named where the family's texts are described, or above for all; each
+ * example is a problem; and each word that is explained is a key. */
 #include "check/engine/family.h"
 #include "tests/support/hooks.h"
 
