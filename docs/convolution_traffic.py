@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the bytes of docs/convolution.md: what the CUDA rows of conv2d read and write, level by level, for f32.
+"""Counts the bytes of docs/convolution.md: what the CUDA algorithms of conv2d read and write, level by level, for f32.
 
 The cuts are those of plan_tiles, plan_of and warp_tiling, worked out anew from the rules that the text gives.
 """

@@ -1,4 +1,4 @@
-/// Checking a convolution of one's own: a plain loop becomes a row of conv2d, and
+/// Checking a convolution of one's own: a plain loop becomes an algorithm of conv2d, and
 /// talc_check_algorithm holds it against the oracle on every convolution of the set `quick`.
 /// `check_own_kernel mistake` plants a mistake and shows what is said of it; `check_own_kernel
 /// mistake n1c1h5w5o1k3x3p1x0` checks that problem alone.
@@ -45,8 +45,8 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
     return TALC_OK;
 }
 
-/* The arithmetic is what the row is judged by: f32 sums, every element as accurate as those have to
- * be. */
+/* The arithmetic is what the algorithm is judged by: f32 sums, every element as accurate as those
+ * have to be. */
 static const talc_algorithm mine = {
     .name = "mine",
     .arithmetic = { "f32 products and sums", TALC_STRICT, false },

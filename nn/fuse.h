@@ -21,10 +21,10 @@
 /// Accuracy: with K products an output, u the unit roundoff and S = sum |w s x| + (|b| + |mean|)
 /// |s| + |beta| + |residual|, the six roundings of the fold move each product and each term of b'
 /// by at most 6 u of its size, and the convolution adds at most (K + 2) u of the sum of sizes
-/// (strict rows), so that a fused output is within (K + 8) u S (1 + 6 u) of the exact one on any
-/// data. Layer by layer it is the same: (K + 2) u for the convolution, six roundings for the norm.
-/// So the two may differ, by at most twice that. Nothing is folded where only an activation or a
-/// residual joins.
+/// (strict algorithms), so that a fused output is within (K + 8) u S (1 + 6 u) of the exact one on
+/// any data. Layer by layer it is the same: (K + 2) u for the convolution, six roundings for the
+/// norm. So the two may differ, by at most twice that. Nothing is folded where only an activation
+/// or a residual joins.
 ///
 /// A Sequential in a chain counts as its children, and a Dropout or DropPath in evaluation mode as
 /// nothing, so that what follows may join the layer before, except where every module's own output

@@ -27,7 +27,7 @@ bool talc_activation_gradient_from_result(talc_activation activation)
     return (unsigned)activation < TALC_ACTIVATION_COUNT && rows[activation].saves != TALC_SAVES_A;
 }
 
-/* The number that its row takes. */
+/* The number that its row of the elementwise table takes. */
 static double number_of(talc_activation activation)
 {
     return activation == TALC_ACTIVATION_LEAKY_RELU ? TALC_ACTIVATION_NUMBER : 0;

@@ -1,4 +1,4 @@
-/// Algorithm algorithms: what a backend supplies for each op.
+/// Algorithms: what a backend supplies for each op.
 ///
 /// A backend has, for each op, a list of algorithms, most specialised first, the general
 /// `reference` last, ended by an algorithm without a name. Of those that can do the problem, are of
@@ -58,8 +58,8 @@ static inline const void *talc_plan_data(const talc_plan *plan)
 /// What every op's arguments begin with.
 typedef struct talc_arguments {
     void *workspace; ///< plan.workspace bytes, 64-byte aligned; NULL for none
-    void *cached; ///< its first plan.kept bytes, which the workspace then does not have; NULL: it
-                  ///< does
+    void *cached; ///< its first plan.cached bytes, which the workspace then does not have; NULL:
+                  ///< it does
     bool cached_ready; ///< they are there from an earlier run
 } talc_arguments;
 

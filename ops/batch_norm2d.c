@@ -176,9 +176,9 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->H, p->W, p->training ? "_training" : "");
 }
 
-/* x, weight, bias, residual. The row gives all at once; without an activation the residual's is dy.
- * That of the residual alone needs neither x nor its statistics, so that the call need not have
- * saved them. */
+/* x, weight, bias, residual. The algorithm gives all at once; without an activation the residual's
+ * is dy. That of the residual alone needs neither x nor its statistics, so that the call need not
+ * have saved them. */
 static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
                                   talc_tensor *gradients[])
 {

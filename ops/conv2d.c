@@ -86,7 +86,7 @@ static talc_status run(const talc_choice *choice, const talc_conv2d_problem *pro
         .y = y->data,
     };
     const cached_key key = cached_key_of(choice, problem, packed->w->data);
-    const uint64_t version = talc_version(packed->w); /* before the row reads it */
+    const uint64_t version = talc_version(packed->w); /* before the algorithm reads it */
     talc_tensor *cached = NULL;
     if (caches && talc_chosen_plan(choice)->cached > 0)
         cached = take_cached(choice, &key, packed->w, &arguments.base);
@@ -153,7 +153,7 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
     explanation->problem = checked;
     explanation->flops = talc_conv2d_flops(&checked);
     explanation->bytes = talc_conv2d_bytes(&checked);
-    /* Rows see a gradient's problem as talc_conv2d_gradient_problem makes it. */
+    /* Algorithms see a gradient's problem as talc_conv2d_gradient_problem makes it. */
     const talc_conv2d_problem directed =
         checked.direction == TALC_FORWARD
             ? checked

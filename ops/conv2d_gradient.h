@@ -9,7 +9,7 @@
 /// talc_algorithm_force and in explanations.
 const char *talc_conv2d_name(talc_direction direction);
 
-/// The problem that the rows of a backend get for a gradient: in `direction`, without bias,
+/// The problem that the algorithms of a backend get for a gradient: in `direction`, without bias,
 /// residual and activation, and with what another padding mode than zeros puts around the image as
 /// part of the image.
 talc_conv2d_problem talc_conv2d_gradient_problem(const talc_conv2d_problem *forward,

@@ -16,8 +16,8 @@
 /// The sum is over the elements of x that there are: a weight that is not finite spoils no other
 /// output, also in the lines that output_padding adds.
 ///
-/// It runs the rows of conv2d's input gradient: talc_algorithm_force("conv2d.grad_input", ...)
-/// names one.
+/// It runs the algorithms of conv2d's input gradient: talc_algorithm_force("conv2d.grad_input",
+/// ...) names one.
 ///
 /// Gradients: dx is the convolution of dy with w; dw is that convolution's weight gradient; db sums
 /// dy over n, oh, ow.
@@ -45,7 +45,7 @@ typedef struct talc_conv_transpose2d_options {
     int64_t output_padding[2]; ///< rows and columns that are added at the end
     int64_t dilation[2];       ///< 0: 1, a dense kernel; of a second one the first
     int64_t groups;            ///< 0: 1
-    /// A row of conv2d's input gradient by name, or an error; NULL: the thread's, else the
+    /// An algorithm of conv2d's input gradient by name, or an error; NULL: the thread's, else the
     /// library's choice.
     const char *algorithm;
     unsigned precision; ///< admitted classes (tensor/precision.h); 0: the thread's

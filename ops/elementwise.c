@@ -121,7 +121,7 @@ talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, doub
                                   .problem_bytes = sizeof record } });
 }
 
-/* The ops, a row each. */
+/* The ops, one for each row of the table. */
 #define TALC_PARAMETERS_NONE
 #define TALC_PARAMETERS_ONE(p)    , double p
 #define TALC_PARAMETERS_TWO(p, q) , double p, double q
@@ -157,7 +157,7 @@ talc_binary_problem talc_binary_problem_of(talc_binary_function function, const 
     return problem;
 }
 
-/* What a row does with integers; the gradients of rows of one operand get none. */
+/* What a row of the table does with integers; the gradients of rows of one operand get none. */
 static const int binary_kinds[TALC_BINARY_COUNT] = {
 #define TALC_BINARY_KIND(constant, name, kind, ...) kind,
     TALC_BINARY_TABLE(TALC_BINARY_KIND)

@@ -97,7 +97,8 @@ typedef enum talc_binary_function {
 typedef struct talc_unary_problem {
     talc_unary_function function;
     talc_dtype dtype;
-    double numbers[2]; ///< p and q of the row, rounded to dtype
+    double numbers[2]; ///< p and q of the table's row, rounded to dtype
+                       ///<
     int rank;
     int64_t dims[TALC_MAX_RANK];
     int64_t y_strides[TALC_MAX_RANK];

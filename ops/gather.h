@@ -70,7 +70,8 @@ typedef struct talc_gather_arguments {
     void *dx;       ///< gradient
 } talc_gather_arguments;
 
-/// Raises a row's failure about element `element` of the index or the labels. Returns its status.
+/// Raises an algorithm's failure about element `element` of the index or the labels. Returns its
+/// status.
 talc_status talc_gather_bad_index(talc_gather_function function, int64_t element, int64_t index,
                                   int64_t extent);
 

@@ -9,10 +9,10 @@
 /// A row of the table of one operand with its numbers, 0 for those that it does not take, recorded.
 talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, double p, double q);
 
-/// Whether a row takes these numbers; else an error says why not.
+/// Whether a row of the table takes these numbers; else an error says why not.
 bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2]);
 
-/// dx from dy and what the row saves, NULL where it saves nothing.
+/// dx from dy and what the row of the table saves, NULL where it saves nothing.
 talc_tensor *talc_unary_gradient(talc_unary_function function, const double numbers[2],
                                  const talc_tensor *dy, const talc_tensor *saved);
 
@@ -23,8 +23,8 @@ talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, co
 talc_tensor *talc_binary_tensors(talc_binary_function function, const talc_tensor *a,
                                  const talc_tensor *b);
 
-/// What rows of two operands give for da and db. The larger of a and b gets dy, and half of it
-/// where they are equal; so does the smaller. NULL while a failure stands.
+/// What rows of the table of two operands give for da and db. The larger of a and b gets dy, and
+/// half of it where they are equal; so does the smaller. NULL while a failure stands.
 talc_tensor *talc_pow_base_gradient(const talc_tensor *dy, const talc_tensor *a,
                                     const talc_tensor *b);
 talc_tensor *talc_pow_exponent_gradient(const talc_tensor *dy, const talc_tensor *a,

@@ -58,7 +58,7 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->plane, p->groups);
 }
 
-/* x, weight, bias. The row gives all at once. */
+/* x, weight, bias. The algorithm gives all at once. */
 static void group_norm_gradient(const talc_node *node, const talc_tensor *dy,
                                 talc_tensor *gradients[])
 {

@@ -28,8 +28,8 @@
 /// devices or types that differ, negative or NaN eps, no such activation, an algorithm that does
 /// not exist or refuses, no memory.
 ///
-/// The rows of all three are those of group_norm: talc_algorithm_force and explanations take that
-/// name.
+/// The algorithms of all three are those of group_norm: talc_algorithm_force and explanations take
+/// that name.
 ///
 /// Source: Wu and He, "Group Normalization", arXiv 1803.08494; Ulyanov et al., "Instance
 /// Normalization", arXiv 1607.08022; Ba et al., "Layer Normalization", arXiv 1607.06450; semantics

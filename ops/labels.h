@@ -22,8 +22,8 @@ bool talc_labels_check(const char *op, const char *name, const talc_tensor *x,
 /// 0.
 int64_t talc_labels_ignored(int64_t option);
 
-/// Raises the failure of a row: "cross_entropy: element 3 of labels is 10, there are 10 classes".
-/// Returns its status.
+/// Raises the failure of an algorithm: "cross_entropy: element 3 of labels is 10, there are 10
+/// classes". Returns its status.
 talc_status talc_bad_label(const char *op, int64_t element, int64_t label, int64_t classes);
 
 /// The same of an index: "gather: element 3 of index is 10, x has 10 elements in its dimension".

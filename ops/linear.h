@@ -9,11 +9,11 @@
 /// Gradients: dx = dy weight, dweight = dy^T x, dbias = dy summed over the leading dimensions,
 /// dresidual = dy, with dy taken before the activation.
 ///
-/// Accuracy: the classes of tensor/precision.h; it runs on the rows of ops/matmul.h, under the name
-/// "linear". Errors: NULL x or weight, ranks or features that do not match, a bias or residual of
-/// another shape, dtype or device mismatch, an unknown activation or precision class, sizes past
-/// int64, an algorithm that does not exist or refuses, no memory. Source: textbook; semantics as
-/// torch.nn.functional.linear.
+/// Accuracy: the classes of tensor/precision.h; it runs on the algorithms of ops/matmul.h, under
+/// the name "linear". Errors: NULL x or weight, ranks or features that do not match, a bias or
+/// residual of another shape, dtype or device mismatch, an unknown activation or precision class,
+/// sizes past int64, an algorithm that does not exist or refuses, no memory. Source: textbook;
+/// semantics as torch.nn.functional.linear.
 #ifndef TALC_OPS_LINEAR_H
 #define TALC_OPS_LINEAR_H
 

@@ -37,7 +37,8 @@ typedef enum talc_update_rule {
 
 enum {
     TALC_UPDATE_TENSORS =
-        68, ///< that a row updates at once: what 4 KB of a CUDA kernel's arguments hold
+        68, ///< that an algorithm updates at once: what 4 KB of a CUDA kernel's arguments hold
+            ///<
     TALC_UPDATE_PART = 4096, ///< elements of a tensor whose squares make a sum of their own
     TALC_UPDATE_STATES = 3,  ///< of a parameter: sgd b; adam m, v; rmsprop v, a, b
 };

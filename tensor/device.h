@@ -57,9 +57,9 @@ TALC_API talc_memory talc_device_memory(talc_device *device);
 /// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
 TALC_API void talc_memory_reset_peak(talc_device *device);
 
-/// How many results of rows on tensor cores were computed again by FFMA since the last call, since
-/// elements far smaller than those around them, or not finite, may have spoilt them. Waits for the
-/// calling thread's stream. 0 for NULL, and where there are no such rows.
+/// How many results of algorithms on tensor cores were computed again by FFMA since the last call,
+/// since elements far smaller than those around them, or not finite, may have made them wrong.
+/// Waits for the calling thread's stream. 0 for NULL, and where there are no such algorithms.
 TALC_API uint64_t talc_device_recomputed(talc_device *device);
 
 /// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the

@@ -1,8 +1,8 @@
 /// The frame around all that runs on a device: a range for profilers, a line for TALC_VERBOSE=exec,
 /// a wait for TALC_SYNC. Private to talc.
 ///
-///     talc_run run = talc_run_begin("softmax", device, row->name, talc_run_dims, x);
-///     status = talc_run_end(&run, row->run(device, problem, &arguments));
+///     talc_run run = talc_run_begin("softmax", device, algorithm->name, talc_run_dims, x);
+///     status = talc_run_end(&run, algorithm->run(device, problem, &arguments));
 #ifndef TALC_TENSOR_RUN_H
 #define TALC_TENSOR_RUN_H
 

@@ -1,4 +1,4 @@
-/// The family of conv2d's rows.
+/// The family of conv2d's algorithms.
 ///
 /// The oracle is the formula of ops/conv2d.h, one output at a time: it finds the window's place,
 /// and what stands in the padding, by walking, sums in double for f32 data, whose products double
@@ -19,7 +19,7 @@ _Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "a text has to fit");
 // ---- Problems -----------------------------------------------------------------------------------
 
 /* The op's name is that of a direction: a text behind it need not say it again. A gradient is posed
- * as its rows get it. */
+ * as its algorithms get it. */
 static bool parse(check_reader *reader, int op, check_problem *problem)
 {
     talc_conv2d_problem *p = writable(problem);
@@ -232,7 +232,7 @@ static check_expected expected(const check_problem *problem, const check_values 
     return expected;
 }
 
-/* Without images dw is zeros, which no row is asked to write. */
+/* Without images dw is zeros, which no algorithm is asked to write. */
 static bool is_empty(const check_problem *problem)
 {
     const talc_conv2d_problem *p = read_only(problem);

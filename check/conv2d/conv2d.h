@@ -54,13 +54,13 @@ check_expected talc_check_conv2d_gradient_expected(const talc_conv2d_problem *pr
                                                    const check_values *values, int64_t index);
 
 /// check_family.random: half of them forward, a quarter of each gradient; about a third are
-/// depthwise and a third 1x1 without stride or padding, so that the rows for those have their
+/// depthwise and a third 1x1 without stride or padding, so that the algorithms for those have their
 /// share; every extent takes edge values often.
 bool talc_check_conv2d_random(uint64_t *state, talc_direction direction, check_problem *problem);
 
 /// check_direction.takes, fill and spoil: NaN in w, bias and residual in turn, negative and
-/// positive infinity in turn from x on, as a row may treat each operand, and each sign, in its own
-/// way. Of a gradient's two operands the first is treated as x, the other as w.
+/// positive infinity in turn from x on, as an algorithm may treat each operand, and each sign, in
+/// its own way. Of a gradient's two operands the first is treated as x, the other as w.
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind);
 void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                             const check_values *values);

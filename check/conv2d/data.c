@@ -85,8 +85,8 @@ static void keep_from_zero(const talc_conv2d_problem *p, double *const arrays[CH
     }
 }
 
-/* A row that leaves out zeros of one operand must not leave out a NaN or an infinity of the other
- * with them. */
+/* An algorithm that leaves out zeros of one operand must not leave out a NaN or an infinity of the
+ * other with them. */
 static void put_zeros(double *values, int64_t count, uint64_t seed)
 {
     for (int64_t i = 0; i < count; i++)

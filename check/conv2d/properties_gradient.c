@@ -162,7 +162,7 @@ static void padding(check_trial *trial, conv2d whole)
 
 // ---- What a gradient is -------------------------------------------------------------------------
 
-/* Against the row's own convolution. */
+/* Against the algorithm's own convolution. */
 static void adjoint(check_trial *trial, conv2d whole)
 {
     conv2d forward = whole;

@@ -94,7 +94,7 @@ static double uniform(uint64_t bits)
 }
 
 /* How much smaller the tiny values of a block are; in every other block they are denormal, which no
- * row may take for zero. */
+ * algorithm may take for zero. */
 static double tininess(talc_dtype dtype, int64_t block)
 {
     return block % 2 == 0 ? 0x1p-30 : talc_check_format(dtype).normal / 16;

@@ -1,4 +1,4 @@
-/// Which row an op would run, from the text of a problem alone.
+/// Which algorithm an op would run, from the text of a problem alone.
 #include "check/engine/family.h"
 #include "ops/backend.h"
 #include "ops/choice.h"

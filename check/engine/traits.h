@@ -1,4 +1,5 @@
-/// What problems have in common, so that a report can say where a row fails. Private to check/.
+/// What problems have in common, so that a report can say where an algorithm fails. Private to
+/// check/.
 #ifndef TALC_CHECK_ENGINE_TRAITS_H
 #define TALC_CHECK_ENGINE_TRAITS_H
 
@@ -6,12 +7,13 @@
 
 enum { CHECK_TRAITS = 13, CHECK_TRAITS_TEXT = 256 };
 
-/// Problems that a row ran, and those of them that it failed but for relations, which pose
+/// Problems that an algorithm ran, and those of them that it failed but for relations, which pose
 /// variants: all, and with each trait.
 typedef struct check_tally {
     int64_t ran, failed;
     int64_t ran_with[CHECK_TRAITS], failed_with[CHECK_TRAITS];
-    bool own; ///< the row is in no table
+    bool own; ///< the algorithm is in no table
+              ///<
 } check_tally;
 
 /// Counts a problem.

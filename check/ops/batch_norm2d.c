@@ -353,7 +353,7 @@ static statistics statistics_of(const check_problem *problem, const check_values
                          .sizes = (double)of.of[CHECK_NORM_SIZES] };
 }
 
-/* How exact a row has to be for a channel. */
+/* How exact an algorithm has to be for a channel. */
 typedef struct allowance {
     double K;        /* as in check_expected */
     double mean;     /* the size that the mean's error follows */

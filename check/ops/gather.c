@@ -1,7 +1,7 @@
 /// The family of gather and index_select: "gather:5x7@1i5x3", x's dimensions, the one that is
 /// indexed and the index's dimensions; "index_select:5x7@1i3"; and their input gradients, with the
 /// word dx. reversed: x is stored with its dimensions in the reverse order. one_hot is index_select
-/// of the rows of a matrix, to the rows that run it.
+/// of the rows of a matrix, to the algorithms that run it.
 ///
 ///     y[i...] = x[i... with the index in place of i_dim],
 ///     dx[j...] = sum of dy[i...] over the i that picked j
@@ -225,7 +225,7 @@ static double terms(const check_problem *problem)
     return self->p.direction == TALC_FORWARD ? 1 : (double)pickers(self);
 }
 
-/* Of no dy all of dx is 0, without a row. */
+/* Of no dy all of dx is 0, without an algorithm. */
 static bool is_empty(const check_problem *problem)
 {
     return read_only(problem)->y.count == 0;

@@ -5,8 +5,8 @@
 ///     0 where t is ignored
 ///
 /// Words: reversed, ignore, weighted as of cross_entropy; mean: the weight of each sample is given
-/// too, as a mean needs it. The row gives a loss a sample, whatever becomes of them, and dx without
-/// gaps.
+/// too, as a mean needs it. The algorithm gives a loss a sample, whatever becomes of them, and dx
+/// without gaps.
 ///
 /// One product, so one rounding: K = 0 and S = |w x|.
 #include "ops/nll_loss.h"

@@ -189,7 +189,7 @@ static check_expected expected_of(const check_problem *problem, const check_valu
 
 // ---- The direction ------------------------------------------------------------------------------
 
-/* Without outputs dx is 0, which no row computes. */
+/* Without outputs dx is 0, which no algorithm computes. */
 static bool is_empty(const check_problem *problem)
 {
     return read_only(problem)->p.OH == 0 || read_only(problem)->p.OW == 0;

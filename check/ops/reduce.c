@@ -4,9 +4,9 @@
 /// that the sum of their squares is finite, and the square of their sum is not.
 ///
 /// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error
-/// for long sums, min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to
-/// that. A mean has K - 1 additions and one division, so no more roundings than K. Largest values
-/// and places have no rounding; nor have sums of integers, which wrap around. Variances and
+/// for long sums, min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the algorithms of the
+/// CPU to that. A mean has K - 1 additions and one division, so no more roundings than K. Largest
+/// values and places have no rounding; nor have sums of integers, which wrap around. Variances and
 /// logarithms of sums are held to K roundings of what ops/reduce.h names.
 #include "ops/reduce.h"
 

@@ -400,7 +400,7 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return true;
 }
 
-/* Of no dy all of dx is 0, without a row. */
+/* Of no dy all of dx is 0, without an algorithm. */
 static bool is_empty(const check_problem *problem)
 {
     check_operand list[CHECK_OPERANDS];

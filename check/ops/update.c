@@ -5,7 +5,7 @@
 /// The states are those of a run: an element has taken one step more than the element before it, 0
 /// to 499, by the same gradient each time, but of random data by those of the elements before, with
 /// one or the other extreme of what roundings may give. In such a run v and a a of a centered
-/// rmsprop meet. The row takes each element's next step.
+/// rmsprop meet. The algorithm takes each element's next step.
 ///
 /// The oracle computes with intervals: of each number that has to be rounded it keeps the least and
 /// the largest that the rounding may give, so that a result has to lie between what the formulas of

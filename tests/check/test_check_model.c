@@ -98,7 +98,7 @@ Test(check_model, two_algorithms_agree_layer_by_layer)
     cr_assert(layer_at(report, RELU2)->accumulated ==
               fmax(layer_at(report, ADD)->step,
                    fmax(layer_at(report, BN2)->accumulated, layer_at(report, SHORTCUT)->step)));
-    /* A row that sums in f64 is held to one rounding. */
+    /* An algorithm that sums in f64 is held to one rounding. */
     talc_check_model_report *wide = checked(
         model, block_input(), (talc_check_model_options){ .algorithm = "conv2d=reference" });
     assert_passed(wide);
@@ -129,7 +129,7 @@ Test(check_model, the_same_run_twice_differs_nowhere)
     talc_module_free(model);
 }
 
-/* Each op of talc, in f32 and, forced, by the reference rows. */
+/* Each op of talc, in f32 and, forced, by the reference algorithms. */
 static talc_tensor *every_op_forward(talc_module *module, talc_tensor *x)
 {
     (void)module;
@@ -156,8 +156,8 @@ Test(check_model, every_op_is_right_on_both_devices)
     report = checked(model, x, (talc_check_model_options){ .reference = fake_device() });
     assert_passed(report);
     talc_check_model_free(report);
-    /* Results of two rows differ by rounding, the running statistics of a batch norm in training
-     * too. */
+    /* Results of two algorithms differ by rounding, the running statistics of a batch norm in
+     * training too. */
     static const char *const references =
         "conv2d=reference,batch_norm2d=reference,matmul=reference,linear=reference,"
         "softmax=reference,log_softmax=reference,sum=reference,mean=reference,max_pool2d=reference,"

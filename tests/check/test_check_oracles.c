@@ -565,8 +565,8 @@ Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
     talc_check_values_free(&self.values);
 }
 
-/* Where the variance is rounding error alone, and after an infinity, there is nothing to hold a row
- * to. */
+/* Where the variance is rounding error alone, and after an infinity, there is nothing to hold an
+ * algorithm to. */
 Test(check_oracles, results_without_meaning_may_be_any)
 {
     const double constant[] = { 3, 3, 2, 1, 10, 4, 0 },

@@ -1,4 +1,4 @@
-/* One run of a row: what it finds in its buffers, and what of the buffers' edges is seen
+/* One run of an algorithm: what it finds in its buffers, and what of the buffers' edges is seen
  * afterwards. */
 #include "check/engine/case.h"
 #include "check/check.h"
@@ -44,7 +44,7 @@ Test(check_run, a_loop_in_chunks_takes_every_element_once)
         }
 }
 
-// ---- A row of the test's own --------------------------------------------------------------------
+// ---- An algorithm of the test's own -------------------------------------------------------------
 
 static size_t workspace_asked;        /* bytes of workspace that it asks for */
 static int64_t past_workspace;        /* where it writes, from the workspace's end on; 0: nowhere */
@@ -212,7 +212,7 @@ Test(check_run, a_relu_leaves_enough_of_a_small_problem)
 
 // ---- What a report says -------------------------------------------------------------------------
 
-/* The reference row, and what is spoilt of its result. */
+/* The reference algorithm, and what is made wrong in its result. */
 static int fault;
 
 static const char *faulty_plan(const talc_device *device, const void *problem, size_t limit,

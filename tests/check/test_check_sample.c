@@ -176,7 +176,7 @@ Test(check_sample, padding_modes_and_operands)
     }
 }
 
-/* A row that is accurate in norm may be off everywhere by what its largest output may be. */
+/* An algorithm that is accurate in norm may be off everywhere by what its largest output may be. */
 Test(check_sample, normwise_follows_the_largest_output)
 {
     const talc_conv2d_problem p = conv2d_parse("n1c1h1w2o1k1x1");

@@ -60,8 +60,8 @@ Test(backend, empty_problems_are_planned_like_any_other)
     cr_assert(sums != NULL && talc_numel(sums) == 0, "%s", talc_error_message());
 }
 
-/* Of the rows that can, the least estimate is chosen, or the first where none has one; `reference`
- * where no other can. */
+/* Of the algorithms that can, the one of the least estimate is chosen, or the first where none has
+ * one; `reference` where no other can. */
 static int expected_choice(const talc_explanation *e)
 {
     int expected = -1;

@@ -129,7 +129,7 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
 }
 
 /* Half the input channels are 2^40 or 2^120 times as large as the other half, of which half the
- * output channels are the only sums: a row that scales operands has to scale these apart. */
+ * output channels are the only sums: an algorithm that scales operands has to scale these apart. */
 Test(conv2d, channels_of_any_size_keep_their_bound)
 {
     talc_conv2d_problem problem = conv2d_parse("n2c160h9w11o6k3x3p1x1");
@@ -149,7 +149,8 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
 }
 
 /* The lower half of each image, and every other output channel's weights, are 2^20 to 2^40 times as
- * small as the rest. Rows may split the sums of 320 channels, and have to judge them whole. */
+ * small as the rest. Algorithms may split the sums of 320 channels, and have to judge them
+ * whole. */
 Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
 {
     talc_conv2d_problem problem = conv2d_parse("n1c320h13w12o70k3x3p1x1");
@@ -196,8 +197,8 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
     }
 }
 
-/* Rows, called without the op, between guard bands; some off alignment and in small workspaces
- * too. */
+/* Algorithms, called without the op, between guard bands; some off alignment and in small
+ * workspaces too. */
 Test(conv2d, algorithms_pass_the_cross_check)
 {
     expect_algorithms_pass(
@@ -205,8 +206,8 @@ Test(conv2d, algorithms_pass_the_cross_check)
     expect_algorithms_pass(KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(GUARDS), third_cheap_case);
 }
 
-/* Results larger than a cache, which rows may write differently, of planes whose rows are aligned
- * to nothing. */
+/* Results larger than a cache, which algorithms may write differently, of planes whose rows are
+ * aligned to nothing. */
 static const char *large_case(int index)
 {
     static const char *const texts[] = { "n1c9h479w487o9k3x3p1x1g9_bias_relu",
@@ -224,7 +225,7 @@ Test(conv2d, every_algorithm_takes_some_cases_and_the_last_takes_all)
 {
     int taken[TALC_MAX_ALGORITHMS] = { 0 }, cases = 0;
     talc_conv2d_explanation explanation = { .flops = 0 };
-    cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32)); /* rows of every class */
+    cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32)); /* algorithms of every class */
     for (; conv2d_case(cases) != NULL; cases++) {
         const talc_conv2d_problem problem = conv2d_parse(conv2d_case(cases));
         explanation = conv2d_explanation(tested_device(), &problem);
@@ -439,7 +440,7 @@ Test(conv2d, a_silu_at_the_end_has_all_digits_in_its_tail)
             const talc_tensor *y = talc_conv2d(
                 x, w, NULL,
                 &(talc_conv2d_options){ .activation = TALC_ACTIVATION_SILU, .algorithm = rows[k] });
-            if (y == NULL) { /* the device has no such row, or it refuses */
+            if (y == NULL) { /* the device has no such algorithm, or it refuses */
                 talc_error_clear();
                 continue;
             }

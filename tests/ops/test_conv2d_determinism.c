@@ -18,7 +18,7 @@ static int64_t first_difference(const double *a, const double *b, int64_t count)
     return -1;
 }
 
-/* The library's own choice is the row that explain names. */
+/* The library's own choice is the algorithm that explain names. */
 Test(conv2d_determinism, what_is_explained_is_what_runs)
 {
     for (int i = 0; conv2d_case(i) != NULL; i++) {

@@ -1,5 +1,5 @@
-/// conv2d where no row can run, and where memory runs out. What a caller can get wrong stands in
-/// test_bad_input_ops.c.
+/// conv2d where no algorithm can run, and where memory runs out. What a caller can get wrong stands
+/// in test_bad_input_ops.c.
 #include "ops/backend.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
@@ -30,8 +30,8 @@ Test(conv2d_errors, a_device_without_algorithms_says_so)
     cr_assert(explanation.decision.count == 0 && explanation.decision.chosen == -1);
 }
 
-/* A row that refuses a problem gives its reason when it is forced, by option or for the thread;
- * where nothing is forced its refusal is no failure. */
+/* An algorithm that refuses a problem gives its reason when it is forced, by option or for the
+ * thread; where nothing is forced its refusal is no failure. */
 Test(conv2d_errors, a_forced_algorithm_refuses_with_its_reason)
 {
     static const char *const texts[] = { "n1c4h6w6o4k3x3p1x1", "n1c4h6w6o4k3x3p1x1g2",

@@ -1,6 +1,6 @@
-/* conv2d's gradients by every row of a device, exactly in integers: each element against the sum
- * that defines it, the adjoint identity <conv(x, w), dy> = <x, dx> = <w, dw>, and the same bits for
- * every number of threads. */
+/* conv2d's gradients by every algorithm of a device, exactly in integers: each element against the
+ * sum that defines it, the adjoint identity <conv(x, w), dy> = <x, dx> = <w, dw>, and the same bits
+ * for every number of threads. */
 #include "check/conv2d/conv2d.h"
 #include "check/engine/data.h"
 #include "tests/support/conv2d_data.h"
@@ -148,7 +148,7 @@ static double product(const double *a, const double *b, int64_t count)
     return sum;
 }
 
-/* Every row that takes the direction; how many there are. */
+/* Every algorithm that takes the direction; how many there are. */
 static int expect_algorithms(const operands *o, const conv2d_data *data, talc_direction direction,
                              const expected_sum *expected)
 {
@@ -229,8 +229,8 @@ Test(conv2d_gradient, every_algorithm_is_exact_in_integers)
         cr_assert(expect_problem(conv2d_random_problem(seed), seed) >= 2);
 }
 
-/* Limits down to nothing, under which every device has a row: rows work in smaller blocks and fewer
- * parts. */
+/* Limits down to nothing, under which every device has an algorithm: algorithms work in smaller
+ * blocks and fewer splits. */
 Test(conv2d_gradient, every_algorithm_is_exact_in_little_workspace)
 {
     const size_t before = talc_workspace_limit(tested_device());
@@ -479,7 +479,7 @@ Test(conv2d_gradient, wide_padding_takes_no_line_by_itself)
 
 // ---- Threads ------------------------------------------------------------------------------------
 
-/* Both gradients of data that round, by the rows forced, one after the other. */
+/* Both gradients of data that round, by the algorithms forced, one after the other. */
 static double *both(const talc_conv2d_problem *p, int threads)
 {
     const int64_t x_count = dx_count(p), w_count = dw_count(p);

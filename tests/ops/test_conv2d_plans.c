@@ -1,5 +1,5 @@
-/* How the CUDA rows of conv2d plan, on GPUs that need not be there: a plan looks at the problem,
- * the limit and what the GPU is alone. */
+/* How the CUDA algorithms of conv2d plan, on GPUs that need not be there: a plan looks at the
+ * problem, the limit and what the GPU is alone. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/conv2d/direct_small.h"

@@ -264,8 +264,8 @@ Test(conv2d_text, an_explanation_of_a_gradient)
     }
 }
 
-/* A forced row and a precision class change what an explanation says of the rows, and raise
- * nothing. */
+/* A forced algorithm and a precision class change what an explanation says of the algorithms, and
+ * raise nothing. */
 Test(conv2d_text, an_explanation_follows_the_options)
 {
     const talc_conv2d_problem problem = conv2d_parse("n2c4h9w8o6k3x2");

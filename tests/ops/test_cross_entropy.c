@@ -1,5 +1,5 @@
 /// Cross entropy as a caller has it: PyTorch's numbers, what its labels may be, the gradient that
-/// comes with the loss. The values of its rows are held by test_rows.c.
+/// comes with the loss. The values of its algorithms are held by test_algorithms.c.
 #include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
@@ -243,7 +243,8 @@ Test(cross_entropy, a_label_that_is_no_class)
                     TALC_BAD_ARGUMENT,
                     "cross_entropy: element %lld of labels is %lld, there are 10 classes",
                     (long long)at, (long long)wrongs[w]);
-                if (y != NULL && device != fake_device()) { /* which runs the CPU's rows later */
+                if (y != NULL &&
+                    device != fake_device()) { /* which runs the CPU's algorithms later */
                     double lost =
                         talc_item(reduction == TALC_REDUCTION_NONE
                                       ? talc_select(talc_reshape(y, TALC_DIMS(1500)), 0, at)

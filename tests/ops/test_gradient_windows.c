@@ -1,5 +1,5 @@
-/// Pooling of numbers near 2^31 and 2^63, in both directions, by every row. The gradients of other
-/// numbers are held by test_rows.c and test_gradient.c.
+/// Pooling of numbers near 2^31 and 2^63, in both directions, by every algorithm. The gradients of
+/// other numbers are held by test_algorithms.c and test_gradient.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
@@ -110,7 +110,7 @@ static int64_t or_zero(int64_t value)
     return value == 0 ? TALC_ZERO : value;
 }
 
-/* Whether a row takes the problem; its numbers are due where it does. */
+/* Whether an algorithm takes the problem; its numbers have to be right where it does. */
 static bool check_algorithm(const huge_case *c, const char *algorithm)
 {
     const talc_pool2d_options o = { .kernel = { c->h.kernel, c->w.kernel },

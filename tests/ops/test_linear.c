@@ -1,4 +1,4 @@
-/* linear: every row, dtype, rank, view and epilogue against the oracle of the cross-check. */
+/* linear: every algorithm, dtype, rank, view and epilogue against the oracle of the cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"

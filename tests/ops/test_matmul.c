@@ -1,4 +1,4 @@
-/* matmul: every row, dtype, combination of ranks and kind of view against the oracle of the
+/* matmul: every algorithm, dtype, combination of ranks and kind of view against the oracle of the
  * cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
@@ -188,8 +188,8 @@ Test(matmul, zeros_times_infinity_is_nan_for_vectors_too)
 }
 
 /* Rows, columns and runs of k whose elements are up to 2^100 apart, some of them zeros, and some
- * that meet only zeros: what a row that scales operands does to some must not show in others. So
- * many products that none is split. */
+ * that meet only zeros: what an algorithm that scales operands does to some must not show in
+ * others. So many products that none is split. */
 Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
 {
     enum { PRODUCTS = 66, M = 130, N = 8, K = 4500, RUN = 512, ZERO = -1000, APART = 1000 };
@@ -220,7 +220,7 @@ Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
         talc_tensor *y = talc_matmul(talc_to(a, tested_device(), TALC_F32),
                                      talc_to(b, tested_device(), TALC_F32));
         talc_algorithm_force("matmul", NULL);
-        if (y == NULL) { /* the device has no such row, or is too old for it */
+        if (y == NULL) { /* the device has no such algorithm, or is too old for it */
             cr_assert(strstr(talc_error_message(), "there is no algorithm") != NULL ||
                           strstr(talc_error_message(), "compute capability") != NULL,
                       "%s", talc_error_message());

@@ -1,6 +1,6 @@
 /* Batch, group, instance and layer norm and their gradients where the data are far from 0, or their
- * spread, weight and dy are near the ends of the type's range: every row of the device against
- * loops in long double that know x alone. */
+ * spread, weight and dy are near the ends of the type's range: every algorithm of the device
+ * against loops in long double that know x alone. */
 #include "ops/backend.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
@@ -227,7 +227,7 @@ static void assert_gradients(norm kind, const shape *s, talc_dtype dtype, const 
         free(arrays[i]);
 }
 
-/* By every row that takes the shape. Of spreads far from 1 f32 has no variance that could be
+/* By every algorithm that takes the shape. Of spreads far from 1 f32 has no variance that could be
  * given. */
 static void assert_shape(const shape *s, const data *list, size_t count)
 {

@@ -1,5 +1,5 @@
-/// Pooling as a caller has it: options, views, shapes. The values of its rows are held by
-/// test_rows.c.
+/// Pooling as a caller has it: options, views, shapes. The values of its algorithms are held by
+/// test_algorithms.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 

@@ -1,4 +1,4 @@
-/* Reductions: every row, dtype, set of axes and kind of view against the oracle of the
+/* Reductions: every algorithm, dtype, set of axes and kind of view against the oracle of the
  * cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"

@@ -1,5 +1,5 @@
-/* softmax and log_softmax: every row, dtype, dimension and kind of view against the oracle of the
- * cross-check. */
+/* softmax and log_softmax: every algorithm, dtype, dimension and kind of view against the oracle of
+ * the cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"

@@ -204,7 +204,7 @@ static void spread(const work *k)
         }
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 /* The sums begin with zero. */
 static void clear(const work *k)

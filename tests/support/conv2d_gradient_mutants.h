@@ -1,6 +1,6 @@
 /// Gradients of convolutions with one mistake each, which a cross-check has to reject.
 ///
-/// The row beneath is plain and, with GRADIENT_RIGHT, right: each product is added where it
+/// The algorithm beneath is plain and, with GRADIENT_RIGHT, right: each product is added where it
 /// belongs, and the sum rounded to the data's type after every step. It takes every direction, the
 /// forward one without bias, residual and activation.
 #ifndef TALC_TESTS_CONV2D_GRADIENT_MUTANTS_H
@@ -44,8 +44,8 @@ typedef struct conv2d_gradient_mutant {
 extern const conv2d_gradient_mutant conv2d_gradient_mutants[];
 extern const int conv2d_gradient_mutant_count;
 
-/// The row that makes a mistake. One at a time: a call changes what the row of the call before
-/// does.
+/// The algorithm that makes a mistake. One at a time: a call changes what the algorithm of the call
+/// before does.
 const talc_algorithm *conv2d_gradient_mutant_algorithm(gradient_mistake mistake);
 
 #endif

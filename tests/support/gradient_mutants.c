@@ -1,5 +1,5 @@
-/* Rows with one mistake each in what makes a gradient right: the indices that max pooling gives it,
- * and the input gradients of pooling, norms and losses. */
+/* Algorithms with one mistake each in what makes a gradient right: the indices that max pooling
+ * gives it, and the input gradients of pooling, norms and losses. */
 #include "tests/support/op_mutants.h"
 
 #include "ops/batch_norm2d.h"
@@ -163,7 +163,7 @@ static void narrow_dbias(const talc_batch_norm2d_problem *p, const talc_batch_no
     }
 }
 
-/* As rows do that keep the mean in f32 between forward pass and gradient. */
+/* As algorithms do that keep the mean in f32 between forward pass and gradient. */
 static double *rounded(const double *mean, int64_t count)
 {
     double *values = malloc((size_t)count * sizeof *values);

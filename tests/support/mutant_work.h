@@ -6,7 +6,7 @@
 
 enum { MUTANT_COLUMNS = 8, MUTANT_CHANNELS = 4 };
 
-/// What the row does.
+/// What the algorithm does.
 extern mutant mutant_current;
 
 static inline bool mutant_is(mutant which)

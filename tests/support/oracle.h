@@ -7,7 +7,7 @@
 
 /// Every element of `y` is within the oracle's bound on random data of what the problem's operands
 /// give: `operands`, in the family's order, views of any kind whose elements are as many. `wide`
-/// asks for the bound of rows that accumulate in f64. Fails the test, in whose message `what`
+/// asks for the bound of algorithms that accumulate in f64. Fails the test, in whose message `what`
 /// stands.
 void assert_expected(const char *what, const char *problem, const talc_tensor *const operands[],
                      const talc_tensor *y, bool wide);

@@ -58,9 +58,9 @@ class WithTorch(unittest.TestCase):
     def test_a_device_without_references(self):
         """A GPU has none."""
         script = ("import sys, talc_library\n"
-                  "rows = talc_library.Talc.rows\n"
-                  "talc_library.Talc.rows = lambda talc, op, *device: [row for row in rows(talc, op, *device)\n"
-                  "                                                    if device or row[0] != 'reference']\n"
+                  "algorithms = talc_library.Talc.algorithms\n"
+                  "talc_library.Talc.algorithms = lambda talc, op, *device: [a for a in algorithms(talc, op, *device)\n"
+                  "                                                          if device or a[0] != 'reference']\n"
                   "import compare_torch\n"
                   "sys.exit(compare_torch.main())\n")
         done = run_script(script, "40", "--ops", "conv2d,max_pool2d,batch_norm2d,linear,softmax,sum")

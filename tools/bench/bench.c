@@ -210,7 +210,7 @@ static bool timed(const contender *self)
     return self->reason[0] == '\0';
 }
 
-/* Every row, of whatever class, and the one that runs by default. */
+/* Every algorithm, of whatever class, and the one that runs by default. */
 static bool add_algorithms(bench *self, const bench_settings *settings)
 {
     talc_conv2d_explanation explanation;

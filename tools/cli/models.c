@@ -284,7 +284,7 @@ int model_usage(const model_arguments *self, const talc_tensor *x)
     return tool_usage_talc();
 }
 
-// ---- Reference rows -----------------------------------------------------------------------------
+// ---- Reference algorithms -----------------------------------------------------------------------
 
 /* An op that a pass runs; a folded norm is one too, though it makes no step. */
 static bool occurs(const talc_module_explanation *explanation, const char *op, const char *folded)

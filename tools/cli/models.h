@@ -65,7 +65,7 @@ bool model_open(const model_arguments *self, talc_module **model, talc_tensor **
 /// the sizes where x has not the network's own.
 int model_usage(const model_arguments *self, const talc_tensor *x);
 
-/// The reference rows of those ops of a network that have others,
+/// The reference algorithms of those ops of a network that have others,
 /// "conv2d=reference,linear=reference", for talc_check_model; NULL with a failure. To be freed.
 char *model_references(talc_module *model, talc_tensor *x);
 

@@ -281,14 +281,14 @@ static bool check_all(run *self)
 // ---- Results ------------------------------------------------------------------------------------
 
 typedef struct totals {
-    int rows;
+    int algorithms;
     int64_t checks, failed;
 } totals;
 
 static totals totals_of(const talc_check *check)
 {
-    totals sum = { .rows = talc_check_summary_count(check) };
-    for (int i = 0; i < sum.rows; i++) {
+    totals sum = { .algorithms = talc_check_summary_count(check) };
+    for (int i = 0; i < sum.algorithms; i++) {
         const talc_check_summary *row = talc_check_summary_at(check, i);
         sum.checks += row->checks;
         sum.failed += row->failed;
@@ -302,11 +302,11 @@ static bool something_ran(const run *self)
     for (int i = 0; i < self->devices; i++) {
         const totals sum = totals_of(self->check[i]);
         const char *name = talc_device_name(self->device[i]), *wanted = self->arguments->algorithm;
-        if (sum.rows == 0 && wanted != NULL)
+        if (sum.algorithms == 0 && wanted != NULL)
             talc_fail(TALC_NOT_FOUND,
                       "nothing ran on %s: there is no algorithm '%s' for these problems", name,
                       TALC_SHOWN(wanted));
-        else if (sum.rows == 0)
+        else if (sum.algorithms == 0)
             talc_fail(TALC_NOT_FOUND, "nothing ran on %s: the problems have nothing to compute",
                       name);
         else if (sum.checks == 0)
@@ -326,11 +326,11 @@ static void print_results(const run *self)
         if (i > 0)
             printf("\n");
         talc_check_print(stdout, self->check[i]);
-        printf("\n%s%s: %s%s: problems: %" PRId64 ", rows: %d, checks: %" PRId64
+        printf("\n%s%s: %s%s: problems: %" PRId64 ", algorithms: %d, checks: %" PRId64
                ", failed: %" PRId64 "\n",
                tool_bold(), talc_device_name(self->device[i]),
                talc_check_passed(self->check[i]) ? "passed" : "FAILED", tool_plain(),
-               self->problems.count, sum.rows, sum.checks, sum.failed);
+               self->problems.count, sum.algorithms, sum.checks, sum.failed);
         const int64_t untaken = talc_check_untaken(self->check[i]);
         if (untaken > 0)
             printf("%s: %" PRId64 " %s that no algorithm ran: not checked\n",

@@ -100,7 +100,7 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
 {
     const bool saved = self->activations != NULL;
     talc_device *reference = self->reference == NULL ? NULL : talc_device_get(self->reference);
-    /* Only the CPU has reference rows. */
+    /* Only the CPU has reference algorithms. */
     const bool has_references = !saved && (reference == NULL || talc_device_is_host(reference));
     char *references =
         self->reference_algorithm != NULL || !has_references ? NULL : model_references(model, x);

@@ -9,7 +9,7 @@ static const struct argp argp = {
 };
 
 /* All that is known of a device. The explanation is of a small problem and all precision classes,
- * so that it lists every row. */
+ * so that it lists every algorithm. */
 typedef struct device_report {
     talc_device_properties properties;
     talc_memory memory;

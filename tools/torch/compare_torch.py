@@ -108,18 +108,18 @@ def bites(results, expected_values, dtype, wide, rng):
     return all(judged([wrong, *results[1:]], expected_values, dtype, wide)[0] > 1 for wrong in (bent, y[None]))
 
 
-def run(talc, case, op, row, layouts):
+def run(talc, case, op, algorithm, layouts):
     """The results of one algorithm as arrays."""
     op = FORCED.get(op, op)
-    if row is not None:
-        talc.algorithm_force(op.encode(), row.encode())
+    if algorithm is not None:
+        talc.algorithm_force(op.encode(), algorithm.encode())
     scope = talc.scope_enter()
     try:
         operands = [talc.place(operand, layout) for operand, layout in zip(case.operands, layouts)]
         return [talc.download(y) for y in case.call(talc, *operands)]
     finally:
         talc.scope_leave(scope)
-        if row is not None:
+        if algorithm is not None:
             talc.algorithm_force(op.encode(), None)
 
 
@@ -130,9 +130,9 @@ def run_case(talc, op, dtype, rng, tallies):
     text = f"{op}:{case.text}" + "".join(f" operand {i} {'with gaps' if isinstance(layout, int) else 'permuted'}"
                                          for i, layout in enumerate(layouts) if layout is not None)
     expected_values, ran = case.expected_values(), False
-    for row, wide in talc.rows(op):
+    for algorithm, wide in talc.algorithms(op):
         try:
-            results = run(talc, case, op, row, layouts)
+            results = run(talc, case, op, algorithm, layouts)
             share, line = judged(results, expected_values, dtype, wide)
             if share <= 1 and not bites(results, expected_values, dtype, wide, rng):
                 share, line = np.inf, "a wrong result would have passed"
@@ -141,9 +141,9 @@ def run_case(talc, op, dtype, rng, tallies):
         except RuntimeError as error:
             share, line = np.inf, str(error)
         ran = True
-        tallies[op, dtype, row or "copies"].add(share, text)
+        tallies[op, dtype, algorithm or "copies"].add(share, text)
         if share > 1:
-            yield f"{text} by {row or 'copies'}: share {share:.3g}: {line}"
+            yield f"{text} by {algorithm or 'copies'}: share {share:.3g}: {line}"
     if not ran:
         tallies[op, dtype, "none"].add(np.inf, text)
         yield f"{text}: every algorithm refuses"
@@ -157,9 +157,9 @@ def run_case(talc, op, dtype, rng, tallies):
 def report(tallies, ops):
     print(f"{'op':<32}{'type':<6}{'algorithm':<12}{'cases':>6}{'share':>9}  worst case")
     order = sorted(tallies.items(), key=lambda item: (ops.index(item[0][0]), item[0][1], item[0][2] == "PyTorch"))
-    for (op, dtype, row), t in order:
+    for (op, dtype, algorithm), t in order:
         share = f"{t.share:.3f}" if t.share < 1000 else f"{t.share:.2g}"
-        print(f"{op:<32}{dtype:<6}{row:<12}{t.cases:>6}{share:>9}  {t.text or 'every element exact'}")
+        print(f"{op:<32}{dtype:<6}{algorithm:<12}{t.cases:>6}{share:>9}  {t.text or 'every element exact'}")
 
 
 def arguments():
@@ -209,7 +209,7 @@ def main():
         for failure in run_case(talc, op, dtype, np.random.default_rng([options.seed, number]), tallies):
             print(f"FAILED {failure}\n    {repeat} {number}")
     report(tallies, options.ops)
-    ours = [t for (_, _, row), t in tallies.items() if row != "PyTorch"]
+    ours = [t for (_, _, algorithm), t in tallies.items() if algorithm != "PyTorch"]
     failed = sum(t.failed for t in ours)
     print(f"{len(numbers)} problem(s), {sum(t.cases for t in ours)} results compared, {failed} failed")
     return 1 if failed else 0

@@ -136,7 +136,7 @@ class Talc:
         name, _, gradient = op.partition(".")
         return self.gradients.get(self.lists.get(name)) if gradient and op not in self.lists else self.lists.get(op)
 
-    def rows(self, op, device=None):
+    def algorithms(self, op, device=None):
         """Name, with its form as name(form), and wide_accumulator of every algorithm that a device, by default this one, has for an op."""
         if self.list_of(op) is None:
             yield None, False
@@ -145,9 +145,9 @@ class Talc:
         lists = (c_void_p * len(self.ops)).from_address(backend + STRUCTURES["talc_backend"].algorithms.offset)
         at, Algorithm = lists[self.ops.index(self.list_of(op))], STRUCTURES["talc_algorithm"]
         while at and Algorithm.from_address(at).name:
-            row = Algorithm.from_address(at)
-            name = row.name.decode()
-            yield f"{name}({row.form.decode()})" if row.form else name, STRUCTURES["talc_arithmetic"].from_buffer(row.arithmetic).wide_accumulator
+            algorithm = Algorithm.from_address(at)
+            name = algorithm.name.decode()
+            yield f"{name}({algorithm.form.decode()})" if algorithm.form else name, STRUCTURES["talc_arithmetic"].from_buffer(algorithm.arithmetic).wide_accumulator
             at += ctypes.sizeof(Algorithm)
 
     def upload(self, array):
@@ -204,6 +204,6 @@ def known_results(talc):
                                "talc_library.py is not that of the header")
     cpu = talc.device_get(b"cpu")
     for op in filter(talc.list_of, talc.lists):
-        names = [name for name, _ in talc.rows(op, cpu)]
+        names = [name for name, _ in talc.algorithms(op, cpu)]
         if names[-1:] != ["reference"]:
             raise RuntimeError(f"the algorithms of {op} on the CPU are {names}, the last must be the reference")

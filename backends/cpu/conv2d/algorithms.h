@@ -1,5 +1,5 @@
-/// The CPU's conv2d algorithms, one a file: their table, and the functions behind its rows. Private
-/// to backends/cpu.
+/// The CPU's conv2d algorithms, one a file: their table, and the functions behind its lines.
+/// Private to backends/cpu.
 #ifndef TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 
@@ -24,8 +24,8 @@
 TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
 #undef TALC_CPU_CONV2D_FUNCTIONS
 
-/// Why rows that copy the image under a kernel refuse long kernels and strides, with which their
-/// sizes could overflow; NULL for others.
+/// Why algorithms that copy the image under a kernel refuse long kernels and strides, with which
+/// their sizes could overflow; NULL for others.
 static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem *p)
 {
     const int64_t farthest = 64 << 10;
@@ -35,13 +35,13 @@ static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem 
                : NULL;
 }
 
-/// One pixel of dx, of plane n * C + channel, by its formula in f64: what a row that multiplies
-/// zeros around dy has in place of a NaN.
+/// One pixel of dx, of plane n * C + channel, by its formula in f64: what an algorithm that
+/// multiplies zeros around dy has in place of a NaN.
 double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *problem,
                                   const talc_conv2d_arguments *arguments, int64_t plane, int64_t ih,
                                   int64_t iw);
 
-/// The gradients of rows that have them in a file of their own.
+/// The gradients of algorithms that have them in a file of their own.
 talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,
                                                const talc_conv2d_arguments *arguments);
 const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,

@@ -219,7 +219,7 @@ static void depthwise_task(void *context, int64_t task, int worker)
         talc_cpu_stream_end();
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)

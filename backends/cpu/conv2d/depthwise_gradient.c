@@ -193,7 +193,7 @@ static void weight_task(void *context, int64_t task, int worker)
     }
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *problem,
                                                     size_t limit, talc_plan *plan)

@@ -416,7 +416,7 @@ static void weight_task(void *context, int64_t task, int worker)
     TALC_CPU_CALL(p->dtype, store, (&b, plan->width, IC * taps, (const void *)sums, dw));
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 _Static_assert(sizeof(weight_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
 

@@ -139,7 +139,7 @@ static void weight_task(void *context, int64_t task, int worker)
     talc_openblas_leave();
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)

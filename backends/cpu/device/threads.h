@@ -24,8 +24,8 @@ talc_status talc_cpu_parallel_limited(int64_t count, int workers, talc_task_func
 /// How many threads work at once, the caller included.
 int talc_cpu_threads(void);
 
-/// Workspace of a row whose workers have `slice` bytes each behind `shared` ones: for every worker
-/// that has a task and fits the limit, at least for one.
+/// Workspace of an algorithm whose workers have `slice` bytes each behind `shared` ones: for every
+/// worker that has a task and fits the limit, at least for one.
 size_t talc_cpu_workspace(int64_t tasks, size_t shared, size_t slice, size_t limit);
 
 /// How many processors the process may use.

@@ -135,7 +135,7 @@ static talc_status run_gradient(gather_context *c)
     return talc_cpu_parallel(talc_ceil_div(c->blocks, c->tasks_lines), gradient_task, c);
 }
 
-// ---- Row ----------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 static const char *gather_plan(const talc_device *device, const void *problem, size_t limit,
                                talc_plan *plan)

@@ -5,7 +5,7 @@
 ///
 /// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between
 /// its images. The running statistics are written, and the batch is counted, when everything else
-/// is done. The input gradient of both rows is in batch_norm2d_gradient.c.
+/// is done. The input gradient of both algorithms is in batch_norm2d_gradient.c.
 ///
 ///   blocks     The images are cut into blocks of about 16384 values: some channels of some images,
 ///              or part of a plane. Each block gives the mean and the sum of squared deviations of

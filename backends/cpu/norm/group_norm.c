@@ -407,7 +407,7 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 
 // ---- reference ----------------------------------------------------------------------------------
 
-static void reference_algorithm(const norm_context *context, int64_t row)
+static void reference_row(const norm_context *context, int64_t row)
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
@@ -474,7 +474,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
     const norm_context context = context_of(problem, arguments);
     const bool forwards = context.problem->direction == TALC_FORWARD;
     for (int64_t row = 0; row < context.rows; row++)
-        (forwards ? reference_algorithm : reference_input)(&context, row);
+        (forwards ? reference_row : reference_input)(&context, row);
     for (int64_t c = 0; c < context.problem->C && context.arguments->dweight != NULL; c++)
         reference_channel(&context, c);
     return TALC_OK;

@@ -263,7 +263,7 @@ static talc_status run_plan(entropy_plan *plan)
     return TALC_OK;
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *plan_any(const talc_device *device, const void *problem, size_t limit,
                             talc_plan *plan)

@@ -1,8 +1,8 @@
-/// The GPU's conv2d algorithms: their table, and the functions behind its rows. Private to
+/// The GPU's conv2d algorithms: their table, and the functions behind its lines. Private to
 /// backends/cuda.
 ///
-/// A row's forward direction is in the file of its name, whatever its form, or of name and form.
-/// Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of their own in
+/// An algorithm's forward direction is in the file of its name, whatever its form, or of name and
+/// form. Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of their own in
 /// NAME_gradient, those of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H

@@ -332,7 +332,7 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, co
            run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream));
 }
 
-// ---- The rows -----------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 /* As those of one image: a thread for each gives the GPU more to do than tiles, where its taps are
  * few. */

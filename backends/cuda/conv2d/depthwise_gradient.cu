@@ -232,7 +232,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
                        talc_cuda_stream(device)>>>(dw, sums, parts, count);
 }
 
-// ---- The rows -----------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *refuses(const talc_conv2d_problem *p)
 {

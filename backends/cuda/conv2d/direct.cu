@@ -181,7 +181,7 @@ static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
         epilogue<T>(a->bias, a->residual, p->activation));
 }
 
-/* What the row keeps of its plan. */
+/* What the algorithm keeps of its plan. */
 struct textbook_choice {
     textbook_plan blocks;
     bool splits;
@@ -214,7 +214,7 @@ static talc_status run_textbook(talc_device *device, const talc_conv2d_problem *
     return talc_cuda_launched(device, "conv2d");
 }
 
-// ---- The rows -----------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 /* Threads compute OUTPUTS channels. Of few outputs of long sums each product waits for its load. */
 static const char *plan_textbook(const talc_device *device, const talc_conv2d_problem *p,

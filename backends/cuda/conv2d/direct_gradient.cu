@@ -171,7 +171,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     sum_outputs<T><<<grid_for_blocks(device, blocks), BLOCK, 0, talc_cuda_stream(device)>>>(s);
 }
 
-// ---- The rows -----------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static double one_by_one_seconds(const talc_device *device, const talc_conv2d_problem *p)
 {

@@ -1,4 +1,4 @@
-/// The tiles of the row direct(small). Private to backends/cuda.
+/// The tiles of the algorithm direct(small). Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_SMALL_H
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_SMALL_H
 
@@ -7,7 +7,7 @@
 
 /// Of a block: groups of output channels, of units and of splits of the input channels; its images
 /// and their rows; the patch under them, of one channel, and how many channels are in shared memory
-/// at a time. The row's plan keeps them.
+/// at a time. The plan keeps them.
 typedef struct talc_cuda_small_tiles {
     int channel_groups, unit_groups, splits, images, rows;
     int halo_tile_rows, pitch, halo_tile, chunk;

@@ -35,7 +35,7 @@
 namespace talc
 {
 
-/// What the row keeps of its plan of a weight gradient.
+/// What the algorithm keeps of its plan of a weight gradient.
 struct weights_plan {
     int taps, step;                 /* of the kernel; taps 0: the general form */
     int lanes_ic, lanes_oc, splits; /* threads of a block */

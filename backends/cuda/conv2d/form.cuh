@@ -1,9 +1,9 @@
-/// The functions that algorithms.h declares for a row, from what tells it apart. Private to
+/// The functions that algorithms.h declares for an algorithm, from what tells it apart. Private to
 /// backends/cuda.
 ///
 /// A plan is an expression that gives a refusal or NULL, a run one that gives a talc_status. Both
 /// may use `device`, `p`, the problem, `plan` and T, the element type; a plan also `limit`, a run
-/// also `a`, the arguments. `row` ends in _gradient for the functions of its gradients.
+/// also `a`, the arguments. `name` ends in _gradient for the functions of its gradients.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_FORM_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_FORM_CUH
 
@@ -12,18 +12,18 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/primitives/dtype.cuh"
 
-#define TALC_CUDA_FORM_PLAN(row)                                                                   \
-    const char *talc_cuda_conv2d_##row##_plan(                                                     \
+#define TALC_CUDA_FORM_PLAN(name)                                                                  \
+    const char *talc_cuda_conv2d_##name##_plan(                                                    \
         [[maybe_unused]] const talc_device *device, [[maybe_unused]] const void *problem,          \
         [[maybe_unused]] size_t limit, [[maybe_unused]] talc_plan *plan)
 
-#define TALC_CUDA_FORM_RUN(row)                                                                    \
-    talc_status talc_cuda_conv2d_##row##_run(                                                      \
+#define TALC_CUDA_FORM_RUN(name)                                                                   \
+    talc_status talc_cuda_conv2d_##name##_run(                                                     \
         [[maybe_unused]] talc_device *device, [[maybe_unused]] const void *problem,                \
         [[maybe_unused]] const talc_plan *plan, [[maybe_unused]] const void *arguments)
 
-#define TALC_CUDA_FORM(row, plan_it, run_it)                                                       \
-    TALC_CUDA_FORM_PLAN(row)                                                                       \
+#define TALC_CUDA_FORM(name, plan_it, run_it)                                                      \
+    TALC_CUDA_FORM_PLAN(name)                                                                      \
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         return talc::with_float(p->dtype, [&](auto element) -> const char * {                      \
@@ -31,7 +31,7 @@
             return plan_it;                                                                        \
         });                                                                                        \
     }                                                                                              \
-    TALC_CUDA_FORM_RUN(row)                                                                        \
+    TALC_CUDA_FORM_RUN(name)                                                                       \
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
@@ -44,38 +44,38 @@
         });                                                                                        \
     }
 
-/// Of a row without these directions.
-#define TALC_CUDA_FORM_NONE(row, why)                                                              \
-    TALC_CUDA_FORM_PLAN(row)                                                                       \
+/// Of an algorithm without these directions.
+#define TALC_CUDA_FORM_NONE(name, why)                                                             \
+    TALC_CUDA_FORM_PLAN(name)                                                                      \
     {                                                                                              \
         return why;                                                                                \
     }                                                                                              \
-    TALC_CUDA_FORM_RUN(row)                                                                        \
+    TALC_CUDA_FORM_RUN(name)                                                                       \
     {                                                                                              \
         return TALC_UNSUPPORTED; /* no plan leads here */                                          \
     }
 
-/// The gradients of a row whose input gradient is its forward direction with the turned kernel
-/// (turned.h), with the functions of its weight gradient, which take the types of the op. `why`
-/// refuses both.
-#define TALC_CUDA_FORM_TURNED(row, why, weight_plan, weight_run)                                   \
-    TALC_CUDA_FORM_PLAN(row##_gradient)                                                            \
+/// The gradients of an algorithm whose input gradient is its forward direction with the rotated
+/// kernel (turned.h), with the functions of its weight gradient, which take the types of the op.
+/// `why` refuses both.
+#define TALC_CUDA_FORM_TURNED(name, why, weight_plan, weight_run)                                  \
+    TALC_CUDA_FORM_PLAN(name##_gradient)                                                           \
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         const char *refusal = why;                                                                 \
         return refusal != NULL ? refusal                                                           \
                : p->direction == TALC_GRAD_WEIGHT                                                  \
                    ? weight_plan(device, p, limit, plan)                                           \
-                   : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##row##_plan, device, p, limit, \
-                                                  plan);                                           \
+                   : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p,       \
+                                                  limit, plan);                                    \
     }                                                                                              \
-    TALC_CUDA_FORM_RUN(row##_gradient)                                                             \
+    TALC_CUDA_FORM_RUN(name##_gradient)                                                            \
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
         return p->direction == TALC_GRAD_WEIGHT                                                    \
                    ? weight_run(device, p, plan, a)                                                \
-                   : talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##row##_run, device, p, plan,    \
+                   : talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device, p, plan,   \
                                                  a);                                               \
     }
 
@@ -95,7 +95,7 @@ inline talc_status run_no_weights(talc_device *, const talc_conv2d_problem *, co
     return TALC_UNSUPPORTED; /* no plan leads here */
 }
 
-/// What a row keeps of its plan, for its run.
+/// What an algorithm keeps of its plan, for its run.
 template <typename Own> const Own &own_plan(const talc_plan *plan)
 {
     static_assert(sizeof(Own) <= sizeof plan->data, "a plan keeps it");

@@ -287,7 +287,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
     return status;
 }
 
-// ---- The row ------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 /* The products, which take `products`, B or D written and read, dx by gathering from D, and the
  * launches. */

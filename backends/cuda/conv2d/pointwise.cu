@@ -6,8 +6,8 @@
 /// takes all images in one call of cuBLAS; bias, residual and activation follow in place. `small
 /// tiles` is one launch, for small products (matmul/small.cuh). Images of one pixel, as those that
 /// squeeze-excitation works on, are the rows of one product, a linear layer's: `dot`, `tiles` and
-/// `small tiles` make it as the rows of matmul do (matmul/matmul.cu). Arithmetic: the data's type.
-/// No workspace.
+/// `small tiles` make it as the algorithms of matmul do (matmul/matmul.cu). Arithmetic: the data's
+/// type. No workspace.
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"

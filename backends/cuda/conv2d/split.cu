@@ -211,7 +211,7 @@ static int pixels_of(const talc_device *device, const talc_conv2d_problem *p)
     return blocks_needed(p, 32, FEW) >= enough ? 32 : blocks_needed(p, 16, FEW) >= enough ? 16 : 8;
 }
 
-/* Of a block; what the row keeps of its plan. */
+/* Of a block; what the algorithm keeps of its plan. */
 struct split_tiles {
     int pixels, channels;
 };

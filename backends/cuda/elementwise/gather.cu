@@ -234,7 +234,7 @@ talc_status launch_gradient(talc_device *device, const talc_gather_problem *p,
 
 } // namespace
 
-// ---- Row ----------------------------------------------------------------------------------------
+// ---- The algorithm ------------------------------------------------------------------------------
 
 static const char *plan_gather(const talc_device *, const talc_gather_problem *p, size_t,
                                talc_plan *)

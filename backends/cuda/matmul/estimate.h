@@ -1,4 +1,4 @@
-/// How long the rows of matrix products take, as estimated. Private to backends/cuda.
+/// How long the algorithms of matrix products take, as estimated. Private to backends/cuda.
 ///
 /// All move the same bytes, so each adds their time to that of its own steps:
 ///

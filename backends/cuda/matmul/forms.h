@@ -1,5 +1,5 @@
-/// The rows of matrix products that take neither a workspace nor cuBLAS, for 1x1 convolutions of
-/// images of one pixel, which are such a product. Private to backends/cuda.
+/// The algorithms of matrix products that take neither a workspace nor cuBLAS, for 1x1 convolutions
+/// of images of one pixel, which are such a product. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_FORMS_H
 #define TALC_BACKENDS_CUDA_MATMUL_FORMS_H
 

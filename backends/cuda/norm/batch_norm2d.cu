@@ -362,7 +362,7 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
                                  talc_plan *)

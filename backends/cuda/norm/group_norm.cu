@@ -533,7 +533,7 @@ static void launch(talc_device *device, const talc_group_norm_problem *p, const 
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *plan_rows(const talc_device *, const talc_group_norm_problem *p, size_t,
                              talc_plan *planned)

@@ -1,5 +1,5 @@
-/// Rows of typed functions: a plan of (device, problem, limit, plan) and a run of (device, problem,
-/// plan, arguments), of the op's own types. Private to backends/cuda.
+/// Algorithms of typed functions: a plan of (device, problem, limit, plan) and a run of (device,
+/// problem, plan, arguments), of the op's own types. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_ALGORITHM_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_ALGORITHM_CUH
 

@@ -367,7 +367,7 @@ static void reduce(talc_device *device, const talc_reduce_problem *p,
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *plan_parts(const talc_device *, const talc_reduce_problem *p, size_t,
                               talc_plan *plan)

@@ -232,7 +232,7 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *plan_rows(const talc_device *device, const talc_cross_entropy_problem *p, size_t,
                              talc_plan *plan)

@@ -95,7 +95,7 @@ void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static talc_status run(talc_device *device, const talc_nll_loss_problem *problem, const talc_plan *,
                        const talc_nll_loss_arguments *arguments)

@@ -236,7 +236,7 @@ static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
 
 } // namespace
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- The algorithms -----------------------------------------------------------------------------
 
 static const char *plan_warp(const talc_device *, const talc_softmax_problem *p, size_t,
                              talc_plan *)
