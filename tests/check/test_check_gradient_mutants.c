@@ -35,7 +35,7 @@ Test(check_gradient_mutants, every_mutant_is_rejected_by_its_kind)
         char reason[256], names[400];
         const uint64_t right =
             failed_kinds(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), m->problem, 0, reason);
-        cr_expect(right == 0, "the right row fails %s: %s", m->problem, reason);
+        cr_expect(right == 0, "the right algorithm fails %s: %s", m->problem, reason);
         const uint64_t all =
             failed_kinds(conv2d_gradient_mutant_algorithm(m->mistake), m->problem, 0, reason);
         mutant_kind_names(all, names, sizeof names);
@@ -73,7 +73,7 @@ Test(check_gradient_mutants, the_quick_set_rejects_every_mutant)
     for (int i = 0; i < count; i++)
         cr_expect(failed_kinds(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), texts[i], 0,
                                reason) == 0,
-                  "the right row fails %s: %s", texts[i], reason);
+                  "the right algorithm fails %s: %s", texts[i], reason);
     for (int mistake = GRADIENT_RIGHT + 1; mistake < GRADIENT_MISTAKES; mistake++) {
         bool rejected = false;
         for (int i = 0; i < count && !rejected; i++)

@@ -133,7 +133,7 @@ static void expect_same_found(const talc_check *a, const talc_check *b)
         const talc_check_summary *x = talc_check_summary_at(a, i), *y = talc_check_summary_at(b, i);
         cr_assert(strcmp(x->op, y->op) == 0 && strcmp(x->algorithm, y->algorithm) == 0 &&
                       strcmp(x->device, y->device) == 0,
-                  "row %d is %s %s, not %s %s", i, y->op, y->algorithm, x->op, x->algorithm);
+                  "algorithm %d is %s %s, not %s %s", i, y->op, y->algorithm, x->op, x->algorithm);
         cr_assert(x->problems == y->problems && x->refused == y->refused &&
                       x->checks == y->checks && x->failed == y->failed,
                   "%s %s", x->op, x->algorithm);

@@ -117,7 +117,7 @@ static void assert_rejected(const op_mutant *mutants, int count)
         const op_mutant *m = &mutants[i];
         talc_check *check = check_new();
         cr_assert(talc_check_problem(check, m->problem), "%s", talc_error_message());
-        cr_expect(talc_check_passed(check), "the right rows fail %s: %s", m->problem,
+        cr_expect(talc_check_passed(check), "the right algorithms fail %s: %s", m->problem,
                   first_reason(check));
         talc_check_free(check);
         const int by = rejected_by(m->algorithm, &m->problem, 1);

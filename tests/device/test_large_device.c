@@ -135,7 +135,7 @@ static void expect_convolution(const char *text)
         talc_scope_leave(run);
         cr_log_info("%s by %s", text, explanation.decision.candidates[algorithm].title);
     }
-    cr_assert(first != NULL, "%s: no row takes it", text);
+    cr_assert(first != NULL, "%s: no algorithm takes it", text);
     talc_release(first);
     talc_scope_leave(scope);
     talc_memory_trim(device);

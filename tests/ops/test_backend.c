@@ -89,9 +89,9 @@ static void assert_decided(const char *problem)
         estimated += c->seconds > 0;
         cr_assert(isfinite(c->seconds), "%s: %s has no time", problem, c->title);
     }
-    cr_assert(e.count > 0 && (estimated == 0 || estimated == others), "%s: %d of %d rows estimate",
-              problem, estimated, others);
-    cr_assert(e.chosen == expected_choice(&e), "%s: row %d is chosen", problem, e.chosen);
+    cr_assert(e.count > 0 && (estimated == 0 || estimated == others),
+              "%s: %d of %d algorithms estimate", problem, estimated, others);
+    cr_assert(e.chosen == expected_choice(&e), "%s: algorithm %d is chosen", problem, e.chosen);
 }
 
 Test(backend, the_choice_follows_from_what_is_explained)

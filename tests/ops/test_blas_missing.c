@@ -56,7 +56,7 @@ static const char *matmul_refusal(const char *name)
         if (strcmp(algorithm->name, name) == 0)
             return talc_algorithm_refuses(algorithm, &gpu, &product, (size_t)32 << 20,
                                           &(talc_plan){ .workspace = 0 });
-    return "there is no such row";
+    return "there is no such algorithm";
 }
 
 /* Of the algorithms that can do the problem, the one of the least estimate, as the choice takes
@@ -139,7 +139,7 @@ static const char *conv2d_refusal(const char *name)
         if (talc_algorithm_is_asked_for(algorithm->name, algorithm->form, name))
             return talc_algorithm_refuses(algorithm, &gpu, &pointwise, (size_t)32 << 20,
                                           &(talc_plan){ .workspace = 0 });
-    return "there is no such row";
+    return "there is no such algorithm";
 }
 
 static void products_refuse(const char *expected)

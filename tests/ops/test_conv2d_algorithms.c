@@ -106,11 +106,12 @@ Test(conv2d_algorithms, every_algorithm_passes_the_cross_check)
         if (strchr(cases[i].algorithms, 'r') != NULL) {
             check_algorithms(text, OF_VALUES, NULL, ran);
             check_algorithms(wide, few | KIND(RANDOM), NULL, again);
-            cr_expect(strcmp(again, cases[i].algorithms) == 0, "%s: the rows %s ran", wide, again);
+            cr_expect(strcmp(again, cases[i].algorithms) == 0, "%s: the algorithms %s ran", wide,
+                      again);
         } else {
             check_algorithms(text, few, "depthwise", ran);
         }
-        cr_expect(strcmp(ran, cases[i].algorithms) == 0, "%s: the rows %s ran", text, ran);
+        cr_expect(strcmp(ran, cases[i].algorithms) == 0, "%s: the algorithms %s ran", text, ran);
     }
 }
 
@@ -311,7 +312,7 @@ static int algorithm_run(talc_device *device, int64_t width, const char *forced)
     talc_conv2d_explanation e;
     cr_assert(talc_conv2d_problem_of(x, x, NULL, &options, &problem));
     cr_assert(talc_conv2d_explain(device, &problem, &options, &e));
-    cr_assert(e.decision.chosen == algorithm - 1, "row %d ran, explain says %d", algorithm,
+    cr_assert(e.decision.chosen == algorithm - 1, "algorithm %d ran, explain says %d", algorithm,
               e.decision.chosen + 1);
     for (int i = 0; i < 2; i++)
         cr_assert(e.decision.candidates[i].refused ||
@@ -352,7 +353,7 @@ Test(conv2d_algorithms, the_least_estimate_runs)
         memcpy(estimates, choices[i].estimates, sizeof estimates);
         memcpy(refusals_now, choices[i].refusals, sizeof refusals_now);
         const int algorithm = algorithm_run(&device, (int64_t)i + 1, choices[i].forced);
-        cr_expect(algorithm == choices[i].runs, "case %zu: row %d ran, not %d", i, algorithm,
+        cr_expect(algorithm == choices[i].runs, "case %zu: algorithm %d ran, not %d", i, algorithm,
                   choices[i].runs);
     }
 

@@ -61,7 +61,7 @@ Test(conv2d_errors, a_forced_algorithm_refuses_with_its_reason)
                                 e.decision.candidates[j].title, e.decision.candidates[j].reason);
             options.algorithm = "reference";
             cr_assert(talc_conv2d(x, w, NULL, &options) != NULL,
-                      "the option does not win over the thread's row");
+                      "the option does not win over the thread's algorithm");
             cr_assert(talc_algorithm_force("conv2d", NULL));
         }
         talc_scope_leave(scope);

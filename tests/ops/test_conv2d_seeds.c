@@ -179,7 +179,7 @@ Test(conv2d_seeds, no_algorithm_needs_more_than_the_limit)
                 refusals += strstr(algorithm->reason, " of workspace, the limit is ") != NULL;
             }
         }
-    cr_expect(refusals > 0, "no row ever refuses for its workspace");
+    cr_expect(refusals > 0, "no algorithm ever refuses for its workspace");
     cr_assert(talc_workspace_set_limit(cpu, before));
 }
 

@@ -278,6 +278,6 @@ Test(conv2d_text, an_explanation_follows_the_options)
               "reference is forced, explain chooses %s",
               e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].title);
     cr_assert(talc_conv2d_explain(cpu_device(), &problem, &unknown, &e));
-    cr_expect(e.decision.chosen == -1, "an unknown row is forced, explain chooses %s",
+    cr_expect(e.decision.chosen == -1, "an unknown algorithm is forced, explain chooses %s",
               e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].title);
 }

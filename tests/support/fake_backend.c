@@ -66,7 +66,7 @@ static const talc_algorithm *fake_algorithms(const talc_algorithm *cpu, size_t p
     const int first = fake_count;
     cr_assert(problem_bytes <= PROBLEM_BYTES);
     do {
-        cr_assert(fake_count < MAX_ROWS, "fake device: the CPU has more rows");
+        cr_assert(fake_count < MAX_ROWS, "fake device: the CPU has more algorithms");
         faked[fake_count].cpu = cpu;
         faked[fake_count].problem_bytes = problem_bytes;
         faked[fake_count].arguments_bytes = arguments_bytes;
