@@ -13,7 +13,7 @@
 /// A convolution with these options takes several heights to one; output_padding says which of them
 /// OH is. N may be 0. Types: f32 or f64, all operands alike, on one device.
 ///
-/// The sum is over the elements of x that there are: a weight that is not finite spoils no other
+/// The sum is over the elements of x that there are: a weight that is not finite reaches no other
 /// output, also in the lines that output_padding adds.
 ///
 /// It runs the algorithms of conv2d's input gradient: talc_algorithm_force("conv2d.grad_input",

@@ -146,7 +146,7 @@ static void pointwise(check_trial *trial, conv2d whole)
     compare(trial, &whole, y, expected, "the matrix product");
 }
 
-/* w with its taps turned and its channels exchanged: [C, OC/groups, KH, KW]. */
+/* w with its taps rotated and its channels exchanged: [C, OC/groups, KH, KW]. */
 static double *transposed(check_trial *trial, const conv2d *p, const double *w)
 {
     double *rotated = numbers(trial, talc_check_w_count(p));

@@ -11,8 +11,8 @@
 /// algorithms, whose results must round to the right integer; where their bound is more than a
 /// half, that is what they get.
 ///
-/// What a family gives as `extra` comes on top, and what it gives as `alike` but on random data,
-/// and of f32 sums in f64.
+/// What a family gives as `extra` comes on top, and what it gives as `correlated` but on random
+/// data, and of f32 sums in f64.
 #ifndef TALC_CHECK_ENGINE_BOUND_H
 #define TALC_CHECK_ENGINE_BOUND_H
 

@@ -5,10 +5,10 @@
 ///     dx = weight rstd (g - (dbias + x^ dweight) / M) in training, weight rstd g otherwise
 ///
 /// In training the algorithm runs its forward pass first, without activation, and the gradient
-/// reads the mean and rstd of that. What is due follows from x alone, so that what the two lose
-/// between them shows. With the word given, and outside training, mean and rstd are operands, as y
-/// always is, which hold what no batch has to have, so that each part of the formula is seen on its
-/// own, exactly too.
+/// reads the mean and rstd of that. What is expected follows from x alone, so that what the two
+/// lose between them shows. With the word given, and outside training, mean and rstd are operands,
+/// as y always is, which hold what no batch has to have, so that each part of the formula is seen
+/// on its own, exactly too.
 ///
 /// Errors, with u of the data's type, A and B the sums of z and of z |x^| of a channel, s =
 /// |weight| rstd. z is |g|, and behind tanh, where 1 - y^2 may cancel, |dy| (1 + y^2): behind a

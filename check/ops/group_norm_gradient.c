@@ -5,8 +5,8 @@
 ///     dx = rstd (g - (sum g + x^ sum g x^) / M)
 ///
 /// The algorithm runs its forward pass first, and the gradient reads the mean and rstd of that:
-/// what is due follows from x alone. Errors are those of batch_norm2d_gradient.c in training, a row
-/// being a channel there; the sums of dweight and dbias are over all samples.
+/// what is expected follows from x alone. Errors are those of batch_norm2d_gradient.c in training,
+/// a row being a channel there; the sums of dweight and dbias are over all samples.
 #include "check/ops/group_norm.h"
 
 #include "check/ops/batch_norm2d.h"

@@ -66,7 +66,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
-/* Sets extra and alike for due->value at `distance` = |x_i - m|. */
+/* Sets extra and correlated for expected->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_expected *expected)
 {
     const check_format format = talc_check_format(p->dtype);

@@ -157,7 +157,7 @@ void mutant_kind_names(uint64_t kinds, char *text, size_t size);
 // ---- Other ops ----------------------------------------------------------------------------------
 
 /// A wrong algorithm of another op, or of its input gradient: the CPU's reference, asked for
-/// something else or with its results spoilt.
+/// something else or with its results corrupted.
 typedef struct op_mutant {
     const char *name, *description;
     const char *problem; ///< on which it is rejected

@@ -1,5 +1,5 @@
 /// What wrong algorithms of ops are made of: the reference of the CPU, asked for something else or
-/// with its results spoilt.
+/// with its results corrupted.
 #ifndef TALC_TESTS_OP_MUTANTS_H
 #define TALC_TESTS_OP_MUTANTS_H
 
@@ -56,7 +56,7 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *algorithm
     }                                                                                              \
     MUTANT_ALGORITHM(op, name, name##_function)
 
-/// One whose results are spoilt when they are there.
+/// One whose results are corrupted when they are there.
 #define MUTANT_CORRUPTED(op, name, ...)                                                            \
     static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
                                        const talc_##op##_arguments *a)                             \

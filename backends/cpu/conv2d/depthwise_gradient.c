@@ -6,7 +6,7 @@
 ///
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Both
 /// are loops over rows of dy, which a tap shifts against the rows of an image: dx adds them,
-/// scaled, and dw multiplies the two. A task is some planes of dx, or a filter over a part of the
+/// scaled, and dw multiplies the two. A task is some planes of dx, or a filter over a split of the
 /// images (split_k.h). Sums are in the data's type; a dot product has a vector of them, which f64
 /// adds, and sums the rest of a row in f64. Padding is skipped; dw multiplies its zeros where dy is
 /// not finite.
@@ -24,7 +24,7 @@ enum { PIECE_PIXELS = 16 << 10 };
 typedef struct gradient_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
-    talc_cpu_partial partial;
+    talc_cpu_split_k split_k;
     int64_t planes; /* of dx in a task */
     bool all_read;  /* each dy by some tap: if one is not finite, a sum is not */
 } gradient_context;
@@ -170,9 +170,9 @@ static void weight_task(void *context, int64_t task, int worker)
     const gradient_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const int64_t M = p->OC / p->C, taps = p->KH * p->KW;
-    const int64_t oc = task % p->OC, part = task / p->OC;
-    const talc_range images = talc_cpu_partial_terms(&c->partial, part);
-    void *dw = talc_cpu_partial_at(&c->partial, p, c->arguments, part, oc * taps);
+    const int64_t oc = task % p->OC, split = task / p->OC;
+    const talc_range images = talc_cpu_split_k_terms(&c->split_k, split);
+    void *dw = talc_cpu_split_k_at(&c->split_k, p, c->arguments, split, oc * taps);
     for (int64_t n = images.lo; n < images.hi; n++) {
         const void *dy = talc_cpu_at(p->dtype, c->arguments->dy, (n * p->OC + oc) * p->OH * p->OW);
         const void *x = talc_cpu_at(p->dtype, c->arguments->x, (n * p->C + oc / M) * p->H * p->W);
@@ -199,10 +199,10 @@ const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *p
                                                     size_t limit, talc_plan *plan)
 {
     if (problem->direction == TALC_GRAD_WEIGHT) {
-        const talc_cpu_partial partial =
-            talc_cpu_partial_of(problem, problem->OC, problem->N, limit);
-        plan->workspace = talc_cpu_partial_bytes(&partial);
-        talc_plan_store(plan, &partial, sizeof partial);
+        const talc_cpu_split_k split_k =
+            talc_cpu_split_k_of(problem, problem->OC, problem->N, limit);
+        plan->workspace = talc_cpu_split_k_bytes(&split_k);
+        talc_plan_store(plan, &split_k, sizeof split_k);
     }
     return NULL;
 }
@@ -217,8 +217,8 @@ talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *pr
         c.planes = PIECE_PIXELS / (p->H * p->W) + 1;
         return talc_cpu_parallel(talc_ceil_div(p->N * p->C, c.planes), input_task, &c);
     }
-    c.partial = *(const talc_cpu_partial *)talc_plan_data(plan);
+    c.split_k = *(const talc_cpu_split_k *)talc_plan_data(plan);
     c.all_read = every_is_read(p);
-    const talc_status status = talc_cpu_parallel(c.partial.parts * p->OC, weight_task, &c);
-    return status != TALC_OK ? status : talc_cpu_partial_sum(&c.partial, p, arguments);
+    const talc_status status = talc_cpu_parallel(c.split_k.splits * p->OC, weight_task, &c);
+    return status != TALC_OK ? status : talc_cpu_split_k_sum(&c.split_k, p, arguments);
 }

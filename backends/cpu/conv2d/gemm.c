@@ -10,13 +10,13 @@
 
 // ---- Blocks -------------------------------------------------------------------------------------
 
-/* A block's patch of up to TERMS terms takes at most half of the second-level cache, and so do its
- * sums; the rows of w that a tile reads come from the first-level one, or stream into it, while
+/* A block's halo tile of up to TERMS terms takes at most half of the second-level cache, and so do
+ * its sums; the rows of w that a tile reads come from the first-level one, or stream into it, while
  * they meet all columns of the block. So a block has the columns for which loading those rows costs
  * little, fewer of each phase where sums of several are kept. Blocks become smaller, in outputs or
  * in the planes that they make, whichever costs less, until there are TASKS of them, so that many
- * threads end at about the same time. All blocks of planes share the patches if these take no more
- * than SHARED such caches. Gathering a row takes as long as ROW_PRODUCTS multiplications of
+ * threads end at about the same time. All blocks of planes share the halo tiles if these take no
+ * more than SHARED such caches. Gathering a row takes as long as ROW_PRODUCTS multiplications of
  * vectors, and one for two columns. */
 enum {
     COLUMNS = 512,
@@ -64,8 +64,8 @@ static int64_t rounded_up(int64_t count, int64_t step)
 }
 
 /* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs
- * if the patch is gathered, else through the rows of an image's slot of the patch, each image's
- * from a vector of its own. */
+ * if the halo tile is gathered, else through the rows of an image's slot of the halo tile, each
+ * image's from a vector of its own. */
 static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, int64_t images,
                         int64_t rows, int64_t columns)
 {
@@ -98,7 +98,7 @@ static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_pl
     return best;
 }
 
-/* Bytes of the patches that blocks share; 0 where each has its own. */
+/* Bytes of the halo tiles that blocks share; 0 where each has its own. */
 static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
@@ -108,7 +108,7 @@ static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
     return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
 }
 
-/* What filling a patch costs: a gathered one is filled once more for each tap. */
+/* What filling a halo tile costs: a gathered one is filled once more for each tap. */
 static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t rows = plan->gathered ? g->h.taps * g->w.taps * plan->rows
@@ -116,7 +116,7 @@ static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
     return plan->images * rows * (ROW_PRODUCTS + plan->columns / 2);
 }
 
-/* Multiplications of vectors for a plane of x, and what takes as long: filling its patches, and
+/* Multiplications of vectors for a plane of x, and what takes as long: filling its halo tiles, and
  * loading w for each block. */
 static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
@@ -131,8 +131,8 @@ static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
             (double)(fills * plan->row_blocks * filling_of(g, plan)));
 }
 
-/* Blocks of equal size, of at most as many outputs and planes as asked for, and their patch. It is
- * gathered where the outputs without use would cost more. */
+/* Blocks of equal size, of at most as many outputs and planes as asked for, and their halo tile. It
+ * is gathered where the outputs without use would cost more. */
 static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
                 talc_cpu_gemm_plan *plan)
 {
@@ -302,7 +302,7 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count`
+/* Adds the products with `summed` planes of x in the halo tile to the sums of a panel of `count`
  * planes: [tile][plane][vectors of the tile]. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
                          talc_cpu_tile *tile, const char *halo_tile, char *sums)
@@ -464,7 +464,7 @@ static talc_cpu_halo_tile_source source_of(const gemm_context *c, const gemm_blo
     };
 }
 
-/* Copies the outputs' elements under each tap of a channel of the patch, side by side, in steps
+/* Copies the outputs' elements under each tap of a channel of the halo tile, side by side, in steps
  * that may run over the end of a row: the next one follows, or room. They go to
  * [tile][channel][tap][element of the tile], which the microkernel reads from one end to the other;
  * tiles are `apart`. */
@@ -495,8 +495,8 @@ static talc_cpu_halo_tile_source source_of(const gemm_context *c, const gemm_blo
 
 TALC_CPU_FLOATS(GATHER)
 
-/* Fills the patch of a block from plane `from` of x on. `one` has room for a channel that is still
- * to be gathered. */
+/* Fills the halo tile of a block from plane `from` of x on. `one` has room for a channel that is
+ * still to be gathered. */
 static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
                  char *one, char *halo_tile)
 {
@@ -520,7 +520,7 @@ static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64
     }
 }
 
-/* The shared patch of a place, from plane `from` of x on. */
+/* The shared halo tile of a place, from plane `from` of x on. */
 static char *shared_at(const gemm_context *c, int64_t block_index, int64_t from)
 {
     return c->shared + (block_index * c->gemm->summed + from) * c->plan->channel *
@@ -615,7 +615,7 @@ static void gemm_task(void *context, int64_t task, int worker)
 
 // ---- Running ------------------------------------------------------------------------------------
 
-/* The terms of a patch, each phase's in the order of channels and taps. */
+/* The terms of a halo tile, each phase's in the order of channels and taps. */
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {

@@ -62,19 +62,19 @@ static inline talc_cpu_axis talc_cpu_columns_of(const talc_conv2d_problem *p)
 typedef struct talc_cpu_gemm_plan {
     int64_t rows, columns, images, made; ///< of a block
     int64_t row_blocks, column_blocks, image_blocks, made_blocks;
-    int64_t summed; ///< planes in a patch
+    int64_t summed; ///< planes in a halo tile
     talc_cpu_halo_tile halo_tile;
-    bool gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs
-                   ///< of no use
-    int64_t channel;     ///< elements of a channel of what the microkernel reads
-    int64_t phase;       ///< elements of the sums of a plane of one phase
-    int64_t sums;        ///< elements of a worker's sums, which y gets when they are complete
+    bool gathered;   ///< the microkernel reads copies of the halo tile, one for each tap, without
+                     ///< outputs of no use
+    int64_t channel; ///< elements of a channel of what the microkernel reads
+    int64_t phase;   ///< elements of the sums of a plane of one phase
+    int64_t sums;    ///< elements of a worker's sums, which y gets when they are complete
     size_t terms_bytes;  ///< of the table of terms, for all workers
-    size_t shared_bytes; ///< of the patches that all tasks share; 0: each fills its own
+    size_t shared_bytes; ///< of the halo tiles that all tasks share; 0: each fills its own
     size_t slice;        ///< bytes of workspace for each worker
 } talc_cpu_gemm_plan;
 
-/// A plan within the limit, or the one of the smallest patch.
+/// A plan within the limit, or the one of the smallest halo tile.
 void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan);
 
 /// Workspace for as many workers as there are threads, tasks and room under the limit.

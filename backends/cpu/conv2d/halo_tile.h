@@ -1,5 +1,5 @@
-/// A patch: the part of some input planes that a block of outputs reads, copied so that each filter
-/// tap is a constant distance away. Private to backends/cpu.
+/// A halo tile: the part of some input planes that a block of outputs reads, copied so that each
+/// filter tap is a constant distance away. Private to backends/cpu.
 ///
 /// Along an axis, output o and tap t read coordinate start + o * stride + t * dilation. The
 /// remainder of t * dilation modulo stride repeats after `slots` taps; so the input is sorted by
@@ -8,7 +8,7 @@
 /// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
 /// output reads what lies between.
 ///
-///     patch[channel][image][slot_h][slot_w][row][column] =
+///     halo_tile[channel][image][slot_h][slot_w][row][column] =
 ///         x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
 ///
 /// Outputs are counted through the rows of a slot: number row * width + column. Those of the last
@@ -26,7 +26,7 @@ typedef struct talc_cpu_axis {
     int64_t stride, dilation, start;
 } talc_cpu_axis;
 
-/// How a patch is laid out along one axis.
+/// How a halo tile is laid out along one axis.
 typedef struct talc_cpu_slots {
     int64_t count, shift; ///< slots, and elements from a tap of a slot to its next one
     int64_t size;         ///< elements of a slot
@@ -38,7 +38,7 @@ typedef struct talc_cpu_halo_tile {
     int64_t shared; ///< zeros at the end of a row that are those at the beginning of the next
 } talc_cpu_halo_tile;
 
-/// The part of the image that a patch is filled from.
+/// The part of the image that a halo tile is filled from.
 typedef struct talc_cpu_halo_tile_source {
     talc_dtype dtype;
     talc_padding_mode padding_mode;
@@ -49,7 +49,7 @@ typedef struct talc_cpu_halo_tile_source {
     int64_t row, column; ///< first output
 } talc_cpu_halo_tile_source;
 
-/// The patch of blocks of `rows` times `columns` outputs in `images` images.
+/// The halo tile of blocks of `rows` times `columns` outputs in `images` images.
 talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                          talc_padding_mode mode, int64_t rows, int64_t columns,
                                          int64_t images);
@@ -67,8 +67,8 @@ static inline int64_t talc_cpu_halo_tile_tap(const talc_cpu_halo_tile *halo_tile
 void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
                              const talc_cpu_halo_tile_source *source, void *dst);
 
-/// Elements of a patch of some channels, with what the last vector of `lanes` elements reads behind
-/// it.
+/// Elements of a halo tile of some channels, with what the last vector of `lanes` elements reads
+/// behind it.
 static inline int64_t talc_cpu_halo_tile_elements(const talc_cpu_halo_tile *halo_tile,
                                                   int64_t channels, int64_t lanes)
 {

@@ -4,12 +4,12 @@
 ///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
 ///
 /// where B is the im2col matrix of im2col.c. A row of B is a row of the image, shifted by a tap; so
-/// a task copies the part of the image that its outputs read into a patch (patch.h), in which every
-/// tap is an offset, and the microkernel (microkernel.h) reads both matrices where they stand: w as
-/// it is, B as vectors of the patch. Each input element is copied once for all taps, padding and
-/// strides are the copy's business, and a tile of y stays in registers for as many terms as the
-/// patch has. The patches of small planes are gathered: copied for each tap, so that vectors cross
-/// rows and images.
+/// a task copies the part of the image that its outputs read into a halo tile (halo_tile.h), in
+/// which every tap is an offset, and the microkernel (microkernel.h) reads both matrices where they
+/// stand: w as it is, B as vectors of the halo tile. Each input element is copied once for all
+/// taps, padding and strides are the copy's business, and a tile of y stays in registers for as
+/// many terms as the halo tile has. The halo tiles of small planes are gathered: copied for each
+/// tap, so that vectors cross rows and images.
 ///
 /// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every
 /// number of threads, cache size and workspace limit gives the same bits.

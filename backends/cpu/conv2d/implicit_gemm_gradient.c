@@ -8,16 +8,17 @@
 /// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps,
 /// at neighbouring outputs. So each pair of remainders, a phase, is a convolution of dy of stride 1
 /// with some of the taps in reverse order. The forward pass's product makes all phases of a block
-/// from one patch of dy.
+/// from one halo tile of dy.
 ///
-/// Weight: a task is a block of input channels and one of output channels times a part of the
-/// images and outputs (split_k.h). It copies x to a patch and dy, transposed, to rows of vectors.
-/// For each output, a row of the tile broadcasts the element of the patch under its tap, and the
-/// vectors of dy are multiplied by it; so sums run over outputs in order. A kernel that reaches too
-/// far for one patch is divided into blocks of taps, which are kernels with a padding of their own.
+/// Weight: a task is a block of input channels and one of output channels times a split of the
+/// images and outputs (split_k.h). It copies x to a halo tile and dy, transposed, to rows of
+/// vectors. For each output, a row of the tile broadcasts the element of the halo tile under its
+/// tap, and the vectors of dy are multiplied by it; so sums run over outputs in order. A kernel
+/// that reaches too far for one halo tile is divided into blocks of taps, which are kernels with a
+/// padding of their own.
 ///
 /// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache,
-/// and so do the parts of dw: every number of threads gives the same bits, another cache or limit
+/// and so do the splits of dw: every number of threads gives the same bits, another cache or limit
 /// may give others of dw.
 #include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/conv2d/split_k.h"
@@ -95,8 +96,8 @@ static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases
 
 // ---- Weight -------------------------------------------------------------------------------------
 
-/* A patch and the dy under it take a quarter of the second-level cache each. Taps more than FAR
- * elements apart, or outputs, have patches of their own: nothing lies between that two of them
+/* A halo tile and the dy under it take a quarter of the second-level cache each. Taps more than FAR
+ * elements apart, or outputs, have halo tiles of their own: nothing lies between that two of them
  * read, and sizes cannot overflow. */
 enum {
     OUTPUTS = 256,
@@ -121,7 +122,7 @@ typedef struct weight_plan {
     int64_t panels;   /* of a task */
     int64_t sums, dy; /* elements of a worker's sums, of its dy */
     talc_cpu_halo_tile halo_tile;
-    talc_cpu_partial partial;
+    talc_cpu_split_k split_k;
     size_t taps_bytes;         /* of the table of taps */
     size_t terms_bytes, slice; /* of a worker's table of outputs, of all that it has */
 } weight_plan;
@@ -134,11 +135,11 @@ static int64_t tap_blocks_of(const talc_conv2d_problem *p, const weight_plan *pl
 
 static int64_t tasks_of(const talc_conv2d_problem *p, const weight_plan *plan)
 {
-    return plan->partial.parts * p->groups * plan->ic_blocks * plan->oc_blocks *
+    return plan->split_k.splits * p->groups * plan->ic_blocks * plan->oc_blocks *
            tap_blocks_of(p, plan);
 }
 
-/* The patch of a block of outputs under a block of taps. Rows share their zeros where all tasks
+/* The halo tile of a block of outputs under a block of taps. Rows share their zeros where all tasks
  * have them. */
 static void cut(const talc_conv2d_problem *p, int64_t outputs, weight_plan *plan)
 {
@@ -181,18 +182,18 @@ static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t ch
         talc_cpu_aligned((size_t)((plan->sums + plan->dy +
                                    talc_cpu_halo_tile_elements(&plan->halo_tile, plan->ic, 0)) *
                                   size));
-    plan->partial =
-        talc_cpu_partial_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
+    plan->split_k =
+        talc_cpu_split_k_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
                             p->N * plan->row_blocks * plan->column_blocks, limit);
 }
 
 static size_t shared_bytes(const weight_plan *plan)
 {
-    return talc_cpu_partial_bytes(&plan->partial) + plan->taps_bytes;
+    return talc_cpu_split_k_bytes(&plan->split_k) + plan->taps_bytes;
 }
 
-/* Fewer outputs, then taps, then channels, until they fit the limit; fewer taps under a patch that
- * is too large for a cache. */
+/* Fewer outputs, then taps, then channels, until they fit the limit; fewer taps under a halo tile
+ * that is too large for a cache. */
 static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
@@ -228,7 +229,7 @@ typedef struct weight_context {
     const talc_conv2d_arguments *arguments;
     const weight_plan *plan;
     const talc_cpu_kernels *kernels;
-    const int64_t *taps; /* where the patch has them, of all channels */
+    const int64_t *taps; /* where the halo tile has them, of all channels */
     char *slices;
 } weight_context;
 
@@ -314,7 +315,7 @@ TALC_CPU_FLOATS(TRANSPOSE)
 
 TALC_CPU_FLOATS(ARRANGE)
 
-/* Sums, [panel of output channels][tap][channel], to a part of dw. */
+/* Sums, [panel of output channels][tap][channel], to a split of dw. */
 #define STORE(constant, suffix, T, A)                                                              \
     static void store_##suffix(const weight_block *b, int64_t width, int64_t K, const T *sums,     \
                                T *dw)                                                              \
@@ -394,13 +395,13 @@ static void weight_task(void *context, int64_t task, int worker)
     b.taps = talc_smaller(plan->kh, p->KH - b.kh) * talc_smaller(plan->kw, p->KW - b.kw);
     task /= tap_blocks;
     b.g = task % p->groups;
-    const int64_t part = task / p->groups;
+    const int64_t split = task / p->groups;
     b.ic_count = talc_smaller(plan->ic, IC - b.ic);
     b.oc_count = talc_smaller(plan->oc, OC - b.oc);
 
     char *slice = c->slices + (size_t)worker * plan->slice, *sums = slice + plan->terms_bytes;
     char *dy = sums + plan->sums * size, *halo_tile = dy + plan->dy * size;
-    const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
+    const talc_range terms = talc_cpu_split_k_terms(&plan->split_k, split);
     if (terms.lo == terms.hi)
         memset(sums, 0, (size_t)(plan->sums * size));
     for (int64_t term = terms.lo; term < terms.hi; term++) {
@@ -411,7 +412,7 @@ static void weight_task(void *context, int64_t task, int worker)
         b.rows = talc_smaller(plan->rows, p->OH - b.row);
         add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, halo_tile);
     }
-    void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
+    void *dw = talc_cpu_split_k_at(&plan->split_k, p, c->arguments, split,
                                    ((b.g * OC + b.oc) * IC + b.ic) * taps + b.kh * p->KW + b.kw);
     TALC_CPU_CALL(p->dtype, store, (&b, plan->width, IC * taps, (const void *)sums, dw));
 }
@@ -453,8 +454,8 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
                                  arguments);
     }
     const weight_plan *planned = talc_plan_data(plan);
-    const size_t partial = talc_cpu_partial_bytes(&planned->partial);
-    int64_t *taps = (int64_t *)((char *)arguments->base.workspace + partial);
+    const size_t splits_bytes = talc_cpu_split_k_bytes(&planned->split_k);
+    int64_t *taps = (int64_t *)((char *)arguments->base.workspace + splits_bytes);
     weight_context c = { p,       arguments,
                          planned, talc_cpu_kernels_of(p->dtype),
                          taps,    (char *)taps + planned->taps_bytes };
@@ -466,5 +467,5 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
     const size_t slices = (plan->workspace - shared_bytes(planned)) / planned->slice;
     const talc_status status =
         talc_cpu_parallel_limited(tasks_of(p, planned), (int)slices, weight_task, &c);
-    return status != TALC_OK ? status : talc_cpu_partial_sum(&planned->partial, p, arguments);
+    return status != TALC_OK ? status : talc_cpu_split_k_sum(&planned->split_k, p, arguments);
 }

@@ -6,7 +6,7 @@
 ///
 /// since an image's planes [C/groups, H*W] are the matrix already. A task of y or dx is a block of
 /// columns j times a block of channels; y's bias, residual and activation follow while it is in
-/// cache. One of dw is a block of output channels times a part of the images and columns
+/// cache. One of dw is a block of output channels times a split of the images and columns
 /// (split_k.h). Sums are in the data's type, by OpenBLAS. The blocks follow from the problem alone,
 /// dw's from the workspace limit too, so every number of threads gives the same bits.
 #include "backends/cpu/device/blas.h"
@@ -93,7 +93,7 @@ static talc_status exchange_channels(const talc_conv2d_problem *p, const talc_co
 typedef struct weight_plan {
     int64_t column_blocks;            /* of an image */
     int64_t channels, channel_blocks; /* output channels */
-    talc_cpu_partial partial;
+    talc_cpu_split_k split_k;
 } weight_plan;
 
 typedef struct weight_context {
@@ -109,8 +109,8 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
     plan.channel_blocks = talc_ceil_div(OC, CHANNELS);
     plan.channels = talc_ceil_div(OC, plan.channel_blocks);
     plan.channel_blocks = talc_ceil_div(OC, plan.channels);
-    plan.partial =
-        talc_cpu_partial_of(p, p->groups * plan.channel_blocks, p->N * plan.column_blocks, limit);
+    plan.split_k =
+        talc_cpu_split_k_of(p, p->groups * plan.channel_blocks, p->N * plan.column_blocks, limit);
     return plan;
 }
 
@@ -123,10 +123,10 @@ static void weight_task(void *context, int64_t task, int worker)
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
     const int64_t channel = task % c->plan.channel_blocks * c->plan.channels;
     const int64_t g = task / c->plan.channel_blocks % p->groups;
-    const int64_t part = task / c->plan.channel_blocks / p->groups;
+    const int64_t split = task / c->plan.channel_blocks / p->groups;
     const int64_t channels = talc_smaller(c->plan.channels, OC - channel);
-    const talc_range terms = talc_cpu_partial_terms(&c->plan.partial, part);
-    void *dw = talc_cpu_partial_at(&c->plan.partial, p, a, part, (g * OC + channel) * IC);
+    const talc_range terms = talc_cpu_split_k_terms(&c->plan.split_k, split);
+    void *dw = talc_cpu_split_k_at(&c->plan.split_k, p, a, split, (g * OC + channel) * IC);
     talc_openblas_enter();
     for (int64_t term = terms.lo; term < terms.hi; term++) {
         const int64_t plane = term / c->plan.column_blocks * p->groups + g;
@@ -156,7 +156,7 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
         return "there is padding";
     if (p->direction == TALC_GRAD_WEIGHT) {
         const weight_plan planned = weight_plan_of(p, limit);
-        plan->workspace = talc_cpu_partial_bytes(&planned.partial);
+        plan->workspace = talc_cpu_split_k_bytes(&planned.split_k);
         talc_plan_store(plan, &planned, sizeof planned);
     }
     return talc_openblas_refuses();
@@ -170,8 +170,8 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     if (p->direction != TALC_GRAD_WEIGHT)
         return exchange_channels(p, arguments);
     weight_context c = { p, arguments, *(const weight_plan *)talc_plan_data(plan) };
-    const talc_cpu_partial *partial = &c.plan.partial;
-    const int64_t tasks = partial->parts * p->groups * c.plan.channel_blocks;
+    const talc_cpu_split_k *split_k = &c.plan.split_k;
+    const int64_t tasks = split_k->splits * p->groups * c.plan.channel_blocks;
     const talc_status status = talc_cpu_parallel(tasks, weight_task, &c);
-    return status != TALC_OK ? status : talc_cpu_partial_sum(partial, p, arguments);
+    return status != TALC_OK ? status : talc_cpu_split_k_sum(split_k, p, arguments);
 }

@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) void NAME(side_by_side)(
         }
 }
 
-/* Short ones whose elements lie closer than they do: turned on the way in and out. */
+/* Short ones whose elements lie closer than they do: transposed on the way in and out. */
 static inline __attribute__((always_inline)) void NAME(transposed)(const softmax_plan *plan,
                                                                    int64_t width,
                                                                    const T *restrict x,

@@ -6,7 +6,7 @@
 ///                         * x'[n, oc / M, oh*stride_h - top + kh*dilation_h,
 ///                              ow*stride_w - left + kw*dilation_w]
 ///
-/// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the turned kernel
+/// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the rotated kernel
 /// (turned.h). Otherwise a thread computes one element of dx, of the taps that read it
 /// (gradient_taps.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
 /// kernels, else through the cache (depthwise_weight_gradient.cuh).
@@ -24,7 +24,7 @@
 using namespace talc;
 
 struct depthwise_plan {
-    int64_t parts; /* of a channel's sums */
+    int64_t splits; /* that share a channel's sums */
 };
 
 // ---- The input gradient -------------------------------------------------------------------------
@@ -124,14 +124,14 @@ template <typename T> static bool takes_warp_tiles(const talc_conv2d_problem *p)
                (double)max;
 }
 
-/* As many parts as keep the GPU busy and the workspace holds, each of as many units. */
-static int64_t cut_parts(const talc_conv2d_problem *p, int64_t wanted, int64_t units, size_t limit)
+/* As many splits as keep the GPU busy and the workspace holds, each of as many units. */
+static int64_t splits_for(const talc_conv2d_problem *p, int64_t wanted, int64_t units, size_t limit)
 {
     const size_t each = (size_t)(p->OC * p->KH * p->KW) * talc_dtype_size(p->dtype);
     const int64_t fit = (int64_t)(limit / each);
-    const int64_t parts =
+    const int64_t splits =
         talc_larger(talc_smaller(talc_smaller(wanted, talc_larger(units, 1)), fit), 1);
-    return talc_larger(talc_ceil_div(units, talc_larger(talc_ceil_div(units, parts), 1)), 1);
+    return talc_larger(talc_ceil_div(units, talc_larger(talc_ceil_div(units, splits), 1)), 1);
 }
 
 template <typename T>
@@ -142,15 +142,15 @@ static void plan_weight(const talc_device *device, const talc_conv2d_problem *p,
     depthwise_plan planned = {};
     if (warp_tiles) {
         const int64_t tiles = p->N * tiles_across<T>(p) * talc_ceil_div(p->OH, HIGH);
-        planned.parts = cut_parts(p, busy * 96 / p->OC, tiles, limit);
+        planned.splits = splits_for(p, busy * 96 / p->OC, tiles, limit);
     } else {
         const int64_t tiles = talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p));
         const int64_t batches = talc_ceil_div(p->N * p->OH * p->OW, 4 * BLOCK);
-        planned.parts =
-            cut_parts(p, busy * 32 / (p->OC < busy ? p->OC * tiles : p->OC), batches, limit);
+        planned.splits =
+            splits_for(p, busy * 32 / (p->OC < busy ? p->OC * tiles : p->OC), batches, limit);
     }
     plan->workspace =
-        planned.parts > 1 ? (size_t)(planned.parts * p->OC * p->KH * p->KW) * sizeof(T) : 0;
+        planned.splits > 1 ? (size_t)(planned.splits * p->OC * p->KH * p->KW) * sizeof(T) : 0;
     talc_plan_store(plan, &planned, sizeof planned);
 }
 
@@ -160,14 +160,14 @@ static bool run_warp_tiles_of(const talc_conv2d_problem *p, const warp_tile_sums
 {
     if (!has_kernel(p, KH, KW))
         return false;
-    const unsigned blocks = (unsigned)talc_ceil_div(p->OC * (int64_t)s.parts.by, WARPS_PER_BLOCK);
+    const unsigned blocks = (unsigned)talc_ceil_div(p->OC * (int64_t)s.splits.by, WARPS_PER_BLOCK);
     sum_warp_tiles<T, KH, KW><<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(s);
     return true;
 }
 
 template <typename T>
 static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
-                           const talc_conv2d_arguments *a, T *sums, int64_t parts)
+                           const talc_conv2d_arguments *a, T *sums, int64_t splits)
 {
     const int64_t across = tiles_across<T>(p), down = talc_ceil_div(p->OH, HIGH);
     warp_tile_sums<T> s = { plane_sizes(p),
@@ -182,7 +182,7 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
                             (uint32_t)(p->N * across * down),
                             (uint32_t)p->C,
                             (int)talc_ceil_div(p->OH, down) };
-    s.parts.set(parts);
+    s.splits.set(splits);
     s.across.set(across);
     s.down.set(down);
     s.multiplier.set(p->OC / p->C);
@@ -193,7 +193,7 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
 
 template <typename T, typename Index>
 static void run_windows(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *a, T *sums, int64_t parts)
+                        const talc_conv2d_arguments *a, T *sums, int64_t splits)
 {
     const int64_t taps = taps_of(p), count = p->N * p->OH * p->OW;
     window_sums<T, Index> s;
@@ -203,10 +203,10 @@ static void run_windows(talc_device *device, const talc_conv2d_problem *p,
     s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
     s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
     s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
-    s.count = (Index)count, s.each = (Index)talc_ceil_div(count, parts);
-    s.C = p->C, s.OC = p->OC, s.multiplier = p->OC / p->C, s.parts = parts;
+    s.count = (Index)count, s.each = (Index)talc_ceil_div(count, splits);
+    s.C = p->C, s.OC = p->OC, s.multiplier = p->OC / p->C, s.splits = splits;
     s.tiles = (int)talc_ceil_div(p->KW, taps);
-    const dim3 grid((unsigned)parts, (unsigned)talc_smaller(p->OC, 65535),
+    const dim3 grid((unsigned)splits, (unsigned)talc_smaller(p->OC, 65535),
                     (unsigned)(talc_ceil_div(p->KH, taps) * s.tiles));
     const cudaStream_t stream = talc_cuda_stream(device);
     if (taps == FEW)
@@ -217,19 +217,19 @@ static void run_windows(talc_device *device, const talc_conv2d_problem *p,
 
 template <typename T>
 static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *a, bool warp_tiles, int64_t parts)
+                        const talc_conv2d_arguments *a, bool warp_tiles, int64_t splits)
 {
     const int64_t count = p->OC * p->KH * p->KW;
-    T *dw = (T *)a->dw, *sums = parts > 1 ? (T *)a->base.workspace : dw;
+    T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
     if (warp_tiles)
-        run_warp_tiles<T>(device, p, a, sums, parts);
+        run_warp_tiles<T>(device, p, a, sums, splits);
     else if (is_narrow(p))
-        run_windows<T, int32_t>(device, p, a, sums, parts);
+        run_windows<T, int32_t>(device, p, a, sums, splits);
     else
-        run_windows<T, int64_t>(device, p, a, sums, parts);
-    if (parts > 1)
-        add_parts<T><<<grid_for_blocks(device, talc_ceil_div(count, BLOCK / WARP)), BLOCK, 0,
-                       talc_cuda_stream(device)>>>(dw, sums, parts, count);
+        run_windows<T, int64_t>(device, p, a, sums, splits);
+    if (splits > 1)
+        add_splits<T><<<grid_for_blocks(device, talc_ceil_div(count, BLOCK / WARP)), BLOCK, 0,
+                        talc_cuda_stream(device)>>>(dw, sums, splits, count);
 }
 
 // ---- The algorithms -----------------------------------------------------------------------------
@@ -301,7 +301,7 @@ static talc_status run_sums(talc_device *device, const talc_conv2d_problem *p,
         return status;
     return with_float(p->dtype, [&](auto element) {
         grad_weight<typename decltype(element)::type>(device, p, a, WARP_TILES,
-                                                      own_plan<depthwise_plan>(plan).parts);
+                                                      own_plan<depthwise_plan>(plan).splits);
         return talc_cuda_launched(device, "conv2d");
     });
 }

@@ -31,7 +31,7 @@ constexpr int64_t HIGH = 32;
 template <typename T> struct warp_tile_sums : plane_sizes {
     const T *x, *dy;
     T *sums;
-    divisor<uint32_t> parts, across, down, multiplier;
+    divisor<uint32_t> splits, across, down, multiplier;
     uint32_t channels, tiles; ///< OC; tiles of all images of a channel
     uint32_t C;
     int height;
@@ -51,11 +51,11 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW * sizeof(
     __shared__ alignas(VECTOR_BYTES) typename dy_ring::storage dy_slots[WARPS_PER_BLOCK];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const uint32_t unit = blockIdx.x * WARPS_PER_BLOCK + warp;
-    const uint32_t channel = p.parts.quotient(unit), part = unit - channel * p.parts.by;
+    const uint32_t channel = p.splits.quotient(unit), split = unit - channel * p.splits.by;
     if (channel >= p.channels)
         return;
     accumulator_of<T> sums[KH][KW] = {};
-    for (uint32_t index = part; index < p.tiles; index += p.parts.by) {
+    for (uint32_t index = split; index < p.tiles; index += p.splits.by) {
         const uint32_t band = p.across.quotient(index), image = p.down.quotient(band);
         const int first = (int)(index - band * p.across.by) * WARP * V, ow = first + lane * V;
         const int oh = (int)(band - image * p.down.by) * p.height;
@@ -100,7 +100,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW * sizeof(
             const accumulator_of<T> sum = sum_of_warp(sums[kh][kw]);
             const int64_t tap = (int64_t)channel * (KH * KW) + kh * KW + kw;
             if (lane == 0)
-                p.sums[tap * p.parts.by + part] = (T)sum;
+                p.sums[tap * p.splits.by + split] = (T)sum;
         }
 }
 
@@ -114,7 +114,7 @@ template <typename T, typename Index> struct window_sums {
     divisor<Count> plane, OW;
     Index H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
     Index count, each; ///< outputs of a channel, and of a part
-    int64_t C, OC, multiplier, parts;
+    int64_t C, OC, multiplier, splits;
     int tiles; ///< tiles of taps beside each other
 };
 
@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
             accumulator_of<T> sum = 0;
             for (int v = 0; v < BLOCK / WARP; v++)
                 sum += shared[v][threadIdx.x];
-            p.sums[((channel * p.KH + kh) * p.KW + kw) * p.parts + blockIdx.x] = (T)sum;
+            p.sums[((channel * p.KH + kh) * p.KW + kw) * p.splits + blockIdx.x] = (T)sum;
         }
         __syncthreads(); /* the sums are read */
     }
@@ -183,7 +183,7 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
 /// dw[i] = the sum of its parts: a warp each.
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
-    add_parts(T *dw, const T *__restrict__ sums, int64_t parts, int64_t count)
+    add_splits(T *dw, const T *__restrict__ sums, int64_t splits, int64_t count)
 {
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * (BLOCK / WARP);
@@ -191,8 +191,8 @@ static __global__ void __launch_bounds__(BLOCK)
          i += step) {
         accumulator_of<T> sum = 0;
 #pragma unroll 4
-        for (int64_t part = lane; part < parts; part += WARP)
-            sum += sums[i * parts + part];
+        for (int64_t split = lane; split < splits; split += WARP)
+            sum += sums[i * splits + split];
         sum = sum_of_warp(sum);
         if (lane == 0)
             dw[i] = (T)sum;

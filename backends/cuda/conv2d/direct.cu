@@ -26,7 +26,7 @@ using namespace talc;
 
 /* Output channels of a thread, products of weights in shared memory at a time, loads of a thread at
  * a time. */
-constexpr int OUTPUTS = 8, CHUNK = 256, AHEAD = 4;
+constexpr int OUTPUTS = 8, TILE_K = 256, AHEAD = 4;
 
 struct textbook_plan {
     int64_t pixels, pixel_blocks, channel_blocks, blocks;
@@ -72,16 +72,17 @@ template <typename T> struct window_walk {
     }
 };
 
-/* A block has BLOCK / SPLITS pixels. With SPLITS above 1, for problems that have few, every thread
- * adds up that part of each chunk, and the parts are added in order. */
+/* A block has BLOCK / SPLITS pixels. With SPLITS above 1, for problems that have few, the threads
+ * of a pixel share each K tile: split s adds up the s-th SPLIT_TERMS of its terms, and the sums of
+ * the splits are added in order. */
 template <typename T, int SPLITS>
 static __global__ void __launch_bounds__(BLOCK)
     textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
              const epilogue<T> last)
 {
-    constexpr int PIXELS = BLOCK / SPLITS, PART = CHUNK / SPLITS;
+    constexpr int PIXELS = BLOCK / SPLITS, SPLIT_TERMS = TILE_K / SPLITS;
     using sum_type = accumulator_of<T>;
-    __shared__ sum_type weights[CHUNK][OUTPUTS];
+    __shared__ sum_type weights[TILE_K][OUTPUTS];
     const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
     const int split = (int)threadIdx.x / PIXELS, pixel_index = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
@@ -97,17 +98,18 @@ static __global__ void __launch_bounds__(BLOCK)
         window.top = oh * p.stride_h - p.pad_top;
         window.left = ow * p.stride_w - p.pad_left;
         sum_type sums[OUTPUTS] = {};
-        for (int64_t from = 0; from < K; from += CHUNK) {
+        for (int64_t from = 0; from < K; from += TILE_K) {
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < CHUNK * OUTPUTS; i += BLOCK) {
-                const int64_t k = from + i % CHUNK, oc = first + i / CHUNK;
-                weights[i % CHUNK][i / CHUNK] = k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
+            for (int i = (int)threadIdx.x; i < TILE_K * OUTPUTS; i += BLOCK) {
+                const int64_t k = from + i % TILE_K, oc = first + i / TILE_K;
+                weights[i % TILE_K][i / TILE_K] =
+                    k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
             }
             __syncthreads();
-            const int64_t begin = from + split * PART;
-            const int count = !inside || begin >= K ? 0
-                              : K - begin < PART    ? (int)(K - begin)
-                                                    : PART;
+            const int64_t begin = from + split * SPLIT_TERMS;
+            const int count = !inside || begin >= K     ? 0
+                              : K - begin < SPLIT_TERMS ? (int)(K - begin)
+                                                        : SPLIT_TERMS;
             if (count > 0)
                 window.start(p, begin);
             for (int k = 0; k < count; k += AHEAD) {
@@ -119,11 +121,11 @@ static __global__ void __launch_bounds__(BLOCK)
                 for (int u = 0; u < AHEAD; u++)
 #pragma unroll
                     for (int i = 0; i < OUTPUTS; i++)
-                        sums[i] += values[u] * weights[split * PART + k + u][i];
+                        sums[i] += values[u] * weights[split * SPLIT_TERMS + k + u][i];
             }
         }
         if (SPLITS > 1) {
-            static_assert(SPLITS == 1 || BLOCK <= CHUNK, "the sums fit where weights were");
+            static_assert(SPLITS == 1 || BLOCK <= TILE_K, "the sums fit where weights were");
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++)

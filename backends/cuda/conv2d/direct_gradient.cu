@@ -9,7 +9,7 @@
 ///                                      ow*stride_w - left + kw*dilation_w]
 ///
 /// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the
-/// workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the
+/// workspace holds the rotated kernel, dx is a direct convolution with that (turned.h); at the
 /// strides of networks a block computes all phases of a tile of it (direct_phases.cuh). Otherwise a
 /// thread computes an element of dx, of the taps that read it (gradient_taps.cuh): neighbours read
 /// neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile

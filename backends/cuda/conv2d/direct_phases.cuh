@@ -35,7 +35,7 @@ struct phases_axis {
 
 struct phases_plan {
     int channel_warps, column_warps;
-    int chunk; /* channels of dy whose weights a block holds */
+    int stage_channels; /* channels of dy whose weights a block holds */
     int64_t channel_tiles, row_tiles, column_tiles, blocks;
     size_t shared;
 };
@@ -44,7 +44,7 @@ template <typename T> struct phases_problem {
     const T *dy, *w;
     T *dx;
     phases_axis down, across;
-    int KW, IC, OC, channel_warps, column_warps, chunk;
+    int KW, IC, OC, channel_warps, column_warps, stage_channels;
     divisor<uint32_t> channel_tiles, column_tiles, row_tiles, groups, by_taps;
 };
 
@@ -63,7 +63,7 @@ inline bool phases_plan_of(const talc_device *device, const talc_conv2d_problem 
     const int64_t weights = p->KH * p->KW * plan.channel_warps * CHANNELS * size;
     if (weights > WEIGHT_BYTES)
         return false;
-    plan.chunk = (int)talc_smaller(p->OC / p->groups, WEIGHT_BYTES / weights);
+    plan.stage_channels = (int)talc_smaller(p->OC / p->groups, WEIGHT_BYTES / weights);
     plan.channel_tiles = talc_ceil_div(IC, CHANNELS * plan.channel_warps);
     const int64_t rows = talc_ceil_div(p->H, p->stride_h),
                   columns = talc_ceil_div(p->W, p->stride_w);
@@ -73,7 +73,8 @@ inline bool phases_plan_of(const talc_device *device, const talc_conv2d_problem 
     plan.row_tiles = talc_ceil_div(rows, ROWS * WARPS / plan.channel_warps / plan.column_warps);
     plan.column_tiles = talc_ceil_div(columns, WARP * plan.column_warps);
     plan.blocks = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
-    plan.shared = (size_t)(plan.chunk * weights + BLOCK * CHANNELS * ROWS * p->stride_w * size);
+    plan.shared =
+        (size_t)(plan.stage_channels * weights + BLOCK * CHANNELS * ROWS * p->stride_w * size);
     return plan.blocks <= INT_MAX && plan.shared <= (size_t)shared_up_to(device, SHARED_BYTES);
 }
 
@@ -145,7 +146,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         }
         __syncthreads();
     };
-    const bool once = p.chunk == p.OC;
+    const bool once = p.stage_channels == p.OC;
     if (once)
         load_weights(0, p.OC);
 
@@ -154,8 +155,9 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         for (int j = 0; j < p.across.stride; j++) {
             const phase_axis_taps<int> across = p.across.phases[j];
             accumulator_of<T> sums[ROWS][CHANNELS] = {};
-            for (int first = 0; down.taps * across.taps > 0 && first < p.OC; first += p.chunk) {
-                const int channels = min(p.chunk, p.OC - first);
+            for (int first = 0; down.taps * across.taps > 0 && first < p.OC;
+                 first += p.stage_channels) {
+                const int channels = min(p.stage_channels, p.OC - first);
                 if (!once) {
                     __syncthreads();
                     load_weights(first, channels);
@@ -278,7 +280,7 @@ static talc_status phases_run(talc_device *device, const talc_conv2d_problem *p,
     s.KW = (int)p->KW, s.by_taps.set(p->KH * p->KW);
     s.IC = (int)(p->C / p->groups), s.OC = (int)(p->OC / p->groups);
     s.channel_warps = plan.channel_warps, s.column_warps = plan.column_warps;
-    s.chunk = plan.chunk;
+    s.stage_channels = plan.stage_channels;
     s.channel_tiles.set(plan.channel_tiles), s.column_tiles.set(plan.column_tiles);
     s.row_tiles.set(plan.row_tiles), s.groups.set(p->groups);
     const cudaError_t error = allow_shared(&sum_phases<T>, shared_up_to(device, SHARED_BYTES));

@@ -8,10 +8,11 @@
 ///     a block     8 warps: of several groups of channels, of units, and of splits of the input
 ///                 channels
 ///
-/// Input channels go through shared memory in chunks: the patches under the units, with their halo,
-/// and the weights, [channel][row][column][output channel]. For one row of the kernel a thread
-/// reads its window of the patch once and slides along it, so with three taps 9 loads of 16 bytes
-/// feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their order.
+/// Input channels go through shared memory in chunks: the halo tiles under the units, with their
+/// halo, and the weights, [channel][row][column][output channel]. For one row of the kernel a
+/// thread reads its window of the halo tile once and slides along it, so with three taps 9 loads of
+/// 16 bytes feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their
+/// order.
 #include "backends/cuda/conv2d/direct_small.h"
 
 #include "backends/cuda/primitives/epilogue.cuh"
@@ -34,10 +35,10 @@ constexpr int64_t MAX = 1 << 24;
 
 template <typename T> constexpr int V = VECTOR_BYTES / sizeof(T);
 template <typename T> constexpr int COLUMNS = 2 * V<T>;
-/* A row of a patch has a hole of so many elements after the columns between two units at stride 2:
- * without them the vectors of neighbouring lanes, 64 bytes apart, lie in the same banks. */
+/* A row of a halo tile has a hole of so many elements after the columns between two units at stride
+ * 2: without them the vectors of neighbouring lanes, 64 bytes apart, lie in the same banks. */
 template <typename T, int STEP> constexpr int HOLE = STEP == 2 ? V<T> : 0;
-/* Columns of a patch under a unit, whole vectors. */
+/* Columns of a halo tile under a unit, whole vectors. */
 template <typename T, int TAPS, int STEP>
 constexpr int WINDOW = ((COLUMNS<T> - 1) * STEP + TAPS + V<T> - 1) / V<T> *V<T>;
 
@@ -243,7 +244,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                               (int)(image_tile - group * p.image_tiles.by) * t.images,
                               (int)(group - phase * p.by_groups.by), (int)phase };
     const small_phase &f = s.phases[phase];
-    T *const halo_tiles = (T *)shared, *const weights = halo_tiles + t.chunk * t.halo_tile;
+    T *const halo_tiles = (T *)shared, *const weights = halo_tiles + t.stage_channels * t.halo_tile;
     const int pitch = weights_pitch<T>(t.channel_groups * CHANNELS);
     const unit_origin unit = unit_of(p, unit_group * WARP + lane);
     const int begin = unit.image < t.images
@@ -252,8 +253,8 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                           : 0;
 
     sum_type sums[CHANNELS][OWN] = {};
-    for (int first = 0; f.taps_h * f.taps_w > 0 && first < s.IC; first += t.chunk) {
-        const int count = min(t.chunk, s.IC - first);
+    for (int first = 0; f.taps_h * f.taps_w > 0 && first < s.IC; first += t.stage_channels) {
+        const int count = min(t.stage_channels, s.IC - first);
         __syncthreads();
         load_weights<T, TAPS>(p, at, first, count, weights);
         load_halo_tiles<T, STEP>(p, at, first, count, halo_tiles);
@@ -292,7 +293,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     }
 
     /* [split][group of channels and units][channel][vector of a unit][unit] */
-    sum_type *const parts = (sum_type *)shared;
+    sum_type *const split_sums = (sum_type *)shared;
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++)
@@ -302,7 +303,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 #pragma unroll
             for (int v = 0; v < V<T>; v++)
                 some.of[v] = sums[c][j + v];
-            *(vec<sum_type, V<T>> *)(parts + (warp * CHANNELS + c) * FILLED + j * WARP +
+            *(vec<sum_type, V<T>> *)(split_sums + (warp * CHANNELS + c) * FILLED + j * WARP +
                                      lane * V<T>) = some;
         }
     __syncthreads();
@@ -316,11 +317,13 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                            (at.row + unit.row) * s.out_row + unit.column * s.out_column;
     for (int c = split * each; c < (split + 1) * each && at.channel + own + c < s.OC; c++) {
         vec<sum_type, OWN> sum = {};
-        const sum_type *part = parts + (warp % groups * CHANNELS + c) * FILLED + lane * V<T>;
-        for (int other = 0; other < t.splits; other++, part += groups * CHANNELS * FILLED)
+        const sum_type *split_sum =
+            split_sums + (warp % groups * CHANNELS + c) * FILLED + lane * V<T>;
+        for (int other = 0; other < t.splits; other++, split_sum += groups * CHANNELS * FILLED)
 #pragma unroll
             for (int j = 0; j < OWN; j += V<T>) {
-                const vec<sum_type, V<T>> some = *(const vec<sum_type, V<T>> *)(part + j * WARP);
+                const vec<sum_type, V<T>> some =
+                    *(const vec<sum_type, V<T>> *)(split_sum + j * WARP);
 #pragma unroll
                 for (int v = 0; v < V<T>; v++)
                     sum.of[j + v] += some.of[v];
@@ -450,20 +453,22 @@ static bool fill(const small_shape &s, int taps_w, int64_t max_shared, small_til
     t.halo_tile_rows = (int)down, t.pitch = (int)(vectors + 1 - vectors % 2) * V<T>;
     t.halo_tile = t.halo_tile_rows * t.pitch * t.images;
     const int64_t size = (int64_t)sizeof(T);
-    const int64_t parts =
+    const int64_t split_sums =
         (int64_t)WARPS * CHANNELS * WARP * COLUMNS<T> * (int64_t)sizeof(accumulator_of<T>);
     const int64_t channel =
         (t.halo_tile + taps_h * taps_w * weights_pitch<T>(t.channel_groups * CHANNELS)) * size;
-    int64_t chunk = talc_smaller(s.IC, max_shared / channel);
-    if (chunk < s.IC) {
-        chunk = chunk / t.splits * t.splits;
-        chunk = chunk > 0 ? talc_ceil_div(talc_even(s.IC, chunk), t.splits) * t.splits : 0;
+    int64_t stage_channels = talc_smaller(s.IC, max_shared / channel);
+    if (stage_channels < s.IC) {
+        stage_channels = stage_channels / t.splits * t.splits;
+        stage_channels = stage_channels > 0
+                             ? talc_ceil_div(talc_even(s.IC, stage_channels), t.splits) * t.splits
+                             : 0;
     }
-    t.chunk = (int)chunk;
-    t.shared = (size_t)talc_larger(chunk * channel, parts);
+    t.stage_channels = (int)stage_channels;
+    t.shared = (size_t)talc_larger(stage_channels * channel, split_sums);
     t.blocks = s.phase_count * s.groups * talc_ceil_div(s.N, t.images) *
                talc_ceil_div(s.count_h, t.rows) * talc_ceil_div(s.OC, t.channel_groups * CHANNELS);
-    return chunk >= 1 && t.shared <= (size_t)max_shared && t.blocks <= INT_MAX;
+    return stage_channels >= 1 && t.shared <= (size_t)max_shared && t.blocks <= INT_MAX;
 }
 
 /* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what
@@ -490,10 +495,10 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
     const double results = 400 + CHANNELS * COLUMNS<T> * 1.5;
     const double instructions =
         (double)talc_ceil_div(s.IC, t.splits) * rows * row + loads + results;
-    const double chunks = (double)talc_ceil_div(s.IC, t.chunk);
+    const double stages = (double)talc_ceil_div(s.IC, t.stage_channels);
     const double resident = each < 1 ? 1 : each < 2 ? each : 2;
     return TALC_CUDA_LAUNCH +
-           waves * (6000 + 1000 * chunks + resident * instructions * WARPS / RATE) / CLOCK;
+           waves * (6000 + 1000 * stages + resident * instructions * WARPS / RATE) / CLOCK;
 }
 
 /* The best tiles; INFINITY where there are none. */

@@ -6,14 +6,14 @@
 ///                 row of a stage
 ///     a block     lanes_oc x lanes_ic such threads, `splits` times: a tile of dw, of a share of
 ///                 the stages
-///     a stage     dy and the patch of x under it: some rows, up to 32 wide, of one image, or all
-///                 rows of some images
+///     a stage     dy and the halo tile of x under it: some rows, up to 32 wide, of one image, or
+///                 all rows of some images
 ///
 /// A stage is in shared memory while the next one is being copied. For 4 neighbouring outputs and
 /// 3x3 taps a thread's 18 words of x and 4 vectors of dy feed 144 FFMA. A warp reads up to 8
-/// channels of x, in banks of their own, so patches are copied as vectors wherever the image
+/// channels of x, in banks of their own, so halo tiles are copied as vectors wherever the image
 /// begins, and are read by words. A kernel's STEP is the stride; where there is none for a stride
-/// or dilation, the patch has the columns of each window side by side, and so it does with rows
+/// or dilation, the halo tile has the columns of each window side by side, and so it does with rows
 /// where these are fewer then.
 ///
 /// At the end the splits' sums are added in shared memory, in their order; those of shares are in
@@ -40,7 +40,7 @@ struct weights_plan {
     int taps, step;                 /* of the kernel; taps 0: the general form */
     int lanes_ic, lanes_oc, splits; /* threads of a block */
     int images, rows, columns;      /* of a stage */
-    int x_rows;                     /* of an image's patch */
+    int x_rows;                     /* of an image's halo tile */
     int x_pitch, x_plane;           /* elements of a row of it, and of a channel of a stage */
     int dy_pitch, dy_plane;         /* the same of dy */
     int stages, each;               /* in all, and of a share */
@@ -112,8 +112,8 @@ static __device__ __forceinline__ void copy_channels(T *to, int to_step, const T
     }
 }
 
-/* Begins to copy the patch of x, whose first column is `left` in x, of so many channels from `x`
- * on. */
+/* Begins to copy the halo tile of x, whose first column is `left` in x, of so many channels from
+ * `x` on. */
 template <int TAPS, int STEP, typename T>
 static __device__ void begin_halo_tile(const weights_problem<T> &p, const weights_stage &s,
                                        const T *x, int channels, int top, int left, T *to)
@@ -450,7 +450,7 @@ static double weights_seconds(const talc_device *device, const talc_conv2d_probl
     return TALC_CUDA_LAUNCH + cycles / CLOCK + adding;
 }
 
-/* Kernels' strides of columns: those of x, or TAPS, where the patch has the windows side by
+/* Kernels' strides of columns: those of x, or TAPS, where the halo tile has the windows side by
  * side. */
 static int weights_step(const talc_conv2d_problem *p, int taps)
 {

@@ -137,19 +137,19 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
             sums[c] += __shfl_down_sync(0xffffffff, sums[c], apart);
-    __syncthreads();                      /* the weights are done with */
-    sum_type *parts = (sum_type *)shared; /* [WARPS][CHANNELS][PIXELS] */
+    __syncthreads();                           /* the weights are done with */
+    sum_type *split_sums = (sum_type *)shared; /* [WARPS][CHANNELS][PIXELS] */
     const int lane = t % WARP, warp = t / WARP;
     if (lane < PIXELS)
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
-            parts[(warp * CHANNELS + c) * PIXELS + pixel_index] = sums[c];
+            split_sums[(warp * CHANNELS + c) * PIXELS + pixel_index] = sums[c];
     __syncthreads();
     for (int i = t; i < CHANNELS * PIXELS; i += BLOCK) {
-        sum_type sum = parts[i];
+        sum_type sum = split_sums[i];
 #pragma unroll
         for (int v = 1; v < WARPS; v++)
-            sum += parts[v * CHANNELS * PIXELS + i];
+            sum += split_sums[v * CHANNELS * PIXELS + i];
         const int channel = first_channel + i / PIXELS;
         const int out = pixel - pixel_index + i % PIXELS;
         if (channel < p.OC && out < p.pixels) {
@@ -193,8 +193,8 @@ static void launch(talc_device *device, const talc_conv2d_problem *p,
     s.only_inside = p->only_inside;
     s.by_OW.set(p->OW), s.by_KH.set(p->KH), s.by_KW.set(p->KW);
     const size_t weights = (size_t)s.K * CHANNELS * sizeof(T);
-    constexpr size_t PARTS = WARPS * CHANNELS * PIXELS * sizeof(accumulator_of<T>);
-    const size_t bytes = weights > PARTS ? weights : PARTS;
+    constexpr size_t SUMS = WARPS * CHANNELS * PIXELS * sizeof(accumulator_of<T>);
+    const size_t bytes = weights > SUMS ? weights : SUMS;
     const dim3 grid((unsigned)talc_ceil_div(s.pixels, PIXELS),
                     (unsigned)talc_ceil_div(s.OC, CHANNELS), (unsigned)(p->N * p->groups));
     split_kernel<T, KW, PIXELS, CHANNELS><<<grid, BLOCK, bytes, talc_cuda_stream(device)>>>(s);

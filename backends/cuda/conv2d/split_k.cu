@@ -13,7 +13,7 @@ using namespace talc;
 
 /* cuBLAS's tiles of results, of which there should be so many rounds for the GPU, and columns that
  * are worth a product. */
-constexpr int64_t TILE = 128, ROUNDS = 4, LEAST = 256;
+constexpr int64_t TILE = 128, ROUNDS = 4, MIN_COLUMNS = 256;
 
 /* Of the kernel's block. */
 constexpr int OUTPUTS = 32, SLICES = BLOCK / OUTPUTS;
@@ -29,8 +29,9 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_cut(const talc_device *device,
     const int64_t wanted =
         talc_smaller(talc_ceil_div(ROUNDS * talc_cuda_state_of(device)->multiprocessors, tiles),
                      talc_larger(fit, 1));
-    const int64_t across = talc_between(columns / LEAST, 1, wanted); /* the columns of an image */
-    const int64_t along = talc_between(images, 1, wanted);           /* image beside image */
+    const int64_t across =
+        talc_between(columns / MIN_COLUMNS, 1, wanted);    /* the columns of an image */
+    const int64_t along = talc_between(images, 1, wanted); /* image beside image */
     talc_cuda_conv2d_sums_plan plan = { along, columns, 0 };
     if (across > along) {
         /* Slots begin where a 16-byte access may. */
@@ -178,7 +179,7 @@ static __global__ void __launch_bounds__(BLOCK)
     add_slots(T *dw, const T *__restrict__ sums, int64_t slots, int64_t count, int64_t rows,
               int64_t ld)
 {
-    __shared__ accumulator_of<T> parts[SLICES][OUTPUTS];
+    __shared__ accumulator_of<T> slice_sums[SLICES][OUTPUTS];
     const int output = (int)threadIdx.x % OUTPUTS, slice = (int)threadIdx.x / OUTPUTS;
     for (int64_t block = blockIdx.x; block * OUTPUTS < count; block += gridDim.x) {
         const int64_t i = block * OUTPUTS + output;
@@ -187,14 +188,14 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll 4
             for (int64_t s = slice; s < slots; s += SLICES)
                 sum += sums[s * count + i];
-        parts[slice][output] = sum;
+        slice_sums[slice][output] = sum;
         __syncthreads();
         if (slice == 0 && i < count) {
             for (int s = 1; s < SLICES; s++)
-                sum += parts[s][output];
+                sum += slice_sums[s][output];
             dw[i / rows * ld + i % rows] = (T)sum;
         }
-        __syncthreads(); /* the parts are read */
+        __syncthreads(); /* the sums are read */
     }
 }
 

@@ -4,12 +4,11 @@
 /// convolutions, whose products have a bias by row.
 ///
 ///     a thread    4 x 4 sums
-///     a warp      the whole tile, 16 x 32, of the steps of k that are its own:
-///                 chunks w, w + 8, ... of K
+///     a warp      the whole tile, 16 x 32, of the K tiles that are its own: w, w + 8, ...
 ///     a block     8 warps, whose sums are added in their order
 ///
-/// A warp has its own ring of chunks in shared memory, which asynchronous copies fill: it waits for
-/// no other warp until the end.
+/// A warp has its own ring of K tiles in shared memory, which asynchronous copies fill: it waits
+/// for no other warp until the end.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_SMALL_CUH
 #define TALC_BACKENDS_CUDA_MATMUL_SMALL_CUH
 
@@ -25,13 +24,13 @@ namespace small
 {
 
 constexpr int DOWN = 16, ACROSS = 32, SIDE = 4, WARPS = BLOCK / WARP;
-/* Chunks that a warp has in flight: as many as a block of any GPU has shared memory for. */
+/* K tiles that a warp has in flight: as many as a block of any GPU has shared memory for. */
 constexpr int STAGES = 3;
 /* Longer than the tile, so that the stores of a warp's sums have no bank conflicts. */
 constexpr int SUMS_PITCH = ACROSS + 1;
-/* Elements of 16 bytes, and steps of k in a chunk. */
+/* Elements of 16 bytes, and steps of k in a K tile. */
 template <typename T> constexpr int VECTOR = VECTOR_BYTES / (int)sizeof(T);
-template <typename T> constexpr int CHUNK = 64 / (int)sizeof(T);
+template <typename T> constexpr int TILE_K = 64 / (int)sizeof(T);
 
 /* Element (row, k) is from[row * ld + k] or, where rows are neighbours, from[k * ld + row]. */
 template <typename T> struct operand {
@@ -50,10 +49,10 @@ template <typename T> struct problem {
     int stages = 0;
 };
 
-/* A chunk of ROWS rows in shared memory: [row][k], or [k][row] as it comes. */
-template <typename T, int ROWS, bool ALONG_K> struct chunk {
-    static constexpr int V = VECTOR<T>, LINES = ALONG_K ? ROWS : CHUNK<T>,
-                         LENGTH = ALONG_K ? CHUNK<T> : ROWS;
+/* A K tile of ROWS rows in shared memory: [row][k], or [k][row] as it comes. */
+template <typename T, int ROWS, bool ALONG_K> struct k_tile {
+    static constexpr int V = VECTOR<T>, LINES = ALONG_K ? ROWS : TILE_K<T>,
+                         LENGTH = ALONG_K ? TILE_K<T> : ROWS;
     /* 16 bytes longer along k, so that vectors of neighbouring rows lie in different banks. */
     static constexpr int PITCH = LENGTH + (ALONG_K ? V : 0), ELEMENTS = LINES * PITCH;
 
@@ -121,11 +120,11 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 1)
     multiply(const __grid_constant__ problem<T> p, const strided_index<2, uint64_t> products)
 {
     using sum_type = accumulator_of<T>;
-    using a_chunk = chunk<T, DOWN, A_ALONG_K>;
-    using b_chunk = chunk<T, ACROSS, B_ALONG_K>;
-    constexpr int V = VECTOR<T>, STAGE = a_chunk::ELEMENTS + b_chunk::ELEMENTS;
+    using a_tile = k_tile<T, DOWN, A_ALONG_K>;
+    using b_tile = k_tile<T, ACROSS, B_ALONG_K>;
+    constexpr int V = VECTOR<T>, STAGE = a_tile::ELEMENTS + b_tile::ELEMENTS;
     extern __shared__ __align__(16) unsigned char shared[];
-    sum_type *const parts = (sum_type *)shared; /* [WARPS][DOWN][SUMS_PITCH] */
+    sum_type *const warp_sums = (sum_type *)shared; /* [WARPS][DOWN][SUMS_PITCH] */
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const int down = lane / (ACROSS / SIDE), across = lane % (ACROSS / SIDE);
     const int64_t m = blockIdx.x / p.n_tiles * DOWN, n = blockIdx.x % p.n_tiles * ACROSS;
@@ -136,28 +135,28 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 1)
         const auto load = [&](int64_t k, int stage) {
             T *const to = ring + stage * STAGE;
             if (k < p.K) {
-                a_chunk::load(p.a, p.a.from + at[0], m, k, p.K, to, lane);
-                b_chunk::load(p.b, p.b.from + at[1], n, k, p.K, to + a_chunk::ELEMENTS, lane);
+                a_tile::load(p.a, p.a.from + at[0], m, k, p.K, to, lane);
+                b_tile::load(p.b, p.b.from + at[1], n, k, p.K, to + a_tile::ELEMENTS, lane);
             }
             __pipeline_commit();
         };
-        constexpr int64_t STRIDE = WARPS * CHUNK<T>, AHEAD = (STAGES - 1) * STRIDE;
+        constexpr int64_t STRIDE = WARPS * TILE_K<T>, AHEAD = (STAGES - 1) * STRIDE;
         sum_type sums[SIDE][SIDE] = {};
         int fill = 0, stage = 0;
-        for (int64_t k = warp * CHUNK<T> - AHEAD; k < p.K; k += STRIDE) {
+        for (int64_t k = warp * TILE_K<T> - AHEAD; k < p.K; k += STRIDE) {
             load(k + AHEAD, fill);
             fill = fill + 1 == p.stages ? 0 : fill + 1;
             if (k < 0)
                 continue; /* the ring is being filled */
             __pipeline_wait_prior(STAGES - 1);
             __syncwarp();
-            const T *const a = ring + stage * STAGE, *const b = a + a_chunk::ELEMENTS;
+            const T *const a = ring + stage * STAGE, *const b = a + a_tile::ELEMENTS;
             stage = stage + 1 == p.stages ? 0 : stage + 1;
 #pragma unroll 2
-            for (int step = 0; step < CHUNK<T>; step += V) {
+            for (int step = 0; step < TILE_K<T>; step += V) {
                 T left[SIDE][V], right[SIDE][V];
-                a_chunk::read(a, down, step, left);
-                b_chunk::read(b, across, step, right);
+                a_tile::read(a, down, step, left);
+                b_tile::read(b, across, step, right);
 #pragma unroll
                 for (int s = 0; s < V; s++)
 #pragma unroll
@@ -174,18 +173,18 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 1)
         for (int i = 0; i < SIDE; i++)
 #pragma unroll
             for (int j = 0; j < SIDE; j++)
-                parts[(warp * DOWN + a_chunk::row(down, i)) * SUMS_PITCH +
-                      b_chunk::row(across, j)] = sums[i][j];
+                warp_sums[(warp * DOWN + a_tile::row(down, i)) * SUMS_PITCH +
+                          b_tile::row(across, j)] = sums[i][j];
         __syncthreads();
         for (int e = (int)threadIdx.x; e < DOWN * ACROSS; e += BLOCK) {
             const int64_t row = m + e / ACROSS, column = n + e % ACROSS;
             if (row >= p.a.rows || column >= p.b.rows)
                 continue;
-            const sum_type *part = parts + e / ACROSS * SUMS_PITCH + e % ACROSS;
-            sum_type sum = *part;
+            const sum_type *warp_sum = warp_sums + e / ACROSS * SUMS_PITCH + e % ACROSS;
+            sum_type sum = *warp_sum;
 #pragma unroll
             for (int w = 1; w < WARPS; w++)
-                sum += part[w * DOWN * SUMS_PITCH];
+                sum += warp_sum[w * DOWN * SUMS_PITCH];
             const int64_t out = (product * p.a.rows + row) * p.b.rows + column;
             p.y[out] = talc_epilogue(p.last, sum, p.bias_by_row ? row : column, out);
         }
@@ -220,12 +219,12 @@ template <typename T, bool A_ALONG_K, bool B_ALONG_K>
 static void run(talc_device *device, problem<T> p, const strided_index<2, uint64_t> &products)
 {
     constexpr size_t STAGE =
-        WARPS * (chunk<T, DOWN, A_ALONG_K>::ELEMENTS + chunk<T, ACROSS, B_ALONG_K>::ELEMENTS) *
+        WARPS * (k_tile<T, DOWN, A_ALONG_K>::ELEMENTS + k_tile<T, ACROSS, B_ALONG_K>::ELEMENTS) *
         sizeof(T);
     constexpr size_t SUMS = WARPS * DOWN * SUMS_PITCH * sizeof(accumulator_of<T>);
-    const int64_t chunks = talc_ceil_div(p.K, (int64_t)WARPS * CHUNK<T>);
+    const int64_t k_tiles = talc_ceil_div(p.K, (int64_t)WARPS * TILE_K<T>);
     p.n_tiles = talc_ceil_div(p.b.rows, ACROSS);
-    p.stages = (int)(chunks < STAGES ? chunks : STAGES);
+    p.stages = (int)(k_tiles < STAGES ? k_tiles : STAGES);
     const size_t copies = (size_t)p.stages * STAGE;
     const dim3 grid((unsigned)(talc_ceil_div(p.a.rows, DOWN) * p.n_tiles), 1,
                     (unsigned)(p.batch < 65535 ? p.batch : 65535));

@@ -35,7 +35,7 @@ static __device__ __forceinline__ unsigned tininess(float v)
     return 2 * __float_as_uint(v) - 1;
 }
 
-/// Elements below are tiny: they lose bits of their halves.
+/// Below this the halves of an element underflow: they lose bits.
 template <int PRODUCTS>
 constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
 

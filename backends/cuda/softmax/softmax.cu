@@ -269,9 +269,9 @@ static const char *plan_two_pass(const talc_device *, const talc_softmax_problem
     return NULL;
 }
 
-enum softmax_row { IN_WARP, IN_CLUSTER, IN_TWO_PASSES, IN_ONE_BLOCK };
+enum softmax_algorithm { IN_WARP, IN_CLUSTER, IN_TWO_PASSES, IN_ONE_BLOCK };
 
-template <softmax_row ROW>
+template <softmax_algorithm ALGORITHM>
 static talc_status run(talc_device *device, const talc_softmax_problem *p, const talc_plan *,
                        const talc_softmax_arguments *a)
 {
@@ -280,12 +280,12 @@ static talc_status run(talc_device *device, const talc_softmax_problem *p, const
         return status;
     return with_float(p->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
-        if constexpr (ROW == IN_WARP)
+        if constexpr (ALGORITHM == IN_WARP)
             launch_warp<T>(device, p, a);
-        else if constexpr (ROW == IN_CLUSTER)
+        else if constexpr (ALGORITHM == IN_CLUSTER)
             launch_cluster<T>(device, p, a);
         else
-            launch_two_pass<T, ROW == IN_TWO_PASSES>(device, p, a);
+            launch_two_pass<T, ALGORITHM == IN_TWO_PASSES>(device, p, a);
         return talc_cuda_launched(device, "softmax");
     });
 }
