@@ -1,4 +1,4 @@
-/// Depthwise convolution: every group is one input channel, so that every output plane reads one
+/// Depthwise convolution: each group has one input channel, so each output plane reads a single
 /// input plane.
 ///
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
@@ -6,24 +6,28 @@
 ///                                ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, 0, kh, kw] ),   M = OC / C,   x' is x with zeros around it
 ///
-/// Memory-bound. A warp computes a tile of one output plane, 32 * V columns wide (V elements are 16
-/// bytes), row by row (warp_tiles.cuh): every lane has V neighbouring columns, reads its window of
-/// each row of x once and adds it to the sums, in registers, of all the output rows that the row
-/// belongs to:
+/// All forms are bound by memory bandwidth:
+///
+///   register tiles  Square kernels with M = 1 on narrow images whose width is a multiple of 7. A
+///                   thread has a tile of outputs in registers (depthwise_register_tiles.cuh).
+///   warp tiles      Wide images. A warp has a tile of an output plane, below and in
+///                   warp_tiles.cuh.
+///   plane tiles     Square kernels with M = 1 on other narrow images. A block has whole planes, or
+///                   rows of one, in shared memory (depthwise_tiles.cuh).
+///   outputs         Any problem, dilation for instance. A thread computes one output.
+///
+/// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane has V neighbouring
+/// columns and walks down the rows of x. It reads its window of a row once, and adds it to the sums
+/// of all the output rows that the row belongs to. These sums are in registers:
 ///
 ///     lane           0         1              31
 ///     row of x   [ . . . .][. . . .]  ... [. . . .] . .   a lane reads V + KW - 1 columns, from
 ///     sums        KH x V    KH x V         KH x V         shared memory
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Square kernels with M = 1 in narrow images have kernels of their own: with register tiles where
-/// the width is a multiple of 7 (depthwise_register_tiles.cuh), else with planes in shared memory
-/// (depthwise_tiles.cuh). What none of these has kernels for, as other extents or dilation, is done
-/// one output a thread.
-///
-/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left
-/// out. Of weights that are not finite, which that makes a difference for, sums are computed again
-/// by the formula (window_sum.cuh).
+/// Sums are in the data's type and take the taps in order. A weight over padding is multiplied by
+/// zero, or the product is left out. The difference shows only where a weight is NaN or infinite:
+/// then sums are recomputed by the formula (window_sum.cuh).
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
@@ -40,7 +44,7 @@ template <typename T> struct depthwise_problem : plane_sizes {
     epilogue<T> last;
     divisor<uint32_t> channels, multiplier; ///< OC and M
     warp_tiling tiling;
-    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
+    bool only_inside; ///< sums leave out products with padding (ops/conv2d.h)
 };
 
 // ---- Warp tiles ---------------------------------------------------------------------------------
@@ -57,80 +61,82 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
     depthwise_warp_tiles(const depthwise_problem<T> p)
 {
     constexpr int V = 16 / sizeof(T);
-    constexpr int COUNT = (V - 1) * STRIDE + KW;     /* a lane's columns of x */
-    constexpr int OPEN = (KH + STRIDE - 1) / STRIDE; /* output rows being summed */
-    constexpr int END = (KH - 1) / STRIDE,
-                  LAST = (KH - 1) % STRIDE; /* which of them ends, and when */
-    using ring_of_rows = row_ring<T, STRIDE, COUNT, SKEW, ALIGNED>;
+    constexpr int WINDOW = (V - 1) * STRIDE + KW; /* columns of x that a lane reads */
+    /* A step takes STRIDE rows of x. An output row begins in each step; DELAY steps later, row
+     * LAST_ROW of the step completes it. So ACTIVE output rows have sums at a time. */
+    constexpr int DELAY = (KH - 1) / STRIDE, LAST_ROW = (KH - 1) % STRIDE;
+    constexpr int ACTIVE = (KH + STRIDE - 1) / STRIDE;
+    using ring_of_rows = row_ring<T, STRIDE, WINDOW, SKEW, ALIGNED>;
     __shared__ alignas(VECTOR_BYTES) typename ring_of_rows::storage slots[WARPS_PER_BLOCK];
     const int lane = (int)threadIdx.x % WARP;
     for (uint32_t index = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / WARP; index < p.tiling.tiles;
          index += gridDim.x * WARPS_PER_BLOCK) {
-        const warp_tile s(p.tiling, index, p.OH, WARP * V);
-        const uint32_t plane = s.plane;
-        const int rows = s.rows, ow = s.ow + lane * V;
+        const warp_tile tile(p.tiling, index, p.OH, WARP * V);
+        const uint32_t plane = tile.plane;
+        const int rows = tile.rows, ow = tile.ow + lane * V;
         const int channel = (int)(plane - p.channels.quotient(plane) * p.channels.by);
         ring_of_rows ring;
         ring.begin(slots[threadIdx.x / WARP],
                    p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
-                   s.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH, s.ow * STRIDE - p.pad_left);
+                   tile.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH,
+                   tile.ow * STRIDE - p.pad_left);
 
-        accumulator_of<T> w[KH * KW], sums[OPEN][V], not_finite = 0;
+        accumulator_of<T> w[KH * KW], sums[ACTIVE][V], not_finite = 0;
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++) {
             w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
             not_finite += w[tap] * 0;
         }
         const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
-        int64_t at = (int64_t)plane * p.OH * p.OW + (int64_t)s.oh * p.OW;
+        int64_t row_offset = (int64_t)plane * p.OH * p.OW + (int64_t)tile.oh * p.OW;
 
 #pragma unroll 1
-        for (int step = 0; step < rows + END; step += OPEN) {
-            /* Output row step + u begins; its sums are in place u until OPEN rows later. */
+        for (int step = 0; step < rows + DELAY; step += ACTIVE) {
+            /* Unrolled, so that sums are registers: step + u begins an output row in sums[u]. */
 #pragma unroll
-            for (int u = 0; u < OPEN; u++) {
-                if (step + u >= rows + END)
+            for (int u = 0; u < ACTIVE; u++) {
+                if (step + u >= rows + DELAY)
                     break;
 #pragma unroll
                 for (int r = 0; r < STRIDE; r++) {
-                    T window[COUNT];
+                    T window[WINDOW];
                     ring.next(window);
-                    /* Row r is tap kh of the output row that began j steps ago. */
+                    /* Row r of the step is tap row kh of the output row begun j steps ago. */
 #pragma unroll
-                    for (int j = 0; j < OPEN; j++) {
+                    for (int j = 0; j < ACTIVE; j++) {
                         const int kh = r + STRIDE * j;
 #pragma unroll
                         for (int kw = 0; kw < KW; kw++)
 #pragma unroll
                             for (int v = 0; v < V; v++)
                                 if (kh < KH) {
-                                    accumulator_of<T> &sum = sums[(u + OPEN - j) % OPEN][v];
+                                    accumulator_of<T> &sum = sums[(u + ACTIVE - j) % ACTIVE][v];
                                     const accumulator_of<T> tap = window[v * STRIDE + kw];
                                     const accumulator_of<T> weight = w[kh < KH ? kh * KW + kw : 0];
                                     sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
                                 }
                     }
-                    if (r != LAST || step + u < END)
+                    if (r != LAST_ROW || step + u < DELAY)
                         continue;
                     T out[V];
 #pragma unroll
                     for (int v = 0; v < V; v++) {
-                        out[v] = sums[(u + OPEN - END) % OPEN][v] + bias;
+                        out[v] = sums[(u + ACTIVE - DELAY) % ACTIVE][v] + bias;
                         if (p.last.residual != nullptr && ow + v < p.OW)
-                            out[v] += p.last.residual[at + ow + v];
+                            out[v] += p.last.residual[row_offset + ow + v];
                     }
                     activate_all(p.last.activation, out);
-                    store_row(p.y + at, out, lane, ow, p.OW);
-                    at += p.OW;
+                    store_row(p.y + row_offset, out, lane, ow, p.OW);
+                    row_offset += p.OW;
                 }
             }
         }
         if (p.only_inside && not_finite != 0) {
-            __syncwarp(); /* lanes have written each other's columns */
+            __syncwarp(); /* lanes store columns of their neighbours */
             const T *const x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W;
 #pragma unroll 1
             for (int i = 0; i < rows * V; i++) {
-                const int oh = s.oh + i / V, column = ow + i % V;
+                const int oh = tile.oh + i / V, column = ow + i % V;
                 if (column < p.OW)
                     p.y[((int64_t)plane * p.OH + oh) * p.OW + column] = (T)sum_of_window<T>(
                         { x, p.w + (int64_t)channel * (KH * KW), 1, 0, 0, p.H, p.W,
@@ -143,8 +149,8 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 
 // ---- One output a thread ------------------------------------------------------------------------
 
-/* `Index` holds all outputs, and every coordinate of the padded image; KH and KW are constants of
- * the kernel, or 0. */
+/* `Index` is an integer type that can count all outputs and hold every coordinate of the padded
+ * image. */
 template <typename T, typename Index> struct outputs_problem {
     using Count = std::make_unsigned_t<Index>;
     const T *x, *w;
@@ -156,6 +162,7 @@ template <typename T, typename Index> struct outputs_problem {
     bool only_inside;
 };
 
+/* KH_ and KW_ are the kernel's extents where they are known at compile time, else 0. */
 template <typename T, typename Index, int KH_, int KW_>
 static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_problem<T, Index> p)
 {
@@ -193,8 +200,8 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_
     }
 }
 
-/* Whether 32 bits hold all outputs, and every coordinate of the padded image. */
-static bool is_narrow(const talc_conv2d_problem *p)
+/* Whether 32-bit integers can count all outputs and hold every coordinate of the padded image. */
+static bool fits_32_bits(const talc_conv2d_problem *p)
 {
     const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
     const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
@@ -238,7 +245,7 @@ template <typename T>
 static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const talc_plan *,
                         const talc_conv2d_arguments *a)
 {
-    if (!is_narrow(p))
+    if (!fits_32_bits(p))
         launch_outputs<T, int64_t, 0, 0>(device, p, a);
     else if (p->KH == 3 && p->KW == 3)
         launch_outputs<T, int32_t, 3, 3>(device, p, a);
@@ -250,8 +257,9 @@ static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
 
-/* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element
- * by element into shared memory, and so do those with paddings that are rare. */
+/* Launches the kernel that is compiled for these extents, if the problem has them. Aligned rows are
+ * copied to shared memory 16 bytes at a time, where the padding is 0 or the one that keeps the
+ * width; all others are copied one element at a time. */
 template <typename T, int KH, int KW, int STRIDE>
 static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
                               unsigned blocks, cudaStream_t stream)
@@ -272,14 +280,14 @@ static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_prob
     return true;
 }
 
-/* Rows of a tile at the most. */
-static int64_t height_of(const talc_conv2d_problem *p)
+/* The maximum height of a tile, in rows of y. */
+static int64_t max_height_of(const talc_conv2d_problem *p)
 {
     const int64_t taps = p->KH * p->KW;
     return taps <= 9 ? 8 : taps <= 21 ? 16 : taps <= 25 ? 24 : 48;
 }
 
-/* A warp's columns of outputs. */
+/* The columns of y that a warp computes. */
 template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof(T));
 
 template <typename T>
@@ -299,7 +307,7 @@ static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_
         return "rows are short: most lanes would idle";
     warp_tiling tiling;
     if (planes > max || !planes_fit(p, max) ||
-        !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height_of(p)))
+        !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, max_height_of(p)))
         return "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
     talc_plan_store(plan, &tiling, sizeof tiling);
     return NULL;
@@ -334,8 +342,8 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, co
 
 // ---- The algorithms -----------------------------------------------------------------------------
 
-/* As those of one image: a thread for each gives the GPU more to do than tiles, where its taps are
- * few. */
+/* Whether there are as few outputs as a single image has. If each also has few taps, a thread for
+ * each output occupies more of the GPU than tiles do. */
 static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem *p)
 {
     constexpr int64_t THREADS = 2048; /* of a multiprocessor */
@@ -343,8 +351,9 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
                                       2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
-/* All move the same bytes at about the same rate: those that stand first in the list do it best.
- * Tiles of few outputs leave most of the GPU idle. */
+/* All forms move the same bytes at about the same rate, so their estimates are equal, and the first
+ * of the list runs. Tiles of few outputs leave most of the GPU idle: their estimate is IDLE times
+ * as long. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
                              const char *refusal, talc_plan *plan)
 {
@@ -363,10 +372,11 @@ static const char *refuses(const talc_conv2d_problem *p)
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
 }
 
-/* `tiles_of` keeps the tiles for elements of type T, or says why there are none. */
-#define FORM(form, tiles, tiles_of)                                                                \
+/* `plan_it` stores the tiling for elements of type T in the plan, or returns why there is none.
+ * `tiles` says whether the form works in tiles. */
+#define FORM(form, tiles, plan_it)                                                                 \
     TALC_CUDA_FORM(depthwise_##form,                                                               \
-                   plan_form(device, p, tiles, refuses(p) != NULL ? refuses(p) : tiles_of, plan),  \
+                   plan_form(device, p, tiles, refuses(p) != NULL ? refuses(p) : plan_it, plan),   \
                    (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
 FORM(register_tiles, true, plan_register_tiles<T>(p, plan))
 FORM(warp_tiles, true, plan_warp_tiles<T>(device, p, plan))
