@@ -1,18 +1,19 @@
-/// Direct convolution of small images, where tiles of the large ones would be empty and launches
-/// cost as much as the work: one launch, no workspace, and for the input gradient the same kernel,
-/// which reads the weights the other way round. A stride's phases (phases.cuh) are blocks of their
-/// own, so that no zeros are multiplied.
+/// Direct convolution of small images. Tiles of the other forms would be mostly empty there, and a
+/// launch costs as much as the work. So this form has one launch and no workspace.
 ///
-///     a thread    CHANNELS output channels at COLUMNS neighbouring columns of a row, a unit
+/// The input gradient is the same kernel, with the weights read in rotated order. At a stride it
+/// falls into phases (phases.cuh). Each phase has blocks of its own, so no zeros are multiplied.
+///
+///     a thread    CHANNELS output channels at COLUMNS neighbouring columns of a row: a unit
 ///     a warp      32 units: rows of an image, or of several
-///     a block     8 warps: of several groups of channels, of units, and of splits of the input
-///                 channels
+///     a block     8 warps: groups of output channels, times groups of units, times splits of the
+///                 input channels
 ///
-/// Input channels go through shared memory in chunks: the halo tiles under the units, with their
-/// halo, and the weights, [channel][row][column][output channel]. For one row of the kernel a
-/// thread reads its window of the halo tile once and slides along it, so with three taps 9 loads of
-/// 16 bytes feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their
-/// order.
+/// Input channels pass through shared memory in stages. A stage has the halo tiles under the
+/// block's units, and the weights as [channel][row][column][output channel]. For each row of the
+/// kernel a thread loads its window of the halo tile once, and slides along it: with three taps, 9
+/// loads of 16 bytes feed 192 FFMA. At the end the splits put their sums into shared memory, where
+/// they are added in order.
 #include "backends/cuda/conv2d/direct_small.h"
 
 #include "backends/cuda/primitives/epilogue.cuh"
@@ -29,35 +30,36 @@
 using namespace talc;
 
 constexpr int CHANNELS = 8, WARPS = BLOCK / WARP, PHASES = 16;
-/* So that two blocks fit a multiprocessor. */
+/* Of a block, so that two of them fit a multiprocessor. */
 constexpr int64_t SHARED_BYTES = 110 << 10;
 constexpr int64_t MAX = 1 << 24;
 
 template <typename T> constexpr int V = VECTOR_BYTES / sizeof(T);
 template <typename T> constexpr int COLUMNS = 2 * V<T>;
-/* A row of a halo tile has a hole of so many elements after the columns between two units at stride
- * 2: without them the vectors of neighbouring lanes, 64 bytes apart, lie in the same banks. */
+/* At stride 2 a row of a halo tile has a gap of HOLE elements after the columns from one unit to
+ * the next. Without it the vectors of neighbouring lanes would be 64 bytes apart, and their loads
+ * would have bank conflicts. */
 template <typename T, int STEP> constexpr int HOLE = STEP == 2 ? V<T> : 0;
-/* Columns of a halo tile under a unit, whole vectors. */
+/* Columns of a halo tile that a unit reads, rounded up to whole vectors. */
 template <typename T, int TAPS, int STEP>
 constexpr int WINDOW = ((COLUMNS<T> - 1) * STEP + TAPS + V<T> - 1) / V<T> *V<T>;
 
-/// The elements of the output that are `first` + stride * q along each axis: of element q the taps
-/// read q * step - before + j * dilation.
+/// The outputs first + stride * q along each axis, of which there are `count`. Tap j of output q
+/// reads the input at q * step - before + j * dilation.
 struct small_phase {
     int count_h, count_w, taps_h, taps_w, before_h, before_w;
-    int tap, tap_h, tap_w; ///< in w: of the first, from row to row and from column to column
-    int out;               ///< in a plane of the output
+    int tap, tap_h, tap_w; ///< offset in w of the first tap, and strides of its rows and columns
+    int out;               ///< offset of the first output in its plane
     divisor<uint32_t> by_taps_h;
 };
 
 struct small_shape {
-    int N, groups, IC, OC, H, W, plane; ///< plane: of the output
+    int N, groups, IC, OC, H, W, plane; ///< plane: elements of a plane of the output
     int step_h, step_w, dilation_h, dilation_w, out_row, out_column;
     int64_t w_out, w_in; ///< elements of w from channel to channel
     talc_padding_mode mode;
-    bool only_inside;                                  ///< sums multiply no padding (ops/conv2d.h)
-    int phase_count, count_h, count_w, taps_h, taps_w; ///< the most of any phase
+    bool only_inside; ///< sums leave out products with padding (ops/conv2d.h)
+    int phase_count, count_h, count_w, taps_h, taps_w; ///< the maxima over the phases
     small_phase phases[PHASES];
 };
 
@@ -73,7 +75,8 @@ template <typename T> struct small_problem {
         by_rows{}, by_pitch{}, by_halo_tile_rows{};
 };
 
-/* Rows of weights in shared memory: a vector of padding takes bank conflicts from writing them. */
+/* Elements from the weights of one tap to the next in shared memory. A vector of padding avoids
+ * bank conflicts when they are written. */
 template <typename T> static __host__ __device__ int weights_pitch(int channels)
 {
     return channels + V<T>;
@@ -81,12 +84,12 @@ template <typename T> static __host__ __device__ int weights_pitch(int channels)
 
 // ---- The kernel ---------------------------------------------------------------------------------
 
-/* Where a block's outputs are. */
+/* A block's first output channel, row and image, with its group and phase. */
 struct block_origin {
     int channel, row, image, group, phase;
 };
 
-/* Where a unit is: `image` is the block's number of them where it has none. */
+/* A unit's position in its block. A thread that has no unit gets an image past the block's last. */
 struct unit_origin {
     int image, row, column;
 };
@@ -99,8 +102,8 @@ static __device__ __forceinline__ unit_origin unit_of(const small_problem<T> &p,
     return { image, line - image * p.t.rows, (unit - line * (int)p.by_row_units.by) * COLUMNS<T> };
 }
 
-/* Begins to copy the weights of `count` input channels from `first` on. Nothing reads taps that a
- * phase lacks. */
+/* Begins to copy the weights of `count` input channels from `first` on. Taps that a phase lacks are
+ * not written, and nothing reads them. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
                                                     const block_origin &at, int first, int count,
@@ -124,6 +127,8 @@ static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
     }
 }
 
+/* Begins to copy the halo tiles of `count` input channels from `first` on. Padding becomes
+ * zeros. */
 template <typename T, int STEP>
 static __device__ __forceinline__ void load_halo_tiles(const small_problem<T> &p,
                                                        const block_origin &at, int first, int count,
@@ -132,7 +137,8 @@ static __device__ __forceinline__ void load_halo_tiles(const small_problem<T> &p
     const small_shape &s = p.s;
     const small_tiles &t = p.t;
     const small_phase &f = s.phases[at.phase];
-    /* What no output reads may be farther outside than padding reaches. */
+    /* The last coordinates that an output reads. Those behind them may be farther outside than
+     * padding reaches, where talc_window_source has no answer. */
     const int last_h = (f.count_h - 1) * s.step_h + (f.taps_h - 1) * s.dilation_h,
               last_w = (f.count_w - 1) * s.step_w + (f.taps_w - 1) * s.dilation_w;
     constexpr int APART = COLUMNS<T> * STEP, GAP = HOLE<T, STEP>;
@@ -164,7 +170,8 @@ static __device__ __forceinline__ void load_halo_tiles(const small_problem<T> &p
     }
 }
 
-/* A unit's sums of one channel, `columns` of which there are. */
+/* Applies the epilogue to a unit's sums of one channel, and stores the `columns` of them that
+ * exist. */
 template <typename T>
 static __device__ __forceinline__ void finish(const small_problem<T> &p,
                                               vec<accumulator_of<T>, COLUMNS<T>> &sum, int channel,
@@ -197,12 +204,13 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
     }
 }
 
-/* Of a unit's results of one channel, which have no last step, those that are NaN again, without
- * products with padding. */
+/* Recomputes the NaN among a unit's results of one channel without products with padding. These
+ * results have no epilogue. */
 template <typename T>
-static __device__ __forceinline__ void sum_again(const small_problem<T> &p, const block_origin &at,
-                                                 const unit_origin &unit, int channel, T *y,
-                                                 int columns)
+static __device__ __forceinline__ void recompute_nans(const small_problem<T> &p,
+                                                      const block_origin &at,
+                                                      const unit_origin &unit, int channel, T *y,
+                                                      int columns)
 {
     const small_shape &s = p.s;
     const small_phase &f = s.phases[at.phase];
@@ -226,14 +234,15 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     small_kernel(const __grid_constant__ small_problem<T> p)
 {
     using sum_type = accumulator_of<T>;
-    constexpr int OWN = COLUMNS<T>, FILLED = WARP * OWN; /* FILLED: columns of a warp's units */
-    constexpr int APART = OWN * STEP, GAP = HOLE<T, STEP>;
+    constexpr int WIDTH = COLUMNS<T>,
+                  WARP_WIDTH = WARP * WIDTH; /* columns of a unit, and of a warp's units */
+    constexpr int APART = WIDTH * STEP, GAP = HOLE<T, STEP>;
     extern __shared__ __align__(16) unsigned char shared[];
     const small_shape &s = p.s;
     const small_tiles &t = p.t;
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const int groups = t.channel_groups * t.unit_groups;
-    const int split = warp / groups, own = warp % t.channel_groups * CHANNELS;
+    const int split = warp / groups, warp_channel = warp % t.channel_groups * CHANNELS;
     const int unit_group = warp % groups / t.channel_groups;
     const uint32_t row_tile = p.channel_tiles.quotient(blockIdx.x),
                    image_tile = p.row_tiles.quotient(row_tile),
@@ -247,12 +256,12 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     T *const halo_tiles = (T *)shared, *const weights = halo_tiles + t.stage_channels * t.halo_tile;
     const int pitch = weights_pitch<T>(t.channel_groups * CHANNELS);
     const unit_origin unit = unit_of(p, unit_group * WARP + lane);
-    const int begin = unit.image < t.images
-                          ? (unit.image * t.halo_tile_rows + unit.row * s.step_h) * t.pitch +
-                                unit.column / OWN * (APART + GAP)
-                          : 0;
+    const int window_offset =
+        unit.image < t.images ? (unit.image * t.halo_tile_rows + unit.row * s.step_h) * t.pitch +
+                                    unit.column / WIDTH * (APART + GAP)
+                              : 0;
 
-    sum_type sums[CHANNELS][OWN] = {};
+    sum_type sums[CHANNELS][WIDTH] = {};
     for (int first = 0; f.taps_h * f.taps_w > 0 && first < s.IC; first += t.stage_channels) {
         const int count = min(t.stage_channels, s.IC - first);
         __syncthreads();
@@ -262,8 +271,8 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         __pipeline_wait_prior(0);
         __syncthreads();
         for (int c = split; c < count; c += t.splits) {
-            const T *x = halo_tiles + c * t.halo_tile + begin;
-            const T *w = weights + c * f.taps_h * TAPS * pitch + own;
+            const T *x = halo_tiles + c * t.halo_tile + window_offset;
+            const T *w = weights + c * f.taps_h * TAPS * pitch + warp_channel;
 #pragma unroll 1
             for (int kh = 0; kh < f.taps_h; kh++, x += s.dilation_h * t.pitch) {
                 sum_type window[WINDOW<T, TAPS, STEP>];
@@ -276,7 +285,8 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                 }
 #pragma unroll
                 for (int kw = 0; kw < TAPS; kw++, w += pitch) {
-                    if (kw >= f.taps_w) /* what is beyond may not be finite */
+                    if (kw >=
+                        f.taps_w) /* no weights were written beyond, and what is there may be NaN */
                         continue;
 #pragma unroll
                     for (int k = 0; k < CHANNELS; k += V<T>) {
@@ -284,7 +294,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 #pragma unroll
                         for (int v = 0; v < V<T>; v++)
 #pragma unroll
-                            for (int j = 0; j < OWN; j++)
+                            for (int j = 0; j < WIDTH; j++)
                                 sums[k + v][j] += window[j * STEP + kw] * (sum_type)some.of[v];
                     }
                 }
@@ -298,45 +308,46 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++)
 #pragma unroll
-        for (int j = 0; j < OWN; j += V<T>) {
+        for (int j = 0; j < WIDTH; j += V<T>) {
             vec<sum_type, V<T>> some;
 #pragma unroll
             for (int v = 0; v < V<T>; v++)
                 some.of[v] = sums[c][j + v];
-            *(vec<sum_type, V<T>> *)(split_sums + (warp * CHANNELS + c) * FILLED + j * WARP +
+            *(vec<sum_type, V<T>> *)(split_sums + (warp * CHANNELS + c) * WARP_WIDTH + j * WARP +
                                      lane * V<T>) = some;
         }
     __syncthreads();
-    /* Of a unit's sums each split adds those of some channels. */
-    const int columns = min(OWN, f.count_w - unit.column);
+    /* Each split adds up some of the channels of every unit. */
+    const int columns = min(WIDTH, f.count_w - unit.column);
     if (unit.image >= t.images || at.image + unit.image >= s.N || at.row + unit.row >= f.count_h ||
         columns <= 0)
         return;
-    const int each = CHANNELS / t.splits;
+    const int channels_of_split = CHANNELS / t.splits;
     const int64_t offset = (at.image + unit.image) * (int64_t)s.groups * s.OC * s.plane + f.out +
                            (at.row + unit.row) * s.out_row + unit.column * s.out_column;
-    for (int c = split * each; c < (split + 1) * each && at.channel + own + c < s.OC; c++) {
-        vec<sum_type, OWN> sum = {};
+    for (int c = split * channels_of_split;
+         c < (split + 1) * channels_of_split && at.channel + warp_channel + c < s.OC; c++) {
+        vec<sum_type, WIDTH> sum = {};
         const sum_type *split_sum =
-            split_sums + (warp % groups * CHANNELS + c) * FILLED + lane * V<T>;
-        for (int other = 0; other < t.splits; other++, split_sum += groups * CHANNELS * FILLED)
+            split_sums + (warp % groups * CHANNELS + c) * WARP_WIDTH + lane * V<T>;
+        for (int other = 0; other < t.splits; other++, split_sum += groups * CHANNELS * WARP_WIDTH)
 #pragma unroll
-            for (int j = 0; j < OWN; j += V<T>) {
+            for (int j = 0; j < WIDTH; j += V<T>) {
                 const vec<sum_type, V<T>> some =
                     *(const vec<sum_type, V<T>> *)(split_sum + j * WARP);
 #pragma unroll
                 for (int v = 0; v < V<T>; v++)
                     sum.of[j + v] += some.of[v];
             }
-        const int oc = at.group * s.OC + at.channel + own + c;
+        const int oc = at.group * s.OC + at.channel + warp_channel + c;
         const int64_t to = offset + (int64_t)oc * s.plane;
         sum_type not_finite = 0;
 #pragma unroll
-        for (int j = 0; j < OWN; j++)
+        for (int j = 0; j < WIDTH; j++)
             not_finite += sum.of[j] * 0;
         finish(p, sum, oc, to, columns);
         if (s.only_inside && not_finite != 0)
-            sum_again(p, at, unit, at.channel + own + c, p.y + to, columns);
+            recompute_nans(p, at, unit, at.channel + warp_channel + c, p.y + to, columns);
     }
 }
 
@@ -361,7 +372,8 @@ static void add_phase(small_shape &s, const phase_axis_taps<int64_t> &h,
     s.taps_w = s.taps_w > f.taps_w ? s.taps_w : f.taps_w;
 }
 
-/* False where it does not fit 32 bits or has too many taps or phases. */
+/* Returns false where an extent is too large for 32-bit arithmetic, or there are too many taps or
+ * phases. */
 static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
 {
     const bool input = p->direction == TALC_GRAD_INPUT;
@@ -410,8 +422,8 @@ static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
     return true;
 }
 
-/* Calls `use` with a kernel for so many taps, or the next more, and its number of them; false where
- * there is none. */
+/* Calls `use` with the kernel that is compiled for these taps per row, or for the next larger
+ * number, and with its number of taps. Returns false where there is no such kernel. */
 template <typename T, typename Use> static bool with_kernel(const small_shape &s, Use use)
 {
     if (s.step_w == 1 && s.taps_w <= 1)
@@ -430,17 +442,17 @@ template <typename T, typename Use> static bool with_kernel(const small_shape &s
                            : false;
 }
 
-/* Tiles of so many groups of channels, units and splits; false where they do not fit shared
- * memory. */
+/* Completes tiles whose groups of channels, groups of units and splits are given. Returns false
+ * where they do not fit shared memory. */
 template <typename T>
-static bool fill(const small_shape &s, int taps_w, int64_t max_shared, small_tiles &t)
+static bool complete(const small_shape &s, int taps_w, int64_t max_shared, small_tiles &t)
 {
     const int64_t row_units = talc_ceil_div(s.count_w, COLUMNS<T>), max = WARP * t.unit_groups;
     if (row_units > max)
         return false;
     t.rows = (int)talc_even(s.count_h, max / row_units);
     t.images = t.rows < s.count_h ? 1 : (int)talc_even(s.N, max / (t.rows * row_units));
-    /* At least one tap: of dx there may be phases alone that no tap reaches. */
+    /* At least one tap, as all phases of an input gradient may be without any. */
     const int64_t taps_h = talc_larger(s.taps_h, 1);
     const int64_t down = (int64_t)(t.rows - 1) * s.step_h + (taps_h - 1) * s.dilation_h + 1;
     const int64_t columns = (row_units * COLUMNS<T> - 1) * s.step_w + taps_w;
@@ -448,16 +460,17 @@ static bool fill(const small_shape &s, int taps_w, int64_t max_shared, small_til
         columns + (columns - 1) / (COLUMNS<T> * s.step_w) * (s.step_w == 2 ? HOLE<T, 2> : 0);
     if (down > MAX || across > MAX || down * across * t.images > MAX)
         return false;
-    /* Rows an odd number of vectors apart: neighbouring lanes read neighbouring rows. */
+    /* An odd number of vectors from row to row: neighbouring lanes read neighbouring rows, and so
+     * have no bank conflicts. */
     const int64_t vectors = talc_ceil_div(across, V<T>);
     t.halo_tile_rows = (int)down, t.pitch = (int)(vectors + 1 - vectors % 2) * V<T>;
     t.halo_tile = t.halo_tile_rows * t.pitch * t.images;
     const int64_t size = (int64_t)sizeof(T);
-    const int64_t split_sums =
+    const int64_t sums_bytes =
         (int64_t)WARPS * CHANNELS * WARP * COLUMNS<T> * (int64_t)sizeof(accumulator_of<T>);
-    const int64_t channel =
+    const int64_t channel_bytes =
         (t.halo_tile + taps_h * taps_w * weights_pitch<T>(t.channel_groups * CHANNELS)) * size;
-    int64_t stage_channels = talc_smaller(s.IC, max_shared / channel);
+    int64_t stage_channels = talc_smaller(s.IC, max_shared / channel_bytes);
     if (stage_channels < s.IC) {
         stage_channels = stage_channels / t.splits * t.splits;
         stage_channels = stage_channels > 0
@@ -465,22 +478,22 @@ static bool fill(const small_shape &s, int taps_w, int64_t max_shared, small_til
                              : 0;
     }
     t.stage_channels = (int)stage_channels;
-    t.shared = (size_t)talc_larger(stage_channels * channel, split_sums);
+    t.shared = (size_t)talc_larger(stage_channels * channel_bytes, sums_bytes);
     t.blocks = s.phase_count * s.groups * talc_ceil_div(s.N, t.images) *
                talc_ceil_div(s.count_h, t.rows) * talc_ceil_div(s.OC, t.channel_groups * CHANNELS);
     return stage_channels >= 1 && t.shared <= (size_t)max_shared && t.blocks <= INT_MAX;
 }
 
-/* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what
- * a block and each chunk waits for. */
+/* The constants were measured on an H200. A multiprocessor issues about 3 warp instructions a clock
+ * cycle. A block waits for 6000 cycles, and for 1000 more in each stage. */
 template <typename T>
 static double seconds_of(const talc_device *device, const small_shape &s, int taps_w,
                          const small_tiles &t)
 {
     constexpr double CLOCK = 1.7e9, RATE = 3;
-    const double each = (double)t.blocks / talc_cuda_state_of(device)->multiprocessors;
-    const double waves = ceil(each / 2);
-    /* Blocks of the phase with the most taps end last. */
+    const double blocks_per_sm = (double)t.blocks / talc_cuda_state_of(device)->multiprocessors;
+    const double waves = ceil(blocks_per_sm / 2);
+    /* In a single wave, the blocks of the phase with the most taps end last. */
     double rows = waves > 1 ? 0 : s.taps_h;
     for (int i = 0; i < s.phase_count && waves > 1; i++)
         rows += (double)s.phases[i].taps_h / s.phase_count;
@@ -496,12 +509,13 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
     const double instructions =
         (double)talc_ceil_div(s.IC, t.splits) * rows * row + loads + results;
     const double stages = (double)talc_ceil_div(s.IC, t.stage_channels);
-    const double resident = each < 1 ? 1 : each < 2 ? each : 2;
+    const double resident = blocks_per_sm < 1 ? 1 : blocks_per_sm < 2 ? blocks_per_sm : 2;
     return TALC_CUDA_LAUNCH +
            waves * (6000 + 1000 * stages + resident * instructions * WARPS / RATE) / CLOCK;
 }
 
-/* The best tiles; INFINITY where there are none. */
+/* Finds the tiles of the least estimate. Returns that estimate, or INFINITY where there are no
+ * tiles. */
 template <typename T>
 static double choose(const talc_device *device, const small_shape &s, small_tiles &best)
 {
@@ -513,7 +527,7 @@ static double choose(const talc_device *device, const small_shape &s, small_tile
                 t.channel_groups = channels, t.unit_groups = units;
                 t.splits = WARPS / channels / units;
                 if ((channels > 1 && channels / 2 * CHANNELS >= s.OC) ||
-                    !fill<T>(s, taps_w, shared_up_to(device, SHARED_BYTES), t))
+                    !complete<T>(s, taps_w, shared_up_to(device, SHARED_BYTES), t))
                     continue;
                 const double seconds = seconds_of<T>(device, s, taps_w, t);
                 if (seconds < smallest)

@@ -5,14 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Of a block: groups of output channels, of units and of splits of the input channels; its images
-/// and their rows; the halo tile under them, of one channel, and how many channels are in shared
-/// memory at a time. The plan keeps them.
+/// How the outputs are divided among blocks. The plan keeps it.
 typedef struct talc_cuda_small_tiles {
-    int channel_groups, unit_groups, splits, images, rows;
-    int halo_tile_rows, pitch, halo_tile, stage_channels;
+    int channel_groups, unit_groups, splits; ///< of a block: of output channels, of units, and of
+                                             ///< the input channels
+    int images, rows;                        ///< of a block
+    int halo_tile_rows, pitch, halo_tile; ///< of one channel: rows, elements from row to row, and
+                                          ///< elements in all
+    int stage_channels;                   ///< input channels in shared memory at a time
     int64_t blocks;
-    size_t shared;
+    size_t shared; ///< bytes
 } talc_cuda_small_tiles;
 
 #endif
