@@ -2,18 +2,20 @@
 ///
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
-/// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums
-/// are in the data's own type. All kernels are bound by memory.
+/// x is [N, C, H, W], y is [N, C, OH, OW], both contiguous. ops/pool2d_window.h defines the windows
+/// and the divisor D. All kernels are bound by memory bandwidth.
 ///
-///   tiled      small square windows out of shared memory, some outputs of a column a thread
-///              (small_windows.cuh).
-///   separable  windows of any size, first down and then across (separable.cuh).
-///   window     any window: a thread an output, or 4 to 256 where windows are large and far apart
-///              (window.cuh). Also the input gradient (gradient.cuh).
+///   tiled      For small square windows, which are read from shared memory. A thread computes some
+///              outputs of a column (small_windows.cuh).
+///   separable  For windows of any size. Each window is reduced down its columns first, then across
+///              (separable.cuh).
+///   window     For any window. A thread computes an output; where windows are large and far apart,
+///              4 to 256 threads share one (window.cuh). It also has the input gradient
+///              (gradient.cuh).
 ///
-/// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in
-/// separable; threads that share a window add their sums as a tree. The order follows from the
-/// problem alone.
+/// Sums are in the data's own type, and their order follows from the problem alone. `tiled` sums
+/// each row of a window and adds these sums from the top. `separable` sums each column and adds
+/// these sums from the left. In `window`, threads that share a window add their sums in a tree.
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/pool2d/gradient.cuh"
@@ -25,8 +27,8 @@
 namespace
 {
 
-/* Adaptive windows of one size are plain ones. */
-static talc_pool2d_problem plain(talc_pool2d_problem p)
+/* Adaptive pooling is ordinary pooling where all of its windows have one size. */
+static talc_pool2d_problem without_adaptive(talc_pool2d_problem p)
 {
     if (talc_pool2d_is_adaptive(&p) && p.H % p.OH == 0 && p.W % p.OW == 0) {
         p.kind = talc_pool2d_is_max(&p) ? TALC_POOL2D_MAX : TALC_POOL2D_AVG;
@@ -37,14 +39,15 @@ static talc_pool2d_problem plain(talc_pool2d_problem p)
     return p;
 }
 
-/* Whether `separable` serves as well as the others do: its threads read all columns, also between
- * windows, and an image that is one window is contiguous already. */
+/* Whether `separable` is as fast as the others. Its threads read all columns, also those between
+ * windows that are far apart. And where the whole image is one window, `window` reads it
+ * contiguously. */
 static bool suits_separable(const talc_pool2d_problem *p)
 {
-    const bool far =
+    const bool far_apart =
         !talc_pool2d_is_adaptive(p) && (p->stride_w - 1) / 4 > (p->KW - 1) * p->dilation_w;
-    const bool one = p->OH == 1 && p->OW == 1 && (p->H * p->W >= 32 || are_few_planes(p));
-    return !far && !one;
+    const bool whole_image = p->OH == 1 && p->OW == 1 && (p->H * p->W >= 32 || are_few_planes(p));
+    return !far_apart && !whole_image;
 }
 
 template <typename Algorithm>
@@ -54,7 +57,7 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem, 
     const talc_status status = talc_cuda_enter(device, "pool2d");
     if (status != TALC_OK)
         return status;
-    const talc_pool2d_problem p = plain(*problem);
+    const talc_pool2d_problem p = without_adaptive(*problem);
     return with_float(p.dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if (p.direction == TALC_GRAD_INPUT)
@@ -73,8 +76,8 @@ template <typename Algorithm>
 static const char *plan(const talc_device *device, const talc_pool2d_problem *problem, size_t,
                         talc_plan *plan)
 {
-    /* x is read once and y written once, or the other way round, at the rate of a copy; where
-     * several do, the first of the list is the fastest. */
+    /* The estimate is the time of a copy, as x is read once and y written once, or dy and dx in the
+     * gradient. Algorithms of equal estimate are listed by their speed: the first one runs. */
     constexpr double UNSUITED = 2;
     const double planes = (double)problem->N * (double)problem->C;
     const double elements = planes * ((double)problem->H * (double)problem->W +
@@ -87,7 +90,7 @@ static const char *plan(const talc_device *device, const talc_pool2d_problem *pr
         return std::is_same_v<Algorithm, window_algorithm> ? NULL : "only the forward direction";
     if (problem->OH == 0 || problem->OW == 0)
         return NULL; /* nothing to run */
-    const talc_pool2d_problem p = plain(*problem);
+    const talc_pool2d_problem p = without_adaptive(*problem);
     if (std::is_same_v<Algorithm, separable_algorithm> && !suits_separable(&p))
         plan->seconds *= UNSUITED;
     return Algorithm::refuses(&p);
@@ -101,7 +104,7 @@ template <typename Algorithm> constexpr talc_algorithm algorithm(const char *nam
 
 } // namespace
 
-/// Each estimates; the least runs, of equal ones the first.
+/// The algorithm of the least estimate runs, and of equal ones the first.
 const talc_algorithm talc_cuda_pool2d[] = {
     algorithm<tiled_algorithm>("tiled"),
     algorithm<separable_algorithm>("separable"),
