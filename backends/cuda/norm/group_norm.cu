@@ -3,20 +3,28 @@
 ///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),
 ///     rstd = 1 / sqrt(var + eps)
 ///
-/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy
-/// weight and M values a row dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
+/// and its gradient, with x^ = (x - mu) rstd and g = dy weight:
 ///
-/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group
-/// of a sample, and contiguous too. Memory-bound.
+///     dbias[c] = sum dy,  dweight[c] = sum dy x^,  dx = rstd (g - (sum g + x^ sum g x^) / M)
 ///
-///   rows  Rows of up to 64 KB are read once: 1 to 512 threads hold one in registers, reduce and
-///         write it. Longer ones are, to moments.cuh, the channels of one image in training: parts
-///         of 16384 values, whose moments are joined, and then a block normalises a part, from the
-///         end of x, which is still cached. The gradient reads x and dy twice, the second time from
-///         a cache: 1 to 256 threads do a row of up to 16384 values, and longer ones are split into
-///         parts, in two launches. The sums of dweight and dbias: a block takes some channels of
-///         some samples, and a warp a channel adds them up. All sums are in f64 and in a fixed
-///         order; the last step is that of ops/norm.h.
+/// The sums of dx are over a row and M is its number of values. A row is a group of a sample.
+///
+/// x, y and dx are [N, C, plane], weight and bias [C], mean and rstd [N * groups]. All are
+/// contiguous, and so is each row. The kernels are bound by memory bandwidth.
+///
+///   rows  The forward pass reads a row of up to 64 KB once: 1 to 512 threads hold it in registers,
+///         reduce it and write the result. A longer row is cut into parts of 16384 values. The
+///         kernels of moments.cuh join the moments of these parts; to them the rows are the
+///         channels of one image. Then a block normalises each part, from the last one, which is
+///         still in the L2 cache.
+///
+///         The input gradient reads x and dy twice, the second time from a cache. 1 to 256 threads
+///         do a row of up to 16384 values; longer rows are cut into parts, in two launches.
+///
+///         For dweight and dbias, a block adds up some channels of some samples. Then a warp adds
+///         up what the blocks found for a channel.
+///
+/// All sums are in f64 and in a fixed order. ops/norm.h defines the last step.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 /// sample variances", 1979.
@@ -29,31 +37,31 @@
 
 using namespace talc;
 
-namespace /* other kernels have types of the same names */
+namespace /* other files have types of the same names */
 {
 
-/* Threads of a row's block, and bytes of it that a thread holds: more are only for rows that need
- * them. */
+/* The maximum of threads that share a row, and the bytes of it that a thread holds in registers:
+ * MAX_BYTES only where the row needs as many. */
 constexpr int MAX_THREADS = 512, FEW_BYTES = 32, MAX_BYTES = 128;
 
 template <typename T> constexpr int64_t MAX_HELD = MAX_THREADS *MAX_BYTES / (int64_t)sizeof(T);
 
-/* As moments.cuh sees it the rows are the channels of one image. */
+/* `norm` describes the rows to moments.cuh as the channels of one image. */
 template <typename T> struct rows_plan {
-    norm_plan<T> of;
+    norm_plan<T> norm;
     int64_t groups, channels_of_group;
-    uint32_t near_plane;     /* the plane, where it is shorter than 2^30 */
-    divisor<uint32_t> plane; /* by near_plane */
+    uint32_t near_plane;     /* the plane, or 2^30 where it is longer */
+    divisor<uint32_t> plane; /* divides by near_plane */
     int64_t whole_plane;
     const T *dy;
     T *dx;
     gradient_sums *sums; /* [rows][parts_of_channel] */
 };
 
-/* The channels of values that begin with value `first` of a row. */
+/* Tells the channels of the values of a row from value `first` on. */
 template <typename T> struct channels_at {
     int64_t c;
-    uint32_t left; /* values of the first channel, or more than there are */
+    uint32_t left; /* values of the first channel that are left; at most near_plane */
 
     __device__ channels_at(const rows_plan<T> &p, int64_t row, int64_t first)
     {
@@ -62,24 +70,25 @@ template <typename T> struct channels_at {
         c = row % p.groups * p.channels_of_group + before;
         left = (uint32_t)(rest < p.near_plane ? rest : p.near_plane);
     }
-    /* Of value `i` behind the first. */
-    __device__ int64_t of(const rows_plan<T> &p, uint32_t i) const
+    /* The channel of value first + i. */
+    __device__ int64_t channel_of(const rows_plan<T> &p, uint32_t i) const
     {
         return i < left ? c : c + 1 + p.plane.quotient(i - left);
     }
 };
 
-/* Calls visit(e, c) with each value of a vector and its channel. */
+/* Calls visit(e, c) for each element e of the vector at first + i, with its channel c. */
 template <int COUNT, typename T, typename Visit>
 static __device__ void for_vector(const rows_plan<T> &p, const channels_at<T> &at, uint32_t i,
                                   Visit visit)
 {
-    int64_t c = at.of(p, i);
-    const bool one = p.whole_plane % COUNT == 0; /* and vectors begin at multiples of COUNT */
+    int64_t c = at.channel_of(p, i);
+    /* Vectors begin at multiples of COUNT, so then each is of a single channel. */
+    const bool one_channel = p.whole_plane % COUNT == 0;
 #pragma unroll
     for (int e = 0; e < COUNT; e++) {
-        if (e > 0 && !one)
-            c = at.of(p, i + e);
+        if (e > 0 && !one_channel)
+            c = at.channel_of(p, i + e);
         visit(e, c);
     }
 }
@@ -88,10 +97,10 @@ static __device__ void for_vector(const rows_plan<T> &p, const channels_at<T> &a
 
 template <typename T> static __device__ double rstd_of(const rows_plan<T> &p, const moments &m)
 {
-    return 1 / sqrt(m.squares / m.count + p.of.eps);
+    return 1 / sqrt(m.squares / m.count + p.norm.eps);
 }
 
-/* What normalises a row. The rounding error of the mean in the data's type is added. */
+/* Normalises values of a row. `lost` makes up for the rounding of the mean to the data's type. */
 template <typename T> struct row_affine {
     T mean, rstd, lost;
 
@@ -105,15 +114,15 @@ template <typename T> struct row_affine {
     __device__ T normalised(const rows_plan<T> &p, T x, int64_t c) const
     {
         T y = (x - mean) * rstd + lost;
-        if (p.of.weight != NULL)
-            y *= p.of.weight[c];
-        if (p.of.bias != NULL)
-            y += p.of.bias[c];
+        if (p.norm.weight != NULL)
+            y *= p.norm.weight[c];
+        if (p.norm.bias != NULL)
+            y += p.norm.bias[c];
         return y;
     }
 };
 
-/* Whether the step is wide, as ops/norm.h says; f64 data have no wider one. */
+/* Whether a row has to be normalised in f64 (ops/norm.h). f64 data are as they are. */
 template <typename T> static __device__ bool is_wide(const rows_plan<T> &p, const moments &m)
 {
     return IS_NARROW<T> &&
@@ -127,35 +136,37 @@ static __device__ void normalise_wide(const rows_plan<T> &p, const moments &m, i
 {
     const double rstd = rstd_of(p, m);
     const channels_at<T> at(p, row, first);
-    const T *x = p.of.x + row * p.of.plane;
-    T *to = p.of.y + row * p.of.plane;
+    const T *x = p.norm.x + row * p.norm.plane;
+    T *to = p.norm.y + row * p.norm.plane;
 #pragma unroll 1
     for (int64_t i = first + thread; i < end; i += threads) {
-        const int64_t c = at.of(p, (uint32_t)(i - first));
-        const double weight = p.of.weight == NULL ? 1 : (double)p.of.weight[c];
-        const double bias = p.of.bias == NULL ? 0 : (double)p.of.bias[c];
-        to[i] = talc_activate(p.of.activation, (T)(((double)x[i] - m.mean) * rstd * weight + bias));
+        const int64_t c = at.channel_of(p, (uint32_t)(i - first));
+        const double weight = p.norm.weight == NULL ? 1 : (double)p.norm.weight[c];
+        const double bias = p.norm.bias == NULL ? 0 : (double)p.norm.bias[c];
+        to[i] =
+            talc_activate(p.norm.activation, (T)(((double)x[i] - m.mean) * rstd * weight + bias));
     }
 }
 
-/* `threads` neighbours a row, each with at most HELD vectors. */
+/* Normalises rows that fit in registers. `threads` neighbouring threads share a row, and each holds
+ * at most HELD vectors of it. */
 template <typename T, int COUNT, int HELD>
 static __global__ void __launch_bounds__(MAX_THREADS) held_rows(const rows_plan<T> p, int threads)
 {
     __shared__ sums shared[MAX_THREADS / WARP];
     const int group = threadIdx.x / threads, thread = threadIdx.x % threads;
-    const int groups = blockDim.x / threads, vectors = (int)p.of.plane / COUNT;
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < p.of.C;
+    const int groups = blockDim.x / threads, vectors = (int)p.norm.plane / COUNT;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < p.norm.C;
          first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < p.of.C;
+        const bool real = first + group < p.norm.C;
         const int64_t row = real ? first + group : first;
-        const T *x = p.of.x + row * p.of.plane;
+        const T *x = p.norm.x + row * p.norm.plane;
         vec<T, COUNT> values[HELD];
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             if (thread + k * threads < vectors)
                 values[k] = *(const vec<T, COUNT> *)(x + (thread + k * threads) * COUNT);
-        const T start = start_of(x[0], x[p.of.plane / 2], x[p.of.plane - 1]);
+        const T start = start_of(x[0], x[p.norm.plane / 2], x[p.norm.plane - 1]);
         sums sum;
 #pragma unroll
         for (int k = 0; k < HELD; k++)
@@ -166,16 +177,16 @@ static __global__ void __launch_bounds__(MAX_THREADS) held_rows(const rows_plan<
         sum = share_group(sum, threads, shared);
         if (!real)
             continue;
-        const moments m = moments_of(sum, (double)start, (double)p.of.plane);
+        const moments m = moments_of(sum, (double)start, (double)p.norm.plane);
         if (thread == 0)
-            keep_moments(p.of, row, m);
+            keep_moments(p.norm, row, m);
         if (is_wide(p, m)) {
-            normalise_wide(p, m, row, 0, p.of.plane, thread, threads);
+            normalise_wide(p, m, row, 0, p.norm.plane, thread, threads);
             continue;
         }
         const row_affine<T> by(p, m);
         const channels_at<T> at(p, row, 0);
-        T *y = p.of.y + row * p.of.plane;
+        T *y = p.norm.y + row * p.norm.plane;
 #pragma unroll
         for (int k = 0; k < HELD; k++) {
             const int i = (thread + k * threads) * COUNT;
@@ -184,39 +195,40 @@ static __global__ void __launch_bounds__(MAX_THREADS) held_rows(const rows_plan<
             for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
                 values[k].of[e] = by.normalised(p, values[k].of[e], c);
             });
-            activate_all(p.of.activation, values[k].of);
+            activate_all(p.norm.activation, values[k].of);
             *(vec<T, COUNT> *)(y + i) = values[k];
         }
     }
 }
 
-/* A block a part of a row whose moments are joined. */
+/* Normalises rows whose moments are known. A block takes a part at a time, from the last one to the
+ * first. */
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<T> p)
 {
     using vector = vec<T, COUNT>;
-    const int64_t parts = p.of.C * p.of.parts_of_channel;
+    const int64_t parts = p.norm.C * p.norm.parts_of_channel;
     for (int64_t number = blockIdx.x; number < parts; number += gridDim.x) {
-        const int64_t part = parts - 1 - number, row = part / p.of.parts_of_channel;
-        const int64_t first = (part - row * p.of.parts_of_channel) * p.of.length;
-        const int length = (int)min(p.of.length, p.of.plane - first);
-        const moments m = p.of.channels[row];
+        const int64_t part = parts - 1 - number, row = part / p.norm.parts_of_channel;
+        const int64_t first = (part - row * p.norm.parts_of_channel) * p.norm.length;
+        const int length = (int)min(p.norm.length, p.norm.plane - first);
+        const moments m = p.norm.channels[row];
         if (first == 0 && threadIdx.x == 0)
-            keep_moments(p.of, row, m);
+            keep_moments(p.norm, row, m);
         if (is_wide(p, m)) {
             normalise_wide(p, m, row, first, first + length, threadIdx.x, BLOCK);
             continue;
         }
         const row_affine<T> by(p, m);
         const channels_at<T> at(p, row, first);
-        const T *x = p.of.x + row * p.of.plane + first;
-        T *y = p.of.y + row * p.of.plane + first;
+        const T *x = p.norm.x + row * p.norm.plane + first;
+        T *y = p.norm.y + row * p.norm.plane + first;
         const auto load = [&](int i) { return *(const vector *)(x + i); };
         const auto write = [&](vector &values, int i) {
             for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
                 values.of[e] = by.normalised(p, values.of[e], c);
             });
-            activate_all(p.of.activation, values.of);
+            activate_all(p.norm.activation, values.of);
             *(vector *)(y + i) = values;
         };
         for_loads<COUNT == 1 ? 8 : 4>((int)threadIdx.x * COUNT, length, BLOCK * COUNT, load, write);
@@ -225,7 +237,8 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
 
 // ---- Input gradient -----------------------------------------------------------------------------
 
-/* `threads` neighbours a part, which are the whole block unless a row is one part. */
+/* `threads` neighbouring threads share a part. They are the whole block, unless a row is a single
+ * part. */
 template <typename T, int COUNT, gradient_pass PASS>
 static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan<T> p, int threads)
 {
@@ -233,18 +246,19 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
     __shared__ gradient_sums shared[BLOCK / WARP];
     const int group = threadIdx.x / threads, thread = threadIdx.x % threads;
     const int groups = BLOCK / threads;
-    const int64_t parts = p.of.C * p.of.parts_of_channel;
+    const int64_t parts = p.norm.C * p.norm.parts_of_channel;
     for (int64_t first = (int64_t)blockIdx.x * groups; first < parts;
          first += (int64_t)gridDim.x * groups) {
         const bool real = first + group < parts;
         const int64_t number = real ? first + group : first;
         const int64_t part = PASS == SECOND ? parts - 1 - number : number;
-        const int64_t row = part / p.of.parts_of_channel;
-        const int64_t begin = (part - row * p.of.parts_of_channel) * p.of.length;
-        const int64_t offset = row * p.of.plane + begin;
-        const int64_t length = min(p.of.length, p.of.plane - begin);
+        const int64_t row = part / p.norm.parts_of_channel;
+        const int64_t begin = (part - row * p.norm.parts_of_channel) * p.norm.length;
+        const int64_t offset = row * p.norm.plane + begin;
+        const int64_t length = min(p.norm.length, p.norm.plane - begin);
         const channels_at<T> at(p, row, begin);
-        /* visit(place among those in flight, offset, x, dy) of each vector of the thread. */
+        /* Calls visit(i, x, dy) for each of the thread's vectors, the one at value i of the
+         * part. */
         const auto for_part = [&](auto visit) {
             for (int64_t i = thread * COUNT; i < length; i += threads * COUNT * IN_FLIGHT) {
                 vec<T, COUNT> x[IN_FLIGHT], dy[IN_FLIGHT];
@@ -252,7 +266,7 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
                 for (int k = 0; k < IN_FLIGHT; k++)
                     if (i + k * threads * COUNT < length) {
                         const int64_t from = offset + i + k * threads * COUNT;
-                        x[k] = *(const vec<T, COUNT> *)(p.of.x + from);
+                        x[k] = *(const vec<T, COUNT> *)(p.norm.x + from);
                         dy[k] = *(const vec<T, COUNT> *)(p.dy + from);
                     }
 #pragma unroll
@@ -263,13 +277,13 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
         };
         gradient_sums sum;
         if (PASS == SECOND)
-            for (int64_t k = threadIdx.x; k < p.of.parts_of_channel; k += BLOCK)
-                sum.join(p.sums[row * p.of.parts_of_channel + k]);
+            for (int64_t k = threadIdx.x; k < p.norm.parts_of_channel; k += BLOCK)
+                sum.join(p.sums[row * p.norm.parts_of_channel + k]);
         else
-            for_part([&, mean = p.of.mean[row]](int64_t i, const vec<T, COUNT> &x,
-                                                const vec<T, COUNT> &dy) {
+            for_part([&, mean = p.norm.mean[row]](int64_t i, const vec<T, COUNT> &x,
+                                                  const vec<T, COUNT> &dy) {
                 for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
-                    const double weight = p.of.weight == NULL ? 1 : (double)p.of.weight[c];
+                    const double weight = p.norm.weight == NULL ? 1 : (double)p.norm.weight[c];
                     const double g = (double)dy.of[e] * weight;
                     sum.g += g;
                     sum.product += g * ((double)x.of[e] - mean);
@@ -283,28 +297,28 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
                 p.sums[part] = sum;
             continue;
         }
-        const double rstd = p.of.rstd[row];
-        const double mean = p.of.mean[row];
-        const talc_norm_gradient of = talc_norm_gradient_of(mean, (double)(T)mean, rstd, rstd,
-                                                            sum.g, sum.product, (double)p.of.plane);
+        const double rstd = p.norm.rstd[row];
+        const double mean = p.norm.mean[row];
+        const talc_norm_gradient factors = talc_norm_gradient_of(
+            mean, (double)(T)mean, rstd, rstd, sum.g, sum.product, (double)p.norm.plane);
         const auto write = [&](auto dx_of) {
             for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
                 vec<T, COUNT> dx;
                 for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
-                    const T weight = p.of.weight == NULL ? 1 : p.of.weight[c];
+                    const T weight = p.norm.weight == NULL ? 1 : p.norm.weight[c];
                     dx.of[e] = dx_of(x.of[e], dy.of[e], weight);
                 });
                 *(vec<T, COUNT> *)(p.dx + offset + i) = dx;
             });
         };
-        if (of.wide || (p.of.weight != NULL && !talc_norm_takes_weights(rstd)))
-            write([of](T x, T dy, T weight) {
-                return (T)((double)dy * (double)weight * of.by_g +
-                           (((double)x - of.mean) * of.rstd * of.slope + of.shift));
+        if (factors.wide || (p.norm.weight != NULL && !talc_norm_takes_weights(rstd)))
+            write([f = factors](T x, T dy, T weight) {
+                return (T)((double)dy * (double)weight * f.by_g +
+                           (((double)x - f.mean) * f.rstd * f.slope + f.shift));
             });
         else
-            write([by_g = (T)rstd, mean = (T)of.mean, by_x = (T)(of.rstd * of.slope),
-                   shift = (T)of.shift](T x, T dy, T weight) {
+            write([by_g = (T)rstd, mean = (T)factors.mean, by_x = (T)(factors.rstd * factors.slope),
+                   shift = (T)factors.shift](T x, T dy, T weight) {
                 return dy * weight * by_g + ((x - mean) * by_x + shift);
             });
     }
@@ -312,11 +326,13 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
 
 // ---- Gradients of weight and bias ---------------------------------------------------------------
 
-/* A block's threads: `along` neighbours in a plane, `width` channels, the rest samples. Its tile:
- * width channels of `samples` samples, in `length` positions of each plane. */
+/* How dweight and dbias are divided among blocks. A tile is `width` channels of `samples` samples,
+ * and `length` positions of each of these planes. Of a block's threads, `along` neighbours share a
+ * plane, and width such groups have a channel each; what is left divides the samples. */
 struct affine_tiling {
     int along, width;
-    int64_t samples, length, tiles, of_samples, of_plane; /* how many in each direction */
+    int64_t samples, length;
+    int64_t tiles, of_samples, of_plane; /* tiles along the channels, the samples and a plane */
 
     affine_tiling(const talc_group_norm_problem *p)
     {
@@ -339,7 +355,7 @@ struct affine_tiling {
     }
 };
 
-/* Writes the sums of each tile to sums[C][parts]. */
+/* Writes the sums of each channel of each tile to sums[C][parts]. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     affine_sums(const rows_plan<T> p, const affine_tiling tiling, int64_t N, int64_t C)
@@ -362,17 +378,17 @@ static __global__ void __launch_bounds__(BLOCK)
         for (int64_t n = first + sample; n < last && c < C; n += by_sample) {
             const int64_t row = n * p.groups + c / p.channels_of_group;
             const int64_t plane = (n * C + c) * p.whole_plane;
-            const double mean = p.of.mean[row];
+            const double mean = p.norm.mean[row];
             double product = 0;
 #pragma unroll 4
             for (int64_t i = begin + position; i < end; i += along) {
                 const double dy = (double)p.dy[plane + i];
                 sum.g += dy;
-                product += dy * ((double)p.of.x[plane + i] - mean);
+                product += dy * ((double)p.norm.x[plane + i] - mean);
             }
-            sum.product += product * p.of.rstd[row];
+            sum.product += product * p.norm.rstd[row];
         }
-        __syncthreads(); /* the tile before is done */
+        __syncthreads(); /* the sums of the previous tile are read */
         *own = sum;
         for (int half = of_channel / 2; half > 0; half /= 2) {
             __syncthreads();
@@ -384,7 +400,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* A warp a channel. */
+/* Adds up the parts of each channel, a warp for each. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     join_affine(const gradient_sums *sums, int64_t parts, int64_t C, T *dweight, T *dbias)
@@ -410,32 +426,32 @@ template <typename T>
 static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_norm_arguments *a)
 {
     rows_plan<T> plan = {};
-    norm_plan<T> &of = plan.of;
+    norm_plan<T> &norm = plan.norm;
     plan.groups = p->groups;
     plan.channels_of_group = p->groups == 0 ? 0 : p->C / p->groups;
     plan.whole_plane = p->plane;
     plan.near_plane = (uint32_t)talc_smaller(talc_larger(p->plane, 1), (int64_t)1 << 30);
     plan.plane.set(plan.near_plane);
-    of.N = 1;
-    of.C = p->N * p->groups;
-    of.plane = plan.channels_of_group * p->plane;
-    of.eps = p->eps;
-    of.activation = p->activation;
-    of.images = 1;
-    of.length = PART_VALUES;
-    while (p->direction != TALC_FORWARD && of.plane > of.length * MAX_PARTS)
-        of.length *= 2;
-    of.parts_of_plane = of.parts_of_channel = talc_ceil_div(of.plane, of.length);
+    norm.N = 1;
+    norm.C = p->N * p->groups;
+    norm.plane = plan.channels_of_group * p->plane;
+    norm.eps = p->eps;
+    norm.activation = p->activation;
+    norm.images = 1;
+    norm.length = PART_VALUES;
+    while (p->direction != TALC_FORWARD && norm.plane > norm.length * MAX_PARTS)
+        norm.length *= 2;
+    norm.parts_of_plane = norm.parts_of_channel = talc_ceil_div(norm.plane, norm.length);
     if (a == NULL)
         return plan;
-    of.x = (const T *)a->x;
-    of.weight = (const T *)a->weight;
-    of.bias = (const T *)a->bias;
-    of.y = (T *)a->y;
-    of.mean = a->mean;
-    of.rstd = a->rstd;
-    of.channels = (moments *)a->base.workspace;
-    of.parts = of.channels + of.C;
+    norm.x = (const T *)a->x;
+    norm.weight = (const T *)a->weight;
+    norm.bias = (const T *)a->bias;
+    norm.y = (T *)a->y;
+    norm.mean = a->mean;
+    norm.rstd = a->rstd;
+    norm.channels = (moments *)a->base.workspace;
+    norm.parts = norm.channels + norm.C;
     plan.dy = (const T *)a->dy;
     plan.dx = (T *)a->dx;
     plan.sums = (gradient_sums *)a->base.workspace;
@@ -444,12 +460,12 @@ static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_n
 
 template <typename T> static bool is_packed(const rows_plan<T> &plan)
 {
-    return plan.of.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.of.x) &&
-           is_aligned(plan.of.y) && is_aligned(plan.dy) && is_aligned(plan.dx);
+    return plan.norm.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.norm.x) &&
+           is_aligned(plan.norm.y) && is_aligned(plan.dy) && is_aligned(plan.dx);
 }
 
-/* A power of two: as many as vectors, up to a warp, or more where they hold no more than `held`
- * each. */
+/* Threads for a row, a power of two: one for each vector up to a warp, then so many that each holds
+ * at most `held` vectors. */
 static int threads_for(int64_t vectors, int64_t held, int max)
 {
     int threads = 1;
@@ -462,33 +478,34 @@ template <typename T, int COUNT, int BYTES>
 static void launch_held(talc_device *device, const rows_plan<T> &plan)
 {
     constexpr int HELD = BYTES / (int)sizeof(T) / COUNT;
-    const int threads = threads_for(plan.of.plane / COUNT, HELD, MAX_THREADS);
+    const int threads = threads_for(plan.norm.plane / COUNT, HELD, MAX_THREADS);
     const int block = threads < BLOCK ? BLOCK : threads;
-    held_rows<T, COUNT, HELD><<<grid_for_blocks(device, talc_ceil_div(plan.of.C, block / threads)),
-                                block, 0, talc_cuda_stream(device)>>>(plan, threads);
+    held_rows<T, COUNT, HELD>
+        <<<grid_for_blocks(device, talc_ceil_div(plan.norm.C, block / threads)), block, 0,
+           talc_cuda_stream(device)>>>(plan, threads);
 }
 
 template <typename T, int COUNT>
 static void launch_forward(talc_device *device, const rows_plan<T> &plan)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    if (plan.of.plane <= WARP * FEW_BYTES / (int64_t)sizeof(T)) {
+    if (plan.norm.plane <= WARP * FEW_BYTES / (int64_t)sizeof(T)) {
         launch_held<T, COUNT, FEW_BYTES>(device, plan);
         return;
     }
-    if (plan.of.plane <= MAX_HELD<T>) {
+    if (plan.norm.plane <= MAX_HELD<T>) {
         launch_held<T, COUNT, MAX_BYTES>(device, plan);
         return;
     }
-    const unsigned blocks = grid_for_blocks(device, plan.of.C * plan.of.parts_of_channel);
+    const unsigned blocks = grid_for_blocks(device, plan.norm.C * plan.norm.parts_of_channel);
     if (COUNT > 1)
-        part_moments<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan.of);
+        part_moments<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan.norm);
     else
-        part_moments_of_rows<T><<<blocks, BLOCK, 0, stream>>>(plan.of, threads_per_row(plan.of));
-    const int threads = plan.of.parts_of_channel > 4 * WARP ? BLOCK : WARP;
-    join_channels<T>
-        <<<grid_for_blocks(device, talc_ceil_div(plan.of.C, BLOCK / threads)), BLOCK, 0, stream>>>(
-            plan.of, threads);
+        part_moments_of_rows<T>
+            <<<blocks, BLOCK, 0, stream>>>(plan.norm, threads_per_row(plan.norm));
+    const int threads = plan.norm.parts_of_channel > 4 * WARP ? BLOCK : WARP;
+    join_channels<T><<<grid_for_blocks(device, talc_ceil_div(plan.norm.C, BLOCK / threads)), BLOCK,
+                       0, stream>>>(plan.norm, threads);
     normalise_parts<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan);
 }
 
@@ -496,10 +513,10 @@ template <typename T, int COUNT>
 static void launch_gradient(talc_device *device, const rows_plan<T> &plan)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const bool parts = plan.of.parts_of_channel > 1;
-    const int threads = parts ? BLOCK : threads_for(plan.of.plane / COUNT, 8, BLOCK);
+    const bool parts = plan.norm.parts_of_channel > 1;
+    const int threads = parts ? BLOCK : threads_for(plan.norm.plane / COUNT, 8, BLOCK);
     const unsigned blocks = grid_for_blocks(
-        device, talc_ceil_div(plan.of.C * plan.of.parts_of_channel, BLOCK / threads));
+        device, talc_ceil_div(plan.norm.C * plan.norm.parts_of_channel, BLOCK / threads));
     if (parts) {
         gradient_of_rows<T, COUNT, FIRST><<<blocks, BLOCK, 0, stream>>>(plan, threads);
         gradient_of_rows<T, COUNT, SECOND><<<blocks, BLOCK, 0, stream>>>(plan, threads);
@@ -543,10 +560,10 @@ static const char *plan_rows(const talc_device *, const talc_group_norm_problem 
     return with_float(p->dtype, [&](auto element) -> const char * {
         using T = typename decltype(element)::type;
         const rows_plan<T> plan = plan_of<T>(p, NULL);
-        const size_t rows = (size_t)plan.of.C, parts = (size_t)plan.of.parts_of_channel;
+        const size_t rows = (size_t)plan.norm.C, parts = (size_t)plan.norm.parts_of_channel;
         if (p->direction == TALC_FORWARD) {
             planned->workspace =
-                plan.of.plane <= MAX_HELD<T> ? 0 : rows * (parts + 1) * sizeof(moments);
+                plan.norm.plane <= MAX_HELD<T> ? 0 : rows * (parts + 1) * sizeof(moments);
             return NULL;
         }
         affine_tiling tiling(p);
