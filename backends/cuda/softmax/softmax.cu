@@ -3,16 +3,17 @@
 ///     softmax:      y_i = exp(x_i - m) / sum_j exp(x_j - m)
 ///     log_softmax:  y_i = x_i - m - log(sum_j exp(x_j - m)),      m = max_j x_j
 ///
-/// Memory-bound: each element is read once, by coalesced accesses, of 16 bytes where rows are whole
-/// vectors.
+/// The kernels are bound by memory bandwidth. Their accesses are coalesced, and of 16 bytes where
+/// each softmax consists of whole vectors. "Along memory" means that the elements of a softmax are
+/// contiguous, "across memory" that they are strided.
 ///
-///   warp       Up to 4 KiB along memory, 512 bytes across it: held in the registers of 1 to 32
-///              lanes.
-///   cluster    Along memory, up to 64 KiB: held in the shared memory of a block; up to 1.8 MB
-///              where GPUs have thread block clusters, of 2 to 16 blocks.
-///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two
-///              launches.
-///   one_block  The same without workspace: softmaxes are not tiling.
+///   warp       Reads x once. 1 to 32 lanes hold a softmax in registers: up to 4 KiB along memory,
+///              up to 512 bytes across it.
+///   cluster    Reads x once, along memory. A block holds up to 64 KiB in shared memory. Where GPUs
+///              have thread block clusters, 2 to 16 blocks hold up to 1.8 MB.
+///   two_pass   Reads x twice, at any length and with any strides. A few long softmaxes are split
+///              among blocks, in two launches.
+///   one_block  The same without a workspace: a softmax is not split.
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/softmax/cluster.cuh"
@@ -22,11 +23,11 @@
 
 using namespace talc;
 
-namespace /* other kernels have types of the same names */
+namespace /* other files have types of the same names */
 {
 
-/* Whether the axis is strided: another dimension has the smaller stride in x, or in y where x is
- * expanded. */
+/* Whether the softmaxes lie across memory: another dimension has a smaller stride in x, or in y
+ * where x is expanded. */
 static bool is_strided(const talc_softmax_problem *p)
 {
     if (p->outer_rank == 0)
@@ -58,10 +59,11 @@ static bool is_dense(const talc_softmax_problem *p, const talc_softmax_arguments
 
 // ---- warp ---------------------------------------------------------------------------------------
 
-/* Bytes that a lane holds: the fewer, the higher the occupancy. */
+/* Bytes of a softmax that a lane holds in registers: the fewer, the higher the occupancy. */
 constexpr int HELD = 128;
 
-/* The most lanes of a strided softmax: a warp then reads 32 contiguous bytes or more. */
+/* The maximum of lanes that share a strided softmax. With more, a warp would read fewer than 32
+ * contiguous bytes at a time. */
 constexpr int STRIDED_LANES = 4;
 
 template <typename T, int COUNT, softmax_layout LAYOUT>
@@ -76,8 +78,8 @@ static void launch_lanes(talc_device *device, const talc_softmax_problem *p,
     int shift = !is_short && LAYOUT == ALONG ? 2 : 0;
     while ((is_short ? HELD_SHORT : HELD) << shift < count * EACH)
         shift++;
-    /* Longer ones have a block for each tile: blocks that begin and end at different times overlap
-     * reads with writes. */
+    /* Longer ones have a block for each tile. Such blocks begin and end at different times, so that
+     * reads of some overlap writes of others. */
     const int64_t work = talc_ceil_div(p->outer, BLOCK >> shift);
     const int64_t blocks = shift == 0       ? grid_for_blocks(device, work)
                            : work < INT_MAX ? work
@@ -88,7 +90,7 @@ static void launch_lanes(talc_device *device, const talc_softmax_problem *p,
                                                                      shift, count, softmax_plan(p));
 }
 
-/* Blocks per multiprocessor: few, each of which loops over many softmaxes. */
+/* Blocks per multiprocessor. They are few, and each loops over many softmaxes in a pipeline. */
 constexpr int64_t PIPELINED = 16;
 
 template <typename T>
@@ -121,16 +123,16 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
 
 // ---- cluster ------------------------------------------------------------------------------------
 
-/* Bytes of a softmax that a block holds where enough blocks can share it, so that three fit a
- * multiprocessor, and the most that a block can hold. */
+/* Bytes of a softmax that a block holds in shared memory: STORED where enough blocks can share it,
+ * so that three of them fit a multiprocessor, else up to MAX_STORED. */
 constexpr int64_t STORED = 64 << 10, MAX_STORED = 224 << 10;
 
-/* Threads of a multiprocessor's blocks: with more, waiting for each other costs more than loading
- * faster gains; and bytes of their slots that may stay empty. */
+/* The maximum of threads per multiprocessor: with more, waiting at barriers costs more than loading
+ * faster gains. SPARE is how many bytes of a block's slots may stay empty. */
 constexpr int64_t RUNNING = 960, MIN_THREADS = 128, SPARE = MIN_THREADS * VECTOR_BYTES;
 
-/* Whether every GPU runs the machine code made for compute capability 9.0: PTX for newer ones knows
- * no clusters. */
+/* Whether every GPU has compute capability 9.0, for which the machine code with clusters is made.
+ * The PTX for newer GPUs has none. */
 static bool has_clusters()
 {
     int count = 0, major = 9;
@@ -138,11 +140,11 @@ static bool has_clusters()
     for (int i = 0; i < count && error == cudaSuccess && major == 9; i++)
         error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i);
     if (error != cudaSuccess)
-        (void)cudaGetLastError(); /* this one, as it is the last */
+        (void)cudaGetLastError(); /* clears the error of these calls */
     return error == cudaSuccess && major == 9;
 }
 
-/* By clusters of at most `max` blocks; false when the GPU cannot run them. */
+/* Launches clusters of at most `max` blocks. Returns false where the GPU cannot run them. */
 template <typename T, int COUNT>
 static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a, int max)
@@ -153,37 +155,40 @@ static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
     int blocks = 1, clusters = 1;
     while (blocks < max && count * EACH > blocks * STORED)
         blocks *= 2;
-    const int64_t own = talc_ceil_div(count, blocks);
-    const int64_t side_by_side = (MAX_STORED + 1024) / (own * EACH + 1024);
-    /* As many as share the vectors nearly evenly, so that few slots stay empty. */
+    const int64_t vectors_of_block = talc_ceil_div(count, blocks);
+    const int64_t blocks_per_sm = (MAX_STORED + 1024) / (vectors_of_block * EACH + 1024);
+    /* The number of threads that shares the vectors most evenly, so that the fewest slots stay
+     * empty. */
     int64_t threads = MIN_THREADS;
-    for (int64_t i = threads; i <= MAX_THREADS && i <= RUNNING / side_by_side; i += WARP)
-        if (talc_ceil_div(own, i) * i <= talc_ceil_div(own, threads) * threads)
+    for (int64_t i = threads; i <= MAX_THREADS && i <= RUNNING / blocks_per_sm; i += WARP)
+        if (talc_ceil_div(vectors_of_block, i) * i <=
+            talc_ceil_div(vectors_of_block, threads) * threads)
             threads = i;
-    /* Several times as many clusters as run at once: they drift apart, so that reads of some
-     * overlap writes of others. */
-    const int64_t drifting =
-        talc_cuda_state_of(device)->multiprocessors * side_by_side * 8 / blocks;
-    const int64_t bytes = talc_ceil_div(own, threads) * threads * EACH;
+    /* Several times as many clusters as run at once. They drift apart in time, so that reads of
+     * some overlap writes of others. */
+    const int64_t clusters_in_grid =
+        talc_cuda_state_of(device)->multiprocessors * blocks_per_sm * 8 / blocks;
+    const int64_t bytes = talc_ceil_div(vectors_of_block, threads) * threads * EACH;
 
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = { (unsigned)blocks, 1, 1 };
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)((p->outer < drifting ? p->outer : drifting) * blocks));
+    config.gridDim =
+        dim3((unsigned)((p->outer < clusters_in_grid ? p->outer : clusters_in_grid) * blocks));
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = (size_t)bytes;
     config.stream = talc_cuda_stream(device);
     config.attrs = &cluster;
     config.numAttrs = blocks > 1;
-    if (bytes > STORED / 2) /* else what every kernel may have is enough */
+    if (bytes > STORED / 2) /* else the shared memory that every kernel may have is enough */
         (void)allow_shared(kernel, (has_clusters() ? MAX_STORED : STORED) + SPARE);
     if (blocks > PORTABLE_BLOCKS &&
         (cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) !=
              cudaSuccess ||
          cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess ||
          clusters == 0)) {
-        (void)cudaGetLastError(); /* of a larger cluster than runs here */
+        (void)cudaGetLastError(); /* clears the error: such clusters do not run here */
         return false;
     }
     (void)cudaLaunchKernelEx(&config, kernel, (T *)a->y, (const T *)a->x, blocks, (int)count,
@@ -203,16 +208,17 @@ static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
 
 // ---- two_pass and one_block ---------------------------------------------------------------------
 
-/* Blocks that keep any GPU busy, and elements that are worth a block. */
-constexpr int64_t ENOUGH_BLOCKS = 1024, PART = 8192;
+/* Blocks that keep any GPU busy, and the elements that are worth a block of their own. */
+constexpr int64_t ENOUGH_BLOCKS = 1024, BLOCK_ELEMENTS = 8192;
 
-/* The split depends on the problem alone. */
-static softmax_tiling tiling_of(const talc_softmax_problem *p, bool in_parts)
+/* How softmaxes are divided among blocks. It follows from the problem alone, so results do too. */
+static softmax_tiling tiling_of(const talc_softmax_problem *p, bool is_split)
 {
     softmax_tiling tiling = { is_strided(p) ? (int)(CACHE_LINE / talc_dtype_size(p->dtype)) : 1,
                               p->extent, 1 };
-    const int64_t part = PART / tiling.width, columns = talc_ceil_div(p->outer, tiling.width);
-    if (in_parts && columns > 0 && columns <= ENOUGH_BLOCKS / 2 && p->extent >= 2 * part) {
+    const int64_t part = BLOCK_ELEMENTS / tiling.width,
+                  columns = talc_ceil_div(p->outer, tiling.width);
+    if (is_split && columns > 0 && columns <= ENOUGH_BLOCKS / 2 && p->extent >= 2 * part) {
         tiling.length =
             talc_ceil_div(talc_ceil_div(p->extent, ENOUGH_BLOCKS / columns), part) * part;
         tiling.parts = talc_ceil_div(p->extent, tiling.length);
@@ -220,11 +226,11 @@ static softmax_tiling tiling_of(const talc_softmax_problem *p, bool in_parts)
     return tiling;
 }
 
-template <typename T, bool IN_PARTS>
+template <typename T, bool IS_SPLIT>
 static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
                             const talc_softmax_arguments *a)
 {
-    const softmax_tiling tiling = tiling_of(p, IN_PARTS);
+    const softmax_tiling tiling = tiling_of(p, IS_SPLIT);
     const dim3 grid(grid_for_blocks(device, talc_ceil_div(p->outer, tiling.width)),
                     (unsigned)tiling.parts);
     for (int pass = tiling.parts == 1 ? BOTH : FIRST; pass <= (tiling.parts == 1 ? BOTH : SECOND);
