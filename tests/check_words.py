@@ -33,11 +33,12 @@ BANNED = [
 # Parts of identifiers, joined by underscores, and what the field says. CONTRIBUTING.md has the list, meaning by meaning.
 WORDS = {
     "due": "expected", "room": "capacity or tolerance", "rooms": "buffers", "posed": "problem", "judge": "verdict",
-    "spoilt": "corrupted", "abreast": "concurrent", "hop": "stride",
+    "spoilt": "corrupted", "abreast": "concurrent", "hop": "stride", "patch": "halo tile", "patches": "halo tiles",
+    "doubt": "recompute", "doubts": "recompute", "doubtful": "recompute",
 }
 
 # The engines on tensor cores, which are being rewritten as one, have neither rule yet.
-ENGINES = re.compile(r"backends/cuda/.*(implicit_gemm|weight_gradient|pointwise_mma|gather_gemm|tensor_cores|turned)")
+ENGINES = re.compile(r"backends/cuda/.*(implicit_gemm|conv2d/weight_gradient|pointwise_mma|gather_gemm|tensor_cores|turned)")
 
 # The longest line of code or comment, but for tables in which clang-format is off; and of a page, but for tables, programs and
 # what a program prints.
@@ -114,6 +115,7 @@ PLANTED = [
     ("tensor/a.c", 'char *f(void) { return getenv("A"); }'), ("tests/a.c", "/* TO" "DO later */"),
     ("tests/a.c", "/* " + 100 * "a" + " */"), ("docs/a.md", 121 * "a"), ("ops/a.c", "int due_of(int x);"), ("tests/a.h", "enum { MOST_DUE = 1 };"),
     ("ops/a.c", "int room;"), ("tests/a.c", "enum { LINE_ROOM = 1 };"), ("check/a.h", "int talc_check_judge(int x);"),
+    ("backends/cpu/a.c", "void load_patch(void);"), ("backends/cuda/a.cu", "static bool is_doubtful(float sum);"),
 ]
 INNOCENT = [
     ("tensor/a.c", '/* abort() is never called */ void f(void) { snprintf(b, 1, "exit(1)"); fprintf(file, "a"); }'),
@@ -121,6 +123,7 @@ INNOCENT = [
     ("nn/a.c", "void f(void) { my_exit(1); talc_memory_new(1); }"),
     ("tests/a.c", "// clang-format off\n{ " + 100 * "a" + " },\n// clang-format on\n"), ("docs/a.md", "| " + 121 * "a" + " |"),
     ("docs/a.md", "```\n" + 121 * "a" + "\n```\n"), ("ops/a.c", "/* what is due */ int residue(int x);"),
+    ("backends/cuda/conv2d/gather_gemm.cu", "int patch_doubts;"), ("ops/a.c", "int dispatch(void);"),
 ]
 
 

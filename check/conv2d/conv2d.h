@@ -58,7 +58,7 @@ check_expected talc_check_conv2d_gradient_expected(const talc_conv2d_problem *pr
 /// share; every extent takes edge values often.
 bool talc_check_conv2d_random(uint64_t *state, talc_direction direction, check_problem *problem);
 
-/// check_direction.takes, fill and spoil: NaN in w, bias and residual in turn, negative and
+/// check_direction.takes, fill and inject: NaN in w, bias and residual in turn, negative and
 /// positive infinity in turn from x on, as an algorithm may treat each operand, and each sign, in
 /// its own way. Of a gradient's two operands the first is treated as x, the other as w.
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind);

@@ -179,8 +179,8 @@ bool talc_check_conv2d_inject(const check_problem *problem, talc_check_kind kind
     for (int64_t i = 0; which == first && i < list[first].count; i++)
         if (isinf(x[i]))
             at = i; /* where a window reads it */
-    /* The others are those of data without anything odd: one place at a time tells what it
-     * spoils. */
+    /* The others are those of data without anything odd: with one at a time it shows how far it
+     * reaches. */
     for (int64_t i = 0; i < list[first].count; i++)
         if (!isfinite(x[i]))
             x[i] = 1;

@@ -1,7 +1,7 @@
 /// The family of matrix products: act( op(A) op(B) + bias + residual ) for a batch.
 ///
 /// Words: ta, tb: a stored [K, M], b stored [N, K]. onea, oneb: one matrix for the whole batch.
-/// gaps: 3 elements behind each stored row of a and b, which hold a huge number that spoils
+/// gaps: 3 elements behind each stored row of a and b, which hold a huge number that shows in
 /// whatever it gets into.
 #include "ops/matmul.h"
 

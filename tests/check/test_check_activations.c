@@ -45,8 +45,8 @@ static void assert_refused(talc_module *model, talc_tensor *x, talc_check_model_
     cr_assert(model == NULL || model->training);
 }
 
-/* The file at `from` again, but for what is done to the tensor `name`: spoiled by 1e-3 at one
- * element when `to_name` is NULL, else under that name. */
+/* The file at `from` again, but for what is done to the tensor `name`: off by 1e-3 at one element
+ * when `to_name` is NULL, else under that name. */
 static void rewrite(const char *from, const char *to, const char *name, const char *to_name)
 {
     talc_safetensors *file = talc_safetensors_open(from);

@@ -349,7 +349,7 @@ Test(check_model, a_model_that_gives_nothing_finite_does_not_pass)
     cr_assert_str_eq(talc_error_message(), message);
     talc_error_clear();
 
-    /* The statistics of the second batch norm spoil what follows, whatever the layers before it
+    /* The statistics of the second batch norm make what follows NaN, whatever the layers before it
      * show. */
     float *mean = talc_data(talc_module_find(model, "bn2.running_mean"), TALC_F32);
     for (int c = 0; c < 5; c++)

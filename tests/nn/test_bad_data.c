@@ -24,7 +24,7 @@ static const char *about(const char *format, const char *path, const char *other
 
 // ---- IDX ----------------------------------------------------------------------------------------
 
-/* Two images of 1x2 with two labels: what each case below spoils. */
+/* Two images of 1x2 with two labels: what each case below corrupts. */
 static const uint8_t good_images[] = { 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4 };
 static const uint8_t good_labels[] = { 0, 0, 8, 1, 0, 0, 0, 2, 0, 1 };
 

@@ -94,7 +94,7 @@ static void check_algorithms(const char *text, uint64_t kinds, const char *algor
 }
 
 /* Every algorithm that does not refuse: its values, for every number of threads and in any
- * workspace, and what a NaN spoils; of f64 and of large results, which are about depthwise,
+ * workspace, and how far a NaN reaches; of f64 and of large results, which are about depthwise,
  * less. */
 Test(conv2d_algorithms, every_algorithm_passes_the_cross_check)
 {

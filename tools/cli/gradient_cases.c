@@ -137,7 +137,7 @@ static talc_module *resnet20_b(void)
     X(masked_fill, "masked_fill", "", -1, 1, talc_masked_fill(talc_tanh(x[0]), talc_less_scalar(x[0], 0), 0.5), D(4, 6)) \
     X(matmul, "matmul", "", -2, 2, talc_matmul(x[0], x[1]), D(3, 5), D(5, 4)) \
     X(matmul_batches, "matmul", "batches, broadcast", -2, 2, talc_matmul(x[0], x[1]), D(2, 1, 3, 5), D(4, 5, 2)) \
-    X(matmul_turned, "matmul", "transposed views", -2, 2, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)), D(5, 3), D(4, 5)) \
+    X(matmul_transposed, "matmul", "transposed views", -2, 2, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)), D(5, 3), D(4, 5)) \
     X(max, "max", "tanh", -1, 1, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)), D(2, 6, 4)) \
     X(max_pool, "max_pool2d", "", -2, 2, POOL(max, .kernel = { 2, 3 }), D(2, 2, 4, 6)) \
     X(max_pool_overlap, "max_pool2d", "windows that overlap, padded, dilated", -2, 2, POOL(max, .kernel = { 3, 2 }, .stride = { 1, 2 }, .padding = { 1, 1 }, .dilation = { 2, 1 }), D(2, 2, 6, 5)) \

@@ -24,7 +24,7 @@
 using namespace talc;
 
 struct depthwise_plan {
-    int64_t splits; /* that share a channel's sums */
+    int64_t splits; /* of the outputs of a channel */
 };
 
 // ---- The input gradient -------------------------------------------------------------------------
@@ -82,8 +82,9 @@ static void launch_gather(talc_device *device, const talc_conv2d_problem *p,
         <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(g);
 }
 
-/* Whether 32 bits hold the elements of x and y, and every coordinate of the padded image. */
-static bool is_narrow(const talc_conv2d_problem *p)
+/* Whether 32-bit integers can count the elements of x and y, and hold every coordinate of the
+ * padded image. */
+static bool fits_32_bits(const talc_conv2d_problem *p)
 {
     const double x = (double)p->N * (double)p->C * (double)p->H * (double)p->W;
     const double y = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
@@ -93,7 +94,7 @@ static bool is_narrow(const talc_conv2d_problem *p)
 
 // ---- The weight gradient ------------------------------------------------------------------------
 
-/* TAPS of sum_windows: small tiles of taps for small kernels. */
+/* Values of TAPS for sum_windows: kernels up to FEW by FEW get tiles of FEW by FEW taps. */
 constexpr int64_t FEW = 3, MANY = 5;
 
 static int64_t taps_of(const talc_conv2d_problem *p)
@@ -111,7 +112,7 @@ static bool has_kernel(const talc_conv2d_problem *p, int64_t KH, int64_t KW)
     return p->KH == KH && p->KW == KW;
 }
 
-/* Narrow images leave most lanes idle. */
+/* Whether the kernel of warp tiles is used: not for narrow images, where most lanes would idle. */
 template <typename T> static bool takes_warp_tiles(const talc_conv2d_problem *p)
 {
     const int64_t max = INT_MAX / 4, width = WARP * (int64_t)(VECTOR_BYTES / sizeof(T));
@@ -124,7 +125,8 @@ template <typename T> static bool takes_warp_tiles(const talc_conv2d_problem *p)
                (double)max;
 }
 
-/* As many splits as keep the GPU busy and the workspace holds, each of as many units. */
+/* As many splits as keep the GPU busy, at most as many as the workspace holds. Each has the same
+ * number of units, but for the last. */
 static int64_t splits_for(const talc_conv2d_problem *p, int64_t wanted, int64_t units, size_t limit)
 {
     const size_t each = (size_t)(p->OC * p->KH * p->KW) * talc_dtype_size(p->dtype);
@@ -223,7 +225,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
     if (warp_tiles)
         run_warp_tiles<T>(device, p, a, sums, splits);
-    else if (is_narrow(p))
+    else if (fits_32_bits(p))
         run_windows<T, int32_t>(device, p, a, sums, splits);
     else
         run_windows<T, int64_t>(device, p, a, sums, splits);
@@ -271,7 +273,7 @@ template <typename T>
 static talc_status run_gather(talc_device *device, const talc_conv2d_problem *p,
                               const talc_conv2d_arguments *a)
 {
-    if (is_narrow(p))
+    if (fits_32_bits(p))
         launch_gather<T, int32_t>(device, p, a);
     else
         launch_gather<T, int64_t>(device, p, a);
@@ -307,7 +309,7 @@ static talc_status run_sums(talc_device *device, const talc_conv2d_problem *p,
 }
 
 /* Of dx by a form of the forward direction. */
-static const char *refuses_turned(const talc_conv2d_problem *p)
+static const char *refuses_rotated(const talc_conv2d_problem *p)
 {
     if (refuses(p) != NULL)
         return refuses(p);
@@ -316,10 +318,11 @@ static const char *refuses_turned(const talc_conv2d_problem *p)
                : NULL;
 }
 
-TALC_CUDA_FORM_TURNED(depthwise_register_tiles, refuses_turned(p), plan_no_weights, run_no_weights)
-TALC_CUDA_FORM_TURNED(depthwise_warp_tiles, refuses_turned(p), plan_sums<true>, run_sums<true>)
-TALC_CUDA_FORM_TURNED(depthwise_plane_tiles, refuses_turned(p), plan_no_weights, run_no_weights)
-TALC_CUDA_FORM_TURNED(depthwise_outputs, refuses_turned(p), plan_sums<false>, run_sums<false>)
+TALC_CUDA_FORM_ROTATED(depthwise_register_tiles, refuses_rotated(p), plan_no_weights,
+                       run_no_weights)
+TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_sums<true>, run_sums<true>)
+TALC_CUDA_FORM_ROTATED(depthwise_plane_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
+TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_sums<false>, run_sums<false>)
 TALC_CUDA_FORM(depthwise_gather_gradient,
                refuses(p) != NULL ? refuses(p) : plan_gather(device, p, limit, plan),
                run_gather<T>(device, p, a))

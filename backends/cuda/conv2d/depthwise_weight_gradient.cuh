@@ -1,7 +1,9 @@
-/// The weight gradient of a depthwise convolution (depthwise_gradient.cu). Private to backends/cuda.
+/// The weight gradient of a depthwise convolution (depthwise_gradient.cu). Private to
+/// backends/cuda.
 ///
-/// A tap of a channel is one long sum over images and outputs. It is shared out among `parts`, which follow from the problem, the GPU and
-/// the workspace: each leaves its sum in sums[(channel * taps + tap) * parts + part], and a last kernel adds those.
+/// Each tap of a channel is one long sum over images and outputs. The sum is split (split-K); the
+/// number of splits follows from the problem, the GPU and the workspace. Each split writes its sum
+/// to sums[(channel * taps + tap) * splits + split], and a last kernel adds these up.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_WEIGHT_GRADIENT_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_WEIGHT_GRADIENT_CUH
 
@@ -23,9 +25,9 @@ template <typename T> static __device__ __forceinline__ T sum_of_warp(T sum)
     return sum;
 }
 
-// ---- Wide images --------------------------------------------------------------------------------------------
+// ---- Wide images --------------------------------------------------------------------------------
 
-/// The most rows of a tile.
+/// The maximum of rows of a tile.
 constexpr int64_t HIGH = 32;
 
 template <typename T> struct warp_tile_sums : plane_sizes {
@@ -37,9 +39,10 @@ template <typename T> struct warp_tile_sums : plane_sizes {
     int height;
 };
 
-/// A warp has a part of a channel: every parts-th tile of its planes, which it reads from top to bottom as the forward kernel does
-/// (depthwise.cu), with rows of dy in the place of open sums and a sum for each tap in every lane, which has V neighbouring columns
-/// of dy. Products that no output has are left out, those with padding are products with zero.
+/// A warp has a split of a channel: every splits-th tile of its planes. It reads a tile from top to
+/// bottom, as the forward kernel does (depthwise.cu), but holds rows of dy in the place of active
+/// sums. Each lane has V neighbouring columns of dy, and a sum for each tap. Products that belong
+/// to no output are left out; those with padding are products with zero.
 template <typename T, int KH, int KW>
 static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW * sizeof(T) <= 96 ? 5 : 3)
     sum_warp_tiles(const warp_tile_sums<T> p)
@@ -104,7 +107,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW * sizeof(
         }
 }
 
-// ---- Any problem --------------------------------------------------------------------------------------------
+// ---- Any problem --------------------------------------------------------------------------------
 
 /// `Index` holds the outputs of a channel, of all images, and every coordinate of the padded image.
 template <typename T, typename Index> struct window_sums {
@@ -118,7 +121,8 @@ template <typename T, typename Index> struct window_sums {
     int tiles; ///< tiles of taps beside each other
 };
 
-/// A block has a part of a channel's outputs and TAPS by TAPS taps; a thread takes every BLOCK-th output and reads its window.
+/// A block has a split of a channel's outputs, and TAPS by TAPS taps. A thread takes every BLOCK-th
+/// output and reads its window.
 template <typename T, typename Index, int TAPS>
 static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T, Index> p)
 {
@@ -178,9 +182,9 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
     }
 }
 
-// ---- The last sums ------------------------------------------------------------------------------------------
+// ---- The last sums ------------------------------------------------------------------------------
 
-/// dw[i] = the sum of its parts: a warp each.
+/// dw[i] is the sum over its splits. A warp computes it.
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     add_splits(T *dw, const T *__restrict__ sums, int64_t splits, int64_t count)

@@ -58,7 +58,7 @@
 /// The gradients of an algorithm whose input gradient is its forward direction with the rotated
 /// kernel (turned.h), with the functions of its weight gradient, which take the types of the op.
 /// `why` refuses both.
-#define TALC_CUDA_FORM_TURNED(name, why, weight_plan, weight_run)                                  \
+#define TALC_CUDA_FORM_ROTATED(name, why, weight_plan, weight_run)                                 \
     TALC_CUDA_FORM_PLAN(name##_gradient)                                                           \
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
