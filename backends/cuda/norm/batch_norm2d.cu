@@ -3,21 +3,24 @@
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c]
 ///                          + residual[n, c, h, w] ),      rstd = 1 / sqrt(var + eps)
 ///
-/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between
-/// its images. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
+/// x, residual and y are [N, C, H, W], the rest [C]. All are contiguous, but outside training x may
+/// have gaps between its images. The kernels are bound by memory bandwidth. The input gradient is
+/// in batch_norm2d_gradient.cu.
 ///
-///   parts     Outside training one kernel: a block takes a tile of some thousand consecutive
-///             values, loads them, computes scale and shift of the planes that they belong to in
-///             f64 meanwhile, and does the rest as ops/norm.h says. Where x has gaps no tile goes
-///             past the end of an image. In training a channel is first split into parts of about
-///             16384 values, several planes or part of one. A block gives a part's mean and sum of
-///             squared deviations, in f64 and relative to one of its values; Chan's formula
-///             combines the parts of a channel: few of them in the normalising kernel, wherever
-///             they are needed, more in a kernel between, a warp or a block a channel in a tree of
-///             fixed shape. The normalising kernel goes from the end of x, which is still cached,
-///             and moves the running statistics last.
-///   channels  One block a channel, which it reads twice in training; for channels of few values,
-///             and without workspace.
+///   parts     Outside training there is one kernel. A block loads a tile of some thousand
+///             consecutive values. Meanwhile it computes, in f64, scale and shift of the planes
+///             that the tile meets. Then it does the last step (ops/norm.h). Where x has gaps, no
+///             tile crosses the end of an image.
+///
+///             In training a channel is first cut into parts of about 16384 values: several planes,
+///             or a piece of one. A block computes the mean of a part and its sum of squared
+///             deviations, in f64 and relative to one of its values. Chan's formula joins the parts
+///             of a channel. If there are few, every block of the normalising kernel joins those
+///             that it needs. Else a kernel in between does, a warp or a block for each channel, in
+///             a tree of fixed shape. The normalising kernel starts at the end of x, which is still
+///             in the L2 cache, and updates the running statistics last.
+///   channels  A block has a channel, which it reads twice in training. It is for channels of few
+///             values, and works without a workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 /// sample variances", 1979.
@@ -29,15 +32,16 @@
 
 using namespace talc;
 
-namespace /* other kernels have types of the same names */
+namespace /* other files have types of the same names */
 {
 
-/* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its
- * block's tile. Up to FEW_PARTS of a channel take less time than the launch that would join
- * them. */
+/* Of the normalising kernel: bytes of values that a thread has in flight, and the maximum of planes
+ * that a tile meets. Joining up to FEW_PARTS parts of a channel in each block takes less time than
+ * a launch for it. */
 constexpr int BYTES_IN_FLIGHT = 64, MAX_PLANES = 256, FEW_PARTS = 8;
 
-/* y = (x - mean) * scale + shift, as ops/norm.h says; f64 data have no wider step. */
+/* y = (x - mean) * scale + shift. `wide` asks for this step in f64 (ops/norm.h), which f64 data
+ * have anyway. */
 template <typename T> struct affine {
     T mean, scale, shift;
     bool wide;
@@ -46,7 +50,7 @@ template <typename T> struct affine {
 
 // ---- Normalisation ------------------------------------------------------------------------------
 
-/* The rounding error of the mean in the data's type is added to the shift. */
+/* The shift makes up for the rounding of the mean to the data's type. */
 template <typename T>
 static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c, double mean, double var)
 {
@@ -72,7 +76,7 @@ template <typename T> static __device__ T normalised(T x, const affine<T> &by)
     return (x - by.mean) * by.scale + by.shift;
 }
 
-/* Writes y[at] where the step is wide. */
+/* Writes y[at] by a step in f64. */
 template <typename T>
 static __device__ void write_wide(const norm_plan<T> &p, const affine<T> &by, T x, int64_t at)
 {
@@ -83,15 +87,15 @@ static __device__ void write_wide(const norm_plan<T> &p, const affine<T> &by, T 
 template <typename T, bool RESIDUAL>
 constexpr int MAX_VALUES = BYTES_IN_FLIGHT / (int)sizeof(T) / (RESIDUAL ? 2 : 1);
 
-/* y is one row of values or, where x has gaps, a row an image. Rows are cut into tiles of `length`
- * values, the last one shorter. */
+/* How y is cut into tiles. All of y is one row of values or, where x has gaps, each image is a row.
+ * A row is cut into tiles of `length` values; its last tile may be shorter. */
 struct tiling {
-    int64_t row, gap;      /* values of a row, and of x behind each */
-    int64_t of_row, count; /* tiles of a row, and of all */
+    int64_t row, gap;      /* values of a row, and of the gap behind each in x */
+    int64_t of_row, count; /* tiles of a row, and of all rows */
     int length;
 };
 
-/* A block's tile is at most MAX_VALUES a thread, in loads of COUNT values. */
+/* A thread has at most MAX_VALUES values of its block's tile, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, bool RESIDUAL>
 static __global__ void __launch_bounds__(BLOCK)
     normalise(const norm_plan<T> p, const tiling tiles, divisor<uint32_t> plane)
@@ -119,14 +123,14 @@ static __global__ void __launch_bounds__(BLOCK)
         const int left = (int)(rest < length ? rest : length);
         const int planes =
             count <= left ? 1 : 2 + (int)plane.quotient((uint32_t)(count - left - 1));
-        __syncthreads(); /* the previous tile is done */
+        __syncthreads(); /* the previous tile's of_plane is read */
         bool wide = false;
         if ((int)threadIdx.x < planes) {
             const affine<T> by = affine_of<T, TRAINING>(p, (first + (int64_t)threadIdx.x) % p.C);
             of_plane[threadIdx.x] = by;
             wide = by.wide;
         }
-        if (__syncthreads_or(wide) && IS_NARROW<T>) { /* all of the tile then */
+        if (__syncthreads_or(wide) && IS_NARROW<T>) { /* then the whole tile is normalised in f64 */
 #pragma unroll 1
             for (int at = threadIdx.x; at < count; at += BLOCK) {
                 const int index = at < left ? 0 : 1 + (int)plane.quotient((uint32_t)(at - left));
@@ -165,7 +169,8 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- channels -----------------------------------------------------------------------------------
 
-/* A block a channel, in loads of COUNT values; three blocks have registers side by side. */
+/* A block has a channel, in loads of COUNT values. In training registers are limited so that three
+ * blocks fit a multiprocessor. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
 static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
     channels(const norm_plan<T> p, int64_t x_gap, divisor<Index> length)
@@ -192,7 +197,7 @@ static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
             sum = join_group(sum, BLOCK, shared);
             m = moments_of(sum, (double)start, (double)p.N * (double)p.plane);
         }
-        __syncthreads(); /* the channel before is done */
+        __syncthreads(); /* the previous channel's of_channel is read */
         if (threadIdx.x == 0)
             of_channel = TRAINING
                              ? affine_of(p, c, m.mean, m.squares / m.count)
@@ -275,7 +280,8 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     return plan;
 }
 
-/* Whether `count` consecutive values, and a gap of x, are whole vectors. */
+/* Whether `count` consecutive values, and a gap of x, are whole vectors, and all arrays are
+ * aligned. */
 template <typename T>
 static bool is_packed(const norm_plan<T> &plan, int64_t count, int64_t gap = 0)
 {

@@ -7,12 +7,12 @@
 namespace talc
 {
 
-/* Values of a part; and parts of one mean at most, whose sums each block of the second pass
- * reads. */
+/* Values of a part, and the maximum of parts with one mean. Each block of the second pass reads the
+ * sums of all of these. */
 constexpr int64_t PART_VALUES = 16384, MAX_PARTS = 1024;
 
-/* FIRST writes the sums of each part, SECOND adds up those of all parts with the same mean and
- * writes dx of a part; BOTH does all where there is but one. */
+/* FIRST writes the sums of each part. SECOND adds up the sums of all parts with the same mean, and
+ * writes dx of a part. BOTH does both where there is only one part. */
 enum gradient_pass { BOTH, FIRST, SECOND };
 
 /* Of g and of g (x - mean), or of dy and of dy x^. */

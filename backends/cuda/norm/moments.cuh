@@ -11,7 +11,7 @@ namespace talc
 /* Whether f64 has digits to spare. */
 template <typename T> constexpr bool IS_NARROW = sizeof(T) < sizeof(double);
 
-/* Count, mean and sum of squared deviations of some values; Chan's formula combines two. */
+/* Count, mean and sum of squared deviations of some values. Two are joined by Chan's formula. */
 struct moments {
     double count = 0, mean = 0, squares = 0;
 
@@ -75,8 +75,8 @@ template <typename T> struct norm_plan {
     moments *parts;    /* [C][parts] */
     moments *channels; /* [C]; NULL where each block joins the parts that it needs */
     int64_t N, C, plane, count, parts_of_channel;
-    int64_t images, length,
-        parts_of_plane; /* a part: planes, values of each, and parts that a plane is cut into */
+    int64_t images, length; /* of a part: images, and values of each of their planes */
+    int64_t parts_of_plane; /* how many a plane is cut into */
     double momentum, eps;
     bool moves; /* the running statistics */
     talc_activation activation;
@@ -84,7 +84,7 @@ template <typename T> struct norm_plan {
 
 // ---- Parts --------------------------------------------------------------------------------------
 
-/* A block's part: `rows` rows of `length` values each, C planes apart. */
+/* A part of channel c: `rows` rows of `length` values each, one row an image. */
 template <typename T> struct norm_part {
     int64_t c, of_channel, rows;
     uint32_t length;
@@ -109,7 +109,7 @@ template <typename T> struct norm_part {
     }
 };
 
-/* One part a block; its rows are whole vectors. */
+/* Each block computes the moments of a part whose rows are whole vectors. */
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> p)
 {
@@ -129,8 +129,9 @@ static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> 
     }
 }
 
-/* The same for rows that are not whole vectors: `threads` neighbours a row. The values before its
- * first vector and after the last are fewer than the threads. */
+/* The same for rows that are not whole vectors. `threads` neighbouring threads share a row. The
+ * values before its first whole vector are fewer than these threads, and so are those after the
+ * last. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     part_moments_of_rows(const norm_plan<T> p, int threads)
@@ -163,7 +164,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Enough that every thread of a block has a row. */
+/* So many that no thread of a block is without a row. */
 template <typename T> static int threads_per_row(const norm_plan<T> &p)
 {
     int threads = WARP;
@@ -172,7 +173,8 @@ template <typename T> static int threads_per_row(const norm_plan<T> &p)
     return threads;
 }
 
-/* The same of planes that fill no whole vectors, for reduce_planes; a part is some images. */
+/* The same for small planes that are not whole vectors, as a functor for reduce_planes. A part is
+ * some images. */
 template <typename T> struct plane_moments {
     using state = sums;
     using start = T;
@@ -215,14 +217,14 @@ static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const mome
         (T)(kept * (double)p.running_var[c] + p.momentum * (m.squares / (m.count - 1)));
 }
 
-/* One thread of the grid does. */
+/* Counts the batch, by one thread of the grid. */
 template <typename T> static __device__ void count_batch(const norm_plan<T> &p)
 {
     if (p.num_batches_tracked != NULL && blockIdx.x == 0 && threadIdx.x == 0)
         ++*p.num_batches_tracked;
 }
 
-/* `threads` neighbours a channel. */
+/* Joins the parts of each channel. `threads` neighbouring threads share one. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T> p, int threads)
 {
@@ -243,8 +245,8 @@ static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T>
     }
 }
 
-/* Of few parts the mean first, then the deviations of their means from it, which takes one
- * division. */
+/* Where the parts are not joined yet, and few, this takes their common mean first, and then the
+ * deviations of their means from it: one division instead of one for each part. */
 template <typename T> static __device__ moments moments_of_channel(const norm_plan<T> &p, int64_t c)
 {
     if (p.channels != NULL)
