@@ -6,7 +6,7 @@
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
 ///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset:
-///                        the widest there are. portable plans for a second-level cache of 1 MiB,
+///                        the widest there are. portable plans for a L2 cache of 1 MiB,
 ///                        whatever the machine has
 ///     TALC_WORKSPACE_MB  workspace limit of each device in MiB, 1 .. 1048576
 ///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU

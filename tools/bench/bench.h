@@ -7,9 +7,9 @@
 /// the one before fall asleep (OpenBLAS's and OpenMP's spin for tens of milliseconds and would take
 /// a core from the next).
 ///
-/// On a GPU, whose second-level cache would hold a small problem whole, runs go through several
-/// sets of operands and results of BENCH_COLD_BYTES in all, so that each finds its own in memory.
-/// On the CPU small problems run out of its caches, as its peers do.
+/// On a GPU, whose L2 cache would hold a small problem whole, runs go through several sets of
+/// operands and results of BENCH_COLD_BYTES in all, so that each finds its own in memory. On the
+/// CPU small problems run out of its caches, as its peers do.
 #ifndef TALC_TOOLS_BENCH_BENCH_H
 #define TALC_TOOLS_BENCH_BENCH_H
 

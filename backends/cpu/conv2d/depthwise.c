@@ -7,8 +7,8 @@
 ///                             * w[oc, 0, kh, kw] ),   M = OC / C,   x' is x with zeros around it
 ///
 /// There is little arithmetic and much memory traffic, so a task is a tile of one output plane that
-/// stays in the first-level cache. The part of x' that it reads is copied to the worker's slice of
-/// the workspace with its columns sorted by their remainder modulo stride_w. Then every tap reads
+/// stays in the L1 cache. The part of x' that it reads is copied to the worker's slice of the
+/// workspace with its columns sorted by their remainder modulo stride_w. Then every tap reads
 /// adjacent elements for adjacent outputs, whatever the stride, dilation and padding: tap t of
 /// output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop serves all problems. The
 /// common one, a 3x3 kernel of stride 1 without dilation, reads x itself. The loops stand in
@@ -28,7 +28,7 @@
 /* Measured on processors with 32 KiB and 1 MiB of cache a core. */
 enum {
     TILE_BYTES = 64 << 10, /* of input */
-    BAND_BYTES = 16 << 10, /* of outputs: together with their input in the first-level cache */
+    BAND_BYTES = 16 << 10, /* of outputs: together with their input in the L1 cache */
     TILE_COLUMNS = 1024,
     TASK_OUTPUTS = 16 << 10, /* small planes share a task */
     PREFETCH_BYTES = 4 << 10,

@@ -10,14 +10,14 @@
 
 // ---- Blocks -------------------------------------------------------------------------------------
 
-/* A block's halo tile of up to TERMS terms takes at most half of the second-level cache, and so do
- * its sums; the rows of w that a tile reads come from the first-level one, or stream into it, while
- * they meet all columns of the block. So a block has the columns for which loading those rows costs
- * little, fewer of each phase where sums of several are kept. Blocks become smaller, in outputs or
- * in the planes that they make, whichever costs less, until there are TASKS of them, so that many
- * threads end at about the same time. All blocks of planes share the halo tiles if these take no
- * more than SHARED such caches. Gathering a row takes as long as ROW_PRODUCTS multiplications of
- * vectors, and one for two columns. */
+/* A block's halo tile of up to TERMS terms takes at most half of the L2 cache, and so do its sums;
+ * the rows of w that a tile reads come from the L1 cache, or stream into it, while they meet all
+ * columns of the block. So a block has the columns for which loading those rows costs little, fewer
+ * of each phase where sums of several are kept. Blocks become smaller, in outputs or in the planes
+ * that they make, whichever costs less, until there are TASKS of them, so that many threads end at
+ * about the same time. All blocks of planes share the halo tiles if these take no more than SHARED
+ * such caches. Gathering a row takes as long as ROW_PRODUCTS multiplications of vectors, and one
+ * for two columns. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
@@ -537,9 +537,9 @@ static void fill_task(void *context, int64_t task, int worker)
          c->slices + (size_t)worker * c->plan->slice, shared_at(c, block_index, from));
 }
 
-/* Has w for some planes of x and a panel of `count` planes fetched into the second-level cache
- * where the processor would not see it coming: in an input gradient, whose terms lie far apart, of
- * more weights than that cache holds. */
+/* Has w for some planes of x and a panel of `count` planes fetched into the L2 cache where the
+ * processor would not see it coming: in an input gradient, whose terms lie far apart, of more
+ * weights than that cache holds. */
 static void fetch_panel(const gemm_context *c, const char *w, int64_t count, talc_range planes)
 {
     const talc_cpu_gemm *g = c->gemm;

@@ -33,9 +33,9 @@
 
 #include <string.h>
 
-/* A block of B, 1 MiB of f32, stays in a core's second-level cache, and 32 MiB of workspace are
- * enough for 16 threads and more. A problem of few tasks gets smaller blocks, down to the size at
- * which OpenBLAS takes as long to pack its operands as to multiply them. */
+/* A block of B, 1 MiB of f32, stays in a core's L2 cache, and 32 MiB of workspace are enough for 16
+ * threads and more. A problem of few tasks gets smaller blocks, down to the size at which OpenBLAS
+ * takes as long to pack its operands as to multiply them. */
 enum {
     ROWS = 256,
     COLUMNS = 1024,

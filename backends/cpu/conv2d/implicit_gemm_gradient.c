@@ -96,9 +96,9 @@ static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases
 
 // ---- Weight -------------------------------------------------------------------------------------
 
-/* A halo tile and the dy under it take a quarter of the second-level cache each. Taps more than FAR
- * elements apart, or outputs, have halo tiles of their own: nothing lies between that two of them
- * read, and sizes cannot overflow. */
+/* A halo tile and the dy under it take a quarter of the L2 cache each. Taps more than FAR elements
+ * apart, or outputs, have halo tiles of their own: nothing lies between that two of them read, and
+ * sizes cannot overflow. */
 enum {
     OUTPUTS = 256,
     MIN_OUTPUTS = 16,

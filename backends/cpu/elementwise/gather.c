@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    LINES = 256,          /* neighbouring lines of a task: a row of dx fits the first-level cache */
+    LINES = 256,          /* neighbouring lines of a task: a row of dx fits the L1 cache */
     TASK_ELEMENTS = 32768 /* elements of dy a task at least, where lines are short */
 };
 

@@ -35,7 +35,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 /* The rows' addresses. A few have a register each; compilers would rather step from row to row, by
  * one more instruction for each. AVX-512 has more rows than registers for addresses, and gcc would
  * keep some in vector registers, whose moves take turns of the multipliers: 8 % of the time. So
- * they are read again for each term, from the first-level cache. */
+ * they are read again for each term, from the L1 cache. */
 #if defined(TALC_UNITS_AVX512)
 #define HOLD(pointer) (void)(pointer)
 #define READ_AGAIN()  __asm__ volatile("" ::: "memory")

@@ -11,8 +11,8 @@ const talc_cpu_microkernels *talc_cpu_microkernels_used(void);
 /// Those of an element type that has kernels.
 const talc_cpu_kernels *talc_cpu_kernels_of(talc_dtype dtype);
 
-/// Bytes of a core's second-level cache; 1 MiB where the machine does not say, and under
-/// TALC_CPU=portable, so that its plans are the same on every machine.
+/// Bytes of a core's L2 cache; 1 MiB where the machine does not say, and under TALC_CPU=portable,
+/// so that its plans are the same on every machine.
 int64_t talc_cpu_cache_bytes(void);
 
 #endif

@@ -4,7 +4,7 @@
 /// does not, which saves a third of the traffic of a copy.
 ///
 /// A row of results goes to memory in pieces, each of which is made in a buffer that stays in the
-/// first-level cache:
+/// L1 cache:
 ///
 ///     for (size_t at = 0, piece; at < bytes; at += piece) {
 ///         piece = talc_cpu_piece(streams, y + at, bytes - at);

@@ -24,8 +24,8 @@
 
 enum {
     LANES = 32,   /* eight SSE registers of f32: enough additions in flight to hide their latency */
-    CHUNK = 4096, /* elements: fits the first-level cache, so that argmax may look twice */
-    WIDTH = 512,  /* outputs side by side: their sums fit the first-level cache */
+    CHUNK = 4096, /* elements: fits the L1 cache, so that argmax may look twice */
+    WIDTH = 512,  /* outputs side by side: their sums fit the L1 cache */
     ROWS = 256,   /* rows added up before the sums go to f64 */
     TASK_ELEMENTS = 32768, /* elements a task: some ten microseconds */
     PARTIALS = 2048,       /* partial results on the stack: 48 KB */

@@ -11,8 +11,8 @@
 /// what begins or ends within a sector of 32 bytes costs memory as much as a whole one more.
 ///
 /// The weights are in shared memory, [tap][channel of dy][channel of dx]: of all channels of dy, or
-/// a chunk of them after the other; dy comes from the first-level cache. A sum takes its products
-/// in the order of chunks, taps, channels of dy.
+/// a stage of them after the other; dy comes from the L1 cache. A sum takes its products in the
+/// order of stages, taps, channels of dy.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 

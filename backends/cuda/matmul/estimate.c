@@ -3,9 +3,9 @@
 #include "backends/cuda/device/estimate.h"
 
 /* Of an H200: cuBLAS's rate beside its rate in long sums, where operands are moved before and not
- * meanwhile; of the rate of memory what `dot` reaches on one matrix, and what the second-level
- * cache gives it of several; what `direct` waits for before and after its sums, and for a step of
- * k, mostly memory; a product of `direct` where its blocks do not fill the GPU. */
+ * meanwhile; of the rate of memory what `dot` reaches on one matrix, and what the L2 cache gives it
+ * of several; what `direct` waits for before and after its sums, and for a step of k, mostly
+ * memory; a product of `direct` where its blocks do not fill the GPU. */
 static const double CUBLAS_SHARE = 1.2, DOT_SHARE = 0.5, DOT_CACHE = 7e12, WAITS = 1e-6,
                     STEP = 23e-9, PRODUCT = 4e-6 / (1 << 22);
 

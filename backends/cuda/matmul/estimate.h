@@ -3,7 +3,7 @@
 /// All move the same bytes, so each adds their time to that of its own steps:
 ///
 ///     dot      nothing for up to four rows, which are bound by memory, else its loads from the
-///              second-level cache
+///              L2 cache
 ///     cublas   the host's time to choose and to launch, or its products at cuBLAS's rate,
 ///              whichever is longer
 ///     direct   a wait, and the steps of k, one after the other, or the products at the rate of

@@ -197,8 +197,8 @@ constexpr const char *TOO_MANY = "there are more than 2^31 - 1 tiles";
 
 /* As measured on an H200, within 15 % of 16 products of 1x1 convolutions: the tiles of a
  * multiprocessor come one after the other, each with its steps of k and what the sums of its warps
- * wait for. Operands that the second-level cache does not hold come slowly. INFINITY: the tiles are
- * too many. */
+ * wait for. Operands that the L2 cache does not hold come slowly. INFINITY: the tiles are too
+ * many. */
 inline double seconds(const talc_device *device, talc_dtype dtype, int64_t rows, int64_t columns,
                       int64_t K, int64_t batch)
 {
