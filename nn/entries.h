@@ -84,7 +84,7 @@ void talc_module_restore_modes(talc_module *module, bool *modes);
 /// in this module, by its path from the root of its tree.
 void talc_module_failed(const talc_module *module);
 
-/// The most modules that are fused into one op.
+/// The maximum number of modules that are fused into one op.
 enum { TALC_GROUP_MAX = 3 };
 
 /// Where the application of a group of fused modules is.

@@ -82,9 +82,9 @@ TALC_API talc_module *talc_module_new(const talc_module_class *kind, const void 
 /// frees it.
 TALC_API void talc_module_free(talc_module *module);
 
-/// The most levels of a tree, root and leaves counted, so that a pass and every walk fit a small
-/// thread's stack: of 256 KiB that leaves 1 KiB a level, of which talc takes some 160 bytes and
-/// leaves the rest to forward functions. Networks have about ten levels.
+/// The maximum number of levels of a tree, root and leaves counted, so that a pass and every walk
+/// fit a small thread's stack: of 256 KiB that leaves 1 KiB a level, of which talc takes some 160
+/// bytes and leaves the rest to forward functions. Networks have about ten levels.
 enum { TALC_MODULE_LEVELS = 256 };
 
 /// Registers a child, whose ownership passes to `module`, also on failure. Names are unique within

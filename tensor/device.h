@@ -42,7 +42,7 @@ TALC_API double talc_timer_stop(talc_timer *timer);
 /// Memory of a device, in bytes: its pool, and what libraries hold outside it.
 typedef struct talc_memory {
     size_t live;     ///< held by tensors and running ops now
-    size_t peak;     ///< the most that was live since the start or talc_memory_reset_peak
+    size_t peak;     ///< the maximum that was live since the start or talc_memory_reset_peak
     size_t reserved; ///< taken from the system for the pool: live and cached
     /// Taken from the system besides, until the device is closed: on a GPU 32 MiB for cuBLAS for
     /// each of the streams that have run products at the same time.
@@ -66,7 +66,7 @@ TALC_API uint64_t talc_device_recomputed(talc_device *device);
 /// system; returns how many bytes.
 TALC_API size_t talc_memory_trim(talc_device *device);
 
-/// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless
+/// The maximum of workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless
 /// TALC_WORKSPACE_MB says otherwise. Algorithms that can work in chunks make them this small;
 /// others refuse. What libraries keep (talc_memory) is not counted, as it does not grow with the
 /// problem.
@@ -102,7 +102,7 @@ typedef struct talc_fill_problem {
     double value;
 } talc_fill_problem;
 
-/// The most arrays that one join takes.
+/// The maximum number of arrays that one join takes.
 enum { TALC_JOIN_PARTS = 8 };
 
 /// Rows of bytes from several arrays, side by side: dst[r * pitch + start + b] = from[r * bytes +

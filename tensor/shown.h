@@ -21,7 +21,7 @@ TALC_BEGIN_DECLARATIONS
 /// is left out: "abc...xyz", at whole characters.
 TALC_API const char *talc_shown(const char *text, size_t length, char *shown, size_t capacity);
 
-/// The most that a message shows of one text, in bytes, its NUL included.
+/// The maximum that a message shows of one text, in bytes, its NUL included.
 #define TALC_SHOWN_TEXT 200
 
 /// The same of a whole text, or its first `length` bytes, in a buffer that lasts as long as the

@@ -139,7 +139,7 @@ static bool has(const layout *self, int column)
     return column == 0 || (column >= self->from && column < self->to);
 }
 
-/* The least that a column can do with. */
+/* The minimum width that a column can do with. */
 static int min(const layout *self, int column)
 {
     const talc_column_kind kind = self->table->columns[column].kind;

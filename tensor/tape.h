@@ -31,7 +31,7 @@ typedef struct talc_autograd talc_node;
 typedef void talc_gradient_rule(const talc_node *node, const talc_tensor *dy,
                                 talc_tensor *gradients[]);
 
-/// The most tensors that a node keeps for its rule.
+/// The maximum number of tensors that a node keeps for its rule.
 enum { TALC_TAPE_SAVED = 6 };
 
 typedef struct talc_record {

@@ -109,7 +109,7 @@ typedef struct talc_image_options {
     int64_t channels;             ///< 1 or 3, which a grey image has alike; 0: the file's
     int64_t height, width;        ///< that the image must have; 0: any
     double mean[3], deviation[3]; ///< as talc_loader_options has them
-    int64_t pixels;               ///< the most that it may have; 0: 2^28, as in folders
+    int64_t pixels;               ///< the maximum that it may have; 0: 2^28, as in folders
 } talc_image_options;
 
 /// A PNG file as [1,C,H,W], f32 on the CPU; NULL for options: all defaults. Torchvision's networks
@@ -162,8 +162,8 @@ TALC_API bool talc_loader_start(talc_loader *loader, int64_t epoch);
 TALC_API bool talc_loader_start_at(talc_loader *loader, int64_t epoch, int64_t batch);
 
 /// The next batch; false at the end of the epoch, where the batch's tensors are NULL, and with a
-/// failure, which changes nothing: once it is cleared, the same call gives the batch that was due.
-/// Errors: NULL, no epoch was begun, no memory, what the device reports.
+/// failure, which changes nothing: once it is cleared, the same call gives the batch that it would
+/// have given. Errors: NULL, no epoch was begun, no memory, what the device reports.
 TALC_API bool talc_loader_next(talc_loader *loader, talc_batch *batch);
 
 TALC_API int64_t talc_loader_batches(const talc_loader *loader); ///< of an epoch; 0 for NULL

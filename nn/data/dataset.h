@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-/// The most classes that a dataset has.
+/// The maximum number of classes of a dataset.
 enum { TALC_CLASSES_MAX = 65536 };
 
 /// Images and labels, counted: datasets that are parts of another share them.

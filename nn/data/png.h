@@ -9,7 +9,7 @@ typedef struct talc_png {
     bool color; ///< RGB, or a palette
 } talc_png;
 
-/// The most pixels of an image unless a caller says another number.
+/// The maximum number of pixels of an image, unless a caller says another number.
 #define TALC_PNG_PIXELS (INT64_C(1) << 28)
 
 /// What the file's header says. Errors: those of talc_file_open, no PNG, a header that breaks the

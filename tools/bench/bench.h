@@ -94,7 +94,7 @@ typedef struct bench {
     /// asked for.
     const char *chosen;
     char chosen_title[TALC_ALGORITHM_TEXT];
-    /// The most memory that the process held while talc's algorithms ran; 0 when unknown.
+    /// The maximum of memory that the process held while talc's algorithms ran; 0 when unknown.
     size_t resident;
 } bench;
 

@@ -16,7 +16,7 @@ typedef struct bench_gradient_sample {
     double terms[BENCH_GRADIENT_SAMPLES];
 } bench_gradient_sample;
 
-/// What is due at some elements of a result: of y, or without `forward` of a gradient.
+/// What is expected at some elements of a result: of y, or without `forward` of a gradient.
 typedef struct bench_expected {
     talc_check_sample *forward;
     bench_gradient_sample gradient;

@@ -124,7 +124,7 @@ const char *tool_plain(void);
 /// Seconds on a clock that never goes back.
 double tool_clock(void);
 
-/// The most memory that the process held at once (VmHWM), in bytes; 0 when unknown.
+/// The maximum of memory that the process held at once (VmHWM), in bytes; 0 when unknown.
 size_t tool_resident_peak(void);
 
 /// Starts that count anew, where the system allows it.

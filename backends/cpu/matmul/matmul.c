@@ -21,8 +21,8 @@
  * all threads busy. A block is halved while there are few and it is still worth waking a thread, or
  * while it is so long that packing costs nothing. */
 static const int64_t FEW_TASKS = 8;
-static const int64_t SHORT_SIDE = 64, LONG_SIDE = 1024;         /* least extents after halving */
-static const double SMALL_MACS = 1 << 23, LARGE_MACS = 1 << 26; /* least multiply-adds then */
+static const int64_t SHORT_SIDE = 64, LONG_SIDE = 1024;         /* minimum extents after halving */
+static const double SMALL_MACS = 1 << 23, LARGE_MACS = 1 << 26; /* minimum of multiply-adds then */
 static const double TASK_MACS = 1 << 17; /* products smaller than this share a task */
 
 typedef struct matmul_plan {

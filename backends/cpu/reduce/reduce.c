@@ -50,7 +50,7 @@ static bool is_sum(talc_reduce_function function)
     return function == TALC_SUM || function == TALC_MEAN;
 }
 
-/* exp(x - most), and 1 where both are the same infinity. */
+/* exp(x - max), and 1 where both are the same infinity. */
 static double exp_below(double x, double max)
 {
     return x == max ? 1 : exp(x - max);

@@ -7,7 +7,7 @@
 
 /* ---- Along a row: one output, n elements `stride` apart -------------------------------------- */
 
-/* exp(x - most) in the data's type, and 1 where both are the same infinity. */
+/* exp(x - max) in the data's type, and 1 where both are the same infinity. */
 static T NAME(exp_below)(T x, T max)
 {
     return x == max ? 1 : EXP(x - max);

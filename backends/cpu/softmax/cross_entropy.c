@@ -25,14 +25,14 @@
 /* The largest logit of a sample, and sums over its classes. */
 typedef struct row_sums {
     double max;
-    double exponentials; /* of x_j - most */
-    double differences;  /* x_j - most, times the weight of j */
+    double exponentials; /* of x_j - max */
+    double differences;  /* x_j - max, times the weight of j */
 } row_sums;
 
 typedef struct entropy_plan entropy_plan;
 typedef row_sums sums_function(const entropy_plan *plan, int64_t at);
 
-/* dx_j = exp(x_j - most) * scale - w_j * smoothing - [j = label] * of_label */
+/* dx_j = exp(x_j - max) * scale - w_j * smoothing - [j = label] * of_label */
 typedef struct row_gradient {
     double max, scale, smoothing, of_label;
 } row_gradient;

@@ -11,8 +11,8 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Each estimates; the least runs, of equal ones the first. A form that its name prefers stands
-/// before the others and estimates no more than they do.
+/// Each estimates; the one of the least estimate runs, of equal ones the first. A form that its
+/// name prefers stands before the others and estimates no more than they do.
 // clang-format off
 //    functions  name, form                                        arithmetic, precision
 #define TALC_CUDA_CONV2D_TABLE(X)                                                       \

@@ -4,8 +4,8 @@
 ///
 ///     a thread    CHANNELS output channels, an input channel, TAPS x TAPS taps; every splits-th
 ///                 row of a stage
-///     a block     lanes_oc x lanes_ic such threads, `splits` times: a tile of dw, of a share of
-///                 the stages
+///     a block     threads_oc x threads_ic such threads, `splits` times: a tile of dw, of a share
+///                 of the stages
 ///     a stage     dy and the halo tile of x under it: some rows, up to 32 wide, of one image, or
 ///                 all rows of some images
 ///
@@ -37,13 +37,13 @@ namespace talc
 
 /// What the algorithm keeps of its plan of a weight gradient.
 struct weights_plan {
-    int taps, step;                 /* of the kernel; taps 0: the general form */
-    int lanes_ic, lanes_oc, splits; /* threads of a block */
-    int images, rows, columns;      /* of a stage */
-    int x_rows;                     /* of an image's halo tile */
-    int x_pitch, x_plane;           /* elements of a row of it, and of a channel of a stage */
-    int dy_pitch, dy_plane;         /* the same of dy */
-    int stages, each;               /* in all, and of a share */
+    int taps, step;                     /* of the kernel; taps 0: the general form */
+    int threads_ic, threads_oc, splits; /* threads of a block */
+    int images, rows, columns;          /* of a stage */
+    int x_rows;                         /* of an image's halo tile */
+    int x_pitch, x_plane;               /* elements of a row of it, and of a channel of a stage */
+    int dy_pitch, dy_plane;             /* the same of dy */
+    int stages, each;                   /* in all, and of a share */
     int64_t shares, tiles;
     size_t shared;
 };
@@ -59,12 +59,12 @@ template <typename T> struct weights_problem {
     int x_shift, dy_shift; /* of the threads that copy a channel together, the binary logarithm */
     divisor<uint32_t> tiles, ic_tiles, oc_tiles, taps_w, taps_h; /* tile of dw */
     divisor<uint32_t> column_tiles, row_tiles;                   /* stage */
-    divisor<uint32_t> by_x_line, by_dy_line, by_x_rows, by_rows, by_lanes_ic, by_lanes_oc;
+    divisor<uint32_t> by_x_line, by_dy_line, by_x_rows, by_rows, by_threads_ic, by_threads_oc;
 };
 
 /// Outputs of a row that a thread takes at a time, and the output channels of its own.
 constexpr int WEIGHTS_RUN = 4;
-/// Blocks of a multiprocessor, as many as registers have room for.
+/// Blocks of a multiprocessor, as many as its registers allow.
 constexpr int WEIGHTS_BLOCKS = 2;
 __host__ __device__ constexpr int weights_channels(int taps, int64_t size)
 {
@@ -211,9 +211,11 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
                   SUMS_PITCH = sums_pitch(TAPS, sizeof(T));
     extern __shared__ __align__(16) char weights_shared[];
     const weights_plan &plan = p.plan;
-    const int lanes = plan.lanes_ic * plan.lanes_oc, of_block = plan.lanes_oc * CHANNELS;
-    const int split = (int)threadIdx.x / lanes, lane = (int)threadIdx.x - split * lanes;
-    const int own_oc = lane / plan.lanes_ic, own_ic = lane - own_oc * plan.lanes_ic;
+    const int split_threads = plan.threads_ic * plan.threads_oc,
+              of_block = plan.threads_oc * CHANNELS;
+    const int split = (int)threadIdx.x / split_threads,
+              thread = (int)threadIdx.x - split * split_threads;
+    const int own_oc = thread / plan.threads_ic, own_ic = thread - own_oc * plan.threads_ic;
 
     const uint32_t share = p.tiles.quotient(blockIdx.x);
     uint32_t tile = blockIdx.x - share * p.tiles.by;
@@ -222,14 +224,16 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
         tile = rest;
         return (int)(whole - rest * d.by);
     };
-    const int first_ic = digit(p.ic_tiles) * plan.lanes_ic, first_oc = digit(p.oc_tiles) * of_block;
+    const int first_ic = digit(p.ic_tiles) * plan.threads_ic,
+              first_oc = digit(p.oc_tiles) * of_block;
     const int first_kw = digit(p.taps_w) * TAPS, first_kh = digit(p.taps_h) * TAPS;
     const int64_t g = tile;
-    const int ics = min(plan.lanes_ic, p.IC - first_ic), ocs = min(of_block, p.group_oc - first_oc);
+    const int ics = min(plan.threads_ic, p.IC - first_ic),
+              ocs = min(of_block, p.group_oc - first_oc);
 
     const uint32_t first = share * (uint32_t)plan.each;
     const uint32_t end = min(first + (uint32_t)plan.each, (uint32_t)plan.stages);
-    const int x_elements = plan.x_plane * plan.lanes_ic;
+    const int x_elements = plan.x_plane * plan.threads_ic;
     const int stage_elements = x_elements + plan.dy_plane * of_block;
     T *const stages = (T *)weights_shared;
     const auto begin = [&](const weights_stage &s, T *to) {
@@ -268,12 +272,12 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
 #pragma unroll 2
             for (; rest >= WEIGHTS_RUN; rest -= WEIGHTS_RUN) {
                 add_products<TAPS, STEP, WEIGHTS_RUN>(sums, x, tap_rows, dy,
-                                                      plan.lanes_oc * plan.dy_plane);
+                                                      plan.threads_oc * plan.dy_plane);
                 x += WEIGHTS_RUN * STEP, dy += WEIGHTS_RUN;
             }
 #pragma unroll 1
             for (; rest > 0; rest--) {
-                add_products<TAPS, STEP, 1>(sums, x, tap_rows, dy, plan.lanes_oc * plan.dy_plane);
+                add_products<TAPS, STEP, 1>(sums, x, tap_rows, dy, plan.threads_oc * plan.dy_plane);
                 x += STEP, dy++;
             }
         }
@@ -293,11 +297,11 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
                     target[(k * TAPS + kh) * TAPS + kw] = sums[k][kh][kw];
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < lanes * SUMS_PITCH; i += BLOCK) {
+    for (int i = (int)threadIdx.x; i < split_threads * SUMS_PITCH; i += BLOCK) {
         T sum = stages[i];
 #pragma unroll 4
         for (int k = 1; k < plan.splits; k++)
-            sum += stages[k * lanes * SUMS_PITCH + i];
+            sum += stages[k * split_threads * SUMS_PITCH + i];
         stages[i] = sum;
     }
     __syncthreads();
@@ -305,14 +309,15 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
     T *const out = p.sums + (int64_t)share * (p.OC * (int64_t)p.IC * window) +
                    ((g * p.group_oc + first_oc) * p.IC + first_ic) * window +
                    (first_kh * p.KW + first_kw);
-    for (int e = (int)threadIdx.x; e < of_block * plan.lanes_ic * TAPS * TAPS; e += BLOCK) {
+    for (int e = (int)threadIdx.x; e < of_block * plan.threads_ic * TAPS * TAPS; e += BLOCK) {
         const int pair = e / (TAPS * TAPS), tap = e % (TAPS * TAPS);
-        const int oc = (int)p.by_lanes_ic.quotient((uint32_t)pair), ic = pair - oc * plan.lanes_ic;
-        const int k = (int)p.by_lanes_oc.quotient((uint32_t)oc);
+        const int oc = (int)p.by_threads_ic.quotient((uint32_t)pair),
+                  ic = pair - oc * plan.threads_ic;
+        const int k = (int)p.by_threads_oc.quotient((uint32_t)oc);
         const int kh = tap / TAPS, kw = tap % TAPS;
         if (oc < ocs && ic < ics && kh < p.KH - first_kh && kw < p.KW - first_kw)
             out[(oc * p.IC + ic) * window + kh * p.KW + kw] =
-                stages[((oc - k * plan.lanes_oc) * plan.lanes_ic + ic) * SUMS_PITCH +
+                stages[((oc - k * plan.threads_oc) * plan.threads_ic + ic) * SUMS_PITCH +
                        k * TAPS * TAPS + tap];
     }
 }
@@ -323,7 +328,7 @@ static __global__ void __launch_bounds__(BLOCK, WEIGHTS_BLOCKS)
 constexpr int64_t WEIGHTS_MAX = 1 << 24;
 /* What every GPU of compute capability 8.0 or more has for a block, and an H100 for two. */
 constexpr int64_t WEIGHTS_SHARED = 96 << 10;
-constexpr int WEIGHTS_LANES_IC = 8; /* whose words of x are in banks of their own, as their planes
+constexpr int WEIGHTS_THREADS_IC = 8; /* whose words of x are in banks of their own, as their planes
                                        are an odd number of vectors */
 
 /* Without strides and dilations that never count; false where the extents are not the kernel's. */
@@ -373,8 +378,8 @@ static bool weights_cut(const talc_conv2d_problem *p, int64_t columns, int64_t r
     const int64_t dy_pitch = talc_ceil_div(columns, V) * V;
     const int64_t x_plane = (plan.images * x_rows * x_pitch / V | 1) * V;
     const int64_t dy_plane = (plan.images * plan.rows * dy_pitch / V | 1) * V;
-    const int64_t stage = size * (x_plane * plan.lanes_ic +
-                                  dy_plane * plan.lanes_oc * weights_channels(plan.taps, size));
+    const int64_t stage = size * (x_plane * plan.threads_ic +
+                                  dy_plane * plan.threads_oc * weights_channels(plan.taps, size));
     const int64_t stages = talc_ceil_div(p->N, plan.images) * talc_ceil_div(p->OH, plan.rows) *
                            talc_ceil_div(p->OW, columns);
     if (stage > WEIGHTS_SHARED || stages > INT_MAX / 2)
@@ -411,7 +416,7 @@ static double weights_instructions(const talc_conv2d_problem *p, const weights_p
     const double rows = (double)plan.images * plan.rows;
     const double x = (double)plan.images * plan.x_rows * plan.x_pitch / x_vector;
     const double dy = rows * plan.columns / dy_vector;
-    const double copies = x + dy, each = x * plan.lanes_ic + dy * plan.lanes_oc * channels;
+    const double copies = x + dy, each = x * plan.threads_ic + dy * plan.threads_oc * channels;
     const double runs = plan.columns / WEIGHTS_RUN, rest = plan.columns % WEIGHTS_RUN;
     const double x_loads = taps * ((RUN - 1) * plan.step + taps), dy_loads = channels * RUN / V;
     const double issued = taps * taps * channels * RUN * fma + x_loads + dy_loads + 6;
@@ -437,9 +442,9 @@ static double weights_seconds(const talc_device *device, const talc_conv2d_probl
                                                 talc_cuda_state_of(device)->multiprocessors);
     const int resident = blocks < 2 || 2 * (int64_t)plan.shared > SHARED ? 1 : WEIGHTS_BLOCKS;
     const double sums = weights_channels(plan.taps, (int64_t)size) * plan.taps * plan.taps;
-    const double bytes =
-        size * ((double)plan.x_plane * plan.lanes_ic +
-                (double)plan.dy_plane * plan.lanes_oc * weights_channels(plan.taps, (int64_t)size));
+    const double bytes = size * ((double)plan.x_plane * plan.threads_ic +
+                                 (double)plan.dy_plane * plan.threads_oc *
+                                     weights_channels(plan.taps, (int64_t)size));
     const double products = weights_instructions(p, plan) * (BLOCK / WARP) / rates[resident - 1];
     const double loads = bytes / COPIED, stage = products > loads ? products : loads;
     const double end = (sums * 5 + sums / plan.splits * 60) * (BLOCK / WARP) / rates[resident - 1];
@@ -478,12 +483,12 @@ static double weights_plan_of(const talc_device *device, const talc_conv2d_probl
             break;
         weights_plan plan = {};
         plan.taps = taps, plan.step = weights_step(&p, taps);
-        const int64_t oc_lanes = talc_ceil_div(OC, weights_channels(taps, size));
-        plan.lanes_ic = (int)talc_even(IC, WEIGHTS_LANES_IC);
-        plan.lanes_oc = (int)talc_even(oc_lanes, WARP / plan.lanes_ic);
-        plan.splits = BLOCK / (plan.lanes_ic * plan.lanes_oc);
-        const double tiles = (double)p.groups * (double)talc_ceil_div(IC, plan.lanes_ic) *
-                             (double)talc_ceil_div(oc_lanes, plan.lanes_oc) *
+        const int64_t oc_threads = talc_ceil_div(OC, weights_channels(taps, size));
+        plan.threads_ic = (int)talc_even(IC, WEIGHTS_THREADS_IC);
+        plan.threads_oc = (int)talc_even(oc_threads, WARP / plan.threads_ic);
+        plan.splits = BLOCK / (plan.threads_ic * plan.threads_oc);
+        const double tiles = (double)p.groups * (double)talc_ceil_div(IC, plan.threads_ic) *
+                             (double)talc_ceil_div(oc_threads, plan.threads_oc) *
                              (double)talc_ceil_div(p.KH, taps) * (double)talc_ceil_div(p.KW, taps);
         if (tiles > INT_MAX / 2)
             continue;
@@ -552,24 +557,24 @@ static weights_problem<T> weights_problem_of(const talc_conv2d_problem *given,
     s.stride_h = (int)p.stride_h, s.stride_w = (int)p.stride_w;
     s.dilation_h = (int)p.dilation_h, s.dilation_w = (int)p.dilation_w;
     s.IC = (int)(p.C / p.groups), s.group_oc = (int)(p.OC / p.groups);
-    const int64_t of_block = (int64_t)plan.lanes_oc * weights_channels(plan.taps, sizeof(T));
+    const int64_t of_block = (int64_t)plan.threads_oc * weights_channels(plan.taps, sizeof(T));
     s.rows_apart = plan.x_rows == plan.rows * plan.taps;
     const bool as_x = p.dilation_w == 1 && p.stride_w == plan.step;
     s.x_vec = as_x && p.W % V == 0 && is_aligned(a->x);
     s.dy_vec = p.OW % V == 0 && is_aligned(a->dy);
     const int64_t x_line = s.x_vec ? plan.x_pitch / V : (plan.columns - 1) * plan.step + plan.taps;
     const int64_t dy_line = s.dy_vec ? plan.dy_pitch / V : plan.columns;
-    s.x_shift = weights_copiers(x_line * plan.x_rows * plan.images, plan.lanes_ic);
+    s.x_shift = weights_copiers(x_line * plan.x_rows * plan.images, plan.threads_ic);
     s.dy_shift = weights_copiers(dy_line * plan.rows * plan.images, of_block);
     s.tiles.set(plan.tiles);
-    s.ic_tiles.set(talc_ceil_div(s.IC, plan.lanes_ic));
+    s.ic_tiles.set(talc_ceil_div(s.IC, plan.threads_ic));
     s.oc_tiles.set(talc_ceil_div(s.group_oc, of_block));
     s.taps_w.set(talc_ceil_div(p.KW, plan.taps)), s.taps_h.set(talc_ceil_div(p.KH, plan.taps));
     s.column_tiles.set(talc_ceil_div(p.OW, plan.columns));
     s.row_tiles.set(talc_ceil_div(p.OH, plan.rows));
     s.by_x_line.set(x_line), s.by_dy_line.set(dy_line);
     s.by_x_rows.set(plan.x_rows), s.by_rows.set(plan.rows);
-    s.by_lanes_ic.set(plan.lanes_ic), s.by_lanes_oc.set(plan.lanes_oc);
+    s.by_threads_ic.set(plan.threads_ic), s.by_threads_oc.set(plan.threads_oc);
     return s;
 }
 

@@ -479,7 +479,7 @@ talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_mat
     });
 }
 
-/// Each estimates (estimate.h); the least runs.
+/// Each estimates (estimate.h); the one of the least estimate runs.
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_algorithm<talc_cuda_matmul_dot_plan, talc_cuda_matmul_dot_run>(
         "dot", { "the data's own type, FMA", TALC_STRICT, false }),

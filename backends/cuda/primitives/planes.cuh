@@ -14,7 +14,7 @@
 namespace talc
 {
 
-/// The most values of a plane.
+/// The maximum of values of a plane.
 constexpr int64_t MAX_PLANE = 256;
 
 /// Blocks that keep any GPU busy.

@@ -9,7 +9,7 @@
 ///           tile is written by lines. So global memory is read and written in order.
 ///
 /// The gradient goes along the lines twice: back for s, which stands in the workspace, and forth
-/// for the products. Lines run a part at a time where the workspace has no room for all.
+/// for the products. Lines run a part at a time where the workspace does not hold all.
 ///
 /// Arithmetic: f64, in the order of the elements.
 #include "backends/cuda/primitives/algorithm.cuh"

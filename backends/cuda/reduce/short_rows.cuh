@@ -12,8 +12,8 @@
 namespace talc
 {
 
-/// The most bytes of a short row, and those of a tile: enough to keep memory busy, and few enough
-/// for several blocks per multiprocessor.
+/// The maximum of bytes of a short row, and the bytes of a tile: enough to keep memory busy, and
+/// few enough for several blocks per multiprocessor.
 constexpr int64_t SHORT_ROW = 512, TILE_BYTES = 32768;
 
 /* Any launch has 48 KiB. The rows of a block's threads fit a tile; rows of four vectors, whose

@@ -28,9 +28,9 @@
 namespace /* other kernels have types of the same names */
 {
 
-/* The most blocks per multiprocessor, four times those resident at once in f32: few enough that the
- * end of a block, which waits until its partial result is written, is a small share of its time,
- * and enough that the last wave is one too. */
+/* The maximum of blocks per multiprocessor, four times those resident at once in f32: few enough
+ * that the end of a block, which waits until its partial result is written, is a small share of its
+ * time, and enough that the last wave is one too. */
 constexpr int64_t MAX_ALONG = 16, MAX_ACROSS = 20;
 
 constexpr int64_t NOWHERE = INT64_MAX;
