@@ -44,8 +44,8 @@ struct sum_of {
     }
 };
 
-/// A value reduced over `lanes` lanes, a power of two, that are `step` apart, by warp shuffles; all
-/// of them get it.
+/// Reduces a value over `lanes` lanes, a power of two, that are `step` apart, by warp shuffles. All
+/// of these lanes get the result.
 template <typename T, typename Join>
 static __device__ T join_lanes(T value, int lanes, int step, Join join)
 {
@@ -54,8 +54,8 @@ static __device__ T join_lanes(T value, int lanes, int step, Join join)
     return value;
 }
 
-/// The sum of N terms, a power of two, in a tree: equal terms round alike, and so the errors of a
-/// sum in order add up.
+/// The sum of N terms, a power of two, in a tree. Added in order, equal terms would have rounding
+/// errors of one sign, which add up.
 template <int N, typename T> static __device__ T tree_sum(const T *terms)
 {
     if constexpr (N == 1)

@@ -11,8 +11,8 @@
 namespace talc
 {
 
-/// `copy` of `count` elements by the threads of a warp, in vectors as far as they go; both arrays
-/// are aligned.
+/// Calls `copy` for `count` elements by the threads of a warp: for whole vectors as far as they go,
+/// then for single elements. Both arrays are aligned.
 template <typename T, typename Copy>
 static __device__ void by_vectors(T *to, const T *from, int count, Copy copy)
 {
@@ -25,7 +25,7 @@ static __device__ void by_vectors(T *to, const T *from, int count, Copy copy)
         copy(to + i, from + i);
 }
 
-/// Shared memory holds two softmaxes a thread.
+/// Shared memory has two buffers, each for a softmax of every thread.
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     softmax_thread(T *y, const T *x, int extent, int64_t outer, bool log)

@@ -1,10 +1,9 @@
-/// Softmaxes of any length and strides, whose elements are read twice. Private to
-/// backends/cuda/softmax.
+/// Softmaxes of any length and with any strides. x is read twice. Private to backends/cuda/softmax.
 ///
-/// A thread keeps the largest element so far and the sum relative to it. The threads of a block
-/// stand in rows of `width`: those of a row have neighbouring softmaxes, so that their accesses are
-/// coalesced, and a column of threads shares one; with a width of 1 the whole block reads along it.
-/// Few long softmaxes are split into parts, in two launches.
+/// A thread keeps the maximum of its elements so far, and the sum of exponentials relative to it.
+/// The threads of a block form a grid with `width` columns. A column shares a softmax. The threads
+/// of a row work on neighbouring softmaxes, so that their accesses are coalesced. With a width of 1
+/// the whole block shares a softmax. A few long softmaxes are split into parts, in two launches.
 ///
 /// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_TWO_PASS_CUH
@@ -57,10 +56,10 @@ struct softmax_tiling {
     int64_t length, parts;
 };
 
-/// Loads of a thread in flight.
+/// Loads that a thread has in flight.
 constexpr int LOADS = 8;
 
-/// The state of a column of threads, for all of them.
+/// Joins the states of a column of threads. All of them get the result.
 template <typename T>
 static __device__ running<T> join_column(running<T> state, int width, running<T> *shared)
 {
@@ -70,9 +69,9 @@ static __device__ running<T> join_column(running<T> state, int width, running<T>
     return shared[threadIdx.x % width];
 }
 
-/// FIRST writes the state of each part to states[parts][outer], SECOND combines those of a softmax
-/// and writes y; BOTH does all in one launch, without states, where there is one part. The grid is
-/// of columns and parts.
+/// FIRST writes the state of each part to states[parts][outer]. SECOND joins those of a softmax and
+/// writes y. BOTH does both in one launch, without states, where there is only one part. The grid
+/// has a block for each `width` softmaxes and each part.
 enum softmax_pass { BOTH, FIRST, SECOND };
 
 template <typename T>
@@ -117,7 +116,8 @@ static __global__ void __launch_bounds__(BLOCK, 4)
             continue;
         }
         const softmax_of<T> by(plan.log, state.m, state.sum);
-        for (int64_t i = last; i >= 0; i -= batch) { /* what was read last is still in a cache */
+        for (int64_t i = last; i >= 0;
+             i -= batch) { /* backwards, as what was read last is still in a cache */
             load(i);
 #pragma unroll
             for (int k = 0; k < LOADS; k++)

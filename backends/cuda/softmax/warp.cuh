@@ -1,7 +1,7 @@
-/// Softmaxes that the registers of a warp hold: read once, written once. Private to
+/// Softmaxes that fit in the registers of a warp. x is read once, y written once. Private to
 /// backends/cuda/softmax.
 ///
-/// 1 to 32 threads share a softmax.
+/// 1 to 32 lanes share a softmax.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_WARP_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_WARP_CUH
 
@@ -10,10 +10,12 @@
 namespace talc
 {
 
-/// STRIDED: the axis is strided, and so do the threads that read a row of them.
+/// How the lanes of a warp stand. ALONG: lanes that share a softmax are neighbours. STRIDED: lanes
+/// of different softmaxes are neighbours, since their elements are neighbours in memory.
 enum softmax_layout { ALONG, STRIDED };
 
-/// A softmax is `count` vectors, shared by 1 << shift lanes, of which each holds at most HELD.
+/// A softmax has `count` vectors and is shared by 1 << shift lanes. Each lane holds at most HELD
+/// vectors.
 template <typename T, int COUNT, int HELD, softmax_layout LAYOUT>
 static __global__ void __launch_bounds__(BLOCK, 3)
     softmax_warp(T *y, const T *x, int shift, int count, const softmax_plan plan)
@@ -26,7 +28,7 @@ static __global__ void __launch_bounds__(BLOCK, 3)
     const int lane_in_row = LAYOUT == STRIDED ? lane >> (5 - shift) : lane & (lanes - 1);
     const int step = LAYOUT == STRIDED ? rows : 1;
     const int rounds = (count + lanes - 1) >> shift;
-    const int own = (count - lane_in_row + lanes - 1) >> shift; /* of this lane */
+    const int own = (count - lane_in_row + lanes - 1) >> shift; /* vectors of this lane */
     const int64_t x_stride = COUNT > 1 ? COUNT : plan.x_stride;
     const int64_t y_stride = COUNT > 1 ? COUNT : plan.y_stride;
     const int64_t grid_stride = (int64_t)gridDim.x * (BLOCK / WARP) * rows;
