@@ -57,9 +57,8 @@ static inline const void *talc_plan_data(const talc_plan *plan)
 
 /// What every op's arguments begin with.
 typedef struct talc_arguments {
-    void *workspace; ///< plan.workspace bytes, 64-byte aligned; NULL for none
-    void *cached; ///< its first plan.cached bytes, which the workspace then does not have; NULL:
-                  ///< it does
+    void *workspace;   ///< plan.workspace bytes, 64-byte aligned; NULL for none
+    void *cached;      ///< its first plan.cached bytes, which the workspace then lacks; or NULL
     bool cached_ready; ///< they are there from an earlier run
 } talc_arguments;
 
