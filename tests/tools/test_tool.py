@@ -360,7 +360,7 @@ class Explain(Tool):
         self.assertEqual(self.json("explain", "sum:8x16@1", "--algorithm", "reference")["chosen"], "reference")
 
     def test_the_others_do_not_refuse_what_was_asked_for_by_name(self):
-        for problem, name, others in ("conv64_dx", "im2col", ["depthwise", "pointwise", "implicit_gemm", "reference"]), \
+        for problem, name, others in ("conv64_dx", "im2col", ["depthwise.*", "pointwise", "implicit_gemm", "reference"]), \
                                      ("sum:8x16@1", "reference", ["blocked"]):
             text = self.ok("explain", problem, "-a", name)
             self.assertIn(f"'{name}' was asked for by name:\n   -> {name} ", text)
@@ -371,7 +371,7 @@ class Explain(Tool):
             self.assertEqual([row["name"] for row in candidates], [name])
 
     def test_what_cannot_run_is_a_failure(self):
-        for problem, name, why in ("conv64", "no_such", "there is no such algorithm; there are depthwise, pointwise, implicit_gemm, im2col, reference"), \
+        for problem, name, why in ("conv64", "no_such", "there is no such algorithm; there are depthwise(columns), depthwise(rows), pointwise, implicit_gemm, im2col, reference"), \
                                   ("conv64_dw", "depthwise", "the call would fail"), ("sum:8x16@1", "no_such", "there is no such algorithm"):
             done = talc("explain", problem, "-a", name)
             self.assertEqual((done.returncode, done.stderr), (1, ""), problem)
@@ -380,7 +380,8 @@ class Explain(Tool):
             self.assertEqual((done.returncode, json.loads(done.stdout)["chosen"]), (1, None))
 
     def test_a_convolution_comes_with_its_gradients(self):
-        names = [row["name"] for row in self.json("explain", "n2c4h9w9o4k3x3p1x1g4_reflect_bias")["candidates"]]
+        names = [[row["name"], row["form"]]
+                 for row in self.json("explain", "n2c4h9w9o4k3x3p1x1g4_reflect_bias")["candidates"]]
         explanation = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_reflect_bias", "--algorithm", "reference")
         self.assertEqual((explanation["op"], explanation["chosen"]), ("conv2d", "reference"))
         gradients = explanation["gradients"]
@@ -388,8 +389,8 @@ class Explain(Tool):
                          [("conv2d.grad_input", "_dx"), ("conv2d.grad_weight", "_dw")])
         for gradient in gradients:
             rows = {row["name"]: row for row in gradient["candidates"]}
-            self.assertEqual(list(rows), names)
-            self.assertEqual(gradient["chosen"], "depthwise")
+            self.assertEqual([[row["name"], row["form"]] for row in gradient["candidates"]], names)
+            self.assertEqual(gradient["chosen"], "depthwise(rows)")
             self.assertIn("1x1", rows["pointwise"]["reason"])
         alone = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_dw", "--algorithm", "implicit_gemm")
         self.assertEqual((alone["op"], alone["chosen"], alone["gradients"]), ("conv2d.grad_weight", "implicit_gemm", []))
@@ -446,7 +447,7 @@ class Conv2d(Tool):
         done = self.compare([1, 1, 5, 5], [1, 1, 3, 3], options=["--algorithm", "reference"])
         self.assertEqual(done["algorithm"], "reference")
         text = self.ok("conv2d", self.path("x.npy"), self.path("w.npy"), "--device", "cpu")
-        self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: \w+ \(")
+        self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: depthwise\(columns\) \(")
 
     def test_a_path_that_is_no_utf_8(self):
         self.compare([1, 1, 5, 5], [1, 1, 3, 3])
@@ -575,7 +576,7 @@ class ShortOfAddressSpace(Tool):
 
     def test_what_is_said(self):
         done = self.limited(100, "explain", "n1c16h40w40o16k3x3")
-        self.assertRegex(done.stdout, r"im2col *refuses: OpenBLAS needs \d+ MiB of address space, more than\s+there is")
+        self.assertRegex(done.stdout, r"im2col *refuses: OpenBLAS needs \d+ MiB of address space, more\s+than\s+there is")
         self.assertRegex(done.stdout, r"-> implicit_gemm")
         self.assertRegex(self.limited(100, "explain", "n1c16h40w40o16k1x1").stdout, r"-> implicit_gemm")
         self.assertIn("OpenBLAS needs", self.limited(100, "info").stdout)
@@ -992,7 +993,8 @@ class Bench(Tool):
         for problem in ("n1c4h12w12o8k3x3", "n2c6h10w9o6k3x3p1x1g6_dw"):
             done = self.json("bench", problem, "--chosen", "--unchecked", "--no-peers", "--repeat", "1")["problems"][0]
             (only,) = done["contenders"]
-            self.assertEqual((only["name"], only["timed"], only["checked"]), (done["chosen"], True, 0))
+            title = f"{only['name']}({only['form']})" if only["form"] else only["name"]
+            self.assertEqual((title, only["timed"], only["checked"]), (done["chosen"], True, 0))
         self.fails(2, "--chosen and --algorithm=im2col: one of the two", "bench", problem, "--chosen", "-a", "im2col")
 
     def test_text(self):
@@ -1008,7 +1010,8 @@ class Bench(Tool):
         good = 0
         for problem, text in zip(done["problems"], problems):
             self.assertEqual(problem["chosen"], self.json("explain", text)["chosen"])
-            timed = {c["name"]: c for c in problem["contenders"] if c["timed"] and not c["peer"]}
+            timed = {f"{c['name']}({c['form']})" if c["form"] else c["name"]: c
+                     for c in problem["contenders"] if c["timed"] and not c["peer"]}
             least = min(c["seconds_least"] for c in timed.values() if c["class"] == "strict")
             self.assertEqual(timed[problem["fastest"]]["seconds_least"], least)
             ratio = timed[problem["chosen"]]["seconds_least"] / least
@@ -1018,7 +1021,7 @@ class Bench(Tool):
         self.assertEqual((done["choices"], done["good_choices"]), (3, good))
         text = self.ok("bench", *problems[:2], "--repeat", "1", "--no-peers")
         self.assertRegex(text, r"takes at most 15 % longer than the fastest of its class on\s+\d of 2 problems")
-        self.assertEqual(len(re.findall(r"\n  (?:implicit_gemm|depthwise) is chosen: ", text)), 2)
+        self.assertEqual(len(re.findall(r"\n  (?:implicit_gemm|depthwise\(columns\)) is chosen: ", text)), 2)
         self.assertIn(" estimate ", text)
         self.assertNotIn("at most 15 % longer", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
 
