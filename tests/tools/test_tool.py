@@ -900,8 +900,11 @@ class Networks(Tool):
         for command in ["run"], ["summary", "--json"], ["bench"], ["check", "model"]:
             self.fails(2, r": vit_c: '.*x.npy' is \[1,3,192,192\], the network is made for \[N,3,224,224\]: add: a ", *command, "vit_c", "--input", x)
             self.fails(2, r"'1x1x40x40' is .*, the network is made for \[N,1,28,28\]: fc1: linear", *command, "lenet", "--input", "1x1x40x40")
-            if command[0] != "check":  # which first runs it on images of its own size, for a minute and more
-                self.fails(2, r"the network is made for \[N,3,256,256\]: ", *command, "unet", "--input", "1x3x50x50")
+            self.fails(2, r"the network is made for \[N,3,256,256\]: ", *command, "unet", "--input", "1x3x50x50")
+            # Before a random model is run on images of its own size, which may take minutes.
+            ran = talc(*command, "lenet", "--input", "1x1x40x40", env=dict(os.environ, TALC_VERBOSE="exec")).stderr
+            self.assertIn("h40w40", ran)
+            self.assertNotIn("h28w28", ran)
         self.fails(2, "--mean: '1,2' has 2 numbers, not 1 or 3", "run", "lenet", "--mean", "1,2")
         self.fails(2, "--std: '1,2,3,4' is not a number", "run", "lenet", "--std", "1,2,3,4")
         self.fails(2, "--std: '1,0,1' is no deviation", "run", "lenet", "--std", "1,0,1")

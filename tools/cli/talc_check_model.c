@@ -85,14 +85,32 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- The check ----------------------------------------------------------------------------------
 
-/* The model with its weights. A random one is run on some images in train mode, so that its batch
- * norms' running statistics are not the initial ones. */
-static talc_module *make(const arguments *self)
+/* Whether the model runs on an input that was given. Random numbers are drawn as without it. */
+static bool takes(const arguments *self, talc_module *model, talc_tensor **x)
 {
-    talc_module *made = model_new(&self->model);
-    for (int i = 0; made != NULL && self->model.weights == NULL && i < 3 && !talc_failed(); i++)
-        talc_forward(made, model_images(self->model.network, 4));
-    return made;
+    const talc_generator before = talc_generator_get();
+    talc_module_explanation explanation = { 0 };
+    *x = model_input(&self->model, model);
+    const bool taken = *x != NULL && talc_module_explain(model, *x, &explanation);
+    talc_module_explanation_free(&explanation);
+    return talc_generator_set(before) && taken;
+}
+
+/* The model with its weights, and its input. A random model is run on some images in train mode, so
+ * that its batch norms' running statistics are not the initial ones. An input that was given is
+ * tried before, as these images may take minutes; saved activations are compared with it first. */
+static bool make(const arguments *self, talc_module **model, talc_tensor **x)
+{
+    *model = model_new(&self->model);
+    const bool random = self->model.weights == NULL;
+    const bool tried = random && self->model.input != NULL && self->activations == NULL;
+    if (*model == NULL || (tried && !takes(self, *model, x)))
+        return false;
+    for (int i = 0; random && i < 3 && !talc_failed(); i++)
+        talc_forward(*model, model_images(self->model.network, 4));
+    if (!talc_failed() && (*x == NULL || !model_input_is_file(&self->model)))
+        *x = model_input(&self->model, *model);
+    return *x != NULL && !talc_failed();
 }
 
 static bool check(const arguments *self, talc_module *model, talc_tensor *x, talc_device *device,
@@ -199,11 +217,12 @@ int command_check_model(int argc, char **argv)
     tool_parse(&argp, argc, argv, &self);
     talc_device *device = tool_open(&self.model.tool);
     talc_manual_seed((uint64_t)self.model.seed);
-    talc_module *model = device == NULL ? NULL : make(&self);
-    talc_tensor *x = model == NULL || talc_failed() ? NULL : model_input(&self.model, model);
+    talc_module *model = NULL;
+    talc_tensor *x = NULL;
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
-    if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {
+    if (device == NULL || !make(&self, &model, &x) || !check(&self, model, x, device, &report) ||
+        !something_compared(report)) {
         (void)model_usage(&self.model, x);
     } else if (self.model.tool.json) {
         code = print_json(&self, device, report);
