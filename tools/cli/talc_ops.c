@@ -109,15 +109,17 @@ static json_t *functions_json(void)
 
 // ---- Text ---------------------------------------------------------------------------------------
 
-/* "im2col, reference" of an op's list. */
+/* "im2col, reference" of an op's list; forms of a name, which stand beside each other, once. */
 static void algorithms_text(const talc_device *device, int op, char text[256])
 {
     const talc_algorithm *list = device->backend->algorithms[op];
+    const char *last = "";
     size_t used = 0;
     text[0] = '\0';
-    for (; list != NULL && list->name != NULL && used < 256; list++)
-        used +=
-            (size_t)snprintf(text + used, 256 - used, "%s%s", used == 0 ? "" : ", ", list->name);
+    for (; list != NULL && list->name != NULL && used < 256; last = list++->name)
+        if (strcmp(list->name, last) != 0)
+            used += (size_t)snprintf(text + used, 256 - used, "%s%s", used == 0 ? "" : ", ",
+                                     list->name);
 }
 
 static void print_ops(const talc_device *device)
