@@ -138,18 +138,16 @@ static void print_ops(const talc_device *device)
 
 // ---- The command --------------------------------------------------------------------------------
 
-static const struct argp argp = {
-    .parser = tool_parse_options_alone,
+static const tool_syntax syntax = {
     .doc = "The ops that have algorithms, the names of their calls, and a device's algorithms of "
            "each.\vWith --json also the library's functions, structures with the offsets of their "
            "fields, and enums, from which another language calls it.",
-    .children = tool_children,
 };
 
 int command_ops(int argc, char **argv)
 {
     tool_options options = { .device = NULL };
-    tool_parse(&argp, argc, argv, &options);
+    tool_parse(&syntax, argc, argv, &options);
     const talc_device *device = tool_open(&options);
     if (device == NULL)
         return tool_fail_talc();
