@@ -26,6 +26,9 @@ static unsigned char oldest[SETS];
  * another thread holds it costs the child time alone. */
 static bool busy;
 
+/* Whether there is one: lists that do not estimate, as the CPU's, leave none. */
+static bool any;
+
 /* The part of a key that is compared, a multiple of 8 bytes; 0 for what is not remembered. */
 static size_t key_of(const talc_choice *choice, const talc_algorithm *list, const void *problem,
                      size_t bytes, decision_key *key)
@@ -63,6 +66,8 @@ bool talc_decision_find(const talc_choice *choice, const talc_algorithm *list, c
                         size_t bytes, talc_considered *found)
 {
     decision_key key;
+    if (!__atomic_load_n(&any, __ATOMIC_RELAXED))
+        return false;
     const size_t compared = key_of(choice, list, problem, bytes, &key);
     const uint64_t hash = hash_of(&key, compared);
     if (compared == 0 || __atomic_test_and_set(&busy, __ATOMIC_ACQUIRE))
@@ -92,5 +97,6 @@ void talc_decision_add(const talc_choice *choice, const talc_algorithm *list, co
     at->hash = hash;
     memcpy(&at->key, &key, compared);
     at->chosen = choice->algorithms[choice->chosen];
+    __atomic_store_n(&any, true, __ATOMIC_RELAXED);
     __atomic_clear(&busy, __ATOMIC_RELEASE);
 }

@@ -10,8 +10,8 @@
 
 static const struct {
     const char *problem;
-    /* Letters of the algorithms that do not refuse: depthwise, pointwise, implicit_gemm (g),
-     * im2col, reference; of large results depthwise alone. */
+    /* Letters of the algorithms that do not refuse: depthwise by columns (c) and by rows (d),
+     * pointwise, implicit_gemm (g), im2col, reference; of large results depthwise alone. */
     const char *algorithms;
 } cases[] = {
     { "n2c3h9w7o4k3x3", "gir" },
@@ -41,12 +41,12 @@ static const struct {
     { "n1c3h70w90o5k3x4p9x0x9x0d30x25", "gir" },
     { "n3c4h75w9o9k3x3s2x1p3x3d30x3_reflect", "gir" },
     { "n40c5h4w5o9k3x2p40x50d40x50", "gir" },
-    { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "dgir" },
-    { "n2c3h20w37o6k3x3p1x1g3_residual", "dgir" },
+    { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "cdgir" },
+    { "n2c3h20w37o6k3x3p1x1g3_residual", "cdgir" },
     { "n3c4h14w31o4k3x3s2x2p1x1g4", "dgir" },
     { "n1c2h11w40o2k5x5p2x2g2_bias", "dgir" },
     { "n1c2h17w35o2k4x3s3x4p3x2x1x0d2x3g2", "dgir" },
-    { "n1c1h6w2100o2k3x3p1x1", "dgir" },
+    { "n1c1h6w2100o2k3x3p1x1", "cdgir" },
     { "n1c2h9w9o2k3x3p1x1g2_reflect", "gir" },
     { "n2c8h4w4o8k1x1g8_bias", "dpgir" },
     { "n1c2h3w3o2k3x3s5x7p9x9g2", "dgir" },
@@ -56,11 +56,11 @@ static const struct {
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806_replicate", "gir" },
     /* Results of more than 8 MiB, which depthwise writes past the caches: by lines or by stretches
      * of algorithms. */
-    { "n2c80h130w140o80k3x3p1x1g80_bias", "d" },
-    { "n2c80h130w144o80k3x3p1x1g80", "d" },
-    { "n2c80h130w144o80k3x3p1x1g80_relu", "d" },
-    { "n2c80h130w140o80k3x3p1x1g80", "d" },
-    { "n2c80h66w112o80k3x3p1x1g80_f64", "d" },
+    { "n2c80h130w140o80k3x3p1x1g80_bias", "cd" },
+    { "n2c80h130w144o80k3x3p1x1g80", "cd" },
+    { "n2c80h130w144o80k3x3p1x1g80_relu", "cd" },
+    { "n2c80h130w140o80k3x3p1x1g80", "cd" },
+    { "n2c80h66w112o80k3x3p1x1g80_f64", "cd" },
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -72,8 +72,11 @@ static void record_algorithm(void *context, const talc_check_outcome *outcome)
 {
     char *algorithms = context;
     cr_expect(outcome->passed, "%s %s: %s", outcome->problem, outcome->algorithm, outcome->reason);
-    const bool implicit = strcmp(outcome->algorithm, "implicit_gemm") == 0;
-    const char letter[] = { implicit ? 'g' : *outcome->algorithm, '\0' };
+    const char *algorithm = outcome->algorithm;
+    const char letter[] = { strcmp(algorithm, "implicit_gemm") == 0        ? 'g'
+                            : strcmp(algorithm, "depthwise(columns)") == 0 ? 'c'
+                                                                           : *algorithm,
+                            '\0' };
     if (strstr(algorithms, letter) == NULL)
         strcat(algorithms, letter);
 }
@@ -120,9 +123,19 @@ Test(conv2d_algorithms, algorithms_say_why_they_refuse)
     static const struct {
         const char *problem, *algorithm, *reason;
     } refusals[] = {
-        { "n1c4h5w5o4k3x3", "depthwise", "groups is not the number of input channels" },
-        { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise", "the padding is not zeros" },
-        { "n1c1h5w5o1k1x1s70000x1", "depthwise",
+        { "n1c4h5w5o4k3x3", "depthwise(columns)", "groups is not the number of input channels" },
+        { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise(columns)", "the padding is not zeros" },
+        { "n1c4h5w5o4k3x1g4", "depthwise(columns)", "the kernel is not 3x3" },
+        { "n1c4h5w5o4k5x3g4", "depthwise(columns)", "the kernel is not 3x3" },
+        { "n1c4h5w5o4k3x3s1x2g4", "depthwise(columns)", "the stride is not 1" },
+        { "n1c4h5w5o4k3x3s2x1g4", "depthwise(columns)", "the stride is not 1" },
+        { "n1c4h5w5o4k3x3d1x2g4", "depthwise(columns)", "the dilation is not 1" },
+        { "n1c4h5w5o4k3x3d2x1g4", "depthwise(columns)", "the dilation is not 1" },
+        { "n1c4h5w5o4k3x3g4_dx", "depthwise(columns)", "it has no gradients" },
+        { "n1c4h5w5o4k3x3g4_dw", "depthwise(columns)", "it has no gradients" },
+        { "n1c4h5w5o4k3x3", "depthwise(rows)", "groups is not the number of input channels" },
+        { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise(rows)", "the padding is not zeros" },
+        { "n1c1h5w5o1k1x1s70000x1", "depthwise(rows)",
           "the dilated kernel or the stride is longer than 65536" },
         { "n1c4h5w5o4k3x1", "pointwise", "the kernel is not 1x1" },
         { "n1c4h5w5o4k1x1s1x2", "pointwise", "the stride is not 1" },
@@ -145,11 +158,13 @@ Test(conv2d_algorithms, algorithms_say_why_they_refuse)
         cr_assert(talc_conv2d_problem_parse(refusals[i].problem, &problem), "%s",
                   talc_error_message());
         cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &explanation));
-        for (int j = 0; j < explanation.decision.count; j++)
-            if (strcmp(explanation.decision.candidates[j].title, refusals[i].algorithm) == 0)
-                cr_assert(strcmp(explanation.decision.candidates[j].reason, refusals[i].reason) ==
-                              0,
-                          "%s: %s", refusals[i].problem, explanation.decision.candidates[j].reason);
+        int found = 0;
+        while (found < explanation.decision.count &&
+               strcmp(explanation.decision.candidates[found].title, refusals[i].algorithm) != 0)
+            found++;
+        cr_assert(found < explanation.decision.count, "%s", refusals[i].algorithm);
+        cr_assert(strcmp(explanation.decision.candidates[found].reason, refusals[i].reason) == 0,
+                  "%s: %s", refusals[i].problem, explanation.decision.candidates[found].reason);
     }
 }
 
@@ -205,8 +220,8 @@ Test(conv2d_algorithms, implicit_gemm_copies_what_windows_read)
             problem.direction = direction;
             const talc_conv2d_options options = { .algorithm = "implicit_gemm" };
             cr_assert(talc_conv2d_explain(cpu_device(), &problem, &options, &e));
-            cr_assert(e.decision.chosen == 2);
-            const size_t bytes = e.decision.candidates[2].workspace;
+            cr_assert(e.decision.chosen == 3);
+            const size_t bytes = e.decision.candidates[3].workspace;
             cr_assert(bytes < 128 << 10, "%s, direction %d: %zu bytes", problems[i], direction,
                       bytes);
         }
@@ -236,7 +251,7 @@ Test(conv2d_algorithms, gradients_by_the_same_algorithms)
 {
     static const char *const problems[] = { "n2c3h9w7o4k3x3_reflect", "n2c4h8w7o6k1x1",
                                             "n1c5h7w7o5k3x3p1x1g5" };
-    static const char *const chosen[] = { "implicit_gemm", "pointwise", "depthwise" };
+    static const char *const chosen[] = { "implicit_gemm", "pointwise", "depthwise(rows)" };
     for (int i = 0; i < 3; i++)
         for (int direction = TALC_GRAD_INPUT; direction <= TALC_GRAD_WEIGHT; direction++) {
             talc_conv2d_problem problem;
@@ -244,10 +259,10 @@ Test(conv2d_algorithms, gradients_by_the_same_algorithms)
             cr_assert(talc_conv2d_problem_parse(problems[i], &problem));
             problem.direction = direction;
             cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &e));
-            cr_assert(e.decision.count == 5 && e.decision.chosen >= 0);
+            cr_assert(e.decision.count == 6 && e.decision.chosen >= 0);
             const char *name = e.decision.candidates[e.decision.chosen].title;
             cr_assert(strcmp(name, chosen[i]) == 0, "%s: %s", problems[i], name);
-            cr_assert(!e.decision.candidates[4].refused, "reference takes everything");
+            cr_assert(!e.decision.candidates[5].refused, "reference takes everything");
         }
 }
 

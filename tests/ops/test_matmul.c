@@ -4,6 +4,8 @@
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
 
+#include "check/check.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -285,4 +287,25 @@ Test(matmul, attention_multiplies_views_where_they_lie)
                     cr_assert(fabs(element_at(x[3], row) - dq) < 1e-4 &&
                               fabs(element_at(x[4], column + t) - dk) < 1e-4);
                 }
+}
+
+Test(matmul, a_row_or_a_column_is_done_by_gemv_on_the_cpu)
+{
+    static const struct {
+        const char *problem, *chosen;
+    } cases[] = {
+        { "matmul:m1n6k7_tb_bias", "openblas(gemv)" }, { "matmul:m6n1k7_ta", "openblas(gemv)" },
+        { "matmul:b3m1n1k7_f64", "openblas(gemv)" },   { "matmul:m2n6k7", "openblas(gemm)" },
+        { "matmul:m6n2k1", "openblas(gemm)" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_explanation e;
+        cr_assert(talc_explain(cpu_device(), cases[i].problem, NULL, &e), "%s",
+                  talc_error_message());
+        cr_assert_str_eq(e.candidates[e.chosen].title, cases[i].chosen);
+        const bool vector = strcmp(cases[i].chosen, "openblas(gemv)") == 0;
+        cr_assert_str_eq(e.candidates[0].reason,
+                         vector ? "" : "the result has several rows and several columns");
+        cr_assert(!e.candidates[1].refused, "gemm takes every product");
+    }
 }

@@ -85,7 +85,7 @@ class WithTorch(unittest.TestCase):
                   "sys.exit(compare_torch.main())\n")
         done = run_script(script, "10", "--ops", "linear")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"FAILED linear:.* by openblas: share .*: element \[.*\] is .*, expected .*, bound ")
+        self.assertRegex(done.stdout, r"FAILED linear:.* by openblas\(gem[mv]\): share .*: element \[.*\] is .*, expected .*, bound ")
         self.assertIn("compare_torch.py --seed 0 --ops linear --case 0", done.stdout)
 
     def test_a_wrong_gradient_fails(self):

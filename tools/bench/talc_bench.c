@@ -20,27 +20,23 @@ typedef struct arguments {
     const char *problems[MAX_PROBLEMS]; ///< problem strings, names of problems and ops
 } arguments;
 
-enum {
-    KEY_REPEAT = 'r',
-    KEY_ALGORITHM = 'a',
-    KEY_ALL = 4000,
-    KEY_CHOSEN,
-    KEY_LIST,
-    KEY_NO_PEERS,
-    KEY_SIZE,
-    KEY_UNCHECKED
-};
+enum { KEY_REPEAT = 'r', KEY_SIZE = 3000 };
 
-static const struct argp_option options[] = {
-    { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only this algorithm", 1 },
-    { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
-    { "chosen", KEY_CHOSEN, NULL, 0, "only the algorithm that a convolution runs by default", 1 },
-    { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
-    { "size", KEY_SIZE, "SIZE", 0, "of an op's operand: 64MiB, or bytes (default 1GiB)", 1 },
-    { "unchecked", KEY_UNCHECKED, NULL, 0, "do not compare the results of convolutions", 1 },
-    { "list", KEY_LIST, NULL, 0, "show the named problems and ops", 1 },
-    { 0 },
+static const tool_option options[] = {
+    { "repeat", KEY_REPEAT, "N", "rounds of timing (default 5)", 1, TOOL_OWN, 0, 0 },
+    { "algorithm", 'a', "NAME", "only this algorithm", 1,
+      TOOL_STRING_AT(arguments, settings.algorithm) },
+    { "all", 0, NULL, "time the reference algorithm on large problems as well", 1,
+      TOOL_TRUE_AT(arguments, settings.all) },
+    { "chosen", 0, NULL, "only the algorithm that a convolution runs by default", 1,
+      TOOL_TRUE_AT(arguments, settings.chosen) },
+    { "no-peers", 0, NULL, "only talc's algorithms", 1, TOOL_FALSE_AT(arguments, settings.peers) },
+    { "size", KEY_SIZE, "SIZE", "of an op's operand: 64MiB, or bytes (default 1GiB)", 1, TOOL_OWN,
+      0, 0 },
+    { "unchecked", 0, NULL, "do not compare the results of convolutions", 1,
+      TOOL_TRUE_AT(arguments, settings.unchecked) },
+    { "list", 0, NULL, "show the named problems and ops", 1, TOOL_TRUE_AT(arguments, list) },
+    { .name = NULL },
 };
 
 static void add_problem(arguments *self, struct argp_state *state, const char *text)
@@ -73,9 +69,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
     case KEY_REPEAT: {
         const int64_t repeats = tool_count(state, "--repeat", argument, 1);
         if (repeats > BENCH_REPEATS)
@@ -83,28 +76,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->settings.repeats = (int)repeats;
         return 0;
     }
-    case KEY_ALGORITHM:
-        self->settings.algorithm = argument;
-        return 0;
-    case KEY_ALL:
-        self->settings.all = true;
-        return 0;
-    case KEY_CHOSEN:
-        self->settings.chosen = true;
-        return 0;
-    case KEY_UNCHECKED:
-        self->settings.unchecked = true;
-        return 0;
-    case KEY_NO_PEERS:
-        self->settings.peers = false;
-        return 0;
     case KEY_SIZE:
         self->megabytes = tool_size(state, "--size", argument, 1 << 20) >> 20;
         if (self->megabytes > 1 << 20)
             tool_usage(state, "--size: %s is more than 1TiB", TALC_SHOWN(argument));
-        return 0;
-    case KEY_LIST:
-        self->list = true;
         return 0;
     case ARGP_KEY_ARG:
         add_argument(self, state, argument);
@@ -124,9 +99,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-static const struct argp argp = {
+static const tool_syntax syntax = {
     .options = options,
-    .parser = parse,
+    .parse = parse,
     .args_doc = "[PROBLEM|OP...]",
     .doc =
         "Checks every algorithm at 4096 random outputs, then times them in turn, beside a bare "
@@ -141,7 +116,6 @@ static const struct argp argp = {
         "costs. Without any: A1, B1 and cpu. The library chooses the "
         "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
         "bound. `talc bench NETWORK` times a whole network (`talc bench NETWORK --help`).",
-    .children = tool_children,
 };
 
 static bool right(const contender *c)
@@ -590,7 +564,7 @@ int command_bench(int argc, char **argv)
         if (model_find(argv[i]) != NULL)
             return command_bench_model(argc, argv);
     arguments self = { .settings = { .repeats = 5, .peers = true }, .megabytes = 1024 };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     if (self.list)
         return list_problems(self.tool.json);
     talc_device *device = self.settings.device = tool_open(&self.tool);

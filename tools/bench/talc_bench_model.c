@@ -11,24 +11,14 @@ typedef struct arguments {
     bool train;
 } arguments;
 
-enum { KEY_TRAIN = 't' };
-
-static const struct argp_option options[] = {
-    { "batch", MODEL_BATCH, "N", 0, "images (default 1)", 1 },
-    { "input", MODEL_INPUT, "SHAPE", 0, "of the input, in place of the network's own images", 1 },
-    { "train", KEY_TRAIN, NULL, 0,
-      "training steps: forward, cross entropy, backward, SGD with momentum", 1 },
-    { 0 },
+static const tool_option options[] = {
+    { "batch", MODEL_BATCH, "N", "images (default 1)", 1, TOOL_OWN, 0, 0 },
+    { "input", MODEL_INPUT, "SHAPE", "of the input, in place of the network's own images", 1,
+      TOOL_OWN, 0, 0 },
+    { "train", 't', NULL, "training steps: forward, cross entropy, backward, SGD with momentum", 1,
+      TOOL_TRUE_AT(arguments, train) },
+    { .name = NULL },
 };
-
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    arguments *self = state->input;
-    if (key != KEY_TRAIN)
-        return model_parse(key, argument, state);
-    self->train = true;
-    return 0;
-}
 
 // ---- Ways of running it -------------------------------------------------------------------------
 
@@ -246,17 +236,16 @@ static int report(const arguments *self, const subject *s, const timing results[
 
 int command_bench_model(int argc, char **argv)
 {
-    static const struct argp argp = {
+    static const tool_syntax syntax = {
         .options = options,
-        .parser = parse,
+        .parse = model_parse,
         .args_doc = "NETWORK",
         .doc = "Times a network on random images, eagerly and recorded (talc_capture, talc_step): "
                "one pass with a wait for the device after it, and passes in a row that are waited "
                "for together.",
-        .children = tool_children,
     };
     arguments self = { .model = { .batch = 1 } };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     subject s = { 0 };
     timing results[2] = { 0 };
     const bool done =

@@ -23,12 +23,6 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
 {
     model_arguments *self = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case MODEL_WEIGHTS:
-        self->weights = argument;
-        return 0;
     case MODEL_INPUT:
         if (self->input != NULL)
             tool_usage(state,
@@ -40,9 +34,6 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     case MODEL_BATCH:
         self->batch = tool_count(state, "--batch", argument, 1);
         self->batch_given = true;
-        return 0;
-    case MODEL_SEED:
-        self->seed = tool_count(state, "--seed", argument, 0);
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)

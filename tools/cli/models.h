@@ -37,10 +37,10 @@ const network *model_find_by_weights(const model_arguments *self);
 /// Ends the command, as tool_usage does: says what keeps the file of weights from naming a network.
 void model_fail_by_weights(const struct argp_state *state, const model_arguments *self);
 
-/// The keys of those that are options; a command lists the ones that it has, with their help.
-enum { MODEL_WEIGHTS = 'w', MODEL_INPUT = 'x', MODEL_BATCH = 'n', MODEL_SEED = 's' };
+/// The keys of two of their options; a command lists the ones that it has, with their help.
+enum { MODEL_INPUT = 'x', MODEL_BATCH = 'n' };
 
-/// argp parser for these options, the tool_children and the name of one network.
+/// The parser of a tool_syntax for these two and the name of one network.
 error_t model_parse(int key, char *argument, struct argp_state *state);
 
 /// The network, on the CPU, with as many classes as its weights say unless the arguments do; all

@@ -24,36 +24,31 @@ typedef struct arguments {
     bool list, texts_only;
 } arguments;
 
-enum {
-    KEY_ALGORITHM = 'a',
-    KEY_COUNT = 'n',
-    KEY_SEED = 's',
-    KEY_KINDS = 'k',
-    KEY_OP = 5000,
-    KEY_PART,
-    KEY_SHARES,
-    KEY_LIST,
-    KEY_TEXTS
-};
+enum { KEY_KINDS = 'k', KEY_PART = 5000 };
 
-static const struct argp_option options[] = {
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only algorithms of this name", 1 },
-    { "op", KEY_OP, "NAME", 0, "only problems of this op", 1 },
-    { "count", KEY_COUNT, "N", 0,
+static const tool_option options[] = {
+    { "algorithm", 'a', "NAME", "only algorithms of this name", 1,
+      TOOL_STRING_AT(arguments, algorithm) },
+    { "op", 0, "NAME", "only problems of this op", 1, TOOL_STRING_AT(arguments, op) },
+    { "count", 'n', "N",
       "how many random problems (default 1000), all of the op that --op names; random N is the "
       "same",
-      1 },
-    { "seed", KEY_SEED, "S", 0, "seed of the data and of the random problems (default 1)", 1 },
-    { "kinds", KEY_KINDS, "LIST", 0, "only these kinds of checks: exact,random,...", 1 },
-    { "part", KEY_PART, "I/N", 0,
-      "every N-th problem from the I-th on, so that N processes share the work", 1 },
-    { "shares", KEY_SHARES, "FILE.npy", 0,
+      1, TOOL_NUMBER_AT(arguments, random, 1) },
+    { "seed", 's', "S", "seed of the data and of the random problems (default 1)", 1,
+      TOOL_NUMBER_AT(arguments, seed, 0) },
+    { "kinds", KEY_KINDS, "LIST", "only these kinds of checks: exact,random,...", 1, TOOL_OWN, 0,
+      0 },
+    { "part", KEY_PART, "I/N",
+      "every N-th problem from the I-th on, so that N processes share the work", 1, TOOL_OWN, 0,
+      0 },
+    { "shares", 0, "FILE.npy",
       "write each element's error over its bound, of the output that fails first or, if none does, "
       "of the one nearest to its bound",
-      1 },
-    { "list", KEY_LIST, NULL, 0, "print the problems, check nothing", 1 },
-    { "texts", KEY_TEXTS, NULL, 0, "print what problems' texts may be, check nothing", 1 },
-    { 0 },
+      1, TOOL_STRING_AT(arguments, shares) },
+    { "list", 0, NULL, "print the problems, check nothing", 1, TOOL_TRUE_AT(arguments, list) },
+    { "texts", 0, NULL, "print what problems' texts may be, check nothing", 1,
+      TOOL_TRUE_AT(arguments, texts_only) },
+    { .name = NULL },
 };
 
 // ---- Arguments ----------------------------------------------------------------------------------
@@ -116,35 +111,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case KEY_ALGORITHM:
-        self->algorithm = argument;
-        return 0;
-    case KEY_OP:
-        self->op = argument;
-        return 0;
-    case KEY_COUNT:
-        self->random = tool_count(state, "--count", argument, 1);
-        return 0;
-    case KEY_SEED:
-        self->seed = tool_count(state, "--seed", argument, 0);
-        return 0;
     case KEY_KINDS:
         self->kinds = read_kinds(state, argument);
         return 0;
     case KEY_PART:
         read_part(self, state, argument);
-        return 0;
-    case KEY_SHARES:
-        self->shares = argument;
-        return 0;
-    case KEY_LIST:
-        self->list = true;
-        return 0;
-    case KEY_TEXTS:
-        self->texts_only = true;
         return 0;
     case ARGP_KEY_ARG:
         add_argument(self, state, argument);
@@ -429,9 +400,9 @@ int command_check(int argc, char **argv)
     struct argp common = tool_argp;
     common.help_filter = help_filter;
     const struct argp_child children[] = { { &common, 0, NULL, 10 }, { 0 } };
-    const struct argp argp = {
+    const tool_syntax syntax = {
         .options = options,
-        .parser = parse,
+        .parse = parse,
         .args_doc = "[quick|edges|models|random [N]|PROBLEM|FILE ...]",
         .doc =
             "Checks every algorithm of every op on sets of problems: exactly on small integers, "
@@ -460,11 +431,7 @@ int command_check(int argc, char **argv)
         return command_check_model(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "grad") == 0)
         return command_check_grad(argc - 1, argv + 1);
-    tool_parse(&argp, argc, argv, &self);
-    if (self.texts_only) {
-        talc_check_print_texts(stdout);
-        return tool_finish();
-    }
+    tool_parse(&syntax, argc, argv, &self);
     job.arguments = &self;
     int code;
     if (!find_problems(&job))

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_NAMES = 64, KEY_SEED = 's', NAMES_TEXT = 1024 };
+enum { MAX_NAMES = 64, NAMES_TEXT = 1024 };
 
 typedef struct arguments {
     tool_options tool;
@@ -14,9 +14,10 @@ typedef struct arguments {
     int64_t seed;
 } arguments;
 
-static const struct argp_option options[] = {
-    { "seed", KEY_SEED, "S", 0, "seed of inputs, weights and directions (default 1)", 1 },
-    { 0 },
+static const tool_option options[] = {
+    { "seed", 's', "S", "seed of inputs, weights and directions (default 1)", 1,
+      TOOL_NUMBER_AT(arguments, seed, 0) },
+    { .name = NULL },
 };
 
 static void add_name(arguments *self, struct argp_state *state, const char *name)
@@ -32,20 +33,10 @@ static void add_name(arguments *self, struct argp_state *state, const char *name
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case KEY_SEED:
-        self->seed = tool_count(state, "--seed", argument, 0);
-        return 0;
-    case ARGP_KEY_ARG:
-        add_name(self, state, argument);
-        return 0;
-    default:
+    if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
-    }
+    add_name(state->input, state, argument);
+    return 0;
 }
 
 static bool is_wanted(const arguments *self, const gradient_case *c)
@@ -129,15 +120,13 @@ int command_check_grad(int argc, char **argv)
              "be checked. One's own ops and modules: talc_check_gradient and "
              "talc_check_module_gradient in check/gradient.h.",
              gradient_case_names(names, sizeof names));
-    const struct argp argp = { .options = options,
-                               .parser = parse,
-                               .args_doc = "[NAME ...]",
-                               .doc = doc,
-                               .children = tool_children };
+    const tool_syntax syntax = {
+        .options = options, .parse = parse, .args_doc = "[NAME ...]", .doc = doc
+    };
     arguments self = { .seed = 1 };
     tool_set_name(name);
     argv[0] = name;
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     talc_device *device = tool_open(&self.tool);
     if (device == NULL)
         return tool_usage_talc();

@@ -14,34 +14,31 @@ typedef struct arguments {
     bool unfused, training;
 } arguments;
 
-enum {
-    KEY_ALGORITHM = 'a',
-    KEY_REFERENCE = 'r',
-    KEY_REFERENCE_ALGORITHM = 6000,
-    KEY_ACTIVATIONS,
-    KEY_SAVE,
-    KEY_UNFUSED,
-    KEY_TRAIN
-};
-
-static const struct argp_option options[] = {
-    { "reference", KEY_REFERENCE, "DEVICE", 0, "device of the reference run (default: the CPU)",
-      1 },
-    { "algorithm", KEY_ALGORITHM, "OP=NAME,...", 0, "algorithms of the run that is checked", 1 },
-    { "reference-algorithm", KEY_REFERENCE_ALGORITHM, "OP=NAME,...", 0,
-      "algorithms of the reference run (default: each op's `reference`)", 1 },
-    { "activations", KEY_ACTIVATIONS, "FILE", 0,
-      "safetensors of layer outputs, used in place of a reference run", 1 },
-    { "unfused", KEY_UNFUSED, NULL, 0, "run every module by itself, fuse none", 1 },
-    { "train", KEY_TRAIN, NULL, 0, "in train mode, but without dropout and drop path", 1 },
-    { "weights", MODEL_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
-    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
-      "the model's input, or the shape of a random one (default: random images of its own size)",
-      2 },
-    { "batch", MODEL_BATCH, "N", 0, "batch size of a random input (default 2)", 2 },
-    { "seed", MODEL_SEED, "S", 0, "seed of random weights and input (default 1)", 2 },
-    { "save-activations", KEY_SAVE, "FILE", 0, "write the layer outputs, for another machine", 3 },
-    { 0 },
+static const tool_option options[] = {
+    { "reference", 'r', "DEVICE", "device of the reference run (default: the CPU)", 1,
+      TOOL_STRING_AT(arguments, reference) },
+    { "algorithm", 'a', "OP=NAME,...", "algorithms of the run that is checked", 1,
+      TOOL_STRING_AT(arguments, algorithm) },
+    { "reference-algorithm", 0, "OP=NAME,...",
+      "algorithms of the reference run (default: each op's `reference`)", 1,
+      TOOL_STRING_AT(arguments, reference_algorithm) },
+    { "activations", 0, "FILE", "safetensors of layer outputs, used in place of a reference run", 1,
+      TOOL_STRING_AT(arguments, activations) },
+    { "unfused", 0, NULL, "run every module by itself, fuse none", 1,
+      TOOL_TRUE_AT(arguments, unfused) },
+    { "train", 0, NULL, "in train mode, but without dropout and drop path", 1,
+      TOOL_TRUE_AT(arguments, training) },
+    { "weights", 'w', "FILE", "safetensors of parameters (default: random)", 2,
+      TOOL_STRING_AT(arguments, model.weights) },
+    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE",
+      "the model's input, or the shape of a random one (default: random images of its own size)", 2,
+      TOOL_OWN, 0, 0 },
+    { "batch", MODEL_BATCH, "N", "batch size of a random input (default 2)", 2, TOOL_OWN, 0, 0 },
+    { "seed", 's', "S", "seed of random weights and input (default 1)", 2,
+      TOOL_NUMBER_AT(arguments, model.seed, 0) },
+    { "save-activations", 0, "FILE", "write the layer outputs, for another machine", 3,
+      TOOL_STRING_AT(arguments, save) },
+    { .name = NULL },
 };
 
 // ---- Arguments ----------------------------------------------------------------------------------
@@ -50,27 +47,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case KEY_REFERENCE:
-        self->reference = argument;
-        return 0;
-    case KEY_ALGORITHM:
-        self->algorithm = argument;
-        return 0;
-    case KEY_REFERENCE_ALGORITHM:
-        self->reference_algorithm = argument;
-        return 0;
-    case KEY_ACTIVATIONS:
-        self->activations = argument;
-        return 0;
-    case KEY_SAVE:
-        self->save = argument;
-        return 0;
-    case KEY_UNFUSED:
-        self->unfused = true;
-        return 0;
-    case KEY_TRAIN:
-        self->training = true;
-        return 0;
     case ARGP_KEY_END:
         if (self->training && self->save != NULL)
             tool_usage(state, "--save-activations writes those of evaluation mode, not of --train");
@@ -85,14 +61,32 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- The check ----------------------------------------------------------------------------------
 
-/* The model with its weights. A random one is run on some images in train mode, so that its batch
- * norms' running statistics are not the initial ones. */
-static talc_module *make(const arguments *self)
+/* Whether the model runs on an input that was given. Random numbers are drawn as without it. */
+static bool takes(const arguments *self, talc_module *model, talc_tensor **x)
 {
-    talc_module *made = model_new(&self->model);
-    for (int i = 0; made != NULL && self->model.weights == NULL && i < 3 && !talc_failed(); i++)
-        talc_forward(made, model_images(self->model.network, 4));
-    return made;
+    const talc_generator before = talc_generator_get();
+    talc_module_explanation explanation = { 0 };
+    *x = model_input(&self->model, model);
+    const bool taken = *x != NULL && talc_module_explain(model, *x, &explanation);
+    talc_module_explanation_free(&explanation);
+    return talc_generator_set(before) && taken;
+}
+
+/* The model with its weights, and its input. A random model is run on some images in train mode, so
+ * that its batch norms' running statistics are not the initial ones. An input that was given is
+ * tried before, as these images may take minutes; saved activations are compared with it first. */
+static bool make(const arguments *self, talc_module **model, talc_tensor **x)
+{
+    *model = model_new(&self->model);
+    const bool random = self->model.weights == NULL;
+    const bool tried = random && self->model.input != NULL && self->activations == NULL;
+    if (*model == NULL || (tried && !takes(self, *model, x)))
+        return false;
+    for (int i = 0; random && i < 3 && !talc_failed(); i++)
+        talc_forward(*model, model_images(self->model.network, 4));
+    if (!talc_failed() && (*x == NULL || !model_input_is_file(&self->model)))
+        *x = model_input(&self->model, *model);
+    return *x != NULL && !talc_failed();
 }
 
 static bool check(const arguments *self, talc_module *model, talc_tensor *x, talc_device *device,
@@ -175,9 +169,9 @@ static void print_random(const model_arguments *model)
 
 int command_check_model(int argc, char **argv)
 {
-    static const struct argp argp = {
+    static const tool_syntax syntax = {
         .options = options,
-        .parser = parse,
+        .parse = parse,
         .args_doc = "NETWORK",
         .doc =
             "Runs a model twice, on two devices or with two algorithms, or once against saved "
@@ -190,20 +184,20 @@ int command_check_model(int argc, char **argv)
             "are counted and skipped. docs/checking.md shows how PyTorch saves them. Exit code 1: "
             "a layer is "
             "wrong; 2: wrong usage, or nothing could be checked.",
-        .children = tool_children,
     };
     arguments self = { .model = { .batch = 2, .seed = 1 } };
     static char name[] = "talc check model";
     tool_set_name(name);
     argv[0] = name;
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     talc_device *device = tool_open(&self.model.tool);
     talc_manual_seed((uint64_t)self.model.seed);
-    talc_module *model = device == NULL ? NULL : make(&self);
-    talc_tensor *x = model == NULL || talc_failed() ? NULL : model_input(&self.model, model);
+    talc_module *model = NULL;
+    talc_tensor *x = NULL;
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
-    if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {
+    if (device == NULL || !make(&self, &model, &x) || !check(&self, model, x, device, &report) ||
+        !something_compared(report)) {
         (void)model_usage(&self.model, x);
     } else if (self.model.tool.json) {
         code = print_json(&self, device, report);

@@ -7,13 +7,12 @@ typedef struct arguments {
     const char *x, *w, *bias, *output;
 } arguments;
 
-enum { KEY_BIAS = 'b', KEY_OUTPUT = 'o' };
-
-static const struct argp_option options[] = {
-    { NULL, 0, NULL, 0, "Files:", 1 },
-    { "bias", KEY_BIAS, "B.npy", 0, "[OC], added to every output channel", 1 },
-    { "output", KEY_OUTPUT, "Y.npy", 0, "write the result here", 1 },
-    { 0 },
+static const tool_option options[] = {
+    { NULL, 0, NULL, "Files:", 1, TOOL_OWN, 0, 0 },
+    { "bias", 'b', "B.npy", "[OC], added to every output channel", 1,
+      TOOL_STRING_AT(arguments, bias) },
+    { "output", 'o', "Y.npy", "write the result here", 1, TOOL_NPY_AT(arguments, output) },
+    { .name = NULL },
 };
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -21,14 +20,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     arguments *self = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
         state->child_inputs[1] = &self->conv2d;
-        return 0;
-    case KEY_BIAS:
-        self->bias = argument;
-        return 0;
-    case KEY_OUTPUT:
-        self->output = tool_npy(state, "--output", argument);
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
@@ -47,9 +39,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
                                               { &conv2d_argp, 0, NULL, 2 },
                                               { 0 } };
-static const struct argp argp = {
+static const tool_syntax syntax = {
     .options = options,
-    .parser = parse,
+    .parse = parse,
     .args_doc = "X.npy W.npy",
     .doc = "Convolves x [N,C,H,W] with w [OC,C/groups,KH,KW] and says how.\v"
            "All files are f32, or all f64, which NumPy makes unless it is told otherwise: "
@@ -84,7 +76,7 @@ static int report(const arguments *self, const talc_tensor *y,
 int command_conv2d(int argc, char **argv)
 {
     arguments self = { .x = NULL };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     talc_device *device = tool_open(&self.tool);
     if (device == NULL)
         return tool_fail_talc();

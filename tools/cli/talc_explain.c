@@ -15,13 +15,14 @@ typedef struct arguments {
     bool train;
 } arguments;
 
-enum { KEY_BIAS = 3000, KEY_DTYPE, KEY_TRAIN };
+enum { KEY_BIAS = 3000, KEY_DTYPE };
 
-static const struct argp_option options[] = {
-    { "bias", KEY_BIAS, NULL, 0, "with a bias (for shapes)", 3 },
-    { "dtype", KEY_DTYPE, "NAME", 0, "f32 or f64 (for shapes)", 3 },
-    { "train", KEY_TRAIN, NULL, 0, "of a model in training, with its gradient recorded", 3 },
-    { 0 },
+static const tool_option options[] = {
+    { "bias", KEY_BIAS, NULL, "with a bias (for shapes)", 3, TOOL_OWN, 0, 0 },
+    { "dtype", KEY_DTYPE, "NAME", "f32 or f64 (for shapes)", 3, TOOL_OWN, 0, 0 },
+    { "train", 0, NULL, "of a model in training, with its gradient recorded", 3,
+      TOOL_TRUE_AT(arguments, train) },
+    { .name = NULL },
 };
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -29,7 +30,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     arguments *self = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
         state->child_inputs[1] = &self->conv2d;
         return 0;
     case KEY_BIAS:
@@ -39,9 +39,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!talc_dtype_from_name(argument, &self->dtype) || !talc_dtype_is_float(self->dtype))
             tool_usage(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
         self->conv2d.shaped = true;
-        return 0;
-    case KEY_TRAIN:
-        self->train = true;
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
@@ -68,9 +65,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
                                               { &conv2d_argp, 0, NULL, 2 },
                                               { 0 } };
-static const struct argp argp = {
+static const tool_syntax syntax = {
     .options = options,
-    .parser = parse,
+    .parse = parse,
     .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nNETWORK",
     .doc =
         "Which algorithm an op would use, and why, before anything runs. Of a model, by one "
@@ -239,7 +236,7 @@ static int explain_model(const network *known, const char *algorithm, talc_devic
 int command_explain(int argc, char **argv)
 {
     arguments self = { .dtype = TALC_F32 };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     talc_device *device = tool_open(&self.tool);
     if (device == NULL)
         return tool_fail_talc();

@@ -1,11 +1,9 @@
 /// talc info: devices, memory, build and algorithms.
 #include "tools/cli/tool.h"
 
-static const struct argp argp = {
-    .parser = tool_parse_options_alone,
+static const tool_syntax syntax = {
     .doc = "Devices with their memory and conv2d algorithms, and what talc was built with.\v"
            "--device shows that one alone.",
-    .children = tool_children,
 };
 
 /* All that is known of a device. The explanation is of a small problem and all precision classes,
@@ -138,7 +136,7 @@ static void print_build(const talc_build *build)
 int command_info(int argc, char **argv)
 {
     tool_options options = { .device = NULL };
-    tool_parse(&argp, argc, argv, &options);
+    tool_parse(&syntax, argc, argv, &options);
     talc_device *device = tool_open(&options);
     if (device == NULL)
         return tool_fail_talc();

@@ -109,15 +109,17 @@ static json_t *functions_json(void)
 
 // ---- Text ---------------------------------------------------------------------------------------
 
-/* "im2col, reference" of an op's list. */
+/* "im2col, reference" of an op's list; forms of a name, which stand beside each other, once. */
 static void algorithms_text(const talc_device *device, int op, char text[256])
 {
     const talc_algorithm *list = device->backend->algorithms[op];
+    const char *last = "";
     size_t used = 0;
     text[0] = '\0';
-    for (; list != NULL && list->name != NULL && used < 256; list++)
-        used +=
-            (size_t)snprintf(text + used, 256 - used, "%s%s", used == 0 ? "" : ", ", list->name);
+    for (; list != NULL && list->name != NULL && used < 256; last = list++->name)
+        if (strcmp(list->name, last) != 0)
+            used += (size_t)snprintf(text + used, 256 - used, "%s%s", used == 0 ? "" : ", ",
+                                     list->name);
 }
 
 static void print_ops(const talc_device *device)
@@ -136,18 +138,16 @@ static void print_ops(const talc_device *device)
 
 // ---- The command --------------------------------------------------------------------------------
 
-static const struct argp argp = {
-    .parser = tool_parse_options_alone,
+static const tool_syntax syntax = {
     .doc = "The ops that have algorithms, the names of their calls, and a device's algorithms of "
            "each.\vWith --json also the library's functions, structures with the offsets of their "
            "fields, and enums, from which another language calls it.",
-    .children = tool_children,
 };
 
 int command_ops(int argc, char **argv)
 {
     tool_options options = { .device = NULL };
-    tool_parse(&argp, argc, argv, &options);
+    tool_parse(&syntax, argc, argv, &options);
     const talc_device *device = tool_open(&options);
     if (device == NULL)
         return tool_fail_talc();

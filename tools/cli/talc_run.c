@@ -61,65 +61,35 @@ typedef struct arguments {
     int64_t seed;
 } arguments;
 
-enum {
-    KEY_PROBLEM = 'p',
-    KEY_BATCH = 'n',
-    KEY_SEED = 's',
-    KEY_SAVE = 'o',
-    KEY_ALGORITHM = 'a',
-    KEY_BESIDE = 'b'
-};
-
-static const struct argp_option options[] = {
-    { "problem", KEY_PROBLEM, "PROBLEM", 0, "A, B, another name or a problem string (default A)",
-      1 },
-    { "batch", KEY_BATCH, "N", 0, "images (default: the problem's own, 8 for A and B)", 1 },
-    { "seed", KEY_SEED, "S", 0, "seed of weights and input (default 1)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "use this algorithm, or fail", 1 },
-    { "save", KEY_SAVE, "OUT.npy", 0, "write the output here", 1 },
-    { "beside", KEY_BESIDE, "DEVICE", 0, "run there too, and compare the results", 1 },
-    { 0 },
+static const tool_option options[] = {
+    { "problem", 'p', "PROBLEM", "A, B, another name or a problem string (default A)", 1,
+      TOOL_STRING_AT(arguments, problem) },
+    { "batch", 'n', "N", "images (default: the problem's own, 8 for A and B)", 1,
+      TOOL_NUMBER_AT(arguments, batch, 0) },
+    { "seed", 's', "S", "seed of weights and input (default 1)", 1,
+      TOOL_NUMBER_AT(arguments, seed, 0) },
+    { "algorithm", 'a', "NAME", "use this algorithm, or fail", 1,
+      TOOL_STRING_AT(arguments, algorithm) },
+    { "save", 'o', "OUT.npy", "write the output here", 1, TOOL_NPY_AT(arguments, save) },
+    { "beside", 'b', "DEVICE", "run there too, and compare the results", 1,
+      TOOL_STRING_AT(arguments, beside) },
+    { .name = NULL },
 };
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case KEY_PROBLEM:
-        self->problem = argument;
-        return 0;
-    case KEY_BATCH:
-        self->batch = tool_count(state, "--batch", argument, 0);
-        return 0;
-    case KEY_SEED:
-        self->seed = tool_count(state, "--seed", argument, 0);
-        return 0;
-    case KEY_ALGORITHM:
-        self->algorithm = argument;
-        return 0;
-    case KEY_SAVE:
-        self->save = tool_npy(state, "--save", argument);
-        return 0;
-    case KEY_BESIDE:
-        self->beside = argument;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        if (strcmp(argument, "model-new") != 0)
-            tool_usage(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
-        return 0;
-    default:
+    if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
-    }
+    if (state->arg_num > 0)
+        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+    if (strcmp(argument, "model-new") != 0)
+        tool_usage(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
+    return 0;
 }
 
-static const struct argp argp = {
+static const tool_syntax syntax = {
     .options = options,
-    .parser = parse,
+    .parse = parse,
     .args_doc = "model-new",
     .doc =
         "Builds the ModelNew module, one Conv2d layer, runs its forward pass on random input "
@@ -128,7 +98,6 @@ static const struct argp argp = {
         "A is 8x64x512x256 with 128 kernels of 5x7, B is 8x32x512x512 with 64 kernels of 5x9. "
         "Where there is a GPU, and neither a device nor an algorithm is asked for, it runs there "
         "and on the CPU beside it. `talc run --help` is about networks.",
-    .children = tool_children,
 };
 
 // ---- The run ------------------------------------------------------------------------------------
@@ -492,7 +461,7 @@ int command_run(int argc, char **argv)
     if (!names_model_new(argc, argv))
         return command_run_model(argc, argv);
     arguments self = { .problem = "A", .batch = -1, .seed = 1 };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     static outcome result;
     talc_module *model = NULL;
     const bool found = find_devices(&self, &result);

@@ -17,34 +17,33 @@ typedef struct arguments {
     int64_t top;
 } arguments;
 
-enum {
-    KEY_OUTPUT = 'o',
-    KEY_TOP = 't',
-    KEY_LABELS = 'l',
-    KEY_CLASSES = 'c',
-    KEY_MEAN = 7000,
-    KEY_DEVIATION
-};
+enum { KEY_MEAN = 7000, KEY_DEVIATION };
 
-static const struct argp_option options[] = {
-    { "weights", MODEL_WEIGHTS, "F.safetensors", 0, "parameters (default: random)", 1 },
-    { "classes", KEY_CLASSES, "N", 0, "classes of the weights (default: the network's own)", 1 },
-    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
+static const tool_option options[] = {
+    { "weights", 'w', "F.safetensors", "parameters (default: random)", 1,
+      TOOL_STRING_AT(arguments, model.weights) },
+    { "classes", 'c', "N", "classes of the weights (default: the network's own)", 1,
+      TOOL_NUMBER_AT(arguments, model.classes, 1) },
+    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE",
       "images, or the shape of random ones, N x channels x height x width (default: the network's "
       "own)",
-      2 },
-    { "batch", MODEL_BATCH, "N", 0, "how many random images (default 1)", 2 },
-    { "mean", KEY_MEAN, "M,...", 0,
+      2, TOOL_OWN, 0, 0 },
+    { "batch", MODEL_BATCH, "N", "how many random images (default 1)", 2, TOOL_OWN, 0, 0 },
+    { "mean", KEY_MEAN, "M,...",
       "of a PNG's pixels in 0 .. 1, for each channel (default: 0.485,0.456,0.406 of colours, 0 of "
       "grey)",
-      2 },
-    { "std", KEY_DEVIATION, "S,...", 0, "their deviation (default: 0.229,0.224,0.225, or 1)", 2 },
-    { "seed", MODEL_SEED, "S", 0, "of random weights and input (default 1)", 2 },
-    { "output", KEY_OUTPUT, "Y.npy", 0, "write the output here", 3 },
-    { "top", KEY_TOP, "K", 0,
-      "show the K likeliest classes of each image (default: 5 of images from a file)", 3 },
-    { "labels", KEY_LABELS, "FILE", 0, "the classes' names, one a line", 3 },
-    { 0 },
+      2, TOOL_OWN, 0, 0 },
+    { "std", KEY_DEVIATION, "S,...", "their deviation (default: 0.229,0.224,0.225, or 1)", 2,
+      TOOL_OWN, 0, 0 },
+    { "seed", 's', "S", "of random weights and input (default 1)", 2,
+      TOOL_NUMBER_AT(arguments, model.seed, 0) },
+    { "output", 'o', "Y.npy", "write the output here", 3, TOOL_NPY_AT(arguments, output) },
+    { "top", 't', "K",
+      "show the K likeliest classes of each image (default: 5 of images from a file)", 3,
+      TOOL_NUMBER_AT(arguments, top, 1) },
+    { "labels", 'l', "FILE", "the classes' names, one a line", 3,
+      TOOL_STRING_AT(arguments, labels) },
+    { .name = NULL },
 };
 
 /* Reads three numbers with commas between, or one for all, and returns how many. */
@@ -72,18 +71,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case KEY_OUTPUT:
-        self->output = tool_npy(state, "--output", argument);
-        return 0;
-    case KEY_LABELS:
-        self->labels = argument;
-        return 0;
-    case KEY_CLASSES:
-        self->model.classes = tool_count(state, "--classes", argument, 1);
-        return 0;
-    case KEY_TOP:
-        self->top = tool_count(state, "--top", argument, 1);
-        return 0;
     case KEY_MEAN:
         self->model.pixels.mean_count =
             read_pixels(state, "--mean", argument, self->model.pixels.mean);
@@ -273,9 +260,9 @@ static int report(const arguments *self, const talc_tensor *x, const talc_tensor
 
 int command_run_model(int argc, char **argv)
 {
-    static const struct argp argp = {
+    static const tool_syntax syntax = {
         .options = options,
-        .parser = parse,
+        .parse = parse,
         .args_doc = "[NETWORK]\nmodel-new",
         .doc =
             "Runs a network in evaluation mode; `talc summary` lists the networks, and `talc run "
@@ -286,10 +273,9 @@ int command_run_model(int argc, char **argv)
             "must have the network's own height x width, and is normalised by --mean and --std: "
             "(pixel / 255 - mean) / std. Weights that talc saved may say which network they are "
             "of, the size, mean and deviation of images, and the classes; options go before that.",
-        .children = tool_children,
     };
     arguments self = { .model = { .batch = 1, .seed = 1 } };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     if (self.labels != NULL && self.top == 0 && !model_input_is_file(&self.model))
         self.top = 1;
     talc_module *model;

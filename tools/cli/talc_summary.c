@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-static const struct argp_option options[] = {
-    { "input", MODEL_INPUT, "SHAPE", 0,
-      "of the input, 1x3x224x224 (default: one of its own images)", 1 },
-    { 0 },
+static const tool_option options[] = {
+    { "input", MODEL_INPUT, "SHAPE", "of the input, 1x3x224x224 (default: one of its own images)",
+      1, TOOL_OWN, 0, 0 },
+    { .name = NULL },
 };
 
 // ---- All networks -------------------------------------------------------------------------------
@@ -183,16 +183,15 @@ static int summarise(const model_arguments *self, talc_module *model, talc_tenso
 
 int command_summary(int argc, char **argv)
 {
-    static const struct argp argp = {
+    static const tool_syntax syntax = {
         .options = options,
-        .parser = model_parse,
+        .parse = model_parse,
         .args_doc = "[NETWORK]",
         .doc = "Every layer of a network with its output, parameters and multiply-accumulates, "
                "and the memory that passes take. Without a network it lists those that there are.",
-        .children = tool_children,
     };
     model_arguments self = { .batch = 1 };
-    tool_parse(&argp, argc, argv, &self);
+    tool_parse(&syntax, argc, argv, &self);
     if (self.network == NULL)
         return list_networks(self.tool.json);
     talc_module *model;

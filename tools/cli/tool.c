@@ -80,7 +80,7 @@ int tool_finish(void)
 
 enum { KEY_DEVICE = 'd', KEY_THREADS = 't', KEY_WORKSPACE = 1000, KEY_JSON = 'j' };
 
-static const struct argp_option options[] = {
+static const struct argp_option common[] = {
     { "device", KEY_DEVICE, "NAME", 0,
       "cpu, cuda or cuda:N (default: CUDA if there is a GPU, else the CPU)", 10 },
     { "threads", KEY_THREADS, "N", 0, "CPU threads; results do not depend on it", 10 },
@@ -116,27 +116,84 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-const struct argp tool_argp = { .options = options, .parser = parse };
-const struct argp_child tool_children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+const struct argp tool_argp = { .options = common, .parser = parse };
 
-error_t tool_parse_options_alone(int key, char *argument, struct argp_state *state)
+/* The name of a file that is written: `text`, which ends in .npy, since that is what is written. */
+static const char *npy_name(struct argp_state *state, const char *option, const char *text)
 {
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = state->input;
-        return 0;
-    case ARGP_KEY_ARG:
-        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const size_t length = strlen(text);
+    if (length < 4 || strcmp(text + length - 4, ".npy") != 0)
+        tool_usage(state, "%s: '%s' does not end in .npy, which is what is written", option,
+                   TALC_SHOWN(text));
+    return text;
 }
 
-void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
+enum { MAX_OPTIONS = 16, KEY_WITHOUT_LETTER = 4000 };
+
+/* What a command takes, and its arguments. */
+typedef struct parsing {
+    const tool_syntax *syntax;
+    void *arguments;
+} parsing;
+
+static int key_of(const tool_option *options, int index)
 {
+    return options[index].key != 0 || options[index].name == NULL ? options[index].key
+                                                                  : KEY_WITHOUT_LETTER + index;
+}
+
+static void keep(const tool_option *option, void *field, char *argument, struct argp_state *state)
+{
+    char name[64];
+    snprintf(name, sizeof name, "--%s", option->name);
+    if (option->kind == TOOL_STRING)
+        *(const char **)field = argument;
+    else if (option->kind == TOOL_NPY)
+        *(const char **)field = npy_name(state, name, argument);
+    else if (option->kind == TOOL_NUMBER)
+        *(int64_t *)field = tool_count(state, name, argument, option->low);
+    else
+        *(bool *)field = option->kind == TOOL_TRUE;
+}
+
+static error_t parse_command(int key, char *argument, struct argp_state *state)
+{
+    parsing *self = state->input;
+    const tool_syntax *syntax = self->syntax;
+    const tool_option *options = syntax->options;
+    for (int i = 0; options != NULL && options[i].help != NULL; i++)
+        if (options[i].kind != TOOL_OWN && key == key_of(options, i)) {
+            keep(&options[i], (char *)self->arguments + options[i].offset, argument, state);
+            return 0;
+        }
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = self->arguments;
+    if (key == ARGP_KEY_ARG && syntax->parse == NULL)
+        tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+    if (syntax->parse == NULL)
+        return ARGP_ERR_UNKNOWN;
+    state->input = self->arguments;
+    const error_t error = syntax->parse(key, argument, state);
+    state->input = self;
+    return error;
+}
+
+void tool_parse(const tool_syntax *syntax, int argc, char **argv, void *arguments)
+{
+    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+    const tool_option *options = syntax->options;
+    struct argp_option known[MAX_OPTIONS + 1] = { { 0 } };
+    for (int i = 0; options != NULL && i < MAX_OPTIONS && options[i].help != NULL; i++)
+        known[i] =
+            (struct argp_option){ options[i].name, key_of(options, i), options[i].argument, 0,
+                                  options[i].help, options[i].group };
+    const struct argp argp = { .options = known,
+                               .parser = parse_command,
+                               .args_doc = syntax->args_doc,
+                               .doc = syntax->doc,
+                               .children = syntax->children != NULL ? syntax->children : children };
     argp_err_exit_status = TOOL_USAGE;
-    error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
+    const error_t error = argp_parse(&argp, argc, argv, 0, NULL, &(parsing){ syntax, arguments });
     if (error != 0)
         exit(tool_fail("%s", strerror(error)));
 }
@@ -200,15 +257,6 @@ int64_t tool_size(struct argp_state *state, const char *option, const char *text
     tool_usage(state, "%s: '%s' is not a size such as 64MiB, 1GiB or 5000, of at least %lld bytes",
                option, TALC_SHOWN(text), (long long)low);
     return low;
-}
-
-const char *tool_npy(struct argp_state *state, const char *option, const char *text)
-{
-    const size_t length = strlen(text);
-    if (length < 4 || strcmp(text + length - 4, ".npy") != 0)
-        tool_usage(state, "%s: '%s' does not end in .npy, which is what is written", option,
-                   TALC_SHOWN(text));
-    return text;
 }
 
 void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,

@@ -10,6 +10,7 @@
 
 #include <argp.h>
 #include <jansson.h>
+#include <stddef.h>
 
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
@@ -69,17 +70,48 @@ typedef struct tool_options {
     bool json;
 } tool_options;
 
-/// argp child for --device, --threads, --workspace and --json; its input is a tool_options. And a
-/// list of this one alone.
+/// argp child for --device, --threads, --workspace and --json; its input is a tool_options.
 extern const struct argp tool_argp;
-extern const struct argp_child tool_children[];
 
-/// argp parser of a subcommand that takes those options alone; its input is a tool_options.
-error_t tool_parse_options_alone(int key, char *argument, struct argp_state *state);
+/// How an option's argument is kept in a command's arguments.
+typedef enum tool_kind {
+    TOOL_OWN, ///< the command's parser sees to it
+    TOOL_STRING,
+    TOOL_TRUE,
+    TOOL_FALSE,
+    TOOL_NUMBER, ///< int64_t
+    TOOL_NPY     ///< the name of an .npy file to be written
+} tool_kind;
+
+/// An option of a command. `key` is its letter; 0 for none, of one that the parser does not see.
+typedef struct tool_option {
+    const char *name;
+    int key;
+    const char *argument, *help;
+    int group;
+    tool_kind kind;
+    size_t offset; ///< of the field that keeps it
+    int64_t low;   ///< the least number
+} tool_option;
+
+/// Where an option is kept: the end of its row.
+#define TOOL_STRING_AT(type, field)      TOOL_STRING, offsetof(type, field), 0
+#define TOOL_TRUE_AT(type, field)        TOOL_TRUE, offsetof(type, field), 0
+#define TOOL_FALSE_AT(type, field)       TOOL_FALSE, offsetof(type, field), 0
+#define TOOL_NUMBER_AT(type, field, low) TOOL_NUMBER, offsetof(type, field), low
+#define TOOL_NPY_AT(type, field)         TOOL_NPY, offsetof(type, field), 0
+
+/// What a command takes. Its arguments begin with a tool_options.
+typedef struct tool_syntax {
+    const tool_option *options;        ///< ended by one without a name and help; NULL: none
+    argp_parser_t parse;               ///< of TOOL_OWN options and of arguments; NULL: of none
+    const char *args_doc, *doc;        ///< as argp has them
+    const struct argp_child *children; ///< the first tool_argp; NULL: it alone
+} tool_syntax;
 
 /// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are
 /// wrong.
-void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
+void tool_parse(const tool_syntax *syntax, int argc, char **argv, void *arguments);
 
 /// The device that the options ask for, with threads and workspace limit set; NULL with a talc
 /// failure.
@@ -91,10 +123,6 @@ int64_t tool_count(struct argp_state *state, const char *option, const char *tex
 /// "64MiB", "1GiB", "2KiB" or "5000" as bytes, low .. INT64_MAX; a usage error that names `option`
 /// otherwise.
 int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low);
-
-/// The name of a file that is written: `text`, which ends in .npy, since that is what is written; a
-/// usage error otherwise.
-const char *tool_npy(struct argp_state *state, const char *option, const char *text);
 
 /// "2" or "2,1" as a pair, each at least `low`; a usage error otherwise.
 void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from compare_torch_gradients import backward
 from compare_torch_problems import Case, Expected, array_of, one, words
 
 # PyTorch's function, whether it takes positive numbers only, and what draws the numbers that talc's takes after x.
@@ -38,8 +39,8 @@ def derivatives(function, x):
     return function(torch.from_numpy(x)).numpy(), slope(x), (slope(x * (1 + h)) - slope(x * (1 - h))) / (2 * h)
 
 
-def posed(rng, dtype, op):
-    """x, PyTorch's function of x alone, and the numbers."""
+def problem(rng, dtype, op):
+    """PyTorch's function of x alone, and the case of talc's."""
     function, positive, draw = UNARY[op]
     x = array_of(rng, dtype)
     x = x * x.dtype.type(one(rng, 1, 3, 10))
@@ -49,31 +50,25 @@ def posed(rng, dtype, op):
     if op == "softplus":  # it jumps at its threshold, on whose either side a product may be rounded
         beta, threshold = numbers
         x = np.where(np.abs(beta * x - threshold) < 1e-5 * threshold, x.dtype.type(0), x)
-    return x, (lambda t: function(t, *numbers)), numbers
 
-
-def value(rng, dtype, op):
-    x, function, numbers = posed(rng, dtype, op)
+    def of_x(t):
+        return function(t, *numbers)
 
     def expected_values():
-        y, slope, _ = derivatives(function, x)
+        y, slope, _ = derivatives(of_x, x)
         if op in EXACT:
             return [Expected(y)]
         off = 8 * np.abs(y) + 4 * np.abs(x * slope)
-        return [Expected(y, sum=off, doubt=off + np.abs(x), peer=function(torch.from_numpy(x)).numpy())]
+        return [Expected(y, sum=off, doubt=off + np.abs(x), peer=of_x(torch.from_numpy(x)).numpy())]
 
     text = "x".join(map(str, x.shape)) + words(dtype) + "".join(f"_{v:g}" for v in numbers)
-    return Case(text, [x], lambda talc, x: [getattr(talc, op)(x, *numbers)], expected_values)
+    return of_x, Case(text, [x], lambda talc, x: [getattr(talc, op)(x, *numbers)], expected_values)
 
 
 def gradient(rng, dtype, op):
-    x, function, numbers = posed(rng, dtype, op)
+    function, forward = problem(rng, dtype, op)
+    x, = forward.operands
     dy = np.asarray(2 * rng.random(x.shape) - 1, x.dtype)
-
-    def call(talc, x, dy):
-        talc.require_grad(x, True)
-        talc.backward_from(getattr(talc, op)(x, *numbers), dy)
-        return [talc.grad(x)]
 
     def expected_values():
         y, slope, bend = derivatives(function, x)
@@ -85,9 +80,8 @@ def gradient(rng, dtype, op):
         lost = (1 + np.abs(x)) ** (3 if op == "gelu_tanh" else 1) * np.abs(dy)
         return [Expected(slope * dy.astype("f8"), sum=off, doubt=off + lost)]
 
-    text = "x".join(map(str, x.shape)) + words(dtype) + "".join(f"_{v:g}" for v in numbers)
-    return Case(text, [x, dy], call, expected_values)
+    return backward(forward, 0, dy, expected_values)
 
 
-FORWARD = {op: lambda rng, dtype, op=op: value(rng, dtype, op) for op in UNARY}
+FORWARD = {op: lambda rng, dtype, op=op: problem(rng, dtype, op)[1] for op in UNARY}
 GRADIENTS = {f"{op}.grad_input": lambda rng, dtype, op=op: gradient(rng, dtype, op) for op in UNARY}

@@ -31,16 +31,29 @@ def ones(shape):
     return torch.ones(shape, dtype=torch.float64)
 
 
-def gradient(talc, leaf, y, dy):
-    """What talc's backward pass leaves at a leaf; y is a function that computes the result."""
-    talc.require_grad(leaf, True)
-    talc.backward_from(y(), dy)
-    return talc.grad(leaf)
+def backward(forward, leaf, dy, expected_values):
+    """The case of the gradient of operand `leaf` of another case's only result."""
+    def call(talc, *operands):
+        *operands, cotangent = operands
+        talc.require_grad(operands[leaf], True)
+        talc.backward_from(forward.call(talc, *operands)[0], cotangent)
+        return [talc.grad(operands[leaf])]
+    return Case(forward.text, [*forward.operands, dy], call, expected_values)
+
+
+class Gradients:
+    """Those of product(x, w) by its operands."""
+
+    def input(self, dy, w):
+        return derivative(lambda x: self.product(x, w), torch.zeros(self.x.shape, dtype=dy.dtype), dy)
+
+    def weight(self, dy, x):
+        return derivative(lambda w: self.product(x, w), torch.zeros(self.w.shape, dtype=dy.dtype), dy)
 
 
 # ---- Convolution ------------------------------------------------------------------------------------------------
 
-class ConvolutionGradient(Convolution):
+class ConvolutionGradient(Gradients, Convolution):
     """A convolution with a cotangent, and the gradients of its product."""
 
     def __init__(self, rng, dtype):
@@ -53,27 +66,14 @@ class ConvolutionGradient(Convolution):
             self.dy = np.where(np.abs(y.value) <= y.bound(dtype, False), self.dy.dtype.type(0), self.dy)
             self.passed = np.where(y.value > 0, self.dy, self.dy.dtype.type(0))
 
-    def input(self, dy, w):
-        return derivative(lambda x: self.product(x, w), torch.zeros(self.x.shape, dtype=dy.dtype), dy)
-
-    def weight(self, dy, x):
-        return derivative(lambda w: self.product(x, w), torch.zeros(self.w.shape, dtype=dy.dtype), dy)
-
     def copies(self):
         """How many elements of the padded image a pixel stands for."""
         x = ones(self.x.shape)
         return derivative(self.padded, x, torch.ones_like(self.padded(x))).numpy()
 
-    def call(self, leaf):
-        """talc's gradient of operand `leaf` of x, w, bias, residual."""
-        def run(talc, *operands):
-            *operands, dy = operands
-            x, w, b, residual = operands
-            return [gradient(talc, operands[leaf], lambda: talc.conv2d(x, w, b, self.options(residual)), dy)]
-        return run
-
-    def case(self, leaf, expected_values):
-        return Case(self.text(), [self.x, self.w, self.b, self.residual, self.dy], self.call(leaf), expected_values)
+    def gradient(self, leaf, expected_values):
+        """Of operand `leaf` of x, w, bias, residual."""
+        return backward(self.case(), leaf, self.dy, expected_values)
 
 
 def conv2d_grad_input(rng, dtype):
@@ -88,12 +88,12 @@ def conv2d_grad_input(rng, dtype):
             expected.after = np.where(copies > 1, copies * sizes, 0)
         return [expected]
 
-    return c.case(0, expected_values)
+    return c.gradient(0, expected_values)
 
 
 def conv2d_grad_weight(rng, dtype):
     c = ConvolutionGradient(rng, dtype)
-    return c.case(1, lambda: [summed(c.weight, [c.passed, c.x], dtype, c.weight(ones(c.y_shape), ones(c.x.shape)).numpy())])
+    return c.gradient(1, lambda: [summed(c.weight, [c.passed, c.x], dtype, c.weight(ones(c.y_shape), ones(c.x.shape)).numpy())])
 
 
 def conv2d_grad_bias(rng, dtype):
@@ -101,12 +101,12 @@ def conv2d_grad_bias(rng, dtype):
     if c.b is None:  # of zeros, which changes no result
         c.b = np.zeros(c.y_shape[1], c.x.dtype)
     N, _, OH, OW = c.y_shape
-    return c.case(2, lambda: [summed(lambda dy: dy.sum((0, 2, 3)), [c.passed], dtype, N * OH * OW)])
+    return c.gradient(2, lambda: [summed(lambda dy: dy.sum((0, 2, 3)), [c.passed], dtype, N * OH * OW)])
 
 
 # ---- Transposed convolution -------------------------------------------------------------------------------------
 
-class Transposed:
+class Transposed(Gradients):
     """A random transposed convolution."""
 
     def __init__(self, rng, dtype):
@@ -132,15 +132,19 @@ class Transposed:
     def product(self, x, w):
         return F.conv_transpose2d(x, w, None, self.stride, self.padding, self.more, self.groups, self.dilation)
 
-    def input(self, dy, w):
-        return derivative(lambda x: self.product(x, w), torch.zeros(self.x.shape, dtype=dy.dtype), dy)
+    def call(self, talc, x, w, b):
+        return [talc.conv_transpose2d(x, w, b, byref(ConvTranspose2dOptions(
+            Pair(*self.stride), Pair(*self.padding), Pair(*self.more), Pair(*self.dilation), self.groups)))]
 
-    def weight(self, dy, x):
-        return derivative(lambda w: self.product(x, w), torch.zeros(self.w.shape, dtype=dy.dtype), dy)
+    def expected(self):
+        K = self.product(ones(self.x.shape), ones(self.w.shape)).numpy()
+        expected = summed(self.product, [self.x, self.w], self.dtype, K, [] if self.b is None else [self.b[:, None, None]])
+        if self.b is not None:
+            expected.after = self.product(*[torch.from_numpy(np.abs(a).astype("f8")) for a in (self.x, self.w)]).numpy()
+        return [expected]
 
-    def y(self, talc, x, w, b):
-        return talc.conv_transpose2d(x, w, b, byref(ConvTranspose2dOptions(
-            Pair(*self.stride), Pair(*self.padding), Pair(*self.more), Pair(*self.dilation), self.groups)))
+    def case(self):
+        return Case(self.text(), [self.x, self.w, self.b], self.call, self.expected)
 
     def text(self):
         pairs = zip(("k", "s", "p", "+", "d"), (self.kernel, self.stride, self.padding, self.more, self.dilation))
@@ -149,27 +153,14 @@ class Transposed:
 
 
 def conv_transpose2d(rng, dtype):
-    c = Transposed(rng, dtype)
-
-    def expected_values():
-        K = c.product(ones(c.x.shape), ones(c.w.shape)).numpy()
-        expected = summed(c.product, [c.x, c.w], dtype, K, [] if c.b is None else [c.b[:, None, None]])
-        if c.b is not None:
-            expected.after = c.product(*[torch.from_numpy(np.abs(a).astype("f8")) for a in (c.x, c.w)]).numpy()
-        return [expected]
-
-    return Case(c.text(), [c.x, c.w, c.b], lambda talc, x, w, b: [c.y(talc, x, w, b)], expected_values)
+    return Transposed(rng, dtype).case()
 
 
 def conv_transpose2d_gradient(rng, dtype, leaf):
     c = Transposed(rng, dtype)
     function, other, shape = [(c.input, c.w, c.w.shape), (c.weight, c.x, c.x.shape)][leaf]
-
-    def call(talc, x, w, b, dy):
-        return [gradient(talc, (x, w)[leaf], lambda: c.y(talc, x, w, b), dy)]
-
-    return Case(c.text(), [c.x, c.w, c.b, c.dy], call,
-                lambda: [summed(function, [c.dy, other], dtype, function(ones(c.dy.shape), ones(shape)).numpy())])
+    return backward(c.case(), leaf, c.dy,
+                    lambda: [summed(function, [c.dy, other], dtype, function(ones(c.dy.shape), ones(shape)).numpy())])
 
 
 # ---- Pooling ----------------------------------------------------------------------------------------------------
@@ -184,10 +175,6 @@ def pooling_gradient(make):
             shape = tuple(forward.pool(torch.from_numpy(x)).shape)
         dy = fill(rng, dtype, shape)
 
-        def call(talc, x, *rest):
-            *rest, dy = rest
-            return [gradient(talc, x, lambda: forward.call(talc, x, *rest)[0], dy)]
-
         def back(dy):
             return derivative(forward.pool, torch.from_numpy(x).to(dy.dtype), dy)
 
@@ -196,7 +183,7 @@ def pooling_gradient(make):
             expected.doubt = expected.doubt + forward.weights * forward.readers * np.abs(dy).max(initial=0)
             return [expected]
 
-        return Case(forward.text, [*forward.operands, dy], call, expected_values)
+        return backward(forward, 0, dy, expected_values)
     return case
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from compare_torch_gradients import derivative, gradient, ones, pooling_gradient
+from compare_torch_gradients import backward, derivative, ones, pooling_gradient
 from compare_torch_problems import Case, Expected, array_of, extent, fill, maybe, one, reduction, softmax, summed, tensors, words
 from talc_library import ZERO, BatchNorm2dOptions, BinaryCrossEntropyOptions, CrossEntropyOptions, NllLossOptions, NormOptions, T, dims
 
@@ -71,7 +71,8 @@ def binary(rng, dtype, op):
 
 
 def binary_gradient(rng, dtype, op, leaf):
-    a, b = pair_of(rng, dtype, op)
+    forward = binary(rng, dtype, op)
+    a, b = forward.operands
     dy = fill(rng, dtype, a.shape)
 
     def terms(a, b):
@@ -94,8 +95,7 @@ def binary_gradient(rng, dtype, op, leaf):
         K = dy.size // operand.size
         return [Expected(value, sum=(c(K) if K > 1 else 0) * S, after=(8 if op == "pow" else 3) * S, doubt=(c(K) + 8) * S)]
 
-    return Case(shape_text(a, b) + words(dtype), [a, b, dy],
-                lambda talc, a, b, dy: [gradient(talc, (a, b)[leaf], lambda: getattr(talc, op)(a, b), dy)], expected_values)
+    return backward(forward, leaf, dy, expected_values)
 
 
 # ---- Picking, and sums so far -------------------------------------------------------------------------------------
@@ -208,8 +208,8 @@ def product_gradient(rng, dtype, op, leaf):
         operands[leaf] = torch.zeros(shape, dtype=dy.dtype)
         return derivative(lambda t: function(*operands[:leaf], t, *operands[leaf + 1:]), operands[leaf], dy)
 
-    def call(talc, a, b, bias, dy):
-        return [gradient(talc, (a, b)[leaf], lambda: talc.linear(a, b, bias, None) if op == "linear" else talc.matmul(a, b), dy)]
+    def call(talc, a, b, bias):
+        return [talc.linear(a, b, bias, None) if op == "linear" else talc.matmul(a, b)]
 
     other = (b, a)[leaf]
     # A batch that is stretched is rounded before it is added up.
@@ -219,7 +219,7 @@ def product_gradient(rng, dtype, op, leaf):
             expected.after = expected.after + back(*floats([np.abs(dy), np.abs(other)])).numpy()
         return [expected]
 
-    return Case(shape_text(a, b) + words(dtype), [a, b, bias, dy], call, expected_values)
+    return backward(Case(shape_text(a, b) + words(dtype), [a, b, bias], call, None), leaf, dy, expected_values)
 
 
 def softmax_gradient(rng, dtype, log):
@@ -242,12 +242,13 @@ def softmax_gradient(rng, dtype, log):
         # p may be off by the smallest subnormal number.
         return [Expected(value, sum=0 * after, after=after, doubt=n * after, K=size + size.sum(dim, keepdims=True))]
 
-    return Case(forward.text, [x, dy], lambda talc, x, dy: [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)], expected_values)
+    return backward(forward, 0, dy, expected_values)
 
 
 def reduction_gradient(rng, dtype, op):
     forward = reduction(rng, dtype, op)
-    x = np.where(np.isnan(forward.operands[0]), 0, forward.operands[0]).astype(forward.operands[0].dtype)
+    forward.operands = [np.nan_to_num(x, posinf=np.inf, neginf=-np.inf) for x in forward.operands]
+    x, = forward.operands
     reduced, keep, correction = forward.options
     K = int(np.prod([x.shape[a] for a in reduced]))
     if correction is not None and correction >= K:  # a division by 0
@@ -279,7 +280,7 @@ def reduction_gradient(rng, dtype, op):
             return [Expected(derivative(function, torch.from_numpy(x), torch.from_numpy(dy)).numpy())]
         return [Expected(value, sum=0 * after, after=after, doubt=after + (K + 4) * size)]
 
-    return Case(forward.text, [x, dy], lambda talc, x, dy: [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)], expected_values)
+    return backward(forward, 0, dy, expected_values)
 
 
 # ---- Norms, backward ----------------------------------------------------------------------------------------------
@@ -298,13 +299,13 @@ def norm_gradient(rng, dtype, name, leaf):
     axes = {"group": (2, 3, 4), "instance": (2, 3), "batch": (0, 2, 3),
             "layer": tuple(range(len(shape) - len(last), len(shape)))}[name]
 
-    def y(talc, x, weight, bias):
+    def call(talc, x, weight, bias):
         options = byref(NormOptions(eps, 0))
         if name == "layer":
-            return talc.layer_norm(x, dims(last), weight, bias, options)
+            return [talc.layer_norm(x, dims(last), weight, bias, options)]
         if name == "batch":
-            return talc.batch_norm2d(x, weight, bias, None, None, byref(BatchNorm2dOptions(True, ZERO, eps)))
-        return talc.group_norm(x, groups, weight, bias, options) if name == "group" else talc.instance_norm2d(x, weight, bias, options)
+            return [talc.batch_norm2d(x, weight, bias, None, None, byref(BatchNorm2dOptions(True, ZERO, eps)))]
+        return [talc.group_norm(x, groups, weight, bias, options) if name == "group" else talc.instance_norm2d(x, weight, bias, options)]
 
     def norm(x, w, b):
         # PyTorch 2.11 fails in gradients of norms that have one of the two.
@@ -334,12 +335,8 @@ def norm_gradient(rng, dtype, name, leaf):
         S, K = terms.sum(over), x.size // np.prod(affine)
         return [Expected(value, sum=(min(c(K), K + 2) + c(M) * (dtype == "f64")) * S, after=8 * S, doubt=(8 + c(K) + 2 * c(M)) * S)]
 
-    def call(talc, *operands):
-        *operands, dy = operands
-        return [gradient(talc, operands[leaf], lambda: y(talc, *operands), dy)]
-
     text = f"{name}_{shape_text(x)}g{groups}" + words(dtype, weight=weight is not None, bias=bias is not None)
-    return Case(f"{text}_eps{eps:g}", [x, weight, bias, dy], call, expected_values)
+    return backward(Case(f"{text}_eps{eps:g}", [x, weight, bias], call, None), leaf, dy, expected_values)
 
 
 # ---- Losses -------------------------------------------------------------------------------------------------------
@@ -356,7 +353,7 @@ LOSSES = {  # PyTorch's function, the number that it takes, and the sizes of the
 }
 
 
-def loss(rng, dtype, op, backward):
+def loss(rng, dtype, op, of_input):
     function, number, terms = LOSSES[op]
     x = array_of(rng, dtype)
     target, how = fill(rng, dtype, x.shape), one(rng, *REDUCTIONS)
@@ -365,15 +362,15 @@ def loss(rng, dtype, op, backward):
     named = {"reduction": how} if number is None else {"reduction": how, number: p}
     dy = fill(rng, dtype, x.shape if how == "none" else ())
 
-    def y(talc, x, target):
+    def call(talc, x, target):
         if op == "binary_cross_entropy_with_logits":
-            return talc.binary_cross_entropy_with_logits(x, target, byref(BinaryCrossEntropyOptions(REDUCTIONS.index(how))))
-        return getattr(talc, op)(x, target, *numbers, REDUCTIONS.index(how))
+            return [talc.binary_cross_entropy_with_logits(x, target, byref(BinaryCrossEntropyOptions(REDUCTIONS.index(how))))]
+        return [getattr(talc, op)(x, target, *numbers, REDUCTIONS.index(how))]
 
     def expected_values():
         wide, goal = floats([x, target])
         sizes, slopes = terms(np.abs((wide - goal).numpy()), goal.numpy(), wide.numpy(), p)
-        if backward:
+        if of_input:
             value = graded(lambda t: function(t, goal, **named), [x], 0, dy)
             share = np.abs(dy.astype("f8")) / (x.size if how == "mean" else 1)
             after = 8 * slopes * share
@@ -390,12 +387,11 @@ def loss(rng, dtype, op, backward):
         return [Expected(value, sum=(min(c(K), K + 2) if K else 0) * S, after=8 * S, doubt=(16 + c(K)) * S + lost)]
 
     text = f"{shape_text(x)}_{how}" + "".join(f"_{v:g}" for v in numbers) + words(dtype)
-    if backward:
-        return Case(text, [x, target, dy], lambda talc, x, target, dy: [gradient(talc, x, lambda: y(talc, x, target), dy)], expected_values)
-    return Case(text, [x, target], lambda talc, x, target: [y(talc, x, target)], expected_values)
+    forward = Case(text, [x, target], call, expected_values)
+    return backward(forward, 0, dy, expected_values) if of_input else forward
 
 
-def class_loss(rng, dtype, op, backward):
+def class_loss(rng, dtype, op, of_input):
     """cross_entropy with smoothing, and nll_loss, of samples of which some are ignored."""
     C = extent(rng, 1000 if rng.random() < 0.1 else 40)
     lead = [extent(rng, 40), *[extent(rng, 8) for _ in range(rng.integers(0, 3))]]
@@ -415,10 +411,10 @@ def class_loss(rng, dtype, op, backward):
         return (F.cross_entropy(t, target, ignore_index=ignored, reduction=how, label_smoothing=e) if entropy
                 else F.nll_loss(t, target, ignore_index=ignored, reduction=how))
 
-    def y(talc, x, labels):
+    def call(talc, x, labels):
         options = (CrossEntropyOptions(REDUCTIONS.index(how), ignored or ZERO, e) if entropy
                    else NllLossOptions(REDUCTIONS.index(how), ignored or ZERO))
-        return (talc.cross_entropy_with if entropy else talc.nll_loss)(x, labels, byref(options))
+        return [(talc.cross_entropy_with if entropy else talc.nll_loss)(x, labels, byref(options))]
 
     def expected_values():
         wide = x.astype("f8")
@@ -427,7 +423,7 @@ def class_loss(rng, dtype, op, backward):
         p = torch.softmax(torch.from_numpy(wide), 1).numpy()
         hot = np.zeros(x.shape)
         np.put_along_axis(hot, at, 1, 1)
-        if backward:
+        if of_input:
             dl = np.abs(dy.astype("f8")) if how != "none" else np.abs(np.expand_dims(dy.astype("f8"), 1))
             dl = counted * dl / (count if how == "mean" else 1)
             after = dl * 4 * hot
@@ -446,9 +442,8 @@ def class_loss(rng, dtype, op, backward):
         return [Expected(value, sum=0 * off, after=off, doubt=(C + count + 4) * off)]
 
     text = f"{shape_text(x)}_{how}_ignored{ignored}_e{e:g}" + words(dtype)
-    if backward:
-        return Case(text, [x, labels, dy], lambda talc, x, labels, dy: [gradient(talc, x, lambda: y(talc, x, labels), dy)], expected_values)
-    return Case(text, [x, labels], lambda talc, x, labels: [y(talc, x, labels)], expected_values)
+    forward = Case(text, [x, labels], call, expected_values)
+    return backward(forward, 0, dy, expected_values) if of_input else forward
 
 
 def bound_to(make, *more):

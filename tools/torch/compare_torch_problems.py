@@ -232,12 +232,14 @@ class Convolution:
                 + words(self.dtype, bias=self.b is not None, residual=self.residual is not None,
                         activation=self.activation, mode=self.mode))
 
+    def case(self):
+        return Case(self.text(), [self.x, self.w, self.b, self.residual],
+                    lambda talc, x, w, b, residual: [talc.conv2d(x, w, b, self.options(residual))],
+                    lambda: [self.expected(self.activation)])
+
 
 def conv2d(rng, dtype):
-    c = Convolution(rng, dtype)
-    return Case(c.text(), [c.x, c.w, c.b, c.residual],
-                lambda talc, x, w, b, residual: [talc.conv2d(x, w, b, c.options(residual))],
-                lambda: [c.expected(c.activation)])
+    return Convolution(rng, dtype).case()
 
 
 def pool_image(rng, dtype, nan=False):

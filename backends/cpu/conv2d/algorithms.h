@@ -1,19 +1,21 @@
-/// The CPU's conv2d algorithms, one a file: their table, and the functions behind its lines.
+/// The CPU's conv2d algorithms, a name a file: their table, and the functions behind its lines.
 /// Private to backends/cpu.
 #ifndef TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 
 #include "ops/conv2d.h"
 
-/// Most specialised first, the most general last. `wide`: sums are kept in f64 (talc_arithmetic).
+/// Most specialised first, the most general last; of one name, the form that is faster where it can
+/// do a problem. `wide`: sums are kept in f64 (talc_arithmetic).
 // clang-format off
-//    name       arithmetic                                   precision    wide
+//    functions  name, form               arithmetic                                   precision    wide
 #define TALC_CPU_CONV2D_TABLE(X)                                                 \
-    X(depthwise, "the data's own type",                       TALC_STRICT, false) \
-    X(pointwise, "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
-    X(implicit_gemm, "the data's own type",                   TALC_STRICT, false) \
-    X(im2col,    "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
-    X(reference, "f64 accumulation, one rounding",            TALC_STRICT, true)
+    X(depthwise_columns, "depthwise", "columns", "the data's own type",          TALC_STRICT, false) \
+    X(depthwise_rows, "depthwise", "rows", "the data's own type",                TALC_STRICT, false) \
+    X(pointwise, "pointwise", NULL, "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
+    X(implicit_gemm, "implicit_gemm", NULL, "the data's own type",               TALC_STRICT, false) \
+    X(im2col, "im2col", NULL, "products in the data's own type by OpenBLAS",     TALC_STRICT, false) \
+    X(reference, "reference", NULL, "f64 accumulation, one rounding",            TALC_STRICT, true)
 // clang-format on
 
 #define TALC_CPU_CONV2D_FUNCTIONS(name, ...)                                                       \

@@ -1,11 +1,11 @@
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/cpu.h"
 
-#define ROW(name, text, precision, wide)                                                           \
-    { #name,                                                                                       \
-      NULL,                                                                                        \
+#define ROW(functions, name, form, text, precision, wide)                                          \
+    { name,                                                                                        \
+      form,                                                                                        \
       { text, precision, wide },                                                                   \
-      talc_cpu_conv2d_##name##_plan,                                                               \
-      talc_cpu_conv2d_##name##_run },
+      talc_cpu_conv2d_##functions##_plan,                                                          \
+      talc_cpu_conv2d_##functions##_run },
 
 const talc_algorithm talc_cpu_conv2d[] = { TALC_CPU_CONV2D_TABLE(ROW){ .name = NULL } };

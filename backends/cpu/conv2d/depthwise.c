@@ -10,11 +10,13 @@
 /// stays in the L1 cache. The part of x' that it reads is copied to the worker's slice of the
 /// workspace with its columns sorted by their remainder modulo stride_w. Then every tap reads
 /// adjacent elements for adjacent outputs, whatever the stride, dilation and padding: tap t of
-/// output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop serves all problems. The
-/// common one, a 3x3 kernel of stride 1 without dilation, reads x itself. The loops stand in
-/// depthwise_loops.h. Sums are in the data's type, taps in order; a weight over padding is
-/// multiplied by zero. Tiles follow from the problem alone, so every number of threads gives the
-/// same bits. The gradients stand in depthwise_gradient.c.
+/// output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop serves all problems, a
+/// row of outputs after the other: the form "rows". The form "columns" is for the common problem, a
+/// 3x3 kernel of stride 1 without dilation: it reads x itself, down columns of outputs whose sums
+/// stay in registers. The loops stand in depthwise_loops.h. Sums are in the data's type, taps in
+/// order; a weight over padding is multiplied by zero. Tiles follow from the problem alone, so
+/// every number of threads gives the same bits. The gradients, of the form "rows" alone, stand in
+/// depthwise_gradient.c.
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
@@ -40,7 +42,7 @@ enum {
 typedef struct depthwise_plan {
     int64_t rows, columns; /* outputs of a tile */
     int64_t band;          /* rows of outputs at a time */
-    bool dense_3x3;        /* 3x3, stride 1, dilation 1 */
+    bool by_columns;       /* the form */
     int64_t row_blocks, column_blocks;
     int64_t planes; /* output planes of a task; more than 1 only when a tile is a whole plane */
     int64_t tasks;
@@ -68,10 +70,11 @@ static int64_t remainders(const talc_conv2d_problem *p)
     return p->stride_w / talc_gcd(p->stride_w, p->dilation_w);
 }
 
-static depthwise_plan plan_of(const talc_conv2d_problem *p)
+static depthwise_plan plan_of(const talc_conv2d_problem *p, bool by_columns)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    depthwise_plan plan = { .column_blocks = talc_ceil_div(p->OW, TILE_COLUMNS) };
+    depthwise_plan plan = { .by_columns = by_columns,
+                            .column_blocks = talc_ceil_div(p->OW, TILE_COLUMNS) };
     plan.columns = talc_ceil_div(p->OW, plan.column_blocks);
     plan.slots = talc_smaller(p->KW, remainders(p));
     plan.width =
@@ -84,15 +87,13 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p)
     plan.rows = talc_ceil_div(p->OH, plan.row_blocks);
     plan.row_blocks = talc_ceil_div(p->OH, plan.rows);
 
-    plan.dense_3x3 = p->KH == 3 && p->KW == 3 && p->stride_h == 1 && p->stride_w == 1 &&
-                     p->dilation_h == 1 && p->dilation_w == 1;
     const int64_t tiles = plan.row_blocks * plan.column_blocks, planes = p->N * p->OC;
     plan.planes = tiles == 1 ? TASK_OUTPUTS / (p->OH * p->OW) + 1 : 1;
     plan.tasks = talc_ceil_div(planes, plan.planes) * tiles;
 
     plan.in = rounded(input_rows(p, plan.rows) * plan.slots * plan.width, VECTOR);
     plan.band = talc_smaller(plan.rows, rounded(BAND_BYTES / (plan.columns * size) + 1, 4));
-    if (plan.dense_3x3)
+    if (by_columns)
         plan.in = (plan.band + 3) * COPIED_COLUMNS; /* a row of zeros, copied columns */
     plan.out = rounded(plan.band * plan.columns, VECTOR);
     plan.offsets_bytes = (size_t)rounded(p->KH * p->KW, 8) * sizeof(int64_t);
@@ -189,7 +190,7 @@ static void depthwise_plane(const depthwise_context *c, const depthwise_tile *ti
         const bool in_band = c->stores == STREAM_BAND;
         const int64_t step = in_band ? tile->columns : p->OW;
         void *out = in_band ? band : (char *)c->arguments->y + at * size;
-        if (c->plan.dense_3x3)
+        if (c->plan.by_columns)
             TALC_CPU_CALL(p->dtype, band_3x3, (c, tile, first, rows, x, w, in, out, step));
         else
             TALC_CPU_CALL(p->dtype, band_sums, (c, tile, first, rows, x, w, in, out, step));
@@ -219,38 +220,30 @@ static void depthwise_task(void *context, int64_t task, int worker)
         talc_cpu_stream_end();
 }
 
-// ---- The algorithm ------------------------------------------------------------------------------
+// ---- The forms ----------------------------------------------------------------------------------
 
-const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void *problem,
-                                           size_t limit, talc_plan *plan)
+static const char *refusal_of(const talc_conv2d_problem *p)
 {
-    (void)device;
-    const talc_conv2d_problem *p = problem;
     if (talc_cpu_refuses(p->dtype) != NULL)
         return talc_cpu_refuses(p->dtype);
     if (p->groups != p->C)
         return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
-    if (talc_cpu_conv2d_reaches_far(p) != NULL)
-        return talc_cpu_conv2d_reaches_far(p);
-    if (p->direction != TALC_FORWARD)
-        return talc_cpu_conv2d_depthwise_gradient_plan(p, limit, plan);
-    const depthwise_plan planned = plan_of(p);
+    return talc_cpu_conv2d_reaches_far(p);
+}
+
+static void store_plan(const talc_conv2d_problem *p, bool by_columns, size_t limit, talc_plan *plan)
+{
+    const depthwise_plan planned = plan_of(p, by_columns);
     plan->workspace =
         talc_cpu_workspace(planned.tasks, planned.offsets_bytes, planned.slice, limit);
     talc_plan_store(plan, &planned, sizeof planned);
-    return NULL;
 }
 
-talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const void *problem,
-                                          const talc_plan *plan, const void *arguments)
+static talc_status run_forward(const talc_conv2d_problem *p, const talc_plan *plan,
+                               const talc_conv2d_arguments *a)
 {
-    (void)device;
-    const talc_conv2d_problem *p = problem;
-    const talc_conv2d_arguments *a = arguments;
-    if (p->direction != TALC_FORWARD)
-        return talc_cpu_conv2d_depthwise_gradient_run(p, plan, a);
     const depthwise_plan *planned = talc_plan_data(plan);
     int64_t *offsets = a->base.workspace;
     depthwise_context context = { p, a, *planned, offsets, stores_of(p, a->y) };
@@ -261,4 +254,53 @@ talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const void *probl
                                        kw * p->dilation_w / p->stride_w;
     const size_t slices = (plan->workspace - planned->offsets_bytes) / planned->slice;
     return talc_cpu_parallel_limited(planned->tasks, (int)slices, depthwise_task, &context);
+}
+
+const char *talc_cpu_conv2d_depthwise_columns_plan(const talc_device *device, const void *problem,
+                                                   size_t limit, talc_plan *plan)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    if (p->direction != TALC_FORWARD)
+        return "it has no gradients";
+    if (refusal_of(p) != NULL)
+        return refusal_of(p);
+    if (p->KH != 3 || p->KW != 3)
+        return "the kernel is not 3x3";
+    if (p->stride_h != 1 || p->stride_w != 1)
+        return "the stride is not 1";
+    if (p->dilation_h != 1 || p->dilation_w != 1)
+        return "the dilation is not 1";
+    store_plan(p, true, limit, plan);
+    return NULL;
+}
+
+talc_status talc_cpu_conv2d_depthwise_columns_run(talc_device *device, const void *problem,
+                                                  const talc_plan *plan, const void *arguments)
+{
+    (void)device;
+    return run_forward(problem, plan, arguments);
+}
+
+const char *talc_cpu_conv2d_depthwise_rows_plan(const talc_device *device, const void *problem,
+                                                size_t limit, talc_plan *plan)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    if (refusal_of(p) != NULL)
+        return refusal_of(p);
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_conv2d_depthwise_gradient_plan(p, limit, plan);
+    store_plan(p, false, limit, plan);
+    return NULL;
+}
+
+talc_status talc_cpu_conv2d_depthwise_rows_run(talc_device *device, const void *problem,
+                                               const talc_plan *plan, const void *arguments)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    return p->direction == TALC_FORWARD
+               ? run_forward(p, plan, arguments)
+               : talc_cpu_conv2d_depthwise_gradient_run(p, plan, arguments);
 }

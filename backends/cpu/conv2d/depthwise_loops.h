@@ -63,7 +63,7 @@ static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_
         dst[i] = 0;
 }
 
-// ---- Any kernel, stride and dilation ------------------------------------------------------------
+// ---- Rows: any kernel, stride and dilation ------------------------------------------------------
 
 /* Rows first .. end - 1 of the input of a tile, [input rows, slots, width]. */
 static ALWAYS_INLINE void copy_input(const talc_conv2d_problem *p, const depthwise_plan *plan,
@@ -128,7 +128,7 @@ TALC_TARGET_CLONES static void band_sums(const depthwise_context *c, const depth
     }
 }
 
-// ---- A 3x3 kernel of stride 1 without dilation --------------------------------------------------
+// ---- Columns: a 3x3 kernel of stride 1 without dilation -----------------------------------------
 
 /* Computes a column of outputs as wide as a vector register, row by row: each input row is loaded
  * once, three times shifted, and adds to the up to three output rows that it belongs to. The taps

@@ -2,9 +2,10 @@
 /// batch of them.
 ///
 /// `openblas` cuts the products into blocks of rows and columns, and short products into groups;
-/// the cuts depend on the problem alone, and every block is one single-threaded call of OpenBLAS
-/// (gemv for one row or one column), so results do not depend on the number of threads. The block's
-/// bias, residual and activation follow at once. Arithmetic: the data's type.
+/// the cuts depend on the problem alone, and every block is one single-threaded call of OpenBLAS,
+/// so results do not depend on the number of threads: of gemv where y is one row or one column,
+/// which packs nothing, else of gemm. The block's bias, residual and activation follow at once.
+/// Arithmetic: the data's type.
 ///
 /// `reference` is the textbook's triple loop with f64 accumulation; one rounding an output.
 #include "backends/cpu/primitives/activation.h"
@@ -31,6 +32,7 @@ typedef struct matmul_plan {
     int64_t m_step, n_step;     /* extents of a block */
     int64_t m_blocks, n_blocks; /* blocks a product */
     int64_t group;              /* products a task; 1 when they are cut into blocks */
+    bool by_gemv;
 } matmul_plan;
 
 static bool worth_halving(const matmul_plan *plan, double depth)
@@ -44,7 +46,7 @@ static bool worth_halving(const matmul_plan *plan, double depth)
 
 static matmul_plan plan_of(const talc_matmul_problem *p, const talc_matmul_arguments *arguments)
 {
-    matmul_plan plan = { p, arguments, p->M, p->N, 1, 1, 1 };
+    matmul_plan plan = { p, arguments, p->M, p->N, 1, 1, 1, false };
     const double depth = p->K > 0 ? (double)p->K : 1;
     while (worth_halving(&plan, depth)) {
         int64_t *step = plan.m_step >= plan.n_step ? &plan.m_step : &plan.n_step;
@@ -100,17 +102,17 @@ static void end_block(const talc_matmul_problem *p, int64_t rows, int64_t column
 
 // ---- openblas -----------------------------------------------------------------------------------
 
-/* A row times B is op(B)^T times that row. */
+/* A row times B is op(B)^T times that row. False where a size passes 32 bits. */
 static bool multiply_vector(const talc_matmul_problem *p, int64_t rows, int64_t columns, void *y,
                             const void *a, const void *b)
 {
-    if (rows == 1)
+    if (p->M == 1)
         return talc_blas_gemv(p->dtype, !p->transpose_b, p->transpose_b ? columns : p->K,
                               p->transpose_b ? p->K : columns, b, p->ldb, a,
                               p->transpose_a ? p->lda : 1, y);
-    return p->N == 1 && talc_blas_gemv(p->dtype, p->transpose_a, p->transpose_a ? p->K : rows,
-                                       p->transpose_a ? rows : p->K, a, p->lda, b,
-                                       p->transpose_b ? 1 : p->ldb, y);
+    return talc_blas_gemv(p->dtype, p->transpose_a, p->transpose_a ? p->K : rows,
+                          p->transpose_a ? rows : p->K, a, p->lda, b, p->transpose_b ? 1 : p->ldb,
+                          y);
 }
 
 /* Rows m .. m+rows-1 and columns n .. n+columns-1 of one product. */
@@ -129,7 +131,7 @@ static void multiply_block(const matmul_plan *plan, int64_t product, int64_t m, 
     const void *b =
         talc_cpu_at(p->dtype, arguments->b,
                     batch_offset(p, p->b_strides, product) + (p->transpose_b ? n * p->ldb : n));
-    if (!multiply_vector(p, rows, columns, y, a, b))
+    if (!plan->by_gemv || !multiply_vector(p, rows, columns, y, a, b))
         talc_blas_gemm(p->dtype, p->transpose_a, p->transpose_b, rows, columns, p->K, 1, a, p->lda,
                        b, p->ldb, 0, y, p->N);
     end_block(p, rows, columns, y, talc_cpu_at(p->dtype, arguments->bias, n),
@@ -150,8 +152,14 @@ static void openblas_task(void *context, int64_t task, int worker)
     talc_openblas_leave();
 }
 
-static const char *openblas_plan(const talc_device *device, const void *problem, size_t limit,
-                                 talc_plan *plan)
+static talc_status openblas_run(matmul_plan plan)
+{
+    const int64_t groups = talc_ceil_div(plan.problem->batch, plan.group);
+    return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_task, &plan);
+}
+
+static const char *gemm_plan(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
 {
     (void)device, (void)limit, (void)plan;
     const talc_matmul_problem *p = problem;
@@ -159,13 +167,29 @@ static const char *openblas_plan(const talc_device *device, const void *problem,
     return refusal != NULL ? refusal : talc_openblas_refuses();
 }
 
-static talc_status openblas_run(talc_device *device, const void *problem, const talc_plan *planned,
-                                const void *arguments)
+static talc_status gemm_run(talc_device *device, const void *problem, const talc_plan *planned,
+                            const void *arguments)
+{
+    (void)device, (void)planned;
+    return openblas_run(plan_of(problem, arguments));
+}
+
+static const char *gemv_plan(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
+{
+    const talc_matmul_problem *p = problem;
+    if (p->M != 1 && p->N != 1)
+        return "the result has several rows and several columns";
+    return gemm_plan(device, problem, limit, plan);
+}
+
+static talc_status gemv_run(talc_device *device, const void *problem, const talc_plan *planned,
+                            const void *arguments)
 {
     (void)device, (void)planned;
     matmul_plan plan = plan_of(problem, arguments);
-    const int64_t groups = talc_ceil_div(plan.problem->batch, plan.group);
-    return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_task, &plan);
+    plan.by_gemv = true;
+    return openblas_run(plan);
 }
 
 // ---- reference ----------------------------------------------------------------------------------
@@ -216,11 +240,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 }
 
 const talc_algorithm talc_cpu_matmul[] = {
-    { "openblas",
-      NULL,
-      { "the data's own type, FMA", TALC_STRICT, false },
-      openblas_plan,
-      openblas_run },
+    { "openblas", "gemv", { "the data's own type, FMA", TALC_STRICT, false }, gemv_plan, gemv_run },
+    { "openblas", "gemm", { "the data's own type, FMA", TALC_STRICT, false }, gemm_plan, gemm_run },
     { "reference", NULL, { "f64 accumulation", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };
