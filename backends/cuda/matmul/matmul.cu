@@ -5,7 +5,8 @@
 /// a transposed B: neighbouring threads, one to 256, compute the outputs of a column in four rows,
 /// with 16-byte accesses where alignment allows. Memory-bound for up to four rows; one launch.
 ///
-/// `tensor_cores` (tensor_cores.cu) is for large products of f32.
+/// `tensor_cores` is for large products of f32: the form `packed` (tensor_cores.cu) packs both
+/// operands, `split on load` (split_on_load.cu) the smaller one alone.
 ///
 /// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the
 /// last step is a pass of its own over y.
@@ -485,7 +486,11 @@ const talc_algorithm talc_cuda_matmul[] = {
         "dot", { "the data's own type, FMA", TALC_STRICT, false }),
     talc_cuda_algorithm<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
         "tensor_cores",
-        { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false }),
+        { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false }, "packed"),
+    talc_cuda_algorithm<talc_cuda_split_on_load_plan, talc_cuda_split_on_load_run>(
+        "tensor_cores",
+        { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false },
+        "split on load"),
     talc_cuda_algorithm<plan_cublas, cublas_run>(
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
     talc_cuda_algorithm<talc_cuda_matmul_small_tiles_plan, talc_cuda_matmul_small_tiles_run>(

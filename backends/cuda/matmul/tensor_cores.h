@@ -1,4 +1,4 @@
-/// The row `tensor_cores` of matrix products. Private to backends/cuda.
+/// The algorithm `tensor_cores` of matrix products, in two forms. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_TENSOR_CORES_H
 #define TALC_BACKENDS_CUDA_MATMUL_TENSOR_CORES_H
 
@@ -12,6 +12,13 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device,
 talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_problem *problem,
                                        const talc_plan *plan,
                                        const talc_matmul_arguments *arguments);
+
+const char *talc_cuda_split_on_load_plan(const talc_device *device,
+                                         const talc_matmul_problem *problem, size_t limit,
+                                         talc_plan *plan);
+talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_problem *problem,
+                                        const talc_plan *plan,
+                                        const talc_matmul_arguments *arguments);
 
 TALC_END_DECLARATIONS
 

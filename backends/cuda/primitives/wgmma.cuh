@@ -63,6 +63,36 @@ static __device__ __forceinline__ void wgmma(float (&d)[32], const uint4 &a, sha
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
 }
 
+/// The same with b [16, 128], and b [16, 32].
+static __device__ __forceinline__ void wgmma(float (&d)[64], const uint4 &a, shared_matrix b,
+                                             int add)
+{
+    asm volatile("{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %70, 0;\n"
+                 "mov.b64 b, {%68, %69};\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, b, add, 1, 1, 0;\n}"
+                 : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24),
+                   TALC_WGMMA_8(d, 32), TALC_WGMMA_8(d, 40), TALC_WGMMA_8(d, 48),
+                   TALC_WGMMA_8(d, 56)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
+static __device__ __forceinline__ void wgmma(float (&d)[16], const uint4 &a, shared_matrix b,
+                                             int add)
+{
+    asm volatile("{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %22, 0;\n"
+                 "mov.b64 b, {%20, %21};\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                 "{%16, %17, %18, %19}, b, add, 1, 1, 0;\n}"
+                 : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
 /// The same with a [64, 16] in shared memory and b [16, 128].
 static __device__ __forceinline__ void wgmma(float (&d)[64], shared_matrix a, shared_matrix b,
                                              int add)

@@ -1,0 +1,712 @@
+/// Products on Hopper's tensor cores with f32's accuracy, of which one operand is not packed:
+/// few rows against many weights, or long sums of few outputs.
+///
+/// The smaller operand is packed (panels.cuh). Of the other, `streamed`, a block has 128 rows,
+/// which a warpgroup copies to shared memory as they are, K tile after K tile, with panels of the
+/// packed one. Two warpgroups have 64 of the rows each: a thread reads, in each 16 steps of k, four
+/// neighbours of two rows, scales and splits them, and has a fragment of wgmma's first operand, in
+/// the order in which the panels are packed. It does so while the tensor cores multiply the K tile
+/// before, whose sums then go back from their scale as they are added in f32. Where tiles are few,
+/// blocks share the reduction of each, and a last kernel adds their sums in order.
+///
+/// Arithmetic: as tensor_cores.cu's, with a scale for each row and K tile of the streamed operand.
+#include "backends/cuda/matmul/tensor_cores.h"
+
+#include "backends/cuda/matmul/panels.cuh"
+#include "backends/cuda/primitives/barriers.cuh"
+#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/device/counter.h"
+#include "backends/cuda/primitives/wgmma.cuh"
+
+using namespace talc;
+
+constexpr int ROWS = 128; /* streamed, of a block */
+constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
+constexpr int MULTIPLIER_REGISTERS = 232, LOADER_REGISTERS = 40;
+constexpr int STAGES = 6;
+constexpr int STREAM_BYTES = ROWS * CHUNK * 4; /* of a stage, behind its panel */
+constexpr int OWN = 2 * CHUNK / 4;             /* elements of a K tile that a thread has */
+constexpr int SECTIONS = 2 * CHUNK / EIGHT;    /* of a K tile of a panel: parts by eights of k */
+
+struct split_product {
+    const float *from; ///< streamed
+    int64_t row_step, k_step;
+    const char *panels; ///< packed
+    const float *scales;
+    const row_bound *bounds;
+    int count;                    ///< panels of a packed matrix
+    int64_t packed_rows;          ///< of all its matrices
+    const float *packed_from;     ///< as it was
+    int64_t packed_row, packed_k; ///< its strides
+    float *y, *splits_of_y;       ///< [split][as y]; NULL: not split
+    row_bound *split_bounds;      ///< [split][product][row] of the streamed rows
+    epilogue<float> last;
+    int64_t R, C, K, N, outputs; ///< rows of the streamed and of the packed operand
+    int64_t y_row, y_column;     ///< strides in y of those
+    int k_tiles, splits, row_tiles, column_tiles, work;
+    bool aligned; ///< whether the streamed operand is copied 16 bytes at a time
+    bool pairs;   ///< whether two neighbours of y are 8 bytes of memory
+    float coefficient;
+    unsigned long long *recomputed;
+    int64_t products;
+    strided_index<3, uint64_t>
+        matrices; ///< a product's: the packed one's number, both's first elements
+};
+
+struct split_work {
+    int product, rows, columns, split, k_tile, end;
+};
+
+/* Blocks that run at a time share rows of the streamed operand, then their splits. */
+static __device__ __forceinline__ split_work work_of(const split_product &p, int i)
+{
+    split_work w;
+    w.columns = i % p.column_tiles;
+    i /= p.column_tiles;
+    w.split = i % p.splits;
+    i /= p.splits;
+    w.rows = i % p.row_tiles;
+    w.product = i / p.row_tiles;
+    w.k_tile = (int)((int64_t)p.k_tiles * w.split / p.splits);
+    w.end = (int)((int64_t)p.k_tiles * (w.split + 1) / p.splits);
+    return w;
+}
+
+// ---- The streamed operand -----------------------------------------------------------------------
+
+/* A K tile in shared memory: ALONG_K [row][32 steps of k], else [32 steps of k][row]. Its units of
+ * 16 bytes are permuted, so that the threads that read or write at a time find them in all
+ * banks. */
+template <bool ALONG_K> static __device__ __forceinline__ uint32_t unit_at(int row, int k)
+{
+    return ALONG_K ? row * (CHUNK * 4) + ((k / 4 ^ row % 2 * 4) * 16)
+                   : k * (ROWS * 4) + ((row / 4 ^ k / 4 % 4 * 2) * 16);
+}
+
+constexpr int COPIERS = 128;
+
+/* Begins the copies of one of COPIERS threads; what lies outside the operand becomes 0. */
+template <bool ALONG_K>
+static __device__ __forceinline__ void copy_k_tile(const split_product &p, const float *from,
+                                                   int64_t first_row, int k_tile, uint32_t to)
+{
+    const int t = (int)threadIdx.x % COPIERS;
+    const int64_t k0 = (int64_t)k_tile * CHUNK;
+#pragma unroll
+    for (int i = 0; i < STREAM_BYTES / 16 / COPIERS; i++) {
+        const int row = ALONG_K ? t / 8 + i * 16 : t % 32 * 4,
+                  k = ALONG_K ? t % 8 * 4 : t / 32 + i * 4;
+        const int64_t along = ALONG_K ? p.K - k0 - k : p.R - first_row - row,
+                      across = ALONG_K ? p.R - first_row - row : p.K - k0 - k;
+        const int count = across <= 0 ? 0 : (int)max((int64_t)0, min((int64_t)4, along));
+        const float *at = from + (first_row + row) * p.row_step + (k0 + k) * p.k_step;
+        const uint32_t unit = to + unit_at<ALONG_K>(row, k);
+        if (p.aligned)
+            begin_copy<16>(unit, count > 0 ? at : from, count * 4);
+        else
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                begin_copy<4>(unit + j * 4, j < count ? at + j : from, j < count ? 4 : 0);
+    }
+}
+
+/* Of a thread's two rows, `h`, in the block. */
+template <bool ALONG_K> static __device__ __forceinline__ int row_of(int h)
+{
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    return warp * 16 + (ALONG_K ? lane / 4 + 8 * h : lane / 4 * 2 + h);
+}
+
+/* A thread's elements of a K tile: [16 steps of k][row][four neighbours along k]. */
+template <bool ALONG_K>
+static __device__ __forceinline__ void read_k_tile(const char *k_tile, float (&v)[OWN])
+{
+    const int quad = (int)threadIdx.x % 4, row = row_of<ALONG_K>(0);
+#pragma unroll
+    for (int step = 0; step < CHUNK / 16; step++)
+        if (ALONG_K)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                *(float4 *)&v[step * 8 + h * 4] = *(
+                    const float4 *)(k_tile + unit_at<true>(row_of<true>(h), step * 16 + quad * 4));
+        else
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float2 two =
+                    *(const float2 *)(k_tile + unit_at<false>(row, step * 16 + quad * 4 + j) +
+                                      row % 4 * 4);
+                v[step * 8 + j] = two.x, v[step * 8 + 4 + j] = two.y;
+            }
+}
+
+/* A K tile of two rows, as fragments. */
+struct fragments {
+    uint4 high[2], low[2];
+    float back[2]; ///< takes its sums back
+};
+
+/* Scales a K tile's elements and makes them fragments. */
+static __device__ __forceinline__ void split_k_tile(const float (&v)[OWN], fragments &to,
+                                                    row_bound (&bounds)[2])
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float of[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            of[i] = v[i / 4 * 8 + h * 4 + i % 4];
+        float max = largest_of(of);
+        max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+        max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+        const int e = exponent_for(max);
+        to.back[h] = power_of_two(-e);
+        const int tiny = scale_by(power_of_two(e), of);
+        if (tiny != 0)
+            bounds[h].tiny += (float)tiny * to.back[h];
+        bounds[h].largest = fmaxf(bounds[h].largest, to.back[h]);
+#pragma unroll
+        for (int step = 0; step < 2; step++) {
+            uint2 a, b;
+            split_four(of + step * 4, a, b);
+            (&to.high[step].x)[h] = a.x, (&to.high[step].z)[h] = a.y;
+            (&to.low[step].x)[h] = b.x, (&to.low[step].z)[h] = b.y;
+        }
+    }
+}
+
+// ---- Multiplying --------------------------------------------------------------------------------
+
+template <int COLUMNS> constexpr int PANEL_PART = COLUMNS *CHUNK * 4; /* bytes of a stage */
+template <int COLUMNS> constexpr int STAGE_BYTES = PANEL_PART<COLUMNS> + STREAM_BYTES;
+
+template <bool ALONG_K, int COLUMNS>
+static __device__ __forceinline__ void load_stages(const split_product &p, uint32_t shared,
+                                                   uint32_t full, uint32_t empty)
+{
+    int stage = 0;
+    uint32_t parity = 1;
+    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
+        const split_work w = work_of(p, i);
+        int64_t at[3];
+        p.matrices.offsets((uint64_t)w.product, at);
+        const int64_t column = (int64_t)w.columns * COLUMNS;
+        const char *panels = p.panels +
+                             (at[0] * p.count + column / PANEL) * p.k_tiles * PANEL_BYTES +
+                             column % PANEL * 16;
+        for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
+            const uint32_t to = shared + stage * STAGE_BYTES<COLUMNS>, ready = full + 8 * stage;
+            barrier_wait(empty + 8 * stage, parity);
+            if (threadIdx.x == MULTIPLIERS) {
+                const char *panel = panels + (int64_t)k_tile * PANEL_BYTES;
+                barrier_arrive_for(ready, PANEL_PART<COLUMNS>);
+                if (COLUMNS == PANEL)
+                    bulk_copy(to, panel, PANEL_BYTES, ready);
+                else
+#pragma unroll
+                    for (int s = 0; s < SECTIONS; s++)
+                        bulk_copy(to + s * COLUMNS * 16, panel + s * EIGHT_BYTES, COLUMNS * 16,
+                                  ready);
+            }
+            copy_k_tile<ALONG_K>(p, p.from + at[1], (int64_t)w.rows * ROWS, k_tile,
+                                 to + PANEL_PART<COLUMNS>);
+            barrier_arrive_after_copies(ready);
+            if (++stage == STAGES)
+                stage = 0, parity ^= 1;
+        }
+    }
+}
+
+/* One output by FFMA, by a warp, in the order of its lanes. */
+static __device__ float output_by_warp(const split_product &p, int64_t product, int64_t r,
+                                       int64_t c)
+{
+    int64_t at[3];
+    p.matrices.offsets((uint64_t)product, at);
+    const float *a = p.from + at[1] + r * p.row_step, *b = p.packed_from + at[2] + c * p.packed_row;
+    float sum = 0;
+    for (int64_t k = threadIdx.x % WARP; k < p.K; k += WARP)
+        sum += a[k * p.k_step] * b[k * p.packed_k];
+#pragma unroll
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        sum += __shfl_xor_sync(~0u, sum, apart);
+    return sum;
+}
+
+/* Computes again what the lanes of a warp ask for, each an output or none. */
+static __device__ __noinline__ float again(const split_product &p, bool asked, float sum,
+                                           int64_t product, int64_t r, int64_t c)
+{
+    unsigned lanes = __ballot_sync(~0u, asked);
+    if (lanes != 0 && threadIdx.x % WARP == 0)
+        atomicAdd(p.recomputed, __popc(lanes));
+    for (; lanes != 0; lanes &= lanes - 1) {
+        const int of = __ffs((int)lanes) - 1;
+        const float now = output_by_warp(p, __shfl_sync(~0u, product, of), __shfl_sync(~0u, r, of),
+                                         __shfl_sync(~0u, c, of));
+        if ((int)threadIdx.x % WARP == of)
+            sum = now;
+    }
+    return sum;
+}
+
+/* Computes again those of four sums of each lane that need it. */
+template <int COUNT>
+static __device__ __forceinline__ void recompute(const split_product &p, const split_work &w,
+                                                 const row_bound *bounds, const int64_t (&r)[2],
+                                                 int64_t c, const row_bound (&rows)[2],
+                                                 float (&sums)[COUNT], int group)
+{
+    float v[4] = {};
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        v[k % 4] = k / 4 == group ? sums[k] : v[k % 4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int64_t row = r[i / 2], column = c + i % 2;
+        const bool bad = row < p.R && column < p.C &&
+                         needs_recompute(v[i], rows[i / 2], bounds[i % 2], p.coefficient);
+        if (__any_sync(~0u, bad))
+            v[i] = again(p, bad, v[i], w.product, row, column);
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        sums[k] = k / 4 == group ? v[k % 4] : sums[k];
+}
+
+template <bool ALONG_K, int COUNT>
+static __device__ __forceinline__ void store_tile(const split_product &p, const split_work &w,
+                                                  int64_t matrix, row_bound (&rows)[2],
+                                                  float (&sums)[COUNT])
+{
+    const int quad = (int)threadIdx.x % 4, segment = (w.end - 1) / CHUNKS;
+    const int64_t r[2] = { (int64_t)w.rows * ROWS + row_of<ALONG_K>(0),
+                           (int64_t)w.rows * ROWS + row_of<ALONG_K>(1) };
+    const int64_t c0 = (int64_t)w.columns * COUNT * 2 + quad * 2;
+    const float *scales = p.scales + segment * p.packed_rows + matrix * p.count * PANEL + c0;
+    const row_bound *bounds = p.bounds + matrix * p.count * PANEL + c0;
+    const bool final = p.splits_of_y == nullptr;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int apart = 1; apart < 4; apart *= 2) {
+            rows[h].tiny += __shfl_xor_sync(~0u, rows[h].tiny, apart);
+            rows[h].largest = fmaxf(rows[h].largest, __shfl_xor_sync(~0u, rows[h].largest, apart));
+        }
+    const int64_t first = (int64_t)w.product * p.R * p.C;
+    float *const to = (final ? p.y : p.splits_of_y + w.split * p.outputs) + first;
+    if (!final && w.columns == 0 && quad < 2 && r[quad] < p.R)
+        p.split_bounds[((int64_t)w.split * p.products + w.product) * p.R + r[quad]] =
+            quad == 0 ? rows[0] : rows[1];
+    bool fine = true;
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; j++) {
+        const float2 of_columns = __ldg((const float2 *)(scales + j * 8));
+        const float4 two = __ldg((const float4 *)(bounds + j * 8));
+        const row_bound of[2] = { { two.x, two.y }, { two.z, two.w } };
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            sums[j * 4 + i] *= i % 2 == 0 ? of_columns.x : of_columns.y;
+            fine = fine && !needs_recompute(sums[j * 4 + i], rows[i / 2], of[i % 2], p.coefficient);
+        }
+    }
+    if (final && !__all_sync(~0u, fine))
+#pragma unroll 1
+        for (int j = 0; j < COUNT / 4; j++)
+            recompute(p, w, bounds + j * 8, r, c0 + j * 8, rows, sums, j);
+    if (final && !p.last.is_empty())
+#pragma unroll
+        for (int j = 0; j < COUNT / 4; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int64_t row = r[i / 2], column = c0 + j * 8 + i % 2;
+                if (row < p.R && column < p.C)
+                    sums[j * 4 + i] =
+                        talc_epilogue(p.last, sums[j * 4 + i], p.y_column == 1 ? column : row,
+                                      first + row * p.y_row + column * p.y_column);
+            }
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; j++) {
+        const int64_t c = c0 + j * 8;
+        const float *v = &sums[j * 4];
+        float *at = to + r[0] * p.y_row + c * p.y_column;
+        if (p.pairs && p.y_column == 1) {
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                if (r[h] < p.R && c < p.C)
+                    *(float2 *)(at + (r[h] - r[0]) * p.y_row) = make_float2(v[h * 2], v[h * 2 + 1]);
+        } else if (p.pairs && !ALONG_K) {
+#pragma unroll
+            for (int x = 0; x < 2; x++)
+                if (r[0] < p.R && c + x < p.C)
+                    *(float2 *)(at + x * p.y_column) = make_float2(v[x], v[2 + x]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (r[i / 2] < p.R && c + i % 2 < p.C)
+                    at[(r[i / 2] - r[0]) * p.y_row + i % 2 * p.y_column] = v[i];
+        }
+    }
+}
+
+/* From the scales of the packed operand in the segment before to those of `segment`. */
+template <int COUNT>
+static __device__ __forceinline__ void rescale(const split_product &p, const split_work &w,
+                                               int64_t matrix, int segment, float (&sums)[COUNT])
+{
+    const float *scales = p.scales + segment * p.packed_rows + matrix * p.count * PANEL +
+                          (int64_t)w.columns * COUNT * 2 + threadIdx.x % 4 * 2;
+    auto ratio = [](float now, float before) {
+        const int e = (__float_as_int(before) - __float_as_int(now)) >> 23;
+        return power_of_two(max(-126, min(126, e)));
+    };
+#pragma unroll
+    for (int j = 0; j < COUNT / 4; j++) {
+        const float2 now = *(const float2 *)(scales + j * 8),
+                     before = *(const float2 *)(scales + j * 8 - p.packed_rows);
+        const float of[2] = { ratio(now.x, before.x), ratio(now.y, before.y) };
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sums[j * 4 + i] *= of[i % 2];
+    }
+}
+
+template <bool ALONG_K, int COLUMNS>
+static __device__ __forceinline__ void multiply_stream(const split_product &p, char *stages,
+                                                       uint32_t full, uint32_t empty)
+{
+    constexpr int COUNT = COLUMNS / 2;
+    constexpr uint32_t EIGHTS = COLUMNS, PART = CHUNK / EIGHT * EIGHTS; /* of 16 bytes */
+    const shared_matrix first = shared_matrix_of(shared_address(stages), EIGHTS, 8);
+    int stage = 0;
+    uint32_t parity = 0;
+    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
+        const split_work w = work_of(p, i);
+        int64_t matrices[3];
+        p.matrices.offsets((uint64_t)w.product, matrices);
+        row_bound rows[2] = {};
+        fragments of[2];
+        float sums[COUNT], part[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++)
+            sums[k] = 0;
+        auto split_stage = [&](int from, uint32_t of_parity, fragments &to) {
+            float v[OWN];
+            barrier_wait(full + 8 * from, of_parity);
+            read_k_tile<ALONG_K>(stages + from * STAGE_BYTES<COLUMNS> + PANEL_PART<COLUMNS>, v);
+            split_k_tile(v, to, rows);
+        };
+        split_stage(stage, parity, of[0]);
+        for (int begin = w.k_tile; begin < w.end; begin += 2)
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+                const int k_tile = begin + u;
+                if (k_tile >= w.end)
+                    break;
+                if (k_tile % CHUNKS == 0 && k_tile > w.k_tile)
+                    rescale(p, w, matrices[0], k_tile / CHUNKS, sums);
+                const uint32_t at = first.at + stage * (STAGE_BYTES<COLUMNS> / 16);
+                auto matrix = [&](int step, int low_part) {
+                    return shared_matrix{ at + step * 2 * EIGHTS + low_part * PART, first.stride };
+                };
+                const int now = stage;
+                if (++stage == STAGES)
+                    stage = 0, parity ^= 1;
+                wgmma_fence();
+#pragma unroll
+                for (int k = 0; k < 2; k++) {
+                    wgmma(part, of[u].low[k], matrix(k, 0), k);
+                    wgmma(part, of[u].high[k], matrix(k, 1), 1);
+                    wgmma(part, of[u].high[k], matrix(k, 0), 1);
+                }
+                wgmma_commit();
+                if (k_tile + 1 < w.end)
+                    split_stage(stage, parity, of[1 - u]);
+                wgmma_wait<0>();
+                if (threadIdx.x % WARP == 0)
+                    barrier_arrive(empty + 8 * now);
+#pragma unroll
+                for (int k = 0; k < COUNT; k++)
+                    sums[k] += part[k] * of[u].back[k / 2 % 2];
+            }
+        store_tile<ALONG_K>(p, w, matrices[0], rows, sums);
+    }
+}
+
+template <bool ALONG_K, int COLUMNS>
+static __global__ void __launch_bounds__(THREADS, 1)
+    multiply_split(const __grid_constant__ split_product p)
+{
+    extern __shared__ __align__(128) char shared[];
+    __shared__ __align__(8) uint64_t barriers[2 * STAGES];
+    const uint32_t full = shared_address(barriers), empty = full + 8 * STAGES;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(full + 8 * i, 1 + COPIERS);
+            barrier_init(empty + 8 * i, MULTIPLIERS / WARP);
+        }
+        fence_barrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= MULTIPLIERS) {
+        registers_down<LOADER_REGISTERS>();
+        load_stages<ALONG_K, COLUMNS>(p, shared_address(shared), full, empty);
+    } else {
+        registers_up<MULTIPLIER_REGISTERS>();
+        multiply_stream<ALONG_K, COLUMNS>(p, shared, full, empty);
+    }
+}
+
+/* A thread an output. */
+static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant__ split_product p)
+{
+    const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    const int64_t at = i < p.outputs ? i : p.outputs - 1;
+    const int64_t product = at / (p.R * p.C), rest = at - product * (p.R * p.C), m = rest / p.N,
+                  n = rest - m * p.N;
+    const int64_t r = p.y_column == 1 ? m : n, c = p.y_column == 1 ? n : m;
+    int64_t matrices[3];
+    p.matrices.offsets((uint64_t)product, matrices);
+    float sum = 0;
+    row_bound row = {};
+    for (int s = 0; s < p.splits; s++) {
+        const row_bound of = p.split_bounds[((int64_t)s * p.products + product) * p.R + r];
+        sum += p.splits_of_y[s * p.outputs + at];
+        row.tiny += of.tiny, row.largest = fmaxf(row.largest, of.largest);
+    }
+    const bool bad =
+        i < p.outputs &&
+        needs_recompute(sum, row, p.bounds[matrices[0] * p.count * PANEL + c], p.coefficient);
+    if (__any_sync(~0u, bad))
+        sum = again(p, bad, sum, product, r, c);
+    if (i < p.outputs)
+        p.y[at] = talc_epilogue(p.last, sum, n, at);
+}
+
+// ---- The plan -----------------------------------------------------------------------------------
+
+struct split_plan {
+    bool streams_b;
+    int columns, splits;
+};
+
+/* An operand as a product sees it, rows of op(A) or columns of op(B). */
+struct side {
+    const void *from;
+    int64_t rows, ld;
+    bool along_k; ///< k is the dimension that is contiguous
+    const int64_t (&strides)[TALC_MAX_RANK];
+};
+
+static side side_of(const talc_matmul_problem *p, bool b, const talc_matmul_arguments *arguments)
+{
+    return b ? side{ arguments == NULL ? NULL : arguments->b, p->N, p->ldb, p->transpose_b,
+                     p->b_strides }
+             : side{ arguments == NULL ? NULL : arguments->a, p->M, p->lda, !p->transpose_a,
+                     p->a_strides };
+}
+
+/* The workspace: panels, notes, scales, bounds; the sums of splits and their bounds. */
+struct split_layout {
+    int64_t panels, rows, segments, k_tiles; /* panels of a matrix; packed rows of all */
+    size_t packed, notes, scales, bounds, sums, split_bounds;
+};
+
+static split_layout layout_of(const talc_matmul_problem *p, const split_plan &w)
+{
+    split_layout l = {};
+    const side packed = side_of(p, !w.streams_b, NULL), streamed = side_of(p, w.streams_b, NULL);
+    l.panels = talc_ceil_div(packed.rows, PANEL);
+    l.rows = matrices(p, packed.strides).count * l.panels * PANEL;
+    l.segments = talc_ceil_div(p->K, SEGMENT);
+    l.k_tiles = talc_ceil_div(p->K, CHUNK);
+    l.packed = (size_t)(l.rows / PANEL * l.k_tiles * PANEL_BYTES);
+    l.notes = (size_t)(l.rows * l.segments) * sizeof(row_note);
+    l.scales = (size_t)(l.rows * l.segments) * sizeof(float);
+    l.bounds = (size_t)l.rows * sizeof(row_bound);
+    l.sums = w.splits > 1 ? (size_t)(w.splits * p->batch * p->M * p->N * 4 + 255) / 256 * 256 : 0;
+    l.split_bounds =
+        w.splits > 1 ? (size_t)(w.splits * p->batch * streamed.rows) * sizeof(row_bound) : 0;
+    return l;
+}
+
+static size_t bytes_of(const split_layout &l)
+{
+    return l.packed + l.notes + l.scales + l.bounds + l.sums + l.split_bounds;
+}
+
+static int64_t tiles_of(const talc_matmul_problem *p, const split_plan &w)
+{
+    const side packed = side_of(p, !w.streams_b, NULL), streamed = side_of(p, w.streams_b, NULL);
+    return p->batch * talc_ceil_div(streamed.rows, ROWS) * talc_ceil_div(packed.rows, w.columns);
+}
+
+/* Whether the streamed operand is loaded as vectors, if its address allows it. */
+static bool is_aligned(const talc_matmul_problem *p, const side &s)
+{
+    bool aligned = s.ld % 4 == 0;
+    for (int i = 0; i < p->batch_rank; i++)
+        aligned = aligned && s.strides[i] % 4 == 0;
+    return aligned;
+}
+
+/* As measured on an H100: the rate of streaming, and the clock cycles of a K tile, by columns, and
+ * of a tile beside them. */
+static double seconds_of(const talc_device *device, const talc_matmul_problem *p,
+                         const split_layout &l, const split_plan &w)
+{
+    constexpr double CLOCK = 1.7e9, MEMORY = 2.9e12, STREAM = 2.3e12, LAUNCHES = 9e-6, PACKS = 4e-9;
+    constexpr double UNALIGNED = 2.5;
+    const side streamed = side_of(p, w.streams_b, NULL);
+    const double slower = is_aligned(p, streamed) ? 1 : UNALIGNED;
+    const double waves = (double)talc_ceil_div(tiles_of(p, w) * w.splits,
+                                               talc_cuda_state_of(device)->multiprocessors);
+    const double outputs = (double)(p->batch * p->M * p->N);
+    const double k_tile = w.columns == 128 ? 1700 : w.columns == 64 ? 1300 : 1000;
+    const double tile = 76. * w.columns;
+    const double streaming = (double)p->batch * (double)streamed.rows * (double)p->K * 4 / STREAM;
+    const double multiplying = waves * ((double)l.k_tiles / w.splits * k_tile + tile) / CLOCK;
+    const double packing = (double)l.rows * (double)p->K * 8 / MEMORY +
+                           (double)l.rows / 16 * (double)l.segments * PACKS;
+    const double adding = w.splits > 1 ? outputs * w.splits * 8 / MEMORY + 3e-6 : 0;
+    return LAUNCHES + packing + slower * (streaming > multiplying ? streaming : multiplying) +
+           adding;
+}
+
+const char *talc_cuda_split_on_load_plan(const talc_device *device, const talc_matmul_problem *p,
+                                         size_t limit, talc_plan *plan)
+{
+    const talc_cuda_state &gpu = *talc_cuda_state_of(device);
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (gpu.capability != 90)
+        return "the GPU is not of compute capability 9.0";
+    if (p->K < MIN_PRODUCTS)
+        return "sums of fewer than 16 products";
+    if (p->M == 0 || p->N == 0 || p->batch == 0)
+        return "it is empty";
+    if (p->M > INT_MAX / 2 || p->N > INT_MAX / 2 || p->batch > INT_MAX ||
+        p->K > (int64_t)INT_MAX * CHUNK / 2 ||
+        (double)p->batch * (double)(p->M / ROWS + 1) * (double)(p->N / 32 + 1) > INT_MAX / 256)
+        return "an extent is too large";
+    limit = limit < MAX_BYTES ? limit : MAX_BYTES;
+    split_plan best = {};
+    plan->seconds = INFINITY;
+    for (int streams_b = 0; streams_b < 2; streams_b++) {
+        const int64_t rows = streams_b != 0 ? p->M : p->N;
+        for (int columns = 32; columns <= 128; columns *= 2) {
+            if (columns / 2 >= rows && columns > 32)
+                break;
+            for (int splits = 1; splits <= gpu.multiprocessors; splits++) {
+                const split_plan w = { streams_b != 0, columns, splits };
+                const int64_t tiles = tiles_of(p, w);
+                if (splits > 1 && (tiles * splits > 16 * (int64_t)gpu.multiprocessors ||
+                                   splits * 4 * CHUNK > p->K))
+                    break;
+                const split_layout l = layout_of(p, w);
+                if (bytes_of(l) > limit)
+                    continue;
+                const double seconds = seconds_of(device, p, l, w);
+                if (seconds < plan->seconds) {
+                    plan->seconds = seconds;
+                    plan->workspace = bytes_of(l);
+                    best = w;
+                }
+            }
+        }
+    }
+    if (plan->seconds == INFINITY)
+        return "the workspace does not hold its operands";
+    talc_plan_store(plan, &best, sizeof best);
+    return NULL;
+}
+
+template <bool ALONG_K, int COLUMNS>
+static cudaError_t launch(const split_product &p, unsigned blocks, cudaStream_t stream)
+{
+    constexpr int SHARED = STAGES * STAGE_BYTES<COLUMNS>;
+    const cudaError_t error = allow_shared(&multiply_split<ALONG_K, COLUMNS>, SHARED);
+    if (error == cudaSuccess)
+        multiply_split<ALONG_K, COLUMNS><<<blocks, THREADS, SHARED, stream>>>(p);
+    return error;
+}
+
+template <bool ALONG_K>
+static cudaError_t launch_columns(const split_product &p, int columns, unsigned blocks,
+                                  cudaStream_t stream)
+{
+    return columns == 128  ? launch<ALONG_K, 128>(p, blocks, stream)
+           : columns == 64 ? launch<ALONG_K, 64>(p, blocks, stream)
+                           : launch<ALONG_K, 32>(p, blocks, stream);
+}
+
+talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_problem *p,
+                                        const talc_plan *plan,
+                                        const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    const split_plan &w = *(const split_plan *)talc_plan_data(plan);
+    const split_layout l = layout_of(p, w);
+    const side s = side_of(p, w.streams_b, arguments), o = side_of(p, !w.streams_b, arguments);
+    const matrices packed_matrices(p, o.strides);
+    packing packed = packing_of(p, packed_matrices, o.from, !o.along_k, o.ld, o.rows, l.panels);
+    char *at = (char *)arguments->base.workspace;
+    packed.to = at;
+    packed.notes = (row_note *)(at += l.packed);
+    float *scales = (float *)(at += l.notes);
+    row_bound *bounds = (row_bound *)(at += l.scales);
+    float *sums = (float *)(at += l.bounds);
+    split_product m{
+        .from = (const float *)s.from,
+        .row_step = s.along_k ? s.ld : 1,
+        .k_step = s.along_k ? 1 : s.ld,
+        .panels = packed.to,
+        .scales = scales,
+        .bounds = bounds,
+        .count = (int)l.panels,
+        .packed_rows = l.rows,
+        .packed_from = packed.from,
+        .packed_row = packed.row_step,
+        .packed_k = packed.k_step,
+        .y = (float *)arguments->y,
+        .splits_of_y = w.splits > 1 ? sums : NULL,
+        .split_bounds = (row_bound *)((char *)sums + l.sums),
+        .last = { arguments->bias, arguments->residual, p->activation },
+        .R = s.rows,
+        .C = o.rows,
+        .K = p->K,
+        .N = p->N,
+        .outputs = p->batch * p->M * p->N,
+        .y_row = w.streams_b ? 1 : p->N,
+        .y_column = w.streams_b ? p->N : 1,
+        .k_tiles = (int)l.k_tiles,
+        .splits = w.splits,
+        .row_tiles = (int)talc_ceil_div(s.rows, ROWS),
+        .column_tiles = (int)talc_ceil_div(o.rows, w.columns),
+        .work = (int)(tiles_of(p, w) * w.splits),
+        .aligned = is_aligned(p, s) && (uintptr_t)s.from % 16 == 0,
+        .pairs = p->N % 2 == 0 && (uintptr_t)arguments->y % 8 == 0,
+        .coefficient = 0x1p14f / sqrtf((float)p->K),
+        .recomputed = talc_cuda_recomputed(device),
+        .products = p->batch,
+        .matrices = { p->batch_rank,
+                      p->batch_dims,
+                      { packed_matrices.numbers, s.strides, o.strides } },
+    };
+    packed.round = (int)l.segments;
+    packed.chunks = m.k_tiles;
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const int multiprocessors = talc_cuda_state_of(device)->multiprocessors;
+    const unsigned blocks = (unsigned)(m.work < multiprocessors ? m.work : multiprocessors);
+    pack(packed, o.along_k, stream);
+    bound_rows<<<(unsigned)(l.rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
+        packed.notes, scales, bounds, l.rows, (int)l.segments, (int)l.segments);
+    const cudaError_t error = s.along_k ? launch_columns<true>(m, w.columns, blocks, stream)
+                                        : launch_columns<false>(m, w.columns, blocks, stream);
+    if (error != cudaSuccess)
+        return talc_cuda_not_launched(device, "matmul", error);
+    if (w.splits > 1)
+        add_splits<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
+    return talc_cuda_launched(device, "matmul");
+}
