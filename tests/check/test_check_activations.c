@@ -49,7 +49,7 @@ static void assert_refused(talc_module *model, talc_tensor *x, talc_check_model_
  * element when `to_name` is NULL, else under that name. */
 static void rewrite(const char *from, const char *to, const char *name, const char *to_name)
 {
-    talc_safetensors *file = talc_safetensors_open(from);
+    owned_safetensors *file = talc_safetensors_open(from);
     talc_named_tensor list[32];
     const int64_t count = talc_safetensors_count(file);
     for (int64_t i = 0; i < count; i++) {
@@ -63,7 +63,6 @@ static void rewrite(const char *from, const char *to, const char *name, const ch
             ((float *)list[i].tensor->data)[7] += 1e-3F;
     }
     cr_assert(talc_safetensors_save(to, list, count, NULL), "%s", talc_error_message());
-    talc_safetensors_close(file);
 }
 
 // ---- Round trips --------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
 {
     static const char *const names[] = { "conv1",   "conv2",  "fc1",  "fc2",   "fc3",
                                          "flatten", "output", "pool", "pool:2" };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("activations.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path), "%s", talc_error_message());
     cr_assert(net->training);
@@ -84,7 +83,7 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
     cr_assert(talc_safetensors_dims(file, talc_safetensors_find(file, "pool:2")).dim[1] == 16);
     talc_safetensors_close(file);
 
-    talc_check_model_report *report = against(net, images(), path);
+    owned_report *report = against(net, images(), path);
     cr_assert(talc_check_model_passed(report));
     int compared = 0;
     for (int i = 0; i < talc_check_model_count(report); i++) {
@@ -95,8 +94,6 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
     /* 11 ops, of which four relu belong to no module of their own, and two views. */
     cr_assert(compared == 9 && talc_check_model_count(report) == 13, "%d of %d", compared,
               talc_check_model_count(report));
-    talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 Test(check_activations, the_first_layer_that_differs_is_found)
@@ -108,12 +105,12 @@ Test(check_activations, the_first_layer_that_differs_is_found)
         { "pool:2", "pool", "max_pool2d" }, { "flatten", "flatten", "output" },
         { "fc2", "fc2", "linear" },         { "output", "", "output" },
     };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("right.safetensors"), *corrupted = file_path("wrong.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rewrite(path, corrupted, cases[i].name, NULL);
-        talc_check_model_report *report = against(net, images(), corrupted);
+        owned_report *report = against(net, images(), corrupted);
         cr_assert(!talc_check_model_passed(report), "%s", cases[i].name);
         const int wrong = talc_check_model_first_wrong(report);
         const talc_check_model_layer *first = talc_check_model_at(report, wrong);
@@ -131,15 +128,13 @@ Test(check_activations, the_first_layer_that_differs_is_found)
             if (j > wrong && layer->step >= 0)
                 cr_assert(layer->accumulated == first->step);
         }
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 /* What lies between two saved outputs is bounded, not measured. */
 Test(check_activations, some_of_the_layers_will_do)
 {
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     talc_tensor *y, *x = images();
     talc_module_eval(net);
     talc_algorithm_force("conv2d", "reference");
@@ -148,7 +143,7 @@ Test(check_activations, some_of_the_layers_will_do)
     const char *path = file_path("few.safetensors");
     cr_assert(talc_safetensors_save(
         path, (talc_named_tensor[]){ { "fc3.output", talc_cast(y, TALC_F64) } }, 1, NULL));
-    talc_check_model_report *report = against(net, x, path);
+    owned_report *report = against(net, x, path);
     cr_assert(talc_check_model_passed(report) && talc_check_model_count(report) == 11);
     const talc_check_model_layer *last = talc_check_model_at(report, 10);
     cr_assert(last->difference > 0 && last->step >= 0 && last->step <= 1);
@@ -160,8 +155,6 @@ Test(check_activations, some_of_the_layers_will_do)
     report = against(net, x, path);
     cr_assert(talc_check_model_first_wrong(report) == 10, "%d",
               talc_check_model_first_wrong(report));
-    talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 static void print_report(const talc_check_model_report *report, char printed[PRINTED])
@@ -179,13 +172,13 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
     static const struct {
         const char *name, *to_name;
     } renamed[] = { { "fc2", "fc9" }, { "pool:2", "pool:3" } };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors");
     char printed[PRINTED];
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (int i = 0; i < 2; i++) {
         rewrite(path, other, renamed[i].name, renamed[i].to_name);
-        talc_check_model_report *report = against(net, images(), other);
+        owned_report *report = against(net, images(), other);
         cr_assert(talc_check_model_passed(report) && talc_check_model_skipped(report) == 1);
         cr_assert_str_eq(talc_check_model_skipped_name(report, 0), renamed[i].to_name);
         cr_assert(talc_check_model_skipped_name(report, 1) == NULL &&
@@ -195,10 +188,8 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
         snprintf(line, sizeof line, "\nskipped: 1 tensor of the file that no module gave: %s\n",
                  renamed[i].to_name);
         cr_assert(strstr(printed, line) != NULL, "%s", printed);
-        talc_check_model_free(report);
     }
     cr_assert(talc_check_model_skipped(NULL) == 0);
-    talc_module_free(net);
 }
 
 /* They may be what is wrong, and are told where they are near: those of LeNet's first layers are
@@ -214,7 +205,7 @@ Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
         { "fc3", "fc9", "fc2", "\nnot compared before it: (model) relu; skipped beside: fc9\n" },
         { "fc1", "fc9", "conv1", NULL },
     };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors"),
                *corrupted = file_path("c.safetensors");
     char printed[PRINTED];
@@ -222,14 +213,12 @@ Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rewrite(path, other, cases[i].name, cases[i].to_name);
         rewrite(other, corrupted, cases[i].wrong, NULL);
-        talc_check_model_report *report = against(net, images(), corrupted);
+        owned_report *report = against(net, images(), corrupted);
         print_report(report, printed);
         cr_assert(cases[i].told == NULL ? strstr(printed, "not compared") == NULL
                                         : strstr(printed, cases[i].told) != NULL,
                   "%zu: %s", i, printed);
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 // ---- Another library's formulas -----------------------------------------------------------------
@@ -305,7 +294,7 @@ static const float *numbers_of(talc_module *net, const char *name)
 Test(check_activations, a_norm_by_another_formula_is_right)
 {
     static const char *const wrong[] = { NULL, "conv", "bn", "ln" };
-    talc_module *net = norms_new();
+    owned_module *net = norms_new();
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(1, 2, 11, 11), 4);
     for (int i = 0; i < 40; i++)
         talc_forward(net, op_numbers(cpu_device(), TALC_DIMS(2, 2, 11, 11), (unsigned)i));
@@ -335,7 +324,7 @@ Test(check_activations, a_norm_by_another_formula_is_right)
                       4, NULL),
                   "%s", talc_error_message());
         const double before = numbers_of(net, "bn.running_mean")[0];
-        talc_check_model_report *report = NULL;
+        owned_report *report = NULL;
         talc_check_model(net, x,
                          &(talc_check_model_options){ .activations = path, .training = training },
                          &report);
@@ -355,16 +344,14 @@ Test(check_activations, a_norm_by_another_formula_is_right)
                       i, first == NULL ? "none" : first->path, layer);
             cr_assert(fabs(first->unexplained / first->allowed - first->step) < 1e-9 * first->step);
         }
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 /* x / 2 (1 + erf(x / sqrt(2))) in f32, as PyTorch evaluates it: where 1 and erf cancel, the error
  * is as large as x / 2 deserves. */
 Test(check_activations, a_gelu_by_another_formula_is_right)
 {
-    talc_module *net = TALC_SEQUENTIAL(talc_nn_gelu(), talc_nn_relu());
+    owned_module *net = TALC_SEQUENTIAL(talc_nn_gelu(), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(300), 4), *y = talc_empty_like(x);
     const char *path = file_path("gelu.safetensors");
     for (int wrong = 0; wrong < 2; wrong++) {
@@ -374,17 +361,15 @@ Test(check_activations, a_gelu_by_another_formula_is_right)
         }
         ((float *)y->data)[20] += wrong ? 1e-5F : 0;
         cr_assert(talc_safetensors_save(path, (talc_named_tensor[]){ { "0", y } }, 1, NULL));
-        talc_check_model_report *report = against(net, x, path);
+        owned_report *report = against(net, x, path);
         cr_assert(talc_check_model_first_wrong(report) == (wrong ? 0 : -1));
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 /* Dropout hands its input on, and the statistics are the batch's. */
 Test(check_activations, in_train_mode)
 {
-    talc_module *net =
+    owned_module *net =
         TALC_SEQUENTIAL(talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 }),
                         talc_nn_dropout(0.5), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 2, 3, 5), 9);
@@ -415,13 +400,12 @@ Test(check_activations, in_train_mode)
         talc_check_model(net, x, &(talc_check_model_options){ .activations = path }, &report));
     cr_assert(talc_check_model_first_wrong(report) == 0);
     talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 /* A child that is called "output" keeps its name. */
 Test(check_activations, a_child_named_output)
 {
-    talc_module *net = talc_nn_sequential();
+    owned_module *net = talc_nn_sequential();
     talc_module_add(net, "output", talc_nn_tanh());
     talc_module_add(net, "last", talc_nn_sigmoid());
     const char *path = file_path("output.safetensors");
@@ -430,17 +414,15 @@ Test(check_activations, a_child_named_output)
     cr_assert(talc_safetensors_find(file, "output") >= 0 &&
               talc_safetensors_find(file, ".output") >= 0 && talc_safetensors_count(file) == 3);
     talc_safetensors_close(file);
-    talc_check_model_report *report = against(net, images(), path);
+    owned_report *report = against(net, images(), path);
     cr_assert(talc_check_model_passed(report) && talc_check_model_count(report) == 3);
-    talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 // ---- Errors -------------------------------------------------------------------------------------
 
 Test(check_activations, files_that_do_not_fit)
 {
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors");
     char message[1024];
     cr_assert(talc_check_model_save_activations(net, images(), path));
@@ -477,12 +459,11 @@ Test(check_activations, files_that_do_not_fit)
     cr_assert(talc_error_status() == TALC_IO_ERROR &&
               strstr(talc_error_message(), missing) != NULL);
     talc_error_clear();
-    talc_module_free(net);
 }
 
 Test(check_activations, bad_calls)
 {
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     talc_tensor *x = images();
     talc_check_model_report *report;
     typedef talc_check_model_options options;
@@ -519,7 +500,6 @@ Test(check_activations, bad_calls)
     talc_fail(TALC_IO_ERROR, "an earlier failure");
     cr_assert(!talc_check_model(net, x, NULL, &report));
     assert_failure(TALC_IO_ERROR, "an earlier failure");
-    talc_module_free(net);
 }
 
 /* A model that does something else each time. */
@@ -540,7 +520,7 @@ Test(check_activations, runs_that_differ)
     static const talc_module_class fickle = { "Fickle", sizeof(talc_module),
                                               NULL,     fickle_forward,
                                               NULL,     NULL };
-    talc_module *model = talc_module_new(&fickle, NULL);
+    owned_module *model = talc_module_new(&fickle, NULL);
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 3), 1);
     typedef talc_check_model_options options;
     assert_refused(model, x, (options){ 0 }, TALC_BAD_SHAPE,
@@ -549,7 +529,6 @@ Test(check_activations, runs_that_differ)
                    "check_model: op 1 is relu [2,3] in '', the reference ran 1 ops only");
     assert_refused(model, x, (options){ 0 }, TALC_BAD_SHAPE,
                    "check_model: the model ran 1 ops, the reference 2");
-    talc_module_free(model);
 }
 
 // ---- Allocation failures ------------------------------------------------------------------------
@@ -635,9 +614,8 @@ static void run_save(fault_run *run)
     const char *path = file_path("again.safetensors");
     if (talc_check_model_save_activations(f->net, f->x, path)) {
         size_t count;
-        char *bytes = file_bytes(path, &count);
+        owned_char *bytes = file_bytes(path, &count);
         fault_keep_bytes(run, bytes, count);
-        free(bytes);
     }
 }
 

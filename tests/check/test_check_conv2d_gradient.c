@@ -283,7 +283,7 @@ Test(check_conv2d_gradient, texts)
 Test(check_conv2d_gradient, without_images)
 {
     static const char *const texts[] = { "n0c2h4w4o2k3x3_dx", "n0c2h4w4o2k3x3_dw" };
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device() });
+    owned_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device() });
     for (int i = 0; i < 2; i++) {
         cr_assert(talc_check_problem(check, texts[i]), "%s", talc_error_message());
         cr_assert_eq(talc_check_untaken(check), i + 1);
@@ -292,7 +292,6 @@ Test(check_conv2d_gradient, without_images)
         cr_assert(strstr(talc_error_message(), "has nothing to compute") != NULL);
         talc_error_clear();
     }
-    talc_check_free(check);
 }
 
 // ---- Data ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@
 static uint64_t failed_kinds(const talc_algorithm *algorithm, const char *problem, uint64_t kinds,
                              char reason[256])
 {
-    talc_check *check =
+    owned_check *check =
         talc_check_new(&(talc_check_options){ .device = cpu_device(), .kinds = kinds, .seed = 1 });
     cr_assert(talc_check_algorithm(check, problem, algorithm), "%s: %s", problem,
               talc_error_message());
@@ -24,7 +24,6 @@ static uint64_t failed_kinds(const talc_algorithm *algorithm, const char *proble
     reason[0] = '\0';
     if (failed != 0)
         snprintf(reason, 256, "%s", talc_check_failure_at(check, 0)->reason);
-    talc_check_free(check);
     return failed;
 }
 

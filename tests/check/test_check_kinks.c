@@ -112,9 +112,9 @@ Test(check_kinks, modules_that_are_right_pass)
     talc_manual_seed(21);
     const int modules = on_host() ? 100 : 4;
     for (int i = 0; i < modules; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const int64_t channels = drawn(1, 4);
-        talc_module *net = drawn_module(channels);
+        owned_module *net = drawn_module(channels);
         talc_tensor *x = talc_randn(talc_device_get("cpu"), TALC_F64,
                                     TALC_DIMS(drawn(1, 3), channels, drawn(4, 10), drawn(4, 10)));
         talc_module_to(net, tested_device());
@@ -129,8 +129,6 @@ Test(check_kinks, modules_that_are_right_pass)
         cr_assert(!report.kink || strncmp(text, "a kink: passes with step 1e-", 28) == 0 ||
                   talc_gradient_report_text(&report, text) != NULL);
         kinks += report.kink;
-        talc_module_free(net);
-        talc_scope_leave(scope);
     }
     /* Or the test shows nothing. */
     cr_assert(!on_host() || kinks >= 10, "only %d modules met a kink", kinks);
@@ -161,13 +159,13 @@ Test(check_kinks, a_gradient_that_is_wrong_fails_with_every_step)
     int kinks = 0;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         for (uint64_t seed = 0; seed < (on_host() ? 12 : 1); seed++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_manual_seed(seed);
             lossy_options right = wrong[i];
             right.lost = 0;
             for (int is_wrong = 1; is_wrong >= 0; is_wrong--) {
                 talc_module *conv = talc_module_new(&lossy_class, is_wrong ? &wrong[i] : &right);
-                talc_module *net = TALC_SEQUENTIAL(conv, talc_nn_relu());
+                owned_module *net = TALC_SEQUENTIAL(conv, talc_nn_relu());
                 talc_tensor *x =
                     talc_randn(talc_device_get("cpu"), TALC_F64, TALC_DIMS(2, 3, 12, 11));
                 talc_module_to(net, tested_device());
@@ -188,9 +186,7 @@ Test(check_kinks, a_gradient_that_is_wrong_fails_with_every_step)
                 } else {
                     kinks += report.kink;
                 }
-                talc_module_free(net);
             }
-            talc_scope_leave(scope);
         }
     cr_assert(!on_host() || kinks >= 10, "only %d met a kink", kinks);
 }

@@ -118,8 +118,8 @@ Test(check_step, statistics_that_an_op_writes)
     static const talc_module_class statistics = { "Statistics", sizeof(talc_module),
                                                   NULL,         statistics_forward,
                                                   NULL,         NULL };
-    talc_module *model = talc_module_new(&statistics, NULL);
-    talc_check_model_report *report = NULL;
+    owned_module *model = talc_module_new(&statistics, NULL);
+    owned_report *report = NULL;
     talc_check_model(model, op_numbers(cpu_device(), TALC_DIMS(2, 3, 5, 4), 1),
                      &(talc_check_model_options){ .algorithm = "conv2d=im2col",
                                                   .reference_algorithm = "conv2d=reference" },
@@ -128,8 +128,6 @@ Test(check_step, statistics_that_an_op_writes)
     cr_assert(talc_check_model_count(report) == 4);
     cr_assert(talc_check_model_at(report, 3)->difference > 0, "the statistics are the same");
     cr_assert(talc_check_model_passed(report));
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 /* The roundings of equal numbers, added up for the mean of a batch, all go one way. */
@@ -146,8 +144,8 @@ Test(check_step, a_batch_of_equal_numbers)
                                              NULL,    alike_forward,
                                              NULL,    NULL };
     for (int i = 0; i < 4; i++) {
-        talc_module *model = talc_module_new(&alike, NULL);
-        talc_check_model_report *report = NULL;
+        owned_module *model = talc_module_new(&alike, NULL);
+        owned_report *report = NULL;
         talc_tensor *x =
             talc_full(cpu_device(), i < 2 ? TALC_F32 : TALC_F64, TALC_DIMS(4, 1, 50, 50), 1 / 3.0);
         talc_check_model(model, x,
@@ -158,8 +156,6 @@ Test(check_step, a_batch_of_equal_numbers)
         assert_no_failure();
         cr_assert(talc_check_model_passed(report), "%d: %g times its bound", i,
                   talc_check_model_at(report, 0)->own);
-        talc_check_model_free(report);
-        talc_module_free(model);
     }
 }
 

@@ -154,7 +154,7 @@ static bool compare_tensor(const char *path, talc_tensor *tensor, bool is_buffer
 Test(step, trains_as_calls_do)
 {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         trainer eager = trainer_new(&cases[c]);
         const talc_generator start = talc_generator_get();
         talc_tensor *losses[STEPS];
@@ -195,7 +195,6 @@ Test(step, trains_as_calls_do)
         assert_no_failure();
         trainer_free(&eager);
         trainer_free(&recorded);
-        talc_scope_leave(scope);
     }
 }
 
@@ -312,7 +311,7 @@ Test(step, every_allocation_may_fail)
     enum { RUNS = 4 };
     bool refused = true;
     for (int64_t k = 0; refused; k++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         trainer t = trainer_new(&tiny);
         talc_step *step = talc_step_new(tested_device(), train, &t);
         next_batch(&t, 1);
@@ -331,7 +330,6 @@ Test(step, every_allocation_may_fail)
             cr_assert(talc_step_run(step) != NULL, "after %d: %s", (int)k, talc_error_message());
         talc_step_free(step);
         trainer_free(&t);
-        talc_scope_leave(scope);
     }
 }
 
@@ -464,13 +462,13 @@ static talc_tensor *evaluate_and_write(void *context)
 
 Test(step, weights_that_it_writes_are_read_anew)
 {
-    talc_module *net = TALC_SEQUENTIAL(
+    owned_module *net = TALC_SEQUENTIAL(
         talc_nn_conv2d(&(talc_conv2d_layer){
             .in_channels = 16, .out_channels = 16, .kernel = { 3, 3 }, .no_bias = true }),
         talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }));
     cr_assert(talc_module_to(net, tested_device()));
     talc_module_eval(net);
-    talc_step *step = talc_step_new(tested_device(), evaluate_and_write, net);
+    owned_step *step = talc_step_new(tested_device(), evaluate_and_write, net);
     double first = 0;
     for (int i = 0; i < 6; i++) {
         talc_tensor *y = talc_step_run(step);
@@ -479,6 +477,4 @@ Test(step, weights_that_it_writes_are_read_anew)
         first = i == 0 ? sum : first;
         cr_assert(sum == ldexp(first, 2 * i), "run %d: %g of %g", i, sum, first);
     }
-    talc_step_free(step);
-    talc_module_free(net);
 }

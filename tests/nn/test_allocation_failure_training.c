@@ -161,7 +161,7 @@ static snapshot taken(const training *t)
     memset(&s, 0, sizeof s);
     s.generator = talc_generator_get();
     s.steps = (uint64_t)talc_optimizer_steps(t->optimizer);
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     reading r = { .into = &s };
     talc_module_visit(t->net, record_tensor, &r);
     for (int i = 0; i < t->optimizer->count; i++) {
@@ -177,7 +177,6 @@ static snapshot taken(const training *t)
     for (int i = 0; i < s.count; at += talc_numel(r.of[i++]))
         if (r.of[i] != NULL)
             s.items[i].bits = bits_of(at, talc_numel(r.of[i]));
-    talc_scope_leave(scope);
     return s;
 }
 
@@ -191,11 +190,10 @@ static bool backward(const training *t, bool accumulate)
 
 static bool step(const training *t)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const bool stepped = backward(t, t->is->accumulate) &&
                          talc_optimizer_clip(t->optimizer, 0.125) != NULL &&
                          talc_optimizer_step(t->optimizer);
-    talc_scope_leave(scope);
     return stepped;
 }
 
@@ -516,14 +514,13 @@ Test(allocation_failure_training, checkpoints_are_saved_whole_or_not_at_all)
         cr_assert(save(&t), "%s", talc_error_message());
         end(&t);
         size_t size;
-        char *expected = file_bytes(file_path("checkpoint"), &size);
+        owned_char *expected = file_bytes(file_path("checkpoint"), &size);
         for (int persistent = 0; persistent < 2; persistent++) {
             faults.persistent = persistent != 0;
             for (faults.fail_at = 1; save_survives(devices[i], expected, size); faults.fail_at++)
                 ;
             cr_assert(faults.fail_at > 50);
         }
-        free(expected);
     }
 }
 

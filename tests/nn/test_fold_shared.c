@@ -132,7 +132,7 @@ TestSuite(fold_shared, .init = talc_no_grad_enter);
 
 Test(fold_shared, each_norm_that_follows_has_its_fold)
 {
-    talc_module *module = heads_new(cpu_device(), false);
+    owned_module *module = heads_new(cpu_device(), false);
     talc_tensor *x = image(cpu_device(), 5);
     assert_near(observed(module, x), exact_sum(module, x), 1e-5, "folding");
     cr_assert_str_eq(counted.ops, "batch_norm2d batch_norm2d conv2d "
@@ -153,14 +153,13 @@ Test(fold_shared, each_norm_that_follows_has_its_fold)
     cr_assert_str_eq(counted.ops, "conv2d conv2d add conv2d add ");
     talc_scope_leave(scope);
     cr_assert(talc_device_memory(cpu_device()).live == live, "folds that are over are kept");
-    talc_module_free(module);
 }
 
 /* Norms that come and go leave nothing: their place in memory is handed out again, and is no fold's
  * any more. */
 Test(fold_shared, folds_of_norms_that_are_gone_go_too)
 {
-    talc_module *module = heads_new(cpu_device(), false);
+    owned_module *module = heads_new(cpu_device(), false);
     talc_module *conv = ((heads *)module)->conv;
     talc_tensor *x = image(cpu_device(), 5);
     size_t live = 0;
@@ -178,15 +177,13 @@ Test(fold_shared, folds_of_norms_that_are_gone_go_too)
         cr_assert(i < 2 || now == live, "%zu bytes after %zu", now, live);
         live = now;
     }
-    talc_module_free(module);
 }
 
 Test(fold_shared, threads_may_fold_at_once)
 {
     for (int round = 0; round < 20; round++) {
-        talc_module *module = heads_new(cpu_device(), false);
+        owned_module *module = heads_new(cpu_device(), false);
         assert_threads_agree(module, image(cpu_device(), 5));
-        talc_module_free(module);
     }
 }
 
@@ -196,7 +193,7 @@ Test(fold_shared, threads_may_fold_at_once)
  * no eager pass may use it. */
 static void captured_heads(bool writes)
 {
-    talc_module *module = heads_new(fake_device(), writes);
+    owned_module *module = heads_new(fake_device(), writes);
     talc_tensor *x = image(fake_device(), 5);
     talc_graph *graph = talc_capture(module, x);
     cr_assert_not_null(graph, "%s", talc_error_message());
@@ -216,7 +213,6 @@ static void captured_heads(bool writes)
     assert_heads("without the graph", module, x);
     const talc_tensor *y = talc_forward(module, x); /* which may write the weight */
     assert_near(y, exact_sum(module, x), 1e-5, "an eager pass");
-    talc_module_free(module);
 }
 
 Test(fold_shared, a_graph_records_no_fold_that_others_use)

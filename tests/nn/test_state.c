@@ -92,7 +92,7 @@ static void assert_failure_about_file(talc_status status, const char *format)
 
 Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(3, 2, 5, 5));
     for (int i = 0; i < 3; i++)
         talc_forward(net, x); /* moves the running statistics */
@@ -116,16 +116,13 @@ Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
     talc_tensor *y = talc_flatten(difference, 0, -1);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(talc_item(talc_select(y, 0, i)) == 0);
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 Test(state, a_module_without_tensors_saves_and_loads)
 {
-    talc_module *relu = talc_nn_relu();
+    owned_module *relu = talc_nn_relu();
     cr_assert(talc_module_save(relu, path));
     cr_assert(talc_module_load(relu, path, true));
-    talc_module_free(relu);
 }
 
 // ---- What does not fit --------------------------------------------------------------------------
@@ -146,7 +143,7 @@ static void write_changed(talc_module *net, int skipped, int extra)
 
 Test(state, missing_and_extra_names_are_errors_when_strict)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     static const struct {
         int skipped, extra;
         const char *message;
@@ -172,8 +169,6 @@ Test(state, missing_and_extra_names_are_errors_when_strict)
               talc_error_message());
     cr_assert(talc_item(talc_select(talc_module_find(other, "0.bias"), 0, 3)) == 7);
     cr_assert(state_of(other).values[0] == first, "what the file lacks stays");
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 /* Whichever tensor does not fit, none before it is loaded, by a partial load neither. */
@@ -295,12 +290,12 @@ static const struct {
 
 Test(state, a_load_says_what_was_loaded_missing_and_extra)
 {
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     talc_fill(talc_module_find(net, "1.bias"), 7);
     for (size_t i = 0; i < sizeof report_cases / sizeof *report_cases; i++) {
         char text[512];
         talc_load_report report;
-        talc_module *other = net_new(4, TALC_F32);
+        owned_module *other = net_new(4, TALC_F32);
         write_changed(net, report_cases[i].skipped, report_cases[i].extra);
         const state before = state_of(other);
         cr_assert(talc_module_load_with(other, path, &report_cases[i].options, &report) ==
@@ -315,16 +310,14 @@ Test(state, a_load_says_what_was_loaded_missing_and_extra)
         if (report_cases[i].message == NULL || report_cases[i].loaded[0] == '\0')
             cr_assert_str_eq(listed(&report.loaded, text), report_cases[i].loaded);
         talc_load_report_free(&report);
-        talc_module_free(other);
     }
     talc_load_report_free(NULL);
-    talc_module_free(net);
 }
 
 /* A head of another size: its own stays. */
 Test(state, an_excepted_name_may_have_another_shape)
 {
-    talc_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32);
     talc_named_tensor scale[2] = { { "0.weight", talc_module_find(net, "0.weight") },
                                    { "1.num_batches_tracked",
                                      talc_full(cpu_device(), TALC_I64, TALC_SCALAR, 9) } };
@@ -336,14 +329,12 @@ Test(state, an_excepted_name_may_have_another_shape)
     const state after = state_of(wide);
     cr_assert(after.data[0] == before.data[0] && after.values[0] == before.values[0]);
     cr_assert(talc_item_i64(talc_module_find(wide, "1.num_batches_tracked")) == 9);
-    talc_module_free(net);
-    talc_module_free(wide);
 }
 
 Test(state, the_optimizers_state_is_nothing_extra)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
-    talc_optimizer *optimizer =
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_optimizer *optimizer =
         talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAM });
     talc_fill(talc_module_find(net, "0.bias"), 7);
     cr_assert(talc_checkpoint_save(path, net, optimizer, &(talc_progress){ 0 }), "%s",
@@ -367,9 +358,6 @@ Test(state, the_optimizers_state_is_nothing_extra)
     cr_assert(!talc_module_load(other, path, true));
     assert_failure_about_file(TALC_NOT_FOUND,
                               "module_load: '%s' has 'optimizer.x', Sequential has not");
-    talc_optimizer_free(optimizer);
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 // ---- What a file says of its model --------------------------------------------------------------
@@ -406,7 +394,7 @@ static void check_info(const talc_model_info *is, const talc_model_info *expecte
 
 Test(state, a_saved_model_carries_what_describes_it)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     cr_assert(talc_module_info(net) == NULL && talc_module_info(NULL) == NULL);
     static const talc_model_info infos[] = { { .network = "n" },
                                              { .channels = 1 },
@@ -439,8 +427,8 @@ Test(state, a_saved_model_carries_what_describes_it)
     talc_module_describe(other, &infos[0]);
     cr_assert(talc_module_load(other, path, false));
     check_info(talc_module_info(other), &infos[0]);
-    talc_optimizer *optimizer = talc_optimizer_new(net, &(talc_optimizer_options){ .lr = 1 }),
-                   *another = talc_optimizer_new(other, &(talc_optimizer_options){ .lr = 1 });
+    owned_optimizer *optimizer = talc_optimizer_new(net, &(talc_optimizer_options){ .lr = 1 }),
+                    *another = talc_optimizer_new(other, &(talc_optimizer_options){ .lr = 1 });
     talc_progress progress = { 0 };
     cr_assert(talc_checkpoint_save(path, net, optimizer, &progress) &&
                   talc_checkpoint_load(path, other, another, &progress),
@@ -453,17 +441,13 @@ Test(state, a_saved_model_carries_what_describes_it)
     check_info(nothing, &(talc_model_info){ 0 });
     talc_model_info_free(nothing);
     talc_model_info_free(NULL);
-    talc_optimizer_free(optimizer);
-    talc_optimizer_free(another);
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 Test(state, a_locale_with_a_comma_writes_and_reads_points)
 {
     if (setlocale(LC_ALL, "de_DE.UTF-8") == NULL && setlocale(LC_ALL, "C") != NULL)
         cr_skip_test("there is no such locale");
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_describe(net, &full_info) && talc_module_save(net, path));
     talc_safetensors *file = talc_safetensors_open(path);
     cr_assert_str_eq(talc_safetensors_metadata(file, "talc.deviation"), "0.229 1e-300 0");
@@ -471,7 +455,6 @@ Test(state, a_locale_with_a_comma_writes_and_reads_points)
     talc_model_info *read = talc_model_info_read(path);
     check_info(read, &full_info);
     talc_model_info_free(read);
-    talc_module_free(net);
 }
 
 Test(state, hostile_descriptions_are_refused)
@@ -505,7 +488,7 @@ Test(state, hostile_descriptions_are_refused)
         { "talc.class_names", "a\nb\n\\x", "talc.classes", "3" },
         { "talc.class_names", "a\nb\nc\\", "talc.classes", "3" },
     };
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     static char longest[100000];
     memset(longest, '1', sizeof longest - 1);
     for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
@@ -532,7 +515,6 @@ Test(state, hostile_descriptions_are_refused)
         cr_assert(talc_module_load(net, path, false) && talc_module_info(net) == NULL);
         talc_fill(talc_module_find(net, "0.bias"), 3);
     }
-    talc_module_free(net);
 }
 
 // ---- All or nothing -----------------------------------------------------------------------------
@@ -541,7 +523,7 @@ Test(state, hostile_descriptions_are_refused)
  * has not. */
 Test(state, differences_are_listed_name_by_name)
 {
-    talc_module *net = net_new(2, TALC_F32);
+    owned_module *net = net_new(2, TALC_F32);
     talc_tensor *five = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(5));
     talc_tensor *wide = talc_zeros(cpu_device(), TALC_F64, TALC_DIMS(2));
     const talc_named_tensor list[] = { { "0.bias", five },
@@ -568,12 +550,11 @@ Test(state, differences_are_listed_name_by_name)
     cr_assert(talc_module_differences(NULL, net, path) == -1);
     assert_failure(TALC_NULL_ARGUMENT, "module_differences: file is NULL");
     fclose(file);
-    talc_module_free(net);
 }
 
 Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_module_save(net, path);
     FILE *file = fopen(path, "rb");
     static char content[8192];
@@ -591,8 +572,6 @@ Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
         state after = state_of(other);
         cr_assert(same_state(&before, &after), "%zu of %zu bytes", kept, size);
     }
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 // ---- Beside passes ------------------------------------------------------------------------------
@@ -648,7 +627,7 @@ static void *load_net(void *net)
  * that it does not have. */
 Test(state, a_load_waits_for_passes_under_way)
 {
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_save(net, path));
     talc_nn_sequential_append(net, talc_module_new(&waits, NULL));
     talc_nn_sequential_append(net, talc_module_new(&loader, NULL));
@@ -680,7 +659,6 @@ Test(state, a_load_waits_for_passes_under_way)
         pthread_join(passes[i], NULL);
     cr_assert(atomic_load(&inside) == 2 && atomic_load(&loads) == 1);
     cr_assert(talc_module_find(net, "0.weight")->data != data);
-    talc_module_free(net);
 }
 
 /* Loads another model in its forward pass, once both are in one. */
@@ -748,7 +726,7 @@ Test(state, a_save_beside_loads_writes_one_of_the_states)
     char other[sizeof path + 8], mixed[sizeof path + 8];
     snprintf(other, sizeof other, "%s.other", path);
     snprintf(mixed, sizeof mixed, "%s.mixed", path);
-    talc_module *net = net_new(4, TALC_F32), *copy = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *copy = net_new(4, TALC_F32);
     for (double value = 0; value < 2; value++) {
         talc_module_visit(net, fill_with, &value);
         cr_assert(talc_module_save(net, value == 0 ? path : other));
@@ -764,6 +742,4 @@ Test(state, a_save_beside_loads_writes_one_of_the_states)
     }
     atomic_store(&saved_all, true);
     pthread_join(load, NULL);
-    talc_module_free(net);
-    talc_module_free(copy);
 }

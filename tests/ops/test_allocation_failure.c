@@ -69,7 +69,7 @@ Test(allocation_failure, the_op_that_was_called_is_named)
             op++;
         bool failed = true;
         for (int k = 0; failed; k++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             allow_allocations(k);
             op->run(&inputs);
             allow_all_allocations();
@@ -79,7 +79,6 @@ Test(allocation_failure, the_op_that_was_called_is_named)
                           strncmp(message, "tensor: ", strlen("tensor: ")) == 0,
                       "%s: %s", op->name, message);
             talc_error_clear();
-            talc_scope_leave(scope);
         }
     }
 }
@@ -91,9 +90,8 @@ static void run_chain(fault_run *run)
     for (int i = 0; op_cases[i].name != NULL; i++) {
         if (i % 4 != 0)
             continue; /* the time grows with the square of their number */
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         fault_keep(run, op_cases[i].run(run->fixture));
-        talc_scope_leave(scope);
     }
 }
 

@@ -51,12 +51,10 @@ static void *call_many_times(void *argument)
     shared_call *call = argument;
     call->right = true;
     for (int i = 0; i < 15; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const talc_tensor *y = conv2d_run(call->operands, call->problem, call->algorithm);
-        double *values = y == NULL ? NULL : host_doubles(y);
+        owned_double *values = y == NULL ? NULL : host_doubles(y);
         call->right &= values != NULL && first_difference(values, call->expected, call->count) < 0;
-        free(values);
-        talc_scope_leave(scope);
     }
     return NULL;
 }
@@ -71,7 +69,7 @@ Test(conv2d_determinism, threads_may_share_operands)
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
             continue;
-        double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].title);
+        owned_double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].title);
         pthread_t threads[THREADS];
         shared_call calls[THREADS];
         for (int t = 0; t < THREADS; t++) {
@@ -84,7 +82,6 @@ Test(conv2d_determinism, threads_may_share_operands)
             cr_expect(calls[t].right, "%s: thread %d had another result",
                       e.decision.candidates[i].title, t);
         }
-        free(expected);
     }
     cr_assert(conv2d_operands_intact(&operands));
     conv2d_operands_free(&operands);
@@ -128,11 +125,10 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
         for (int j = 0; j < e.decision.count; j++) {
             if (e.decision.candidates[j].refused)
                 continue;
-            double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
+            owned_double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
             for (int64_t k = 0; k < data.y_count; k++)
                 cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i],
                           e.decision.candidates[j].title, (int)k, y[k]);
-            free(y);
         }
         conv2d_data_free(&data);
     }

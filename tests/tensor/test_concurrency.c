@@ -63,10 +63,9 @@ static void make_expected(shared *all)
 static void check_all_ops(task *t, const op_inputs *inputs)
 {
     for (int i = 0; op_cases[i].name != NULL; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         if (!same_bits(t->all->expected[i], talc_contiguous(op_cases[i].run(inputs))))
             note(t->all, t->number, op_cases[i].name);
-        talc_scope_leave(scope);
     }
 }
 
@@ -74,10 +73,9 @@ static void *use_own_tensors(void *argument)
 {
     task *t = argument;
     for (int round = 0; round < ROUNDS; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const op_inputs inputs = op_inputs_new(cpu_device());
         check_all_ops(t, &inputs);
-        talc_scope_leave(scope);
     }
     return NULL;
 }
@@ -116,10 +114,9 @@ static void *apply_net(void *argument)
 {
     task *t = argument;
     for (int round = 0; round < ROUNDS; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         if (!same_bits(net_expected, talc_forward(net, t->all->inputs.image)))
             note(t->all, t->number, "forward");
-        talc_scope_leave(scope);
     }
     return NULL;
 }
@@ -148,7 +145,7 @@ static void *keep_own_state(void *argument)
     task *t = argument;
     talc_manual_seed((uint64_t)t->number);
     for (uint64_t round = 0; round < 50; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_generator generator = talc_generator_get();
         if (generator.seed != (uint64_t)t->number || generator.call != round)
             note(t->all, t->number, "another thread moved the generator");
@@ -171,7 +168,6 @@ static void *keep_own_state(void *argument)
             talc_precision_admitted() !=
                 (TALC_STRICT | (t->number % 2 ? TALC_TF32 : TALC_NORMWISE)))
             note(t->all, t->number, "another thread's choices");
-        talc_scope_leave(scope);
     }
     /* The root scope's tensors go with the thread. */
     talc_ones(cpu_device(), TALC_F32, TALC_DIMS(100));
