@@ -1,6 +1,7 @@
 /* The cross-check against algorithms that are wrong: it has to reject every one of them, and
  * nothing that is right. */
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 #include "tests/support/mutants.h"
 
 #include "check/check.h"
@@ -59,12 +60,11 @@ static const char *first_reason(const talc_check *check)
 
 static void expect_right(const talc_algorithm *algorithm, const char *problem)
 {
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(talc_check_algorithm(check, problem, algorithm), "%s", talc_error_message());
     const talc_check_summary *summary = talc_check_summary_at(check, 0);
     cr_expect(summary->refused == 1 || talc_check_passed(check), "%s on %s: %s", algorithm->name,
               problem, first_reason(check));
-    talc_check_free(check);
 }
 
 Test(check_mutants, the_algorithm_beneath_the_mutants_is_right)
@@ -238,7 +238,7 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
     };
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
         for (int wrong = 0; wrong <= 1; wrong++) {
-            talc_check *check = talc_check_new(&(talc_check_options){
+            owned_check *check = talc_check_new(&(talc_check_options){
                 .device = cpu_device(), .kinds = (uint64_t)1 << seen[i].kind });
             cr_assert(talc_check_algorithm(check, "n2c4h9w20o8k2x3p1x1g4",
                                            mutant_algorithm(wrong ? seen[i].which : MUTANT_NONE)));
@@ -246,7 +246,6 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
                       talc_check_kind_name(seen[i].kind),
                       mutant_name(wrong ? seen[i].which : MUTANT_NONE),
                       wrong ? "survives" : first_reason(check));
-            talc_check_free(check);
         }
 }
 
@@ -255,7 +254,7 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
 {
     const talc_algorithm *algorithm = mutant_algorithm(MUTANT_NONE);
     for (int i = 0; i < 3; i++) {
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(talc_check_algorithm(check, problems[0], algorithm) && talc_check_passed(check));
         cr_assert(!(i == 0   ? talc_check_problem(check, "no problem")
                     : i == 1 ? talc_check_algorithm(check, problems[0], NULL)
@@ -264,7 +263,6 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
         cr_assert(!talc_check_passed(check), "%d", i);
         cr_assert(talc_check_algorithm(check, problems[0], algorithm) && !talc_check_passed(check),
                   "%d", i);
-        talc_check_free(check);
     }
 }
 
@@ -275,13 +273,7 @@ static talc_status runs_nothing(talc_device *device, const void *problem, const 
     return TALC_OK;
 }
 
-static const char *plan_too_much(const talc_device *device, const void *problem, size_t limit,
-                                 talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->workspace = (size_t)1 << 50;
-    return NULL;
-}
+PLAN(plan_too_much, NULL, plan->workspace = (size_t)1 << 50)
 
 /* What a check needs is known before anything is allocated. */
 Test(check_mutants, a_workspace_beyond_memory)
@@ -289,33 +281,26 @@ Test(check_mutants, a_workspace_beyond_memory)
     const talc_algorithm algorithm = { .name = "greedy",
                                        .plan = plan_too_much,
                                        .run = runs_nothing };
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(!talc_check_algorithm(check, problems[0], &algorithm));
     cr_assert(talc_error_status() == TALC_NO_MEMORY &&
                   strstr(talc_error_message(), "operands, workspace and the oracle") != NULL,
               "%s", talc_error_message());
     talc_error_clear();
-    talc_check_free(check);
 }
 
-static const char *plan_half(const talc_device *device, const void *problem, size_t limit,
-                             talc_plan *plan)
-{
-    (void)device, (void)problem;
-    plan->workspace = 1000;
-    return limit < 2000 ? "the limit is less than twice what it takes" : NULL;
-}
+PLAN(plan_half, limit < 2000 ? "the limit is less than twice what it takes" : NULL,
+     plan->workspace = 1000)
 
 /* It is never run without a plan. */
 Test(check_mutants, an_algorithm_takes_the_workspace_it_asked_for)
 {
     talc_algorithm algorithm = *mutant_algorithm(MUTANT_NONE);
     algorithm.plan = plan_half;
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(talc_check_algorithm(check, problems[0], &algorithm) && !talc_check_passed(check));
     cr_assert(strstr(first_reason(check), "refuses with a workspace limit of 1000 bytes") != NULL,
               "%s", first_reason(check));
-    talc_check_free(check);
 }
 
 Test(check_mutants, elements_that_were_not_written_are_counted)
@@ -327,7 +312,7 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
                   { MUTANT_LAST_ROW, "; 132 elements were not written" }, /* 2 x 6 x 11 */
                   { MUTANT_ALL_ZEROS, NULL } };
     for (int i = 0; i < 3; i++) {
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(talc_check_algorithm(check, problems[0], mutant_algorithm(cases[i].which)));
         const char *reason = first_reason(check);
         cr_assert(reason[0] != '\0' &&
@@ -335,7 +320,6 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
                                               : strstr(reason, cases[i].count) != NULL),
                   "%s", reason);
         cr_assert_null(strstr(reason, "-nan"), "%s", reason);
-        talc_check_free(check);
     }
 }
 
@@ -356,14 +340,13 @@ Test(check_mutants, algorithms_that_lack_something_are_refused)
           "64 characters, at most 63" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(!talc_check_algorithm(check, problems[0], &cases[i].algorithm));
         cr_assert(talc_error_status() == TALC_BAD_ARGUMENT &&
                       strstr(talc_error_message(), cases[i].message) != NULL,
                   "%d: %s", (int)i, talc_error_message());
         talc_error_clear();
         cr_assert_eq(talc_check_summary_count(check), 0);
-        talc_check_free(check);
     }
     const talc_algorithm longest = { .name = "a_name_of_thirty_one_characters",
                                      .plan = talc_plan_any,
