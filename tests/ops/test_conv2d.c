@@ -43,14 +43,13 @@ static void expect_passed(void *context, const talc_check_outcome *outcome)
 static void expect_algorithms_pass(uint64_t kinds, const char *(*text)(int index))
 {
     int outcomes = 0;
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
-                                                              .kinds = kinds,
-                                                              .observe = expect_passed,
-                                                              .context = &outcomes });
+    owned_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
+                                                               .kinds = kinds,
+                                                               .observe = expect_passed,
+                                                               .context = &outcomes });
     for (int i = 0; text(i) != NULL; i++)
         cr_assert(talc_check_problem(check, text(i)), "%s", talc_error_message());
     cr_assert(talc_check_passed(check) && outcomes > 0);
-    talc_check_free(check);
 }
 
 /* Ten of the problems have nine tenths of all products; that these are exact, and the large results
@@ -115,7 +114,7 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
         const talc_candidate *candidate = &e.decision.candidates[algorithm];
         if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
             continue;
-        double *values = conv2d_values(tested_device(), data, candidate->title);
+        owned_double *values = conv2d_values(tested_device(), data, candidate->title);
         for (int64_t i = 0; i < data->y_count; i++) {
             const check_expected expected = conv2d_expected(data, i);
             const double bound =
@@ -124,7 +123,6 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
                       "%s, %s 2^%d apart: element %d is %.9g, not %.9Lg", candidate->title, what,
                       apart, (int)i, values[i], expected.value);
         }
-        free(values);
     }
 }
 
@@ -183,14 +181,13 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
             const talc_candidate *candidate = &e.decision.candidates[algorithm];
             if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
                 continue;
-            double *values = conv2d_values(tested_device(), &data, candidate->title);
+            owned_double *values = conv2d_values(tested_device(), &data, candidate->title);
             for (int64_t i = 0; i < data.y_count; i++) {
                 const int64_t h = i / problem.OW % problem.OH, w = i % problem.OW;
                 const bool near = llabs(h - 1) <= reach && llabs(w - 1) <= reach;
                 cr_assert(near != (isfinite(values[i]) != 0), "%s: %s: element %d is %g", texts[t],
                           candidate->title, (int)i, values[i]);
             }
-            free(values);
         }
         conv2d_data_free(&data);
     }
@@ -247,43 +244,7 @@ Test(conv2d, every_algorithm_takes_some_cases_and_the_last_takes_all)
     cr_expect(taken[explanation.decision.count - 1] == cases && cases > 400);
 }
 
-// ---- Operands that are not contiguous -----------------------------------------------------------
-
-/* The same elements in another layout: channels last, as a permuted image is; every second element
- * of a larger tensor; one image repeated. */
-Test(conv2d, views_give_what_their_copies_give)
-{
-    talc_device *device = cpu_device();
-    const talc_tensor *x = random_tensor(device, TALC_F32, TALC_DIMS(2, 4, 9, 8), 1);
-    const talc_tensor *w = random_tensor(device, TALC_F32, TALC_DIMS(6, 2, 3, 3), 2);
-    const talc_tensor *bias = random_tensor(device, TALC_F32, TALC_DIMS(12), 3);
-    const talc_tensor *residual = random_tensor(device, TALC_F32, TALC_DIMS(6, 2, 9, 8), 4);
-    const talc_tensor *views[] = {
-        talc_permute(talc_contiguous(talc_permute(x, TALC_DIMS(0, 2, 3, 1))),
-                     TALC_DIMS(0, 3, 1, 2)),
-        talc_slice(
-            talc_slice(random_tensor(device, TALC_F32, TALC_DIMS(2, 4, 20, 24), 5), 2, 1, 19, 2), 3,
-            1, 24, 3),
-        talc_expand(talc_slice(x, 0, 1, 2, 1), TALC_DIMS(2, 4, 9, 8)),
-        talc_transpose(random_tensor(device, TALC_F32, TALC_DIMS(4, 2, 9, 8), 6), 0, 1),
-    };
-    const talc_tensor *w_view = talc_transpose(talc_contiguous(talc_transpose(w, 2, 3)), 2, 3);
-    const talc_tensor *b_view = talc_slice(bias, 0, 0, TALC_END, 2);
-    const talc_tensor *r_view = talc_transpose(residual, 0, 1);
-    const talc_conv2d_options of_view = { .padding = { 1, 1 }, .groups = 2, .residual = r_view };
-    talc_conv2d_options of_copy = of_view;
-    of_copy.residual = talc_clone(r_view);
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
-        const talc_tensor *y = talc_conv2d(views[i], w_view, b_view, &of_view);
-        const talc_tensor *expected =
-            talc_conv2d(talc_clone(views[i]), talc_clone(w_view), talc_clone(b_view), &of_copy);
-        assert_no_failure();
-        cr_assert(!talc_is_contiguous(views[i]) && talc_is_contiguous(y));
-        cr_expect(memcmp(talc_data(y, TALC_F32), talc_data(expected, TALC_F32), talc_nbytes(y)) ==
-                      0,
-                  "view %zu", i);
-    }
-}
+// ---- Calls --------------------------------------------------------------------------------------
 
 /* `same` gives outputs of the image's extents, with the larger half of an odd total at the end. */
 Test(conv2d, same_padding_is_explicit_padding)
@@ -386,7 +347,7 @@ Test(conv2d, cached_weights_give_the_same_bits_at_every_size)
         for (; algorithm->name != NULL; algorithm++) {
             char title[TALC_ALGORITHM_TEXT];
             (void)talc_algorithm_text(algorithm, title);
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             const talc_tensor *w =
                 talc_randn(device, TALC_F32, TALC_DIMS(kinds[k].OC, 64 / kinds[k].groups, 3, 3));
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -412,7 +373,6 @@ Test(conv2d, cached_weights_give_the_same_bits_at_every_size)
                               (long long)sizes[i][1], talc_error_message());
                 }
             }
-            talc_scope_leave(scope);
         }
     }
 }

@@ -1,5 +1,5 @@
 /// Cross entropy as a caller has it: PyTorch's numbers, what its labels may be, the gradient that
-/// comes with the loss. The values of its rows are held by test_rows.c.
+/// comes with the loss. The values of its rows are held by test_algorithms.c.
 #include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
@@ -436,11 +436,10 @@ static void *lose_on_a_stream(void *pointer)
     losing *own = pointer;
     talc_stream *entered = talc_stream_enter(own->device, own->stream);
     for (int round = 0; round < ROUNDS; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         pthread_barrier_wait(own->all);
         own->sums[round] = talc_item(own->graph == NULL ? talc_forward(own->module, own->x)
                                                         : talc_graph_replay(own->graph, own->x));
-        talc_scope_leave(scope);
     }
     talc_stream_leave(entered);
     return talc_failed() ? NULL : own;
@@ -452,7 +451,7 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
     talc_device *device = queueing_device();
     pthread_barrier_t all;
     pthread_barrier_init(&all, NULL, AT_ONCE);
-    talc_module *module = talc_module_new(&losses_class, NULL);
+    owned_module *module = talc_module_new(&losses_class, NULL);
     talc_module_eval(module);
     talc_tensor *x = talc_cast(op_numbers(device, TALC_DIMS(1000, 10), 5), TALC_F64);
     const double expected = talc_item(talc_forward(module, x));
@@ -478,5 +477,4 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
         gpu_stream_free(device, threads[i].stream);
     }
     pthread_barrier_destroy(&all);
-    talc_module_free(module);
 }
