@@ -410,10 +410,9 @@ Test(check_activations, a_child_named_output)
     talc_module_add(net, "last", talc_nn_sigmoid());
     const char *path = file_path("output.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path), "%s", talc_error_message());
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     cr_assert(talc_safetensors_find(file, "output") >= 0 &&
               talc_safetensors_find(file, ".output") >= 0 && talc_safetensors_count(file) == 3);
-    talc_safetensors_close(file);
     owned_report *report = against(net, images(), path);
     cr_assert(talc_check_model_passed(report) && talc_check_model_count(report) == 3);
 }

@@ -55,7 +55,7 @@ Test(check_conv2d, digits_by_hand)
         for (int doubles = 0; doubles < 2; doubles++) {
             char text[80];
             snprintf(text, sizeof text, "%s%s", digits[row].text, doubles != 0 ? "_f64" : "");
-            conv2d_data q = read_problem(text);
+            owned_conv2d_data q = read_problem(text);
             const talc_conv2d_problem *p = &q.problem;
             const int64_t K = p->C / p->groups * p->KH * p->KW;
             for (int64_t i = 0; i < p->N * p->C * p->H * p->W; i++)
@@ -79,7 +79,6 @@ Test(check_conv2d, digits_by_hand)
                           "%s output %d: border", text, (int)i);
             }
             cr_assert(talc_check_terms(&q.problem) == (double)K);
-            conv2d_data_free(&q);
         }
 }
 
@@ -98,7 +97,7 @@ Test(check_conv2d, signs_and_activations)
         { "n1c2h1w1o1k1x1_bias_residual_tanh_f64", -0.99999999944210641, 8 * 0.99999999944210641 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        conv2d_data q = read_problem(cases[i].text);
+        owned_conv2d_data q = read_problem(cases[i].text);
         const double u = q.problem.dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
         memcpy(q.x, (double[]){ 1, -3 }, 2 * sizeof(double));
         memcpy(q.w, (double[]){ 2, 4 }, 2 * sizeof(double));
@@ -110,14 +109,13 @@ Test(check_conv2d, signs_and_activations)
         cr_assert(expected.S == 2 + 12 + 5 + 6 && expected.K == 2);
         cr_assert(fabs(expected.extra - cases[i].extra_per_u * u) <= 1e-12 * u, "%s: %g",
                   cases[i].text, expected.extra);
-        conv2d_data_free(&q);
     }
 }
 
 /* 2^53 + 1 needs more than double; f32 data do not come so far. */
 Test(check_conv2d, sums_of_f64_in_long_double)
 {
-    conv2d_data q = read_problem("n1c3h1w1o1k1x1_f64");
+    owned_conv2d_data q = read_problem("n1c3h1w1o1k1x1_f64");
     memcpy(q.x, (double[]){ 0x1p53, 1, -0x1p53 }, 3 * sizeof(double));
     memcpy(q.w, (double[]){ 1, 1, 1 }, 3 * sizeof(double));
     cr_assert(conv2d_expected(&q, 0).value == 1);
@@ -128,14 +126,13 @@ Test(check_conv2d, sums_of_f64_in_long_double)
     cr_assert(conv2d_expected(&q, 0).value ==
                   (sizeof(long double) > 8 && LDBL_MANT_DIG >= 64 ? 0x1p-53L : 0) ||
               LDBL_MANT_DIG > 64);
-    conv2d_data_free(&q);
 }
 
 // ---- What is not finite -------------------------------------------------------------------------
 
 Test(check_conv2d, infinities)
 {
-    conv2d_data q = read_problem("n1c1h1w3o1k1x1_relu");
+    owned_conv2d_data q = read_problem("n1c1h1w3o1k1x1_relu");
     memcpy(q.x, (double[]){ INFINITY, -INFINITY, NAN }, 3 * sizeof(double));
     q.w[0] = 2;
     check_expected expected = conv2d_expected(&q, 0);
@@ -143,7 +140,6 @@ Test(check_conv2d, infinities)
     expected = conv2d_expected(&q, 1);
     cr_assert(expected.value == 0 && expected.S == 0, "a ReLU of -inf is 0 and nothing near it");
     cr_assert(isnan((double)conv2d_expected(&q, 2).value));
-    conv2d_data_free(&q);
 }
 
 /* Infinity times a zero of the padding is NaN, as the formula says; other modes have no zeros. */
@@ -165,7 +161,7 @@ Test(check_conv2d, weights_over_padding)
         { "n1c2h1w3o2k1x3p0x1g2", 5, "...iin" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        conv2d_data q = read_problem(cases[i].text);
+        owned_conv2d_data q = read_problem(cases[i].text);
         for (int64_t j = 0; j < q.x_count; j++)
             q.x[j] = 1;
         for (int64_t j = 0; j < q.w_count; j++)
@@ -177,7 +173,6 @@ Test(check_conv2d, weights_over_padding)
                                       : '.') == cases[i].expected[j],
                       "%s output %d: %g", cases[i].text, (int)j, value);
         }
-        conv2d_data_free(&q);
     }
 }
 
@@ -236,7 +231,7 @@ static const struct {
 Test(check_conv2d, agrees_with_pytorch)
 {
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-        conv2d_data q = read_problem(rows[row].text);
+        owned_conv2d_data q = read_problem(rows[row].text);
         const talc_conv2d_problem *p = &q.problem;
         const int64_t shape[] = { p->N, p->OC, p->OH, p->OW };
         cr_assert(memcmp(shape, rows[row].shape, sizeof shape) == 0, "%s: the shape",
@@ -248,7 +243,6 @@ Test(check_conv2d, agrees_with_pytorch)
                       "%s element %d: %g (S %g) instead of %d (S %d)", rows[row].text, (int)i,
                       (double)expected.value, expected.S, rows[row].y[i], rows[row].S[i]);
         }
-        conv2d_data_free(&q);
     }
 }
 
@@ -259,7 +253,8 @@ Test(check_conv2d, sigmoid_and_tanh_agree_with_pytorch)
         { 0.71932750101983356, -0.21532633966578324, -0.062418746747512514, -0.1549907303716235 }
     };
     for (int i = 0; i < 2; i++) {
-        conv2d_data q = read_problem(i == 0 ? "n1c2h3w3o1k2x2_sigmoid" : "n1c2h3w3o1k2x2_tanh");
+        owned_conv2d_data q =
+            read_problem(i == 0 ? "n1c2h3w3o1k2x2_sigmoid" : "n1c2h3w3o1k2x2_tanh");
         fill_patterns(&q);
         for (int j = 0; j < 18; j++)
             q.x[j] /= 8;
@@ -268,6 +263,5 @@ Test(check_conv2d, sigmoid_and_tanh_agree_with_pytorch)
         for (int j = 0; j < 4; j++)
             cr_assert(fabs((double)conv2d_expected(&q, j).value - expected[i][j]) < 1e-15,
                       "row %d, %d", i, j);
-        conv2d_data_free(&q);
     }
 }

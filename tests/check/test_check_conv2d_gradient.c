@@ -74,7 +74,7 @@ Test(check_conv2d_gradient, digits_by_hand)
         for (int doubles = 0; doubles < 2; doubles++) {
             char text[80];
             snprintf(text, sizeof text, "%s%s", digits[row].text, doubles != 0 ? "_f64" : "");
-            problem_data q = read_problem(text);
+            owned_problem_data q = read_problem(text);
             for (int64_t i = 0; i < operand(&q, 0)->count; i++)
                 first_of(&q)[i] = (double)(i + 1);
             for (int64_t i = 0; i < operand(&q, 1)->count; i++)
@@ -93,7 +93,6 @@ Test(check_conv2d_gradient, digits_by_hand)
                 cr_assert(expected.border == (digits[row].border[i] == 'b'),
                           "%s element %d: border", text, (int)i);
             }
-            talc_check_values_free(&q.values);
         }
 }
 
@@ -102,11 +101,10 @@ Test(check_conv2d_gradient, sums_of_f64_in_long_double)
 {
     static const char *const texts[] = { "n1c1h1w1o3k1x1_f64_dx", "n3c1h1w1o1k1x1_f64_dw" };
     for (int i = 0; i < 2; i++) {
-        problem_data q = read_problem(texts[i]);
+        owned_problem_data q = read_problem(texts[i]);
         memcpy(first_of(&q), (double[]){ 0x1p53, 1, -0x1p53 }, 3 * sizeof(double));
         memcpy(second_of(&q), (double[]){ 1, 1, 1 }, 3 * sizeof(double));
         cr_assert(result_expected(&q, 0).value == (LDBL_MANT_DIG >= 64 ? 1 : 0), "%s", texts[i]);
-        talc_check_values_free(&q.values);
     }
 }
 
@@ -135,7 +133,7 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
         { "n2c1h1w3o1k1x3p0x1_dw", 5, "iin" }, /* of the second image */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        problem_data q = read_problem(cases[i].text);
+        owned_problem_data q = read_problem(cases[i].text);
         for (int64_t j = 0; j < operand(&q, 0)->count; j++)
             first_of(&q)[j] = 1;
         for (int64_t j = 0; j < operand(&q, 1)->count; j++)
@@ -148,7 +146,6 @@ Test(check_conv2d_gradient, what_is_not_finite_over_padding)
                       "%s with %d, element %d: %g", cases[i].text, (int)cases[i].infinite, (int)j,
                       value);
         }
-        talc_check_values_free(&q.values);
     }
 }
 
@@ -208,7 +205,7 @@ static void fill_pattern(double *values, int64_t count, int step, int first, int
 Test(check_conv2d_gradient, agrees_with_pytorch)
 {
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-        problem_data q = read_problem(rows[row].text);
+        owned_problem_data q = read_problem(rows[row].text);
         const bool input = direction_of(&q) == TALC_GRAD_INPUT;
         const check_values *values = &q.values;
         if (input)
@@ -225,7 +222,6 @@ Test(check_conv2d_gradient, agrees_with_pytorch)
                       (int)i, (double)expected.value, expected.S, expected.K, rows[row].expected[i],
                       rows[row].S[i], K);
         }
-        talc_check_values_free(&q.values);
     }
 }
 
@@ -301,7 +297,7 @@ static const char *const posers[] = { "n2c4h9w11o6k3x3p1x1g2_dx", "n2c4h9w11o6k3
 Test(check_conv2d_gradient, kinds_of_data)
 {
     for (int i = 0; i < 2; i++) {
-        problem_data q = read_problem(posers[i]);
+        owned_problem_data q = read_problem(posers[i]);
         const int64_t firsts = operand(&q, 0)->count, seconds = operand(&q, 1)->count,
                       results = operand(&q, 2)->count;
         q.direction->fill(&q.problem, TALC_CHECK_EXACT, 1, &q.values);
@@ -335,7 +331,6 @@ Test(check_conv2d_gradient, kinds_of_data)
             cr_assert(rounds == 1 + k && in_second == 1, "%s: %d rounds, %d", posers[i], rounds,
                       in_second);
         }
-        talc_check_values_free(&q.values);
     }
 }
 
@@ -347,7 +342,7 @@ Test(check_conv2d_gradient, what_is_odd_is_read)
         "n2c4h9w11o4k1x1s2x2g2_dw", "n1c1h8w9o1k2x2s4x3p1x2_dw", "n2c3h7w7o2k1x1s7x7_dw",
     };
     for (int i = 0; i < 6; i++) {
-        problem_data q = read_problem(texts[i]);
+        owned_problem_data q = read_problem(texts[i]);
         for (uint64_t seed = 0; seed < 50; seed++) {
             q.direction->fill(&q.problem, TALC_CHECK_NAN, seed, &q.values);
             int64_t nonfinite = 0;
@@ -356,6 +351,5 @@ Test(check_conv2d_gradient, what_is_odd_is_read)
             cr_assert(nonfinite > 0 && nonfinite < operand(&q, 2)->count, "%s seed %d: %d of %d",
                       texts[i], (int)seed, (int)nonfinite, (int)operand(&q, 2)->count);
         }
-        talc_check_values_free(&q.values);
     }
 }

@@ -52,14 +52,13 @@ Test(check_model, fused_layers_are_judged_by_their_own_bound)
         }
     }
     /* An algorithm that is forced on an activation in one of the runs: both run it by itself. */
-    talc_check_model_report *report =
+    owned_report *report =
         checked(model, block_input(),
                 (talc_check_model_options){ .algorithm = "conv2d=im2col,relu=reference" });
     assert_passed(report);
     cr_assert(talc_check_model_count(report) == 4);
     cr_assert_str_eq(layer_at(report, 2)->op, "relu");
     cr_assert_str_eq(layer_at(report, 2)->path, "stem.2");
-    talc_check_model_free(report);
 }
 
 Test(check_model, a_wrong_fused_layer_is_found)

@@ -115,11 +115,10 @@ static void assert_rejected(const op_mutant *mutants, int count)
 {
     for (int i = 0; i < count; i++) {
         const op_mutant *m = &mutants[i];
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(talc_check_problem(check, m->problem), "%s", talc_error_message());
         cr_expect(talc_check_passed(check), "the right rows fail %s: %s", m->problem,
                   first_reason(check));
-        talc_check_free(check);
         const int by = rejected_by(m->algorithm, &m->problem, 1);
         report(m->name, m->description, by < 0 ? NULL : m->problem);
         cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
@@ -351,10 +350,9 @@ Test(check_mutants, algorithms_that_lack_something_are_refused)
     const talc_algorithm longest = { .name = "a_name_of_thirty_one_characters",
                                      .plan = talc_plan_any,
                                      .run = runs_nothing };
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(talc_check_algorithm(check, problems[0], &longest), "%s", talc_error_message());
     cr_assert_eq(talc_check_summary_count(check), 1);
-    talc_check_free(check);
 }
 
 /* What is accurate in norm alone passes as that, and not as strict. */

@@ -91,7 +91,7 @@ static const talc_algorithm mine = { .name = "mine",
 
 static check_run_report run_with(talc_device *device, check_buffers *reused, bool finite)
 {
-    problem_data self = read_problem("softmax:5x33@1");
+    owned_problem_data self = read_problem("softmax:5x33@1");
     check_values results;
     check_run_report report;
     const check_run_options options = { .workspace_limit = SIZE_MAX, .finite = finite };
@@ -105,7 +105,6 @@ static check_run_report run_with(talc_device *device, check_buffers *reused, boo
     for (int64_t i = 0; i < ELEMENTS; i++)
         cr_assert_eq(results.of[1][i], 0.5);
     talc_check_values_free(&results);
-    talc_check_values_free(&self.values);
     return report;
 }
 

@@ -298,12 +298,11 @@ static void *work_meanwhile(void *context)
     talc_device *device = context;
     long rounds = 0;
     while (!atomic_load(&stop) || rounds < 3) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *a = talc_full(device, TALC_F32, TALC_DIMS(100 + 37 * (rounds % 50)), 2);
         talc_tensor *b = talc_mul(a, a);
         if (talc_item(talc_mean(b, TALC_SCALAR, false)) != 4 || talc_failed())
             return "another thread's work came out wrong";
-        talc_scope_leave(scope);
         rounds++;
     }
     return NULL;

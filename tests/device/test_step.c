@@ -132,7 +132,7 @@ static void trainer_free(trainer *t)
 /* Another batch each step. */
 static void next_batch(const trainer *t, unsigned step)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_dims dims = talc_dims_of(t->images);
     int64_t labels[8];
     for (int64_t i = 0; i < dims.dim[0]; i++)
@@ -140,7 +140,6 @@ static void next_batch(const trainer *t, unsigned step)
     talc_copy(t->images,
               talc_to(op_numbers(cpu_device(), dims, step + 1), tested_device(), TALC_F32));
     talc_copy(t->labels, talc_from_host(tested_device(), TALC_I64, TALC_DIMS(dims.dim[0]), labels));
-    talc_scope_leave(scope);
     assert_no_failure();
 }
 

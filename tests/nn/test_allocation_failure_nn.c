@@ -270,13 +270,12 @@ static void run_save(fault_run *run, bool (*save)(fault_run *run, const char *pa
     file_write(path, old_content, sizeof old_content);
     bool saved = save(run, path);
     size_t size = 0;
-    char *bytes = file_bytes(path, &size);
+    owned_char *bytes = file_bytes(path, &size);
     if (saved)
         fault_keep_bytes(run, bytes, size);
     else
         cr_assert(size == sizeof old_content && memcmp(bytes, old_content, size) == 0,
                   "a failed save broke the old file");
-    free(bytes);
     cr_assert(file_count() == 1, "a temporary file is left");
 }
 

@@ -496,12 +496,11 @@ static bool save_survives(talc_device *device, const char *expected, size_t expe
     const snapshot now = taken(&t);
     cr_assert(memcmp(&before, &now, sizeof now) == 0, "a save changed something");
     size_t size;
-    char *bytes = file_bytes(file_path("checkpoint"), &size);
+    owned_char *bytes = file_bytes(file_path("checkpoint"), &size);
     cr_assert(size == (failed ? sizeof old_content : expected_size) &&
                   memcmp(bytes, failed ? old_content : expected, size) == 0,
               "allocation %ld: the file is neither the old nor the new one", faults.fail_at);
     cr_assert(file_count() == 1, "a temporary file is left");
-    free(bytes);
     end(&t);
     return faults.fired;
 }

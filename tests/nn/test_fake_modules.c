@@ -132,15 +132,13 @@ Test(fake_modules, npy_files_are_written_from_and_read_to_the_device)
 Test(fake_modules, safetensors_are_written_from_and_read_to_the_device)
 {
     const char *path = file_path("model.safetensors");
-    talc_module *model = every_layer(), *other = every_layer();
+    owned_module *model = every_layer(), *other = every_layer();
     cr_assert(talc_module_to(model, fake_device()) && talc_module_save(model, path), "%s",
               talc_error_message());
     cr_assert(talc_module_to(other, other_fake_device()) && talc_module_load(other, path, true),
               "%s", talc_error_message());
     cr_assert(talc_module_find(other, "1.weight")->device == other_fake_device());
     cr_assert(talc_module_visit(other, compare_tensor, model));
-    talc_module_free(model);
-    talc_module_free(other);
     cr_assert(file_count() == 1, "something was left beside %s", path);
 }
 

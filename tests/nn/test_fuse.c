@@ -129,7 +129,7 @@ Test(fuse, in_train_mode_nothing_is_folded)
 Test(fuse, in_train_mode_a_norm_ends_its_chain)
 {
     talc_no_grad_leave();
-    talc_module *chain = TALC_SEQUENTIAL(conv(0), norm());
+    owned_module *chain = TALC_SEQUENTIAL(conv(0), norm());
     talc_module *const modules[] = { talc_module_child(chain, "0"), talc_module_child(chain, "1") };
     talc_tensor *gradients[2][3];
     const talc_tensor *y[2];
@@ -158,7 +158,6 @@ Test(fuse, in_train_mode_a_norm_ends_its_chain)
     for (int i = 0; i < 3; i++)
         assert_near(gradients[1][i], gradients[0][i], 1e-6, "a gradient");
     cr_assert(talc_item_i64(talc_module_find(chain, "1.num_batches_tracked")) == 2);
-    talc_module_free(chain);
     talc_no_grad_enter();
 }
 

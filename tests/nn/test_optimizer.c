@@ -442,7 +442,7 @@ Test(optimizer, groups_have_their_own_options)
     cr_assert(talc_optimizer_schedule(
         optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_STEP, .every = 1, .gamma = 0.5 }));
     const double before = talc_item(talc_select(talc_detach(talc_module_find(net, "bias")), 0, 0));
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     for (int i = 0; i < 2; i++) {
         talc_optimizer_zero_grad(optimizer);
         cr_assert(talc_backward(
@@ -452,7 +452,6 @@ Test(optimizer, groups_have_their_own_options)
                   isnan(talc_optimizer_rate(optimizer, 2)));
         cr_assert(talc_optimizer_step(optimizer));
     }
-    talc_scope_leave(scope);
     const double after = talc_item(talc_select(talc_detach(talc_module_find(net, "bias")), 0, 0));
     cr_assert(fabs(before - 0.75 - after) < 1e-15, "%g", before - after);
 }
@@ -641,7 +640,7 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     const char *path = file_path("locale.safetensors");
     cr_assert(talc_checkpoint_save(path, module, optimizer, &(talc_progress){ 3, 14 }), "%s",
               talc_error_message());
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     static const char *const keys[] = { "talc.optimizer.0", "talc.schedule" };
     for (int i = 0; i < 2; i++) {
         const char *text = talc_safetensors_metadata(file, keys[i]);
@@ -651,7 +650,6 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     const char *floor = strstr(talc_safetensors_metadata(file, keys[1]), " floor=");
     cr_assert(lr != NULL && strtod(lr + 4, NULL) == 0.1, "%s", lr);
     cr_assert(floor != NULL && strtod(floor + 7, NULL) == 1e-310, "%s", floor);
-    talc_safetensors_close(file);
     talc_progress progress;
     cr_assert(talc_checkpoint_load(path, module, optimizer, &progress), "%s", talc_error_message());
     cr_assert(talc_optimizer_rate(optimizer, 0) == 0.1);

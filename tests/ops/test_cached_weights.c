@@ -144,14 +144,13 @@ static talc_tensor *step(void *context)
 
 Test(cached_weights, are_not_cached_in_a_step, .init = begin, .fini = end)
 {
-    talc_step *of = talc_step_new(w->device, step, NULL);
+    owned_step *of = talc_step_new(w->device, step, NULL);
     cr_assert(first(w, &keep) == 15);
     float expected = 15;
     for (int i = 0; i < 4; i++, expected *= 2) {
         const talc_tensor *y = talc_step_run(of);
         cr_assert(y != NULL && *(const float *)y->data == expected, "%s", talc_error_message());
     }
-    talc_step_free(of);
     cr_assert(packs == 5, "%d", packs);
 }
 

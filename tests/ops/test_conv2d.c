@@ -11,9 +11,8 @@
 
 static void expect_exact(talc_conv2d_problem problem, int index)
 {
-    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)index);
+    owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)index);
     conv2d_expect_exact(tested_device(), &data, index % 3);
-    conv2d_data_free(&data);
 }
 
 Test(conv2d, small_integers_are_exact)
@@ -134,7 +133,7 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
     cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
     for (int apart = 40; apart <= 120; apart += 80)
         for (int large = 0; large < 2; large++) {
-            conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+            owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
             const int64_t plane = problem.H * problem.W, taps = problem.KH * problem.KW;
             for (int64_t i = 0; i < data.x_count; i++)
                 data.x[i] *= ldexp(1, i / plane % 160 / 80 == large ? apart / 2 : -apart / 2);
@@ -142,7 +141,6 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
                 if (i / taps % 160 / 80 == large && i / taps / 160 % 2 == 0)
                     data.w[i] = 0;
             expect_own_bounds(&data, "channels", apart);
-            conv2d_data_free(&data);
         }
 }
 
@@ -153,14 +151,13 @@ Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
     talc_conv2d_problem problem = conv2d_parse("n1c320h13w12o70k3x3p1x1");
     cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
     for (int apart = 20; apart <= 40; apart += 10) {
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
         for (int64_t i = 0; i < data.x_count; i++)
             data.x[i] *= ldexp(1, i / problem.W % problem.H > problem.H / 2 ? -apart : 0);
         const int64_t filter = data.w_count / problem.OC;
         for (int64_t i = 0; i < data.w_count; i++)
             data.w[i] *= ldexp(1, i / filter % 2 == 0 ? -apart : 0);
         expect_own_bounds(&data, "rows", apart);
-        conv2d_data_free(&data);
     }
 }
 
@@ -173,7 +170,7 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
     for (int t = 0; t < 2; t++) {
         talc_conv2d_problem problem = conv2d_parse(texts[t]);
         const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &problem);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
         const int64_t plane = problem.H * problem.W, reach = problem.KH / 2;
         data.x[80 * plane + 1 * problem.W + 1] = INFINITY;
         data.x[81 * plane + 6 * problem.W + 30] = 1000;
@@ -189,7 +186,6 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
                           candidate->title, (int)i, values[i]);
             }
         }
-        conv2d_data_free(&data);
     }
 }
 

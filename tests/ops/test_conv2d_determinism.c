@@ -24,14 +24,13 @@ Test(conv2d_determinism, what_is_explained_is_what_runs)
     for (int i = 0; conv2d_case(i) != NULL; i++) {
         const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
         double *chosen = conv2d_values(cpu_device(), &data, NULL);
         double *named =
             conv2d_values(cpu_device(), &data, e.decision.candidates[e.decision.chosen].title);
         cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_case(i));
         free(chosen);
         free(named);
-        conv2d_data_free(&data);
     }
 }
 
@@ -64,8 +63,8 @@ Test(conv2d_determinism, threads_may_share_operands)
     enum { THREADS = 4 };
     const talc_conv2d_problem problem = conv2d_parse("n2c8h13w17o12k3x3p1x1g2_bias_relu");
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 3);
-    conv2d_operands operands = conv2d_operands_new(cpu_device(), &data, 0);
+    owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 3);
+    owned_conv2d_operands operands = conv2d_operands_new(cpu_device(), &data, 0);
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
             continue;
@@ -84,8 +83,6 @@ Test(conv2d_determinism, threads_may_share_operands)
         }
     }
     cr_assert(conv2d_operands_intact(&operands));
-    conv2d_operands_free(&operands);
-    conv2d_data_free(&data);
 }
 
 // ---- The smallest numbers -----------------------------------------------------------------------
@@ -99,11 +96,10 @@ Test(conv2d_determinism, denormal_numbers_are_kept)
                                          "n2c20h17w19o20k3x3p1x1" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const talc_conv2d_problem problem = conv2d_parse(texts[i]);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
         for (int64_t j = 0; j < data.x_count; j++)
             data.x[j] *= problem.dtype == TALC_F32 ? 0x1p-149 : 0x1p-1074;
         conv2d_expect_exact(cpu_device(), &data, 0);
-        conv2d_data_free(&data);
     }
 }
 
@@ -115,7 +111,7 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const talc_conv2d_problem problem = conv2d_parse(texts[i]);
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
         for (int64_t j = 0; j < data.x_count; j++)
             data.x[j] = -0.0;
         for (int64_t j = 0; problem.bias && j < problem.OC; j++)
@@ -130,6 +126,5 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
                 cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i],
                           e.decision.candidates[j].title, (int)k, y[k]);
         }
-        conv2d_data_free(&data);
     }
 }

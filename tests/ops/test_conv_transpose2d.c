@@ -216,13 +216,11 @@ Test(conv_transpose2d, views_and_no_images)
     const talc_tensor *x = pattern(TALC_F64, TALC_DIMS(1, 2, 3, 2), 7, 11, 5);
     const talc_tensor *w = pattern(TALC_F64, TALC_DIMS(2, 1, 2, 3), 5, 7, 3);
     const talc_tensor *transposed = talc_transpose(talc_contiguous(talc_transpose(x, 1, 3)), 1, 3);
-    double *expected = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
+    owned_double *expected = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
     const talc_tensor *y = talc_conv_transpose2d(transposed, w, NULL, NULL);
-    double *got = host_doubles(y);
+    owned_double *got = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(got[i] == expected[i]);
-    free(expected);
-    free(got);
     const talc_tensor *none = talc_conv_transpose2d(talc_slice(x, 0, 1, 1, 1), w, NULL, NULL);
     cr_assert(none != NULL && none->dims[0] == 0 && none->dims[2] == 4 && none->dims[3] == 4);
 }

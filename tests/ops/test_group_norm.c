@@ -111,10 +111,9 @@ Test(group_norm, values_are_those_of_pytorch)
         assert_values(talc_forward(modules[i], numbers(inputs[i])), expected[i], 1e-14, "module");
         talc_module_free(modules[i]);
     }
-    talc_module *plain = talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 3 });
+    owned_module *plain = talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 3 });
     cr_assert(plain != NULL && talc_module_count(plain) == 0,
               "an instance norm has parameters unasked");
-    talc_module_free(plain);
     owned_module *unbiased =
         talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = D(7), .no_bias = true });
     cr_assert(unbiased != NULL && talc_module_count(unbiased) == 7);

@@ -200,13 +200,12 @@ double *conv2d_values(talc_device *device, const conv2d_data *data, const char *
             strcmp(explanation.decision.candidates[i].title, algorithm) == 0)
             algorithm = NULL;
     owned_scope *scope = talc_scope_enter();
-    conv2d_operands operands = conv2d_operands_new(device, data, 0);
+    owned_conv2d_operands operands = conv2d_operands_new(device, data, 0);
     const talc_tensor *y = conv2d_run(&operands, &data->problem, algorithm);
     char text[TALC_CONV2D_TEXT];
     cr_assert(y != NULL, "%s: %s", talc_conv2d_problem_text(&data->problem, text),
               talc_error_message());
     double *values = host_doubles(y);
-    conv2d_operands_free(&operands);
     return values;
 }
 
@@ -255,7 +254,7 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
     for (int64_t i = 0; i < data->y_count; i++)
         expected[i] = conv2d_expected(data, i);
     owned_scope *scope = talc_scope_enter();
-    conv2d_operands operands = conv2d_operands_new(device, data, shift);
+    owned_conv2d_operands operands = conv2d_operands_new(device, data, shift);
     cr_assert(e.decision.chosen >= 0, "%s: no algorithm", text);
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
@@ -267,7 +266,6 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
         cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
                   e.decision.candidates[i].title);
     }
-    conv2d_operands_free(&operands);
     free(expected);
 }
 

@@ -69,9 +69,8 @@ Test(npy, saving_gives_the_bytes_of_numpy)
     const char *path = file_path("saved.npy");
     cr_assert(talc_npy_save(path, x));
     size_t count;
-    char *bytes = file_bytes(path, &count);
+    owned_char *bytes = file_bytes(path, &count);
     cr_assert(count == sizeof ROW_MAJOR - 1 && memcmp(bytes, ROW_MAJOR, count) == 0);
-    free(bytes);
     cr_assert(file_count() == 1);
 }
 

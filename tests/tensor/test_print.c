@@ -142,13 +142,12 @@ Test(print, a_standing_failure_is_shown_in_place_of_the_elements)
 {
     talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2));
     talc_fail(TALC_BAD_SHAPE, "something broke");
-    char *text = printed(x, false);
+    owned_char *text = printed(x, false);
     cr_assert(strcmp(text, "tensor f32 [2] on cpu\n(not read: something broke)\n") == 0, "%s",
               text);
     free(text);
     text = printed(NULL, true);
     cr_assert(strcmp(text, "NULL\n") == 0);
-    free(text);
     assert_failure(TALC_BAD_SHAPE, "something broke");
     cr_assert(!talc_print(NULL, x));
     assert_failure(TALC_NULL_ARGUMENT, "print: file is NULL");

@@ -82,7 +82,7 @@ Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
     const char *path = file_path("saved.safetensors");
     cr_assert(talc_safetensors_save(path, two, 2, (const char *const[]){ "format", "pt", NULL }));
     size_t count;
-    char *bytes = file_bytes(path, &count);
+    owned_char *bytes = file_bytes(path, &count);
     cr_assert(count == sizeof REFERENCE - 1 && memcmp(bytes, REFERENCE, count) == 0,
               "differs: %.200s", bytes + 8);
     free(bytes);
@@ -97,7 +97,6 @@ Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
     bytes = file_bytes(path, &count);
     cr_assert(count == sizeof REFERENCE_TYPES - 1 && memcmp(bytes, REFERENCE_TYPES, count) == 0,
               "%.200s", bytes + 8);
-    free(bytes);
     cr_assert(file_count() == 1);
 }
 
@@ -258,11 +257,10 @@ Test(safetensors, halves_are_read_as_f32)
         }
     }
     talc_tensor *wide = talc_zeros(tested_device(), TALC_F64, TALC_DIMS(1));
-    talc_safetensors *file = talc_safetensors_open(
+    owned_safetensors *file = talc_safetensors_open(
         file_of("{\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", 2));
     cr_assert(!talc_safetensors_read_into(file, 0, wide));
     assert_failure(TALC_BAD_DTYPE, "safetensors_read_into: 'h' is F16 in the file, the tensor f64");
-    talc_safetensors_close(file);
 }
 
 Test(safetensors, types_that_talc_has_not_are_refused_when_read)
@@ -378,13 +376,12 @@ Test(safetensors, what_cannot_be_saved_is_refused)
     assert_failure(TALC_NULL_ARGUMENT, "safetensors_save: tensors is NULL");
     cr_assert(!talc_safetensors_save(NULL, NULL, 0, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "safetensors_save: path is NULL");
-    char *large = malloc((17 << 20) + 1);
+    owned_char *large = malloc((17 << 20) + 1);
     memset(large, 'v', 17 << 20);
     large[17 << 20] = '\0';
     cr_assert(!talc_safetensors_save(path, NULL, 0, (const char *const[]){ "k", large, NULL }));
     assert_failure(TALC_TOO_LARGE,
                    "safetensors_save: a header of 17825824 bytes, the most is 16777216");
-    free(large);
     cr_assert(file_is(path, "old") && file_count() == 1);
 }
 

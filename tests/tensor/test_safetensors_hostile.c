@@ -238,9 +238,8 @@ Test(safetensors_hostile, headers_that_would_cost_much_are_refused_early)
                    "the header has more than 1000000 commas");
     /* A bracket in a string, behind an escaped quote too, is no bracket. */
     const char *path = file_of("{\"__metadata__\":{\"a\":\"[[[[[[\\\"[[[\"}}", 0);
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     cr_assert(file != NULL && strcmp(talc_safetensors_metadata(file, "a"), "[[[[[[\"[[[") == 0);
-    talc_safetensors_close(file);
     char name[2048], header[2200], message[300];
     memset(name, 'n', 1025);
     name[1025] = '\0';
@@ -295,14 +294,13 @@ Test(safetensors_hostile, changed_bytes_never_do_harm)
             memcpy(bytes, REFERENCE, sizeof bytes);
             bytes[at] = (char)(bytes[at] ^ changes[c]);
             file_write(path, bytes, sizeof REFERENCE - 1);
-            talc_safetensors *file = talc_safetensors_open(path);
+            owned_safetensors *file = talc_safetensors_open(path);
             for (int64_t i = 0; i < talc_safetensors_count(file); i++) {
                 talc_release(talc_safetensors_read(file, i, cpu_device()));
                 cr_assert(!talc_failed() || talc_error_status() == TALC_UNSUPPORTED, "byte %zu: %s",
                           at, talc_error_message());
                 talc_error_clear();
             }
-            talc_safetensors_close(file);
             cr_assert(!talc_failed() || talc_error_status() == TALC_BAD_FORMAT, "byte %zu: %s", at,
                       talc_error_message());
             talc_error_clear();
