@@ -48,19 +48,6 @@ static bool holds(int op, int order)
                         : comparisons[op].above;
 }
 
-/* Element number of a broadcast operand for element `i` of y. */
-static int64_t broadcast_element(const talc_tensor *operand, const talc_tensor *y, int64_t i)
-{
-    int64_t number = 0, scale = 1;
-    for (int d = 1; d <= operand->rank; d++) {
-        const int64_t extent = operand->dims[operand->rank - d];
-        number += (extent == 1 ? 0 : i % y->dims[y->rank - d]) * scale;
-        scale *= extent;
-        i /= y->dims[y->rank - d];
-    }
-    return number;
-}
-
 static bool same_element(const talc_tensor *y, int64_t i, const talc_tensor *x, int64_t j)
 {
     if (!talc_dtype_is_float(y->dtype))
@@ -69,25 +56,26 @@ static bool same_element(const talc_tensor *y, int64_t i, const talc_tensor *x, 
     return isnan(expected) ? isnan(got) : got == expected;
 }
 
-static void check_all(const talc_tensor *a, const talc_tensor *b, const char *name)
+/* Seven elements against the same seven. */
+static void check_all(const talc_tensor *row, const char *name)
 {
-    talc_tensor *larger = talc_maximum(a, b), *smaller = talc_minimum(a, b);
-    cr_assert(!talc_failed() && larger->dtype == a->dtype && smaller->dtype == a->dtype, "%s: %s",
-              name, talc_error_message());
+    const talc_tensor *column = talc_view(row, TALC_DIMS(7, 1));
+    talc_tensor *larger = talc_maximum(row, column), *smaller = talc_minimum(row, column);
+    cr_assert(!talc_failed() && larger->dtype == row->dtype && smaller->dtype == row->dtype,
+              "%s: %s", name, talc_error_message());
     for (int op = 0; op < COMPARISONS; op++) {
-        talc_tensor *y = comparisons[op].call(a, b);
+        talc_tensor *y = comparisons[op].call(row, column);
         cr_assert(!talc_failed() && y->dtype == TALC_U8 && talc_is_contiguous(y), "%s %s: %s",
                   comparisons[op].name, name, talc_error_message());
-        for (int64_t i = 0; i < talc_numel(y); i++) {
-            const int64_t in_a = broadcast_element(a, y, i), in_b = broadcast_element(b, y, i);
-            const int order = order_of(a, in_a, b, in_b);
+        for (int64_t i = 0; i < 49; i++) {
+            const int64_t a = i % 7, b = i / 7;
+            const int order = order_of(row, a, row, b);
+            const bool takes_nan = order == 2 && isnan(element_at(row, a));
             cr_assert(integer_at(y, i) == holds(op, order), "%s %s: element %d",
                       comparisons[op].name, name, (int)i);
-            const bool a_is_larger = order == 2 ? isnan(element_at(a, in_a)) : order > 0;
-            const bool a_is_smaller = order == 2 ? isnan(element_at(a, in_a)) : order < 0;
-            cr_assert(same_element(larger, i, a_is_larger ? a : b, a_is_larger ? in_a : in_b),
+            cr_assert(same_element(larger, i, row, takes_nan || order == 1 ? a : b),
                       "maximum %s: element %d", name, (int)i);
-            cr_assert(same_element(smaller, i, a_is_smaller ? a : b, a_is_smaller ? in_a : in_b),
+            cr_assert(same_element(smaller, i, row, takes_nan || order == -1 ? a : b),
                       "minimum %s: element %d", name, (int)i);
         }
     }
@@ -99,14 +87,14 @@ Test(compare, special_values_and_extremes_have_their_order)
 {
     const double values[] = { 0.0, -0.0, 1, -3, (double)INFINITY, (double)-INFINITY, (double)NAN };
     talc_tensor *row = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(7), values);
-    check_all(row, talc_view(row, TALC_DIMS(7, 1)), "f64");
+    check_all(row, "f64");
     row = talc_cast(row, TALC_F32);
-    check_all(row, talc_view(row, TALC_DIMS(7, 1)), "f32");
+    check_all(row, "f32");
     const int64_t integers[] = { INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX };
     row = talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(7), integers);
-    check_all(row, talc_view(row, TALC_DIMS(7, 1)), "i64");
+    check_all(row, "i64");
     row = talc_cast(row, TALC_I32);
-    check_all(row, talc_view(row, TALC_DIMS(7, 1)), "i32");
+    check_all(row, "i32");
 }
 
 Test(compare, a_number_is_rounded_to_the_type)
