@@ -1,5 +1,6 @@
 /* The cross-check against algorithms that are wrong: it has to reject every one of them, and
  * nothing that is right. */
+#include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
 #include "tests/support/plans.h"
 #include "tests/support/mutants.h"
@@ -163,9 +164,11 @@ Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_gradient)
     }
 }
 
-/* The forward convolutions of the set `quick` that cost little, of which the mutants are slow; at
- * most `max` of them. */
-static int quick_problems(char texts[][TALC_CHECK_TEXT], int max)
+// ---- The set `quick` ----------------------------------------------------------------------------
+
+/* The convolutions of the set, or their gradients, that cost little, of which the mutants are slow;
+ * at most `max` of them. */
+static int quick_problems(bool gradients, char texts[][TALC_CHECK_TEXT], int max)
 {
     static const double FLOPS = 1e6;
     int count = 0;
@@ -175,25 +178,47 @@ static int quick_problems(char texts[][TALC_CHECK_TEXT], int max)
         if (strchr(texts[count], ':') != NULL)
             continue;
         cr_assert(talc_conv2d_problem_parse(texts[count], &p), "%s", talc_error_message());
-        count += p.direction == TALC_FORWARD && talc_conv2d_flops(&p) <= FLOPS;
+        count += (p.direction != TALC_FORWARD) == gradients && talc_conv2d_flops(&p) <= FLOPS;
     }
     return count;
 }
 
-Test(check_mutants, the_quick_set_rejects_every_mutant)
+/* Of those mutants, of which number 0 is right. */
+static void assert_quick_rejects(bool gradients, const talc_algorithm *(*mutant_of)(int which),
+                                 int mutants)
 {
     enum { MAX = 230 };
     static char texts[MAX][TALC_CHECK_TEXT];
     const char *list[MAX];
-    const int count = quick_problems(texts, MAX);
-    cr_assert(count > 40 && count < MAX, "%d problems", count);
+    const int count = quick_problems(gradients, texts, MAX);
+    cr_assert(count > (gradients ? 30 : 40) && count < MAX, "%d problems", count);
     for (int i = 0; i < count; i++) {
         list[i] = texts[i];
-        expect_right(mutant_algorithm(MUTANT_NONE), list[i]);
+        expect_right(mutant_of(0), list[i]);
     }
-    for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++)
-        cr_expect(rejected_by(mutant_algorithm(which), list, count) >= 0, "'%s' survives: %s",
-                  mutant_name(which), mutant_description(which));
+    for (int which = 1; which < mutants; which++)
+        cr_expect(rejected_by(mutant_of(which), list, count) >= 0, "%s, number %d, survives",
+                  mutant_of(which)->name, which);
+}
+
+static const talc_algorithm *mutant_number(int which)
+{
+    return mutant_algorithm((mutant)which);
+}
+
+Test(check_mutants, the_quick_set_rejects_every_mutant)
+{
+    assert_quick_rejects(false, mutant_number, MUTANT_COUNT);
+}
+
+static const talc_algorithm *gradient_mutant_number(int which)
+{
+    return conv2d_gradient_mutant_algorithm((gradient_mistake)which);
+}
+
+Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_convolutions_gradient)
+{
+    assert_quick_rejects(true, gradient_mutant_number, GRADIENT_MISTAKES);
 }
 
 /* Every kind of check, asked for alone, sees what it is for. */
@@ -396,4 +421,69 @@ Test(check_mutants, the_verdict_follows_from_what_an_algorithm_declares)
         for (int j = 0; j < 2; j++)
             cr_expect(rejected_by(mutant_declared(wrong[i], classes[j]), problems, PROBLEMS) >= 0,
                       "'%s' passes as %s", mutant_name(wrong[i]), talc_precision_name(classes[j]));
+}
+
+// ---- Gradients of convolutions ------------------------------------------------------------------
+
+/* Checks an algorithm; the kinds that failed. */
+static uint64_t kinds_failed(const talc_algorithm *algorithm, const char *problem, uint64_t kinds,
+                             char reason[256])
+{
+    owned_check *check =
+        talc_check_new(&(talc_check_options){ .device = cpu_device(), .kinds = kinds, .seed = 1 });
+    cr_assert(talc_check_algorithm(check, problem, algorithm), "%s: %s", problem,
+              talc_error_message());
+    cr_assert_eq(talc_check_summary_at(check, 0)->refused, 0, "%s is refused", problem);
+    uint64_t failed = 0;
+    for (int i = 0; i < talc_check_failure_count(check); i++)
+        failed |= (uint64_t)1 << talc_check_failure_at(check, i)->kind;
+    reason[0] = '\0';
+    if (failed != 0)
+        snprintf(reason, 256, "%s", talc_check_failure_at(check, 0)->reason);
+    return failed;
+}
+
+Test(check_mutants, every_mutant_of_a_convolutions_gradient_is_rejected_by_its_kind)
+{
+    for (int i = 0; i < conv2d_gradient_mutant_count; i++) {
+        const conv2d_gradient_mutant *m = &conv2d_gradient_mutants[i];
+        char reason[256], names[400];
+        const uint64_t right =
+            kinds_failed(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), m->problem, 0, reason);
+        cr_expect(right == 0, "the right row fails %s: %s", m->problem, reason);
+        const uint64_t all =
+            kinds_failed(conv2d_gradient_mutant_algorithm(m->mistake), m->problem, 0, reason);
+        mutant_kind_names(all, names, sizeof names);
+        fprintf(stderr, "%-18s %-30s %s\n", m->name, m->problem, names);
+        const uint64_t alone = kinds_failed(conv2d_gradient_mutant_algorithm(m->mistake),
+                                            m->problem, (uint64_t)1 << m->kind, reason);
+        cr_expect(alone != 0 && (all >> m->kind & 1) != 0, "'%s' (%s) passes '%s' on %s", m->name,
+                  m->description, talc_check_kind_name(m->kind), m->problem);
+    }
+}
+
+/* A difference is told with the gradient's own name and both numbers. */
+Test(check_mutants, a_difference_names_the_gradient)
+{
+    static const struct {
+        gradient_mistake mistake;
+        talc_check_kind kind;
+        const char *problem, *reason;
+    } cases[] = {
+        { GRADIENT_LAST_ROWS, TALC_CHECK_EXACT, "n1c2h8w9o3k3x3s2x2_dx",
+          "dx[0,0,7,0] (border) is nan, expected 0; 18 of 144 are wrong, all at h = 7; 18 elements "
+          "were "
+          "not written" },
+        { GRADIENT_LAST_IMAGE, TALC_CHECK_BATCH, "n1c1h3w3o1k1x1_dw",
+          "n3c1h3w3o1k1x1s1x1p0x0d1x1g1_dw: dw[0, 0, 0, 0] is " },
+        { GRADIENT_EXCHANGED, TALC_CHECK_ADJOINT, "n1c2h3w3o3k1x1_dx",
+          "n1c2h3w3o3k1x1s1x1p0x0d1x1g1_dx: <conv(x, w), dy> is " },
+        { GRADIENT_BORDER_TAP, TALC_CHECK_ADJOINT, "n1c2h3w3o3k1x1_dw", ", <w, dw> is " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char reason[256];
+        cr_assert(kinds_failed(conv2d_gradient_mutant_algorithm(cases[i].mistake), cases[i].problem,
+                               (uint64_t)1 << cases[i].kind, reason) != 0);
+        cr_expect(strstr(reason, cases[i].reason) != NULL, "%s", reason);
+    }
 }
