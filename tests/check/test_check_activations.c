@@ -618,21 +618,11 @@ static void run_save(fault_run *run)
     }
 }
 
-Test(check_activations, allocation_failures_between_two_devices)
-{
-    const fault_scenario scenario = { "check_model", begin, run_two, keep_model, end };
-    assert_survives_everywhere(&scenario, 100);
-}
+TEST_SURVIVES(check_activations, allocation_failures_between_two_devices, 100, "check_model", begin,
+              run_two, keep_model, end)
 
-Test(check_activations, allocation_failures_against_a_file)
-{
-    const fault_scenario scenario = { "check_model with activations", begin, run_saved, keep_model,
-                                      end };
-    assert_survives_everywhere(&scenario, 80);
-}
+TEST_SURVIVES(check_activations, allocation_failures_against_a_file, 80,
+              "check_model with activations", begin, run_saved, keep_model, end)
 
-Test(check_activations, allocation_failures_while_saving)
-{
-    const fault_scenario scenario = { "save_activations", begin, run_save, keep_model, end };
-    assert_survives_everywhere(&scenario, 40);
-}
+TEST_SURVIVES(check_activations, allocation_failures_while_saving, 40, "save_activations", begin,
+              run_save, keep_model, end)

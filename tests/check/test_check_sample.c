@@ -316,7 +316,4 @@ static void sample_on(fault_run *run)
         fault_keep_bytes(run, &report, sizeof report);
 }
 
-Test(check_sample, without_memory)
-{
-    assert_survives_everywhere(&(fault_scenario){ .name = "sample", .run = sample_on }, 10);
-}
+TEST_SURVIVES(check_sample, without_memory, 10, .name = "sample", .run = sample_on)

@@ -389,8 +389,5 @@ static void end_capture(void *of)
     free(fixture);
 }
 
-Test(capture, every_allocation_may_fail)
-{
-    const fault_scenario scenario = { "capture", begin_capture, run_capture, NULL, end_capture };
-    assert_survives_everywhere(&scenario, 60);
-}
+TEST_SURVIVES(capture, every_allocation_may_fail, 60, "capture", begin_capture, run_capture, NULL,
+              end_capture)

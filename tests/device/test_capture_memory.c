@@ -363,12 +363,8 @@ static void end_counting(void *module)
     talc_module_free(module);
 }
 
-Test(capture_memory, every_allocation_may_fail)
-{
-    const fault_scenario scenario = { "a replay that records anew", begin_counting, run_counting,
-                                      NULL, end_counting };
-    assert_survives_everywhere(&scenario, 40);
-}
+TEST_SURVIVES(capture_memory, every_allocation_may_fail, 40, "a replay that records anew",
+              begin_counting, run_counting, NULL, end_counting)
 
 // ---- Threads that take turns --------------------------------------------------------------------
 

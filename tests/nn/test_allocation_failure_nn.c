@@ -43,13 +43,8 @@ static talc_module *small_net(uint64_t seed)
     return net;
 }
 
-/* A test of one scenario, on the CPU and on the fake device, of which so many runs have to fail. */
 #define SURVIVES(test, at_least, ...)                                                              \
-    Test(allocation_failure_nn, test)                                                              \
-    {                                                                                              \
-        const fault_scenario scenario = { __VA_ARGS__ };                                           \
-        assert_survives_everywhere(&scenario, at_least);                                           \
-    }
+    TEST_SURVIVES(allocation_failure_nn, test, at_least, __VA_ARGS__)
 
 // ---- Building and moving ------------------------------------------------------------------------
 

@@ -176,11 +176,7 @@ static void run_epoch(fault_run *run)
     }
 }
 
-Test(loader, every_allocation_may_fail)
-{
-    const fault_scenario scenario = { "epoch", NULL, run_epoch, NULL, NULL };
-    assert_survives_everywhere(&scenario, 50);
-}
+TEST_SURVIVES(loader, every_allocation_may_fail, 50, "epoch", NULL, run_epoch, NULL, NULL)
 
 /* After a failure the same call gives the batch that was due. */
 Test(loader, a_failed_call_can_be_repeated)

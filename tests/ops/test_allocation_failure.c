@@ -95,11 +95,8 @@ static void run_chain(fault_run *run)
     }
 }
 
-Test(allocation_failure, ops_one_after_the_other_without_a_check)
-{
-    const fault_scenario scenario = { "chain", begin_ops, run_chain, keep_op_inputs, free };
-    assert_survives_everywhere(&scenario, 20);
-}
+TEST_SURVIVES(allocation_failure, ops_one_after_the_other_without_a_check, 20, "chain", begin_ops,
+              run_chain, keep_op_inputs, free)
 
 // ---- Tensors between devices, writes, scopes ----------------------------------------------------
 
@@ -130,17 +127,10 @@ static void run_scopes(fault_run *run)
     talc_release(retained);
 }
 
-Test(allocation_failure, moves_between_devices_and_overlapping_copies)
-{
-    const fault_scenario scenario = { "moves", begin_ops, run_moves, keep_op_inputs, free };
-    assert_survives_everywhere(&scenario, 10);
-}
+TEST_SURVIVES(allocation_failure, moves_between_devices_and_overlapping_copies, 10, "moves",
+              begin_ops, run_moves, keep_op_inputs, free)
 
-Test(allocation_failure, scopes)
-{
-    const fault_scenario scenario = { "scopes", begin_ops, run_scopes, keep_op_inputs, free };
-    assert_survives_everywhere(&scenario, 8);
-}
+TEST_SURVIVES(allocation_failure, scopes, 8, "scopes", begin_ops, run_scopes, keep_op_inputs, free)
 
 static void count_release(void *data, void *context)
 {
