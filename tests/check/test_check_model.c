@@ -1,4 +1,5 @@
 /// talc_check_model: right models pass, and of a wrong one the first wrong layer is found.
+#include "tests/support/captured.h"
 #include "tests/support/checked_model.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
@@ -129,9 +130,8 @@ Test(check_model, the_same_run_twice_differs_nowhere)
  * rows. */
 static bool with_views;
 
-static talc_tensor *every_op_forward(talc_module *module, talc_tensor *x)
+static talc_tensor *every_op_forward(talc_tensor *x)
 {
-    (void)module;
     talc_tensor *y = x;
     for (int view = with_views ? 0 : OP_VIEWS; view <= OP_VIEWS; view++) {
         const op_inputs inputs =
@@ -142,13 +142,9 @@ static talc_tensor *every_op_forward(talc_module *module, talc_tensor *x)
     return y;
 }
 
-static const talc_module_class every_op_class = { "EveryOp", sizeof(talc_module),
-                                                  NULL,      every_op_forward,
-                                                  NULL,      NULL };
-
 Test(check_model, every_op_is_right_on_both_devices)
 {
-    owned_module *model = talc_module_new(&every_op_class, NULL);
+    owned_module *model = module_of(every_op_forward);
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(1), 1);
     owned_report *report = checked(model, x, (talc_check_model_options){ .device = fake_device() });
     assert_passed(report);

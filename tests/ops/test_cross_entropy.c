@@ -405,19 +405,14 @@ Test(cross_entropy, a_loss_without_gradient_takes_no_memory_for_one)
 
 /* The sum of many losses, each of which takes many blocks of a GPU and differs from the one before,
  * in whose memory it is. */
-static talc_tensor *add_losses(talc_module *module, talc_tensor *x)
+static talc_tensor *add_losses(talc_tensor *x)
 {
-    (void)module;
     const talc_tensor *labels = talc_argmax(x, TALC_DIMS(1), false);
     talc_tensor *sum = talc_cross_entropy(x, labels);
     for (int i = 1; i < 50; i++)
         sum = talc_add(sum, talc_cross_entropy(talc_mul_scalar(x, 1 + 0.1 * i), labels));
     return sum;
 }
-
-static const talc_module_class losses_class = { .name = "Losses",
-                                                .size = sizeof(talc_module),
-                                                .forward = add_losses };
 
 enum { AT_ONCE = 6, ROUNDS = 20 };
 
@@ -451,8 +446,7 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
     talc_device *device = queueing_device();
     pthread_barrier_t all;
     pthread_barrier_init(&all, NULL, AT_ONCE);
-    owned_module *module = talc_module_new(&losses_class, NULL);
-    talc_module_eval(module);
+    owned_module *module = module_of(add_losses);
     talc_tensor *x = talc_cast(op_numbers(device, TALC_DIMS(1000, 10), 5), TALC_F64);
     const double expected = talc_item(talc_forward(module, x));
     losing threads[AT_ONCE];
