@@ -7,6 +7,7 @@
 #include "tests/support/op_cases.h"
 
 #include "tests/support/networks.h"
+#include "tests/support/layers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -225,8 +226,8 @@ Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
 
 static talc_module *shifted_conv(int64_t in_channels, int64_t kernel)
 {
-    talc_module *conv = talc_nn_conv2d(&(talc_conv2d_layer){
-        .in_channels = in_channels, .out_channels = 4, .kernel = { kernel, kernel } });
+    talc_module *conv =
+        CONV2D(.in_channels = in_channels, .out_channels = 4, .kernel = { kernel, kernel });
     talc_copy(talc_module_find(conv, "bias"),
               talc_uniform(cpu_device(), TALC_F32, TALC_DIMS(4), 300, 400));
     return conv;
@@ -238,7 +239,7 @@ static talc_module *norms_new(void)
     talc_manual_seed(3);
     talc_module *net = talc_nn_sequential();
     talc_module_add(net, "conv", shifted_conv(2, 3));
-    talc_module_add(net, "bn", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    talc_module_add(net, "bn", BATCH_NORM2D(.channels = 4));
     talc_module_add(net, "shift", shifted_conv(4, 1));
     talc_module_add(net, "ln",
                     talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(9, 9) }));
@@ -370,8 +371,7 @@ Test(check_activations, a_gelu_by_another_formula_is_right)
 Test(check_activations, in_train_mode)
 {
     owned_module *net =
-        TALC_SEQUENTIAL(talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 }),
-                        talc_nn_dropout(0.5), talc_nn_relu());
+        TALC_SEQUENTIAL(BATCH_NORM2D(.channels = 2), talc_nn_dropout(0.5), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 2, 3, 5), 9);
     talc_module_eval(net);
     talc_check_model_report *report = NULL;
@@ -542,10 +542,8 @@ static void *begin(talc_device *device)
 {
     fixture *f = calloc(1, sizeof *f);
     f->net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(&(talc_conv2d_layer){
-            .in_channels = 2, .out_channels = 3, .kernel = { 3, 2 }, .padding = { 1 } }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 3 }), talc_nn_relu(),
-        talc_nn_flatten(), talc_nn_sigmoid());
+        CONV2D(.in_channels = 2, .out_channels = 3, .kernel = { 3, 2 }, .padding = { 1 }),
+        BATCH_NORM2D(.channels = 3), talc_nn_relu(), talc_nn_flatten(), talc_nn_sigmoid());
     f->x = op_numbers(device, TALC_DIMS(1, 2, 5, 4), 2);
     talc_module_to(f->net, device);
     snprintf(f->path, sizeof f->path, "%s", file_path("faults.safetensors"));

@@ -5,13 +5,13 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/wrong_device.h"
+#include "tests/support/layers.h"
 
 static talc_module *fused_new(void)
 {
     talc_manual_seed(9);
-    talc_module *inner = TALC_SEQUENTIAL(
-        conv(3, 5, 3), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 }),
-        talc_nn_relu(), conv(5, 4, 1));
+    talc_module *inner =
+        TALC_SEQUENTIAL(conv(3, 5, 3), BATCH_NORM2D(.channels = 5), talc_nn_relu(), conv(5, 4, 1));
     talc_module *model = talc_nn_sequential();
     talc_module_add(model, "stem", inner);
     for (unsigned i = 0; i < 3; i++)

@@ -3,6 +3,7 @@
 #include "tests/support/hooks.h"
 
 #include "tests/support/pattern.h"
+#include "tests/support/layers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -79,24 +80,19 @@ static talc_module *drawn_module(int64_t channels)
     const int64_t blocks = drawn(1, 2);
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t groups = channels % 2 == 0 ? drawn(1, 2) : 1, out = 2 * drawn(1, 4);
-        talc_nn_sequential_append(
-            net, talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = channels,
-                                                      .out_channels = out,
-                                                      .kernel = { drawn(1, 3), drawn(1, 3) },
-                                                      .stride = { drawn(1, 2), 1 },
-                                                      .padding = { 1, 1 },
-                                                      .groups = groups,
-                                                      .no_bias = drawn(0, 1) == 0 }));
+        talc_nn_sequential_append(net, CONV2D(.in_channels = channels, .out_channels = out,
+                                              .kernel = { drawn(1, 3), drawn(1, 3) },
+                                              .stride = { drawn(1, 2), 1 }, .padding = { 1, 1 },
+                                              .groups = groups, .no_bias = drawn(0, 1) == 0));
         /* With biases of 0, what is 0 ahead of a norm in evaluation, such as a corner that sees
          * padding alone, is at the kink itself. */
-        talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = out });
+        talc_module *norm = BATCH_NORM2D(.channels = out);
         talc_copy(talc_module_find(norm, "bias"),
                   talc_uniform(talc_device_get("cpu"), TALC_F32, TALC_DIMS(out), -1, 1));
         talc_nn_sequential_append(net, norm);
         talc_nn_sequential_append(net, talc_nn_relu());
         if (drawn(0, 3) == 0)
-            talc_nn_sequential_append(
-                net, talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
+            talc_nn_sequential_append(net, MAX_POOL2D(.kernel = { 2, 2 }));
         channels = out;
     }
     if (drawn(0, 1) == 0)

@@ -7,6 +7,7 @@
 #include "tests/support/wrong_device.h"
 
 #include "tests/support/networks.h"
+#include "tests/support/layers.h"
 #include "nn/entries.h"
 #include "tensor/observe.h"
 
@@ -27,12 +28,9 @@ static bool block_init(talc_module *module, const void *options)
     (void)options;
     block *self = (block *)module;
     self->conv1 = talc_module_add(module, "conv1", conv(3, 5, 3));
-    self->bn1 = talc_module_add(module, "bn1",
-                                talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 }));
+    self->bn1 = talc_module_add(module, "bn1", BATCH_NORM2D(.channels = 5));
     self->conv2 = talc_module_add(module, "conv2", conv(5, 5, 3));
-    self->bn2 = talc_module_add(
-        module, "bn2",
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5, .eps = 1e-3 }));
+    self->bn2 = talc_module_add(module, "bn2", BATCH_NORM2D(.channels = 5, .eps = 1e-3));
     self->shortcut = talc_module_add(module, "shortcut", conv(3, 5, 1));
     return !talc_failed();
 }
@@ -170,17 +168,13 @@ Test(check_model, every_op_is_right_on_both_devices)
 
 Test(check_model, an_f64_model_is_held_to_f64_bounds)
 {
-    owned_module *model =
-        TALC_SEQUENTIAL(talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 3,
-                                                             .out_channels = 4,
-                                                             .kernel = { 3, 2 },
-                                                             .dtype = TALC_F64,
-                                                             .padding = { 1, 1 },
-                                                             .padding_mode = TALC_PADDING_REFLECT,
-                                                             .activation = TALC_ACTIVATION_TANH }),
-                        talc_nn_avg_pool2d(&(talc_pool2d_options){
-                            .kernel = { 2, 3 }, .padding = { 1, 1 }, .ceil_mode = true }),
-                        talc_nn_flatten(), talc_nn_sigmoid());
+    owned_module *model = TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 3, .out_channels = 4, .kernel = { 3, 2 }, .dtype = TALC_F64,
+               .padding = { 1, 1 }, .padding_mode = TALC_PADDING_REFLECT,
+               .activation = TALC_ACTIVATION_TANH),
+        talc_nn_avg_pool2d(
+            &(talc_pool2d_options){ .kernel = { 2, 3 }, .padding = { 1, 1 }, .ceil_mode = true }),
+        talc_nn_flatten(), talc_nn_sigmoid());
     talc_tensor *x = talc_cast(block_input(), TALC_F64);
     owned_report *report =
         checked(model, x, (talc_check_model_options){ .reference_algorithm = "conv2d=reference" });

@@ -5,6 +5,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/layers.h"
 
 #include <math.h>
 
@@ -33,34 +34,23 @@ static talc_tensor *train(void *context)
 /* Convolution, batch norm, pooling and dropout, twice. */
 static talc_module *small_net(void)
 {
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(
-        net, talc_nn_conv2d(&(talc_conv2d_layer){
-                 .in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }, .padding_same = true }));
-    talc_nn_sequential_append(net,
-                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 8 }));
-    talc_nn_sequential_append(net, talc_nn_dropout(0.3));
-    talc_nn_sequential_append(net,
-                              talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
-    talc_nn_sequential_append(net, talc_nn_flatten());
-    talc_nn_sequential_append(net, talc_nn_dropout(0.5));
-    talc_nn_sequential_append(
-        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 8 * 36, .out_features = 10 }));
-    return net;
+    return TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }, .padding_same = true),
+        BATCH_NORM2D(.channels = 8), talc_nn_dropout(0.3), MAX_POOL2D(.kernel = { 2, 2 }),
+        talc_nn_flatten(), talc_nn_dropout(0.5), LINEAR(8 * 36, 10));
 }
 
 static talc_module *norm_net(void)
 {
     return TALC_SEQUENTIAL(
-        talc_nn_conv2d(
-            &(talc_conv2d_layer){ .in_channels = 3, .out_channels = 8, .kernel = { 3, 3 } }),
+        CONV2D(.in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }),
         talc_nn_group_norm(&(talc_group_norm_layer){
             .groups = 2, .channels = 8, .activation = TALC_ACTIVATION_RELU }),
         talc_nn_drop_path(0.3),
         talc_nn_local_response_norm(&(talc_local_response_norm_layer){ .size = 5 }),
         talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 8 }), talc_nn_flatten(),
         talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(800) }),
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 800, .out_features = 10 }));
+        LINEAR(800, 10));
 }
 
 typedef struct training_case {
@@ -293,12 +283,7 @@ Test(step, a_parameter_with_other_storage_is_named)
 
 static talc_module *tiny_net(void)
 {
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(net, talc_nn_flatten());
-    talc_nn_sequential_append(net, talc_nn_dropout(0.5));
-    talc_nn_sequential_append(
-        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 12, .out_features = 10 }));
-    return net;
+    return TALC_SEQUENTIAL(talc_nn_flatten(), talc_nn_dropout(0.5), LINEAR(12, 10));
 }
 
 /* After a failure nothing is left behind, and the step can be run again. */
@@ -462,9 +447,8 @@ static talc_tensor *evaluate_and_write(void *context)
 Test(step, weights_that_it_writes_are_read_anew)
 {
     owned_module *net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(&(talc_conv2d_layer){
-            .in_channels = 16, .out_channels = 16, .kernel = { 3, 3 }, .no_bias = true }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }));
+        CONV2D(.in_channels = 16, .out_channels = 16, .kernel = { 3, 3 }, .no_bias = true),
+        BATCH_NORM2D(.channels = 16));
     cr_assert(talc_module_to(net, tested_device()));
     talc_module_eval(net);
     owned_step *step = talc_step_new(tested_device(), evaluate_and_write, net);

@@ -8,6 +8,7 @@
 
 #include "examples/networks/layers.h"
 #include "tests/support/networks.h"
+#include "tests/support/layers.h"
 #include "nn/entries.h"
 #include "nn/fold.h"
 #include "tensor/memory.h"
@@ -29,18 +30,9 @@ static bool keep_parameter(const char *path, talc_tensor *tensor, bool is_buffer
 static talc_module *small_net(uint64_t seed)
 {
     talc_manual_seed(seed);
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(net, talc_nn_conv2d(&(talc_conv2d_layer){
-                                       .in_channels = 2, .out_channels = 4, .kernel = { 3, 2 } }));
-    talc_nn_sequential_append(net,
-                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
-    talc_nn_sequential_append(net, talc_nn_relu());
-    talc_nn_sequential_append(net,
-                              talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
-    talc_nn_sequential_append(net, talc_nn_flatten());
-    talc_nn_sequential_append(
-        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 64, .out_features = 3 }));
-    return net;
+    return TALC_SEQUENTIAL(CONV2D(.in_channels = 2, .out_channels = 4, .kernel = { 3, 2 }),
+                           BATCH_NORM2D(.channels = 4), talc_nn_relu(),
+                           MAX_POOL2D(.kernel = { 2, 2 }), talc_nn_flatten(), LINEAR(64, 3));
 }
 
 #define SURVIVES(test, at_least, ...)                                                              \
@@ -233,7 +225,7 @@ SURVIVES(summary_and_printing, 40, "summary", begin_small_net, run_summary, keep
 /* Parameters and buffers, which f64 copies stand in for, are what they were whatever happens. */
 static void *begin_norm(talc_device *device)
 {
-    talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1 });
+    talc_module *norm = BATCH_NORM2D(.channels = 1);
     net_and_input *fixture = begin_net(device, norm, TALC_DIMS(3, 1, 1, 1));
     talc_module_train(norm);
     talc_require_grad(talc_module_find(norm, "bias"), false);

@@ -5,6 +5,7 @@
 #include "tests/support/op_cases.h"
 
 #include "tests/support/networks.h"
+#include "tests/support/layers.h"
 #include "ops/backend.h"
 
 #include <stdio.h>
@@ -18,28 +19,16 @@ static const talc_conv2d_layer small_conv = {
 /* Every layer, for an image [2,4,7,6]. */
 static talc_module *every_layer(void)
 {
-    talc_module *chain = talc_nn_sequential();
-    talc_nn_sequential_append(chain, talc_nn_identity());
-    talc_nn_sequential_append(chain, talc_nn_conv2d(&small_conv));
-    talc_nn_sequential_append(chain,
-                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 }));
-    talc_nn_sequential_append(chain, talc_nn_relu());
-    talc_nn_sequential_append(chain, talc_nn_max_pool2d(&(talc_pool2d_options){
-                                         .kernel = { 2, 2 }, .stride = { 1, 1 } }));
-    talc_nn_sequential_append(chain, talc_nn_sigmoid());
-    talc_nn_sequential_append(chain, talc_nn_channel_shuffle(3));
-    talc_nn_sequential_append(chain, talc_nn_upsample(&(talc_upsample2d_options){
-                                         .scale = { 1.5, 2 }, .mode = TALC_UPSAMPLE_BILINEAR }));
-    talc_nn_sequential_append(
-        chain, talc_nn_pad2d(&(talc_pad_options){ .padding = { 1, 1, 2 }, .value = 3 }));
-    talc_nn_sequential_append(chain, talc_nn_adaptive_max_pool2d(5, 4));
-    talc_nn_sequential_append(chain,
-                              talc_nn_avg_pool2d(&(talc_pool2d_options){ .kernel = { 2, 1 } }));
-    talc_nn_sequential_append(chain, talc_nn_tanh());
-    talc_nn_sequential_append(chain, talc_nn_adaptive_avg_pool2d(2, 2));
-    talc_nn_sequential_append(chain, talc_nn_flatten());
-    talc_nn_sequential_append(
-        chain, talc_nn_linear(&(talc_linear_layer){ .in_features = 24, .out_features = 5 }));
+    talc_module *chain = TALC_SEQUENTIAL(
+        talc_nn_identity(), talc_nn_conv2d(&small_conv), BATCH_NORM2D(.channels = 6),
+        talc_nn_relu(), MAX_POOL2D(.kernel = { 2, 2 }, .stride = { 1, 1 }), talc_nn_sigmoid(),
+        talc_nn_channel_shuffle(3),
+        talc_nn_upsample(
+            &(talc_upsample2d_options){ .scale = { 1.5, 2 }, .mode = TALC_UPSAMPLE_BILINEAR }),
+        talc_nn_pad2d(&(talc_pad_options){ .padding = { 1, 1, 2 }, .value = 3 }),
+        talc_nn_adaptive_max_pool2d(5, 4),
+        talc_nn_avg_pool2d(&(talc_pool2d_options){ .kernel = { 2, 1 } }), talc_nn_tanh(),
+        talc_nn_adaptive_avg_pool2d(2, 2), talc_nn_flatten(), LINEAR(24, 5));
     return chain;
 }
 

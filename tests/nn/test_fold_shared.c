@@ -6,6 +6,7 @@
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/threads_agree.h"
+#include "tests/support/layers.h"
 
 #include "tensor/storage.h"
 
@@ -23,14 +24,10 @@ static bool heads_init(talc_module *module, const void *options)
 {
     static const char *const names[NORMS] = { "a", "b", "c" };
     heads *self = (heads *)module;
-    self->conv =
-        talc_module_add(module, "conv",
-                        talc_nn_conv2d(&(talc_conv2d_layer){
-                            .in_channels = 3, .out_channels = CHANNELS, .kernel = { 3, 2 } }));
+    self->conv = talc_module_add(
+        module, "conv", CONV2D(.in_channels = 3, .out_channels = CHANNELS, .kernel = { 3, 2 }));
     for (int i = 0; i < NORMS; i++)
-        self->norms[i] = talc_module_add(
-            module, names[i],
-            talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = CHANNELS }));
+        self->norms[i] = talc_module_add(module, names[i], BATCH_NORM2D(.channels = CHANNELS));
     if (*(const bool *)options)
         self->v =
             talc_module_parameter(module, "v", talc_clone(talc_module_find(self->conv, "weight")));
@@ -165,8 +162,7 @@ Test(fold_shared, folds_of_norms_that_are_gone_go_too)
     size_t live = 0;
     for (unsigned i = 0; i < 20; i++) {
         talc_scope *scope = talc_scope_enter();
-        talc_module *norm =
-            talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = CHANNELS });
+        talc_module *norm = BATCH_NORM2D(.channels = CHANNELS);
         talc_module_eval(norm);
         scatter_norm(norm, 100 + i);
         heads as = { .conv = conv, .norms = { norm } };

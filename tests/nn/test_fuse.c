@@ -3,6 +3,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/layers.h"
 
 #include <math.h>
 
@@ -10,18 +11,18 @@
 
 static talc_module *conv(talc_activation activation)
 {
-    return talc_nn_conv2d(&(talc_conv2d_layer){
-        .in_channels = 4, .out_channels = 6, .kernel = { 3, 3 }, .activation = activation });
+    return CONV2D(.in_channels = 4, .out_channels = 6, .kernel = { 3, 3 },
+                  .activation = activation);
 }
 
 static talc_module *norm(void)
 {
-    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 });
+    return BATCH_NORM2D(.channels = 6);
 }
 
 static talc_module *linear(void)
 {
-    return talc_nn_linear(&(talc_linear_layer){ .in_features = 6, .out_features = 5 });
+    return LINEAR(6, 5);
 }
 
 static void assert_runs(talc_module *chain, const char *expected)
@@ -44,7 +45,7 @@ static talc_module *evaluated(talc_module *chain)
 
 static talc_module *by_the_batch(void)
 {
-    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6, .no_tracking = true });
+    return BATCH_NORM2D(.channels = 6, .no_tracking = true);
 }
 
 /* Inference: what is recorded is not folded. */
@@ -221,16 +222,11 @@ Test(fuse, what_is_recorded_is_not_folded)
 /* Each takes its own norm and activation. */
 Test(fuse, a_depthwise_and_a_pointwise_convolution_are_two_ops)
 {
-    talc_module *depthwise = talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 4,
-                                                                  .out_channels = 4,
-                                                                  .kernel = { 3, 3 },
-                                                                  .padding = { 1, 1 },
-                                                                  .groups = 4 });
-    talc_module *pointwise = talc_nn_conv2d(
-        &(talc_conv2d_layer){ .in_channels = 4, .out_channels = 6, .kernel = { 1, 1 } });
-    assert_runs(evaluated(TALC_SEQUENTIAL(
-                    depthwise, talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }),
-                    talc_nn_relu(), pointwise, norm(), talc_nn_tanh())),
+    talc_module *depthwise = CONV2D(.in_channels = 4, .out_channels = 4, .kernel = { 3, 3 },
+                                    .padding = { 1, 1 }, .groups = 4);
+    talc_module *pointwise = CONV2D(.in_channels = 4, .out_channels = 6, .kernel = { 1, 1 });
+    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise, BATCH_NORM2D(.channels = 4), talc_nn_relu(),
+                                          pointwise, norm(), talc_nn_tanh())),
                 "conv2d conv2d ");
 }
 
@@ -291,8 +287,7 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
         talc_forward_chain(NULL, 0, x, &(talc_chain_end){ x, TALC_ACTIVATION_RELU });
     assert_same_bits("x + x", talc_relu(talc_add(x, x)), both);
     talc_module_free(chain);
-    chain = evaluated(TALC_SEQUENTIAL(
-        conv(0), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 })));
+    chain = evaluated(TALC_SEQUENTIAL(conv(0), BATCH_NORM2D(.channels = 5)));
     cr_assert_null(talc_forward(chain, x));
     assert_failure(TALC_BAD_SHAPE, "1: batch_norm2d: weight [5] must be [6], one value for each "
                                    "channel of x [2,6,3,6]");

@@ -6,6 +6,7 @@
 #include "tests/support/op_cases.h"
 #include "tests/support/pattern.h"
 #include "tests/support/torch_keys.h"
+#include "tests/support/layers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -187,9 +188,7 @@ Test(models, the_summary_of_lenet)
  * biases. */
 Test(models, a_shared_parameter_counts_once)
 {
-    owned_module *model =
-        TALC_SEQUENTIAL(talc_nn_linear(&(talc_linear_layer){ .in_features = 3, .out_features = 3 }),
-                        TALC_SEQUENTIAL(talc_nn_identity()));
+    owned_module *model = TALC_SEQUENTIAL(LINEAR(3, 3), TALC_SEQUENTIAL(talc_nn_identity()));
     talc_tensor *weight = talc_module_find(model, "0.weight");
     cr_assert_not_null(talc_module_parameter(talc_module_child(model, "1.0"), "tied", weight), "%s",
                        talc_error_message());
@@ -417,7 +416,7 @@ Test(models, the_gradient_of_a_module_is_checked_on_copies_in_f64)
 {
     talc_manual_seed(9);
     for (int detached = 0; detached < 2; detached++) {
-        talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 });
+        talc_module *norm = BATCH_NORM2D(.channels = 2);
         owned_module *net =
             TALC_SEQUENTIAL(norm, talc_module_new(&scaling_class, &(bool){ detached != 0 }));
         talc_tensor *x = talc_randn(cpu_device(), TALC_F64, TALC_DIMS(2, 2, 4, 3));

@@ -1,4 +1,5 @@
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 
 #include <string.h>
 
@@ -92,11 +93,6 @@ static talc_module *own_new(const char *name, int64_t width, talc_module *body)
     return above;
 }
 
-static talc_module *linear(int64_t in, int64_t out)
-{
-    return talc_nn_linear(&(talc_linear_layer){ .in_features = in, .out_features = out });
-}
-
 /* The tree is a Box with one child, which is applied; `path` is that of what is applied. */
 static void check_place(talc_module *tree, const char *path, talc_status status,
                         const char *expected)
@@ -114,28 +110,28 @@ Test(module, a_failure_says_in_which_layer_it_was)
 {
     check_place(own_new("net", 4, talc_nn_relu()), "net", TALC_BAD_SHAPE,
                 "net: add: a [2,3] and b [4] do not broadcast");
-    check_place(own_new("net", 3, linear(4, 2)), "net", TALC_BAD_SHAPE,
+    check_place(own_new("net", 3, LINEAR(4, 2)), "net", TALC_BAD_SHAPE,
                 "net.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
     check_place(own_new("net", 3,
-                        TALC_SEQUENTIAL(linear(3, 4), talc_nn_relu(),
-                                        TALC_SEQUENTIAL(linear(5, 2), talc_nn_relu()))),
+                        TALC_SEQUENTIAL(LINEAR(3, 4), talc_nn_relu(),
+                                        TALC_SEQUENTIAL(LINEAR(5, 2), talc_nn_relu()))),
                 "net", TALC_BAD_SHAPE,
                 "net.body.2.0: linear: x [2,4] has 4 features, weight [2,5] needs 5");
     /* A failure that a module takes back does not say where the next one was. */
     check_place(own_new("net", 3, TALC_SEQUENTIAL(talc_nn_relu(), talc_nn_module_list())), "net",
                 TALC_BAD_ARGUMENT, "net: own: the body cannot run");
     /* What is applied alone has its path too, and a root has none. */
-    check_place(own_new("net", 3, linear(4, 2)), "net.body", TALC_BAD_SHAPE,
+    check_place(own_new("net", 3, LINEAR(4, 2)), "net.body", TALC_BAD_SHAPE,
                 "net.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
-    check_place(linear(4, 2), "", TALC_BAD_SHAPE,
+    check_place(LINEAR(4, 2), "", TALC_BAD_SHAPE,
                 "linear: x [2,3] has 3 features, weight [2,4] needs 4");
-    check_place(own_new("a\033[2Jb", 3, linear(4, 2)), "a\033[2Jb", TALC_BAD_SHAPE,
+    check_place(own_new("a\033[2Jb", 3, LINEAR(4, 2)), "a\033[2Jb", TALC_BAD_SHAPE,
                 "a\\x1b[2Jb.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
 }
 
 Test(module, a_failure_in_a_deep_layer_says_the_end_of_its_path)
 {
-    owned_module *tree = linear(4, 2);
+    owned_module *tree = LINEAR(4, 2);
     for (int i = 0; i < 100; i++)
         tree = own_around(3, tree);
     cr_assert_null(talc_forward(tree, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3))));
@@ -413,7 +409,7 @@ Test(module, to_the_same_device_changes_nothing)
 
 Test(module, cast_converts_floats_and_keeps_handles)
 {
-    owned_module *net = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 });
+    owned_module *net = BATCH_NORM2D(.channels = 2);
     talc_tensor *weight = talc_module_find(net, "weight"),
                 *count = talc_module_find(net, "num_batches_tracked");
     talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 4, 1);

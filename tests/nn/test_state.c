@@ -1,5 +1,7 @@
+#include "tests/support/captured.h"
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 
 #include "nn/entries.h"
 
@@ -25,14 +27,20 @@ static const char *const net_names[] = { "0.weight",
 /* Conv2d, BatchNorm2d: with tensors of these names. */
 static talc_module *net_new(int64_t channels, talc_dtype dtype)
 {
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(
-        net, talc_nn_conv2d(&(talc_conv2d_layer){
-                 .in_channels = 2, .out_channels = channels, .kernel = { 3, 1 }, .dtype = dtype }));
-    talc_nn_sequential_append(net, talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){
-                                       .channels = channels, .dtype = dtype }));
+    talc_module *net = TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 2, .out_channels = channels, .kernel = { 3, 1 }, .dtype = dtype),
+        BATCH_NORM2D(.channels = channels, .dtype = dtype));
     assert_no_failure();
     return net;
+}
+
+/* The tensors of a net under their names; how many. */
+static int name_tensors(talc_named_tensor list[], talc_module *net, int skipped)
+{
+    int count = 0;
+    for (int i = skipped; i < 7; i++)
+        list[count++] = (talc_named_tensor){ net_names[i], talc_module_find(net, net_names[i]) };
+    return count;
 }
 
 /* Every element of a module's state as doubles, so that two states can be compared. */
@@ -132,9 +140,7 @@ static void write_changed(talc_module *net, int skipped, int extra)
 {
     static const char *const extras[] = { "2.weight", "0.weight.x", "0" };
     talc_named_tensor list[16];
-    int count = 0;
-    for (int i = skipped; i < 7; i++)
-        list[count++] = (talc_named_tensor){ net_names[i], talc_module_find(net, net_names[i]) };
+    int count = name_tensors(list, net, skipped);
     for (int i = 0; i < extra; i++)
         list[count++] =
             (talc_named_tensor){ extras[i], talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3 - i)) };
@@ -178,8 +184,7 @@ Test(state, shapes_and_types_must_be_equal)
     for (int odd = 0; odd < 7; odd++)
         for (int wide = 0; wide < 2; wide++) {
             talc_named_tensor list[7];
-            for (int i = 0; i < 7; i++)
-                list[i] = (talc_named_tensor){ net_names[i], talc_module_find(net, net_names[i]) };
+            name_tensors(list, net, 0);
             const talc_dtype other_dtype = odd == 6 ? TALC_F32 : TALC_F64;
             list[odd].tensor = wide ? talc_cast(list[odd].tensor, other_dtype)
                                     : talc_unsqueeze(list[odd].tensor, 0);
@@ -349,12 +354,9 @@ Test(state, the_optimizers_state_is_nothing_extra)
     talc_load_report_free(&report);
     /* In a file that is no checkpoint such a name is one like all others. */
     talc_named_tensor list[8];
-    int count = 0;
-    for (; count < 7; count++)
-        list[count] =
-            (talc_named_tensor){ net_names[count], talc_module_find(net, net_names[count]) };
-    list[count++] = (talc_named_tensor){ "optimizer.x", talc_module_find(net, "0.bias") };
-    cr_assert(talc_safetensors_save(path, list, count, NULL));
+    name_tensors(list, net, 0);
+    list[7] = (talc_named_tensor){ "optimizer.x", talc_module_find(net, "0.bias") };
+    cr_assert(talc_safetensors_save(path, list, 8, NULL));
     cr_assert(!talc_module_load(other, path, true));
     assert_failure_about_file(TALC_NOT_FOUND,
                               "module_load: '%s' has 'optimizer.x', Sequential has not");
@@ -586,9 +588,8 @@ static atomic_bool going_on; /* they may end */
 static atomic_int loads;     /* that are done */
 
 /* Waits in its forward pass until it may go on. */
-static talc_tensor *wait_inside(talc_module *module, talc_tensor *x)
+static talc_tensor *wait_inside(talc_tensor *x)
 {
-    (void)module;
     atomic_fetch_add(&inside, 1);
     while (!atomic_load(&going_on))
         wait_a_little(1);
@@ -602,9 +603,6 @@ static talc_tensor *load_inside(talc_module *module, talc_tensor *x)
     return talc_module_load(root, path, true) ? x : NULL;
 }
 
-static const talc_module_class waits = { .name = "Waits",
-                                         .size = sizeof(talc_module),
-                                         .forward = wait_inside };
 static const talc_module_class loader = { .name = "Loads",
                                           .size = sizeof(talc_module),
                                           .forward = load_inside };
@@ -629,7 +627,7 @@ Test(state, a_load_waits_for_passes_under_way)
 {
     owned_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_save(net, path));
-    talc_nn_sequential_append(net, talc_module_new(&waits, NULL));
+    talc_nn_sequential_append(net, module_of(wait_inside));
     talc_nn_sequential_append(net, talc_module_new(&loader, NULL));
     const void *data = talc_module_find(net, "0.weight")->data;
     pthread_t passes[2], load;

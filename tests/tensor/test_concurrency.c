@@ -1,6 +1,7 @@
 /// Several threads at once: own tensors, shared weights, and what is kept per thread.
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/layers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -125,12 +126,9 @@ Test(concurrency, a_model_in_evaluation_mode_serves_all_threads)
 {
     static shared all;
     all.inputs = op_inputs_new(cpu_device());
-    net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(
-            &(talc_conv2d_layer){ .in_channels = 4, .out_channels = 6, .kernel = { 3, 3 } }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 }), talc_nn_relu(),
-        talc_nn_flatten(),
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 120, .out_features = 10 }));
+    net = TALC_SEQUENTIAL(CONV2D(.in_channels = 4, .out_channels = 6, .kernel = { 3, 3 }),
+                          BATCH_NORM2D(.channels = 6), talc_nn_relu(), talc_nn_flatten(),
+                          LINEAR(120, 10));
     talc_module_eval(net);
     net_expected = talc_forward(net, all.inputs.image);
     assert_no_failure();

@@ -2,6 +2,7 @@
  * on any number of threads, and the caller finds its environment again. */
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/layers.h"
 
 #include "tensor/fenv.h"
 
@@ -264,16 +265,13 @@ static int train(talc_device *device, double numbers[NUMBERS])
                                                         .shuffle = true,
                                                         .mean = { mean[0] },
                                                         .deviation = { deviation[0] } });
-    owned_module *net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1,
-                                             .out_channels = 3,
-                                             .kernel = { 5, 5 },
-                                             .stride = { 3, 3 },
-                                             .dtype = TALC_F64 }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 3, .dtype = TALC_F64 }),
-        talc_nn_gelu(), talc_nn_dropout(0.45), talc_nn_flatten(),
-        talc_nn_linear(
-            &(talc_linear_layer){ .in_features = 192, .out_features = 10, .dtype = TALC_F64 }));
+    owned_module *net =
+        TALC_SEQUENTIAL(CONV2D(.in_channels = 1, .out_channels = 3, .kernel = { 5, 5 },
+                               .stride = { 3, 3 }, .dtype = TALC_F64),
+                        BATCH_NORM2D(.channels = 3, .dtype = TALC_F64), talc_nn_gelu(),
+                        talc_nn_dropout(0.45), talc_nn_flatten(),
+                        talc_nn_linear(&(talc_linear_layer){
+                            .in_features = 192, .out_features = 10, .dtype = TALC_F64 }));
     cr_assert(talc_module_to(net, device));
     owned_optimizer *adam =
         talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAMW });
