@@ -3,9 +3,9 @@
 #include "tests/support/checked_model.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/wrong_device.h"
-#include "tests/support/layers.h"
 
 static talc_module *fused_new(void)
 {

@@ -2,8 +2,9 @@
 /// are wrong fail, however little, and the report names the parameter and the element.
 #include "tests/support/hooks.h"
 
-#include "tests/support/pattern.h"
+#include "tests/support/files.h"
 #include "tests/support/layers.h"
+#include "tests/support/pattern.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -134,13 +135,9 @@ Test(check_kinks, modules_that_are_right_pass)
 
 static char *printed(const talc_gradient_report *report)
 {
-    static char text[1024];
     FILE *file = tmpfile();
     talc_gradient_report_print(file, report);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 /* Ahead of ReLUs whose kinks are met, at scales of 1e9, 1 and 1e-9: a gradient that is off by ten

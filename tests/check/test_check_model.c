@@ -6,8 +6,9 @@
 #include "tests/support/op_cases.h"
 #include "tests/support/wrong_device.h"
 
-#include "tests/support/networks.h"
+#include "tests/support/files.h"
 #include "tests/support/layers.h"
+#include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "tensor/observe.h"
 
@@ -253,13 +254,9 @@ Test(check_model, a_wrong_reference_shows_as_such)
 
 static char *printed(const talc_check_model_report *report)
 {
-    static char text[8192];
     FILE *file = tmpfile();
     talc_check_model_print(file, report);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(check_model, the_table)

@@ -3,6 +3,7 @@
 #include "check/engine/case.h"
 #include "check/check.h"
 #include "check/engine/parallel.h"
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tests/support/plans.h"
 #include "tests/support/problem_data.h"
@@ -282,12 +283,10 @@ Test(check_run, a_report_says_where_an_algorithm_fails)
                                        .command = commanded ? "./mine --again" : NULL });
             for (int i = 0; i < 4; i++)
                 talc_check_algorithm(check, problems[i], &algorithm);
-            char text[8192], first[400];
+            char first[400];
             FILE *file = tmpfile();
             talc_check_print(file, check);
-            rewind(file);
-            text[fread(text, 1, sizeof text - 1, file)] = '\0';
-            fclose(file);
+            const char *text = file_written(file);
             const char *at = strstr(text, "\nconv2d by mine on cpu: ");
             cr_assert(at != NULL, "%s", text);
             at += strlen("\nconv2d by mine on cpu: ");

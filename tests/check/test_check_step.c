@@ -1,5 +1,6 @@
 /// Which part of a difference between two runs is rounding, and which is not.
 #include "tests/support/captured.h"
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
@@ -157,11 +158,8 @@ Test(check_step, a_nan_is_printed_without_its_sign)
 {
     talc_check_model_layer layer = { .op = "relu", .got = -(double)NAN, .expected = 1, .own = 2 };
     talc_check_model_report report = { .layers = &layer, .count = 1 };
-    char text[2048];
     FILE *file = tmpfile();
     talc_check_model_print(file, &report);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
+    const char *text = file_written(file);
     cr_assert(strstr(text, "is nan instead of 1") != NULL, "%s", text);
 }

@@ -4,8 +4,8 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
-#include "tests/support/op_cases.h"
 #include "tests/support/layers.h"
+#include "tests/support/op_cases.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
 /// streams use.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
-#include "tests/support/op_cases.h"
 #include "tests/support/layers.h"
+#include "tests/support/op_cases.h"
 
 #include "tensor/storage.h"
 #include "tensor/streams.h"

@@ -7,8 +7,8 @@
 #include "tests/support/op_cases.h"
 
 #include "examples/networks/layers.h"
-#include "tests/support/networks.h"
 #include "tests/support/layers.h"
+#include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "nn/fold.h"
 #include "tensor/memory.h"

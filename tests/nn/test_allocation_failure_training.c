@@ -3,8 +3,8 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
-#include "tests/support/op_cases.h"
 #include "tests/support/layers.h"
+#include "tests/support/op_cases.h"
 
 #include "nn/optimizer_state.h"
 #include "tensor/memory.h"

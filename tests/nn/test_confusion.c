@@ -1,4 +1,5 @@
 /// Confusion matrices: counts by hand, on any device.
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tests/support/refused.h"
 
@@ -7,13 +8,9 @@
 
 static const char *printed(const talc_confusion *matrix, const char *const *names)
 {
-    static char text[4096];
     FILE *file = tmpfile();
     cr_assert(talc_confusion_print(file, matrix, names), "%s", talc_error_message());
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(confusion, answers_are_counted_under_their_labels)

@@ -4,8 +4,8 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "tests/support/networks.h"
 #include "tests/support/layers.h"
+#include "tests/support/networks.h"
 #include "ops/backend.h"
 
 #include <stdio.h>

@@ -3,10 +3,10 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/threads_agree.h"
-#include "tests/support/layers.h"
 
 #include "tensor/storage.h"
 

@@ -1,9 +1,10 @@
 /// Which modules are fused with which, and what is said of it.
+#include "tests/support/files.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
-#include "tests/support/layers.h"
 
 #include <math.h>
 
@@ -306,14 +307,10 @@ static bool explain(FILE *file, talc_module *module, talc_tensor *x)
 
 static char *text_of(bool (*print)(FILE *, talc_module *, talc_tensor *), talc_module *module)
 {
-    static char text[4096];
     FILE *file = tmpfile();
     cr_assert(print(file, module, op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1)), "%s",
               talc_error_message());
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(fuse, summary_and_explain_say_what_is_fused)

@@ -1,8 +1,8 @@
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
-#include "tests/support/pattern.h"
 #include "tests/support/layers.h"
+#include "tests/support/pattern.h"
 
 #include <math.h>
 #include <string.h>

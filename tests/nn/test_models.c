@@ -3,10 +3,11 @@
 #include "tests/support/guard.h"
 #include "tests/support/networks.h"
 #include "nn/entries.h"
+#include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/pattern.h"
 #include "tests/support/torch_keys.h"
-#include "tests/support/layers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -158,13 +159,9 @@ Test(models, densenet_is_the_same_with_and_without_gradients)
 
 static char *summary_text(talc_module *model, talc_tensor *x)
 {
-    static char text[8192];
     FILE *file = tmpfile();
     cr_assert(talc_module_summary(file, model, x), "%s", talc_error_message());
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(models, the_summary_of_lenet)
@@ -244,14 +241,10 @@ Test(models, a_summary_that_cannot_be_written_is_an_error)
 static void check_failing_summary(talc_module *model, talc_dims dims, const char *table,
                                   talc_status status, const char *message)
 {
-    char text[2048];
     FILE *file = tmpfile();
     cr_assert(!talc_module_summary(file, model, talc_zeros(cpu_device(), TALC_F32, dims)));
     assert_failure(status, message);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    cr_assert_str_eq(text, table);
+    cr_assert_str_eq(file_written(file), table);
     cr_assert(model->training);
     talc_module_free(model);
 }

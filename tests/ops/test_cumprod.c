@@ -6,11 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static talc_tensor *on_host(const talc_tensor *x)
-{
-    return talc_to(x, cpu_device(), x->dtype);
-}
-
 static void expect(const char *what, const talc_tensor *got, const double *expected)
 {
     got = on_host(got);

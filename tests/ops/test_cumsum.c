@@ -5,11 +5,6 @@
 
 #include <math.h>
 
-static talc_tensor *on_host(const talc_tensor *x)
-{
-    return talc_to(x, cpu_device(), x->dtype);
-}
-
 Test(cumsum, by_hand)
 {
     const float values[] = { 1, 2, -4, 0.5F, 3, 10 };

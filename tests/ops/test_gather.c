@@ -20,11 +20,6 @@ static talc_tensor *indices(talc_dims dims, int64_t extent)
     return talc_from_host(tested_device(), TALC_I64, dims, values);
 }
 
-static talc_tensor *on_host(const talc_tensor *x)
-{
-    return talc_to(x, cpu_device(), x->dtype);
-}
-
 // ---- Values -------------------------------------------------------------------------------------
 
 /* An index that is a view, and strides of 0. */

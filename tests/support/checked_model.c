@@ -1,8 +1,8 @@
 #include "tests/support/checked_model.h"
 
 #include "tests/support/hooks.h"
-#include "tests/support/op_cases.h"
 #include "tests/support/layers.h"
+#include "tests/support/op_cases.h"
 
 #include <stdio.h>
 

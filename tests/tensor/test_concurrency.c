@@ -1,7 +1,7 @@
 /// Several threads at once: own tensors, shared weights, and what is kept per thread.
 #include "tests/support/hooks.h"
-#include "tests/support/op_cases.h"
 #include "tests/support/layers.h"
+#include "tests/support/op_cases.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* Callers that flush denormals or round another way: every result has the bits that it has without,
  * on any number of threads, and the caller finds its environment again. */
 #include "tests/support/hooks.h"
-#include "tests/support/op_cases.h"
 #include "tests/support/layers.h"
+#include "tests/support/op_cases.h"
 
 #include "tensor/fenv.h"
 
