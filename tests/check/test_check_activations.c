@@ -6,13 +6,12 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
+#include "tests/support/layers.h"
 #include "tests/support/networks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { PRINTED = 8192 };
 
 static talc_module *net_new(void)
 {
@@ -49,7 +48,7 @@ static void assert_refused(talc_module *model, talc_tensor *x, talc_check_model_
  * when `to_name` is NULL, else under that name. */
 static void rewrite(const char *from, const char *to, const char *name, const char *to_name)
 {
-    talc_safetensors *file = talc_safetensors_open(from);
+    owned_safetensors *file = talc_safetensors_open(from);
     talc_named_tensor list[32];
     const int64_t count = talc_safetensors_count(file);
     for (int64_t i = 0; i < count; i++) {
@@ -63,7 +62,6 @@ static void rewrite(const char *from, const char *to, const char *name, const ch
             ((float *)list[i].tensor->data)[7] += 1e-3F;
     }
     cr_assert(talc_safetensors_save(to, list, count, NULL), "%s", talc_error_message());
-    talc_safetensors_close(file);
 }
 
 // ---- Round trips --------------------------------------------------------------------------------
@@ -72,7 +70,7 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
 {
     static const char *const names[] = { "conv1",   "conv2",  "fc1",  "fc2",   "fc3",
                                          "flatten", "output", "pool", "pool:2" };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("activations.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path), "%s", talc_error_message());
     cr_assert(net->training);
@@ -84,7 +82,7 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
     cr_assert(talc_safetensors_dims(file, talc_safetensors_find(file, "pool:2")).dim[1] == 16);
     talc_safetensors_close(file);
 
-    talc_check_model_report *report = against(net, images(), path);
+    owned_report *report = against(net, images(), path);
     cr_assert(talc_check_model_passed(report));
     int compared = 0;
     for (int i = 0; i < talc_check_model_count(report); i++) {
@@ -95,8 +93,6 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
     /* 11 ops, of which four relu belong to no module of their own, and two views. */
     cr_assert(compared == 9 && talc_check_model_count(report) == 13, "%d of %d", compared,
               talc_check_model_count(report));
-    talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 Test(check_activations, the_first_layer_that_differs_is_found)
@@ -108,12 +104,12 @@ Test(check_activations, the_first_layer_that_differs_is_found)
         { "pool:2", "pool", "max_pool2d" }, { "flatten", "flatten", "output" },
         { "fc2", "fc2", "linear" },         { "output", "", "output" },
     };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("right.safetensors"), *corrupted = file_path("wrong.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rewrite(path, corrupted, cases[i].name, NULL);
-        talc_check_model_report *report = against(net, images(), corrupted);
+        owned_report *report = against(net, images(), corrupted);
         cr_assert(!talc_check_model_passed(report), "%s", cases[i].name);
         const int wrong = talc_check_model_first_wrong(report);
         const talc_check_model_layer *first = talc_check_model_at(report, wrong);
@@ -131,15 +127,13 @@ Test(check_activations, the_first_layer_that_differs_is_found)
             if (j > wrong && layer->step >= 0)
                 cr_assert(layer->accumulated == first->step);
         }
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 /* What lies between two saved outputs is bounded, not measured. */
 Test(check_activations, some_of_the_layers_will_do)
 {
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     talc_tensor *y, *x = images();
     talc_module_eval(net);
     talc_algorithm_force("conv2d", "reference");
@@ -148,7 +142,7 @@ Test(check_activations, some_of_the_layers_will_do)
     const char *path = file_path("few.safetensors");
     cr_assert(talc_safetensors_save(
         path, (talc_named_tensor[]){ { "fc3.output", talc_cast(y, TALC_F64) } }, 1, NULL));
-    talc_check_model_report *report = against(net, x, path);
+    owned_report *report = against(net, x, path);
     cr_assert(talc_check_model_passed(report) && talc_check_model_count(report) == 11);
     const talc_check_model_layer *last = talc_check_model_at(report, 10);
     cr_assert(last->difference > 0 && last->step >= 0 && last->step <= 1);
@@ -160,17 +154,13 @@ Test(check_activations, some_of_the_layers_will_do)
     report = against(net, x, path);
     cr_assert(talc_check_model_first_wrong(report) == 10, "%d",
               talc_check_model_first_wrong(report));
-    talc_check_model_free(report);
-    talc_module_free(net);
 }
 
-static void print_report(const talc_check_model_report *report, char printed[PRINTED])
+static const char *print_report(const talc_check_model_report *report)
 {
     FILE *file = tmpfile();
     talc_check_model_print(file, report);
-    rewind(file);
-    printed[fread(printed, 1, PRINTED - 1, file)] = '\0';
-    fclose(file);
+    return file_written(file);
 }
 
 /* Another library may have modules that the model lacks. */
@@ -179,26 +169,23 @@ Test(check_activations, names_that_the_model_lacks_are_skipped)
     static const struct {
         const char *name, *to_name;
     } renamed[] = { { "fc2", "fc9" }, { "pool:2", "pool:3" } };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors");
-    char printed[PRINTED];
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (int i = 0; i < 2; i++) {
         rewrite(path, other, renamed[i].name, renamed[i].to_name);
-        talc_check_model_report *report = against(net, images(), other);
+        owned_report *report = against(net, images(), other);
         cr_assert(talc_check_model_passed(report) && talc_check_model_skipped(report) == 1);
         cr_assert_str_eq(talc_check_model_skipped_name(report, 0), renamed[i].to_name);
         cr_assert(talc_check_model_skipped_name(report, 1) == NULL &&
                   talc_check_model_skipped_name(report, -1) == NULL);
-        print_report(report, printed);
+        const char *printed = print_report(report);
         char line[100];
         snprintf(line, sizeof line, "\nskipped: 1 tensor of the file that no module gave: %s\n",
                  renamed[i].to_name);
         cr_assert(strstr(printed, line) != NULL, "%s", printed);
-        talc_check_model_free(report);
     }
     cr_assert(talc_check_model_skipped(NULL) == 0);
-    talc_module_free(net);
 }
 
 /* They may be what is wrong, and are told where they are near: those of LeNet's first layers are
@@ -214,30 +201,27 @@ Test(check_activations, what_was_not_compared_before_the_first_wrong_is_told)
         { "fc3", "fc9", "fc2", "\nnot compared before it: (model) relu; skipped beside: fc9\n" },
         { "fc1", "fc9", "conv1", NULL },
     };
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors"),
                *corrupted = file_path("c.safetensors");
-    char printed[PRINTED];
     cr_assert(talc_check_model_save_activations(net, images(), path));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rewrite(path, other, cases[i].name, cases[i].to_name);
         rewrite(other, corrupted, cases[i].wrong, NULL);
-        talc_check_model_report *report = against(net, images(), corrupted);
-        print_report(report, printed);
+        owned_report *report = against(net, images(), corrupted);
+        const char *printed = print_report(report);
         cr_assert(cases[i].told == NULL ? strstr(printed, "not compared") == NULL
                                         : strstr(printed, cases[i].told) != NULL,
                   "%zu: %s", i, printed);
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 // ---- Another library's formulas -----------------------------------------------------------------
 
 static talc_module *shifted_conv(int64_t in_channels, int64_t kernel)
 {
-    talc_module *conv = talc_nn_conv2d(&(talc_conv2d_layer){
-        .in_channels = in_channels, .out_channels = 4, .kernel = { kernel, kernel } });
+    talc_module *conv =
+        CONV2D(.in_channels = in_channels, .out_channels = 4, .kernel = { kernel, kernel });
     talc_copy(talc_module_find(conv, "bias"),
               talc_uniform(cpu_device(), TALC_F32, TALC_DIMS(4), 300, 400));
     return conv;
@@ -249,7 +233,7 @@ static talc_module *norms_new(void)
     talc_manual_seed(3);
     talc_module *net = talc_nn_sequential();
     talc_module_add(net, "conv", shifted_conv(2, 3));
-    talc_module_add(net, "bn", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    talc_module_add(net, "bn", BATCH_NORM2D(.channels = 4));
     talc_module_add(net, "shift", shifted_conv(4, 1));
     talc_module_add(net, "ln",
                     talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(9, 9) }));
@@ -305,7 +289,7 @@ static const float *numbers_of(talc_module *net, const char *name)
 Test(check_activations, a_norm_by_another_formula_is_right)
 {
     static const char *const wrong[] = { NULL, "conv", "bn", "ln" };
-    talc_module *net = norms_new();
+    owned_module *net = norms_new();
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(1, 2, 11, 11), 4);
     for (int i = 0; i < 40; i++)
         talc_forward(net, op_numbers(cpu_device(), TALC_DIMS(2, 2, 11, 11), (unsigned)i));
@@ -335,7 +319,7 @@ Test(check_activations, a_norm_by_another_formula_is_right)
                       4, NULL),
                   "%s", talc_error_message());
         const double before = numbers_of(net, "bn.running_mean")[0];
-        talc_check_model_report *report = NULL;
+        owned_report *report = NULL;
         talc_check_model(net, x,
                          &(talc_check_model_options){ .activations = path, .training = training },
                          &report);
@@ -355,16 +339,14 @@ Test(check_activations, a_norm_by_another_formula_is_right)
                       i, first == NULL ? "none" : first->path, layer);
             cr_assert(fabs(first->unexplained / first->allowed - first->step) < 1e-9 * first->step);
         }
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 /* x / 2 (1 + erf(x / sqrt(2))) in f32, as PyTorch evaluates it: where 1 and erf cancel, the error
  * is as large as x / 2 deserves. */
 Test(check_activations, a_gelu_by_another_formula_is_right)
 {
-    talc_module *net = TALC_SEQUENTIAL(talc_nn_gelu(), talc_nn_relu());
+    owned_module *net = TALC_SEQUENTIAL(talc_nn_gelu(), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(300), 4), *y = talc_empty_like(x);
     const char *path = file_path("gelu.safetensors");
     for (int wrong = 0; wrong < 2; wrong++) {
@@ -374,19 +356,16 @@ Test(check_activations, a_gelu_by_another_formula_is_right)
         }
         ((float *)y->data)[20] += wrong ? 1e-5F : 0;
         cr_assert(talc_safetensors_save(path, (talc_named_tensor[]){ { "0", y } }, 1, NULL));
-        talc_check_model_report *report = against(net, x, path);
+        owned_report *report = against(net, x, path);
         cr_assert(talc_check_model_first_wrong(report) == (wrong ? 0 : -1));
-        talc_check_model_free(report);
     }
-    talc_module_free(net);
 }
 
 /* Dropout hands its input on, and the statistics are the batch's. */
 Test(check_activations, in_train_mode)
 {
-    talc_module *net =
-        TALC_SEQUENTIAL(talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 }),
-                        talc_nn_dropout(0.5), talc_nn_relu());
+    owned_module *net =
+        TALC_SEQUENTIAL(BATCH_NORM2D(.channels = 2), talc_nn_dropout(0.5), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 2, 3, 5), 9);
     talc_module_eval(net);
     talc_check_model_report *report = NULL;
@@ -415,32 +394,28 @@ Test(check_activations, in_train_mode)
         talc_check_model(net, x, &(talc_check_model_options){ .activations = path }, &report));
     cr_assert(talc_check_model_first_wrong(report) == 0);
     talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 /* A child that is called "output" keeps its name. */
 Test(check_activations, a_child_named_output)
 {
-    talc_module *net = talc_nn_sequential();
+    owned_module *net = talc_nn_sequential();
     talc_module_add(net, "output", talc_nn_tanh());
     talc_module_add(net, "last", talc_nn_sigmoid());
     const char *path = file_path("output.safetensors");
     cr_assert(talc_check_model_save_activations(net, images(), path), "%s", talc_error_message());
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     cr_assert(talc_safetensors_find(file, "output") >= 0 &&
               talc_safetensors_find(file, ".output") >= 0 && talc_safetensors_count(file) == 3);
-    talc_safetensors_close(file);
-    talc_check_model_report *report = against(net, images(), path);
+    owned_report *report = against(net, images(), path);
     cr_assert(talc_check_model_passed(report) && talc_check_model_count(report) == 3);
-    talc_check_model_free(report);
-    talc_module_free(net);
 }
 
 // ---- Errors -------------------------------------------------------------------------------------
 
 Test(check_activations, files_that_do_not_fit)
 {
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     const char *path = file_path("a.safetensors"), *other = file_path("b.safetensors");
     char message[1024];
     cr_assert(talc_check_model_save_activations(net, images(), path));
@@ -477,12 +452,11 @@ Test(check_activations, files_that_do_not_fit)
     cr_assert(talc_error_status() == TALC_IO_ERROR &&
               strstr(talc_error_message(), missing) != NULL);
     talc_error_clear();
-    talc_module_free(net);
 }
 
 Test(check_activations, bad_calls)
 {
-    talc_module *net = net_new();
+    owned_module *net = net_new();
     talc_tensor *x = images();
     talc_check_model_report *report;
     typedef talc_check_model_options options;
@@ -519,7 +493,6 @@ Test(check_activations, bad_calls)
     talc_fail(TALC_IO_ERROR, "an earlier failure");
     cr_assert(!talc_check_model(net, x, NULL, &report));
     assert_failure(TALC_IO_ERROR, "an earlier failure");
-    talc_module_free(net);
 }
 
 /* A model that does something else each time. */
@@ -540,7 +513,7 @@ Test(check_activations, runs_that_differ)
     static const talc_module_class fickle = { "Fickle", sizeof(talc_module),
                                               NULL,     fickle_forward,
                                               NULL,     NULL };
-    talc_module *model = talc_module_new(&fickle, NULL);
+    owned_module *model = talc_module_new(&fickle, NULL);
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 3), 1);
     typedef talc_check_model_options options;
     assert_refused(model, x, (options){ 0 }, TALC_BAD_SHAPE,
@@ -549,7 +522,6 @@ Test(check_activations, runs_that_differ)
                    "check_model: op 1 is relu [2,3] in '', the reference ran 1 ops only");
     assert_refused(model, x, (options){ 0 }, TALC_BAD_SHAPE,
                    "check_model: the model ran 1 ops, the reference 2");
-    talc_module_free(model);
 }
 
 // ---- Allocation failures ------------------------------------------------------------------------
@@ -564,10 +536,8 @@ static void *begin(talc_device *device)
 {
     fixture *f = calloc(1, sizeof *f);
     f->net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(&(talc_conv2d_layer){
-            .in_channels = 2, .out_channels = 3, .kernel = { 3, 2 }, .padding = { 1 } }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 3 }), talc_nn_relu(),
-        talc_nn_flatten(), talc_nn_sigmoid());
+        CONV2D(.in_channels = 2, .out_channels = 3, .kernel = { 3, 2 }, .padding = { 1 }),
+        BATCH_NORM2D(.channels = 3), talc_nn_relu(), talc_nn_flatten(), talc_nn_sigmoid());
     f->x = op_numbers(device, TALC_DIMS(1, 2, 5, 4), 2);
     talc_module_to(f->net, device);
     snprintf(f->path, sizeof f->path, "%s", file_path("faults.safetensors"));
@@ -635,27 +605,16 @@ static void run_save(fault_run *run)
     const char *path = file_path("again.safetensors");
     if (talc_check_model_save_activations(f->net, f->x, path)) {
         size_t count;
-        char *bytes = file_bytes(path, &count);
+        owned_char *bytes = file_bytes(path, &count);
         fault_keep_bytes(run, bytes, count);
-        free(bytes);
     }
 }
 
-Test(check_activations, allocation_failures_between_two_devices)
-{
-    const fault_scenario scenario = { "check_model", begin, run_two, keep_model, end };
-    assert_survives_everywhere(&scenario, 100);
-}
+TEST_SURVIVES(check_activations, allocation_failures_between_two_devices, 100, "check_model", begin,
+              run_two, keep_model, end)
 
-Test(check_activations, allocation_failures_against_a_file)
-{
-    const fault_scenario scenario = { "check_model with activations", begin, run_saved, keep_model,
-                                      end };
-    assert_survives_everywhere(&scenario, 80);
-}
+TEST_SURVIVES(check_activations, allocation_failures_against_a_file, 80,
+              "check_model with activations", begin, run_saved, keep_model, end)
 
-Test(check_activations, allocation_failures_while_saving)
-{
-    const fault_scenario scenario = { "save_activations", begin, run_save, keep_model, end };
-    assert_survives_everywhere(&scenario, 40);
-}
+TEST_SURVIVES(check_activations, allocation_failures_while_saving, 40, "save_activations", begin,
+              run_save, keep_model, end)

@@ -47,7 +47,7 @@ static bool is_tiny(double value)
 
 Test(check_conv2d_data, kinds_of_data)
 {
-    conv2d_data q = read_problem("n2c8h9w11o6k3x3p1x1g2_bias_residual");
+    owned_conv2d_data q = read_problem("n2c8h9w11o6k3x3p1x1g2_bias_residual");
     const int64_t x = 2 * 8 * 9 * 11, w = 6 * 4 * 3 * 3;
     refill(&q, TALC_CHECK_EXACT, 1);
     cr_assert(all_integers(q.x, x, 8) && all_integers(q.w, w, 8) && all_integers(q.bias, 6, 8) &&
@@ -87,7 +87,6 @@ Test(check_conv2d_data, kinds_of_data)
         widest = fmax(widest, fabs(q.x[i]));
     }
     cr_assert(widest / smallest > 0x1p15 && widest <= 1, "%g .. %g", smallest, widest);
-    conv2d_data_free(&q);
 }
 
 /* Strides and dilation read one pixel of four: the odd value has to be one of those. */
@@ -99,14 +98,13 @@ Test(check_conv2d_data, what_is_odd_is_read)
     for (int i = 0; i < 4; i++)
         for (int kind = 0; kind < 2; kind++)
             for (uint64_t seed = 0; seed < 50; seed++) {
-                conv2d_data q = read_problem(texts[i]);
+                owned_conv2d_data q = read_problem(texts[i]);
                 refill(&q, kinds[kind], seed);
                 int64_t nonfinite = 0;
                 for (int64_t at = 0; at < q.y_count; at++)
                     nonfinite += !isfinite((double)conv2d_expected(&q, at).value);
                 cr_assert(nonfinite > 0 && nonfinite < q.y_count, "%s seed %d: %d of %d", texts[i],
                           (int)seed, (int)nonfinite, (int)q.y_count);
-                conv2d_data_free(&q);
             }
 }
 
@@ -115,7 +113,7 @@ Test(check_conv2d_data, enough_outputs_are_not_zero)
 {
     for (uint64_t seed = 0; seed < 1500; seed++) {
         const talc_conv2d_problem problem = conv2d_random_problem(seed);
-        conv2d_data q = conv2d_data_new(&problem, TALC_CHECK_EXACT, seed);
+        owned_conv2d_data q = conv2d_data_new(&problem, TALC_CHECK_EXACT, seed);
         char text[TALC_CONV2D_TEXT];
         talc_conv2d_problem_text(&problem, text);
         if (talc_check_terms(&problem) * (double)q.y_count < 2e5) {
@@ -129,7 +127,6 @@ Test(check_conv2d_data, enough_outputs_are_not_zero)
             cr_assert(fed < 8 || (double)nonzero >= min * (double)fed, "seed %d %s: %d of %d",
                       (int)seed, text, (int)nonzero, (int)fed);
         }
-        conv2d_data_free(&q);
     }
 }
 
@@ -148,7 +145,7 @@ Test(check_conv2d_data, exact_data_where_they_are_exact)
         { "n1c17000000h1w1o1k1x1", false, 1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        conv2d_data q = read_problem(cases[i].text);
+        owned_conv2d_data q = read_problem(cases[i].text);
         cr_assert(takes(&q.problem, TALC_CHECK_EXACT) == cases[i].takes, "%s", cases[i].text);
         cr_assert(takes(&q.problem, TALC_CHECK_RANDOM) && takes(&q.problem, TALC_CHECK_NAN));
         refill(&q, TALC_CHECK_EXACT, 1);
@@ -156,7 +153,6 @@ Test(check_conv2d_data, exact_data_where_they_are_exact)
         for (int64_t j = 0; j < q.problem.C * q.problem.H * q.problem.W; j++)
             largest = fmax(largest, fabs(q.x[j]));
         cr_assert(largest == cases[i].largest, "%s: %g", cases[i].text, largest);
-        conv2d_data_free(&q);
     }
 }
 

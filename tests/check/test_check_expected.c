@@ -421,10 +421,10 @@ Test(check_expected, ops_with_their_options)
     static const talc_module_class options = { "Options", sizeof(talc_module),
                                                NULL,      options_forward,
                                                NULL,      NULL };
-    talc_module *model = talc_module_new(&options, NULL);
+    owned_module *model = talc_module_new(&options, NULL);
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 7, 6), 1);
     for (int i = 0; i < 2; i++) {
-        talc_check_model_report *report;
+        owned_report *report = NULL;
         talc_check_model(model, x,
                          &(talc_check_model_options){
                              .device = i == 0 ? cpu_device() : fake_device(),
@@ -440,9 +440,7 @@ Test(check_expected, ops_with_their_options)
             clones += strcmp(talc_check_model_at(report, j)->op, "clone") == 0;
         }
         cr_assert(copies == 3 && clones == 1, "%d copies, %d clones", copies, clones);
-        talc_check_model_free(report);
     }
-    talc_module_free(model);
 }
 
 // ---- The observer -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "check/ops/pool2d.h"
 #include "ops/backend.h"
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -757,7 +758,7 @@ static bool ran(const talc_check *check, const char *op, const talc_algorithm *a
 
 Test(check_families, the_algorithms_of_the_cpu_pass)
 {
-    talc_check *check = talc_check_new(NULL);
+    owned_check *check = talc_check_new(NULL);
     const check_direction *direction;
     for (int d = 0; (direction = next(&d)) != NULL;) {
         int ops = 0;
@@ -786,15 +787,9 @@ Test(check_families, the_algorithms_of_the_cpu_pass)
             cr_assert(ran(check, NULL, algorithm), "%s of %s did not run", algorithm->name,
                       direction->ops[0]);
     }
-    talc_check_free(check);
 }
 
-static const char *never(const talc_device *device, const void *problem, size_t limit,
-                         talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit, (void)plan;
-    return "it never does";
-}
+PLAN(never, "it never does", )
 
 static talc_status not_run(talc_device *device, const void *problem, const talc_plan *plan,
                            const void *arguments)
@@ -817,7 +812,7 @@ Test(check_families, too_many_algorithms_are_a_failure)
         algorithms[i].plan = never;
         algorithms[i].run = not_run;
     }
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = &device });
+    owned_check *check = talc_check_new(&(talc_check_options){ .device = &device });
     cr_assert(!talc_check_problem(check, "n1c1h3w3o1k2x2"));
     cr_assert(talc_error_status() == TALC_UNSUPPORTED);
     cr_assert_str_eq(talc_error_message(),
@@ -835,7 +830,6 @@ Test(check_families, too_many_algorithms_are_a_failure)
     check = talc_check_new(&(talc_check_options){ .device = &device });
     cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"), "%s", talc_error_message());
     cr_assert(talc_check_summary_count(check) == 2);
-    talc_check_free(check);
 }
 
 /* The op gives an empty result, or that of no elements, without any algorithm. */

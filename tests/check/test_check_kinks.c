@@ -2,6 +2,8 @@
 /// are wrong fail, however little, and the report names the parameter and the element.
 #include "tests/support/hooks.h"
 
+#include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/pattern.h"
 
 #include <math.h>
@@ -79,24 +81,19 @@ static talc_module *drawn_module(int64_t channels)
     const int64_t blocks = drawn(1, 2);
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t groups = channels % 2 == 0 ? drawn(1, 2) : 1, out = 2 * drawn(1, 4);
-        talc_nn_sequential_append(
-            net, talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = channels,
-                                                      .out_channels = out,
-                                                      .kernel = { drawn(1, 3), drawn(1, 3) },
-                                                      .stride = { drawn(1, 2), 1 },
-                                                      .padding = { 1, 1 },
-                                                      .groups = groups,
-                                                      .no_bias = drawn(0, 1) == 0 }));
+        talc_nn_sequential_append(net, CONV2D(.in_channels = channels, .out_channels = out,
+                                              .kernel = { drawn(1, 3), drawn(1, 3) },
+                                              .stride = { drawn(1, 2), 1 }, .padding = { 1, 1 },
+                                              .groups = groups, .no_bias = drawn(0, 1) == 0));
         /* With biases of 0, what is 0 ahead of a norm in evaluation, such as a corner that sees
          * padding alone, is at the kink itself. */
-        talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = out });
+        talc_module *norm = BATCH_NORM2D(.channels = out);
         talc_copy(talc_module_find(norm, "bias"),
                   talc_uniform(talc_device_get("cpu"), TALC_F32, TALC_DIMS(out), -1, 1));
         talc_nn_sequential_append(net, norm);
         talc_nn_sequential_append(net, talc_nn_relu());
         if (drawn(0, 3) == 0)
-            talc_nn_sequential_append(
-                net, talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
+            talc_nn_sequential_append(net, MAX_POOL2D(.kernel = { 2, 2 }));
         channels = out;
     }
     if (drawn(0, 1) == 0)
@@ -112,9 +109,9 @@ Test(check_kinks, modules_that_are_right_pass)
     talc_manual_seed(21);
     const int modules = on_host() ? 100 : 4;
     for (int i = 0; i < modules; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const int64_t channels = drawn(1, 4);
-        talc_module *net = drawn_module(channels);
+        owned_module *net = drawn_module(channels);
         talc_tensor *x = talc_randn(talc_device_get("cpu"), TALC_F64,
                                     TALC_DIMS(drawn(1, 3), channels, drawn(4, 10), drawn(4, 10)));
         talc_module_to(net, tested_device());
@@ -129,8 +126,6 @@ Test(check_kinks, modules_that_are_right_pass)
         cr_assert(!report.kink || strncmp(text, "a kink: passes with step 1e-", 28) == 0 ||
                   talc_gradient_report_text(&report, text) != NULL);
         kinks += report.kink;
-        talc_module_free(net);
-        talc_scope_leave(scope);
     }
     /* Or the test shows nothing. */
     cr_assert(!on_host() || kinks >= 10, "only %d modules met a kink", kinks);
@@ -140,13 +135,9 @@ Test(check_kinks, modules_that_are_right_pass)
 
 static char *printed(const talc_gradient_report *report)
 {
-    static char text[1024];
     FILE *file = tmpfile();
     talc_gradient_report_print(file, report);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 /* Ahead of ReLUs whose kinks are met, at scales of 1e9, 1 and 1e-9: a gradient that is off by ten
@@ -161,13 +152,13 @@ Test(check_kinks, a_gradient_that_is_wrong_fails_with_every_step)
     int kinks = 0;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         for (uint64_t seed = 0; seed < (on_host() ? 12 : 1); seed++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_manual_seed(seed);
             lossy_options right = wrong[i];
             right.lost = 0;
             for (int is_wrong = 1; is_wrong >= 0; is_wrong--) {
                 talc_module *conv = talc_module_new(&lossy_class, is_wrong ? &wrong[i] : &right);
-                talc_module *net = TALC_SEQUENTIAL(conv, talc_nn_relu());
+                owned_module *net = TALC_SEQUENTIAL(conv, talc_nn_relu());
                 talc_tensor *x =
                     talc_randn(talc_device_get("cpu"), TALC_F64, TALC_DIMS(2, 3, 12, 11));
                 talc_module_to(net, tested_device());
@@ -188,9 +179,7 @@ Test(check_kinks, a_gradient_that_is_wrong_fails_with_every_step)
                 } else {
                     kinks += report.kink;
                 }
-                talc_module_free(net);
             }
-            talc_scope_leave(scope);
         }
     cr_assert(!on_host() || kinks >= 10, "only %d met a kink", kinks);
 }

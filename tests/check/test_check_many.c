@@ -7,6 +7,7 @@
 #include "check/engine/parallel.h"
 #include "tensor/streams.h"
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,12 +36,7 @@ static int find_problems(void)
 // ---- A device whose memory counts as its own, with an algorithm that is wrong at times
 // -----------------
 
-static const char *but_sevens(const talc_device *device, const void *problem, size_t limit,
-                              talc_plan *plan)
-{
-    (void)device, (void)limit, (void)plan;
-    return ((const talc_conv2d_problem *)problem)->OC % 7 == 0 ? "seven" : NULL;
-}
+PLAN(but_sevens, ((const talc_conv2d_problem *)problem)->OC % 7 == 0 ? "seven" : NULL, )
 
 /* Streams that do nothing: how many there are, and which were in use. */
 static atomic_int streams_made, streams_left;
@@ -196,7 +192,7 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
     problems[60] = "n1c2h3w4o5k6y";
     problems[100] = "n1c1000000h1000w1000o1k1x1"; /* taken first, as it is large */
     for (int i = 0; i < 5; i++) {
-        talc_check *check = talc_check_new(&options), *before = talc_check_new(&options);
+        owned_check *check = talc_check_new(&options), *before = talc_check_new(&options);
         cr_assert(!talc_check_problems(check, problems, count, NULL, NULL));
         cr_assert(talc_failed() && strstr(talc_error_message(), problems[60]) != NULL, "%s",
                   talc_error_message());
@@ -206,8 +202,6 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
             cr_assert(talc_check_problem(before, problems[j]) == (j < 60));
         talc_error_clear();
         expect_same_found(before, check);
-        talc_check_free(check);
-        talc_check_free(before);
     }
 
     talc_check *check = talc_check_new(&options);

@@ -1,10 +1,13 @@
 /// talc_check_model: right models pass, and of a wrong one the first wrong layer is found.
+#include "tests/support/captured.h"
 #include "tests/support/checked_model.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/wrong_device.h"
 
+#include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "tensor/observe.h"
@@ -26,12 +29,9 @@ static bool block_init(talc_module *module, const void *options)
     (void)options;
     block *self = (block *)module;
     self->conv1 = talc_module_add(module, "conv1", conv(3, 5, 3));
-    self->bn1 = talc_module_add(module, "bn1",
-                                talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 }));
+    self->bn1 = talc_module_add(module, "bn1", BATCH_NORM2D(.channels = 5));
     self->conv2 = talc_module_add(module, "conv2", conv(5, 5, 3));
-    self->bn2 = talc_module_add(
-        module, "bn2",
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5, .eps = 1e-3 }));
+    self->bn2 = talc_module_add(module, "bn2", BATCH_NORM2D(.channels = 5, .eps = 1e-3));
     self->shortcut = talc_module_add(module, "shortcut", conv(3, 5, 1));
     return !talc_failed();
 }
@@ -69,8 +69,8 @@ static talc_module *block_new(void)
 
 Test(check_model, two_algorithms_agree_layer_by_layer)
 {
-    talc_module *model = block_new();
-    talc_check_model_report *report =
+    owned_module *model = block_new();
+    owned_report *report =
         checked(model, block_input(),
                 (talc_check_model_options){ .algorithm = "conv2d=im2col,batch_norm2d=blocks",
                                             .reference_algorithm =
@@ -106,16 +106,14 @@ Test(check_model, two_algorithms_agree_layer_by_layer)
     talc_check_model_free(wide);
     cr_assert(talc_check_model_at(report, -1) == NULL &&
               talc_check_model_at(report, BLOCK_LAYERS) == NULL);
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 Test(check_model, the_same_run_twice_differs_nowhere)
 {
-    talc_module *model = lenet_new();
+    owned_module *model = lenet_new();
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 1, 28, 28), 3);
     for (int unfused = 0; unfused < 2; unfused++) {
-        talc_check_model_report *report =
+        owned_report *report =
             checked(model, x, (talc_check_model_options){ .unfused = unfused != 0 });
         assert_passed(report);
         /* 2 conv2d, 3 linear, 2 max_pool2d; 4 relu, in those or by themselves */
@@ -124,32 +122,30 @@ Test(check_model, the_same_run_twice_differs_nowhere)
         for (int i = 0; i < count; i++)
             cr_assert(layer_at(report, i)->difference == 0 &&
                       layer_at(report, i)->accumulated == 0 && layer_at(report, i)->own <= 1);
-        talc_check_model_free(report);
     }
-    talc_module_free(model);
 }
 
-/* Each op of talc, in f32 and, forced, by the reference algorithms. */
-static talc_tensor *every_op_forward(talc_module *module, talc_tensor *x)
+/* Each op of talc, of operands without gaps and of views, in f32 and, forced, by the reference
+ * rows. */
+static bool with_views;
+
+static talc_tensor *every_op_forward(talc_tensor *x)
 {
-    (void)module;
-    const op_inputs inputs = op_inputs_new(x->device);
     talc_tensor *y = x;
-    for (const op_case *op = op_cases; op->name != NULL; op++)
-        y = op->run(&inputs);
+    for (int view = with_views ? 0 : OP_VIEWS; view <= OP_VIEWS; view++) {
+        const op_inputs inputs =
+            view == OP_VIEWS ? op_inputs_new(x->device) : op_inputs_seen(x->device, (op_view)view);
+        for (const op_case *op = op_cases; op->name != NULL; op++)
+            y = op->run(&inputs);
+    }
     return y;
 }
 
-static const talc_module_class every_op_class = { "EveryOp", sizeof(talc_module),
-                                                  NULL,      every_op_forward,
-                                                  NULL,      NULL };
-
 Test(check_model, every_op_is_right_on_both_devices)
 {
-    talc_module *model = talc_module_new(&every_op_class, NULL);
+    owned_module *model = module_of(every_op_forward);
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(1), 1);
-    talc_check_model_report *report =
-        checked(model, x, (talc_check_model_options){ .device = fake_device() });
+    owned_report *report = checked(model, x, (talc_check_model_options){ .device = fake_device() });
     assert_passed(report);
     cr_assert(talc_check_model_count(report) > 40, "only %d ops", talc_check_model_count(report));
     talc_check_model_free(report);
@@ -162,36 +158,30 @@ Test(check_model, every_op_is_right_on_both_devices)
         "conv2d=reference,batch_norm2d=reference,matmul=reference,linear=reference,"
         "softmax=reference,log_softmax=reference,sum=reference,mean=reference,max_pool2d=reference,"
         "avg_pool2d=reference,adaptive_avg_pool2d=reference";
+    with_views = true;
     report = checked(model, x, (talc_check_model_options){ .reference_algorithm = references });
     assert_passed(report);
+    cr_assert(talc_check_model_count(report) > 400, "only %d ops", talc_check_model_count(report));
     talc_check_model_free(report);
     report = checked(model, x, (talc_check_model_options){ .algorithm = references });
     assert_passed(report);
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 Test(check_model, an_f64_model_is_held_to_f64_bounds)
 {
-    talc_module *model =
-        TALC_SEQUENTIAL(talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 3,
-                                                             .out_channels = 4,
-                                                             .kernel = { 3, 2 },
-                                                             .dtype = TALC_F64,
-                                                             .padding = { 1, 1 },
-                                                             .padding_mode = TALC_PADDING_REFLECT,
-                                                             .activation = TALC_ACTIVATION_TANH }),
-                        talc_nn_avg_pool2d(&(talc_pool2d_options){
-                            .kernel = { 2, 3 }, .padding = { 1, 1 }, .ceil_mode = true }),
-                        talc_nn_flatten(), talc_nn_sigmoid());
+    owned_module *model = TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 3, .out_channels = 4, .kernel = { 3, 2 }, .dtype = TALC_F64,
+               .padding = { 1, 1 }, .padding_mode = TALC_PADDING_REFLECT,
+               .activation = TALC_ACTIVATION_TANH),
+        talc_nn_avg_pool2d(
+            &(talc_pool2d_options){ .kernel = { 2, 3 }, .padding = { 1, 1 }, .ceil_mode = true }),
+        talc_nn_flatten(), talc_nn_sigmoid());
     talc_tensor *x = talc_cast(block_input(), TALC_F64);
-    talc_check_model_report *report =
+    owned_report *report =
         checked(model, x, (talc_check_model_options){ .reference_algorithm = "conv2d=reference" });
     assert_passed(report);
     cr_assert(layer_at(report, 0)->own > 1e-3 && layer_at(report, 0)->difference < 1e-14 &&
               layer_at(report, 1)->own > 1e-3);
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 // ---- Wrong layers -------------------------------------------------------------------------------
@@ -224,10 +214,10 @@ Test(check_model, the_first_wrong_layer_is_found)
         { "binary", 1, ADD },       { "unary", 1, RELU1 },  { "unary", 2, RELU2 },
         { "batch_norm2d", 2, BN2 },
     };
-    talc_module *model = block_new();
+    owned_module *model = block_new();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         talc_device *device = wrong_device(wrongs[i].op, wrongs[i].call, 37, 1e-3);
-        talc_check_model_report *report =
+        owned_report *report =
             checked(model, block_input(), (talc_check_model_options){ .device = device });
         assert_first_wrong(report, wrongs[i].layer);
         const talc_check_model_layer *layer = layer_at(report, wrongs[i].layer);
@@ -236,54 +226,44 @@ Test(check_model, the_first_wrong_layer_is_found)
                   layer->where.dim[2] == 6 && layer->where.dim[3] == 1);
         cr_assert(fabs(layer->got - layer->expected - 1e-3) < 1e-6);
         cr_assert(layer->difference > 0.9e-3 && layer->difference < 1.1e-3);
-        talc_check_model_free(report);
     }
-    talc_module_free(model);
 }
 
 /* An error of a few units in the last place of the largest value is seen too. */
 Test(check_model, small_errors_are_found)
 {
-    talc_module *model = block_new();
+    owned_module *model = block_new();
     talc_device *device = wrong_device("conv2d", 2, 60, 3e-5);
-    talc_check_model_report *report =
+    owned_report *report =
         checked(model, block_input(), (talc_check_model_options){ .device = device });
     assert_first_wrong(report, CONV2);
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 Test(check_model, a_wrong_reference_shows_as_such)
 {
-    talc_module *model = block_new();
+    owned_module *model = block_new();
     talc_device *device = wrong_device("conv2d", 2, 60, 1e-2);
-    talc_check_model_report *report =
+    owned_report *report =
         checked(model, block_input(), (talc_check_model_options){ .reference = device });
     cr_assert(talc_check_model_first_wrong(report) == CONV2);
     for (int i = 0; i < BLOCK_LAYERS; i++) {
         cr_assert(layer_at(report, i)->own <= 1);
         cr_assert((layer_at(report, i)->step > 1) == (i == CONV2));
     }
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 static char *printed(const talc_check_model_report *report)
 {
-    static char text[8192];
     FILE *file = tmpfile();
     talc_check_model_print(file, report);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(check_model, the_table)
 {
-    talc_module *model = TALC_SEQUENTIAL(talc_nn_relu());
+    owned_module *model = TALC_SEQUENTIAL(talc_nn_relu());
     talc_tensor *x = talc_full(cpu_device(), TALC_F32, TALC_DIMS(2, 3), -1);
-    talc_check_model_report *report = checked(model, x, (talc_check_model_options){ 0 });
+    owned_report *report = checked(model, x, (talc_check_model_options){ 0 });
     cr_assert_str_eq(printed(report),
                      "layer  op    algorithm  output    own   step  accum.  differs  verdict\n"
                      "0      relu  reference  [2,3]   0.000  0.000   0.000        0  ok\n"
@@ -305,14 +285,12 @@ Test(check_model, the_table)
                      "first wrong: 0 relu by reference: element [1,1] is 0 instead of 0.5, the\n"
                      "  reference's: unexplained 0.5, allowed 0; its own op is right\n") != NULL,
               "%s", printed(report));
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 /* Nothing ran, so nothing passed. */
 Test(check_model, a_model_without_ops_does_not_pass)
 {
-    talc_module *model = talc_nn_identity();
+    owned_module *model = talc_nn_identity();
     talc_check_model_report *report =
         checked(model, block_input(), (talc_check_model_options){ 0 });
     cr_assert(talc_check_model_count(report) == 0 && talc_check_model_first_wrong(report) == -1);
@@ -328,13 +306,12 @@ Test(check_model, a_model_without_ops_does_not_pass)
     talc_check_model_free(report);
     talc_check_model_free(NULL);
     cr_assert(!talc_check_model_passed(NULL) && talc_check_model_count(NULL) == 0);
-    talc_module_free(model);
 }
 
 /* NaN in both runs is no difference, and shows nothing. */
 Test(check_model, a_model_that_gives_nothing_finite_does_not_pass)
 {
-    talc_module *model = block_new();
+    owned_module *model = block_new();
     talc_tensor *x = block_input();
     const int64_t count = talc_numel(x);
     float *elements = talc_data(x, TALC_F32);
@@ -366,7 +343,6 @@ Test(check_model, a_model_that_gives_nothing_finite_does_not_pass)
     report = checked(model, block_input(), (talc_check_model_options){ 0 });
     assert_passed(report);
     talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 // ---- What is left behind ------------------------------------------------------------------------
@@ -398,7 +374,7 @@ static state state_of(talc_module *model)
 
 Test(check_model, the_model_is_left_as_it_was)
 {
-    talc_module *model = block_new();
+    owned_module *model = block_new();
     talc_module_eval(talc_module_child(model, "bn1"));
     talc_module_to(model, other_fake_device());
     talc_algorithm_force("conv2d", "im2col");
@@ -422,5 +398,4 @@ Test(check_model, the_model_is_left_as_it_was)
     cr_assert_str_eq(state_of(model).text, before.text);
     cr_assert(talc_forward_hook(NULL) == NULL && talc_observe(NULL) == NULL);
     talc_algorithm_force("conv2d", NULL);
-    talc_module_free(model);
 }

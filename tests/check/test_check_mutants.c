@@ -1,6 +1,8 @@
 /* The cross-check against algorithms that are wrong: it has to reject every one of them, and
  * nothing that is right. */
+#include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 #include "tests/support/mutants.h"
 
 #include "check/check.h"
@@ -59,12 +61,11 @@ static const char *first_reason(const talc_check *check)
 
 static void expect_right(const talc_algorithm *algorithm, const char *problem)
 {
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(talc_check_algorithm(check, problem, algorithm), "%s", talc_error_message());
     const talc_check_summary *summary = talc_check_summary_at(check, 0);
     cr_expect(summary->refused == 1 || talc_check_passed(check), "%s on %s: %s", algorithm->name,
               problem, first_reason(check));
-    talc_check_free(check);
 }
 
 Test(check_mutants, the_algorithm_beneath_the_mutants_is_right)
@@ -115,11 +116,10 @@ static void assert_rejected(const op_mutant *mutants, int count)
 {
     for (int i = 0; i < count; i++) {
         const op_mutant *m = &mutants[i];
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(talc_check_problem(check, m->problem), "%s", talc_error_message());
         cr_expect(talc_check_passed(check), "the right algorithms fail %s: %s", m->problem,
                   first_reason(check));
-        talc_check_free(check);
         const int by = rejected_by(m->algorithm, &m->problem, 1);
         report(m->name, m->description, by < 0 ? NULL : m->problem);
         cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
@@ -164,9 +164,11 @@ Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_gradient)
     }
 }
 
-/* The forward convolutions of the set `quick` that cost little, of which the mutants are slow; at
- * most `max` of them. */
-static int quick_problems(char texts[][TALC_CHECK_TEXT], int max)
+// ---- The set `quick` ----------------------------------------------------------------------------
+
+/* The convolutions of the set, or their gradients, that cost little, of which the mutants are slow;
+ * at most `max` of them. */
+static int quick_problems(bool gradients, char texts[][TALC_CHECK_TEXT], int max)
 {
     static const double FLOPS = 1e6;
     int count = 0;
@@ -176,25 +178,47 @@ static int quick_problems(char texts[][TALC_CHECK_TEXT], int max)
         if (strchr(texts[count], ':') != NULL)
             continue;
         cr_assert(talc_conv2d_problem_parse(texts[count], &p), "%s", talc_error_message());
-        count += p.direction == TALC_FORWARD && talc_conv2d_flops(&p) <= FLOPS;
+        count += (p.direction != TALC_FORWARD) == gradients && talc_conv2d_flops(&p) <= FLOPS;
     }
     return count;
 }
 
-Test(check_mutants, the_quick_set_rejects_every_mutant)
+/* Of those mutants, of which number 0 is right. */
+static void assert_quick_rejects(bool gradients, const talc_algorithm *(*mutant_of)(int which),
+                                 int mutants)
 {
     enum { MAX = 230 };
     static char texts[MAX][TALC_CHECK_TEXT];
     const char *list[MAX];
-    const int count = quick_problems(texts, MAX);
-    cr_assert(count > 40 && count < MAX, "%d problems", count);
+    const int count = quick_problems(gradients, texts, MAX);
+    cr_assert(count > (gradients ? 30 : 40) && count < MAX, "%d problems", count);
     for (int i = 0; i < count; i++) {
         list[i] = texts[i];
-        expect_right(mutant_algorithm(MUTANT_NONE), list[i]);
+        expect_right(mutant_of(0), list[i]);
     }
-    for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++)
-        cr_expect(rejected_by(mutant_algorithm(which), list, count) >= 0, "'%s' survives: %s",
-                  mutant_name(which), mutant_description(which));
+    for (int which = 1; which < mutants; which++)
+        cr_expect(rejected_by(mutant_of(which), list, count) >= 0, "%s, number %d, survives",
+                  mutant_of(which)->name, which);
+}
+
+static const talc_algorithm *mutant_number(int which)
+{
+    return mutant_algorithm((mutant)which);
+}
+
+Test(check_mutants, the_quick_set_rejects_every_mutant)
+{
+    assert_quick_rejects(false, mutant_number, MUTANT_COUNT);
+}
+
+static const talc_algorithm *gradient_mutant_number(int which)
+{
+    return conv2d_gradient_mutant_algorithm((gradient_mistake)which);
+}
+
+Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_convolutions_gradient)
+{
+    assert_quick_rejects(true, gradient_mutant_number, GRADIENT_MISTAKES);
 }
 
 /* Every kind of check, asked for alone, sees what it is for. */
@@ -238,7 +262,7 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
     };
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
         for (int wrong = 0; wrong <= 1; wrong++) {
-            talc_check *check = talc_check_new(&(talc_check_options){
+            owned_check *check = talc_check_new(&(talc_check_options){
                 .device = cpu_device(), .kinds = (uint64_t)1 << seen[i].kind });
             cr_assert(talc_check_algorithm(check, "n2c4h9w20o8k2x3p1x1g4",
                                            mutant_algorithm(wrong ? seen[i].which : MUTANT_NONE)));
@@ -246,7 +270,6 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
                       talc_check_kind_name(seen[i].kind),
                       mutant_name(wrong ? seen[i].which : MUTANT_NONE),
                       wrong ? "survives" : first_reason(check));
-            talc_check_free(check);
         }
 }
 
@@ -255,7 +278,7 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
 {
     const talc_algorithm *algorithm = mutant_algorithm(MUTANT_NONE);
     for (int i = 0; i < 3; i++) {
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(talc_check_algorithm(check, problems[0], algorithm) && talc_check_passed(check));
         cr_assert(!(i == 0   ? talc_check_problem(check, "no problem")
                     : i == 1 ? talc_check_algorithm(check, problems[0], NULL)
@@ -264,7 +287,6 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
         cr_assert(!talc_check_passed(check), "%d", i);
         cr_assert(talc_check_algorithm(check, problems[0], algorithm) && !talc_check_passed(check),
                   "%d", i);
-        talc_check_free(check);
     }
 }
 
@@ -275,13 +297,7 @@ static talc_status runs_nothing(talc_device *device, const void *problem, const 
     return TALC_OK;
 }
 
-static const char *plan_too_much(const talc_device *device, const void *problem, size_t limit,
-                                 talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->workspace = (size_t)1 << 50;
-    return NULL;
-}
+PLAN(plan_too_much, NULL, plan->workspace = (size_t)1 << 50)
 
 /* What a check needs is known before anything is allocated. */
 Test(check_mutants, a_workspace_beyond_memory)
@@ -289,33 +305,26 @@ Test(check_mutants, a_workspace_beyond_memory)
     const talc_algorithm algorithm = { .name = "greedy",
                                        .plan = plan_too_much,
                                        .run = runs_nothing };
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(!talc_check_algorithm(check, problems[0], &algorithm));
     cr_assert(talc_error_status() == TALC_NO_MEMORY &&
                   strstr(talc_error_message(), "operands, workspace and the oracle") != NULL,
               "%s", talc_error_message());
     talc_error_clear();
-    talc_check_free(check);
 }
 
-static const char *plan_half(const talc_device *device, const void *problem, size_t limit,
-                             talc_plan *plan)
-{
-    (void)device, (void)problem;
-    plan->workspace = 1000;
-    return limit < 2000 ? "the limit is less than twice what it takes" : NULL;
-}
+PLAN(plan_half, limit < 2000 ? "the limit is less than twice what it takes" : NULL,
+     plan->workspace = 1000)
 
 /* It is never run without a plan. */
 Test(check_mutants, an_algorithm_takes_the_workspace_it_asked_for)
 {
     talc_algorithm algorithm = *mutant_algorithm(MUTANT_NONE);
     algorithm.plan = plan_half;
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(talc_check_algorithm(check, problems[0], &algorithm) && !talc_check_passed(check));
     cr_assert(strstr(first_reason(check), "refuses with a workspace limit of 1000 bytes") != NULL,
               "%s", first_reason(check));
-    talc_check_free(check);
 }
 
 Test(check_mutants, elements_that_were_not_written_are_counted)
@@ -327,7 +336,7 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
                   { MUTANT_LAST_ROW, "; 132 elements were not written" }, /* 2 x 6 x 11 */
                   { MUTANT_ALL_ZEROS, NULL } };
     for (int i = 0; i < 3; i++) {
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(talc_check_algorithm(check, problems[0], mutant_algorithm(cases[i].which)));
         const char *reason = first_reason(check);
         cr_assert(reason[0] != '\0' &&
@@ -335,7 +344,6 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
                                               : strstr(reason, cases[i].count) != NULL),
                   "%s", reason);
         cr_assert_null(strstr(reason, "-nan"), "%s", reason);
-        talc_check_free(check);
     }
 }
 
@@ -356,22 +364,20 @@ Test(check_mutants, algorithms_that_lack_something_are_refused)
           "64 characters, at most 63" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        talc_check *check = check_new();
+        owned_check *check = check_new();
         cr_assert(!talc_check_algorithm(check, problems[0], &cases[i].algorithm));
         cr_assert(talc_error_status() == TALC_BAD_ARGUMENT &&
                       strstr(talc_error_message(), cases[i].message) != NULL,
                   "%d: %s", (int)i, talc_error_message());
         talc_error_clear();
         cr_assert_eq(talc_check_summary_count(check), 0);
-        talc_check_free(check);
     }
     const talc_algorithm longest = { .name = "a_name_of_thirty_one_characters",
                                      .plan = talc_plan_any,
                                      .run = runs_nothing };
-    talc_check *check = check_new();
+    owned_check *check = check_new();
     cr_assert(talc_check_algorithm(check, problems[0], &longest), "%s", talc_error_message());
     cr_assert_eq(talc_check_summary_count(check), 1);
-    talc_check_free(check);
 }
 
 /* What is accurate in norm alone passes as that, and not as strict. */
@@ -415,4 +421,69 @@ Test(check_mutants, the_verdict_follows_from_what_an_algorithm_declares)
         for (int j = 0; j < 2; j++)
             cr_expect(rejected_by(mutant_declared(wrong[i], classes[j]), problems, PROBLEMS) >= 0,
                       "'%s' passes as %s", mutant_name(wrong[i]), talc_precision_name(classes[j]));
+}
+
+// ---- Gradients of convolutions ------------------------------------------------------------------
+
+/* Checks an algorithm; the kinds that failed. */
+static uint64_t kinds_failed(const talc_algorithm *algorithm, const char *problem, uint64_t kinds,
+                             char reason[256])
+{
+    owned_check *check =
+        talc_check_new(&(talc_check_options){ .device = cpu_device(), .kinds = kinds, .seed = 1 });
+    cr_assert(talc_check_algorithm(check, problem, algorithm), "%s: %s", problem,
+              talc_error_message());
+    cr_assert_eq(talc_check_summary_at(check, 0)->refused, 0, "%s is refused", problem);
+    uint64_t failed = 0;
+    for (int i = 0; i < talc_check_failure_count(check); i++)
+        failed |= (uint64_t)1 << talc_check_failure_at(check, i)->kind;
+    reason[0] = '\0';
+    if (failed != 0)
+        snprintf(reason, 256, "%s", talc_check_failure_at(check, 0)->reason);
+    return failed;
+}
+
+Test(check_mutants, every_mutant_of_a_convolutions_gradient_is_rejected_by_its_kind)
+{
+    for (int i = 0; i < conv2d_gradient_mutant_count; i++) {
+        const conv2d_gradient_mutant *m = &conv2d_gradient_mutants[i];
+        char reason[256], names[400];
+        const uint64_t right =
+            kinds_failed(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), m->problem, 0, reason);
+        cr_expect(right == 0, "the right row fails %s: %s", m->problem, reason);
+        const uint64_t all =
+            kinds_failed(conv2d_gradient_mutant_algorithm(m->mistake), m->problem, 0, reason);
+        mutant_kind_names(all, names, sizeof names);
+        fprintf(stderr, "%-18s %-30s %s\n", m->name, m->problem, names);
+        const uint64_t alone = kinds_failed(conv2d_gradient_mutant_algorithm(m->mistake),
+                                            m->problem, (uint64_t)1 << m->kind, reason);
+        cr_expect(alone != 0 && (all >> m->kind & 1) != 0, "'%s' (%s) passes '%s' on %s", m->name,
+                  m->description, talc_check_kind_name(m->kind), m->problem);
+    }
+}
+
+/* A difference is told with the gradient's own name and both numbers. */
+Test(check_mutants, a_difference_names_the_gradient)
+{
+    static const struct {
+        gradient_mistake mistake;
+        talc_check_kind kind;
+        const char *problem, *reason;
+    } cases[] = {
+        { GRADIENT_LAST_ROWS, TALC_CHECK_EXACT, "n1c2h8w9o3k3x3s2x2_dx",
+          "dx[0,0,7,0] (border) is nan, expected 0; 18 of 144 are wrong, all at h = 7; 18 elements "
+          "were "
+          "not written" },
+        { GRADIENT_LAST_IMAGE, TALC_CHECK_BATCH, "n1c1h3w3o1k1x1_dw",
+          "n3c1h3w3o1k1x1s1x1p0x0d1x1g1_dw: dw[0, 0, 0, 0] is " },
+        { GRADIENT_EXCHANGED, TALC_CHECK_ADJOINT, "n1c2h3w3o3k1x1_dx",
+          "n1c2h3w3o3k1x1s1x1p0x0d1x1g1_dx: <conv(x, w), dy> is " },
+        { GRADIENT_BORDER_TAP, TALC_CHECK_ADJOINT, "n1c2h3w3o3k1x1_dw", ", <w, dw> is " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char reason[256];
+        cr_assert(kinds_failed(conv2d_gradient_mutant_algorithm(cases[i].mistake), cases[i].problem,
+                               (uint64_t)1 << cases[i].kind, reason) != 0);
+        cr_expect(strstr(reason, cases[i].reason) != NULL, "%s", reason);
+    }
 }

@@ -291,7 +291,7 @@ static const by_hand cases[] = {
 Test(check_oracles, values_by_hand)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        problem_data self = read_problem_with(cases[i].problem, cases[i].inputs);
+        owned_problem_data self = read_problem_with(cases[i].problem, cases[i].inputs);
         const check_operand *operand = &self.list[cases[i].operand];
         cr_assert(operand->role != CHECK_READ && operand->count <= 16);
         for (int64_t e = 0; e < operand->count; e++) {
@@ -302,7 +302,6 @@ Test(check_oracles, values_by_hand)
             cr_assert(isfinite(expected.K) && isfinite(expected.S) && isfinite(expected.extra) &&
                       !expected.any);
         }
-        talc_check_values_free(&self.values);
     }
 }
 
@@ -310,12 +309,11 @@ Test(check_oracles, values_by_hand)
 static void assert_tolerance(const char *problem, const double *inputs, int operand, int64_t index,
                              double K, double S, double extra)
 {
-    problem_data self = read_problem_with(problem, inputs);
+    owned_problem_data self = read_problem_with(problem, inputs);
     const check_expected expected = expected_at(&self, operand, index);
     cr_assert(expected.K == K && fabs(expected.S - S) <= 1e-14 * S &&
                   fabs(expected.extra - extra) <= 1e-6 * fabs(extra),
               "%s: K %g, S %.17g, extra %.17g", problem, expected.K, expected.S, expected.extra);
-    talc_check_values_free(&self.values);
 }
 
 // ---- What elements have in common ---------------------------------------------------------------
@@ -367,7 +365,7 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         { "matmul:m2n2k3", 0, 0 },
     };
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
-        problem_data self = read_problem(common[i].problem);
+        owned_problem_data self = read_problem(common[i].problem);
         self.direction->fill(&self.problem, TALC_CHECK_RANDOM, 5, &self.values);
         check_oracle oracle;
         cr_assert(talc_check_oracle_new(self.direction, &self.problem, 1, false, &oracle));
@@ -381,7 +379,6 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         for (int k = 0; k < oracle.outputs; k++)
             assert_alone(&self, &oracle.output[k]);
         talc_check_oracle_free(&oracle);
-        talc_check_values_free(&self.values);
     }
 }
 
@@ -511,7 +508,7 @@ Test(check_oracles, equal_terms_of_a_softmax_round_alike)
 {
     static const char *const problems[] = { "softmax:17@0", "log_softmax:32@0", "softmax:32@0" };
     for (int i = 0; i < 3; i++) {
-        problem_data self = read_problem(problems[i]);
+        owned_problem_data self = read_problem(problems[i]);
         float sum = 1;
         for (int64_t e = 1; e < self.list[0].count; e++) {
             self.values.of[0][e] = (double)-16.64f;
@@ -521,7 +518,6 @@ Test(check_oracles, equal_terms_of_a_softmax_round_alike)
         cr_assert(share_of(&strict, &self, TALC_CHECK_TINY, 1, y) <= 1, "%s", problems[i]);
         cr_assert(share_of(&strict, &self, TALC_CHECK_RANDOM, 1, y) > 1, "%s", problems[i]);
         cr_assert(share_of(&wide, &self, TALC_CHECK_TINY, 1, y) > 1, "%s", problems[i]);
-        talc_check_values_free(&self.values);
     }
 }
 
@@ -530,7 +526,7 @@ Test(check_oracles, equal_terms_of_a_softmax_round_alike)
 Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
 {
     enum { CLASSES = 1000 };
-    problem_data self = read_problem("cross_entropy:1000_smooth_f64");
+    owned_problem_data self = read_problem("cross_entropy:1000_smooth_f64");
     check_values results;
     check_run_report report;
     check_buffers buffers = { .image = NULL };
@@ -550,7 +546,6 @@ Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
     cr_assert(max > 1, "at most %g of what random data may be off", max);
     talc_check_buffers_free(&buffers);
     talc_check_values_free(&results);
-    talc_check_values_free(&self.values);
 }
 
 Test(check_oracles, borders_are_windows_that_reach_into_the_padding)

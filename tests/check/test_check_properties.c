@@ -115,7 +115,7 @@ static talc_check *check_random(int count)
 Test(check_properties, most_random_problems_take_part)
 {
     enum { PROBLEMS = 400 };
-    talc_check *check = check_random(PROBLEMS);
+    owned_check *check = check_random(PROBLEMS);
     for (int algorithm = 0; algorithm < ROWS; algorithm++) {
         const int problems = problems_of(check, algorithms[algorithm], false);
         cr_expect(problems >= PROBLEMS / (algorithm == COLUMNS ? 100 : 10), "%s: only %d problems",
@@ -134,14 +134,13 @@ Test(check_properties, most_random_problems_take_part)
                       problems);
         }
     }
-    talc_check_free(check);
 }
 
 /* Those that say something about gradients, about each of them. */
 Test(check_properties, most_random_gradients_take_part)
 {
     enum { PROBLEMS = 400 };
-    talc_check *check = check_random(PROBLEMS);
+    owned_check *check = check_random(PROBLEMS);
     for (int algorithm = 0; algorithm < ROWS; algorithm++) {
         const int problems = problems_of(check, algorithms[algorithm], true);
         cr_expect(algorithm == COLUMNS ? problems == 0 : problems >= PROBLEMS / 10,
@@ -157,7 +156,6 @@ Test(check_properties, most_random_gradients_take_part)
                       talc_check_kind_name((talc_check_kind)kind), said, problems);
         }
     }
-    talc_check_free(check);
 }
 
 /* Each property, checked alone on one problem, and mutants that it has to see there. */

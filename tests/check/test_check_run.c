@@ -3,7 +3,9 @@
 #include "check/engine/case.h"
 #include "check/check.h"
 #include "check/engine/parallel.h"
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 #include "tests/support/problem_data.h"
 
 #include <string.h>
@@ -53,13 +55,7 @@ static int64_t past_y, change_x = -1; /* likewise of y; which byte of x it chang
 static unsigned char fill;            /* what each byte of the workspace must be */
 static bool as_expected;
 
-static const char *plan_workspace(const talc_device *device, const void *problem, size_t limit,
-                                  talc_plan *plan)
-{
-    (void)device, (void)problem;
-    plan->workspace = workspace_asked < limit ? workspace_asked : limit;
-    return NULL;
-}
+PLAN(plan_workspace, NULL, plan->workspace = workspace_asked < limit ? workspace_asked : limit)
 
 enum { ELEMENTS = 5 * 33 };
 
@@ -96,7 +92,7 @@ static const talc_algorithm mine = { .name = "mine",
 
 static check_run_report run_with(talc_device *device, check_buffers *reused, bool finite)
 {
-    problem_data self = read_problem("softmax:5x33@1");
+    owned_problem_data self = read_problem("softmax:5x33@1");
     check_values results;
     check_run_report report;
     const check_run_options options = { .workspace_limit = SIZE_MAX, .finite = finite };
@@ -110,7 +106,6 @@ static check_run_report run_with(talc_device *device, check_buffers *reused, boo
     for (int64_t i = 0; i < ELEMENTS; i++)
         cr_assert_eq(results.of[1][i], 0.5);
     talc_check_values_free(&results);
-    talc_check_values_free(&self.values);
     return report;
 }
 
@@ -198,14 +193,13 @@ Test(check_run, a_relu_leaves_enough_of_a_small_problem)
     for (int i = 0; i < PROBLEMS; i++) {
         bool single = i >= SINGLE;
         for (uint64_t seed = 9100; seed < 9140; seed++) {
-            talc_check *check = talc_check_new(
+            owned_check *check = talc_check_new(
                 &(talc_check_options){ .device = cpu_device(),
                                        .kinds = 1u << TALC_CHECK_RANDOM | 1u << TALC_CHECK_TRUST,
                                        .seed = seed,
                                        .observe = expect_trust,
                                        .context = &single });
             cr_assert(talc_check_problem(check, problems[i]), "%s", talc_error_message());
-            talc_check_free(check);
         }
     }
 }
@@ -215,13 +209,9 @@ Test(check_run, a_relu_leaves_enough_of_a_small_problem)
 /* The reference algorithm, and what is made wrong in its result. */
 static int fault;
 
-static const char *faulty_plan(const talc_device *device, const void *problem, size_t limit,
-                               talc_plan *planned)
-{
-    (void)device, (void)limit, (void)planned;
-    const talc_conv2d_problem *p = problem;
-    return p->direction != TALC_FORWARD || p->dtype != TALC_F32 ? "only forward, in f32" : NULL;
-}
+PLAN(faulty_plan,
+     p->direction != TALC_FORWARD || p->dtype != TALC_F32 ? "only forward, in f32" : NULL,
+     const talc_conv2d_problem *p = problem)
 
 static bool is_corrupted(const talc_conv2d_problem *p, int64_t n, int64_t oc, int64_t oh,
                          int64_t ow)
@@ -287,18 +277,16 @@ Test(check_run, a_report_says_where_an_algorithm_fails)
     setenv("COLUMNS", "200", 1); /* so that no line is broken */
     for (fault = 0; fault < (int)(sizeof expected / sizeof *expected); fault++)
         for (int commanded = 0; commanded < 2; commanded++) {
-            talc_check *check = talc_check_new(
+            owned_check *check = talc_check_new(
                 &(talc_check_options){ .device = talc_device_get("cpu"),
                                        .kinds = UINT64_C(1) << TALC_CHECK_EXACT,
                                        .command = commanded ? "./mine --again" : NULL });
             for (int i = 0; i < 4; i++)
                 talc_check_algorithm(check, problems[i], &algorithm);
-            char text[8192], first[400];
+            char first[400];
             FILE *file = tmpfile();
             talc_check_print(file, check);
-            rewind(file);
-            text[fread(text, 1, sizeof text - 1, file)] = '\0';
-            fclose(file);
+            const char *text = file_written(file);
             const char *at = strstr(text, "\nconv2d by mine on cpu: ");
             cr_assert(at != NULL, "%s", text);
             at += strlen("\nconv2d by mine on cpu: ");
@@ -310,6 +298,5 @@ Test(check_run, a_report_says_where_an_algorithm_fails)
             cr_assert(strstr(first, commanded ? "    ./mine --again 'n2c2h"
                                               : "    talc_check_algorithm(check, \"n2c2h") != NULL,
                       "fault %d: %s", fault, text);
-            talc_check_free(check);
         }
 }

@@ -11,7 +11,7 @@ static void expect_exact(const talc_conv2d_problem *p, uint64_t seed)
 {
     char text[TALC_CONV2D_TEXT];
     talc_conv2d_problem_text(p, text);
-    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
+    owned_conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
     talc_scope *scope = talc_scope_enter();
     conv2d_operands o = conv2d_operands_new(cpu_device(), &data, 0);
     const talc_tensor *y = conv2d_run(&o, p, "reference");
@@ -31,7 +31,6 @@ static void expect_exact(const talc_conv2d_problem *p, uint64_t seed)
     talc_check_sample_free(sample);
     conv2d_operands_free(&o);
     talc_scope_leave(scope);
-    conv2d_data_free(&data);
 }
 
 Test(check_sample, integers_are_exact)
@@ -317,7 +316,4 @@ static void sample_on(fault_run *run)
         fault_keep_bytes(run, &report, sizeof report);
 }
 
-Test(check_sample, without_memory)
-{
-    assert_survives_everywhere(&(fault_scenario){ .name = "sample", .run = sample_on }, 10);
-}
+TEST_SURVIVES(check_sample, without_memory, 10, .name = "sample", .run = sample_on)

@@ -1,4 +1,6 @@
 /// Which part of a difference between two runs is rounding, and which is not.
+#include "tests/support/captured.h"
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
@@ -100,9 +102,8 @@ Test(check_step, bounds_of_both_runs)
 
 /* A model that normalises by its batch and goes on with the statistics, which the op wrote beside
  * its result. */
-static talc_tensor *statistics_forward(talc_module *module, talc_tensor *x)
+static talc_tensor *statistics_forward(talc_tensor *x)
 {
-    (void)module;
     talc_tensor *weight = op_numbers(x->device, TALC_DIMS(4, 3, 3, 3), 2);
     talc_tensor *mean = talc_zeros(x->device, TALC_F32, TALC_DIMS(4));
     talc_tensor *var = talc_ones(x->device, TALC_F32, TALC_DIMS(4));
@@ -115,11 +116,8 @@ static talc_tensor *statistics_forward(talc_module *module, talc_tensor *x)
 
 Test(check_step, statistics_that_an_op_writes)
 {
-    static const talc_module_class statistics = { "Statistics", sizeof(talc_module),
-                                                  NULL,         statistics_forward,
-                                                  NULL,         NULL };
-    talc_module *model = talc_module_new(&statistics, NULL);
-    talc_check_model_report *report = NULL;
+    owned_module *model = module_of(statistics_forward);
+    owned_report *report = NULL;
     talc_check_model(model, op_numbers(cpu_device(), TALC_DIMS(2, 3, 5, 4), 1),
                      &(talc_check_model_options){ .algorithm = "conv2d=im2col",
                                                   .reference_algorithm = "conv2d=reference" },
@@ -128,26 +126,20 @@ Test(check_step, statistics_that_an_op_writes)
     cr_assert(talc_check_model_count(report) == 4);
     cr_assert(talc_check_model_at(report, 3)->difference > 0, "the statistics are the same");
     cr_assert(talc_check_model_passed(report));
-    talc_check_model_free(report);
-    talc_module_free(model);
 }
 
 /* The roundings of equal numbers, added up for the mean of a batch, all go one way. */
-static talc_tensor *alike_forward(talc_module *module, talc_tensor *x)
+static talc_tensor *alike_forward(talc_tensor *x)
 {
-    (void)module;
     return talc_batch_norm2d(x, NULL, NULL, NULL, NULL,
                              &(talc_batch_norm2d_options){ .training = true });
 }
 
 Test(check_step, a_batch_of_equal_numbers)
 {
-    static const talc_module_class alike = { "Alike", sizeof(talc_module),
-                                             NULL,    alike_forward,
-                                             NULL,    NULL };
     for (int i = 0; i < 4; i++) {
-        talc_module *model = talc_module_new(&alike, NULL);
-        talc_check_model_report *report = NULL;
+        owned_module *model = module_of(alike_forward);
+        owned_report *report = NULL;
         talc_tensor *x =
             talc_full(cpu_device(), i < 2 ? TALC_F32 : TALC_F64, TALC_DIMS(4, 1, 50, 50), 1 / 3.0);
         talc_check_model(model, x,
@@ -158,8 +150,6 @@ Test(check_step, a_batch_of_equal_numbers)
         assert_no_failure();
         cr_assert(talc_check_model_passed(report), "%d: %g times its bound", i,
                   talc_check_model_at(report, 0)->own);
-        talc_check_model_free(report);
-        talc_module_free(model);
     }
 }
 
@@ -168,11 +158,8 @@ Test(check_step, a_nan_is_printed_without_its_sign)
 {
     talc_check_model_layer layer = { .op = "relu", .got = -(double)NAN, .expected = 1, .own = 2 };
     talc_check_model_report report = { .layers = &layer, .count = 1 };
-    char text[2048];
     FILE *file = tmpfile();
     talc_check_model_print(file, &report);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
+    const char *text = file_written(file);
     cr_assert(strstr(text, "is nan instead of 1") != NULL, "%s", text);
 }

@@ -48,9 +48,9 @@ Test(capture, replays_give_the_bits_of_eager_passes)
 {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         const model_case *model = &models[i];
-        talc_scope *scope = talc_scope_enter();
-        talc_module *module = model_on_device(model);
-        talc_graph *graph = captured(module, image(model, 1));
+        owned_scope *scope = talc_scope_enter();
+        owned_module *module = model_on_device(model);
+        owned_graph *graph = captured(module, image(model, 1));
         const talc_tensor *fixed = NULL;
         for (unsigned seed = 2; seed < 6; seed++) {
             talc_tensor *x = image(model, seed);
@@ -67,9 +67,6 @@ Test(capture, replays_give_the_bits_of_eager_passes)
         talc_tensor *turned = talc_transpose(image(model, 10), 2, 3);
         assert_same_bits(model->name, talc_graph_replay(graph, turned),
                          talc_forward(module, turned));
-        talc_graph_free(graph);
-        talc_module_free(module);
-        talc_scope_leave(scope);
     }
 }
 
@@ -77,10 +74,10 @@ Test(capture, replays_give_the_bits_of_eager_passes)
  * them. */
 Test(capture, a_graph_shares_no_memory_with_anything_else)
 {
-    talc_module *module = model_on_device(&lenet_case);
+    owned_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1);
     talc_tensor *expected = talc_forward(module, x);
-    talc_graph *graph = captured(module, x);
+    owned_graph *graph = captured(module, x);
     enum { COUNT = 24 };
     static const int64_t between[] = { 4704, 1176, 1600, 400, 120, 84 }; /* LeNet's layers */
     talc_tensor *others[COUNT];
@@ -93,15 +90,13 @@ Test(capture, a_graph_shares_no_memory_with_anything_else)
     for (int i = 0; i < COUNT; i++)
         assert_same_bits("another tensor", others[i],
                          talc_full(tested_device(), TALC_F32, TALC_DIMS(between[i % 6]), i));
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 Test(capture, a_thousand_replays_take_no_memory)
 {
-    talc_module *module = model_on_device(&lenet_case);
+    owned_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1);
-    talc_graph *graph = captured(module, x);
+    owned_graph *graph = captured(module, x);
     talc_graph_replay(graph, x);
     const talc_memory before = talc_device_memory(tested_device());
     for (int i = 0; i < 1000; i++)
@@ -112,15 +107,13 @@ Test(capture, a_thousand_replays_take_no_memory)
     cr_assert(after.live == before.live && after.reserved == before.reserved &&
               after.peak == before.peak);
     assert_same_bits("the thousandth", talc_graph_replay(graph, x), talc_forward(module, x));
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 Test(capture, graphs_live_side_by_side_and_are_freed_in_any_order)
 {
     for (int order = 0; order < 2; order++) {
-        talc_scope *scope = talc_scope_enter();
-        talc_module *module = model_on_device(&lenet_case), *other = model_on_device(&models[2]);
+        owned_scope *scope = talc_scope_enter();
+        owned_module *module = model_on_device(&lenet_case), *other = model_on_device(&models[2]);
         talc_tensor *x = image(&lenet_case, 1), *other_x = image(&models[2], 2);
         talc_graph *a = captured(module, x), *b = captured(other, other_x);
         talc_graph *c = captured(module, x);
@@ -134,9 +127,6 @@ Test(capture, graphs_live_side_by_side_and_are_freed_in_any_order)
                          talc_forward(module, x));
         talc_graph_free(order == 0 ? b : left);
         talc_graph_free(order == 0 ? left : b);
-        talc_module_free(module);
-        talc_module_free(other);
-        talc_scope_leave(scope);
     }
     talc_graph_free(NULL);
 }
@@ -145,9 +135,9 @@ Test(capture, graphs_live_side_by_side_and_are_freed_in_any_order)
 
 Test(capture, x_is_like_the_example)
 {
-    talc_module *module = model_on_device(&lenet_case);
+    owned_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1);
-    talc_graph *graph = captured(module, x);
+    owned_graph *graph = captured(module, x);
     cr_assert_null(talc_graph_replay(graph, image(&models[1], 1)));
     assert_failure(TALC_BAD_SHAPE, "graph_replay: x [5,1,28,28] must be [1,1,28,28]");
     cr_assert_null(talc_graph_replay(graph, talc_cast(x, TALC_F64)));
@@ -167,13 +157,11 @@ Test(capture, x_is_like_the_example)
     assert_failure(TALC_NULL_ARGUMENT, "capture: example is NULL");
     cr_assert_null(talc_graph_input(NULL));
     assert_same_bits("after all that", talc_graph_replay(graph, x), talc_forward(module, x));
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 Test(capture, training_mode_is_refused)
 {
-    talc_module *module = model_on_device(&models[2]);
+    owned_module *module = model_on_device(&models[2]);
     talc_tensor *x = image(&models[2], 1);
     talc_module_train(talc_module_child(module, "layer2.0.bn1"));
     cr_assert_null(talc_capture(module, x));
@@ -183,14 +171,13 @@ Test(capture, training_mode_is_refused)
     cr_assert_null(talc_capture(module, x));
     assert_failure(TALC_BAD_ARGUMENT, "capture: Sequential is in training mode; call "
                                       "talc_module_eval on the model first");
-    talc_module_free(module);
 }
 
 Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
 {
-    talc_module *module = model_on_device(&models[2]);
+    owned_module *module = model_on_device(&models[2]);
     talc_tensor *x = image(&models[2], 1);
-    talc_graph *graph = captured(module, x);
+    owned_graph *graph = captured(module, x);
     talc_tensor *before = talc_clone(talc_graph_replay(graph, x));
     static const char *const written[] = { "conv1.weight", "layer1.0.bn1.running_mean",
                                            "linear.bias" };
@@ -212,8 +199,6 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
     talc_graph_free(graph);
     graph = captured(module, x);
     assert_same_bits("captured again", talc_graph_replay(graph, x), before);
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 // ---- Passes with habits of their own ------------------------------------------------------------
@@ -231,9 +216,9 @@ static talc_tensor *fails_last(talc_tensor *x)
 
 Test(capture, a_failure_in_the_recorded_pass_ends_it)
 {
-    talc_module *module = module_of(fails_last);
+    owned_module *module = module_of(fails_last);
     talc_tensor *x = talc_rand(tested_device(), TALC_F32, TALC_DIMS(2, 3));
-    talc_graph *graph = talc_capture(module, x);
+    owned_graph *graph = talc_capture(module, x);
     talc_error_clear();
     cr_assert((graph == NULL) == (tested_device() != cpu_device()));
     talc_graph_free(graph);
@@ -241,8 +226,6 @@ Test(capture, a_failure_in_the_recorded_pass_ends_it)
     assert_same_bits("usable", talc_relu(talc_neg(x)), talc_relu(talc_neg(x)));
     graph = captured(module, x);
     assert_same_bits("captured then", talc_graph_replay(graph, x), talc_relu(x));
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 static talc_tensor *adds_extra(talc_tensor *x)
@@ -257,11 +240,11 @@ static talc_tensor *returns_x(talc_tensor *x)
 
 Test(capture, tensors_that_a_pass_reads_are_held)
 {
-    talc_module *module = module_of(adds_extra);
+    owned_module *module = module_of(adds_extra);
     talc_device *device = tested_device();
     talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(300), 2);
     extra = talc_full(device, TALC_F32, TALC_DIMS(300), 3);
-    talc_graph *graph = captured(module, x);
+    owned_graph *graph = captured(module, x);
     if (device != cpu_device()) { /* where forward runs again, it needs its own operands */
         talc_release(extra);
         extra = NULL;
@@ -276,8 +259,6 @@ Test(capture, tensors_that_a_pass_reads_are_held)
     graph = captured(module, x);
     talc_tensor *other = talc_full(device, TALC_F32, TALC_DIMS(300), 9);
     assert_same_bits("the input as output", talc_graph_replay(graph, other), other);
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 static talc_tensor *returns_extra(talc_tensor *x)
@@ -294,8 +275,8 @@ Test(capture, the_output_is_the_graphs_own)
     const talc_dims dims = TALC_DIMS(300);
     extra = talc_zeros(device, TALC_F32, dims);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        talc_module *module = module_of(functions[i]);
-        talc_graph *graph = captured(module, extra);
+        owned_module *module = module_of(functions[i]);
+        owned_graph *graph = captured(module, extra);
         talc_tensor *y = talc_graph_replay(graph, talc_full(device, TALC_F32, dims, 2));
         const uint64_t version = talc_version(y);
         talc_fill(talc_graph_input(graph), 9);
@@ -304,8 +285,6 @@ Test(capture, the_output_is_the_graphs_own)
         talc_graph_replay(graph, talc_full(device, TALC_F32, dims, 3));
         assert_same_bits("from then on", y, talc_full(device, TALC_F32, dims, 3));
         cr_assert(talc_version(y) > version);
-        talc_graph_free(graph);
-        talc_module_free(module);
     }
 }
 
@@ -319,12 +298,11 @@ static void *work_meanwhile(void *context)
     talc_device *device = context;
     long rounds = 0;
     while (!atomic_load(&stop) || rounds < 3) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *a = talc_full(device, TALC_F32, TALC_DIMS(100 + 37 * (rounds % 50)), 2);
         talc_tensor *b = talc_mul(a, a);
         if (talc_item(talc_mean(b, TALC_SCALAR, false)) != 4 || talc_failed())
             return "another thread's work came out wrong";
-        talc_scope_leave(scope);
         rounds++;
     }
     return NULL;
@@ -332,21 +310,19 @@ static void *work_meanwhile(void *context)
 
 Test(capture, other_threads_work_meanwhile)
 {
-    talc_module *module = model_on_device(&lenet_case);
+    owned_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1);
     talc_tensor *expected = talc_forward(module, x);
     pthread_t thread;
     cr_assert(pthread_create(&thread, NULL, work_meanwhile, tested_device()) == 0);
     for (int i = 0; i < 20; i++) {
-        talc_graph *graph = captured(module, x);
+        owned_graph *graph = captured(module, x);
         assert_same_bits("captured meanwhile", talc_graph_replay(graph, x), expected);
-        talc_graph_free(graph);
     }
     atomic_store(&stop, true);
     void *message;
     pthread_join(thread, &message);
     cr_assert(message == NULL, "%s", (const char *)message);
-    talc_module_free(module);
 }
 
 /* Late streams, so that a replay on the wrong one, or out of order, shows. */
@@ -356,7 +332,7 @@ Test(capture, replays_go_to_the_callers_stream)
     talc_device *device = tested_device();
     if (device == cpu_device()) /* no streams */
         return;
-    talc_module *module = model_on_device(&lenet_case);
+    owned_module *module = model_on_device(&lenet_case);
     talc_tensor *x = image(&lenet_case, 1), *other = image(&lenet_case, 2);
     talc_tensor *expected = talc_clone(talc_forward(module, x));
     talc_tensor *other_expected = talc_clone(talc_forward(module, other));
@@ -379,7 +355,6 @@ Test(capture, replays_go_to_the_callers_stream)
     talc_graph_free(graph);
     talc_graph_free(made_here);
     gpu_stream_free(device, handle);
-    talc_module_free(module);
 }
 
 typedef struct net_and_image {
@@ -401,11 +376,10 @@ static void *begin_capture(talc_device *device)
 static void run_capture(fault_run *run)
 {
     net_and_image *fixture = run->fixture;
-    talc_graph *graph = talc_capture(fixture->module, fixture->x);
+    owned_graph *graph = talc_capture(fixture->module, fixture->x);
     talc_tensor *y = graph == NULL ? NULL : talc_graph_replay(graph, fixture->x);
     if (y != NULL)
         fault_keep(run, y);
-    talc_graph_free(graph);
 }
 
 static void end_capture(void *of)
@@ -415,8 +389,5 @@ static void end_capture(void *of)
     free(fixture);
 }
 
-Test(capture, every_allocation_may_fail)
-{
-    const fault_scenario scenario = { "capture", begin_capture, run_capture, NULL, end_capture };
-    assert_survives_everywhere(&scenario, 60);
-}
+TEST_SURVIVES(capture, every_allocation_may_fail, 60, "capture", begin_capture, run_capture, NULL,
+              end_capture)

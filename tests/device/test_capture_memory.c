@@ -168,9 +168,9 @@ Test(capture_memory, each_replay_writes_what_the_pass_writes_and_counts_as_a_wri
     talc_device *device = tested_device();
     zeros = full(device, 0);
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
-        talc_module *module = module_of(writers[i].forward);
+        owned_module *module = module_of(writers[i].forward);
         extra = full(device, 0);
-        talc_graph *graph = captured(module, full(device, 2));
+        owned_graph *graph = captured(module, full(device, 2));
         for (int replay = 0; replay < 3; replay++) {
             talc_fill(extra, 0);
             const uint64_t version = talc_version(extra), read = talc_version(zeros);
@@ -179,8 +179,6 @@ Test(capture_memory, each_replay_writes_what_the_pass_writes_and_counts_as_a_wri
             cr_assert(talc_version(zeros) == read, "a tensor that is read counts as written");
             assert_same_bits("written", extra, full(device, writers[i].expected));
         }
-        talc_graph_free(graph);
-        talc_module_free(module);
     }
 }
 
@@ -189,17 +187,15 @@ Test(capture_memory, a_graph_holds_what_its_replays_write)
     talc_device *device = queueing_device();
     zeros = full(device, 0);
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
-        talc_module *module = module_of(writers[i].forward);
+        owned_module *module = module_of(writers[i].forward);
         talc_tensor *x = full(device, 2);
         extra = full(device, 0);
-        talc_graph *graph = captured(module, x);
+        owned_graph *graph = captured(module, x);
         talc_release(extra);
         extra = NULL;
         talc_tensor *other = full(device, 77);
         assert_same_bits("y", talc_graph_replay(graph, x), full(device, -2));
         assert_same_bits("another tensor", other, full(device, 77));
-        talc_graph_free(graph);
-        talc_module_free(module);
     }
 }
 
@@ -219,12 +215,12 @@ static talc_tensor *tracks(talc_tensor *x)
 Test(capture_memory, running_statistics_that_a_pass_moves_move_with_each_replay)
 {
     talc_device *device = queueing_device();
-    talc_module *module = module_of(tracks);
+    owned_module *module = module_of(tracks);
     talc_tensor *x = full(device, 2);
     mean = talc_zeros(device, TALC_F32, TALC_DIMS(1));
     var = talc_ones(device, TALC_F32, TALC_DIMS(1));
     batches = talc_zeros(device, TALC_I64, TALC_SCALAR);
-    talc_graph *graph = captured(module, x);
+    owned_graph *graph = captured(module, x);
     talc_fill(mean, 0);
     talc_fill(var, 1);
     talc_fill(batches, 40);
@@ -236,8 +232,6 @@ Test(capture_memory, running_statistics_that_a_pass_moves_move_with_each_replay)
     cr_assert(talc_item(mean) == (0 + 1 + 7) / 2.0, "%g", talc_item(mean));
     cr_assert(talc_item(var) == 0.25, "%g", talc_item(var));
     cr_assert(talc_version(batches) == batches_version + 2 && talc_item_i64(batches) == 42);
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 static talc_module *other_chain;
@@ -310,10 +304,10 @@ static const talc_module_class counting_class = {
 Test(capture_memory, a_replay_that_records_anew_runs_the_pass_once)
 {
     talc_device *device = tested_device();
-    talc_module *module = talc_module_new(&counting_class, device);
+    owned_module *module = talc_module_new(&counting_class, device);
     talc_module_eval(module);
     counting *self = (counting *)module;
-    talc_graph *graph = captured(module, full(device, 2));
+    owned_graph *graph = captured(module, full(device, 2));
     for (int round = 0; round < 2; round++) {
         talc_fill(self->count, 100 * round);
         for (int i = 1; i <= 3; i++)
@@ -324,17 +318,15 @@ Test(capture_memory, a_replay_that_records_anew_runs_the_pass_once)
     assert_same_bits("with another step", talc_graph_replay(graph, full(device, 8)),
                      full(device, 16 + 103 + 10));
     assert_same_bits("the count", self->count, full(device, 113));
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 Test(capture_memory, a_pass_that_cannot_be_recorded_anew_changes_nothing)
 {
     talc_device *device = queueing_device();
-    talc_module *module = talc_module_new(&counting_class, device);
+    owned_module *module = talc_module_new(&counting_class, device);
     talc_module_eval(module);
     counting *self = (counting *)module;
-    talc_graph *graph = captured(module, full(device, 2));
+    owned_graph *graph = captured(module, full(device, 2));
     talc_fill(self->count, 100);
     pass_fails = true;
     cr_assert_null(talc_graph_replay(graph, full(device, 7)));
@@ -343,8 +335,6 @@ Test(capture_memory, a_pass_that_cannot_be_recorded_anew_changes_nothing)
     assert_same_bits("the count", self->count, full(device, 100));
     pass_fails = false;
     assert_same_bits("y", talc_graph_replay(graph, full(device, 7)), full(device, 115));
-    talc_graph_free(graph);
-    talc_module_free(module);
 }
 
 static void *begin_counting(talc_device *device)
@@ -358,7 +348,7 @@ static void run_counting(fault_run *run)
 {
     counting *self = run->fixture;
     talc_tensor *x = full(run->device, 7);
-    talc_graph *graph = x == NULL ? NULL : talc_capture(&self->base, x);
+    owned_graph *graph = x == NULL ? NULL : talc_capture(&self->base, x);
     if (graph != NULL && talc_fill(self->count, 100)) {
         talc_tensor *y = talc_graph_replay(graph, x);
         if (y != NULL) {
@@ -366,7 +356,6 @@ static void run_counting(fault_run *run)
             fault_keep(run, self->count);
         }
     }
-    talc_graph_free(graph);
 }
 
 static void end_counting(void *module)
@@ -374,12 +363,8 @@ static void end_counting(void *module)
     talc_module_free(module);
 }
 
-Test(capture_memory, every_allocation_may_fail)
-{
-    const fault_scenario scenario = { "a replay that records anew", begin_counting, run_counting,
-                                      NULL, end_counting };
-    assert_survives_everywhere(&scenario, 40);
-}
+TEST_SURVIVES(capture_memory, every_allocation_may_fail, 40, "a replay that records anew",
+              begin_counting, run_counting, NULL, end_counting)
 
 // ---- Threads that take turns --------------------------------------------------------------------
 

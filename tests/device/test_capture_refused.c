@@ -56,7 +56,7 @@ PASS(replays_elsewhere, talc_graph_replay(other_graph, talc_graph_input(other_gr
 static void assert_refused(talc_device *device, forward_function *forward, const char *who,
                            const char *what)
 {
-    talc_module *module = module_of(forward);
+    owned_module *module = module_of(forward);
     talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(2, 3), -2);
     char expected[256];
     snprintf(expected, sizeof expected, "%s: cannot %s while a graph of %s is being recorded", who,
@@ -65,7 +65,6 @@ static void assert_refused(talc_device *device, forward_function *forward, const
     assert_failure(TALC_UNSUPPORTED, expected);
     assert_same_bits("the device is usable", talc_relu(talc_neg(x)),
                      talc_full(device, TALC_F32, TALC_DIMS(2, 3), 2));
-    talc_module_free(module);
 }
 
 static void capture_other(const talc_tensor *example)

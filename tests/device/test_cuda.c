@@ -126,7 +126,7 @@ Test(cuda, extents_past_a_grids_limits_are_right)
         const talc_tensor *x = talc_rand(cpu_device(), TALC_F32, shapes[s]);
         const talc_tensor *there = talc_to(x, gpu, TALC_F32);
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             char text[TALC_DIMS_TEXT];
             const talc_tensor *expected = talc_cast(grids[i].run(x), TALC_F32);
             cr_assert(expected != NULL, "%s: %s", grids[i].name, talc_error_message());
@@ -142,7 +142,6 @@ Test(cuda, extents_past_a_grids_limits_are_right)
                 cr_assert(fabsf(a[k] - b[k]) <= 1e-4F * fabsf(a[k]) + 1e-9F,
                           "%s of %s: element %d is %.9g, %.9g on the CPU", grids[i].name,
                           talc_dims_text(shapes[s], text), (int)k, (double)b[k], (double)a[k]);
-            talc_scope_leave(scope);
         }
     }
 }
@@ -218,7 +217,7 @@ Test(cuda, copies_between_gpus_keep_the_order_of_both)
     find_two(gpus);
     for (int round = 0; round < 6; round++) {
         talc_device *from = gpus[round % 2], *to = gpus[1 - round % 2];
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         gpu_stall(from, talc_stream_current(from), LATE);
         talc_tensor *x = talc_full(from, TALC_F32, TALC_DIMS(MANY), 3);
         gpu_stall(to, talc_stream_current(to), round / 2 * LATE);
@@ -233,7 +232,6 @@ Test(cuda, copies_between_gpus_keep_the_order_of_both)
         cr_assert(talc_copy(
             next, talc_slice(talc_full(to, TALC_F32, TALC_DIMS(2 * MANY), 5), 0, 0, TALC_END, 2)));
         cr_assert(min(next) == 5, "%s", talc_error_message());
-        talc_scope_leave(scope);
     }
     close_two(gpus);
 }
@@ -265,14 +263,13 @@ static void *keep_company(void *context)
     company *self = context;
     self->right = true;
     do {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *x = talc_full(self->device, TALC_F32, TALC_DIMS(LARGE), (double)self->rounds);
         talc_tensor *y = talc_add_scalar(x, 1);
         talc_release(x);
         talc_full(self->device, TALC_F32, TALC_DIMS(LARGE), -7);
         self->right = self->right && min(y) == (double)(self->rounds + 1);
         self->rounds++;
-        talc_scope_leave(scope);
     } while (!self->stop && !talc_failed());
     self->right = self->right && !talc_failed();
     talc_error_clear();

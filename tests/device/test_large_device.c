@@ -293,7 +293,7 @@ static void check_threes(const talc_tensor *x, int64_t side)
     const talc_pool2d_options three = { .kernel = { 3, 3 },
                                         .stride = { 1, 1 },
                                         .padding = { 1, 1 } };
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_tensor *planes = talc_view(x, TALC_DIMS(COUNT / side / side, 1, side, side));
     poison(COUNT);
     const talc_tensor *max = talc_max_pool2d(planes, &three);
@@ -312,7 +312,6 @@ static void check_threes(const talc_tensor *x, int64_t side)
         assert_is(max, at, largest);
         cr_assert(fabs(element(mean, at) - sum / 9) <= 2 * 0x1p-24 * sum / 9);
     }
-    talc_scope_leave(scope);
 }
 
 /* Means of 16x16 planes to 7x7: windows begin at floor(16 o / 7) and end at ceil(16 (o + 1) /
@@ -320,7 +319,7 @@ static void check_threes(const talc_tensor *x, int64_t side)
 static void check_adaptive(const talc_tensor *x)
 {
     const int64_t planes = COUNT / 256, count = planes * 49;
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     poison(count);
     const talc_tensor *y =
         talc_adaptive_avg_pool2d(talc_view(x, TALC_DIMS(planes, 1, 16, 16)), 7, 7);
@@ -336,7 +335,6 @@ static void check_adaptive(const talc_tensor *x)
         cr_assert(fabs(element(y, at) - expected) <= 4 * 0x1p-24 * expected,
                   "element %lld is %g, expected %g", (long long)at, element(y, at), expected);
     }
-    talc_scope_leave(scope);
 }
 
 Test(large_device, pooling)

@@ -4,6 +4,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 
 #include <math.h>
@@ -33,34 +34,23 @@ static talc_tensor *train(void *context)
 /* Convolution, batch norm, pooling and dropout, twice. */
 static talc_module *small_net(void)
 {
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(
-        net, talc_nn_conv2d(&(talc_conv2d_layer){
-                 .in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }, .padding_same = true }));
-    talc_nn_sequential_append(net,
-                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 8 }));
-    talc_nn_sequential_append(net, talc_nn_dropout(0.3));
-    talc_nn_sequential_append(net,
-                              talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
-    talc_nn_sequential_append(net, talc_nn_flatten());
-    talc_nn_sequential_append(net, talc_nn_dropout(0.5));
-    talc_nn_sequential_append(
-        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 8 * 36, .out_features = 10 }));
-    return net;
+    return TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }, .padding_same = true),
+        BATCH_NORM2D(.channels = 8), talc_nn_dropout(0.3), MAX_POOL2D(.kernel = { 2, 2 }),
+        talc_nn_flatten(), talc_nn_dropout(0.5), LINEAR(8 * 36, 10));
 }
 
 static talc_module *norm_net(void)
 {
     return TALC_SEQUENTIAL(
-        talc_nn_conv2d(
-            &(talc_conv2d_layer){ .in_channels = 3, .out_channels = 8, .kernel = { 3, 3 } }),
+        CONV2D(.in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }),
         talc_nn_group_norm(&(talc_group_norm_layer){
             .groups = 2, .channels = 8, .activation = TALC_ACTIVATION_RELU }),
         talc_nn_drop_path(0.3),
         talc_nn_local_response_norm(&(talc_local_response_norm_layer){ .size = 5 }),
         talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 8 }), talc_nn_flatten(),
         talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(800) }),
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 800, .out_features = 10 }));
+        LINEAR(800, 10));
 }
 
 typedef struct training_case {
@@ -132,7 +122,7 @@ static void trainer_free(trainer *t)
 /* Another batch each step. */
 static void next_batch(const trainer *t, unsigned step)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_dims dims = talc_dims_of(t->images);
     int64_t labels[8];
     for (int64_t i = 0; i < dims.dim[0]; i++)
@@ -140,7 +130,6 @@ static void next_batch(const trainer *t, unsigned step)
     talc_copy(t->images,
               talc_to(op_numbers(cpu_device(), dims, step + 1), tested_device(), TALC_F32));
     talc_copy(t->labels, talc_from_host(tested_device(), TALC_I64, TALC_DIMS(dims.dim[0]), labels));
-    talc_scope_leave(scope);
     assert_no_failure();
 }
 
@@ -154,7 +143,7 @@ static bool compare_tensor(const char *path, talc_tensor *tensor, bool is_buffer
 Test(step, trains_as_calls_do)
 {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         trainer eager = trainer_new(&cases[c]);
         const talc_generator start = talc_generator_get();
         talc_tensor *losses[STEPS];
@@ -195,7 +184,6 @@ Test(step, trains_as_calls_do)
         assert_no_failure();
         trainer_free(&eager);
         trainer_free(&recorded);
-        talc_scope_leave(scope);
     }
 }
 
@@ -295,12 +283,7 @@ Test(step, a_parameter_with_other_storage_is_named)
 
 static talc_module *tiny_net(void)
 {
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(net, talc_nn_flatten());
-    talc_nn_sequential_append(net, talc_nn_dropout(0.5));
-    talc_nn_sequential_append(
-        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 12, .out_features = 10 }));
-    return net;
+    return TALC_SEQUENTIAL(talc_nn_flatten(), talc_nn_dropout(0.5), LINEAR(12, 10));
 }
 
 /* After a failure nothing is left behind, and the step can be run again. */
@@ -312,7 +295,7 @@ Test(step, every_allocation_may_fail)
     enum { RUNS = 4 };
     bool refused = true;
     for (int64_t k = 0; refused; k++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         trainer t = trainer_new(&tiny);
         talc_step *step = talc_step_new(tested_device(), train, &t);
         next_batch(&t, 1);
@@ -331,7 +314,6 @@ Test(step, every_allocation_may_fail)
             cr_assert(talc_step_run(step) != NULL, "after %d: %s", (int)k, talc_error_message());
         talc_step_free(step);
         trainer_free(&t);
-        talc_scope_leave(scope);
     }
 }
 
@@ -464,13 +446,12 @@ static talc_tensor *evaluate_and_write(void *context)
 
 Test(step, weights_that_it_writes_are_read_anew)
 {
-    talc_module *net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(&(talc_conv2d_layer){
-            .in_channels = 16, .out_channels = 16, .kernel = { 3, 3 }, .no_bias = true }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }));
+    owned_module *net = TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 16, .out_channels = 16, .kernel = { 3, 3 }, .no_bias = true),
+        BATCH_NORM2D(.channels = 16));
     cr_assert(talc_module_to(net, tested_device()));
     talc_module_eval(net);
-    talc_step *step = talc_step_new(tested_device(), evaluate_and_write, net);
+    owned_step *step = talc_step_new(tested_device(), evaluate_and_write, net);
     double first = 0;
     for (int i = 0; i < 6; i++) {
         talc_tensor *y = talc_step_run(step);
@@ -479,6 +460,4 @@ Test(step, weights_that_it_writes_are_read_anew)
         first = i == 0 ? sum : first;
         cr_assert(sum == ldexp(first, 2 * i), "run %d: %g of %g", i, sum, first);
     }
-    talc_step_free(step);
-    talc_module_free(net);
 }

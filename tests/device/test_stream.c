@@ -2,6 +2,7 @@
 /// streams use.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 
 #include "tensor/storage.h"
@@ -429,9 +430,8 @@ Test(stream, a_fold_is_waited_for_on_other_streams)
 {
     sharing with = { .device = queueing_device() };
     talc_manual_seed(3);
-    with.chain = TALC_SEQUENTIAL(talc_nn_conv2d(&(talc_conv2d_layer){
-                                     .in_channels = 3, .out_channels = 4, .kernel = { 1, 1 } }),
-                                 talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    with.chain = TALC_SEQUENTIAL(CONV2D(.in_channels = 3, .out_channels = 4, .kernel = { 1, 1 }),
+                                 BATCH_NORM2D(.channels = 4));
     talc_module_eval(with.chain);
     talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 8, 8));
     talc_fusion_enable(false);

@@ -7,6 +7,7 @@
 #include "tests/support/op_cases.h"
 
 #include "examples/networks/layers.h"
+#include "tests/support/layers.h"
 #include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "nn/fold.h"
@@ -29,37 +30,22 @@ static bool keep_parameter(const char *path, talc_tensor *tensor, bool is_buffer
 static talc_module *small_net(uint64_t seed)
 {
     talc_manual_seed(seed);
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(net, talc_nn_conv2d(&(talc_conv2d_layer){
-                                       .in_channels = 2, .out_channels = 4, .kernel = { 3, 2 } }));
-    talc_nn_sequential_append(net,
-                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
-    talc_nn_sequential_append(net, talc_nn_relu());
-    talc_nn_sequential_append(net,
-                              talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
-    talc_nn_sequential_append(net, talc_nn_flatten());
-    talc_nn_sequential_append(
-        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 64, .out_features = 3 }));
-    return net;
+    return TALC_SEQUENTIAL(CONV2D(.in_channels = 2, .out_channels = 4, .kernel = { 3, 2 }),
+                           BATCH_NORM2D(.channels = 4), talc_nn_relu(),
+                           MAX_POOL2D(.kernel = { 2, 2 }), talc_nn_flatten(), LINEAR(64, 3));
 }
 
-/* A test of one scenario, on the CPU and on the fake device, of which so many runs have to fail. */
 #define SURVIVES(test, at_least, ...)                                                              \
-    Test(allocation_failure_nn, test)                                                              \
-    {                                                                                              \
-        const fault_scenario scenario = { __VA_ARGS__ };                                           \
-        assert_survives_everywhere(&scenario, at_least);                                           \
-    }
+    TEST_SURVIVES(allocation_failure_nn, test, at_least, __VA_ARGS__)
 
 // ---- Building and moving ------------------------------------------------------------------------
 
 static void run_build(fault_run *run)
 {
     talc_manual_seed(3);
-    talc_module *net = lenet_new();
+    owned_module *net = lenet_new();
     if (net != NULL)
         talc_module_visit(net, keep_parameter, run);
-    talc_module_free(net);
 }
 
 SURVIVES(building_lenet, 60, "build LeNet", NULL, run_build, NULL, NULL)
@@ -72,14 +58,13 @@ static void run_block(fault_run *run)
     block_add(block, "conv", conv(4, 6, 3, 1, 1));
     block_add(block, "bn", norm(6));
     block_shortcut(block, "shortcut", conv(4, 6, 1, 1, 1));
-    talc_module *net = TALC_SEQUENTIAL(conv_norm(3, 4, 3, 1, 1, talc_nn_relu()), block);
+    owned_module *net = TALC_SEQUENTIAL(conv_norm(3, 4, 3, 1, 1, talc_nn_relu()), block);
     if (net != NULL) {
         talc_no_grad_enter();
         talc_module_eval(net);
         fault_keep(run, talc_forward(net, op_numbers(run->device, TALC_DIMS(1, 3, 4, 4), 1)));
         talc_no_grad_leave();
     }
-    talc_module_free(net);
 }
 
 Test(allocation_failure_nn, building_and_running_a_block)
@@ -105,14 +90,13 @@ static bool see_device(const char *path, talc_tensor *tensor, bool is_buffer, vo
 
 static void run_move(fault_run *run)
 {
-    talc_module *net = small_net(4);
+    owned_module *net = small_net(4);
     if (!talc_failed()) {
         talc_module_to(net, run->device);
         talc_module_to(net, other_fake_device());
         talc_module_cast(net, TALC_F64);
         talc_module_visit(net, keep_parameter, run);
     }
-    talc_module_free(net);
 }
 
 SURVIVES(moving_a_module, 60, "move", NULL, run_move, NULL, NULL)
@@ -120,7 +104,7 @@ SURVIVES(moving_a_module, 60, "move", NULL, run_move, NULL, NULL)
 /* A move stopped anywhere leaves all tensors where they were. */
 Test(allocation_failure_nn, a_module_moves_whole_or_not_at_all)
 {
-    talc_module *net = small_net(4);
+    owned_module *net = small_net(4);
     for (size_t limit = 256; net != NULL; limit += 256) {
         fake_device_limit_memory(fake_device(), limit);
         bool moved = talc_module_to(net, fake_device());
@@ -132,7 +116,6 @@ Test(allocation_failure_nn, a_module_moves_whole_or_not_at_all)
         if (moved)
             break;
     }
-    talc_module_free(net);
 }
 
 // ---- Forward passes -----------------------------------------------------------------------------
@@ -222,7 +205,7 @@ SURVIVES(model_new, 9, "ModelNew", begin_model_new, run_forward, keep_net, end_n
 static void run_summary(fault_run *run)
 {
     const net_and_input *fixture = run->fixture;
-    char *text = NULL;
+    owned_char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     talc_module_explanation explanation = { 0 };
@@ -235,7 +218,6 @@ static void run_summary(fault_run *run)
     fclose(file);
     if (ok)
         fault_keep_bytes(run, text, size);
-    free(text);
 }
 
 SURVIVES(summary_and_printing, 40, "summary", begin_small_net, run_summary, keep_net, end_net)
@@ -243,7 +225,7 @@ SURVIVES(summary_and_printing, 40, "summary", begin_small_net, run_summary, keep
 /* Parameters and buffers, which f64 copies stand in for, are what they were whatever happens. */
 static void *begin_norm(talc_device *device)
 {
-    talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1 });
+    talc_module *norm = BATCH_NORM2D(.channels = 1);
     net_and_input *fixture = begin_net(device, norm, TALC_DIMS(3, 1, 1, 1));
     talc_module_train(norm);
     talc_require_grad(talc_module_find(norm, "bias"), false);
@@ -275,13 +257,12 @@ static void run_save(fault_run *run, bool (*save)(fault_run *run, const char *pa
     file_write(path, old_content, sizeof old_content);
     bool saved = save(run, path);
     size_t size = 0;
-    char *bytes = file_bytes(path, &size);
+    owned_char *bytes = file_bytes(path, &size);
     if (saved)
         fault_keep_bytes(run, bytes, size);
     else
         cr_assert(size == sizeof old_content && memcmp(bytes, old_content, size) == 0,
                   "a failed save broke the old file");
-    free(bytes);
     cr_assert(file_count() == 1, "a temporary file is left");
 }
 
@@ -316,13 +297,12 @@ static void run_load_npy(fault_run *run)
 
 static void run_load_safetensors(fault_run *run)
 {
-    talc_safetensors *file = talc_safetensors_open(file_path("net"));
+    owned_safetensors *file = talc_safetensors_open(file_path("net"));
     for (int64_t i = 0; i < talc_safetensors_count(file) && !talc_failed(); i++) {
         fault_keep_bytes(run, talc_safetensors_name(file, i),
                          strlen(talc_safetensors_name(file, i)));
         fault_keep(run, talc_safetensors_read(file, i, run->device));
     }
-    talc_safetensors_close(file);
 }
 
 /* After a failure: asks with the hook off, so that reading works, and puts the failure back. */
@@ -357,7 +337,7 @@ static void keep_names(fault_run *run, const talc_names_list *names)
 /* Described, saved, and read again with a report. */
 static void run_described(fault_run *run)
 {
-    talc_module *net = small_net(11), *again = net == NULL ? NULL : small_net(6);
+    owned_module *net = small_net(11), *again = net == NULL ? NULL : small_net(6);
     talc_load_report report = { 0 };
     if (again != NULL && talc_module_describe(net, &described) &&
         talc_module_save(net, file_path("other")) &&
@@ -370,14 +350,12 @@ static void run_described(fault_run *run)
         keep_names(run, &report.loaded);
     talc_model_info_free(info);
     talc_load_report_free(&report);
-    talc_module_free(net);
-    talc_module_free(again);
 }
 
 /* Into a net with other parameters: it takes all of them or none. */
 static void load_module(fault_run *run, bool strict)
 {
-    talc_module *net = small_net(6);
+    owned_module *net = small_net(6);
     if (net != NULL && talc_module_to(net, run->device)) {
         fault_run before = { 0 }, after = { 0 };
         talc_module_visit(net, keep_parameter, &before);
@@ -388,7 +366,6 @@ static void load_module(fault_run *run, bool strict)
         free(before.results);
         free(after.results);
     }
-    talc_module_free(net);
 }
 
 static void run_load_module(fault_run *run)
@@ -409,11 +386,10 @@ static void run_load_image(fault_run *run)
 static void run_differences(fault_run *run)
 {
     FILE *null = fopen("/dev/null", "w");
-    talc_module *relu = talc_nn_relu();
+    owned_module *relu = talc_nn_relu();
     const int64_t count = talc_module_differences(null, relu, file_path("net"));
     cr_assert((count == 9) != talc_failed() && (count == 9 || count == -1));
     fault_keep_bytes(run, &count, talc_failed() ? 0 : sizeof count);
-    talc_module_free(relu);
     fclose(null);
 }
 
@@ -426,11 +402,10 @@ static void *begin_files(talc_device *device)
                                                   .height = 2,
                                                   .width = 3,
                                                   .rows = { row, row } });
-    talc_module *net = small_net(11);
+    owned_module *net = small_net(11);
     talc_module_describe(net, &described);
     cr_assert(talc_module_save(net, file_path("net")), "%s", talc_error_message());
     cr_assert(talc_npy_save(file_path("x.npy"), op_numbers(cpu_device(), TALC_DIMS(4, 3), 2)));
-    talc_module_free(net);
     return NULL;
 }
 

@@ -3,6 +3,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 
 #include "nn/optimizer_state.h"
@@ -17,31 +18,17 @@
 static talc_module *convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride,
                                 talc_padding_mode mode)
 {
-    return talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = in,
-                                                .out_channels = out,
-                                                .kernel = { kernel, kernel },
-                                                .stride = { stride, stride },
-                                                .padding = { kernel / 2, kernel / 2 },
-                                                .padding_mode = mode });
-}
-
-static talc_module *norm(int64_t channels)
-{
-    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = channels });
-}
-
-static talc_module *linear(int64_t in, int64_t out)
-{
-    return talc_nn_linear(&(talc_linear_layer){ .in_features = in, .out_features = out });
+    return CONV2D(.in_channels = in, .out_channels = out, .kernel = { kernel, kernel },
+                  .stride = { stride, stride }, .padding = { kernel / 2, kernel / 2 },
+                  .padding_mode = mode);
 }
 
 /* LeNet's layers in small, with normalisation and dropout: [N,1,8,8] to [N,3]. */
 static talc_module *lenet_like(void)
 {
-    return TALC_SEQUENTIAL(convolution(1, 2, 3, 1, TALC_PADDING_ZEROS), norm(2), talc_nn_relu(),
-                           talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }),
-                           talc_nn_dropout(0.25), talc_nn_flatten(), linear(32, 5), talc_nn_relu(),
-                           linear(5, 3));
+    return TALC_SEQUENTIAL(convolution(1, 2, 3, 1, TALC_PADDING_ZEROS), BATCH_NORM2D(.channels = 2),
+                           talc_nn_relu(), MAX_POOL2D(.kernel = { 2, 2 }), talc_nn_dropout(0.25),
+                           talc_nn_flatten(), LINEAR(32, 5), talc_nn_relu(), LINEAR(5, 3));
 }
 
 /* A residual block that halves the image, between a convolution that reflects the border and the
@@ -56,13 +43,14 @@ static bool resnet_like_init(talc_module *module, const void *options)
     (void)options;
     resnet_like *self = (resnet_like *)module;
     self->conv1 = talc_module_add(module, "conv1", convolution(1, 2, 3, 1, TALC_PADDING_REFLECT));
-    self->bn1 = talc_module_add(module, "bn1", norm(2));
+    self->bn1 = talc_module_add(module, "bn1", BATCH_NORM2D(.channels = 2));
     self->shortcut = talc_module_add(
-        module, "shortcut", TALC_SEQUENTIAL(convolution(2, 3, 1, 2, TALC_PADDING_ZEROS), norm(3)));
+        module, "shortcut",
+        TALC_SEQUENTIAL(convolution(2, 3, 1, 2, TALC_PADDING_ZEROS), BATCH_NORM2D(.channels = 3)));
     self->conv2 = talc_module_add(module, "conv2", convolution(2, 3, 3, 2, TALC_PADDING_ZEROS));
-    self->bn2 = talc_module_add(module, "bn2", norm(3));
+    self->bn2 = talc_module_add(module, "bn2", BATCH_NORM2D(.channels = 3));
     self->pool = talc_module_add(module, "pool", talc_nn_adaptive_avg_pool2d(1, 1));
-    self->linear = talc_module_add(module, "linear", linear(3, 3));
+    self->linear = talc_module_add(module, "linear", LINEAR(3, 3));
     return !talc_failed();
 }
 
@@ -161,7 +149,7 @@ static snapshot taken(const training *t)
     memset(&s, 0, sizeof s);
     s.generator = talc_generator_get();
     s.steps = (uint64_t)talc_optimizer_steps(t->optimizer);
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     reading r = { .into = &s };
     talc_module_visit(t->net, record_tensor, &r);
     for (int i = 0; i < t->optimizer->count; i++) {
@@ -177,7 +165,6 @@ static snapshot taken(const training *t)
     for (int i = 0; i < s.count; at += talc_numel(r.of[i++]))
         if (r.of[i] != NULL)
             s.items[i].bits = bits_of(at, talc_numel(r.of[i]));
-    talc_scope_leave(scope);
     return s;
 }
 
@@ -191,11 +178,10 @@ static bool backward(const training *t, bool accumulate)
 
 static bool step(const training *t)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const bool stepped = backward(t, t->is->accumulate) &&
                          talc_optimizer_clip(t->optimizer, 0.125) != NULL &&
                          talc_optimizer_step(t->optimizer);
-    talc_scope_leave(scope);
     return stepped;
 }
 
@@ -498,12 +484,11 @@ static bool save_survives(talc_device *device, const char *expected, size_t expe
     const snapshot now = taken(&t);
     cr_assert(memcmp(&before, &now, sizeof now) == 0, "a save changed something");
     size_t size;
-    char *bytes = file_bytes(file_path("checkpoint"), &size);
+    owned_char *bytes = file_bytes(file_path("checkpoint"), &size);
     cr_assert(size == (failed ? sizeof old_content : expected_size) &&
                   memcmp(bytes, failed ? old_content : expected, size) == 0,
               "allocation %ld: the file is neither the old nor the new one", faults.fail_at);
     cr_assert(file_count() == 1, "a temporary file is left");
-    free(bytes);
     end(&t);
     return faults.fired;
 }
@@ -516,14 +501,13 @@ Test(allocation_failure_training, checkpoints_are_saved_whole_or_not_at_all)
         cr_assert(save(&t), "%s", talc_error_message());
         end(&t);
         size_t size;
-        char *expected = file_bytes(file_path("checkpoint"), &size);
+        owned_char *expected = file_bytes(file_path("checkpoint"), &size);
         for (int persistent = 0; persistent < 2; persistent++) {
             faults.persistent = persistent != 0;
             for (faults.fail_at = 1; save_survives(devices[i], expected, size); faults.fail_at++)
                 ;
             cr_assert(faults.fail_at > 50);
         }
-        free(expected);
     }
 }
 

@@ -1,4 +1,5 @@
 /// Confusion matrices: counts by hand, on any device.
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tests/support/refused.h"
 
@@ -7,13 +8,9 @@
 
 static const char *printed(const talc_confusion *matrix, const char *const *names)
 {
-    static char text[4096];
     FILE *file = tmpfile();
     cr_assert(talc_confusion_print(file, matrix, names), "%s", talc_error_message());
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(confusion, answers_are_counted_under_their_labels)
@@ -60,7 +57,7 @@ Test(confusion, answers_are_counted_under_their_labels)
 Test(confusion, a_wide_matrix_says_the_most_frequent_mistakes)
 {
     enum { CLASSES = 100 };
-    talc_confusion *matrix = talc_confusion_new(CLASSES);
+    owned_confusion *matrix = talc_confusion_new(CLASSES);
     matrix->counts[7 * CLASSES + 99] = 12;
     matrix->counts[99 * CLASSES + 7] = 3;
     matrix->counts[0 * CLASSES + 1] = 12;
@@ -71,20 +68,18 @@ Test(confusion, a_wide_matrix_says_the_most_frequent_mistakes)
                                             "12 of 7 taken for 99\n"
                                             " 3 of 99 taken for 7\n"
                                             "50 of 77 right, 64.94 %\n");
-    talc_confusion_free(matrix);
 }
 
 /* A name that is its class's number is not said twice. */
 Test(confusion, names_that_are_numbers_are_told_once)
 {
     static const char *const names[] = { "0", "cat" };
-    talc_confusion *matrix = talc_confusion_new(2);
+    owned_confusion *matrix = talc_confusion_new(2);
     matrix->counts[1] = matrix->count = 2;
     cr_assert_str_eq(printed(matrix, names), "label  0  1  right\n"
                                              "0      0  2  0.0 %\n"
                                              "1 cat  0  0      -\n"
                                              "0 of 2 right, 0.00 %\n");
-    talc_confusion_free(matrix);
 }
 
 /* Names lose their middle to counts: of 80 columns these take 28, the spaces between them 17. */
@@ -92,7 +87,7 @@ Test(confusion, lines_fit)
 {
     enum { CLASSES = 16 };
     const char *names[CLASSES];
-    talc_confusion *matrix = talc_confusion_new(CLASSES);
+    owned_confusion *matrix = talc_confusion_new(CLASSES);
     for (int k = 0; k < CLASSES; k++)
         names[k] = "a class with a name that is long, and longer than its cell";
     matrix->counts[3 * CLASSES + 4] = matrix->count = 99;
@@ -105,7 +100,6 @@ Test(confusion, lines_fit)
         "999 of 3 a class with a name that is long, and longer than its cell taken for 4\n"
         "    a class with a name that is long, and longer than its cell\n"
         "0 of 999 right, 0.00 %\n");
-    talc_confusion_free(matrix);
 }
 
 // clang-format off

@@ -58,11 +58,10 @@ Test(data, idx_images_may_have_channels)
     const uint8_t label[] = { 0, 0, 8, 1, 0, 0, 0, 1, 7 };
     file_write(file_path("i"), bytes, sizeof bytes);
     file_write(file_path("l"), label, sizeof label);
-    talc_dataset *dataset = talc_dataset_idx(file_path("i"), file_path("l"));
+    owned_dataset *dataset = talc_dataset_idx(file_path("i"), file_path("l"));
     const talc_dims dims = talc_dataset_dims(dataset);
     cr_assert(dims.dim[0] == 3 && dims.dim[1] == 1 && dims.dim[2] == 2);
     cr_assert(talc_dataset_pixels(dataset, 0)[5] == 6 && talc_dataset_classes(dataset) == 8);
-    talc_dataset_free(dataset);
 }
 
 static void append_zeros(const char *path, int count)
@@ -95,12 +94,11 @@ Test(data, large_gzip_content_is_read_whole)
     write_gzip(file_path("l.gz"), labels + 1000, sizeof labels - 1000, "ab");
     append_zeros(file_path("l.gz"), 100000);
     append_zeros(file_path("i.gz"), 512);
-    talc_dataset *dataset = talc_dataset_idx(file_path("i.gz"), file_path("l.gz"));
+    owned_dataset *dataset = talc_dataset_idx(file_path("i.gz"), file_path("l.gz"));
     cr_assert(dataset != NULL, "%s", talc_error_message());
     for (int i = 0; i < COUNT; i++)
         cr_assert(memcmp(talc_dataset_pixels(dataset, i), bytes + HEADER + i * SIDE * SIDE,
                          SIDE * SIDE) == 0);
-    talc_dataset_free(dataset);
     free(bytes);
 }
 
@@ -174,13 +172,12 @@ Test(data, png_of_every_kind_becomes_bytes)
     for (int i = 0; i < PNG_CASES; i++) {
         const png_case *c = &png_cases[i];
         write_case(made_file("alone", "a", "x.png"), c);
-        talc_dataset *dataset = talc_dataset_folder(made_folder("alone"));
+        owned_dataset *dataset = talc_dataset_folder(made_folder("alone"));
         cr_assert(dataset != NULL, "%s: %s", c->name, talc_error_message());
         cr_assert(talc_dataset_dims(dataset).dim[0] == (c->color ? 3 : 1), "%s", c->name);
         cr_assert(memcmp(talc_dataset_pixels(dataset, 0), c->color ? c->rgb : c->grey,
                          c->color ? 18 : 6) == 0,
                   "%s", c->name);
-        talc_dataset_free(dataset);
     }
     remove_made();
 }
@@ -260,7 +257,7 @@ Test(data, an_interlaced_image_is_what_it_is_row_by_row)
         image.width = 1 + size % MAX;
         image.interlace = PNG_INTERLACE_ADAM7;
         write_png(file_path("x.png"), &image);
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const talc_tensor *got = talc_image_load(file_path("x.png"), NULL);
         cr_assert(got != NULL, "%s", talc_error_message());
         const float *element = talc_data_read(got, TALC_F32);
@@ -269,7 +266,6 @@ Test(data, an_interlaced_image_is_what_it_is_row_by_row)
                 for (int w = 0; w < image.width; w++, element++)
                     cr_assert(*element == (float)(bytes[h][3 * w + c] / 255.0), "%dx%d: %d,%d,%d",
                               image.height, image.width, c, h, w);
-        talc_scope_leave(scope);
     }
 }
 
@@ -340,7 +336,7 @@ Test(data, a_folder_is_read_in_the_order_of_its_names)
     file_write(made_file("f", "cat", ".hidden.png"), "x", 1);
     file_write(made_file("f", "cat", "notes.txt"), "x", 1);
     file_write(made_file("f", NULL, "loose.png"), "x", 1);
-    talc_dataset *dataset = talc_dataset_folder(made_folder("f"));
+    owned_dataset *dataset = talc_dataset_folder(made_folder("f"));
     cr_assert(dataset != NULL, "%s", talc_error_message());
     cr_assert(talc_dataset_count(dataset) == PNG_CASES && talc_dataset_classes(dataset) == 2);
     cr_assert(strcmp(talc_dataset_class(dataset, 0), "Dog") == 0);
@@ -351,7 +347,6 @@ Test(data, a_folder_is_read_in_the_order_of_its_names)
         cr_assert(memcmp(talc_dataset_pixels(dataset, i), png_cases[order[i]].rgb, 18) == 0,
                   "sample %d is not %s", i, png_cases[order[i]].name);
     }
-    talc_dataset_free(dataset);
     remove_made();
 }
 
@@ -367,9 +362,9 @@ Test(data, tensors_are_copied_from_any_device_and_layout)
     talc_tensor *images = talc_from_host(device, TALC_F32, TALC_DIMS(2, 2, 1, 2), floats);
     talc_tensor *bytes = talc_from_host(device, TALC_U8, TALC_DIMS(2, 1, 2, 2),
                                         (const uint8_t[]){ 1, 2, 3, 4, 5, 6, 7, 8 });
-    talc_dataset *a = talc_dataset_tensors(images, labels);
-    talc_dataset *b = talc_dataset_tensors(talc_cast(images, TALC_F64), labels);
-    talc_dataset *c = talc_dataset_tensors(talc_transpose(bytes, 2, 3), labels);
+    owned_dataset *a = talc_dataset_tensors(images, labels);
+    owned_dataset *b = talc_dataset_tensors(talc_cast(images, TALC_F64), labels);
+    owned_dataset *c = talc_dataset_tensors(talc_transpose(bytes, 2, 3), labels);
     cr_assert(a != NULL && b != NULL && c != NULL, "%s", talc_error_message());
     for (int i = 0; i < 8; i++) {
         cr_assert(talc_dataset_pixels(a, i / 4)[i % 4] == expected[i], "element %d is %d", i,
@@ -380,9 +375,6 @@ Test(data, tensors_are_copied_from_any_device_and_layout)
     cr_assert(memcmp(talc_dataset_pixels(c, 0), transposed, 8) == 0);
     cr_assert(talc_dataset_label(a, 0) == 5 && talc_dataset_label(a, 1) == 3);
     cr_assert(talc_dataset_classes(a) == 6);
-    talc_dataset_free(a);
-    talc_dataset_free(b);
-    talc_dataset_free(c);
 }
 
 Test(data, parts_share_and_may_outlive_the_whole)
@@ -416,8 +408,8 @@ Test(data, a_selection_has_its_samples_in_their_order)
 {
     const int64_t labels[] = { 3, 1, 4, 1, 5, 9 }, indices[] = { 5, 0, 5, 2, 1 };
     talc_dataset *whole = numbered(labels, 6), *some = talc_dataset_select(whole, indices, 5);
-    talc_dataset *part = talc_dataset_part(some, 1, 4);
-    talc_dataset *inner = talc_dataset_select(part, (int64_t[]){ 2, 0 }, 2);
+    owned_dataset *part = talc_dataset_part(some, 1, 4);
+    owned_dataset *inner = talc_dataset_select(part, (int64_t[]){ 2, 0 }, 2);
     talc_dataset_free(whole);
     for (int i = 0; i < 5; i++)
         cr_assert(talc_dataset_pixels(some, i)[0] == indices[i] &&
@@ -428,17 +420,14 @@ Test(data, a_selection_has_its_samples_in_their_order)
     cr_assert(talc_dataset_count(inner) == 2 && talc_dataset_classes(inner) == 10);
     cr_assert(strcmp(talc_dataset_class(inner, 9), "9") == 0);
     /* A loader's batches are of the selection too. */
-    talc_loader *loader = talc_loader_new(some, NULL);
+    owned_loader *loader = talc_loader_new(some, NULL);
     talc_batch batch;
     talc_loader_start(loader, 0);
     cr_assert(talc_loader_next(loader, &batch) && batch.count == 5);
     for (int i = 0; i < 5; i++)
         cr_assert(talc_data(batch.labels, TALC_I64) != NULL &&
                   ((const int64_t *)talc_data(batch.labels, TALC_I64))[i] == labels[indices[i]]);
-    talc_loader_free(loader);
     talc_dataset_free(some);
-    talc_dataset_free(part);
-    talc_dataset_free(inner);
 }
 
 /* A folder's order: all of one class, then all of the next. */
@@ -465,7 +454,7 @@ Test(data, a_split_shares_out_each_class)
         for (int k = 0; k < 4; k++)
             for (int64_t i = 0; i < split_cases[c].count[k]; i++)
                 labels[all++] = k;
-        talc_dataset *whole = numbered(labels, all);
+        owned_dataset *whole = numbered(labels, all);
         const talc_dataset_parts split = talc_dataset_split(whole, split_cases[c].share, 7),
                                  again = talc_dataset_split(whole, split_cases[c].share, 7),
                                  other = talc_dataset_split(whole, split_cases[c].share, 8);
@@ -497,7 +486,6 @@ Test(data, a_split_shares_out_each_class)
             talc_dataset_free(made[i].first);
             talc_dataset_free(made[i].rest);
         }
-        talc_dataset_free(whole);
     }
 }
 
@@ -529,7 +517,7 @@ Test(data, statistics_are_those_of_each_channel)
                                        { { { 1, 0.6f } }, { { 0.2f, 0.2f } } } };
     const int64_t labels[] = { 0, 1 };
     talc_device *cpu = talc_device_host();
-    talc_dataset *dataset =
+    owned_dataset *dataset =
         talc_dataset_tensors(talc_from_host(cpu, TALC_F32, TALC_DIMS(2, 2, 1, 2), images),
                              talc_from_host(cpu, TALC_I64, TALC_DIMS(2), labels));
     double mean[] = { 9, 9, 9, 9 }, deviation[] = { 9, 9, 9, 9 };
@@ -541,10 +529,8 @@ Test(data, statistics_are_those_of_each_channel)
         cr_assert(fabs(mean[c] - expected_mean[c]) < 1e-15 &&
                       fabs(deviation[c] - expected_deviation[c]) < 1e-15,
                   "channel %d: %.17g and %.17g", c, mean[c], deviation[c]);
-    talc_dataset *part = talc_dataset_part(dataset, 1, 2);
+    owned_dataset *part = talc_dataset_part(dataset, 1, 2);
     cr_assert(talc_dataset_statistics(part, mean, deviation) && fabs(mean[0] - 0.8) < 1e-15);
-    talc_dataset_free(part);
-    talc_dataset_free(dataset);
 }
 
 // ---- Out of memory ------------------------------------------------------------------------------
@@ -586,9 +572,8 @@ static void run_tensors(fault_run *run)
 {
     talc_tensor *images = talc_full(run->device, TALC_F32, TALC_DIMS(3, 1, 2, 4), 0.25);
     talc_tensor *labels = talc_zeros(run->device, TALC_I64, TALC_DIMS(3));
-    talc_dataset *dataset = talc_dataset_tensors(talc_transpose(images, 2, 3), labels);
+    owned_dataset *dataset = talc_dataset_tensors(talc_transpose(images, 2, 3), labels);
     keep_dataset(run, dataset == NULL ? NULL : talc_dataset_part(dataset, 1, 3));
-    talc_dataset_free(dataset);
 }
 
 static void run_parts(fault_run *run)

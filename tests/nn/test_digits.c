@@ -7,8 +7,8 @@ enum { SIDE = 28, PIXELS = SIDE * SIDE };
 
 Test(digits, an_image_follows_from_seed_and_number)
 {
-    talc_dataset *some = talc_dataset_digits(40, 5), *more = talc_dataset_digits(100, 5);
-    talc_dataset *others = talc_dataset_digits(40, 6);
+    owned_dataset *some = talc_dataset_digits(40, 5), *more = talc_dataset_digits(100, 5);
+    owned_dataset *others = talc_dataset_digits(40, 6);
     const talc_dims dims = talc_dataset_dims(some);
     cr_assert(dims.rank == 3 && dims.dim[0] == 1 && dims.dim[1] == SIDE && dims.dim[2] == SIDE);
     cr_assert(talc_dataset_count(more) == 100 && talc_dataset_classes(more) == 10);
@@ -20,9 +20,6 @@ Test(digits, an_image_follows_from_seed_and_number)
         for (int k = 0; k < i; k++)
             cr_assert(memcmp(pixels, talc_dataset_pixels(some, k), PIXELS) != 0);
     }
-    talc_dataset_free(some);
-    talc_dataset_free(more);
-    talc_dataset_free(others);
 }
 
 static double distance(const uint8_t *pixels, const double *mean)
@@ -37,10 +34,9 @@ static double distance(const uint8_t *pixels, const double *mean)
  * on few. */
 Test(digits, there_are_ten_classes_of_any_number)
 {
-    talc_dataset *few = talc_dataset_digits(3, 1);
+    owned_dataset *few = talc_dataset_digits(3, 1);
     cr_assert(talc_dataset_count(few) == 3 && talc_dataset_classes(few) == 10);
     cr_assert_str_eq(talc_dataset_class(few, 9), "9");
-    talc_dataset_free(few);
 }
 
 /* The nearest of the classes' mean images: right far more often than one in ten, and far from
@@ -49,7 +45,7 @@ Test(digits, figures_are_what_their_labels_say_and_differ)
 {
     enum { TRAIN = 4000, TEST = 1000 };
     static double mean[10][PIXELS];
-    talc_dataset *train = talc_dataset_digits(TRAIN, 1), *test = talc_dataset_digits(TEST, 2);
+    owned_dataset *train = talc_dataset_digits(TRAIN, 1), *test = talc_dataset_digits(TEST, 2);
     for (int i = 0; i < TRAIN; i++)
         for (int p = 0; p < PIXELS; p++)
             mean[talc_dataset_label(train, i)][p] +=
@@ -71,6 +67,4 @@ Test(digits, figures_are_what_their_labels_say_and_differ)
     }
     cr_assert(right > 400 && right < 850, "%d of %d", right, TEST);
     cr_assert(ink > 50 && ink < 130, "%g dark pixels an image", ink);
-    talc_dataset_free(train);
-    talc_dataset_free(test);
 }

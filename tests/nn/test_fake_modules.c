@@ -4,6 +4,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
+#include "tests/support/layers.h"
 #include "tests/support/networks.h"
 #include "ops/backend.h"
 
@@ -18,28 +19,16 @@ static const talc_conv2d_layer small_conv = {
 /* Every layer, for an image [2,4,7,6]. */
 static talc_module *every_layer(void)
 {
-    talc_module *chain = talc_nn_sequential();
-    talc_nn_sequential_append(chain, talc_nn_identity());
-    talc_nn_sequential_append(chain, talc_nn_conv2d(&small_conv));
-    talc_nn_sequential_append(chain,
-                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 }));
-    talc_nn_sequential_append(chain, talc_nn_relu());
-    talc_nn_sequential_append(chain, talc_nn_max_pool2d(&(talc_pool2d_options){
-                                         .kernel = { 2, 2 }, .stride = { 1, 1 } }));
-    talc_nn_sequential_append(chain, talc_nn_sigmoid());
-    talc_nn_sequential_append(chain, talc_nn_channel_shuffle(3));
-    talc_nn_sequential_append(chain, talc_nn_upsample(&(talc_upsample2d_options){
-                                         .scale = { 1.5, 2 }, .mode = TALC_UPSAMPLE_BILINEAR }));
-    talc_nn_sequential_append(
-        chain, talc_nn_pad2d(&(talc_pad_options){ .padding = { 1, 1, 2 }, .value = 3 }));
-    talc_nn_sequential_append(chain, talc_nn_adaptive_max_pool2d(5, 4));
-    talc_nn_sequential_append(chain,
-                              talc_nn_avg_pool2d(&(talc_pool2d_options){ .kernel = { 2, 1 } }));
-    talc_nn_sequential_append(chain, talc_nn_tanh());
-    talc_nn_sequential_append(chain, talc_nn_adaptive_avg_pool2d(2, 2));
-    talc_nn_sequential_append(chain, talc_nn_flatten());
-    talc_nn_sequential_append(
-        chain, talc_nn_linear(&(talc_linear_layer){ .in_features = 24, .out_features = 5 }));
+    talc_module *chain = TALC_SEQUENTIAL(
+        talc_nn_identity(), talc_nn_conv2d(&small_conv), BATCH_NORM2D(.channels = 6),
+        talc_nn_relu(), MAX_POOL2D(.kernel = { 2, 2 }, .stride = { 1, 1 }), talc_nn_sigmoid(),
+        talc_nn_channel_shuffle(3),
+        talc_nn_upsample(
+            &(talc_upsample2d_options){ .scale = { 1.5, 2 }, .mode = TALC_UPSAMPLE_BILINEAR }),
+        talc_nn_pad2d(&(talc_pad_options){ .padding = { 1, 1, 2 }, .value = 3 }),
+        talc_nn_adaptive_max_pool2d(5, 4),
+        talc_nn_avg_pool2d(&(talc_pool2d_options){ .kernel = { 2, 1 } }), talc_nn_tanh(),
+        talc_nn_adaptive_avg_pool2d(2, 2), talc_nn_flatten(), LINEAR(24, 5));
     return chain;
 }
 
@@ -66,11 +55,11 @@ Test(fake_modules, forward_passes_give_the_bits_of_the_cpu)
 {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         const model_case *model = &models[i];
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_manual_seed(5);
-        talc_module *here = model->make();
+        owned_module *here = model->make();
         talc_manual_seed(5);
-        talc_module *there = model->make();
+        owned_module *there = model->make();
         cr_assert(talc_module_to(there, fake_device()), "%s: %s", model->name,
                   talc_error_message());
         for (int training = 0; training < 2; training++) {
@@ -83,18 +72,15 @@ Test(fake_modules, forward_passes_give_the_bits_of_the_cpu)
             assert_same_bits(model->name, talc_forward(here, x), y);
         }
         cr_assert(talc_module_visit(there, compare_tensor, here));
-        talc_module_free(here);
-        talc_module_free(there);
-        talc_scope_leave(scope);
     }
 }
 
 Test(fake_modules, a_module_moves_there_and_back_and_keeps_its_handles)
 {
     talc_manual_seed(6);
-    talc_module *model = every_layer();
+    owned_module *model = every_layer();
     talc_manual_seed(6);
-    talc_module *untouched = every_layer();
+    owned_module *untouched = every_layer();
     talc_tensor *weight = talc_module_find(model, "1.weight");
     talc_device *const stops[] = { fake_device(), other_fake_device(), cpu_device() };
     for (int i = 0; i < 3; i++) {
@@ -105,13 +91,11 @@ Test(fake_modules, a_module_moves_there_and_back_and_keeps_its_handles)
     cr_assert(talc_module_to(model, fake_device()));
     cr_assert_null(talc_forward(model, op_numbers(cpu_device(), TALC_DIMS(2, 4, 7, 6), 1)));
     assert_failure(TALC_BAD_DEVICE, "1: conv2d: x is on cpu, w on fake");
-    talc_module_free(model);
-    talc_module_free(untouched);
 }
 
 Test(fake_modules, a_move_that_finds_no_memory_moves_nothing)
 {
-    talc_module *model = every_layer();
+    owned_module *model = every_layer();
     fake_device_limit_memory(fake_device(), 512);
     cr_assert(!talc_module_to(model, fake_device()));
     cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());
@@ -119,7 +103,6 @@ Test(fake_modules, a_move_that_finds_no_memory_moves_nothing)
     cr_assert(talc_module_find(model, "1.weight")->device == cpu_device());
     cr_assert(talc_module_find(model, "14.bias")->device == cpu_device());
     cr_assert(talc_device_memory(fake_device()).live == 0);
-    talc_module_free(model);
 }
 
 // ---- Files and text -----------------------------------------------------------------------------
@@ -138,15 +121,13 @@ Test(fake_modules, npy_files_are_written_from_and_read_to_the_device)
 Test(fake_modules, safetensors_are_written_from_and_read_to_the_device)
 {
     const char *path = file_path("model.safetensors");
-    talc_module *model = every_layer(), *other = every_layer();
+    owned_module *model = every_layer(), *other = every_layer();
     cr_assert(talc_module_to(model, fake_device()) && talc_module_save(model, path), "%s",
               talc_error_message());
     cr_assert(talc_module_to(other, other_fake_device()) && talc_module_load(other, path, true),
               "%s", talc_error_message());
     cr_assert(talc_module_find(other, "1.weight")->device == other_fake_device());
     cr_assert(talc_module_visit(other, compare_tensor, model));
-    talc_module_free(model);
-    talc_module_free(other);
     cr_assert(file_count() == 1, "something was left beside %s", path);
 }
 
@@ -171,10 +152,9 @@ static bool print_tensor(FILE *file, talc_device *device)
 
 static bool print_summary(FILE *file, talc_device *device)
 {
-    talc_module *model = lenet_new();
+    owned_module *model = lenet_new();
     bool ok = talc_module_to(model, device) &&
               talc_module_summary(file, model, op_numbers(device, TALC_DIMS(1, 1, 28, 28), 1));
-    talc_module_free(model);
     return ok;
 }
 
@@ -182,10 +162,9 @@ Test(fake_modules, tensors_and_summaries_print_as_on_the_cpu)
 {
     bool (*const prints[])(FILE *, talc_device *) = { print_tensor, print_summary };
     for (int i = 0; i < 2; i++) {
-        char *here = printed(prints[i], cpu_device()), *there = printed(prints[i], fake_device());
+        owned_char *here = printed(prints[i], cpu_device()),
+                   *there = printed(prints[i], fake_device());
         cr_assert(strlen(here) > 100 && strcmp(here, there) == 0, "%s\n---\n%s", here, there);
-        free(here);
-        free(there);
     }
 }
 

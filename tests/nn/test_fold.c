@@ -131,7 +131,7 @@ static void assert_exact(const chain_case *of, talc_module *chain, talc_tensor *
     static const char *const paths[6] = { "0.weight", "0.bias",         "1.weight",
                                           "1.bias",   "1.running_mean", "1.running_var" };
     double *p[6] = { NULL }, *numbers = host_doubles(x), *got = host_doubles(y);
-    double *added = residual == NULL ? NULL : host_doubles(residual);
+    owned_double *added = residual == NULL ? NULL : host_doubles(residual);
     for (int j = 0; j < 6; j++)
         p[j] = talc_module_find(chain, paths[j]) == NULL
                    ? NULL
@@ -157,7 +157,6 @@ static void assert_exact(const chain_case *of, talc_module *chain, talc_tensor *
         free(p[j]);
     free(numbers);
     free(got);
-    free(added);
 }
 
 static talc_tensor *input_of(const chain_case *of, talc_device *device, talc_dtype dtype)
@@ -173,7 +172,7 @@ Test(fold, a_chain_is_one_op_within_its_bound)
     for (int i = 0; i < CHAIN_CASES * 2; i++) {
         const chain_case *of = &chain_cases[i / 2];
         const talc_dtype dtype = i % 2 == 0 ? TALC_F32 : TALC_F64;
-        talc_module *chain = chain_new(of, dtype);
+        owned_module *chain = chain_new(of, dtype);
         talc_tensor *x = input_of(of, cpu_device(), dtype);
         talc_tensor *y = observed(chain, x);
         cr_assert_str_eq(counted.ops, "batch_norm2d batch_norm2d conv2d ");
@@ -183,7 +182,6 @@ Test(fold, a_chain_is_one_op_within_its_bound)
         talc_tensor *apart = unfused(chain, x);
         cr_assert(strstr(counted.ops, "conv2d batch_norm2d ") == counted.ops);
         assert_exact(of, chain, x, apart, NULL);
-        talc_module_free(chain);
     }
 }
 
@@ -196,7 +194,7 @@ Test(fold, a_residual_comes_before_the_activation)
         chain_case layers = *of;
         layers.last = NULL;
         layers.norm.activation = TALC_ACTIVATION_NONE;
-        talc_module *chain = chain_new(&layers, TALC_F32);
+        owned_module *chain = chain_new(&layers, TALC_F32);
         talc_module *const modules[] = { talc_module_child(chain, "0"),
                                          talc_module_child(chain, "1") };
         talc_tensor *x = input_of(of, cpu_device(), TALC_F32);
@@ -211,7 +209,6 @@ Test(fold, a_residual_comes_before_the_activation)
         talc_fusion_enable(false);
         assert_exact(of, chain, x, talc_forward_chain(modules, 2, x, &end), end.residual);
         talc_fusion_enable(true);
-        talc_module_free(chain);
     }
 }
 
@@ -234,7 +231,7 @@ Test(fold, folded_parameters_follow_every_change)
     static const char *const paths[] = { "0.weight", "0.bias",         "1.weight",
                                          "1.bias",   "1.running_mean", "1.running_var" };
     const chain_case *of = &chain_cases[0];
-    talc_module *chain = chain_new(of, TALC_F32), *other = chain_new(of, TALC_F32);
+    owned_module *chain = chain_new(of, TALC_F32), *other = chain_new(of, TALC_F32);
     talc_tensor *x = input_of(of, cpu_device(), TALC_F32);
     for (unsigned i = 0; i < 6; i++) {
         assert_up_to_date("as made", chain, x);
@@ -255,21 +252,19 @@ Test(fold, folded_parameters_follow_every_change)
         cr_assert(talc_module_load(chain, path, true));
         assert_same_bits("loaded", talc_forward(other, x), talc_forward(chain, x));
     }
-    talc_module_free(chain);
-    talc_module_free(other);
 }
 
 Test(fold, folded_parameters_move_and_go_with_their_module)
 {
     const chain_case *of = &chain_cases[0];
-    talc_module *chain = chain_new(of, TALC_F32);
+    owned_module *chain = chain_new(of, TALC_F32);
     const int64_t count = talc_module_count(chain);
     talc_device *const stops[] = { fake_device(), other_fake_device(), cpu_device(),
                                    fake_device() };
     for (int i = 0; i < 4; i++) {
         cr_assert(talc_module_to(chain, stops[i]));
         const size_t live = talc_device_memory(stops[i]).live;
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         assert_up_to_date("moved", chain, input_of(of, stops[i], TALC_F32));
         talc_scope_leave(scope);
         cr_assert(talc_device_memory(stops[i]).live > live);
@@ -278,18 +273,15 @@ Test(fold, folded_parameters_move_and_go_with_their_module)
         talc_module_eval(chain);
         scope = talc_scope_enter();
         cr_assert_not_null(talc_forward(chain, input_of(of, stops[i], TALC_F32)));
-        talc_scope_leave(scope);
     }
     cr_assert(talc_module_to(chain, cpu_device()) && talc_device_memory(fake_device()).live == 0);
-    talc_module_free(chain);
 }
 
 Test(fold, threads_may_fold_at_once)
 {
     const chain_case *of = &chain_cases[0];
     for (int round = 0; round < 20; round++) {
-        talc_module *chain = chain_new(of, TALC_F32);
+        owned_module *chain = chain_new(of, TALC_F32);
         assert_threads_agree(chain, input_of(of, cpu_device(), TALC_F32));
-        talc_module_free(chain);
     }
 }

@@ -3,6 +3,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/threads_agree.h"
@@ -23,14 +24,10 @@ static bool heads_init(talc_module *module, const void *options)
 {
     static const char *const names[NORMS] = { "a", "b", "c" };
     heads *self = (heads *)module;
-    self->conv =
-        talc_module_add(module, "conv",
-                        talc_nn_conv2d(&(talc_conv2d_layer){
-                            .in_channels = 3, .out_channels = CHANNELS, .kernel = { 3, 2 } }));
+    self->conv = talc_module_add(
+        module, "conv", CONV2D(.in_channels = 3, .out_channels = CHANNELS, .kernel = { 3, 2 }));
     for (int i = 0; i < NORMS; i++)
-        self->norms[i] = talc_module_add(
-            module, names[i],
-            talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = CHANNELS }));
+        self->norms[i] = talc_module_add(module, names[i], BATCH_NORM2D(.channels = CHANNELS));
     if (*(const bool *)options)
         self->v =
             talc_module_parameter(module, "v", talc_clone(talc_module_find(self->conv, "weight")));
@@ -132,7 +129,7 @@ TestSuite(fold_shared, .init = talc_no_grad_enter);
 
 Test(fold_shared, each_norm_that_follows_has_its_fold)
 {
-    talc_module *module = heads_new(cpu_device(), false);
+    owned_module *module = heads_new(cpu_device(), false);
     talc_tensor *x = image(cpu_device(), 5);
     assert_near(observed(module, x), exact_sum(module, x), 1e-5, "folding");
     cr_assert_str_eq(counted.ops, "batch_norm2d batch_norm2d conv2d "
@@ -153,21 +150,19 @@ Test(fold_shared, each_norm_that_follows_has_its_fold)
     cr_assert_str_eq(counted.ops, "conv2d conv2d add conv2d add ");
     talc_scope_leave(scope);
     cr_assert(talc_device_memory(cpu_device()).live == live, "folds that are over are kept");
-    talc_module_free(module);
 }
 
 /* Norms that come and go leave nothing: their place in memory is handed out again, and is no fold's
  * any more. */
 Test(fold_shared, folds_of_norms_that_are_gone_go_too)
 {
-    talc_module *module = heads_new(cpu_device(), false);
+    owned_module *module = heads_new(cpu_device(), false);
     talc_module *conv = ((heads *)module)->conv;
     talc_tensor *x = image(cpu_device(), 5);
     size_t live = 0;
     for (unsigned i = 0; i < 20; i++) {
         talc_scope *scope = talc_scope_enter();
-        talc_module *norm =
-            talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = CHANNELS });
+        talc_module *norm = BATCH_NORM2D(.channels = CHANNELS);
         talc_module_eval(norm);
         scatter_norm(norm, 100 + i);
         heads as = { .conv = conv, .norms = { norm } };
@@ -178,15 +173,13 @@ Test(fold_shared, folds_of_norms_that_are_gone_go_too)
         cr_assert(i < 2 || now == live, "%zu bytes after %zu", now, live);
         live = now;
     }
-    talc_module_free(module);
 }
 
 Test(fold_shared, threads_may_fold_at_once)
 {
     for (int round = 0; round < 20; round++) {
-        talc_module *module = heads_new(cpu_device(), false);
+        owned_module *module = heads_new(cpu_device(), false);
         assert_threads_agree(module, image(cpu_device(), 5));
-        talc_module_free(module);
     }
 }
 
@@ -196,7 +189,7 @@ Test(fold_shared, threads_may_fold_at_once)
  * no eager pass may use it. */
 static void captured_heads(bool writes)
 {
-    talc_module *module = heads_new(fake_device(), writes);
+    owned_module *module = heads_new(fake_device(), writes);
     talc_tensor *x = image(fake_device(), 5);
     talc_graph *graph = talc_capture(module, x);
     cr_assert_not_null(graph, "%s", talc_error_message());
@@ -216,7 +209,6 @@ static void captured_heads(bool writes)
     assert_heads("without the graph", module, x);
     const talc_tensor *y = talc_forward(module, x); /* which may write the weight */
     assert_near(y, exact_sum(module, x), 1e-5, "an eager pass");
-    talc_module_free(module);
 }
 
 Test(fold_shared, a_graph_records_no_fold_that_others_use)

@@ -1,6 +1,8 @@
 /// Which modules are fused with which, and what is said of it.
+#include "tests/support/files.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
 
@@ -10,18 +12,18 @@
 
 static talc_module *conv(talc_activation activation)
 {
-    return talc_nn_conv2d(&(talc_conv2d_layer){
-        .in_channels = 4, .out_channels = 6, .kernel = { 3, 3 }, .activation = activation });
+    return CONV2D(.in_channels = 4, .out_channels = 6, .kernel = { 3, 3 },
+                  .activation = activation);
 }
 
 static talc_module *norm(void)
 {
-    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 });
+    return BATCH_NORM2D(.channels = 6);
 }
 
 static talc_module *linear(void)
 {
-    return talc_nn_linear(&(talc_linear_layer){ .in_features = 6, .out_features = 5 });
+    return LINEAR(6, 5);
 }
 
 static void assert_runs(talc_module *chain, const char *expected)
@@ -44,7 +46,7 @@ static talc_module *evaluated(talc_module *chain)
 
 static talc_module *by_the_batch(void)
 {
-    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6, .no_tracking = true });
+    return BATCH_NORM2D(.channels = 6, .no_tracking = true);
 }
 
 /* Inference: what is recorded is not folded. */
@@ -110,7 +112,7 @@ Test(fuse, every_activation_joins_and_where_a_gradient_is_recorded_those_that_fo
 
 Test(fuse, in_train_mode_nothing_is_folded)
 {
-    talc_module *chain = TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu());
+    owned_module *chain = TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     observed(chain, x);
     cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
@@ -122,7 +124,6 @@ Test(fuse, in_train_mode_nothing_is_folded)
     talc_module_train(talc_module_child(chain, "1"));
     observed(chain, x);
     cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
-    talc_module_free(chain);
 }
 
 /* A block's second half: in train mode the norm takes the residual and the activation, in both
@@ -130,7 +131,7 @@ Test(fuse, in_train_mode_nothing_is_folded)
 Test(fuse, in_train_mode_a_norm_ends_its_chain)
 {
     talc_no_grad_leave();
-    talc_module *chain = TALC_SEQUENTIAL(conv(0), norm());
+    owned_module *chain = TALC_SEQUENTIAL(conv(0), norm());
     talc_module *const modules[] = { talc_module_child(chain, "0"), talc_module_child(chain, "1") };
     talc_tensor *gradients[2][3];
     const talc_tensor *y[2];
@@ -159,14 +160,13 @@ Test(fuse, in_train_mode_a_norm_ends_its_chain)
     for (int i = 0; i < 3; i++)
         assert_near(gradients[1][i], gradients[0][i], 1e-6, "a gradient");
     cr_assert(talc_item_i64(talc_module_find(chain, "1.num_batches_tracked")) == 2);
-    talc_module_free(chain);
     talc_no_grad_enter();
 }
 
 /* The end of a chain joins the last layer of the Sequential that it ends with. */
 Test(fuse, the_end_of_a_chain_reaches_into_a_sequential)
 {
-    talc_module *inner = evaluated(TALC_SEQUENTIAL(conv(0), TALC_SEQUENTIAL(norm())));
+    owned_module *inner = evaluated(TALC_SEQUENTIAL(conv(0), TALC_SEQUENTIAL(norm())));
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     const talc_chain_end end = { .residual = op_numbers(cpu_device(), TALC_DIMS(2, 6, 3, 6), 2),
                                  .activation = TALC_ACTIVATION_RELU };
@@ -181,7 +181,6 @@ Test(fuse, the_end_of_a_chain_reaches_into_a_sequential)
     talc_fusion_enable(false);
     assert_near(talc_forward_chain(&inner, 1, x, &end), expected, 5e-6, "unfused");
     talc_fusion_enable(true);
-    talc_module_free(inner);
 }
 
 /* Among layers, as all of a Sequential and alone; in train mode it stands between. */
@@ -191,7 +190,7 @@ Test(fuse, a_dropout_in_evaluation_is_left_out)
                                           TALC_SEQUENTIAL(talc_nn_drop_path(0.5)), talc_nn_relu())),
                 "conv2d ");
     assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_dropout(0.5), norm())), "conv2d ");
-    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_dropout(0), norm()));
+    owned_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_dropout(0), norm()));
     talc_module *dropout = talc_module_child(chain, "1");
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     cr_assert(talc_forward_chain(&dropout, 1, x, NULL) == x);
@@ -200,12 +199,11 @@ Test(fuse, a_dropout_in_evaluation_is_left_out)
     talc_module_train(dropout);
     observed(chain, x);
     cr_assert_not_null(strstr(counted.ops, "batch_norm2d "), "%s", counted.ops);
-    talc_module_free(chain);
 }
 
 Test(fuse, what_is_recorded_is_not_folded)
 {
-    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
+    owned_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     talc_no_grad_leave();
     const talc_tensor *y = observed(chain, x);
@@ -220,28 +218,22 @@ Test(fuse, what_is_recorded_is_not_folded)
     talc_forward(chain, x);
     cr_assert(!talc_wants_grad(observed(chain, x)));
     cr_assert_str_eq(counted.ops, "conv2d ");
-    talc_module_free(chain);
 }
 
 /* Each takes its own norm and activation. */
 Test(fuse, a_depthwise_and_a_pointwise_convolution_are_two_ops)
 {
-    talc_module *depthwise = talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 4,
-                                                                  .out_channels = 4,
-                                                                  .kernel = { 3, 3 },
-                                                                  .padding = { 1, 1 },
-                                                                  .groups = 4 });
-    talc_module *pointwise = talc_nn_conv2d(
-        &(talc_conv2d_layer){ .in_channels = 4, .out_channels = 6, .kernel = { 1, 1 } });
-    assert_runs(evaluated(TALC_SEQUENTIAL(
-                    depthwise, talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }),
-                    talc_nn_relu(), pointwise, norm(), talc_nn_tanh())),
+    talc_module *depthwise = CONV2D(.in_channels = 4, .out_channels = 4, .kernel = { 3, 3 },
+                                    .padding = { 1, 1 }, .groups = 4);
+    talc_module *pointwise = CONV2D(.in_channels = 4, .out_channels = 6, .kernel = { 1, 1 });
+    assert_runs(evaluated(TALC_SEQUENTIAL(depthwise, BATCH_NORM2D(.channels = 4), talc_nn_relu(),
+                                          pointwise, norm(), talc_nn_tanh())),
                 "conv2d conv2d ");
 }
 
 Test(fuse, forced_algorithms_are_obeyed)
 {
-    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
+    owned_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     talc_algorithm_force("relu", "reference");
     observed(chain, x);
@@ -260,7 +252,6 @@ Test(fuse, forced_algorithms_are_obeyed)
     cr_assert_null(talc_forward(chain, x));
     assert_failure(TALC_NOT_FOUND, "0: conv2d on cpu: there is no algorithm 'no_such'");
     talc_algorithm_force("conv2d", NULL);
-    talc_module_free(chain);
 }
 
 // ---- Mistakes -----------------------------------------------------------------------------------
@@ -268,7 +259,7 @@ Test(fuse, forced_algorithms_are_obeyed)
 Test(fuse, mistakes_have_the_messages_of_the_layers)
 {
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
-    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
+    owned_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
     talc_module *const modules[] = { talc_module_child(chain, "0"), NULL };
     for (int fused = 0; fused < 2; fused++) {
         talc_fusion_enable(fused);
@@ -297,12 +288,10 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
         talc_forward_chain(NULL, 0, x, &(talc_chain_end){ x, TALC_ACTIVATION_RELU });
     assert_same_bits("x + x", talc_relu(talc_add(x, x)), both);
     talc_module_free(chain);
-    chain = evaluated(TALC_SEQUENTIAL(
-        conv(0), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 })));
+    chain = evaluated(TALC_SEQUENTIAL(conv(0), BATCH_NORM2D(.channels = 5)));
     cr_assert_null(talc_forward(chain, x));
     assert_failure(TALC_BAD_SHAPE, "1: batch_norm2d: weight [5] must be [6], one value for each "
                                    "channel of x [2,6,3,6]");
-    talc_module_free(chain);
 }
 
 // ---- What is said of it -------------------------------------------------------------------------
@@ -318,21 +307,17 @@ static bool explain(FILE *file, talc_module *module, talc_tensor *x)
 
 static char *text_of(bool (*print)(FILE *, talc_module *, talc_tensor *), talc_module *module)
 {
-    static char text[4096];
     FILE *file = tmpfile();
     cr_assert(print(file, module, op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1)), "%s",
               talc_error_message());
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(fuse, summary_and_explain_say_what_is_fused)
 {
     /* So that no name is shortened; it is read once, when this process first asks. */
     setenv("COLUMNS", "200", 1);
-    talc_module *chain =
+    owned_module *chain =
         TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu(), talc_nn_flatten(), talc_nn_sigmoid());
     cr_assert_str_eq(text_of(talc_module_summary, chain),
                      "layer    type         options        output shape  parameters     MACs\n"
@@ -355,5 +340,4 @@ Test(fuse, summary_and_explain_say_what_is_fused)
     talc_fusion_enable(false);
     cr_assert_null(strstr(text_of(talc_module_summary, chain), "(in "));
     talc_fusion_enable(true);
-    talc_module_free(chain);
 }

@@ -1,6 +1,7 @@
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
+#include "tests/support/layers.h"
 #include "tests/support/pattern.h"
 
 #include <math.h>
@@ -73,40 +74,24 @@ Test(layers, conv2d)
                                          0.07861328125, 0.03076171875, 0 };
     for (talc_dtype dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
         check("groups, stride, padding, dilation",
-              filled(talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 2,
-                                                          .out_channels = 4,
-                                                          .kernel = { 3, 2 },
-                                                          .stride = { 2, 1 },
-                                                          .padding = { 1, 0 },
-                                                          .dilation = { 1, 2 },
-                                                          .groups = 2,
-                                                          .dtype = dtype })),
+              filled(CONV2D(.in_channels = 2, .out_channels = 4, .kernel = { 3, 2 },
+                            .stride = { 2, 1 }, .padding = { 1, 0 }, .dilation = { 1, 2 },
+                            .groups = 2, .dtype = dtype)),
               dtype, TALC_DIMS(1, 2, 5, 6), TALC_DIMS(1, 4, 3, 4), grouped_conv);
         check("same, reflect",
-              filled(talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 2,
-                                                          .out_channels = 2,
-                                                          .kernel = { 2, 3 },
-                                                          .padding_same = true,
-                                                          .padding_mode = TALC_PADDING_REFLECT,
-                                                          .dtype = dtype })),
+              filled(CONV2D(.in_channels = 2, .out_channels = 2, .kernel = { 2, 3 },
+                            .padding_same = true, .padding_mode = TALC_PADDING_REFLECT,
+                            .dtype = dtype)),
               dtype, TALC_DIMS(1, 2, 3, 4), TALC_DIMS(1, 2, 3, 4), reflected_same_conv);
         check("no bias, relu",
-              filled(talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1,
-                                                          .out_channels = 1,
-                                                          .kernel = { 2, 2 },
-                                                          .no_bias = true,
-                                                          .activation = TALC_ACTIVATION_RELU,
-                                                          .dtype = dtype })),
+              filled(CONV2D(.in_channels = 1, .out_channels = 1, .kernel = { 2, 2 },
+                            .no_bias = true, .activation = TALC_ACTIVATION_RELU, .dtype = dtype)),
               dtype, TALC_DIMS(1, 1, 3, 4), TALC_DIMS(1, 1, 2, 3), relu_conv);
     }
-    talc_module *padded = talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1,
-                                                               .out_channels = 1,
-                                                               .kernel = { 1, 1 },
-                                                               .padding = { 1, 2 },
-                                                               .padding_end = { 3, TALC_ZERO } });
+    owned_module *padded = CONV2D(.in_channels = 1, .out_channels = 1, .kernel = { 1, 1 },
+                                  .padding = { 1, 2 }, .padding_end = { 3, TALC_ZERO });
     talc_tensor *y = talc_forward(padded, input(TALC_F32, TALC_DIMS(1, 1, 5, 5)));
     cr_assert(y != NULL && y->dims[2] == 9 && y->dims[3] == 7, "padding_end reaches the op");
-    talc_module_free(padded);
 }
 
 Test(layers, linear)
@@ -126,10 +111,9 @@ Test(layers, linear)
         check("relu", filled(talc_nn_linear(&options)), dtype, TALC_DIMS(2, 2, 5),
               TALC_DIMS(2, 2, 3), relu);
     }
-    talc_module *bare = talc_nn_linear(
+    owned_module *bare = talc_nn_linear(
         &(talc_linear_layer){ .in_features = 2, .out_features = 3, .no_bias = true });
     cr_assert(talc_module_count(bare) == 6 && talc_module_find(bare, "bias") == NULL);
-    talc_module_free(bare);
 }
 
 // ---- BatchNorm2d --------------------------------------------------------------------------------
@@ -164,7 +148,7 @@ Test(layers, batch_norm2d)
             .channels = 3, .eps = 1e-3, .momentum = 0.25, .dtype = dtype
         };
         double tolerance = dtype == TALC_F64 ? 4e-13 : 8e-7;
-        talc_module *layer = filled(talc_nn_batch_norm2d(&options));
+        owned_module *layer = filled(talc_nn_batch_norm2d(&options));
         talc_tensor *x = input(dtype, TALC_DIMS(2, 3, 1, 3));
         check_values("train", talc_forward(layer, x), TALC_DIMS(2, 3, 1, 3), norm_first, tolerance);
         talc_forward(layer, talc_mul_scalar(x, 2));
@@ -176,10 +160,9 @@ Test(layers, batch_norm2d)
         check_values("eval", talc_forward(layer, x), TALC_DIMS(2, 3, 1, 3), norm_eval, tolerance);
         cr_assert(talc_item_i64(talc_module_find(layer, "num_batches_tracked")) == 2);
         cr_assert(talc_module_count(layer) == 6, "buffers are not parameters");
-        talc_module_free(layer);
     }
-    talc_module *plain = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){
-        .channels = 3, .no_affine = true, .no_tracking = true, .dtype = TALC_F64 });
+    talc_module *plain =
+        BATCH_NORM2D(.channels = 3, .no_affine = true, .no_tracking = true, .dtype = TALC_F64);
     cr_assert(talc_module_find(plain, "weight") == NULL &&
               talc_module_find(plain, "running_mean") == NULL);
     talc_module_eval(plain);
@@ -189,12 +172,11 @@ Test(layers, batch_norm2d)
 
 Test(layers, a_batch_norm2d_that_fails_counts_no_batch)
 {
-    talc_module *layer = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 3 });
+    owned_module *layer = BATCH_NORM2D(.channels = 3);
     cr_assert_null(talc_forward(layer, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 4, 1, 1))));
     cr_assert(talc_error_status() == TALC_BAD_SHAPE);
     talc_error_clear();
     cr_assert(talc_item_i64(talc_module_find(layer, "num_batches_tracked")) == 0);
-    talc_module_free(layer);
 }
 
 // ---- Pooling and layers without options ---------------------------------------------------------
@@ -274,13 +256,11 @@ Test(layers, one_number_stands_for_both_axes)
         talc_module *layer;
         int64_t OH, OW;
     } layers[] = {
-        { talc_nn_conv2d(&(talc_conv2d_layer){
-              .in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .stride = { 2 } }),
-          5, 5 },
+        { CONV2D(.in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .stride = { 2 }), 5, 5 },
         { talc_nn_conv_transpose2d(&(talc_conv_transpose2d_layer){
               .in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .dilation = { 2 } }),
           15, 15 },
-        { talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 3, 3 }, .stride = { 2 } }), 5, 5 },
+        { MAX_POOL2D(.kernel = { 3, 3 }, .stride = { 2 }), 5, 5 },
     };
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         const talc_tensor *y = talc_forward(layers[i].layer, x);
@@ -327,11 +307,10 @@ Test(layers, layers_that_rearrange_are_their_ops)
     for (int i = 0; i < 5; i++) {
         pad.mode = i % 4;
         pad.value = i == 4 ? 0 : 2.5;
-        talc_module *layer = talc_nn_pad2d(&pad);
+        owned_module *layer = talc_nn_pad2d(&pad);
         assert_no_failure();
         cr_assert(strcmp(layer->kind->name, names[i]) == 0, "%s", layer->kind->name);
         assert_near(talc_forward(layer, x), talc_pad(x, &pad), 0, names[i]);
-        talc_module_free(layer);
     }
     talc_module *layers[] = { talc_nn_upsample(&up), talc_nn_channel_shuffle(3),
                               talc_nn_adaptive_max_pool2d(2, 3),
@@ -350,9 +329,8 @@ Test(layers, layers_that_rearrange_are_their_ops)
 
 Test(layers, a_module_list_is_picked_from)
 {
-    talc_module *list = talc_nn_module_list();
-    talc_module *first = talc_nn_sequential_append(
-        list, talc_nn_linear(&(talc_linear_layer){ .in_features = 2, .out_features = 3 }));
+    owned_module *list = talc_nn_module_list();
+    talc_module *first = talc_nn_sequential_append(list, LINEAR(2, 3));
     talc_module *second = talc_nn_sequential_append(list, talc_nn_relu());
     cr_assert(talc_nn_module_list_count(list) == 2 && talc_nn_module_list_count(NULL) == 0);
     cr_assert(talc_nn_module_list_at(list, 0) == first &&
@@ -367,7 +345,6 @@ Test(layers, a_module_list_is_picked_from)
     assert_failure(TALC_BAD_ARGUMENT, "nn_module_list_at: index -3 is outside the 2 modules");
     cr_assert(talc_forward(list, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2))) == NULL);
     assert_failure(TALC_UNSUPPORTED, "forward: ModuleList has no forward");
-    talc_module_free(list);
 }
 
 /* Named as in PyTorch, each the op of its name with its numbers. */
@@ -433,10 +410,9 @@ static void check_uniform(const char *what, talc_tensor *tensor, double bound)
 Test(layers, parameters_are_drawn_as_pytorch_does)
 {
     talc_manual_seed(7);
-    talc_module *conv = talc_nn_conv2d(&(talc_conv2d_layer){
-        .in_channels = 16, .out_channels = 64, .kernel = { 3, 5 }, .groups = 2 });
-    talc_module *linear =
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 100, .out_features = 130 });
+    owned_module *conv =
+        CONV2D(.in_channels = 16, .out_channels = 64, .kernel = { 3, 5 }, .groups = 2);
+    owned_module *linear = LINEAR(100, 130);
     cr_assert(talc_generator_get().call == 4, "one call for each parameter");
     check_uniform("conv weight", talc_module_find(conv, "weight"), 1 / sqrt(8 * 3 * 5));
     check_uniform("conv bias", talc_module_find(conv, "bias"), 1 / sqrt(8 * 3 * 5));
@@ -444,12 +420,8 @@ Test(layers, parameters_are_drawn_as_pytorch_does)
     check_uniform("linear bias", talc_module_find(linear, "bias"), 0.1);
 
     talc_generator_set((talc_generator){ .seed = 7, .call = 2 });
-    talc_module *again =
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 100, .out_features = 130 });
+    owned_module *again = LINEAR(100, 130);
     talc_tensor *a = talc_module_find(linear, "weight"), *b = talc_module_find(again, "weight");
     cr_assert(memcmp(talc_data(a, TALC_F32), talc_data(b, TALC_F32), talc_nbytes(a)) == 0,
               "the generator alone decides");
-    talc_module_free(conv);
-    talc_module_free(linear);
-    talc_module_free(again);
 }

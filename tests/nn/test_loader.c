@@ -27,11 +27,11 @@ static void shuffle(int64_t order[], int64_t count, uint64_t seed, uint64_t epoc
 
 Test(loader, the_order_follows_from_seed_and_epoch)
 {
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     int64_t expected[SAMPLES], first[SAMPLES] = { 0 };
     int same = 0;
     for (int seed = 0; seed < 3; seed++) {
-        talc_loader *loader = begun_loader(
+        owned_loader *loader = begun_loader(
             dataset, (talc_loader_options){ .batch = 7, .shuffle = true, .seed = seed }, 0);
         for (int64_t epoch = 0; epoch < 4; epoch++) {
             cr_assert(talc_loader_start(loader, epoch));
@@ -52,18 +52,16 @@ Test(loader, the_order_follows_from_seed_and_epoch)
             cr_assert(talc_loader_sample(loader, SAMPLES) == -1);
             cr_assert(talc_loader_sample(loader, -1) == -1);
         }
-        talc_loader_free(loader);
     }
     cr_assert(same == 0, "%d orders are that of seed 0, epoch 0", same);
-    talc_dataset_free(dataset);
 }
 
 /* Each of 3 samples stands at each place in a third of 3,000 epochs, to within 5 standard
  * deviations of 26. */
 Test(loader, every_order_is_as_likely_as_the_others)
 {
-    talc_dataset *dataset = talc_dataset_digits(3, 1);
-    talc_loader *loader =
+    owned_dataset *dataset = talc_dataset_digits(3, 1);
+    owned_loader *loader =
         begun_loader(dataset, (talc_loader_options){ .shuffle = true, .no_thread = true }, 0);
     int seen[3][3] = { { 0 } };
     for (int64_t epoch = 0; epoch < 3000; epoch++) {
@@ -73,14 +71,12 @@ Test(loader, every_order_is_as_likely_as_the_others)
     }
     for (int i = 0; i < 9; i++)
         cr_assert(abs(seen[i / 3][i % 3] - 1000) < 130, "%d of 3000", seen[i / 3][i % 3]);
-    talc_loader_free(loader);
-    talc_dataset_free(dataset);
 }
 
 Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_dropped)
 {
-    talc_dataset *dataset = numbered_dataset(), *part = talc_dataset_part(dataset, 10, 30);
-    talc_loader *loader =
+    owned_dataset *dataset = numbered_dataset(), *part = talc_dataset_part(dataset, 10, 30);
+    owned_loader *loader =
         begun_loader(part, (talc_loader_options){ .batch = 8, .drop_last = true }, 5);
     cr_assert(talc_loader_batches(loader) == 2);
     talc_batch batch;
@@ -92,9 +88,6 @@ Test(loader, without_shuffling_the_dataset_is_in_order_and_small_batches_can_be_
     }
     assert_no_failure();
     cr_assert(position == 16);
-    talc_loader_free(loader);
-    talc_dataset_free(part);
-    talc_dataset_free(dataset);
 }
 
 // ---- Images -------------------------------------------------------------------------------------
@@ -120,8 +113,8 @@ static void assert_values(const talc_dataset *dataset, const talc_loader_options
                           const talc_batch *batch)
 {
     const int64_t numel = batch->count * IMAGE;
-    double *got = calloc((size_t)numel, sizeof *got);
-    talc_scope *scope = talc_scope_enter();
+    owned_double *got = calloc((size_t)numel, sizeof *got);
+    owned_scope *scope = talc_scope_enter();
     cr_assert(batch->images->dtype == o->dtype && batch->images->rank == 4);
     cr_assert(talc_to_host(talc_cast(batch->images, TALC_F64), got, (size_t)numel * sizeof *got));
     for (int64_t i = 0; i < numel; i++) {
@@ -132,14 +125,12 @@ static void assert_values(const talc_dataset *dataset, const talc_loader_options
         cr_assert(got[i] == expected, "sample %d, element %d: %g instead of %g", (int)sample,
                   (int)(i % IMAGE), got[i], expected);
     }
-    talc_scope_leave(scope);
-    free(got);
 }
 
 Test(loader, images_are_normalised_moved_and_mirrored)
 {
     talc_device *device = tested_device();
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     const talc_loader_options cases[] = {
         { .batch = 16, .device = device },
         { .batch = 16, .device = device, .mean = { .5, .25, 0 }, .deviation = { .1, 0, 2 } },
@@ -149,12 +140,10 @@ Test(loader, images_are_normalised_moved_and_mirrored)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int64_t epoch = 0; epoch < 2; epoch++) {
-            talc_loader *loader = begun_loader(dataset, cases[i], epoch);
+            owned_loader *loader = begun_loader(dataset, cases[i], epoch);
             talc_batch batch;
             while (talc_loader_next(loader, &batch))
                 assert_values(dataset, &cases[i], epoch, &batch);
             assert_no_failure();
-            talc_loader_free(loader);
         }
-    talc_dataset_free(dataset);
 }

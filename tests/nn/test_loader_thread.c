@@ -19,12 +19,12 @@ enum { EPOCH_BYTES = SAMPLES * (IMAGE * 4 + 8), BATCH_BYTES = 8 * (IMAGE * 4 + 8
 
 Test(loader, threads_and_resuming_change_no_bit)
 {
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     talc_loader_options threaded = lively, alone = lively;
     threaded.device = alone.device = tested_device();
     alone.no_thread = true;
-    talc_loader *a = begun_loader(dataset, threaded, 0), *b = begun_loader(dataset, alone, 0);
-    char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
+    owned_loader *a = begun_loader(dataset, threaded, 0), *b = begun_loader(dataset, alone, 0);
+    owned_char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
         cr_assert(talc_loader_start(a, epoch) && talc_loader_start(b, epoch));
         cr_assert(rest_of_epoch(b, expected) == EPOCH_BYTES &&
@@ -38,11 +38,6 @@ Test(loader, threads_and_resuming_change_no_bit)
                       (int)batch);
         }
     }
-    free(expected);
-    free(got);
-    talc_loader_free(a);
-    talc_loader_free(b);
-    talc_dataset_free(dataset);
 }
 
 Test(loader, a_loader_may_end_or_begin_again_at_any_moment)
@@ -53,7 +48,7 @@ Test(loader, a_loader_may_end_or_begin_again_at_any_moment)
     talc_loader_free(talc_loader_new(dataset, &options));
     talc_dataset_free(dataset);
     for (int taken = 0; taken < 40; taken++) {
-        talc_loader *loader = begun_loader(other, options, taken);
+        owned_loader *loader = begun_loader(other, options, taken);
         talc_batch batch = { 0 };
         for (int i = 0; i < taken % 9; i++)
             (void)talc_loader_next(loader, &batch);
@@ -63,7 +58,6 @@ Test(loader, a_loader_may_end_or_begin_again_at_any_moment)
                       talc_loader_next(loader, &batch) && batch.index == taken % 4);
         if (taken == 39)
             talc_dataset_free(other);
-        talc_loader_free(loader);
     }
 }
 
@@ -71,13 +65,13 @@ Test(loader, a_loader_may_end_or_begin_again_at_any_moment)
 Test(loader, an_epoch_that_begins_while_another_is_made_is_made_whole)
 {
     enum { LARGE = 2000 };
-    talc_dataset *dataset = talc_dataset_digits(LARGE, 1);
+    owned_dataset *dataset = talc_dataset_digits(LARGE, 1);
     talc_loader_options options = { .batch = LARGE / 2, .shuffle = true, .no_thread = true };
-    talc_loader *alone = begun_loader(dataset, options, 1);
+    owned_loader *alone = begun_loader(dataset, options, 1);
     options.no_thread = false;
-    talc_loader *threaded = begun_loader(dataset, options, 0);
+    owned_loader *threaded = begun_loader(dataset, options, 0);
     const size_t bytes = (size_t)LARGE * (28 * 28 * 4 + 8);
-    char *expected = malloc(bytes), *got = malloc(bytes);
+    owned_char *expected = malloc(bytes), *got = malloc(bytes);
     cr_assert(rest_of_epoch(alone, expected) == bytes);
     for (int i = 0; i < 20; i++) {
         cr_assert(talc_loader_start(threaded, 0));
@@ -85,21 +79,16 @@ Test(loader, an_epoch_that_begins_while_another_is_made_is_made_whole)
         cr_assert(talc_loader_start(threaded, 1) && rest_of_epoch(threaded, got) == bytes);
         cr_assert(memcmp(expected, got, bytes) == 0, "round %d", i);
     }
-    free(expected);
-    free(got);
-    talc_loader_free(alone);
-    talc_loader_free(threaded);
-    talc_dataset_free(dataset);
 }
 
 /* In a scope that is never left, as a program's own may be. */
 Test(loader, memory_stays_flat)
 {
     talc_device *device = tested_device();
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     talc_loader_options options = lively;
     options.device = device;
-    talc_loader *loader = begun_loader(dataset, options, 0);
+    owned_loader *loader = begun_loader(dataset, options, 0);
     size_t live[2] = { 0 };
     for (int64_t epoch = 0; epoch < 20; epoch++) {
         talc_batch batch;
@@ -109,18 +98,16 @@ Test(loader, memory_stays_flat)
         live[epoch > 0] = talc_device_memory(device).live + talc_device_memory(cpu_device()).live;
         cr_assert(epoch == 0 || live[1] == live[0], "%zu bytes, then %zu", live[0], live[1]);
     }
-    talc_loader_free(loader);
-    talc_dataset_free(dataset);
 }
 
 Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
 {
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     talc_loader_options options = lively;
     options.device = tested_device();
-    talc_loader *loader = begun_loader(dataset, options, 0);
+    owned_loader *loader = begun_loader(dataset, options, 0);
     talc_batch batch;
-    char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
+    owned_char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
     talc_tensor *kept[16], *views[16];
     int count = 0;
     for (;; count++) {
@@ -143,10 +130,6 @@ Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
         talc_release(kept[i]);
         talc_release(views[i]);
     }
-    free(expected);
-    free(got);
-    talc_loader_free(loader);
-    talc_dataset_free(dataset);
 }
 
 /* The thread finds the fault when it waits for the copies of a batch before; the caller is told,
@@ -154,10 +137,10 @@ Test(loader, batches_belong_to_no_scope_and_stay_when_they_are_retained)
 Test(loader, a_failure_of_the_thread_is_raised_in_the_caller)
 {
     talc_device *device = fake_device();
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     talc_loader_options options = lively;
     options.device = device;
-    talc_loader *loader = begun_loader(dataset, options, 0);
+    owned_loader *loader = begun_loader(dataset, options, 0);
     talc_batch batch, kept;
     fake_device_fail_work(device, 1);
     cr_assert(talc_loader_next(loader, &batch));
@@ -176,43 +159,35 @@ Test(loader, a_failure_of_the_thread_is_raised_in_the_caller)
         talc_error_clear();
     }
     cr_assert(failures == 1);
-    talc_loader_free(loader);
-    talc_dataset_free(dataset);
 }
 
 static void run_epoch(fault_run *run)
 {
-    talc_dataset *dataset = talc_dataset_digits(10, 2);
+    owned_dataset *dataset = talc_dataset_digits(10, 2);
     talc_loader_options options = lively;
     options.device = run->device;
     options.batch = 4;
-    talc_loader *loader = talc_loader_new(dataset, &options);
+    owned_loader *loader = talc_loader_new(dataset, &options);
     talc_batch batch;
     (void)talc_loader_start(loader, 1);
     while (talc_loader_next(loader, &batch)) {
         fault_keep(run, batch.images);
         fault_keep(run, batch.labels);
     }
-    talc_loader_free(loader);
-    talc_dataset_free(dataset);
 }
 
-Test(loader, every_allocation_may_fail)
-{
-    const fault_scenario scenario = { "epoch", NULL, run_epoch, NULL, NULL };
-    assert_survives_everywhere(&scenario, 50);
-}
+TEST_SURVIVES(loader, every_allocation_may_fail, 50, "epoch", NULL, run_epoch, NULL, NULL)
 
 /* After a failure the same call gives the batch that was due. */
 Test(loader, a_failed_call_can_be_repeated)
 {
     talc_device *const devices[] = { cpu_device(), fake_device() };
-    char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
+    owned_char *expected = malloc(EPOCH_BYTES), *got = malloc(EPOCH_BYTES);
     for (int d = 0; d < 2; d++) {
-        talc_dataset *dataset = numbered_dataset();
+        owned_dataset *dataset = numbered_dataset();
         talc_loader_options options = lively;
         options.device = devices[d];
-        talc_loader *loader = begun_loader(dataset, options, 0);
+        owned_loader *loader = begun_loader(dataset, options, 0);
         cr_assert(rest_of_epoch(loader, expected) == EPOCH_BYTES && talc_loader_start(loader, 0));
         size_t at = 0;
         int failures = 0;
@@ -234,18 +209,14 @@ Test(loader, a_failed_call_can_be_repeated)
             at += talc_nbytes(batch.images) + talc_nbytes(batch.labels);
         }
         cr_assert(at == EPOCH_BYTES && failures > 20, "%d failures", failures);
-        talc_loader_free(loader);
-        talc_dataset_free(dataset);
     }
-    free(expected);
-    free(got);
 }
 
 /* A child has no second thread; it makes its batches itself, frees what it inherited, and starts a
  * thread for its next epoch. */
 Test(loader, a_child_of_fork_goes_on_by_itself)
 {
-    talc_dataset *dataset = numbered_dataset();
+    owned_dataset *dataset = numbered_dataset();
     talc_loader_options options = lively;
     talc_loader *loader = begun_loader(dataset, options, 0);
     char *expected = malloc(2 * EPOCH_BYTES), *got = malloc(2 * EPOCH_BYTES);
@@ -272,5 +243,4 @@ Test(loader, a_child_of_fork_goes_on_by_itself)
     free(expected);
     free(got);
     talc_loader_free(loader);
-    talc_dataset_free(dataset);
 }

@@ -3,6 +3,8 @@
 #include "tests/support/guard.h"
 #include "tests/support/networks.h"
 #include "nn/entries.h"
+#include "tests/support/files.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/pattern.h"
 #include "tests/support/torch_keys.h"
@@ -114,9 +116,9 @@ Test(models, outputs_are_those_of_pytorch)
 {
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         bool is_lenet = strcmp(outputs[i].name, "LeNet") == 0;
-        talc_module *model = filled(is_lenet                  ? lenet_new()
-                                    : *outputs[i].name == 'A' ? resnet20_a()
-                                                              : resnet20_b());
+        owned_module *model = filled(is_lenet                  ? lenet_new()
+                                     : *outputs[i].name == 'A' ? resnet20_a()
+                                                               : resnet20_b());
         talc_tensor *x = pattern_new(
             TALC_F32, is_lenet ? TALC_DIMS(2, 1, 28, 28) : TALC_DIMS(2, 3, 32, 32), 1, 32);
         if (!outputs[i].training)
@@ -135,7 +137,6 @@ Test(models, outputs_are_those_of_pytorch)
         if (!is_lenet)
             cr_assert(talc_item_i64(talc_module_find(model, "bn1.num_batches_tracked")) ==
                       outputs[i].training);
-        talc_module_free(model);
     }
 }
 
@@ -144,7 +145,7 @@ Test(models, outputs_are_those_of_pytorch)
 Test(models, densenet_is_the_same_with_and_without_gradients)
 {
     talc_manual_seed(5);
-    talc_module *model = densenet121_new();
+    owned_module *model = densenet121_new();
     talc_tensor *x = pattern_new(TALC_F32, TALC_DIMS(2, 3, 32, 32), 1, 32);
     cr_assert(talc_module_eval(model));
     const talc_tensor *expected = talc_forward(model, x);
@@ -152,25 +153,20 @@ Test(models, densenet_is_the_same_with_and_without_gradients)
     talc_no_grad_enter();
     assert_near(talc_forward(model, x), talc_detach(expected), 1e-5, "without gradients");
     talc_no_grad_leave();
-    talc_module_free(model);
 }
 
 // ---- Summary ------------------------------------------------------------------------------------
 
 static char *summary_text(talc_module *model, talc_tensor *x)
 {
-    static char text[8192];
     FILE *file = tmpfile();
     cr_assert(talc_module_summary(file, model, x), "%s", talc_error_message());
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }
 
 Test(models, the_summary_of_lenet)
 {
-    talc_module *model = lenet_new();
+    owned_module *model = lenet_new();
     char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 1, 28, 28)));
     cr_assert_str_eq(text,
                      "layer    type       options        output shape  parameters     MACs\n"
@@ -183,16 +179,13 @@ Test(models, the_summary_of_lenet)
                      "fc2      Linear                    [2,84]            10,164  20.16 k\n"
                      "fc3      Linear                    [2,10]               850   1.68 k\n"
                      "total                                                61,706    833 k\n");
-    talc_module_free(model);
 }
 
 /* A parameter that layers share counts once, as in PyTorch's parameters(): 3 times 3 weights and 3
  * biases. */
 Test(models, a_shared_parameter_counts_once)
 {
-    talc_module *model =
-        TALC_SEQUENTIAL(talc_nn_linear(&(talc_linear_layer){ .in_features = 3, .out_features = 3 }),
-                        TALC_SEQUENTIAL(talc_nn_identity()));
+    owned_module *model = TALC_SEQUENTIAL(LINEAR(3, 3), TALC_SEQUENTIAL(talc_nn_identity()));
     talc_tensor *weight = talc_module_find(model, "0.weight");
     cr_assert_not_null(talc_module_parameter(talc_module_child(model, "1.0"), "tied", weight), "%s",
                        talc_error_message());
@@ -211,12 +204,11 @@ Test(models, a_shared_parameter_counts_once)
     cr_assert(strstr(text, "(model)  Sequential           [2,3]                  9 ") != NULL, "%s",
               text);
     cr_assert(talc_module_count(model) == 12, "%" PRId64, talc_module_count(model));
-    talc_module_free(model);
 }
 
 Test(models, a_summary_leaves_nothing_behind)
 {
-    talc_module *model = filled(resnet20_b());
+    owned_module *model = filled(resnet20_b());
     talc_module *frozen = talc_module_child(model, "layer2.0.shortcut.1");
     talc_module_eval(frozen);
     talc_tensor *x = pattern_new(TALC_F32, TALC_DIMS(2, 3, 32, 32), 1, 32);
@@ -231,12 +223,11 @@ Test(models, a_summary_leaves_nothing_behind)
               !frozen->training);
     cr_assert(talc_item(talc_select(talc_module_find(model, "bn1.running_var"), 0, 3)) == variance);
     cr_assert(talc_item_i64(talc_module_find(model, "bn1.num_batches_tracked")) == 0);
-    talc_module_free(model);
 }
 
 Test(models, a_summary_that_cannot_be_written_is_an_error)
 {
-    talc_module *model = lenet_new();
+    owned_module *model = lenet_new();
     talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 1, 28, 28));
     FILE *full = fopen("/dev/full", "w");
     cr_assert_not_null(full);
@@ -244,21 +235,16 @@ Test(models, a_summary_that_cannot_be_written_is_an_error)
     cr_assert(!talc_module_summary(full, model, x));
     assert_failure(TALC_IO_ERROR, "module_summary: the table could not be written");
     fclose(full);
-    talc_module_free(model);
 }
 
 /* What a summary prints of a pass that fails, and why it does. */
 static void check_failing_summary(talc_module *model, talc_dims dims, const char *table,
                                   talc_status status, const char *message)
 {
-    char text[2048];
     FILE *file = tmpfile();
     cr_assert(!talc_module_summary(file, model, talc_zeros(cpu_device(), TALC_F32, dims)));
     assert_failure(status, message);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    cr_assert_str_eq(text, table);
+    cr_assert_str_eq(file_written(file), table);
     cr_assert(model->training);
     talc_module_free(model);
 }
@@ -289,7 +275,7 @@ Test(models, a_summary_that_fails_prints_the_layers_up_to_the_failing_one)
 
 Test(models, a_layer_that_is_not_called_shows_as_such)
 {
-    talc_module *model = TALC_SEQUENTIAL(talc_nn_relu());
+    owned_module *model = TALC_SEQUENTIAL(talc_nn_relu());
     talc_module_add(talc_module_child(model, "0"), "spare", talc_nn_tanh());
     char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2)));
     cr_assert_str_eq(text, "layer    type        options  output shape  parameters  MACs\n"
@@ -297,7 +283,6 @@ Test(models, a_layer_that_is_not_called_shows_as_such)
                            "0        ReLU                 [2]                    0     0\n"
                            "0.spare  Tanh                 not called             0     0\n"
                            "total                                                0     0\n");
-    talc_module_free(model);
 }
 
 // ---- Numbers that are not finite ----------------------------------------------------------------
@@ -359,7 +344,7 @@ Test(models, the_first_layer_that_is_not_finite_is_named)
         { inverse_new, { 2, { 1, 2 } }, NULL, 2, "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        talc_module *model = cases[i].make();
+        owned_module *model = cases[i].make();
         talc_tensor *x = talc_ones(cpu_device(), TALC_F32, cases[i].dims);
         talc_no_grad_enter();
         talc_fill(cases[i].parameter == NULL ? x : talc_module_find(model, cases[i].parameter),
@@ -371,13 +356,12 @@ Test(models, the_first_layer_that_is_not_finite_is_named)
         cr_assert_str_eq(where, cases[i].expected, "case %zu: %s", i, where);
         cr_assert(found == (*cases[i].expected != '\0'), "case %zu", i);
         cr_assert(talc_forward_hook(NULL) == NULL && talc_grad_enabled() && model->training);
-        talc_module_free(model);
     }
 }
 
 Test(models, a_search_for_numbers_that_are_not_finite_can_fail)
 {
-    talc_module *model = lenet_new();
+    owned_module *model = lenet_new();
     talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 28, 28));
     char where[TALC_NONFINITE_TEXT] = "before";
     cr_assert(!talc_module_nonfinite(model, x, where) && *where == '\0');
@@ -389,7 +373,6 @@ Test(models, a_search_for_numbers_that_are_not_finite_can_fail)
     talc_error_clear();
     cr_assert(!talc_module_nonfinite(model, x, NULL) && talc_failed());
     talc_error_clear();
-    talc_module_free(model);
 }
 
 // ---- Gradients ----------------------------------------------------------------------------------
@@ -426,8 +409,8 @@ Test(models, the_gradient_of_a_module_is_checked_on_copies_in_f64)
 {
     talc_manual_seed(9);
     for (int detached = 0; detached < 2; detached++) {
-        talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 });
-        talc_module *net =
+        talc_module *norm = BATCH_NORM2D(.channels = 2);
+        owned_module *net =
             TALC_SEQUENTIAL(norm, talc_module_new(&scaling_class, &(bool){ detached != 0 }));
         talc_tensor *x = talc_randn(cpu_device(), TALC_F64, TALC_DIMS(2, 2, 4, 3));
         talc_tensor *weight = talc_module_find(net, "1.weight");
@@ -448,6 +431,5 @@ Test(models, the_gradient_of_a_module_is_checked_on_copies_in_f64)
         assert_failure(TALC_NULL_ARGUMENT, "check_gradient: x is NULL");
         cr_assert(!talc_check_module_gradient(NULL, x, NULL, &report));
         assert_failure(TALC_NULL_ARGUMENT, "check_gradient: module is NULL");
-        talc_module_free(net);
     }
 }

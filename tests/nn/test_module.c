@@ -1,4 +1,5 @@
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 
 #include <string.h>
 
@@ -92,11 +93,6 @@ static talc_module *own_new(const char *name, int64_t width, talc_module *body)
     return above;
 }
 
-static talc_module *linear(int64_t in, int64_t out)
-{
-    return talc_nn_linear(&(talc_linear_layer){ .in_features = in, .out_features = out });
-}
-
 /* The tree is a Box with one child, which is applied; `path` is that of what is applied. */
 static void check_place(talc_module *tree, const char *path, talc_status status,
                         const char *expected)
@@ -114,28 +110,28 @@ Test(module, a_failure_says_in_which_layer_it_was)
 {
     check_place(own_new("net", 4, talc_nn_relu()), "net", TALC_BAD_SHAPE,
                 "net: add: a [2,3] and b [4] do not broadcast");
-    check_place(own_new("net", 3, linear(4, 2)), "net", TALC_BAD_SHAPE,
+    check_place(own_new("net", 3, LINEAR(4, 2)), "net", TALC_BAD_SHAPE,
                 "net.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
     check_place(own_new("net", 3,
-                        TALC_SEQUENTIAL(linear(3, 4), talc_nn_relu(),
-                                        TALC_SEQUENTIAL(linear(5, 2), talc_nn_relu()))),
+                        TALC_SEQUENTIAL(LINEAR(3, 4), talc_nn_relu(),
+                                        TALC_SEQUENTIAL(LINEAR(5, 2), talc_nn_relu()))),
                 "net", TALC_BAD_SHAPE,
                 "net.body.2.0: linear: x [2,4] has 4 features, weight [2,5] needs 5");
     /* A failure that a module takes back does not say where the next one was. */
     check_place(own_new("net", 3, TALC_SEQUENTIAL(talc_nn_relu(), talc_nn_module_list())), "net",
                 TALC_BAD_ARGUMENT, "net: own: the body cannot run");
     /* What is applied alone has its path too, and a root has none. */
-    check_place(own_new("net", 3, linear(4, 2)), "net.body", TALC_BAD_SHAPE,
+    check_place(own_new("net", 3, LINEAR(4, 2)), "net.body", TALC_BAD_SHAPE,
                 "net.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
-    check_place(linear(4, 2), "", TALC_BAD_SHAPE,
+    check_place(LINEAR(4, 2), "", TALC_BAD_SHAPE,
                 "linear: x [2,3] has 3 features, weight [2,4] needs 4");
-    check_place(own_new("a\033[2Jb", 3, linear(4, 2)), "a\033[2Jb", TALC_BAD_SHAPE,
+    check_place(own_new("a\033[2Jb", 3, LINEAR(4, 2)), "a\033[2Jb", TALC_BAD_SHAPE,
                 "a\\x1b[2Jb.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
 }
 
 Test(module, a_failure_in_a_deep_layer_says_the_end_of_its_path)
 {
-    talc_module *tree = linear(4, 2);
+    owned_module *tree = LINEAR(4, 2);
     for (int i = 0; i < 100; i++)
         tree = own_around(3, tree);
     cr_assert_null(talc_forward(tree, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3))));
@@ -143,7 +139,6 @@ Test(module, a_failure_in_a_deep_layer_says_the_end_of_its_path)
     cr_assert(strncmp(message, "...", 3) == 0 && strlen(message) < 300, "%s", message);
     cr_assert(strstr(message, "body.body: linear: x [2,3] has 3 features") != NULL, "%s", message);
     talc_error_clear();
-    talc_module_free(tree);
 }
 
 // ---- Ownership ----------------------------------------------------------------------------------
@@ -342,7 +337,7 @@ static bool join_paths(const char *path, talc_tensor *tensor, bool is_buffer, vo
 
 Test(module, paths_visit_parameters_then_buffers_then_children)
 {
-    talc_module *model = talc_module_new(&box_class, NULL);
+    owned_module *model = talc_module_new(&box_class, NULL);
     talc_module *inner = talc_module_add(model, "inner", probe_new(1));
     talc_module_add(inner, "empty_with_a_long_name", talc_module_new(&box_class, NULL));
     talc_module_buffer(model, "count", talc_zeros(cpu_device(), TALC_I64, TALC_SCALAR));
@@ -369,14 +364,13 @@ Test(module, paths_visit_parameters_then_buffers_then_children)
     text[0] = '\0';
     cr_assert(!talc_module_visit(model, join_paths, text));
     cr_assert_str_eq(text, "scale count* inner.weight inner.stop ");
-    talc_module_free(model);
 }
 
 // ---- Forward, modes, moving ---------------------------------------------------------------------
 
 Test(module, forward_frees_all_but_its_result)
 {
-    talc_module *model =
+    owned_module *model =
         TALC_SEQUENTIAL(probe_new(2), talc_nn_identity(), probe_new(5), probe_new(1), probe_new(1),
                         probe_new(1), talc_nn_flatten());
     talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 1000, 2));
@@ -392,33 +386,30 @@ Test(module, forward_frees_all_but_its_result)
     cr_assert(talc_item(talc_slice(y, 1, 1999, TALC_END, 1)) == 10);
     cr_assert(talc_item(talc_slice(talc_flatten(x, 0, -1), 0, 0, 1, 1)) == 1,
               "the input is the caller's");
-    talc_module_free(model);
 }
 
 Test(module, train_and_eval_reach_every_child)
 {
-    talc_module *model = talc_module_new(&box_class, NULL);
+    owned_module *model = talc_module_new(&box_class, NULL);
     talc_module *child =
         talc_module_add(talc_module_add(model, "a", probe_new(1)), "b", probe_new(1));
     cr_assert(talc_module_eval(model) && !model->training && !child->training);
     cr_assert(talc_module_train(model) && model->training && child->training);
     cr_assert(talc_module_eval(child) && model->training && !child->training);
-    talc_module_free(model);
 }
 
 Test(module, to_the_same_device_changes_nothing)
 {
-    talc_module *model = probe_new(1);
+    owned_module *model = probe_new(1);
     talc_tensor *weight = ((probe *)model)->weight;
     const void *data = weight->data;
     cr_assert(talc_module_to(model, cpu_device()));
     cr_assert(weight->data == data);
-    talc_module_free(model);
 }
 
 Test(module, cast_converts_floats_and_keeps_handles)
 {
-    talc_module *net = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 });
+    owned_module *net = BATCH_NORM2D(.channels = 2);
     talc_tensor *weight = talc_module_find(net, "weight"),
                 *count = talc_module_find(net, "num_batches_tracked");
     talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 4, 1);
@@ -438,5 +429,4 @@ Test(module, cast_converts_floats_and_keeps_handles)
     assert_failure(TALC_BAD_DTYPE, "module_cast: i64 is not f32 or f64");
     cr_assert(!talc_module_cast(NULL, TALC_F64));
     assert_failure(TALC_NULL_ARGUMENT, "module_cast: module is NULL");
-    talc_module_free(net);
 }

@@ -20,6 +20,8 @@ static const double gradients[STEPS][N] = { { 0.1, -0.2, 0.3 },
                                             { -0.4, 0.05, 0.6 },
                                             { 0.7, 0.8, -0.9 } };
 
+static const talc_optimizer_options sgd = { .kind = TALC_SGD }, adam = { .kind = TALC_ADAM };
+
 /* A module with one parameter, "p". */
 static bool one_init(talc_module *module, const void *options)
 {
@@ -52,11 +54,10 @@ static void give(talc_module *module, const double values[N])
 static void expect_within(double share, const char *what, const talc_tensor *got,
                           const double expected[N])
 {
-    double *values = host_doubles(talc_detach(got));
+    owned_double *values = host_doubles(talc_detach(got));
     for (int i = 0; i < N; i++)
         cr_expect(fabs(values[i] - expected[i]) <= share * fabs(expected[i]),
                   "%s: element %d is %.17g instead of %.17g", what, i, values[i], expected[i]);
-    free(values);
 }
 
 static void expect_near(const char *what, const talc_tensor *got, const double expected[N])
@@ -64,9 +65,29 @@ static void expect_near(const char *what, const talc_tensor *got, const double e
     expect_within(1e-14, what, got, expected);
 }
 
+/* A step by these gradients of p. */
+static void step_by(talc_optimizer *optimizer, talc_module *module, const double values[N])
+{
+    give(module, values);
+    cr_assert(talc_optimizer_step(optimizer), "%s", talc_error_message());
+}
+
+static void save_and_load(const char *path, talc_module *module, talc_optimizer *optimizer)
+{
+    talc_progress progress = { 3, 14 };
+    cr_assert(talc_checkpoint_save(path, module, optimizer, &progress) &&
+                  talc_checkpoint_load(path, module, optimizer, &progress),
+              "%s", talc_error_message());
+}
+
+static void expect_same(talc_module *module, talc_module *again)
+{
+    assert_same_bits("p", talc_detach(talc_module_find(module, "p")),
+                     talc_detach(talc_module_find(again, "p")));
+}
+
 /* p after three steps, by torch. */
 static const struct {
-
     const char *name;
     talc_optimizer_options options;
     double expected[N];
@@ -114,17 +135,12 @@ static const struct {
 Test(optimizer, three_steps_are_those_of_pytorch)
 {
     for (size_t i = 0; i < sizeof by_torch / sizeof *by_torch; i++) {
-        talc_module *module = one();
-        talc_optimizer *optimizer = talc_optimizer_new(module, &by_torch[i].options);
-        for (int step = 0; step < STEPS; step++) {
-            give(module, gradients[step]);
-            cr_assert(talc_optimizer_step(optimizer), "%s: %s", by_torch[i].name,
-                      talc_error_message());
-        }
+        owned_module *module = one();
+        owned_optimizer *optimizer = talc_optimizer_new(module, &by_torch[i].options);
+        for (int step = 0; step < STEPS; step++)
+            step_by(optimizer, module, gradients[step]);
         expect_near(by_torch[i].name, talc_module_find(module, "p"), by_torch[i].expected);
         cr_assert(talc_optimizer_steps(optimizer) == STEPS);
-        talc_optimizer_free(optimizer);
-        talc_module_free(module);
     }
 }
 
@@ -138,22 +154,15 @@ Test(optimizer, what_is_kept_follows_the_dtype_of_its_parameter)
     const char *path = file_path("cast.safetensors");
     for (size_t i = 0; i < sizeof by_torch / sizeof *by_torch; i++)
         for (size_t k = 0; k < sizeof casts / sizeof *casts; k++) {
-            talc_module *module = one();
-            talc_optimizer *optimizer = talc_optimizer_new(module, &by_torch[i].options);
+            owned_module *module = one();
+            owned_optimizer *optimizer = talc_optimizer_new(module, &by_torch[i].options);
             for (int step = 0; step < STEPS; step++) {
-                talc_progress progress = { 0, step };
                 cr_assert(talc_module_cast(module, casts[k][step]));
-                cr_assert(talc_checkpoint_save(path, module, optimizer, &progress) &&
-                              talc_checkpoint_load(path, module, optimizer, &progress),
-                          "%s: %s", by_torch[i].name, talc_error_message());
-                give(module, gradients[step]);
-                cr_assert(talc_optimizer_step(optimizer), "%s: %s", by_torch[i].name,
-                          talc_error_message());
+                save_and_load(path, module, optimizer);
+                step_by(optimizer, module, gradients[step]);
             }
             expect_within(1e-6, by_torch[i].name, talc_module_find(module, "p"),
                           by_torch[i].expected);
-            talc_optimizer_free(optimizer);
-            talc_module_free(module);
         }
 }
 
@@ -173,9 +182,9 @@ Test(optimizer, centered_rmsprop_survives_a_gradient_that_never_changes)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_dtype dtype = cases[i].dtype;
         const double g = fabs(cases[i].gradient), unit = unit_roundoff(dtype);
-        talc_module *module = one();
+        owned_module *module = one();
         cr_assert(talc_module_cast(module, dtype));
-        talc_optimizer *optimizer =
+        owned_optimizer *optimizer =
             talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_RMSPROP,
                                                                   .lr = lr,
                                                                   .eps = eps,
@@ -200,16 +209,13 @@ Test(optimizer, centered_rmsprop_survives_a_gradient_that_never_changes)
                       "case %d, step %d: %.17g, then %.17g", (int)i, step, before, after);
             before = after;
         }
-        talc_optimizer_free(optimizer);
-        talc_module_free(module);
     }
 }
 
 Test(optimizer, gradients_are_clipped_by_their_norm)
 {
-    talc_module *module = one();
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    owned_module *module = one();
+    owned_optimizer *optimizer = talc_optimizer_new(module, &sgd);
     give(module, (const double[]){ 3, 0, 4 });
     const talc_tensor *p = talc_module_find(module, "p"), *g = talc_grad(p);
     const uint64_t p_version = talc_version(p), g_version = talc_version(g);
@@ -224,8 +230,6 @@ Test(optimizer, gradients_are_clipped_by_their_norm)
     g = talc_grad(p);
     cr_assert(talc_version(p) == p_version && talc_optimizer_step(optimizer));
     cr_assert(talc_version(p) == p_version + 1 && talc_version(g) == g_version + 1);
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 /* More parameters than are clipped at once, of sizes around those of a part, one without
@@ -256,10 +260,9 @@ static const talc_module_class many_class = { .name = "Many",
 
 static void check_many(talc_device *device, talc_dtype dtype, double max_norm)
 {
-    talc_module *module = talc_module_new(&many_class, (const talc_dtype[]){ dtype, dtype });
+    owned_module *module = talc_module_new(&many_class, (const talc_dtype[]){ dtype, dtype });
     talc_module_to(module, device);
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    owned_optimizer *optimizer = talc_optimizer_new(module, &sgd);
     long double squares = 0;
     double *given[MANY];
     for (int i = 0; i < MANY; i++) {
@@ -288,8 +291,6 @@ static void check_many(talc_device *device, talc_dtype dtype, double max_norm)
         free(got);
         free(given[i]);
     }
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 Test(optimizer, many_gradients_are_clipped_by_the_norm_of_all)
@@ -302,10 +303,9 @@ Test(optimizer, many_gradients_are_clipped_by_the_norm_of_all)
 /* Two pieces of work for each so many parameters, and one more that updates them. */
 Test(optimizer, clipping_asks_little_of_the_device)
 {
-    talc_module *module = talc_module_new(&many_class, (const talc_dtype[]){ TALC_F32, TALC_F32 });
+    owned_module *module = talc_module_new(&many_class, (const talc_dtype[]){ TALC_F32, TALC_F32 });
     talc_module_to(module, fake_device());
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    owned_optimizer *optimizer = talc_optimizer_new(module, &sgd);
     for (int i = 0; i < MANY; i++)
         talc_backward_from(optimizer->list[i].parameter,
                            op_numbers(fake_device(), TALC_DIMS(many_numel(i)), 1));
@@ -314,23 +314,18 @@ Test(optimizer, clipping_asks_little_of_the_device)
     cr_assert(fake_device_queued(fake_device()) == 6, "%zu", fake_device_queued(fake_device()));
     talc_optimizer_zero_grad(optimizer);
     cr_assert(fake_device_queued(fake_device()) == 6);
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 Test(optimizer, gradients_of_several_types_have_no_norm)
 {
-    talc_module *module = talc_module_new(&many_class, (const talc_dtype[]){ TALC_F32, TALC_F64 });
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    owned_module *module = talc_module_new(&many_class, (const talc_dtype[]){ TALC_F32, TALC_F64 });
+    owned_optimizer *optimizer = talc_optimizer_new(module, &sgd);
     for (int i = 0; i < MANY; i++) {
         const talc_tensor *p = optimizer->list[i].parameter;
         talc_backward_from(p, talc_full(p->device, p->dtype, talc_dims_of(p), 1));
     }
     cr_assert(talc_optimizer_clip(optimizer, 1) == NULL);
     assert_failure(TALC_BAD_DTYPE, "optimizer_clip: a gradient is f32, another is f64");
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 /* As PyTorch has it. */
@@ -338,21 +333,14 @@ Test(optimizer, what_is_not_finite_is_clipped_to_nan)
 {
     static const double all[][N] = { { 3, NAN, 4 }, { 3, INFINITY, 4 } };
     static const double expected[][N] = { { NAN, NAN, NAN }, { 0, NAN, 0 } };
-    talc_module *module = one();
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    owned_module *module = one();
+    owned_optimizer *optimizer = talc_optimizer_new(module, &sgd);
     for (int i = 0; i < 2; i++) {
         give(module, all[i]);
         const double norm = talc_item(talc_optimizer_clip(optimizer, 2));
         cr_assert(i == 0 ? isnan(norm) : isinf(norm));
-        double *got = host_doubles(talc_grad(talc_module_find(module, "p")));
-        for (int k = 0; k < N; k++)
-            cr_assert(isnan(expected[i][k]) ? isnan(got[k]) : got[k] == expected[i][k], "%d %d: %g",
-                      i, k, got[k]);
-        free(got);
+        assert_values(talc_grad(talc_module_find(module, "p")), expected[i], 0, "clipped");
     }
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 Test(optimizer, schedules_are_those_of_pytorch)
@@ -376,46 +364,47 @@ Test(optimizer, schedules_are_those_of_pytorch)
                                     0.004951936798652629,
                                     4e-07,
                                     4e-07 };
+    /* SequentialLR of LinearLR(start_factor=0.25, total_iters=4) and OneCycleLR, and
+     * OneCycleLR(pct_start=1, total_steps=5). */
+    static const double warm[] = { 0.001, 0.00175, 0.0025, 0.00325 };
+    static const double rising[] = { 0.004, 0.018058874503045733, 0.052, 0.08594112549695429, 0.1 };
     const talc_schedule step = { .kind = TALC_SCHEDULE_STEP, .every = 5, .gamma = 0.5 };
     const talc_schedule slow = {
         .kind = TALC_SCHEDULE_COSINE, .steps = 10, .floor = 0.2, .warmup = 4, .warmup_start = 0.5
     };
     const talc_schedule once = { .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 10 };
-    for (int t = 0; t < 11; t++) {
-        cr_expect(fabs(talc_schedule_rate(&step, 0.1, t) - by_step[t]) < 1e-15, "step %d", t);
-        cr_expect(fabs(talc_schedule_rate(&slow, 0.1, t + 4) - cosine[t]) < 1e-15, "cosine %d", t);
-        cr_expect(fabs(talc_schedule_rate(&once, 0.1, t) - cycle[t]) < 1e-15, "one_cycle %d: %.17g",
-                  t, talc_schedule_rate(&once, 0.1, t));
-    }
-    cr_expect(fabs(talc_schedule_rate(&slow, 0.1, 2) - 0.075) < 1e-15);
-
-    /* SequentialLR of LinearLR(start_factor=0.25, total_iters=4) and OneCycleLR, and
-     * OneCycleLR(pct_start=1, total_steps=5). */
-    static const double warm[] = { 0.001, 0.00175, 0.0025, 0.00325 };
-    static const double rising[] = { 0.004, 0.018058874503045733, 0.052, 0.08594112549695429, 0.1 };
     talc_schedule late = once;
     late.warmup = 4, late.warmup_start = 0.25;
     const talc_schedule up = { .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 5, .rise = 1 };
-    for (int t = 0; t < 4; t++)
-        cr_expect(fabs(talc_schedule_rate(&late, 0.1, t) - warm[t]) < 1e-15, "warm-up %d: %.17g", t,
-                  talc_schedule_rate(&late, 0.1, t));
-    for (int t = 0; t < 10; t++)
-        cr_expect(talc_schedule_rate(&late, 0.1, t + 4) == talc_schedule_rate(&once, 0.1, t));
-    for (int t = 0; t < 5; t++)
-        cr_expect(fabs(talc_schedule_rate(&up, 0.1, t) - rising[t]) < 1e-15, "rise %d: %.17g", t,
-                  talc_schedule_rate(&up, 0.1, t));
     /* And where the rise is over before it begins, LinearLR climbs to OneCycleLR's initial_lr. */
     const talc_schedule short_rise = {
         .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 3, .warmup = 1, .warmup_start = 0.5
     };
-    cr_expect(fabs(talc_schedule_rate(&short_rise, 0.1, 0) - 0.002) < 1e-15, "%.17g",
-              talc_schedule_rate(&short_rise, 0.1, 0));
-    talc_module *module = one();
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    const struct {
+        const char *name;
+        const talc_schedule *schedule;
+        int first, count;
+        const double *expected;
+    } cases[] = {
+        { "step", &step, 0, 11, by_step },
+        { "cosine", &slow, 4, 11, cosine },
+        { "cosine, warm-up", &slow, 2, 1, (const double[]){ 0.075 } },
+        { "one_cycle", &once, 0, 11, cycle },
+        { "warm-up", &late, 0, 4, warm },
+        { "rise", &up, 0, 5, rising },
+        { "short rise", &short_rise, 0, 1, (const double[]){ 0.002 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int t = 0; t < cases[i].count; t++) {
+            const double rate = talc_schedule_rate(cases[i].schedule, 0.1, cases[i].first + t);
+            cr_expect(fabs(rate - cases[i].expected[t]) < 1e-15, "%s %d: %.17g", cases[i].name, t,
+                      rate);
+        }
+    for (int t = 0; t < 10; t++)
+        cr_expect(talc_schedule_rate(&late, 0.1, t + 4) == talc_schedule_rate(&once, 0.1, t));
+    owned_module *module = one();
+    owned_optimizer *optimizer = talc_optimizer_new(module, &sgd);
     cr_assert(talc_optimizer_schedule(optimizer, &up), "%s", talc_error_message());
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 Test(optimizer, a_schedule_that_was_not_checked_is_no_crash)
@@ -444,16 +433,16 @@ Test(optimizer, one_cycle_may_rise_in_one_step)
 
 Test(optimizer, groups_have_their_own_options)
 {
-    talc_module *net = talc_nn_linear(
+    owned_module *net = talc_nn_linear(
         &(talc_linear_layer){ .in_features = 2, .out_features = 3, .dtype = TALC_F64 });
-    talc_optimizer *optimizer =
+    owned_optimizer *optimizer =
         talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 1 });
     cr_assert(talc_optimizer_group(optimizer, "b*",
                                    &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.5 }));
     cr_assert(talc_optimizer_schedule(
         optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_STEP, .every = 1, .gamma = 0.5 }));
     const double before = talc_item(talc_select(talc_detach(talc_module_find(net, "bias")), 0, 0));
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     for (int i = 0; i < 2; i++) {
         talc_optimizer_zero_grad(optimizer);
         cr_assert(talc_backward(
@@ -463,11 +452,8 @@ Test(optimizer, groups_have_their_own_options)
                   isnan(talc_optimizer_rate(optimizer, 2)));
         cr_assert(talc_optimizer_step(optimizer));
     }
-    talc_scope_leave(scope);
     const double after = talc_item(talc_select(talc_detach(talc_module_find(net, "bias")), 0, 0));
     cr_assert(fabs(before - 0.75 - after) < 1e-15, "%g", before - after);
-    talc_optimizer_free(optimizer);
-    talc_module_free(net);
 }
 
 /* A module with a child of the class above and the child's parameter as its own. */
@@ -486,10 +472,10 @@ static const talc_module_class two_class = { .name = "Two",
  * name. */
 Test(optimizer, a_shared_parameter_is_updated_once)
 {
-    talc_module *module = talc_module_new(&two_class, NULL);
+    owned_module *module = talc_module_new(&two_class, NULL);
     cr_assert_not_null(module, "%s", talc_error_message());
     talc_module_to(module, tested_device());
-    talc_optimizer *optimizer =
+    owned_optimizer *optimizer =
         talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.5 });
     const talc_tensor *p = talc_module_find(module, "tied");
     cr_assert(talc_backward_from(
@@ -497,15 +483,11 @@ Test(optimizer, a_shared_parameter_is_updated_once)
     cr_assert(talc_item(talc_optimizer_clip(optimizer, 10)) == 5);
     cr_assert(talc_optimizer_step(optimizer), "%s", talc_error_message());
     expect_near("shared", p, (const double[]){ -1, -1.25, 0 });
-    talc_optimizer_group(optimizer, "child.p", &(talc_optimizer_options){ .kind = TALC_SGD });
+    talc_optimizer_group(optimizer, "child.p", &sgd);
     assert_failure(TALC_NOT_FOUND, "optimizer_group: no parameter's path matches 'child.p'");
 
     const char *path = file_path("shared.safetensors");
-    talc_progress progress = { 1, 2 };
-    cr_assert(talc_checkpoint_save(path, module, optimizer, &progress));
-    cr_assert(talc_checkpoint_load(path, module, optimizer, &progress), "%s", talc_error_message());
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
+    save_and_load(path, module, optimizer);
 }
 
 /* Another thread's pass, of which the path of a parameter tells. */
@@ -548,7 +530,7 @@ Test(optimizer, parameters_of_another_threads_pass_are_named)
 
 Test(optimizer, mistakes_are_named)
 {
-    talc_module *module = one();
+    owned_module *module = one();
     talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .beta1 = 0.5 });
     assert_failure(TALC_BAD_ARGUMENT, "optimizer: beta1 0.5 is an option of another kind");
     talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = -1 });
@@ -556,137 +538,100 @@ Test(optimizer, mistakes_are_named)
     talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .nesterov = true });
     assert_failure(TALC_BAD_ARGUMENT,
                    "optimizer: nesterov needs a momentum and no dampening, they are 0 and 0");
-    talc_optimizer *optimizer =
-        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    owned_optimizer *optimizer = talc_optimizer_new(module, &adam);
     talc_optimizer_step(optimizer);
     assert_failure(
         TALC_BAD_ARGUMENT,
         "optimizer_step: none of 1 parameters has a gradient; talc_backward gives them theirs");
-    talc_optimizer_group(optimizer, "q*", &(talc_optimizer_options){ .kind = TALC_ADAM });
+    talc_optimizer_group(optimizer, "q*", &adam);
     assert_failure(TALC_NOT_FOUND, "optimizer_group: no parameter's path matches 'q*'");
-    talc_optimizer_group(optimizer, "p", &(talc_optimizer_options){ .kind = TALC_SGD });
+    talc_optimizer_group(optimizer, "p", &sgd);
     assert_failure(TALC_BAD_ARGUMENT, "optimizer_group: the group is sgd, the optimizer adam");
     talc_optimizer_schedule(optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_COSINE });
     assert_failure(TALC_BAD_ARGUMENT,
                    "optimizer_schedule: steps of cosine is 0, it must be at least 1");
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 /* Two steps, a checkpoint, a third step; the same third step after loading has the same bits. */
 Test(optimizer, checkpoints_bring_everything_back)
 {
-    talc_module *module = one(), *again = one();
-    const talc_optimizer_options adam = { .kind = TALC_ADAM, .lr = 0.05 };
-    talc_optimizer *optimizer = talc_optimizer_new(module, &adam),
-                   *other =
-                       talc_optimizer_new(again, &(talc_optimizer_options){ .kind = TALC_ADAM });
-    for (int step = 0; step < 2; step++) {
-        give(module, gradients[step]);
-        talc_optimizer_step(optimizer);
-    }
+    owned_module *module = one(), *again = one();
+    const talc_optimizer_options slow = { .kind = TALC_ADAM, .lr = 0.05 };
+    owned_optimizer *optimizer = talc_optimizer_new(module, &slow),
+                    *other = talc_optimizer_new(again, &adam);
+    for (int step = 0; step < 2; step++)
+        step_by(optimizer, module, gradients[step]);
     const char *path = file_path("run.safetensors");
     talc_manual_seed(7);
     cr_assert(talc_checkpoint_save(path, module, optimizer, &(talc_progress){ 3, 14 }), "%s",
               talc_error_message());
-    give(module, gradients[2]);
-    talc_optimizer_step(optimizer);
+    step_by(optimizer, module, gradients[2]);
 
     talc_manual_seed(8);
     talc_progress progress;
     cr_assert(talc_checkpoint_load(path, again, other, &progress), "%s", talc_error_message());
     cr_assert(progress.epoch == 3 && progress.batch == 14 && talc_generator_get().seed == 7);
-    give(again, gradients[2]);
-    talc_optimizer_step(other);
-    double *a = host_doubles(talc_detach(talc_module_find(module, "p"))),
-           *b = host_doubles(talc_detach(talc_module_find(again, "p")));
-    for (int i = 0; i < N; i++)
-        cr_assert(a[i] == b[i], "%.17g and %.17g", a[i], b[i]);
-    free(a);
-    free(b);
+    step_by(other, again, gradients[2]);
+    expect_same(module, again);
 
-    talc_optimizer *sgd = talc_optimizer_new(again, &(talc_optimizer_options){ .kind = TALC_SGD });
-    talc_checkpoint_load(path, again, sgd, &progress);
+    owned_optimizer *of_sgd = talc_optimizer_new(again, &sgd);
+    talc_checkpoint_load(path, again, of_sgd, &progress);
     assert_failure_with(TALC_BAD_ARGUMENT, "checkpoint_load: '%s' is of adam, the optimizer is sgd",
                         path);
     cr_assert(talc_module_save(again, path));
     talc_checkpoint_load(path, again, other, &progress);
     assert_failure_with(TALC_BAD_FORMAT,
                         "checkpoint_load: '%s' is no checkpoint: it lacks 'talc.run'", path);
-    talc_optimizer_free(sgd);
-    talc_optimizer_free(optimizer);
-    talc_optimizer_free(other);
-    talc_module_free(module);
-    talc_module_free(again);
 }
 
 /* The state's names begin with "optimizer.", and so may a module's. */
 Test(optimizer, a_module_may_be_called_optimizer)
 {
-    talc_module *net = talc_nn_sequential();
+    owned_module *net = talc_nn_sequential();
     talc_module_add(net, "optimizer", one());
-    talc_optimizer *optimizer =
-        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    owned_optimizer *optimizer = talc_optimizer_new(net, &adam);
     const talc_tensor *p = talc_module_find(net, "optimizer.p");
     cr_assert(talc_backward_from(p, talc_ones(p->device, TALC_F64, TALC_DIMS(N))), "%s",
               talc_error_message());
     cr_assert(talc_optimizer_step(optimizer), "%s", talc_error_message());
     const char *path = file_path("run.safetensors");
-    talc_progress progress = { 3, 14 };
-    cr_assert(talc_checkpoint_save(path, net, optimizer, &progress), "%s", talc_error_message());
-    cr_assert(talc_checkpoint_load(path, net, optimizer, &progress), "%s", talc_error_message());
+    save_and_load(path, net, optimizer);
 
-    talc_module *less = talc_nn_sequential(); /* whose names the file has more of */
+    owned_module *less = talc_nn_sequential(); /* whose names the file has more of */
     talc_module_add(less, "other", one());
-    talc_optimizer *another =
-        talc_optimizer_new(less, &(talc_optimizer_options){ .kind = TALC_ADAM });
-    talc_checkpoint_load(path, less, another, &progress);
+    owned_optimizer *another = talc_optimizer_new(less, &adam);
+    talc_checkpoint_load(path, less, another, &(talc_progress){ 0 });
     assert_failure_with(TALC_NOT_FOUND, "checkpoint_load: module_load: '%s' lacks 'other.p'", path);
-    talc_optimizer_free(another);
-    talc_module_free(less);
-    talc_optimizer_free(optimizer);
-    talc_module_free(net);
 }
 
 /* A group that is made between two steps may ask for a state that its parameters have not yet. */
 Test(optimizer, a_checkpoint_has_the_states_of_a_new_group)
 {
-    talc_module *module = one(), *again = one();
+    owned_module *module = one(), *again = one();
     const talc_optimizer_options plain = { .kind = TALC_SGD, .lr = 0.1 };
     const talc_optimizer_options moves = { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9 };
-    talc_optimizer *optimizer = talc_optimizer_new(module, &plain);
-    talc_optimizer *other = talc_optimizer_new(again, &plain);
-    give(module, gradients[0]);
-    cr_assert(talc_optimizer_step(optimizer) && talc_optimizer_group(optimizer, "p", &moves) &&
+    owned_optimizer *optimizer = talc_optimizer_new(module, &plain);
+    owned_optimizer *other = talc_optimizer_new(again, &plain);
+    step_by(optimizer, module, gradients[0]);
+    cr_assert(talc_optimizer_group(optimizer, "p", &moves) &&
               talc_optimizer_group(other, "p", &moves));
     const char *path = file_path("group.safetensors");
     talc_progress progress = { 0, 1 };
     cr_assert(talc_checkpoint_save(path, module, optimizer, &progress));
     cr_assert(talc_checkpoint_load(path, again, other, &progress), "%s", talc_error_message());
     for (int i = 1; i < STEPS; i++) {
-        give(module, gradients[i]);
-        give(again, gradients[i]);
-        cr_assert(talc_optimizer_step(optimizer) && talc_optimizer_step(other), "%s",
-                  talc_error_message());
+        step_by(optimizer, module, gradients[i]);
+        step_by(other, again, gradients[i]);
     }
-    double *a = host_doubles(talc_detach(talc_module_find(module, "p"))),
-           *b = host_doubles(talc_detach(talc_module_find(again, "p")));
-    for (int i = 0; i < N; i++)
-        cr_assert(a[i] == b[i], "%.17g and %.17g", a[i], b[i]);
-    free(a);
-    free(b);
-    talc_optimizer_free(optimizer);
-    talc_optimizer_free(other);
-    talc_module_free(module);
-    talc_module_free(again);
+    expect_same(module, again);
 }
 
 /* A locale may write and read a comma where another has a point, so that a checkpoint has
  * neither. */
 Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
 {
-    talc_module *module = one();
-    talc_optimizer *optimizer = talc_optimizer_new(
+    owned_module *module = one();
+    owned_optimizer *optimizer = talc_optimizer_new(
         module, &(talc_optimizer_options){ .kind = TALC_ADAM, .lr = 0.1, .weight_decay = 3 });
     cr_assert(talc_optimizer_schedule(optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_COSINE,
                                                                    .steps = 7,
@@ -695,7 +640,7 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     const char *path = file_path("locale.safetensors");
     cr_assert(talc_checkpoint_save(path, module, optimizer, &(talc_progress){ 3, 14 }), "%s",
               talc_error_message());
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     static const char *const keys[] = { "talc.optimizer.0", "talc.schedule" };
     for (int i = 0; i < 2; i++) {
         const char *text = talc_safetensors_metadata(file, keys[i]);
@@ -705,12 +650,9 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     const char *floor = strstr(talc_safetensors_metadata(file, keys[1]), " floor=");
     cr_assert(lr != NULL && strtod(lr + 4, NULL) == 0.1, "%s", lr);
     cr_assert(floor != NULL && strtod(floor + 7, NULL) == 1e-310, "%s", floor);
-    talc_safetensors_close(file);
     talc_progress progress;
     cr_assert(talc_checkpoint_load(path, module, optimizer, &progress), "%s", talc_error_message());
     cr_assert(talc_optimizer_rate(optimizer, 0) == 0.1);
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }
 
 /* Bytes of a file with `to` in place of the first `from`; a header, whose size comes first, grows
@@ -723,7 +665,7 @@ static void write_changed(const char *path, const char *bytes, size_t count, con
     while (at + length <= count && memcmp(bytes + at, from, length) != 0)
         at++;
     cr_assert(at + length <= count, "there is no %s", from);
-    char *changed = malloc(count + put);
+    owned_char *changed = malloc(count + put);
     int64_t header;
     memcpy(&header, bytes, sizeof header);
     header += (int64_t)(put - length);
@@ -732,7 +674,6 @@ static void write_changed(const char *path, const char *bytes, size_t count, con
     memcpy(changed + at, to, put);
     memcpy(changed + at + put, bytes + at + length, count - at - length);
     file_write(path, changed, count - length + put);
-    free(changed);
 }
 
 /* What a file says is checked as what a program says. */
@@ -771,8 +712,8 @@ Test(optimizer, a_checkpoint_with_numbers_out_of_range_is_refused)
         { STEPS_OF_P, "\xff\xff\xff\xff\xff\xff\xff",
           "'p' has had 72057594037927935 steps, must be from 0 to 9007199254740992" },
     };
-    talc_module *module = one();
-    talc_optimizer *optimizer = talc_optimizer_new(
+    owned_module *module = one();
+    owned_optimizer *optimizer = talc_optimizer_new(
         module,
         &(talc_optimizer_options){ .kind = TALC_ADAM, .lr = 0.5, .beta1 = 0.25, .beta2 = 0.5 });
     optimizer->steps = 123456;
@@ -794,6 +735,4 @@ Test(optimizer, a_checkpoint_with_numbers_out_of_range_is_refused)
     talc_checkpoint_save(path, module, optimizer, &(talc_progress){ -1, 2 });
     assert_failure(TALC_BAD_ARGUMENT, "checkpoint_save: progress of epoch -1, batch 2 and step "
                                       "123456 must not be negative");
-    talc_optimizer_free(optimizer);
-    talc_module_free(module);
 }

@@ -1,5 +1,7 @@
+#include "tests/support/captured.h"
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 
 #include "nn/entries.h"
 
@@ -25,14 +27,20 @@ static const char *const net_names[] = { "0.weight",
 /* Conv2d, BatchNorm2d: with tensors of these names. */
 static talc_module *net_new(int64_t channels, talc_dtype dtype)
 {
-    talc_module *net = talc_nn_sequential();
-    talc_nn_sequential_append(
-        net, talc_nn_conv2d(&(talc_conv2d_layer){
-                 .in_channels = 2, .out_channels = channels, .kernel = { 3, 1 }, .dtype = dtype }));
-    talc_nn_sequential_append(net, talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){
-                                       .channels = channels, .dtype = dtype }));
+    talc_module *net = TALC_SEQUENTIAL(
+        CONV2D(.in_channels = 2, .out_channels = channels, .kernel = { 3, 1 }, .dtype = dtype),
+        BATCH_NORM2D(.channels = channels, .dtype = dtype));
     assert_no_failure();
     return net;
+}
+
+/* The tensors of a net under their names; how many. */
+static int name_tensors(talc_named_tensor list[], talc_module *net, int skipped)
+{
+    int count = 0;
+    for (int i = skipped; i < 7; i++)
+        list[count++] = (talc_named_tensor){ net_names[i], talc_module_find(net, net_names[i]) };
+    return count;
 }
 
 /* Every element of a module's state as doubles, so that two states can be compared. */
@@ -92,7 +100,7 @@ static void assert_failure_about_file(talc_status status, const char *format)
 
 Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(3, 2, 5, 5));
     for (int i = 0; i < 3; i++)
         talc_forward(net, x); /* moves the running statistics */
@@ -116,16 +124,13 @@ Test(state, saving_and_loading_gives_the_same_bits_through_the_same_handles)
     talc_tensor *y = talc_flatten(difference, 0, -1);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(talc_item(talc_select(y, 0, i)) == 0);
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 Test(state, a_module_without_tensors_saves_and_loads)
 {
-    talc_module *relu = talc_nn_relu();
+    owned_module *relu = talc_nn_relu();
     cr_assert(talc_module_save(relu, path));
     cr_assert(talc_module_load(relu, path, true));
-    talc_module_free(relu);
 }
 
 // ---- What does not fit --------------------------------------------------------------------------
@@ -135,9 +140,7 @@ static void write_changed(talc_module *net, int skipped, int extra)
 {
     static const char *const extras[] = { "2.weight", "0.weight.x", "0" };
     talc_named_tensor list[16];
-    int count = 0;
-    for (int i = skipped; i < 7; i++)
-        list[count++] = (talc_named_tensor){ net_names[i], talc_module_find(net, net_names[i]) };
+    int count = name_tensors(list, net, skipped);
     for (int i = 0; i < extra; i++)
         list[count++] =
             (talc_named_tensor){ extras[i], talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3 - i)) };
@@ -146,7 +149,7 @@ static void write_changed(talc_module *net, int skipped, int extra)
 
 Test(state, missing_and_extra_names_are_errors_when_strict)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     static const struct {
         int skipped, extra;
         const char *message;
@@ -172,8 +175,6 @@ Test(state, missing_and_extra_names_are_errors_when_strict)
               talc_error_message());
     cr_assert(talc_item(talc_select(talc_module_find(other, "0.bias"), 0, 3)) == 7);
     cr_assert(state_of(other).values[0] == first, "what the file lacks stays");
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 /* Whichever tensor does not fit, none before it is loaded, by a partial load neither. */
@@ -183,8 +184,7 @@ Test(state, shapes_and_types_must_be_equal)
     for (int odd = 0; odd < 7; odd++)
         for (int wide = 0; wide < 2; wide++) {
             talc_named_tensor list[7];
-            for (int i = 0; i < 7; i++)
-                list[i] = (talc_named_tensor){ net_names[i], talc_module_find(net, net_names[i]) };
+            name_tensors(list, net, 0);
             const talc_dtype other_dtype = odd == 6 ? TALC_F32 : TALC_F64;
             list[odd].tensor = wide ? talc_cast(list[odd].tensor, other_dtype)
                                     : talc_unsqueeze(list[odd].tensor, 0);
@@ -295,12 +295,12 @@ static const struct {
 
 Test(state, a_load_says_what_was_loaded_missing_and_extra)
 {
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     talc_fill(talc_module_find(net, "1.bias"), 7);
     for (size_t i = 0; i < sizeof report_cases / sizeof *report_cases; i++) {
         char text[512];
         talc_load_report report;
-        talc_module *other = net_new(4, TALC_F32);
+        owned_module *other = net_new(4, TALC_F32);
         write_changed(net, report_cases[i].skipped, report_cases[i].extra);
         const state before = state_of(other);
         cr_assert(talc_module_load_with(other, path, &report_cases[i].options, &report) ==
@@ -315,16 +315,14 @@ Test(state, a_load_says_what_was_loaded_missing_and_extra)
         if (report_cases[i].message == NULL || report_cases[i].loaded[0] == '\0')
             cr_assert_str_eq(listed(&report.loaded, text), report_cases[i].loaded);
         talc_load_report_free(&report);
-        talc_module_free(other);
     }
     talc_load_report_free(NULL);
-    talc_module_free(net);
 }
 
 /* A head of another size: its own stays. */
 Test(state, an_excepted_name_may_have_another_shape)
 {
-    talc_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *wide = net_new(5, TALC_F32);
     talc_named_tensor scale[2] = { { "0.weight", talc_module_find(net, "0.weight") },
                                    { "1.num_batches_tracked",
                                      talc_full(cpu_device(), TALC_I64, TALC_SCALAR, 9) } };
@@ -336,14 +334,12 @@ Test(state, an_excepted_name_may_have_another_shape)
     const state after = state_of(wide);
     cr_assert(after.data[0] == before.data[0] && after.values[0] == before.values[0]);
     cr_assert(talc_item_i64(talc_module_find(wide, "1.num_batches_tracked")) == 9);
-    talc_module_free(net);
-    talc_module_free(wide);
 }
 
 Test(state, the_optimizers_state_is_nothing_extra)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
-    talc_optimizer *optimizer =
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_optimizer *optimizer =
         talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAM });
     talc_fill(talc_module_find(net, "0.bias"), 7);
     cr_assert(talc_checkpoint_save(path, net, optimizer, &(talc_progress){ 0 }), "%s",
@@ -358,18 +354,12 @@ Test(state, the_optimizers_state_is_nothing_extra)
     talc_load_report_free(&report);
     /* In a file that is no checkpoint such a name is one like all others. */
     talc_named_tensor list[8];
-    int count = 0;
-    for (; count < 7; count++)
-        list[count] =
-            (talc_named_tensor){ net_names[count], talc_module_find(net, net_names[count]) };
-    list[count++] = (talc_named_tensor){ "optimizer.x", talc_module_find(net, "0.bias") };
-    cr_assert(talc_safetensors_save(path, list, count, NULL));
+    name_tensors(list, net, 0);
+    list[7] = (talc_named_tensor){ "optimizer.x", talc_module_find(net, "0.bias") };
+    cr_assert(talc_safetensors_save(path, list, 8, NULL));
     cr_assert(!talc_module_load(other, path, true));
     assert_failure_about_file(TALC_NOT_FOUND,
                               "module_load: '%s' has 'optimizer.x', Sequential has not");
-    talc_optimizer_free(optimizer);
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 // ---- What a file says of its model --------------------------------------------------------------
@@ -406,7 +396,7 @@ static void check_info(const talc_model_info *is, const talc_model_info *expecte
 
 Test(state, a_saved_model_carries_what_describes_it)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     cr_assert(talc_module_info(net) == NULL && talc_module_info(NULL) == NULL);
     static const talc_model_info infos[] = { { .network = "n" },
                                              { .channels = 1 },
@@ -439,8 +429,8 @@ Test(state, a_saved_model_carries_what_describes_it)
     talc_module_describe(other, &infos[0]);
     cr_assert(talc_module_load(other, path, false));
     check_info(talc_module_info(other), &infos[0]);
-    talc_optimizer *optimizer = talc_optimizer_new(net, &(talc_optimizer_options){ .lr = 1 }),
-                   *another = talc_optimizer_new(other, &(talc_optimizer_options){ .lr = 1 });
+    owned_optimizer *optimizer = talc_optimizer_new(net, &(talc_optimizer_options){ .lr = 1 }),
+                    *another = talc_optimizer_new(other, &(talc_optimizer_options){ .lr = 1 });
     talc_progress progress = { 0 };
     cr_assert(talc_checkpoint_save(path, net, optimizer, &progress) &&
                   talc_checkpoint_load(path, other, another, &progress),
@@ -453,17 +443,13 @@ Test(state, a_saved_model_carries_what_describes_it)
     check_info(nothing, &(talc_model_info){ 0 });
     talc_model_info_free(nothing);
     talc_model_info_free(NULL);
-    talc_optimizer_free(optimizer);
-    talc_optimizer_free(another);
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 Test(state, a_locale_with_a_comma_writes_and_reads_points)
 {
     if (setlocale(LC_ALL, "de_DE.UTF-8") == NULL && setlocale(LC_ALL, "C") != NULL)
         cr_skip_test("there is no such locale");
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_describe(net, &full_info) && talc_module_save(net, path));
     talc_safetensors *file = talc_safetensors_open(path);
     cr_assert_str_eq(talc_safetensors_metadata(file, "talc.deviation"), "0.229 1e-300 0");
@@ -471,7 +457,6 @@ Test(state, a_locale_with_a_comma_writes_and_reads_points)
     talc_model_info *read = talc_model_info_read(path);
     check_info(read, &full_info);
     talc_model_info_free(read);
-    talc_module_free(net);
 }
 
 Test(state, hostile_descriptions_are_refused)
@@ -505,7 +490,7 @@ Test(state, hostile_descriptions_are_refused)
         { "talc.class_names", "a\nb\n\\x", "talc.classes", "3" },
         { "talc.class_names", "a\nb\nc\\", "talc.classes", "3" },
     };
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     static char longest[100000];
     memset(longest, '1', sizeof longest - 1);
     for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
@@ -532,7 +517,6 @@ Test(state, hostile_descriptions_are_refused)
         cr_assert(talc_module_load(net, path, false) && talc_module_info(net) == NULL);
         talc_fill(talc_module_find(net, "0.bias"), 3);
     }
-    talc_module_free(net);
 }
 
 // ---- All or nothing -----------------------------------------------------------------------------
@@ -541,7 +525,7 @@ Test(state, hostile_descriptions_are_refused)
  * has not. */
 Test(state, differences_are_listed_name_by_name)
 {
-    talc_module *net = net_new(2, TALC_F32);
+    owned_module *net = net_new(2, TALC_F32);
     talc_tensor *five = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(5));
     talc_tensor *wide = talc_zeros(cpu_device(), TALC_F64, TALC_DIMS(2));
     const talc_named_tensor list[] = { { "0.bias", five },
@@ -568,12 +552,11 @@ Test(state, differences_are_listed_name_by_name)
     cr_assert(talc_module_differences(NULL, net, path) == -1);
     assert_failure(TALC_NULL_ARGUMENT, "module_differences: file is NULL");
     fclose(file);
-    talc_module_free(net);
 }
 
 Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
 {
-    talc_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *other = net_new(4, TALC_F32);
     talc_module_save(net, path);
     FILE *file = fopen(path, "rb");
     static char content[8192];
@@ -591,8 +574,6 @@ Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
         state after = state_of(other);
         cr_assert(same_state(&before, &after), "%zu of %zu bytes", kept, size);
     }
-    talc_module_free(net);
-    talc_module_free(other);
 }
 
 // ---- Beside passes ------------------------------------------------------------------------------
@@ -607,9 +588,8 @@ static atomic_bool going_on; /* they may end */
 static atomic_int loads;     /* that are done */
 
 /* Waits in its forward pass until it may go on. */
-static talc_tensor *wait_inside(talc_module *module, talc_tensor *x)
+static talc_tensor *wait_inside(talc_tensor *x)
 {
-    (void)module;
     atomic_fetch_add(&inside, 1);
     while (!atomic_load(&going_on))
         wait_a_little(1);
@@ -623,9 +603,6 @@ static talc_tensor *load_inside(talc_module *module, talc_tensor *x)
     return talc_module_load(root, path, true) ? x : NULL;
 }
 
-static const talc_module_class waits = { .name = "Waits",
-                                         .size = sizeof(talc_module),
-                                         .forward = wait_inside };
 static const talc_module_class loader = { .name = "Loads",
                                           .size = sizeof(talc_module),
                                           .forward = load_inside };
@@ -648,9 +625,9 @@ static void *load_net(void *net)
  * that it does not have. */
 Test(state, a_load_waits_for_passes_under_way)
 {
-    talc_module *net = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32);
     cr_assert(talc_module_save(net, path));
-    talc_nn_sequential_append(net, talc_module_new(&waits, NULL));
+    talc_nn_sequential_append(net, module_of(wait_inside));
     talc_nn_sequential_append(net, talc_module_new(&loader, NULL));
     const void *data = talc_module_find(net, "0.weight")->data;
     pthread_t passes[2], load;
@@ -680,7 +657,6 @@ Test(state, a_load_waits_for_passes_under_way)
         pthread_join(passes[i], NULL);
     cr_assert(atomic_load(&inside) == 2 && atomic_load(&loads) == 1);
     cr_assert(talc_module_find(net, "0.weight")->data != data);
-    talc_module_free(net);
 }
 
 /* Loads another model in its forward pass, once both are in one. */
@@ -748,7 +724,7 @@ Test(state, a_save_beside_loads_writes_one_of_the_states)
     char other[sizeof path + 8], mixed[sizeof path + 8];
     snprintf(other, sizeof other, "%s.other", path);
     snprintf(mixed, sizeof mixed, "%s.mixed", path);
-    talc_module *net = net_new(4, TALC_F32), *copy = net_new(4, TALC_F32);
+    owned_module *net = net_new(4, TALC_F32), *copy = net_new(4, TALC_F32);
     for (double value = 0; value < 2; value++) {
         talc_module_visit(net, fill_with, &value);
         cr_assert(talc_module_save(net, value == 0 ? path : other));
@@ -764,6 +740,4 @@ Test(state, a_save_beside_loads_writes_one_of_the_states)
     }
     atomic_store(&saved_all, true);
     pthread_join(load, NULL);
-    talc_module_free(net);
-    talc_module_free(copy);
 }

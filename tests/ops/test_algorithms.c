@@ -1,6 +1,7 @@
 /// Every algorithm of the ops beside conv2d by the cross-check (conv2d has test_conv2d.c): on the
 /// edges of `talc check`, and on problems beside the blocks and tiles of the CPU's algorithms. All
 /// kinds of data, guard bands, misaligned operands, every number of threads.
+#include "ops/elementwise_table.h"
 #include "tests/support/hooks.h"
 
 #include <string.h>
@@ -47,6 +48,21 @@ static const char *const more[] = {
     "upsample2d:n3c5h67w61o130x99_bilinear",
     "gather:300x3x130@2i300x3x400",
     "index_select:300x131@0i700",
+    "gather:3000x10@1i3000x1_dx",
+    "gather:5x40x3@1i5x700x3_dx",
+    "index_select:900x70@0i300_dx",
+    "cumsum:37x33000@0",
+    "cumsum:9000x70@1_f64",
+    "cumsum:37x33000@0_dx",
+    "add:32767,32767",
+    "add:32769,32769",
+    "sub:3x40000,3x40000_reversed",
+    "mul:40000x3,40000x3_reversed",
+    "add:150x7x90,150x7x90",
+    "tanh:32769",
+    "tanh:40000x3_reversed",
+    "where:3x40000,3x40000,3x40000_reversed",
+    "where:150x7x90,150x7x90,150x7x90",
     NULL,
 };
 
@@ -77,10 +93,10 @@ static void expect_algorithms_pass(problem_function *problem, const char *ops, u
 {
     char text[TALC_CHECK_TEXT];
     int outcomes = 0;
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
-                                                              .kinds = kinds,
-                                                              .observe = expect_passed,
-                                                              .context = &outcomes });
+    owned_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
+                                                               .kinds = kinds,
+                                                               .observe = expect_passed,
+                                                               .context = &outcomes });
     for (int64_t i = 0; problem(i, text) != NULL; i++) {
         char op[64];
         const char *of = problem(i, text), *colon = strchr(of, ':');
@@ -89,7 +105,6 @@ static void expect_algorithms_pass(problem_function *problem, const char *ops, u
             cr_assert(talc_check_problem(check, of), "%s", talc_error_message());
     }
     cr_assert(talc_check_passed(check) && outcomes > 0);
-    talc_check_free(check);
 }
 
 #define ROWS_PASS(test, ops)                                                                       \
@@ -100,12 +115,17 @@ static void expect_algorithms_pass(problem_function *problem, const char *ops, u
                                KIND(EXACT) | KIND(RANDOM) | KIND(GUARDS) | KIND(THREADS));         \
     }
 
+#define NAME(constant, name, ...) #name " "
+
 ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d ")
 ROWS_PASS(of_products, " matmul ")
 ROWS_PASS(of_batch_norm2d, " batch_norm2d ")
 ROWS_PASS(of_group_norm, " group_norm ")
 ROWS_PASS(of_reductions, " sum mean max argmax ")
 ROWS_PASS(of_softmax, " softmax log_softmax ")
-ROWS_PASS(of_cross_entropy, " cross_entropy ")
+ROWS_PASS(of_losses, " cross_entropy nll_loss ")
 ROWS_PASS(of_resampling, " pad upsample2d ")
-ROWS_PASS(of_picking, " gather index_select ")
+ROWS_PASS(of_picking, " gather index_select where ")
+ROWS_PASS(of_cumsum, " cumsum ")
+ROWS_PASS(of_one_operand, " " TALC_UNARY_TABLE(NAME))
+ROWS_PASS(of_two_operands, " " TALC_BINARY_TABLE(NAME))

@@ -69,7 +69,7 @@ Test(allocation_failure, the_op_that_was_called_is_named)
             op++;
         bool failed = true;
         for (int k = 0; failed; k++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             allow_allocations(k);
             op->run(&inputs);
             allow_all_allocations();
@@ -79,7 +79,6 @@ Test(allocation_failure, the_op_that_was_called_is_named)
                           strncmp(message, "tensor: ", strlen("tensor: ")) == 0,
                       "%s: %s", op->name, message);
             talc_error_clear();
-            talc_scope_leave(scope);
         }
     }
 }
@@ -91,17 +90,13 @@ static void run_chain(fault_run *run)
     for (int i = 0; op_cases[i].name != NULL; i++) {
         if (i % 4 != 0)
             continue; /* the time grows with the square of their number */
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         fault_keep(run, op_cases[i].run(run->fixture));
-        talc_scope_leave(scope);
     }
 }
 
-Test(allocation_failure, ops_one_after_the_other_without_a_check)
-{
-    const fault_scenario scenario = { "chain", begin_ops, run_chain, keep_op_inputs, free };
-    assert_survives_everywhere(&scenario, 20);
-}
+TEST_SURVIVES(allocation_failure, ops_one_after_the_other_without_a_check, 20, "chain", begin_ops,
+              run_chain, keep_op_inputs, free)
 
 // ---- Tensors between devices, writes, scopes ----------------------------------------------------
 
@@ -132,17 +127,10 @@ static void run_scopes(fault_run *run)
     talc_release(retained);
 }
 
-Test(allocation_failure, moves_between_devices_and_overlapping_copies)
-{
-    const fault_scenario scenario = { "moves", begin_ops, run_moves, keep_op_inputs, free };
-    assert_survives_everywhere(&scenario, 10);
-}
+TEST_SURVIVES(allocation_failure, moves_between_devices_and_overlapping_copies, 10, "moves",
+              begin_ops, run_moves, keep_op_inputs, free)
 
-Test(allocation_failure, scopes)
-{
-    const fault_scenario scenario = { "scopes", begin_ops, run_scopes, keep_op_inputs, free };
-    assert_survives_everywhere(&scenario, 8);
-}
+TEST_SURVIVES(allocation_failure, scopes, 8, "scopes", begin_ops, run_scopes, keep_op_inputs, free)
 
 static void count_release(void *data, void *context)
 {

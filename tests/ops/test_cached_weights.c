@@ -1,6 +1,7 @@
 /* What an algorithm makes of a convolution's weights is made once, again when they are written, and
  * never where a gradient is recorded or a step. */
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 
 #include "nn/step.h"
 #include "ops/backend.h"
@@ -20,14 +21,7 @@ static void *write_w(void *nothing)
     return nothing;
 }
 
-static const char *plan(const talc_device *device, const void *problem, size_t limit,
-                        talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->cached = sizeof(float);
-    plan->workspace = 2 * sizeof(float);
-    return NULL;
-}
+PLAN(plan, NULL, plan->cached = sizeof(float); plan->workspace = 2 * sizeof(float))
 
 /* Of kernels of one weight and one channel: y = w x, from its double, by way of the rest of the
  * workspace. */
@@ -83,11 +77,10 @@ static void end(void)
 /* The first element of a result; the options' other members may be NULL's. */
 static float first(const talc_tensor *weights, const talc_conv2d_options *options)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_tensor *y = talc_conv2d(x, weights, NULL, options);
     cr_assert_not_null(y, "%s", talc_error_message());
     const float value = *(const float *)y->data;
-    talc_scope_leave(scope);
     return value;
 }
 
@@ -151,23 +144,21 @@ static talc_tensor *step(void *context)
 
 Test(cached_weights, are_not_cached_in_a_step, .init = begin, .fini = end)
 {
-    talc_step *of = talc_step_new(w->device, step, NULL);
+    owned_step *of = talc_step_new(w->device, step, NULL);
     cr_assert(first(w, &keep) == 15);
     float expected = 15;
     for (int i = 0; i < 4; i++, expected *= 2) {
         const talc_tensor *y = talc_step_run(of);
         cr_assert(y != NULL && *(const float *)y->data == expected, "%s", talc_error_message());
     }
-    talc_step_free(of);
     cr_assert(packs == 5, "%d", packs);
 }
 
 Test(cached_weights, go_with_w, .init = begin, .fini = end)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     talc_tensor *own = talc_full(w->device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 5);
     cr_assert(first(own, &keep) == 15);
-    talc_scope_leave(scope);
 }
 
 Test(cached_weights, are_of_the_version_that_was_packed, .init = begin, .fini = end)

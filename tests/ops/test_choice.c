@@ -1,4 +1,5 @@
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 
 #include "ops/backend.h"
 #include "ops/choice.h"
@@ -14,20 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *plan_large(const talc_device *device, const void *problem, size_t limit,
-                              talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->workspace = 1 << 20;
-    return NULL;
-}
-
-static const char *plan_odd(const talc_device *device, const void *problem, size_t limit,
-                            talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit, (void)plan;
-    return "it is odd";
-}
+PLAN(plan_large, NULL, plan->workspace = 1 << 20)
+PLAN(plan_odd, "it is odd", )
 
 /* A list as a backend may have it one day: most specialised first, classes mixed. */
 static const talc_algorithm algorithms[] = {
@@ -92,29 +81,9 @@ Test(choice, a_forced_algorithm_runs_or_says_why_not)
 }
 
 /* Two forms of a name with estimates, one of them in two classes. */
-static const char *plan_half(const talc_device *device, const void *problem, size_t limit,
-                             talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->seconds = 0.5;
-    return NULL;
-}
-
-static const char *plan_one(const talc_device *device, const void *problem, size_t limit,
-                            talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->seconds = 1;
-    return NULL;
-}
-
-static const char *plan_two(const talc_device *device, const void *problem, size_t limit,
-                            talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->seconds = 2;
-    return NULL;
-}
+PLAN(plan_half, NULL, plan->seconds = 0.5)
+PLAN(plan_one, NULL, plan->seconds = 1)
+PLAN(plan_two, NULL, plan->seconds = 2)
 
 static const talc_algorithm forms[] = {
     { "tiles", "rows", { "f32", TALC_STRICT, false }, plan_two, NULL },
@@ -137,25 +106,12 @@ static int form_chosen_with(const char *forced, unsigned precision)
 /* A list that counts how often it is asked: what it plans follows from the problem, a number. */
 static int planned;
 
-static const char *plan_and_count(const talc_device *device, const void *problem, size_t limit,
-                                  talc_plan *plan)
-{
-    (void)device, (void)limit;
-    __atomic_add_fetch(&planned, 1, __ATOMIC_RELAXED);
-    plan->seconds = 1 + (double)*(const int64_t *)problem;
-    plan->data.alignment = *(const int64_t *)problem;
-    return NULL;
-}
+PLAN(plan_and_count, NULL, __atomic_add_fetch(&planned, 1, __ATOMIC_RELAXED);
+     plan->seconds = 1 + (double)*(const int64_t *)problem;
+     plan->data.alignment = *(const int64_t *)problem)
 
-static const char *plan_fixed(const talc_device *device, const void *problem, size_t limit,
-                              talc_plan *plan)
-{
-    (void)device, (void)problem;
-    plan->seconds = 3.5;
-    plan->data.alignment = 1000;
-    plan->workspace = limit < 100 ? 1000 : 0;
-    return NULL;
-}
+PLAN(plan_fixed, NULL, plan->seconds = 3.5; plan->data.alignment = 1000;
+     plan->workspace = limit < 100 ? 1000 : 0)
 
 static const talc_algorithm counted[] = {
     { "grows", NULL, { "f32", TALC_STRICT, false }, plan_and_count, NULL },
@@ -299,7 +255,7 @@ Test(choice, a_call_poses_the_same_bytes_each_time)
         { call_linear, sizeof(talc_matmul_problem) },
         { call_pool, sizeof(talc_pool2d_problem) },
     };
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 4, 4, 4));
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         problem_copy copies[2];
@@ -312,7 +268,6 @@ Test(choice, a_call_poses_the_same_bytes_each_time)
         }
         cr_assert(memcmp(copies[0].of, copies[1].of, ops[i].bytes) == 0, "op %zu", i);
     }
-    talc_scope_leave(scope);
 }
 
 Test(choice, a_name_forces_all_its_forms_of_an_admitted_class)
@@ -398,40 +353,15 @@ static const char *not_installed(void)
     return "it is not installed";
 }
 
-static const char *plan_seconds(talc_plan *plan, double seconds, const char *(*missing)(void))
-{
-    plan->seconds = seconds;
-    plan->missing = missing;
-    return NULL;
-}
-
-static const char *plan_fast(const talc_device *device, const void *problem, size_t limit,
-                             talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    return plan_seconds(plan, 1, NULL);
-}
-
-static const char *plan_faster(const talc_device *device, const void *problem, size_t limit,
-                               talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    return plan_seconds(plan, 0.5, not_installed);
-}
-
-static const char *plan_slow(const talc_device *device, const void *problem, size_t limit,
-                             talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    return plan_seconds(plan, 2, not_installed);
-}
+PLAN(plan_faster, NULL, plan->seconds = 0.5; plan->missing = not_installed)
+PLAN(plan_slow, NULL, plan->seconds = 2; plan->missing = not_installed)
 
 /* Asking loads the library, so only the algorithm that would run is asked. */
 Test(choice, a_missing_library_is_looked_for_where_its_algorithm_would_run)
 {
     const talc_arithmetic f32 = { "f32", TALC_STRICT, false };
     const talc_algorithm slow = { "slow", NULL, f32, plan_slow, NULL },
-                         fast = { "fast", NULL, f32, plan_fast, NULL },
+                         fast = { "fast", NULL, f32, plan_one, NULL },
                          faster = { "faster", NULL, f32, plan_faster, NULL };
     const talc_algorithm with_slow[] = { slow, fast, algorithms[3], algorithms[4] },
                          with_faster[] = { faster, slow, fast, algorithms[3], algorithms[4] },
@@ -536,25 +466,13 @@ static void remember(int function, talc_dtype dtype, int rank, const int64_t *co
         memcpy(last_problem.of[i], of[i], (size_t)rank * sizeof **of);
 }
 
-static const char *plan_unary(const talc_device *device, const void *problem, size_t limit,
-                              talc_plan *plan)
-{
-    (void)device, (void)limit, (void)plan;
-    const talc_unary_problem *p = problem;
-    remember((int)p->function, p->dtype, p->rank,
-             (const int64_t *const[]){ p->dims, p->y_strides, p->x_strides, NULL });
-    return NULL;
-}
+PLAN(plan_unary, NULL, const talc_unary_problem *p = problem;
+     remember((int)p->function, p->dtype, p->rank,
+              (const int64_t *const[]){ p->dims, p->y_strides, p->x_strides, NULL }))
 
-static const char *plan_binary(const talc_device *device, const void *problem, size_t limit,
-                               talc_plan *plan)
-{
-    (void)device, (void)limit, (void)plan;
-    const talc_binary_problem *p = problem;
-    remember((int)p->function, p->dtype, p->rank,
-             (const int64_t *const[]){ p->dims, p->y_strides, p->a_strides, p->b_strides });
-    return NULL;
-}
+PLAN(plan_binary, NULL, const talc_binary_problem *p = problem;
+     remember((int)p->function, p->dtype, p->rank,
+              (const int64_t *const[]){ p->dims, p->y_strides, p->a_strides, p->b_strides }))
 
 static talc_status run_nothing(talc_device *device, const void *problem, const talc_plan *plan,
                                const void *arguments)

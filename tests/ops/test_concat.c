@@ -25,7 +25,7 @@ Test(concat, joins_views_of_every_dtype_along_every_dimension)
     for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++)
         for (int dim = 0; dim < 3; dim++)
             for (int view = 0; view < VIEW_COUNT; view++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 talc_tensor *tensors[4];
                 const int64_t extents[] = { 2, 0, 5, 1 };
                 uint64_t before = 0, after = 0;
@@ -47,7 +47,6 @@ Test(concat, joins_views_of_every_dtype_along_every_dimension)
                 for (int t = 0; t < 4; t++)
                     after += fingerprint(tensors[t]);
                 cr_assert(before == after, "an operand changed");
-                talc_scope_leave(scope);
             }
 }
 
@@ -62,7 +61,7 @@ Test(concat, joins_any_number_of_tensors)
             for (int count = 1; count <= MAX; count += 4)
                 for (int dtype = TALC_F32; dtype < TALC_DTYPE_COUNT;
                      dtype += TALC_DTYPE_COUNT - 1 - TALC_F32) {
-                    talc_scope *scope = talc_scope_enter();
+                    owned_scope *scope = talc_scope_enter();
                     talc_tensor *tensors[MAX];
                     for (int t = 0; t < count; t++) {
                         talc_dims dims = TALC_DIMS(others[i], others[i]);
@@ -78,7 +77,6 @@ Test(concat, joins_any_number_of_tensors)
                         cr_assert(element_at(y, e) == expected_at(tensors, dim, y, e),
                                   "others %d dim %d count %d dtype %d element %d", (int)others[i],
                                   dim, count, dtype, (int)e);
-                    talc_scope_leave(scope);
                 }
 }
 

@@ -11,9 +11,8 @@
 
 static void expect_exact(talc_conv2d_problem problem, int index)
 {
-    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)index);
+    owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)index);
     conv2d_expect_exact(tested_device(), &data, index % 3);
-    conv2d_data_free(&data);
 }
 
 Test(conv2d, small_integers_are_exact)
@@ -43,14 +42,13 @@ static void expect_passed(void *context, const talc_check_outcome *outcome)
 static void expect_algorithms_pass(uint64_t kinds, const char *(*text)(int index))
 {
     int outcomes = 0;
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
-                                                              .kinds = kinds,
-                                                              .observe = expect_passed,
-                                                              .context = &outcomes });
+    owned_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
+                                                               .kinds = kinds,
+                                                               .observe = expect_passed,
+                                                               .context = &outcomes });
     for (int i = 0; text(i) != NULL; i++)
         cr_assert(talc_check_problem(check, text(i)), "%s", talc_error_message());
     cr_assert(talc_check_passed(check) && outcomes > 0);
-    talc_check_free(check);
 }
 
 /* Ten of the problems have nine tenths of all products; that these are exact, and the large results
@@ -115,7 +113,7 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
         const talc_candidate *candidate = &e.decision.candidates[algorithm];
         if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
             continue;
-        double *values = conv2d_values(tested_device(), data, candidate->title);
+        owned_double *values = conv2d_values(tested_device(), data, candidate->title);
         for (int64_t i = 0; i < data->y_count; i++) {
             const check_expected expected = conv2d_expected(data, i);
             const double bound =
@@ -124,7 +122,6 @@ static void expect_own_bounds(const conv2d_data *data, const char *what, int apa
                       "%s, %s 2^%d apart: element %d is %.9g, not %.9Lg", candidate->title, what,
                       apart, (int)i, values[i], expected.value);
         }
-        free(values);
     }
 }
 
@@ -136,7 +133,7 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
     cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
     for (int apart = 40; apart <= 120; apart += 80)
         for (int large = 0; large < 2; large++) {
-            conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+            owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
             const int64_t plane = problem.H * problem.W, taps = problem.KH * problem.KW;
             for (int64_t i = 0; i < data.x_count; i++)
                 data.x[i] *= ldexp(1, i / plane % 160 / 80 == large ? apart / 2 : -apart / 2);
@@ -144,7 +141,6 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
                 if (i / taps % 160 / 80 == large && i / taps / 160 % 2 == 0)
                     data.w[i] = 0;
             expect_own_bounds(&data, "channels", apart);
-            conv2d_data_free(&data);
         }
 }
 
@@ -156,14 +152,13 @@ Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
     talc_conv2d_problem problem = conv2d_parse("n1c320h13w12o70k3x3p1x1");
     cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
     for (int apart = 20; apart <= 40; apart += 10) {
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
         for (int64_t i = 0; i < data.x_count; i++)
             data.x[i] *= ldexp(1, i / problem.W % problem.H > problem.H / 2 ? -apart : 0);
         const int64_t filter = data.w_count / problem.OC;
         for (int64_t i = 0; i < data.w_count; i++)
             data.w[i] *= ldexp(1, i / filter % 2 == 0 ? -apart : 0);
         expect_own_bounds(&data, "rows", apart);
-        conv2d_data_free(&data);
     }
 }
 
@@ -176,7 +171,7 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
     for (int t = 0; t < 2; t++) {
         talc_conv2d_problem problem = conv2d_parse(texts[t]);
         const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &problem);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
         const int64_t plane = problem.H * problem.W, reach = problem.KH / 2;
         data.x[80 * plane + 1 * problem.W + 1] = INFINITY;
         data.x[81 * plane + 6 * problem.W + 30] = 1000;
@@ -184,16 +179,14 @@ Test(conv2d, an_infinity_does_not_hide_a_large_element)
             const talc_candidate *candidate = &e.decision.candidates[algorithm];
             if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
                 continue;
-            double *values = conv2d_values(tested_device(), &data, candidate->title);
+            owned_double *values = conv2d_values(tested_device(), &data, candidate->title);
             for (int64_t i = 0; i < data.y_count; i++) {
                 const int64_t h = i / problem.OW % problem.OH, w = i % problem.OW;
                 const bool near = llabs(h - 1) <= reach && llabs(w - 1) <= reach;
                 cr_assert(near != (isfinite(values[i]) != 0), "%s: %s: element %d is %g", texts[t],
                           candidate->title, (int)i, values[i]);
             }
-            free(values);
         }
-        conv2d_data_free(&data);
     }
 }
 
@@ -248,43 +241,7 @@ Test(conv2d, every_algorithm_takes_some_cases_and_the_last_takes_all)
     cr_expect(taken[explanation.decision.count - 1] == cases && cases > 400);
 }
 
-// ---- Operands that are not contiguous -----------------------------------------------------------
-
-/* The same elements in another layout: channels last, as a permuted image is; every second element
- * of a larger tensor; one image repeated. */
-Test(conv2d, views_give_what_their_copies_give)
-{
-    talc_device *device = cpu_device();
-    const talc_tensor *x = random_tensor(device, TALC_F32, TALC_DIMS(2, 4, 9, 8), 1);
-    const talc_tensor *w = random_tensor(device, TALC_F32, TALC_DIMS(6, 2, 3, 3), 2);
-    const talc_tensor *bias = random_tensor(device, TALC_F32, TALC_DIMS(12), 3);
-    const talc_tensor *residual = random_tensor(device, TALC_F32, TALC_DIMS(6, 2, 9, 8), 4);
-    const talc_tensor *views[] = {
-        talc_permute(talc_contiguous(talc_permute(x, TALC_DIMS(0, 2, 3, 1))),
-                     TALC_DIMS(0, 3, 1, 2)),
-        talc_slice(
-            talc_slice(random_tensor(device, TALC_F32, TALC_DIMS(2, 4, 20, 24), 5), 2, 1, 19, 2), 3,
-            1, 24, 3),
-        talc_expand(talc_slice(x, 0, 1, 2, 1), TALC_DIMS(2, 4, 9, 8)),
-        talc_transpose(random_tensor(device, TALC_F32, TALC_DIMS(4, 2, 9, 8), 6), 0, 1),
-    };
-    const talc_tensor *w_view = talc_transpose(talc_contiguous(talc_transpose(w, 2, 3)), 2, 3);
-    const talc_tensor *b_view = talc_slice(bias, 0, 0, TALC_END, 2);
-    const talc_tensor *r_view = talc_transpose(residual, 0, 1);
-    const talc_conv2d_options of_view = { .padding = { 1, 1 }, .groups = 2, .residual = r_view };
-    talc_conv2d_options of_copy = of_view;
-    of_copy.residual = talc_clone(r_view);
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
-        const talc_tensor *y = talc_conv2d(views[i], w_view, b_view, &of_view);
-        const talc_tensor *expected =
-            talc_conv2d(talc_clone(views[i]), talc_clone(w_view), talc_clone(b_view), &of_copy);
-        assert_no_failure();
-        cr_assert(!talc_is_contiguous(views[i]) && talc_is_contiguous(y));
-        cr_expect(memcmp(talc_data(y, TALC_F32), talc_data(expected, TALC_F32), talc_nbytes(y)) ==
-                      0,
-                  "view %zu", i);
-    }
-}
+// ---- Calls --------------------------------------------------------------------------------------
 
 /* `same` gives outputs of the image's extents, with the larger half of an odd total at the end. */
 Test(conv2d, same_padding_is_explicit_padding)
@@ -387,7 +344,7 @@ Test(conv2d, cached_weights_give_the_same_bits_at_every_size)
         for (; algorithm->name != NULL; algorithm++) {
             char title[TALC_ALGORITHM_TEXT];
             (void)talc_algorithm_text(algorithm, title);
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             const talc_tensor *w =
                 talc_randn(device, TALC_F32, TALC_DIMS(kinds[k].OC, 64 / kinds[k].groups, 3, 3));
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -413,7 +370,6 @@ Test(conv2d, cached_weights_give_the_same_bits_at_every_size)
                               (long long)sizes[i][1], talc_error_message());
                 }
             }
-            talc_scope_leave(scope);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* Every algorithm of the CPU's conv2d table on problems of its own, by the cross-check; which
  * problems it refuses, and why. */
 #include "tests/support/hooks.h"
+#include "tests/support/plans.h"
 
 #include "check/check.h"
 #include "ops/backend.h"
@@ -87,13 +88,12 @@ static void record_algorithm(void *context, const talc_check_outcome *outcome)
 /* The letters of the algorithms that ran and passed; `algorithm` NULL: of all. */
 static void check_algorithms(const char *text, uint64_t kinds, const char *algorithm, char ran[8])
 {
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device(),
-                                                              .algorithm = algorithm,
-                                                              .kinds = kinds,
-                                                              .observe = record_algorithm,
-                                                              .context = ran });
+    owned_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device(),
+                                                               .algorithm = algorithm,
+                                                               .kinds = kinds,
+                                                               .observe = record_algorithm,
+                                                               .context = ran });
     cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
-    talc_check_free(check);
 }
 
 /* Every algorithm that does not refuse: its values, for every number of threads and in any
@@ -233,7 +233,7 @@ Test(conv2d_algorithms, implicit_gemm_of_a_long_row, .timeout = 30)
 {
     const int64_t W = 32000000;
     const talc_conv2d_options options = { .stride = { 1, 2 }, .algorithm = "implicit_gemm" };
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, (double)W, 1);
     const talc_tensor *w = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1));
     const talc_tensor *y = talc_conv2d(talc_view(x, TALC_DIMS(1, 1, 1, W)), w, NULL, &options);
@@ -243,7 +243,6 @@ Test(conv2d_algorithms, implicit_gemm_of_a_long_row, .timeout = 30)
     for (int64_t i = 0; i < W / 2; i++)
         wrong += elements[i] != (float)(2 * i);
     cr_assert(wrong == 0);
-    talc_scope_leave(scope);
 }
 
 /* Gradients have the algorithms of the forward direction. */
@@ -271,21 +270,8 @@ Test(conv2d_algorithms, gradients_by_the_same_algorithms)
 static double estimates[2]; /* of the algorithms that follow, in seconds */
 static const char *refusals_now[2];
 
-static const char *plan_1(const talc_device *device, const void *problem, size_t limit,
-                          talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->seconds = estimates[0];
-    return refusals_now[0];
-}
-
-static const char *plan_2(const talc_device *device, const void *problem, size_t limit,
-                          talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit;
-    plan->seconds = estimates[1];
-    return refusals_now[1];
-}
+PLAN(plan_1, refusals_now[0], plan->seconds = estimates[0])
+PLAN(plan_2, refusals_now[1], plan->seconds = estimates[1])
 
 static talc_status write_number(const void *arguments, float number)
 {
@@ -319,7 +305,7 @@ static talc_status write_3(talc_device *device, const void *problem, const talc_
 static int algorithm_run(talc_device *device, int64_t width, const char *forced)
 {
     const talc_conv2d_options options = { .algorithm = forced };
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, 1, 1, width));
     const int algorithm = (int)talc_item(talc_conv2d(x, x, NULL, &options));
     cr_assert(!talc_failed(), "%s", talc_error_message());
@@ -332,7 +318,6 @@ static int algorithm_run(talc_device *device, int64_t width, const char *forced)
     for (int i = 0; i < 2; i++)
         cr_assert(e.decision.candidates[i].refused ||
                   e.decision.candidates[i].seconds == estimates[i]);
-    talc_scope_leave(scope);
     return algorithm;
 }
 

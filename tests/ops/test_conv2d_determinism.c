@@ -24,14 +24,13 @@ Test(conv2d_determinism, what_is_explained_is_what_runs)
     for (int i = 0; conv2d_case(i) != NULL; i++) {
         const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
         double *chosen = conv2d_values(cpu_device(), &data, NULL);
         double *named =
             conv2d_values(cpu_device(), &data, e.decision.candidates[e.decision.chosen].title);
         cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_case(i));
         free(chosen);
         free(named);
-        conv2d_data_free(&data);
     }
 }
 
@@ -51,12 +50,10 @@ static void *call_many_times(void *argument)
     shared_call *call = argument;
     call->right = true;
     for (int i = 0; i < 15; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const talc_tensor *y = conv2d_run(call->operands, call->problem, call->algorithm);
-        double *values = y == NULL ? NULL : host_doubles(y);
+        owned_double *values = y == NULL ? NULL : host_doubles(y);
         call->right &= values != NULL && first_difference(values, call->expected, call->count) < 0;
-        free(values);
-        talc_scope_leave(scope);
     }
     return NULL;
 }
@@ -66,12 +63,12 @@ Test(conv2d_determinism, threads_may_share_operands)
     enum { THREADS = 4 };
     const talc_conv2d_problem problem = conv2d_parse("n2c8h13w17o12k3x3p1x1g2_bias_relu");
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 3);
-    conv2d_operands operands = conv2d_operands_new(cpu_device(), &data, 0);
+    owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 3);
+    owned_conv2d_operands operands = conv2d_operands_new(cpu_device(), &data, 0);
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
             continue;
-        double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].title);
+        owned_double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[i].title);
         pthread_t threads[THREADS];
         shared_call calls[THREADS];
         for (int t = 0; t < THREADS; t++) {
@@ -84,11 +81,8 @@ Test(conv2d_determinism, threads_may_share_operands)
             cr_expect(calls[t].right, "%s: thread %d had another result",
                       e.decision.candidates[i].title, t);
         }
-        free(expected);
     }
     cr_assert(conv2d_operands_intact(&operands));
-    conv2d_operands_free(&operands);
-    conv2d_data_free(&data);
 }
 
 // ---- The smallest numbers -----------------------------------------------------------------------
@@ -102,11 +96,10 @@ Test(conv2d_determinism, denormal_numbers_are_kept)
                                          "n2c20h17w19o20k3x3p1x1" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const talc_conv2d_problem problem = conv2d_parse(texts[i]);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
         for (int64_t j = 0; j < data.x_count; j++)
             data.x[j] *= problem.dtype == TALC_F32 ? 0x1p-149 : 0x1p-1074;
         conv2d_expect_exact(cpu_device(), &data, 0);
-        conv2d_data_free(&data);
     }
 }
 
@@ -118,7 +111,7 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const talc_conv2d_problem problem = conv2d_parse(texts[i]);
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
+        owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, i);
         for (int64_t j = 0; j < data.x_count; j++)
             data.x[j] = -0.0;
         for (int64_t j = 0; problem.bias && j < problem.OC; j++)
@@ -128,12 +121,10 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
         for (int j = 0; j < e.decision.count; j++) {
             if (e.decision.candidates[j].refused)
                 continue;
-            double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
+            owned_double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
             for (int64_t k = 0; k < data.y_count; k++)
                 cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i],
                           e.decision.candidates[j].title, (int)k, y[k]);
-            free(y);
         }
-        conv2d_data_free(&data);
     }
 }

@@ -41,7 +41,7 @@ Test(conv2d_errors, a_forced_algorithm_refuses_with_its_reason)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const talc_conv2d_problem problem = conv2d_parse(texts[i]);
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const talc_tensor *x = zeros(TALC_DIMS(1, 4, 6, 6));
         const talc_tensor *w = zeros(TALC_DIMS(4, 4 / problem.groups, problem.KH, problem.KW));
         for (int j = 0; j < e.decision.count; j++) {
@@ -64,7 +64,6 @@ Test(conv2d_errors, a_forced_algorithm_refuses_with_its_reason)
                       "the option does not win over the thread's algorithm");
             cr_assert(talc_algorithm_force("conv2d", NULL));
         }
-        talc_scope_leave(scope);
     }
     cr_assert(refusals > 0);
 }

@@ -12,9 +12,8 @@
 static void expect_exact(const char *text)
 {
     const talc_conv2d_problem problem = conv2d_parse(text);
-    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, 62);
+    owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, 62);
     conv2d_expect_exact(cpu_device(), &data, 0);
-    conv2d_data_free(&data);
 }
 
 Test(conv2d_seeds, the_problems_that_showed_the_mistakes)

@@ -213,7 +213,7 @@ Test(conv2d_text, an_explanation_prints_every_candidate)
     cr_assert(strcmp(e.decision.device, "cpu") == 0 && e.decision.chosen >= 0);
     cr_assert(e.flops == talc_conv2d_flops(&problem) && e.bytes == talc_conv2d_bytes(&problem));
     cr_assert(e.decision.workspace_limit == talc_workspace_limit(cpu_device()));
-    char *printed = NULL;
+    owned_char *printed = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&printed, &size);
     talc_conv2d_explanation_print(file, &e);
@@ -227,7 +227,6 @@ Test(conv2d_text, an_explanation_prints_every_candidate)
         cr_expect(strstr(printed, e.decision.candidates[i].reason) != NULL, "no reason of %s",
                   e.decision.candidates[i].title);
     }
-    free(printed);
 }
 
 /* A gradient with what it is made of, and how long its sums can be. */
@@ -244,7 +243,7 @@ Test(conv2d_text, an_explanation_of_a_gradient)
     for (int i = 0; i < 2; i++) {
         const talc_conv2d_problem problem = conv2d_parse(cases[i].text);
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-        char *printed = NULL;
+        owned_char *printed = NULL;
         size_t size = 0;
         FILE *file = open_memstream(&printed, &size);
         talc_conv2d_explanation_print(file, &e);
@@ -260,7 +259,6 @@ Test(conv2d_text, an_explanation_of_a_gradient)
         for (int algorithm = 0; algorithm < e.decision.count; algorithm++)
             cr_expect(strstr(printed, e.decision.candidates[algorithm].title) != NULL, "%s",
                       printed);
-        free(printed);
     }
 }
 

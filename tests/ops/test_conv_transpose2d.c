@@ -110,11 +110,10 @@ static void expect_case(const transpose_case *c, talc_dtype dtype, const char *a
     cr_assert(y->rank == 4, "%s", c->name);
     for (int i = 0; i < 4; i++)
         cr_assert(y->dims[i] == c->y.dim[i], "%s: dimension %d is %d", c->name, i, (int)y->dims[i]);
-    double *values = host_doubles(y);
+    owned_double *values = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(values[i] == c->expected[i], "%s by %s: element %d is %g instead of %g", c->name,
                   algorithm == NULL ? "choice" : algorithm, (int)i, values[i], c->expected[i]);
-    free(values);
 }
 
 Test(conv_transpose2d, agrees_with_torch)
@@ -166,12 +165,11 @@ static void expect_reached(const transpose_case *c, int64_t infinite, const char
     }
     cr_assert(y != NULL && talc_shape_equal(talc_dims_of(y), c->y), "%s: %s", c->name,
               talc_error_message());
-    double *got = host_doubles(y);
+    owned_double *got = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(isnan(expected[i]) ? isnan(got[i]) : got[i] == expected[i],
                   "%s by %s, weight %d: element %d is %g instead of %g", c->name, algorithm,
                   (int)infinite, (int)i, got[i], expected[i]);
-    free(got);
 }
 
 Test(conv_transpose2d, infinite_weights_reach_what_they_are_multiplied_for)
@@ -218,13 +216,11 @@ Test(conv_transpose2d, views_and_no_images)
     const talc_tensor *x = pattern(TALC_F64, TALC_DIMS(1, 2, 3, 2), 7, 11, 5);
     const talc_tensor *w = pattern(TALC_F64, TALC_DIMS(2, 1, 2, 3), 5, 7, 3);
     const talc_tensor *transposed = talc_transpose(talc_contiguous(talc_transpose(x, 1, 3)), 1, 3);
-    double *expected = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
+    owned_double *expected = host_doubles(talc_conv_transpose2d(x, w, NULL, NULL));
     const talc_tensor *y = talc_conv_transpose2d(transposed, w, NULL, NULL);
-    double *got = host_doubles(y);
+    owned_double *got = host_doubles(y);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(got[i] == expected[i]);
-    free(expected);
-    free(got);
     const talc_tensor *none = talc_conv_transpose2d(talc_slice(x, 0, 1, 1, 1), w, NULL, NULL);
     cr_assert(none != NULL && none->dims[0] == 0 && none->dims[2] == 4 && none->dims[3] == 4);
 }
@@ -232,7 +228,7 @@ Test(conv_transpose2d, views_and_no_images)
 Test(conv_transpose2d, module)
 {
     talc_manual_seed(3);
-    talc_module *layer =
+    owned_module *layer =
         talc_nn_conv_transpose2d(&(talc_conv_transpose2d_layer){ .in_channels = 4,
                                                                  .out_channels = 6,
                                                                  .kernel = { 3, 2 },
@@ -262,5 +258,4 @@ Test(conv_transpose2d, module)
     cr_assert(y != NULL && expected != NULL && talc_same_dims(y, expected), "%s",
               talc_error_message());
     cr_assert(talc_item(talc_max(talc_abs(talc_sub(y, expected)), TALC_SCALAR, false)) == 0);
-    talc_module_free(layer);
 }

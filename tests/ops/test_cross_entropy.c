@@ -1,5 +1,5 @@
 /// Cross entropy as a caller has it: PyTorch's numbers, what its labels may be, the gradient that
-/// comes with the loss. The values of its algorithms are held by test_algorithms.c.
+/// comes with the loss. The values of its rows are held by test_algorithms.c.
 #include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
@@ -406,19 +406,14 @@ Test(cross_entropy, a_loss_without_gradient_takes_no_memory_for_one)
 
 /* The sum of many losses, each of which takes many blocks of a GPU and differs from the one before,
  * in whose memory it is. */
-static talc_tensor *add_losses(talc_module *module, talc_tensor *x)
+static talc_tensor *add_losses(talc_tensor *x)
 {
-    (void)module;
     const talc_tensor *labels = talc_argmax(x, TALC_DIMS(1), false);
     talc_tensor *sum = talc_cross_entropy(x, labels);
     for (int i = 1; i < 50; i++)
         sum = talc_add(sum, talc_cross_entropy(talc_mul_scalar(x, 1 + 0.1 * i), labels));
     return sum;
 }
-
-static const talc_module_class losses_class = { .name = "Losses",
-                                                .size = sizeof(talc_module),
-                                                .forward = add_losses };
 
 enum { AT_ONCE = 6, ROUNDS = 20 };
 
@@ -437,11 +432,10 @@ static void *lose_on_a_stream(void *pointer)
     losing *own = pointer;
     talc_stream *entered = talc_stream_enter(own->device, own->stream);
     for (int round = 0; round < ROUNDS; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         pthread_barrier_wait(own->all);
         own->sums[round] = talc_item(own->graph == NULL ? talc_forward(own->module, own->x)
                                                         : talc_graph_replay(own->graph, own->x));
-        talc_scope_leave(scope);
     }
     talc_stream_leave(entered);
     return talc_failed() ? NULL : own;
@@ -453,8 +447,7 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
     talc_device *device = queueing_device();
     pthread_barrier_t all;
     pthread_barrier_init(&all, NULL, AT_ONCE);
-    talc_module *module = talc_module_new(&losses_class, NULL);
-    talc_module_eval(module);
+    owned_module *module = module_of(add_losses);
     talc_tensor *x = talc_cast(op_numbers(device, TALC_DIMS(1000, 10), 5), TALC_F64);
     const double expected = talc_item(talc_forward(module, x));
     losing threads[AT_ONCE];
@@ -479,5 +472,4 @@ Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_sam
         gpu_stream_free(device, threads[i].stream);
     }
     pthread_barrier_destroy(&all);
-    talc_module_free(module);
 }

@@ -6,11 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static talc_tensor *on_host(const talc_tensor *x)
-{
-    return talc_to(x, cpu_device(), x->dtype);
-}
-
 static void expect(const char *what, const talc_tensor *got, const double *expected)
 {
     got = on_host(got);
@@ -38,7 +33,7 @@ Test(cumprod, values_and_gradients_by_pytorch)
     talc_device *device = tested_device();
     for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
         for (int dim = 0; dim < 2; dim++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             const talc_dims dims = TALC_DIMS(3, 5);
             talc_tensor *x = talc_cast(talc_from_host(device, TALC_F64, dims, x_values), dtype);
             talc_tensor *dy = talc_cast(talc_from_host(device, TALC_F64, dims, dy_values), dtype);
@@ -47,7 +42,6 @@ Test(cumprod, values_and_gradients_by_pytorch)
             cr_assert(talc_backward_from(got, dy), "%s", talc_error_message());
             expect("y", got, y[dim]);
             expect("dx", talc_grad(x), dx[dim]);
-            talc_scope_leave(scope);
         }
     assert_all_freed();
 }
@@ -82,7 +76,7 @@ Test(cumprod, products_of_the_elements_so_far)
                                         { 4, { 2, 3, 4, 5 } } };
     for (int s = 0; s < (int)(sizeof shapes / sizeof *shapes); s++)
         for (int view = 0; view < VIEW_COUNT; view++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             const talc_dtype dtype = (s + view) % 2 == 0 ? TALC_F32 : TALC_F64;
             const talc_tensor *x = random_view(view, dtype, shapes[s], (uint64_t)s);
             x = talc_add_scalar(talc_mul_scalar(x, 0.25), 1);
@@ -92,7 +86,6 @@ Test(cumprod, products_of_the_elements_so_far)
                 if (x->rank > 1)
                     check(talc_slice(talc_transpose(x, 0, x->rank - 1), 0, 0, TALC_END, 2), dim);
             }
-            talc_scope_leave(scope);
         }
 }
 

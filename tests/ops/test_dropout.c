@@ -75,13 +75,12 @@ Test(dropout, the_gradient_has_the_mask_of_the_forward_pass)
 
 Test(dropout, the_module_drops_in_training_alone)
 {
-    talc_module *module = talc_nn_dropout(0.5);
+    owned_module *module = talc_nn_dropout(0.5);
     talc_tensor *x = ones(TALC_F32);
     const int64_t training = dropped(talc_forward(module, x));
     talc_module_eval(module);
     cr_assert(training > COUNT / 3 && training < COUNT - COUNT / 3, "%d dropped", (int)training);
     cr_assert(talc_forward(module, x) == x, "evaluation changes x");
-    talc_module_free(module);
     cr_assert(talc_nn_dropout(-0.5) == NULL, "p -0.5 passes");
     cr_assert(strcmp(talc_error_message(), "Dropout: p -0.5 must be from 0 to 1") == 0, "%s",
               talc_error_message());
@@ -112,11 +111,10 @@ Test(dropout, drop_path_drops_whole_samples)
     const uint64_t before = talc_generator_get().call;
     cr_assert(talc_drop_path(x, 0.2, false)->data == x->data, "evaluation makes a copy");
     cr_assert(talc_generator_get().call == before, "evaluation draws");
-    talc_module *module = talc_nn_drop_path(1);
+    owned_module *module = talc_nn_drop_path(1);
     cr_assert(talc_item(talc_sum(talc_forward(module, x), TALC_SCALAR, false)) == 0);
     talc_module_eval(module);
     cr_assert(talc_forward(module, x) == x, "evaluation changes x");
-    talc_module_free(module);
     cr_assert(talc_nn_drop_path(2) == NULL);
     assert_failure(TALC_BAD_ARGUMENT, "DropPath: p 2 must be from 0 to 1");
 }

@@ -305,7 +305,7 @@ Test(gradient, every_op_agrees_with_central_differences)
     talc_device *device = tested_device();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const differentiable_case *c = &cases[i];
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *inputs[4];
         talc_manual_seed(i + 1);
         for (int k = 0; k < c->count; k++)
@@ -316,7 +316,6 @@ Test(gradient, every_op_agrees_with_central_differences)
         cr_assert(ok && report.count == 4 * c->count,
                   "%s: %d slopes, input %d is off by %g: %.12g instead of %.12g", c->name,
                   report.count, report.input, report.worst, report.got, report.expected);
-        talc_scope_leave(scope);
     }
 }
 
@@ -331,7 +330,7 @@ Test(gradient, every_elementwise_op_of_one_operand_agrees_with_central_differenc
     const talc_dims shapes[] = { TALC_DIMS(4, 6), TALC_DIMS(3, 1, 5), TALC_DIMS(17) };
     for (int i = 0; i < TALC_UNARY_COUNT; i++)
         for (int s = 0; s < 12; s++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_manual_seed((uint64_t)(s + 1));
             const double low = unary_cases[i].positive ? 0.5 : -4;
             talc_tensor *x = leaf(tested_device(), shapes[s % 3], low, 4);
@@ -340,7 +339,6 @@ Test(gradient, every_elementwise_op_of_one_operand_agrees_with_central_differenc
             cr_assert(!talc_failed(), "%s: %s", unary_cases[i].name, talc_error_message());
             cr_assert(ok && report.count == 4, "%s: off by %g: %.12g instead of %.12g",
                       unary_cases[i].name, report.worst, report.got, report.expected);
-            talc_scope_leave(scope);
         }
 }
 
@@ -385,7 +383,7 @@ Test(gradient, every_op_with_a_last_step_has_the_gradient_of_both)
     };
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int a = TALC_ACTIVATION_NONE; a < TALC_ACTIVATION_COUNT; a++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_tensor *inputs[4];
             talc_activation activation = (talc_activation)a;
             talc_manual_seed((uint64_t)a + 1);
@@ -396,7 +394,6 @@ Test(gradient, every_op_with_a_last_step_has_the_gradient_of_both)
             cr_assert(!talc_failed(), "%s: %s", ops[o].name, talc_error_message());
             cr_assert(ok && report.count == 16, "%s, %s: input %d is off by %g", ops[o].name,
                       talc_activation_name(activation), report.input, report.worst);
-            talc_scope_leave(scope);
         }
 }
 

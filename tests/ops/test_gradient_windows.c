@@ -1,5 +1,5 @@
-/// Pooling of numbers near 2^31 and 2^63, in both directions, by every algorithm. The gradients of
-/// other numbers are held by test_algorithms.c and test_gradient.c.
+/// Pooling of numbers near 2^31 and 2^63, in both directions, by every row. The gradients of other
+/// numbers are held by test_algorithms.c and test_gradient.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
@@ -91,7 +91,7 @@ static void work_out(const huge_case *c, const double *x, int64_t OH, int64_t OW
 static void expect_numbers(const huge_case *c, const char *algorithm, const char *what,
                            const talc_tensor *got, const double *expected)
 {
-    double *values = host_doubles(talc_cast(talc_detach(got), TALC_F64));
+    owned_double *values = host_doubles(talc_cast(talc_detach(got), TALC_F64));
     for (int64_t i = 0; i < talc_numel(got); i++)
         cr_assert(values[i] == expected[i] ||
                       fabs(values[i] - expected[i]) <= 1e-6 * (1 + fabs(expected[i])) ||
@@ -102,7 +102,6 @@ static void expect_numbers(const huge_case *c, const char *algorithm, const char
                   c->max ? "max" : "avg", algorithm, c->h.kernel, c->w.kernel, c->h.stride,
                   c->w.stride, c->h.pad, c->w.pad, c->h.pad_end, c->w.pad_end, c->h.dilation,
                   c->w.dilation, c->h.ceil_mode, what, i, values[i], expected[i]);
-    free(values);
 }
 
 static int64_t or_zero(int64_t value)
@@ -156,7 +155,7 @@ static bool hold_huge(const huge_case *c)
     bool ran = false;
     for (const talc_algorithm *algorithm = tested_device()->backend->algorithms[TALC_OP_pool2d];
          algorithm->name != NULL; algorithm++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         if (!check_algorithm(c, algorithm->name)) {
             const talc_status status = talc_error_status();
             cr_assert(status == TALC_UNSUPPORTED || status == TALC_BAD_ARGUMENT ||
@@ -166,7 +165,6 @@ static bool hold_huge(const huge_case *c)
         } else {
             ran = true;
         }
-        talc_scope_leave(scope);
     }
     return ran;
 }

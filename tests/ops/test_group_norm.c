@@ -1,6 +1,5 @@
 /* Group, instance and layer norm as a caller has them: PyTorch's values, views, edges. The values
- * of their algorithms are held by test_algorithms.c, their gradients by test_norm_gradient.c
- * too. */
+ * of their rows are held by test_algorithms.c, their gradients by test_norm_gradient.c too. */
 #include "ops/backend.h"
 #include "tests/support/operands.h"
 #include "tests/support/guard.h"
@@ -112,14 +111,12 @@ Test(group_norm, values_are_those_of_pytorch)
         assert_values(talc_forward(modules[i], numbers(inputs[i])), expected[i], 1e-14, "module");
         talc_module_free(modules[i]);
     }
-    talc_module *plain = talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 3 });
+    owned_module *plain = talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 3 });
     cr_assert(plain != NULL && talc_module_count(plain) == 0,
               "an instance norm has parameters unasked");
-    talc_module_free(plain);
-    talc_module *unbiased =
+    owned_module *unbiased =
         talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = D(7), .no_bias = true });
     cr_assert(unbiased != NULL && talc_module_count(unbiased) == 7);
-    talc_module_free(unbiased);
 }
 
 // ---- Edges --------------------------------------------------------------------------------------
@@ -132,7 +129,7 @@ Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         const int64_t C = lengths[i];
         const talc_tensor *x = talc_add_scalar(random_operand(TALC_F32, D(1, C), i), 1e4);
-        double *values = host_doubles(x);
+        owned_double *values = host_doubles(x);
         long double mean = 0, var = 0;
         for (int64_t c = 0; c < C; c++)
             mean += values[c] / (long double)C;
@@ -147,7 +144,6 @@ Test(group_norm, a_mean_far_from_zero_does_not_spoil_the_variance)
             assert_values(talc_layer_norm(x, D(C), NULL, NULL, NULL), values, 16 * 0x1p-24,
                           algorithm->name);
         }
-        free(values);
     }
 }
 

@@ -91,7 +91,7 @@ static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtyp
     snprintf(what, sizeof what, "[%d,%d,%d] order %d, layout %d to %d, %s to %s", (int)dims.dim[0],
              (int)dims.dim[1], (int)dims.dim[2], order, from, to, talc_dtype_name(src),
              talc_dtype_name(dst));
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     talc_tensor *x = numbers(base_dims(dims, from), 1);
     const talc_tensor *here = ordered(view_in(x, from), order);
     const talc_dims base = base_dims(talc_dims_of(here), to);
@@ -109,7 +109,6 @@ static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtyp
         ordered(view_in(talc_to(talc_cast(x, src), tested_device(), src), from), order);
     cr_assert(talc_copy(view_in(got, to), there), "%s: %s", what, talc_error_message());
     assert_near(got, expected, 0, what);
-    talc_scope_leave(scope);
 }
 
 Test(layouts, copies_of_every_type)
@@ -153,7 +152,7 @@ Test(layouts, elementwise_ops_of_two_operands)
     for (int e = 0; e < EXTENTS; e++)
         for (int i = 0; i < 5; i++)
             for (int layout = 0; layout < LAYOUTS; layout++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 const int64_t R = extents[e][0], C = extents[e][1];
                 const talc_dims plain = TALC_DIMS(2, C, R), transposed = TALC_DIMS(2, R, C);
                 const talc_dtype dtype = dtypes[(e + i + layout) % 4];
@@ -185,7 +184,6 @@ Test(layouts, elementwise_ops_of_two_operands)
                          layout, talc_dtype_name(dtype));
                 cr_assert(got != NULL, "%s: %s", what, talc_error_message());
                 assert_near(got, expected, 0, what);
-                talc_scope_leave(scope);
             }
 }
 
@@ -193,7 +191,7 @@ Test(layouts, elementwise_ops_of_one_operand)
 {
     for (int e = 0; e < EXTENTS; e++)
         for (int layout = 0; layout < LAYOUTS; layout++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             const talc_dtype dtype = (e + layout) % 2 == 0 ? TALC_F32 : TALC_F64;
             talc_tensor *base =
                 numbers(base_dims(TALC_DIMS(2, extents[e][0], extents[e][1]), layout), 4);
@@ -205,7 +203,6 @@ Test(layouts, elementwise_ops_of_one_operand)
                 ((double *)expected->data)[k] = -at(x, k);
             talc_release(talc_full(tested_device(), dtype, talc_dims_of(x), GAP));
             assert_near(talc_neg(there), expected, 0, "neg");
-            talc_scope_leave(scope);
         }
 }
 
@@ -230,7 +227,7 @@ static void assert_normalised(const images *of, const char *algorithm, talc_dtyp
     snprintf(what, sizeof what, "%s %s, %d to %d of dimension %d of %s, residual %d", algorithm,
              talc_dtype_name(dtype), (int)of->start, (int)of->end, of->dim,
              talc_dims_text(of->base, text), residual);
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     talc_tensor *base = numbers(of->base, 5), *x = view_of(of, base);
     talc_tensor *added = numbers(talc_dims_of(x), 6), *expected = talc_empty_like(added);
     const int64_t C = x->dims[1], plane = x->dims[2] * x->dims[3];
@@ -263,7 +260,6 @@ static void assert_normalised(const images *of, const char *algorithm, talc_dtyp
         talc_batch_norm2d(view_of(of, there[0]), there[2], there[3], there[4], there[5], &options);
     cr_assert(y != NULL, "%s: %s", what, talc_error_message());
     assert_near(y, expected, 0, what);
-    talc_scope_leave(scope);
 }
 
 /* Channels, images and rows of larger tensors: whole vectors or not, of one tile and several, and

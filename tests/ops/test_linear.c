@@ -74,9 +74,8 @@ Test(linear, every_algorithm_rank_view_and_epilogue_agrees_with_the_oracle)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int view = 0; view < VIEW_COUNT; view++)
             for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 check_all(shapes[s], 1 + (int64_t)s * 3, (talc_dtype)dtype, view);
-                talc_scope_leave(scope);
             }
 }
 

@@ -126,31 +126,6 @@ Test(losses, logits_of_any_size_are_accurate)
 
 // ---- Labels -------------------------------------------------------------------------------------
 
-Test(losses, nll_takes_any_view_and_leaves_out_ignored_samples)
-{
-    for (int view = 0; view < VIEW_COUNT; view++)
-        for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
-            talc_tensor *x = random_view(view, (talc_dtype)dtype, TALC_DIMS(2, 5, 3, 4), 1);
-            talc_tensor *weight = random_view(view, (talc_dtype)dtype, TALC_DIMS(5), 2);
-            const talc_tensor *drawn =
-                talc_randint(cpu_device(), TALC_I64, TALC_DIMS(2, 4, 3), -1, 5);
-            const talc_tensor *label = talc_transpose(drawn, 1, 2);
-            const talc_nll_loss_options options = { TALC_REDUCTION_NONE, -1, .weight = weight };
-            const talc_tensor *y = talc_nll_loss(x, label, &options);
-            assert_no_failure();
-            cr_assert(talc_same_dims(y, label), "another shape");
-            for (int64_t i = 0; i < talc_numel(y); i++) {
-                const int64_t t = integer_at(label, i), plane = i % 12;
-                const double product =
-                    t < 0 ? 0
-                          : -element_at(weight, t) * element_at(x, (i / 12 * 5 + t) * 12 + plane);
-                const double expected = dtype == TALC_F32 ? (double)(float)product : product;
-                cr_assert(element_at(y, i) == expected, "view %d element %d is %g instead of %g",
-                          view, (int)i, element_at(y, i), expected);
-            }
-        }
-}
-
 Test(losses, nothing_that_counts_gives_nan_as_a_mean_and_no_gradient)
 {
     talc_tensor *x = predictions(TALC_F64);

@@ -81,7 +81,7 @@ Test(matmul, every_algorithm_rank_view_and_dtype_agrees_with_the_oracle)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
             for (int views = 0; views < VIEW_COUNT * VIEW_COUNT; views++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 talc_tensor *a = random_view(views % VIEW_COUNT, (talc_dtype)dtype, shapes[s].a, s);
                 talc_tensor *b =
                     random_view(views / VIEW_COUNT, (talc_dtype)dtype, shapes[s].b, s + 100);
@@ -101,7 +101,6 @@ Test(matmul, every_algorithm_rank_view_and_dtype_agrees_with_the_oracle)
                     check(a, b, y, row == 1, name);
                 }
                 cr_assert(fingerprint(a) + fingerprint(b) == before, "an operand changed");
-                talc_scope_leave(scope);
             }
 }
 

@@ -46,13 +46,12 @@ static int channel_of(norm kind, const shape *s, int i)
 static void fill(talc_dtype dtype, double *values, int count, double mean, double spread,
                  uint64_t seed)
 {
-    double *random = host_doubles(random_operand(TALC_F32, TALC_DIMS(count), seed));
+    owned_double *random = host_doubles(random_operand(TALC_F32, TALC_DIMS(count), seed));
     for (int i = 0; i < count; i++) {
         values[i] = mean + spread * random[i];
         if (dtype == TALC_F32)
             values[i] = (double)(float)values[i];
     }
-    free(random);
 }
 
 /* Of the values that are normalised together; `sizes` is the mean of |x|. */
@@ -174,12 +173,11 @@ static talc_tensor *run(norm kind, const shape *s, double eps, talc_tensor *x, t
 static void assert_within(const talc_tensor *got, const double *wanted, const double *bound,
                           const char *what, const char *which)
 {
-    double *values = host_doubles(got);
+    owned_double *values = host_doubles(got);
     for (int64_t i = 0; i < talc_numel(got); i++)
         cr_assert(isfinite(values[i]) && fabs(values[i] - wanted[i]) <= bound[i],
                   "%s: %s[%d] is %.9g instead of %.9g, which may be %.2g off", what, which, (int)i,
                   values[i], wanted[i], bound[i]);
-    free(values);
 }
 
 /* Sizes of x, of weight, which bias has too, and of dy. */
@@ -244,12 +242,11 @@ static void assert_shape(const shape *s, const data *list, size_t count)
                 if ((strcmp(by->name, "parts") == 0 && s->N * s->H * s->W <= 16384) ||
                     (kind == RUNNING && dtype == TALC_F32 && !has_variance))
                     continue;
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 talc_algorithm_force(batch ? "batch_norm2d" : "group_norm", by->name);
                 talc_algorithm_force(batch ? "batch_norm2d.grad_input" : "group_norm.grad_input",
                                      by->name);
                 assert_gradients(kind, s, dtype, of, by->name);
-                talc_scope_leave(scope);
             }
     }
 }

@@ -83,7 +83,7 @@ Test(operands, one_that_is_missing_is_named)
 {
     int wrong = 0, asked = 0;
     for (const operand_call *op = operand_calls; op->name != NULL; op++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *operands[OPERANDS_OF_A_CALL] = { NULL };
         operands_of(op, operands);
         for (int k = 0; k < op->count; k++) {
@@ -96,7 +96,6 @@ Test(operands, one_that_is_missing_is_named)
             operands[k] = kept;
         }
         refused_end(0);
-        talc_scope_leave(scope);
     }
     cr_assert(wrong == 0 && asked > 120, "%d of %d calls", wrong, asked);
 }
@@ -105,7 +104,7 @@ Test(operands, one_on_another_device_is_named)
 {
     int wrong = 0, asked = 0;
     for (const operand_call *op = operand_calls; op->name != NULL; op++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *operands[OPERANDS_OF_A_CALL] = { NULL };
         operands_of(op, operands);
         for (int k = 0; k < op->count && op->count > 1; k++) {
@@ -127,7 +126,6 @@ Test(operands, one_on_another_device_is_named)
             operands[k] = kept;
         }
         refused_end(0);
-        talc_scope_leave(scope);
     }
     cr_assert(wrong == 0 && asked > 60, "%d of %d calls", wrong, asked);
 }
@@ -147,7 +145,7 @@ Test(operands, one_of_another_type_is_named)
     // clang-format on
     int wrong = 0, asked = 0;
     for (const operand_call *op = operand_calls; op->name != NULL; op++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *operands[OPERANDS_OF_A_CALL] = { NULL };
         operands_of(op, operands);
         const int first = is_one_of(op->name, any)         ? op->count
@@ -177,7 +175,6 @@ Test(operands, one_of_another_type_is_named)
             operands[k] = kept;
         }
         refused_end(0);
-        talc_scope_leave(scope);
     }
     cr_assert(wrong == 0 && asked > 100, "%d of %d calls", wrong, asked);
 }

@@ -1,4 +1,4 @@
-/// Pooling as a caller has it: options, views, shapes. The values of its algorithms are held by
+/// Pooling as a caller has it: options, shapes. The values of its rows are held by
 /// test_algorithms.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
@@ -123,15 +123,6 @@ Test(pool2d, indices_of_ties_and_nan)
     cr_assert(y->rank == 3 && indices->rank == 3 && indices->dtype == TALC_I64);
     assert_values(y, (const double[]){ 3, NAN, -INFINITY }, 0, "values");
     assert_values(indices, (const double[]){ 1, 3, 0 }, 0, "indices");
-}
-
-Test(pool2d, views_are_read_through_their_strides)
-{
-    talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 9, 7, 3));
-    talc_tensor *view = talc_permute(x, TALC_DIMS(0, 3, 1, 2));
-    const talc_pool2d_options o = { .kernel = { 2, 3 }, .padding = { 1, 1 } };
-    talc_tensor *expected = talc_cast(talc_avg_pool2d(talc_clone(view), &o), TALC_F64);
-    assert_values(talc_avg_pool2d(view, &o), talc_data(expected, TALC_F64), 0, "permuted");
 }
 
 /* One window, so that the stride is never followed. */

@@ -70,7 +70,7 @@ Test(reduce, every_algorithm_axes_view_and_dtype_agrees_with_the_oracle)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int view = 0; view < VIEW_COUNT; view++)
             for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 talc_tensor *x = random_view(view, (talc_dtype)dtype, shapes[s], s + 1);
                 uint64_t before = fingerprint(x);
                 for (unsigned reduced = 0; reduced < 1u << x->rank; reduced++)
@@ -84,7 +84,6 @@ Test(reduce, every_algorithm_axes_view_and_dtype_agrees_with_the_oracle)
                                   name);
                         }
                 cr_assert(fingerprint(x) == before, "x changed");
-                talc_scope_leave(scope);
             }
 }
 
@@ -174,7 +173,7 @@ static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t 
                           int64_t second, double value)
 {
     for (int across = 0; across < 2; across++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *x =
             talc_full(cpu_device(), dtype, across ? TALC_DIMS(K, 3) : TALC_DIMS(3, K), -2);
         talc_tensor *lane = talc_select(x, across ? 1 : 0, 1);
@@ -219,7 +218,6 @@ static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t 
                           element_at(min, other) == 2 && integer_at(argmin, other) == 0 &&
                           fabs(element_at(logsumexp, other) - (log((double)K) - 2)) < 1e-5,
                       "a special value reached another output");
-        talc_scope_leave(scope);
     }
 }
 
@@ -288,7 +286,7 @@ Test(reduce, variances_are_those_of_the_distances_from_the_mean)
     for (int row = 0; row < 2; row++)
         for (int across = 0; across < 2; across++)
             for (int c = 0; c < 3; c++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 talc_tensor *x = talc_empty(cpu_device(), TALC_F64, TALC_DIMS(3, (int64_t)K));
                 for (int64_t i = 0; i < talc_numel(x); i++)
                     ((double *)x->data)[i] = 1e9 + (double)(i % 7);
@@ -302,7 +300,6 @@ Test(reduce, variances_are_those_of_the_distances_from_the_mean)
                     cr_assert(fabs(element_at(y, i) - expected * K / (K - corrections[c])) < 1e-5,
                               "%s across %d correction %g: %.12g", rows[row], across,
                               corrections[c], element_at(y, i));
-                talc_scope_leave(scope);
             }
 }
 
@@ -338,7 +335,7 @@ Test(reduce, variances_of_large_numbers_are_finite_where_f64_holds_them)
     for (int spread = 0; spread < SPREADS; spread++)
         for (int row = 0; row < 2; row++)
             for (int across = 0; across < 2; across++) {
-                talc_scope *scope = talc_scope_enter();
+                owned_scope *scope = talc_scope_enter();
                 talc_tensor *x = talc_empty(cpu_device(), TALC_F64, TALC_DIMS(2, K));
                 long double mean = 0, squares = 0;
                 for (int64_t i = 0; i < talc_numel(x); i++)
@@ -361,7 +358,6 @@ Test(reduce, variances_of_large_numbers_are_finite_where_f64_holds_them)
                               "%s across %d spread %d: %g instead of %g", rows[row], across, spread,
                               got, expected);
                 }
-                talc_scope_leave(scope);
             }
 }
 
@@ -371,7 +367,7 @@ Test(reduce, gradients_of_variances_far_from_zero_are_those_of_the_exact_mean)
     enum { K = 1000 };
     const double means[] = { 0, 1e4, 1e6, -1e6 };
     for (size_t m = 0; m < sizeof means / sizeof *means; m++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *x = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(K));
         double mean = 0;
         for (int64_t i = 0; i < K; i++) {
@@ -386,7 +382,6 @@ Test(reduce, gradients_of_variances_far_from_zero_are_those_of_the_exact_mean)
             cr_assert(fabs(got - expected) < 1e-6 * 2 / K,
                       "mean %g, element %d: %.9g instead of %.9g", means[m], (int)i, got, expected);
         }
-        talc_scope_leave(scope);
     }
 }
 

@@ -1,6 +1,5 @@
 /// pad and upsample2d as a caller has them: PyTorch's numbers, wide rows, types and shapes. The
-/// values of their algorithms are held by test_algorithms.c, their gradients by test_gradient.c
-/// too.
+/// values of their rows are held by test_algorithms.c, their gradients by test_gradient.c too.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
@@ -80,7 +79,7 @@ Test(resample, gradients_of_wide_rows)
             const int before = sides[s][0], after = sides[s][1];
             if (mode == TALC_PADDING_CIRCULAR && (before < 0 || after < 0))
                 continue; /* repeats what is left */
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_tensor *x = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(1, 2, IN));
             talc_require_grad(x, true);
             talc_tensor *y =
@@ -103,7 +102,6 @@ Test(resample, gradients_of_wide_rows)
                 cr_assert(got[i] == (float)expected[i],
                           "mode %d, %d and %d: dx[%d] is %g, expected %g", mode, before, after, i,
                           (double)got[i], expected[i]);
-            talc_scope_leave(scope);
         }
 }
 
@@ -117,7 +115,7 @@ Test(resample, gradients_of_what_many_outputs_show_are_sums_in_f64)
     enum { MANY = 1000000 };
     const talc_tensor *one = talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1));
     for (int i = 0; i < 4; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *x = talc_full(tested_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1), 1);
         talc_require_grad(x, true);
         const talc_pad_options pad = { .padding = { i == 0 ? MANY : 0, 0, i == 1 ? MANY : 0 },
@@ -142,7 +140,6 @@ Test(resample, gradients_of_what_many_outputs_show_are_sums_in_f64)
         assert_no_failure();
         cr_assert(fabs(got - expected) <= 0x1.01p-24 * expected, "%s: %.9g instead of %.9g",
                   names[i], got, expected);
-        talc_scope_leave(scope);
     }
 }
 

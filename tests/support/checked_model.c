@@ -1,17 +1,15 @@
 #include "tests/support/checked_model.h"
 
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 
 #include <stdio.h>
 
 talc_module *conv(int64_t in, int64_t out, int64_t kernel)
 {
-    return talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = in,
-                                                .out_channels = out,
-                                                .kernel = { kernel, kernel },
-                                                .padding = { kernel / 2, kernel / 2 },
-                                                .no_bias = true });
+    return CONV2D(.in_channels = in, .out_channels = out, .kernel = { kernel, kernel },
+                  .padding = { kernel / 2, kernel / 2 }, .no_bias = true);
 }
 
 talc_tensor *block_input(void)

@@ -199,15 +199,13 @@ double *conv2d_values(talc_device *device, const conv2d_data *data, const char *
         if (explanation.decision.candidates[i].refused &&
             strcmp(explanation.decision.candidates[i].title, algorithm) == 0)
             algorithm = NULL;
-    talc_scope *scope = talc_scope_enter();
-    conv2d_operands operands = conv2d_operands_new(device, data, 0);
+    owned_scope *scope = talc_scope_enter();
+    owned_conv2d_operands operands = conv2d_operands_new(device, data, 0);
     const talc_tensor *y = conv2d_run(&operands, &data->problem, algorithm);
     char text[TALC_CONV2D_TEXT];
     cr_assert(y != NULL, "%s: %s", talc_conv2d_problem_text(&data->problem, text),
               talc_error_message());
     double *values = host_doubles(y);
-    conv2d_operands_free(&operands);
-    talc_scope_leave(scope);
     return values;
 }
 
@@ -215,10 +213,9 @@ double *conv2d_values(talc_device *device, const conv2d_data *data, const char *
  * it finds, or leaves an element out, shows. */
 static void poison(talc_device *device, talc_dtype dtype, int64_t count, size_t workspace)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     talc_full(device, dtype, TALC_DIMS(count), NAN);
     talc_full(device, TALC_F32, TALC_DIMS((int64_t)(workspace / sizeof(float))), NAN);
-    talc_scope_leave(scope);
 }
 
 static void expect_expected(const conv2d_data *data, const check_expected *expected,
@@ -230,7 +227,7 @@ static void expect_expected(const conv2d_data *data, const check_expected *expec
     cr_assert(y != NULL, "%s %s: %s", text, algorithm, talc_error_message());
     cr_assert(y->rank == 4 && memcmp(y->dims, dims, sizeof dims) == 0, "%s %s: the shape", text,
               algorithm);
-    double *got = host_doubles(y);
+    owned_double *got = host_doubles(y);
     for (int64_t i = 0; i < data->y_count; i++) {
         if (!(talc_check_share(expected[i].value, got[i], expected[i].extra) <= 1) && wrong < 0)
             wrong = i;
@@ -245,7 +242,6 @@ static void expect_expected(const conv2d_data *data, const check_expected *expec
                              (p->activation == TALC_ACTIVATION_RELU ? 0.15 : 0.30) * (double)fed,
               "%s %s: %d of %d outputs are not zero, too few to trust", text, algorithm,
               (int)nonzero, (int)fed);
-    free(got);
 }
 
 void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift)
@@ -257,8 +253,8 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
     cr_assert_not_null(expected);
     for (int64_t i = 0; i < data->y_count; i++)
         expected[i] = conv2d_expected(data, i);
-    talc_scope *scope = talc_scope_enter();
-    conv2d_operands operands = conv2d_operands_new(device, data, shift);
+    owned_scope *scope = talc_scope_enter();
+    owned_conv2d_operands operands = conv2d_operands_new(device, data, shift);
     cr_assert(e.decision.chosen >= 0, "%s: no algorithm", text);
     for (int i = 0; i < e.decision.count; i++) {
         if (e.decision.candidates[i].refused)
@@ -270,8 +266,6 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
         cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
                   e.decision.candidates[i].title);
     }
-    conv2d_operands_free(&operands);
-    talc_scope_leave(scope);
     free(expected);
 }
 

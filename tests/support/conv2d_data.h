@@ -5,6 +5,7 @@
 #include "check/engine/family.h"
 #include "talc.h"
 #include "tests/support/guard.h"
+#include "tests/support/owned.h"
 
 #include <math.h>
 
@@ -27,13 +28,14 @@ talc_conv2d_problem conv2d_parse(const char *text);
 talc_conv2d_problem conv2d_random_problem(uint64_t seed);
 
 /// Operands for a problem, filled as the cross-check fills them. The same arguments give the same
-/// numbers. Freed by conv2d_data_free.
+/// numbers. Freed by conv2d_data_free, or with the block that declares it as owned.
 conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, talc_check_kind kind,
                             uint64_t seed);
 
 /// Operands that are zero.
 conv2d_data conv2d_data_zeros(const talc_conv2d_problem *problem);
 void conv2d_data_free(conv2d_data *data);
+#define owned_conv2d_data OWNED(conv2d_data_free) conv2d_data
 
 /// Element `index` of the output, by the cross-check's oracle, which
 /// tests/check/test_check_conv2d.c holds against independent numbers.
@@ -55,6 +57,7 @@ typedef struct conv2d_operands {
 conv2d_operands conv2d_operands_new(talc_device *device, const conv2d_data *data, int shift);
 bool conv2d_operands_intact(const conv2d_operands *operands);
 void conv2d_operands_free(conv2d_operands *operands);
+#define owned_conv2d_operands OWNED(conv2d_operands_free) conv2d_operands
 
 /// Runs the problem with an algorithm, NULL for the library's choice; NULL on failure.
 talc_tensor *conv2d_run(const conv2d_operands *operands, const talc_conv2d_problem *problem,

@@ -73,7 +73,7 @@ static void assert_same_results(const watched *w, const fault_run *expected, con
 static bool run_once(const watched *w, fault_run *run)
 {
     *run = (fault_run){ .device = w->device, .fixture = w->fixture };
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     cr_assert_not_null(scope);
     faults.asked = 0;
     faults.fired = false;
@@ -88,17 +88,15 @@ static bool run_once(const watched *w, fault_run *run)
                   faults.fail_at, talc_status_text(talc_error_status()), talc_error_message());
         talc_error_clear();
     }
-    talc_scope_leave(scope);
     return failed;
 }
 
 static void keep_inputs(const watched *w, fault_run *inputs)
 {
     *inputs = (fault_run){ .device = w->device, .fixture = w->fixture };
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     if (w->scenario->inputs != NULL)
         w->scenario->inputs(inputs);
-    talc_scope_leave(scope);
 }
 
 static void assert_as_before(const watched *w)

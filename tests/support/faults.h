@@ -2,7 +2,7 @@
 #ifndef TALC_TESTS_FAULTS_H
 #define TALC_TESTS_FAULTS_H
 
-#include "talc.h"
+#include "tests/support/hooks.h"
 
 /// What a scenario may use, and where it puts its results.
 typedef struct fault_run {
@@ -41,5 +41,12 @@ int assert_survives_allocation_failures(const fault_scenario *scenario, talc_dev
 /// The same on the CPU and the fake device, with at least `at_least` failing runs on each; nothing
 /// is left behind then. It ends a test.
 void assert_survives_everywhere(const fault_scenario *scenario, int at_least);
+
+/// A test of that alone; the scenario follows.
+#define TEST_SURVIVES(suite, test, at_least, ...)                                                  \
+    Test(suite, test)                                                                              \
+    {                                                                                              \
+        assert_survives_everywhere(&(fault_scenario){ __VA_ARGS__ }, at_least);                    \
+    }
 
 #endif

@@ -97,9 +97,19 @@ void file_remove_all(void)
     directory[0] = '\0';
 }
 
+char *file_written(FILE *file)
+{
+    static char text[16384];
+    rewind(file);
+    const size_t count = fread(text, 1, sizeof text, file);
+    cr_assert(count < sizeof text);
+    text[count] = '\0';
+    fclose(file);
+    return text;
+}
+
 const char *file_stderr_of(void (*probe)(void))
 {
-    static char text[4096];
     FILE *file = tmpfile();
     cr_assert_not_null(file);
     fflush(NULL);
@@ -113,8 +123,5 @@ const char *file_stderr_of(void (*probe)(void))
     int status;
     cr_assert(waitpid(child, &status, 0) == child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d", status);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    return file_written(file);
 }

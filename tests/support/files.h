@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /// The path of `name` in this process's directory, made on the first call. Valid until the call
 /// after the next seven.
@@ -25,6 +26,9 @@ bool file_unnamed(void);
 
 /// Removes the directory and the files in it.
 void file_remove_all(void);
+
+/// What was written to a temporary file, which it closes; valid until the next call.
+char *file_written(FILE *file);
 
 /// What a child process writes to stderr that calls `probe` and ends, as it must, without a
 /// failure; valid until the next call.

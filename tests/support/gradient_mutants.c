@@ -88,23 +88,11 @@ static talc_status pool_without(talc_device *device, const talc_pool2d_problem *
     return status;
 }
 
-static talc_status pool_without_last_row(talc_device *device, const talc_pool2d_problem *p,
-                                         const talc_pool2d_arguments *a)
-{
-    return pool_without(device, p, a, true);
-}
-
-static talc_status pool_first_plane(talc_device *device, const talc_pool2d_problem *p,
-                                    const talc_pool2d_arguments *a)
-{
-    return pool_without(device, p, a, false);
-}
-
 MUTANT_CORRUPTED(pool2d, last_of_equals, take_last_maxima(p, a->x, a->y, a->indices))
 MUTANT_CORRUPTED(pool2d, overlap_of_maxima, keep_last_window(p, a))
 MUTANT_CORRUPTED(pool2d, overlap_of_averages, keep_last_share(p, a))
-MUTANT_ALGORITHM(pool2d, last_row_left_out, pool_without_last_row)
-MUTANT_ALGORITHM(pool2d, first_plane_alone, pool_first_plane)
+MUTANT_INSTEAD(pool2d, last_row_left_out, pool_without(device, p, a, true))
+MUTANT_INSTEAD(pool2d, first_plane_alone, pool_without(device, p, a, false))
 MUTANT_OTHER(pool2d, padding_counted, other.exclude_padding = false)
 MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
@@ -261,16 +249,6 @@ static double counted(const talc_cross_entropy_problem *p, const talc_cross_entr
     return sum;
 }
 
-static talc_status entropy_unweighted(talc_device *device, const talc_cross_entropy_problem *p,
-                                      const talc_cross_entropy_arguments *a)
-{
-    talc_cross_entropy_problem other = *p;
-    talc_cross_entropy_arguments arguments = *a;
-    other.weighted = false;
-    arguments.class_weights = NULL;
-    return cross_entropy_by_reference(device, &other, &arguments);
-}
-
 /* The softmax alone, nothing taken off at the label: what all classes but one get. */
 static void forget_label(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a)
 {
@@ -285,33 +263,17 @@ static void forget_label(const talc_cross_entropy_problem *p, const talc_cross_e
     }
 }
 
-static talc_status entropy_of_first(talc_device *device, const talc_cross_entropy_problem *p,
-                                    const talc_cross_entropy_arguments *a)
-{
-    talc_cross_entropy_problem other = *p;
-    other.reduction = TALC_REDUCTION_SUM;
-    return cross_entropy_by_reference(device, &other, a);
-}
-
 MUTANT_OTHER(cross_entropy, ignored_counted, other.ignore_index = -1)
 MUTANT_OTHER(cross_entropy, unsmoothed, other.label_smoothing = 0)
-MUTANT_ALGORITHM(cross_entropy, unweighted, entropy_unweighted)
+MUTANT_OTHER(cross_entropy, unweighted, other.weighted = false; given.class_weights = NULL)
 MUTANT_CORRUPTED(cross_entropy, divided_by_all,
                  scale_dx(p, a, counted(p, a, p->weighted) / (double)p->samples))
 MUTANT_CORRUPTED(cross_entropy, divided_by_count,
                  scale_dx(p, a, p->weighted ? counted(p, a, true) / counted(p, a, false) : 1))
 MUTANT_CORRUPTED(cross_entropy, label_forgotten, forget_label(p, a))
-MUTANT_ALGORITHM(cross_entropy, first_dy, entropy_of_first)
+MUTANT_OTHER(cross_entropy, first_dy, other.reduction = TALC_REDUCTION_SUM)
 
 // ---- Negative log likelihood --------------------------------------------------------------------
-
-static talc_status nll_unweighted(talc_device *device, const talc_nll_loss_problem *p,
-                                  const talc_nll_loss_arguments *a)
-{
-    talc_nll_loss_arguments arguments = *a;
-    arguments.weight = NULL;
-    return nll_loss_by_reference(device, p, &arguments);
-}
 
 static void count_ignored(const talc_nll_loss_problem *p, const talc_nll_loss_arguments *a)
 {
@@ -330,7 +292,7 @@ static void negate(const talc_nll_loss_problem *p, const talc_nll_loss_arguments
 
 MUTANT_OTHER(nll_loss, nll_ignored_counted, other.ignore_index = -1)
 MUTANT_OTHER(nll_loss, classes_last, other.inner = 1)
-MUTANT_ALGORITHM(nll_loss, nll_without_weights, nll_unweighted)
+MUTANT_OTHER(nll_loss, nll_without_weights, given.weight = NULL)
 MUTANT_CORRUPTED(nll_loss, ignored_weigh, count_ignored(p, a))
 MUTANT_CORRUPTED(nll_loss, sign, negate(p, a))
 

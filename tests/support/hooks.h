@@ -4,6 +4,7 @@
 #define TALC_TESTS_HOOKS_H
 
 #include "talc.h"
+#include "tests/support/owned.h"
 
 #include <criterion/criterion.h>
 

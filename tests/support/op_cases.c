@@ -42,6 +42,34 @@ op_inputs op_inputs_new(talc_device *device)
     return inputs;
 }
 
+static talc_tensor *seen(const talc_tensor *x, op_view view)
+{
+    talc_dims reversed = talc_dims_of(x), larger = reversed;
+    for (int i = 0; i < x->rank; i++) {
+        reversed.dim[i] = x->rank - 1 - i;
+        larger.dim[i] = view == OP_STEPPED ? 2 * x->dims[i] : x->dims[i] + 2;
+    }
+    if (view == OP_REVERSED)
+        return talc_permute(talc_contiguous(talc_permute(x, reversed)), reversed);
+    talc_tensor *y = talc_full(x->device, x->dtype, larger,
+                               talc_dtype_is_float(x->dtype) ? (double)NAN : 1 << 20);
+    for (int i = 0; i < x->rank; i++)
+        y = view == OP_STEPPED ? talc_slice(y, i, 1, TALC_END, 2)
+                               : talc_slice(y, i, 1, 1 + x->dims[i], 1);
+    talc_copy(y, x);
+    return y;
+}
+
+op_inputs op_inputs_seen(talc_device *device, op_view view)
+{
+    op_inputs inputs = op_inputs_new(device);
+    talc_tensor **list = (talc_tensor **)&inputs;
+    for (int i = 0; i < OP_INPUTS; i++)
+        list[i] = seen(list[i], view);
+    assert_no_failure();
+    return inputs;
+}
+
 talc_tensor *const *op_inputs_list(const op_inputs *inputs)
 {
     return (talc_tensor *const *)inputs;
@@ -53,7 +81,7 @@ void assert_same_bits(const char *what, const talc_tensor *expected, const talc_
     cr_assert(expected->dtype == got->dtype && talc_same_dims(expected, got),
               "%s: another shape or type", what);
     size_t bytes = talc_nbytes(expected);
-    char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+    owned_char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
     cr_assert(talc_to_host(expected, a, bytes) && talc_to_host(got, b, bytes), "%s: %s", what,
               talc_error_message());
     size_t at = 0;
@@ -61,8 +89,6 @@ void assert_same_bits(const char *what, const talc_tensor *expected, const talc_
         at++;
     cr_assert(at == bytes, "%s: %s and %s differ from byte %zu of %zu", what,
               talc_device_name(expected->device), talc_device_name(got->device), at, bytes);
-    free(a);
-    free(b);
 }
 
 // ---- Cases --------------------------------------------------------------------------------------
@@ -175,6 +201,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(nll_loss_weighted, talc_nll_loss(talc_transpose(talc_slice(in->image, 2, 2, 4, 1), 2, 3), talc_transpose(talc_slice(in->labels, 1, 2, 4, 1), 1, 2), &(talc_nll_loss_options){ .weight = in->mean })) \
     X(nll_loss_none,    talc_nll_loss(in->image, in->labels, &(talc_nll_loss_options){ TALC_REDUCTION_NONE, .weight = talc_select(in->b, 0, 1) })) \
     X(conv2d,          talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 1, 1 } }))\
+    X(conv2d_residual, talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .residual = talc_slice(talc_concat((const talc_tensor *[]){ in->image, in->image }, 2, 1), 1, 0, 6, 1), .padding = { 1, 1 }, .padding_end = { 1, TALC_ZERO } }))\
     X(conv2d_transposed, talc_conv2d(talc_transpose(in->image, 2, 3), in->weight, NULL, &(talc_conv2d_options){ .groups = 2 }))\
     X(conv2d_reflect,  talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 2 }, .padding_mode = TALC_PADDING_REFLECT, .activation = TALC_ACTIVATION_SIGMOID }))\
     X(conv_transpose2d, talc_conv_transpose2d(in->image, talc_reshape(in->weight, TALC_DIMS(4, 3, 3, 2)), in->bias, &(talc_conv_transpose2d_options){ .groups = 2, .stride = { 2, 1 }, .padding = { 1 } }))\

@@ -22,6 +22,12 @@ enum { OP_INPUTS = sizeof(op_inputs) / sizeof(talc_tensor *) };
 /// Makes them on a device, always the same numbers.
 op_inputs op_inputs_new(talc_device *device);
 
+/// The same numbers in views: of tensors whose dimensions are stored in reverse order, of every
+/// second element of each dimension of larger ones, or of their inner part. What is not seen is
+/// NaN, and no label.
+typedef enum { OP_REVERSED, OP_STEPPED, OP_INNER, OP_VIEWS } op_view;
+op_inputs op_inputs_seen(talc_device *device, op_view view);
+
 /// The inputs as an array of OP_INPUTS.
 talc_tensor *const *op_inputs_list(const op_inputs *inputs);
 

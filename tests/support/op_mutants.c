@@ -370,18 +370,6 @@ static talc_status norm_with(talc_device *device, const talc_batch_norm2d_proble
     return status;
 }
 
-static talc_status norm_without_residual(talc_device *device, const talc_batch_norm2d_problem *p,
-                                         const talc_batch_norm2d_arguments *a)
-{
-    return norm_with(device, p, a, false);
-}
-
-static talc_status norm_residual_last(talc_device *device, const talc_batch_norm2d_problem *p,
-                                      const talc_batch_norm2d_arguments *a)
-{
-    return norm_with(device, p, a, true);
-}
-
 static void count(const talc_batch_norm2d_arguments *a, int64_t more)
 {
     if (a->num_batches_tracked != NULL)
@@ -401,8 +389,8 @@ static void underflow(const talc_batch_norm2d_problem *p, const talc_batch_norm2
     }
 }
 
-MUTANT_ALGORITHM(batch_norm2d, no_residual_added, norm_without_residual)
-MUTANT_ALGORITHM(batch_norm2d, residual_last, norm_residual_last)
+MUTANT_INSTEAD(batch_norm2d, no_residual_added, norm_with(device, p, a, false))
+MUTANT_INSTEAD(batch_norm2d, residual_last, norm_with(device, p, a, true))
 MUTANT_CORRUPTED(batch_norm2d, uncounted, count(a, -1))
 MUTANT_CORRUPTED(batch_norm2d, counted_twice, count(a, 1))
 MUTANT_CORRUPTED(batch_norm2d, scale_underflowing, underflow(p, a))
@@ -413,20 +401,12 @@ MUTANT_ALGORITHM(batch_norm2d, mean_of_squares, norm_by_squares)
 
 // ---- Padding, upsampling, picking ---------------------------------------------------------------
 
-static talc_status pad_with_0(talc_device *device, const talc_resample_problem *p,
-                              const talc_resample_arguments *a)
-{
-    talc_resample_arguments without = *a;
-    without.value = NULL;
-    return resample_by_reference(device, p, &without);
-}
-
 static talc_resample_axis *last_axis(talc_resample_problem *p)
 {
     return &p->axes[p->rank - 1];
 }
 
-MUTANT_ALGORITHM(resample, value_forgotten, pad_with_0)
+MUTANT_OTHER(resample, value_forgotten, given.value = NULL)
 MUTANT_OTHER(resample, edge_repeated,
              for (int i = 0; i < p->rank; i++) if (p->axes[i].mode == TALC_PADDING_REFLECT)
                  other.axes[i]

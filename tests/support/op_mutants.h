@@ -45,14 +45,25 @@ static inline const talc_algorithm *reference_in(const talc_algorithm *algorithm
     }                                                                                              \
     static const talc_algorithm name = { #name, NULL, ARITHMETIC, op##_plan, name##_run };
 
-/// An algorithm that solves another problem than it was given.
+/// One that does this instead, of the device, the problem `p` and the arguments `a`.
+#define MUTANT_INSTEAD(op, name, ...)                                                              \
+    static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
+                                       const talc_##op##_arguments *a)                             \
+    {                                                                                              \
+        return __VA_ARGS__;                                                                        \
+    }                                                                                              \
+    MUTANT_ALGORITHM(op, name, name##_function)
+
+/// An algorithm that solves another problem than it was given, `other`, of other arguments,
+/// `given`.
 #define MUTANT_OTHER(op, name, ...)                                                                \
     static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
                                        const talc_##op##_arguments *a)                             \
     {                                                                                              \
         talc_##op##_problem other = *p;                                                            \
+        talc_##op##_arguments given = *a;                                                          \
         __VA_ARGS__;                                                                               \
-        return op##_by_reference(device, &other, a);                                               \
+        return op##_by_reference(device, &other, &given);                                          \
     }                                                                                              \
     MUTANT_ALGORITHM(op, name, name##_function)
 

@@ -113,6 +113,11 @@ bool same_bits(const talc_tensor *a, const talc_tensor *b)
     return true;
 }
 
+talc_tensor *on_host(const talc_tensor *x)
+{
+    return talc_to(x, cpu_device(), x->dtype);
+}
+
 uint64_t fingerprint(const talc_tensor *tensor)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */

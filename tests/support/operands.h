@@ -23,6 +23,9 @@ enum { VIEW_PACKED, VIEW_TRANSPOSED, VIEW_STEPPED, VIEW_OFFSET, VIEW_COUNT };
 /// larger tensor.
 talc_tensor *random_view(int kind, talc_dtype dtype, talc_dims dims, uint64_t seed);
 
+/// A copy on the CPU.
+talc_tensor *on_host(const talc_tensor *x);
+
 /// Element number `element`, in row-major order of the tensor's dimensions, whatever its strides.
 double element_at(const talc_tensor *tensor, int64_t element);
 int64_t integer_at(const talc_tensor *tensor, int64_t element);

@@ -14,7 +14,7 @@ void assert_expected(const char *what, const char *problem, const talc_tensor *c
                      const talc_tensor *y, bool wide)
 {
     const talc_arithmetic arithmetic = { "", TALC_STRICT, wide };
-    problem_data self = read_problem(problem);
+    owned_problem_data self = read_problem(problem);
     check_oracle oracle;
     check_values results;
     talc_check_outcome outcome = { .passed = false };
@@ -34,7 +34,6 @@ void assert_expected(const char *what, const char *problem, const talc_tensor *c
     cr_assert(outcome.passed && outcome.compared == talc_numel(y), "%s: %s", what, outcome.reason);
     talc_check_oracle_free(&oracle);
     talc_check_values_free(&results);
-    talc_check_values_free(&self.values);
 }
 
 const char *extents_text(talc_dims dims, char text[TALC_DIMS_TEXT])

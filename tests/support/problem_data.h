@@ -15,7 +15,14 @@ typedef struct problem_data {
     check_values values;
 } problem_data;
 
-/// Reads it; talc_check_values_free(&self.values) gives the room back.
+static inline void problem_data_free(problem_data *self)
+{
+    talc_check_values_free(&self->values);
+}
+
+#define owned_problem_data OWNED(problem_data_free) problem_data
+
+/// Reads it; problem_data_free gives the room back.
 static inline problem_data read_problem(const char *text)
 {
     problem_data self;

@@ -35,12 +35,11 @@ void assert_threads_agree(talc_module *module, talc_tensor *x)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], (void **)&y[i]);
     talc_tensor *expected = talc_forward(module, x);
-    double *host_expected = host_doubles(expected);
+    owned_double *host_expected = host_doubles(expected);
     for (int i = 0; i < THREADS; i++) {
         cr_assert(y[i] != NULL &&
                   memcmp(y[i], host_expected, (size_t)talc_numel(expected) * sizeof **y) == 0);
         free(y[i]);
     }
-    free(host_expected);
     pthread_barrier_destroy(&with.start);
 }

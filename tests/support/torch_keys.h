@@ -14,134 +14,37 @@ static const char lenet_keys[] = "conv1.weight [6,1,5,5]\n"
                                  "fc3.weight [10,84]\n"
                                  "fc3.bias [10]\n";
 
+// clang-format off
+#define NORM_KEYS(at, channels) \
+    at ".weight [" #channels "]\n" \
+    at ".bias [" #channels "]\n" \
+    at ".running_mean [" #channels "]\n" \
+    at ".running_var [" #channels "]\n" \
+    at ".num_batches_tracked []\n"
+
+#define BLOCK_KEYS(at, in, out) \
+    at ".conv1.weight [" #out "," #in ",3,3]\n" NORM_KEYS(at ".bn1", out) \
+    at ".conv2.weight [" #out "," #out ",3,3]\n" NORM_KEYS(at ".bn2", out)
+
+#define SHORTCUT_KEYS(at, in, out) \
+    at ".shortcut.0.weight [" #out "," #in ",1,1]\n" NORM_KEYS(at ".shortcut.1", out)
+
 /* Option B; option A has the same without the lines of a shortcut. */
-static const char resnet20_keys[] = "conv1.weight [16,3,3,3]\n"
-                                    "bn1.weight [16]\n"
-                                    "bn1.bias [16]\n"
-                                    "bn1.running_mean [16]\n"
-                                    "bn1.running_var [16]\n"
-                                    "bn1.num_batches_tracked []\n"
-                                    "layer1.0.conv1.weight [16,16,3,3]\n"
-                                    "layer1.0.bn1.weight [16]\n"
-                                    "layer1.0.bn1.bias [16]\n"
-                                    "layer1.0.bn1.running_mean [16]\n"
-                                    "layer1.0.bn1.running_var [16]\n"
-                                    "layer1.0.bn1.num_batches_tracked []\n"
-                                    "layer1.0.conv2.weight [16,16,3,3]\n"
-                                    "layer1.0.bn2.weight [16]\n"
-                                    "layer1.0.bn2.bias [16]\n"
-                                    "layer1.0.bn2.running_mean [16]\n"
-                                    "layer1.0.bn2.running_var [16]\n"
-                                    "layer1.0.bn2.num_batches_tracked []\n"
-                                    "layer1.1.conv1.weight [16,16,3,3]\n"
-                                    "layer1.1.bn1.weight [16]\n"
-                                    "layer1.1.bn1.bias [16]\n"
-                                    "layer1.1.bn1.running_mean [16]\n"
-                                    "layer1.1.bn1.running_var [16]\n"
-                                    "layer1.1.bn1.num_batches_tracked []\n"
-                                    "layer1.1.conv2.weight [16,16,3,3]\n"
-                                    "layer1.1.bn2.weight [16]\n"
-                                    "layer1.1.bn2.bias [16]\n"
-                                    "layer1.1.bn2.running_mean [16]\n"
-                                    "layer1.1.bn2.running_var [16]\n"
-                                    "layer1.1.bn2.num_batches_tracked []\n"
-                                    "layer1.2.conv1.weight [16,16,3,3]\n"
-                                    "layer1.2.bn1.weight [16]\n"
-                                    "layer1.2.bn1.bias [16]\n"
-                                    "layer1.2.bn1.running_mean [16]\n"
-                                    "layer1.2.bn1.running_var [16]\n"
-                                    "layer1.2.bn1.num_batches_tracked []\n"
-                                    "layer1.2.conv2.weight [16,16,3,3]\n"
-                                    "layer1.2.bn2.weight [16]\n"
-                                    "layer1.2.bn2.bias [16]\n"
-                                    "layer1.2.bn2.running_mean [16]\n"
-                                    "layer1.2.bn2.running_var [16]\n"
-                                    "layer1.2.bn2.num_batches_tracked []\n"
-                                    "layer2.0.conv1.weight [32,16,3,3]\n"
-                                    "layer2.0.bn1.weight [32]\n"
-                                    "layer2.0.bn1.bias [32]\n"
-                                    "layer2.0.bn1.running_mean [32]\n"
-                                    "layer2.0.bn1.running_var [32]\n"
-                                    "layer2.0.bn1.num_batches_tracked []\n"
-                                    "layer2.0.conv2.weight [32,32,3,3]\n"
-                                    "layer2.0.bn2.weight [32]\n"
-                                    "layer2.0.bn2.bias [32]\n"
-                                    "layer2.0.bn2.running_mean [32]\n"
-                                    "layer2.0.bn2.running_var [32]\n"
-                                    "layer2.0.bn2.num_batches_tracked []\n"
-                                    "layer2.0.shortcut.0.weight [32,16,1,1]\n"
-                                    "layer2.0.shortcut.1.weight [32]\n"
-                                    "layer2.0.shortcut.1.bias [32]\n"
-                                    "layer2.0.shortcut.1.running_mean [32]\n"
-                                    "layer2.0.shortcut.1.running_var [32]\n"
-                                    "layer2.0.shortcut.1.num_batches_tracked []\n"
-                                    "layer2.1.conv1.weight [32,32,3,3]\n"
-                                    "layer2.1.bn1.weight [32]\n"
-                                    "layer2.1.bn1.bias [32]\n"
-                                    "layer2.1.bn1.running_mean [32]\n"
-                                    "layer2.1.bn1.running_var [32]\n"
-                                    "layer2.1.bn1.num_batches_tracked []\n"
-                                    "layer2.1.conv2.weight [32,32,3,3]\n"
-                                    "layer2.1.bn2.weight [32]\n"
-                                    "layer2.1.bn2.bias [32]\n"
-                                    "layer2.1.bn2.running_mean [32]\n"
-                                    "layer2.1.bn2.running_var [32]\n"
-                                    "layer2.1.bn2.num_batches_tracked []\n"
-                                    "layer2.2.conv1.weight [32,32,3,3]\n"
-                                    "layer2.2.bn1.weight [32]\n"
-                                    "layer2.2.bn1.bias [32]\n"
-                                    "layer2.2.bn1.running_mean [32]\n"
-                                    "layer2.2.bn1.running_var [32]\n"
-                                    "layer2.2.bn1.num_batches_tracked []\n"
-                                    "layer2.2.conv2.weight [32,32,3,3]\n"
-                                    "layer2.2.bn2.weight [32]\n"
-                                    "layer2.2.bn2.bias [32]\n"
-                                    "layer2.2.bn2.running_mean [32]\n"
-                                    "layer2.2.bn2.running_var [32]\n"
-                                    "layer2.2.bn2.num_batches_tracked []\n"
-                                    "layer3.0.conv1.weight [64,32,3,3]\n"
-                                    "layer3.0.bn1.weight [64]\n"
-                                    "layer3.0.bn1.bias [64]\n"
-                                    "layer3.0.bn1.running_mean [64]\n"
-                                    "layer3.0.bn1.running_var [64]\n"
-                                    "layer3.0.bn1.num_batches_tracked []\n"
-                                    "layer3.0.conv2.weight [64,64,3,3]\n"
-                                    "layer3.0.bn2.weight [64]\n"
-                                    "layer3.0.bn2.bias [64]\n"
-                                    "layer3.0.bn2.running_mean [64]\n"
-                                    "layer3.0.bn2.running_var [64]\n"
-                                    "layer3.0.bn2.num_batches_tracked []\n"
-                                    "layer3.0.shortcut.0.weight [64,32,1,1]\n"
-                                    "layer3.0.shortcut.1.weight [64]\n"
-                                    "layer3.0.shortcut.1.bias [64]\n"
-                                    "layer3.0.shortcut.1.running_mean [64]\n"
-                                    "layer3.0.shortcut.1.running_var [64]\n"
-                                    "layer3.0.shortcut.1.num_batches_tracked []\n"
-                                    "layer3.1.conv1.weight [64,64,3,3]\n"
-                                    "layer3.1.bn1.weight [64]\n"
-                                    "layer3.1.bn1.bias [64]\n"
-                                    "layer3.1.bn1.running_mean [64]\n"
-                                    "layer3.1.bn1.running_var [64]\n"
-                                    "layer3.1.bn1.num_batches_tracked []\n"
-                                    "layer3.1.conv2.weight [64,64,3,3]\n"
-                                    "layer3.1.bn2.weight [64]\n"
-                                    "layer3.1.bn2.bias [64]\n"
-                                    "layer3.1.bn2.running_mean [64]\n"
-                                    "layer3.1.bn2.running_var [64]\n"
-                                    "layer3.1.bn2.num_batches_tracked []\n"
-                                    "layer3.2.conv1.weight [64,64,3,3]\n"
-                                    "layer3.2.bn1.weight [64]\n"
-                                    "layer3.2.bn1.bias [64]\n"
-                                    "layer3.2.bn1.running_mean [64]\n"
-                                    "layer3.2.bn1.running_var [64]\n"
-                                    "layer3.2.bn1.num_batches_tracked []\n"
-                                    "layer3.2.conv2.weight [64,64,3,3]\n"
-                                    "layer3.2.bn2.weight [64]\n"
-                                    "layer3.2.bn2.bias [64]\n"
-                                    "layer3.2.bn2.running_mean [64]\n"
-                                    "layer3.2.bn2.running_var [64]\n"
-                                    "layer3.2.bn2.num_batches_tracked []\n"
-                                    "linear.weight [10,64]\n"
-                                    "linear.bias [10]\n";
+static const char resnet20_keys[] =
+    "conv1.weight [16,3,3,3]\n" NORM_KEYS("bn1", 16)
+    BLOCK_KEYS("layer1.0", 16, 16)
+    BLOCK_KEYS("layer1.1", 16, 16)
+    BLOCK_KEYS("layer1.2", 16, 16)
+    BLOCK_KEYS("layer2.0", 16, 32)
+    SHORTCUT_KEYS("layer2.0", 16, 32)
+    BLOCK_KEYS("layer2.1", 32, 32)
+    BLOCK_KEYS("layer2.2", 32, 32)
+    BLOCK_KEYS("layer3.0", 32, 64)
+    SHORTCUT_KEYS("layer3.0", 32, 64)
+    BLOCK_KEYS("layer3.1", 64, 64)
+    BLOCK_KEYS("layer3.2", 64, 64)
+    "linear.weight [10,64]\n"
+    "linear.bias [10]\n";
+// clang-format on
 
 #endif

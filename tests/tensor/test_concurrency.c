@@ -1,5 +1,6 @@
 /// Several threads at once: own tensors, shared weights, and what is kept per thread.
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 
 #include <pthread.h>
@@ -63,10 +64,9 @@ static void make_expected(shared *all)
 static void check_all_ops(task *t, const op_inputs *inputs)
 {
     for (int i = 0; op_cases[i].name != NULL; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         if (!same_bits(t->all->expected[i], talc_contiguous(op_cases[i].run(inputs))))
             note(t->all, t->number, op_cases[i].name);
-        talc_scope_leave(scope);
     }
 }
 
@@ -74,10 +74,9 @@ static void *use_own_tensors(void *argument)
 {
     task *t = argument;
     for (int round = 0; round < ROUNDS; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const op_inputs inputs = op_inputs_new(cpu_device());
         check_all_ops(t, &inputs);
-        talc_scope_leave(scope);
     }
     return NULL;
 }
@@ -116,10 +115,9 @@ static void *apply_net(void *argument)
 {
     task *t = argument;
     for (int round = 0; round < ROUNDS; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         if (!same_bits(net_expected, talc_forward(net, t->all->inputs.image)))
             note(t->all, t->number, "forward");
-        talc_scope_leave(scope);
     }
     return NULL;
 }
@@ -128,12 +126,9 @@ Test(concurrency, a_model_in_evaluation_mode_serves_all_threads)
 {
     static shared all;
     all.inputs = op_inputs_new(cpu_device());
-    net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(
-            &(talc_conv2d_layer){ .in_channels = 4, .out_channels = 6, .kernel = { 3, 3 } }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 }), talc_nn_relu(),
-        talc_nn_flatten(),
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 120, .out_features = 10 }));
+    net = TALC_SEQUENTIAL(CONV2D(.in_channels = 4, .out_channels = 6, .kernel = { 3, 3 }),
+                          BATCH_NORM2D(.channels = 6), talc_nn_relu(), talc_nn_flatten(),
+                          LINEAR(120, 10));
     talc_module_eval(net);
     net_expected = talc_forward(net, all.inputs.image);
     assert_no_failure();
@@ -148,7 +143,7 @@ static void *keep_own_state(void *argument)
     task *t = argument;
     talc_manual_seed((uint64_t)t->number);
     for (uint64_t round = 0; round < 50; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_generator generator = talc_generator_get();
         if (generator.seed != (uint64_t)t->number || generator.call != round)
             note(t->all, t->number, "another thread moved the generator");
@@ -171,7 +166,6 @@ static void *keep_own_state(void *argument)
             talc_precision_admitted() !=
                 (TALC_STRICT | (t->number % 2 ? TALC_TF32 : TALC_NORMWISE)))
             note(t->all, t->number, "another thread's choices");
-        talc_scope_leave(scope);
     }
     /* The root scope's tensors go with the thread. */
     talc_ones(cpu_device(), TALC_F32, TALC_DIMS(100));

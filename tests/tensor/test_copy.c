@@ -174,7 +174,7 @@ static int64_t offset_of(const talc_tensor *t, int64_t at)
 Test(copy, strided_copies_write_their_view_and_nothing_else)
 {
     for (int round = 0; round < 2000; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         const talc_dtype to = (talc_dtype)draw(TALC_DTYPE_COUNT),
                          from = (talc_dtype)draw(TALC_DTYPE_COUNT);
         talc_tensor *base = talc_cast(
@@ -236,7 +236,6 @@ Test(copy, strided_copies_write_their_view_and_nothing_else)
             cr_assert(memcmp((char *)packed->data + (size_t)i * size,
                              (char *)view->data + (size_t)offset_of(view, i) * size, size) == 0,
                       "clone of round %d", round);
-        talc_scope_leave(scope);
     }
 }
 
@@ -248,7 +247,7 @@ Test(copy, large_copies_are_complete_on_any_number_of_threads)
                                  TALC_DIMS(301, 7, 59) };
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int threads = 1; threads <= 3; threads++) {
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_set_threads(threads);
             int64_t count = 1;
             for (int i = 0; i < shapes[s].rank; i++)
@@ -271,7 +270,6 @@ Test(copy, large_copies_are_complete_on_any_number_of_threads)
             const int32_t *filled = talc_data(x, TALC_I32);
             for (int64_t i = 0; i < count; i++)
                 cr_assert(filled[i] == -3);
-            talc_scope_leave(scope);
         }
 }
 

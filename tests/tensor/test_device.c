@@ -81,7 +81,7 @@ Test(device, the_default_that_there_is_no_memory_to_open_is_a_failure)
 /* Memory, streams, a matrix product's handle and workspace. */
 static void use(talc_device *device)
 {
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     talc_tensor *a = talc_full(device, TALC_F32, TALC_DIMS(64, 64), 2);
     talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(2, 3, 40, 40), 1);
     talc_tensor *w = talc_full(device, TALC_F32, TALC_DIMS(4, 3, 3, 3), 1);
@@ -89,7 +89,6 @@ static void use(talc_device *device)
               talc_error_message());
     cr_assert(talc_item(talc_max(talc_conv2d(x, w, NULL, NULL), TALC_SCALAR, false)) == 27, "%s",
               talc_error_message());
-    talc_scope_leave(scope);
 }
 
 Test(device, opening_and_closing_200_times_leaves_the_memory_where_it_was)
@@ -186,7 +185,7 @@ Test(device, every_call_that_waits_raises_a_wrong_label)
 {
     talc_device *device = queueing_device();
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         waiting with = { device, talc_pinned(device, TALC_F32, TALC_SCALAR), NULL,
                          talc_timer_start(device) };
         with.memory = talc_data(with.pinned, TALC_F32);
@@ -197,7 +196,6 @@ Test(device, every_call_that_waits_raises_a_wrong_label)
                        "cross_entropy: element 1 of labels is 7, there are 5 classes");
         cr_assert(talc_device_synchronize(device), "told twice: %s", talc_error_message());
         talc_timer_stop(with.timer);
-        talc_scope_leave(scope);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Callers that flush denormals or round another way: every result has the bits that it has without,
  * on any number of threads, and the caller finds its environment again. */
 #include "tests/support/hooks.h"
+#include "tests/support/layers.h"
 #include "tests/support/op_cases.h"
 
 #include "tensor/fenv.h"
@@ -99,7 +100,7 @@ Test(fenv, every_op)
     for (int tiny = 0; tiny < 2; tiny++)
         for (int i = -2; i < 0 || op_cases[i].name != NULL; i++) {
             const op_case *c = i < 0 ? &more[-1 - i] : &op_cases[i];
-            talc_scope *scope = talc_scope_enter();
+            owned_scope *scope = talc_scope_enter();
             talc_tensor *expected = NULL;
             for (int caller = -1; caller < CALLERS; caller++) {
                 op_inputs in = op_inputs_new(device);
@@ -116,7 +117,6 @@ Test(fenv, every_op)
                     assert_and_leave(c->name, caller, own);
                 assert_same_bits(c->name, expected, y);
             }
-            talc_scope_leave(scope);
         }
 }
 
@@ -155,17 +155,15 @@ static talc_tensor *huber_of_one(double delta)
 /* A weight of 0 after a step along a gradient of 1: minus the rate. */
 static talc_tensor *stepped(talc_device *device, const talc_optimizer_options *options)
 {
-    talc_module *line = talc_nn_linear(&(talc_linear_layer){
+    owned_module *line = talc_nn_linear(&(talc_linear_layer){
         .in_features = 1, .out_features = 1, .no_bias = true, .dtype = TALC_F64 });
     talc_module_to(line, device);
     talc_fill(talc_module_find(line, "weight"), 0);
-    talc_optimizer *optimizer = talc_optimizer_new(line, options);
+    owned_optimizer *optimizer = talc_optimizer_new(line, options);
     talc_backward(talc_forward(line, talc_ones(device, TALC_F64, TALC_DIMS(1, 1))));
     if (optimizer != NULL)
         talc_optimizer_step(optimizer);
     talc_tensor *weight = talc_clone(talc_detach(talc_module_find(line, "weight")));
-    talc_optimizer_free(optimizer);
-    talc_module_free(line);
     return weight;
 }
 
@@ -255,30 +253,28 @@ enum { NUMBERS = 4000 };
 static int train(talc_device *device, double numbers[NUMBERS])
 {
     int count = 0;
-    talc_scope *scope = talc_scope_enter();
+    owned_scope *scope = talc_scope_enter();
     talc_manual_seed(5);
-    talc_dataset *digits = talc_dataset_digits(12, 3);
+    owned_dataset *digits = talc_dataset_digits(12, 3);
     double mean[4], deviation[4];
     cr_assert(talc_dataset_statistics(digits, mean, deviation));
-    talc_loader *loader =
+    owned_loader *loader =
         talc_loader_new(digits, &(talc_loader_options){ .device = device,
                                                         .batch = 4,
                                                         .dtype = TALC_F64,
                                                         .shuffle = true,
                                                         .mean = { mean[0] },
                                                         .deviation = { deviation[0] } });
-    talc_module *net = TALC_SEQUENTIAL(
-        talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1,
-                                             .out_channels = 3,
-                                             .kernel = { 5, 5 },
-                                             .stride = { 3, 3 },
-                                             .dtype = TALC_F64 }),
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 3, .dtype = TALC_F64 }),
-        talc_nn_gelu(), talc_nn_dropout(0.45), talc_nn_flatten(),
-        talc_nn_linear(
-            &(talc_linear_layer){ .in_features = 192, .out_features = 10, .dtype = TALC_F64 }));
+    owned_module *net =
+        TALC_SEQUENTIAL(CONV2D(.in_channels = 1, .out_channels = 3, .kernel = { 5, 5 },
+                               .stride = { 3, 3 }, .dtype = TALC_F64),
+                        BATCH_NORM2D(.channels = 3, .dtype = TALC_F64), talc_nn_gelu(),
+                        talc_nn_dropout(0.45), talc_nn_flatten(),
+                        talc_nn_linear(&(talc_linear_layer){
+                            .in_features = 192, .out_features = 10, .dtype = TALC_F64 }));
     cr_assert(talc_module_to(net, device));
-    talc_optimizer *adam = talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAMW });
+    owned_optimizer *adam =
+        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAMW });
     cr_assert(talc_optimizer_schedule(
         adam, &(talc_schedule){ .kind = TALC_SCHEDULE_COSINE, .steps = 7 }));
     talc_batch batch;
@@ -304,11 +300,6 @@ static int train(talc_device *device, double numbers[NUMBERS])
         count += (int)talc_numel(values);
     }
     assert_no_failure();
-    talc_optimizer_free(adam);
-    talc_module_free(net);
-    talc_loader_free(loader);
-    talc_dataset_free(digits);
-    talc_scope_leave(scope);
     return count;
 }
 
@@ -316,7 +307,8 @@ Test(fenv, a_training_program)
 {
     talc_device *device = tested_device();
     const talc_fenv own = talc_fenv_now();
-    double *expected = malloc(NUMBERS * sizeof *expected), *got = malloc(NUMBERS * sizeof *got);
+    owned_double *expected = malloc(NUMBERS * sizeof *expected),
+                 *got = malloc(NUMBERS * sizeof *got);
     const int count = train(device, expected);
     for (int caller = 0; caller < CALLERS; caller++) {
         become(caller);
@@ -327,8 +319,6 @@ Test(fenv, a_training_program)
                       "'%s': number %d is %.17g, expected %.17g", caller_names[caller], i, got[i],
                       expected[i]);
     }
-    free(expected);
-    free(got);
 }
 
 /* Numbers and judgements. */
@@ -341,7 +331,7 @@ Test(fenv, what_is_printed_and_checked)
     size_t bytes;
     for (int foreign = 0; foreign < 2; foreign++) {
         FILE *file = open_memstream(&text[foreign], &bytes);
-        talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device() });
+        owned_check *check = talc_check_new(&(talc_check_options){ .device = tested_device() });
         if (foreign)
             become(FOREIGN);
         const talc_tensor *x =
@@ -353,7 +343,6 @@ Test(fenv, what_is_printed_and_checked)
         if (foreign)
             assert_and_leave("printing", FOREIGN, own);
         cr_assert(talc_check_passed(check));
-        talc_check_free(check);
         fclose(file);
     }
     cr_assert(strcmp(text[0], text[1]) == 0, "%s\ninstead of\n%s", text[1], text[0]);

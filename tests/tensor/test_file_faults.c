@@ -234,9 +234,8 @@ static talc_tensor *load_npy(const char *path)
 
 static talc_tensor *load_safetensors(const char *path)
 {
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     talc_tensor *x = file == NULL ? NULL : talc_safetensors_read(file, 0, cpu_device());
-    talc_safetensors_close(file);
     return x;
 }
 
@@ -256,13 +255,12 @@ static const struct format {
 static void assert_holds(const char *path, const char *text, const char *when)
 {
     size_t count = 0;
-    char *bytes = file_bytes(path, &count);
+    owned_char *bytes = file_bytes(path, &count);
     if (text == NULL)
         cr_assert_null(bytes, "%s: a file of %zu bytes is there", when, count);
     else
         cr_assert(bytes != NULL && count == strlen(text) && memcmp(bytes, text, count) == 0,
                   "%s: the old file has changed", when);
-    free(bytes);
 }
 
 /* A save under the fault must fail with "WHO: cannot DOING 'PATH': REASON" and leave what was

@@ -147,12 +147,10 @@ Test(full, the_first_kernel_on_a_full_gpu)
 
 static talc_tensor *first_graph(const talc_tensor *x)
 {
-    talc_module *net = TALC_SEQUENTIAL(talc_nn_relu());
+    owned_module *net = TALC_SEQUENTIAL(talc_nn_relu());
     talc_module_eval(net);
-    talc_graph *graph = talc_capture(net, x);
+    owned_graph *graph = talc_capture(net, x);
     talc_tensor *y = graph == NULL ? NULL : talc_clone(talc_graph_replay(graph, x));
-    talc_graph_free(graph);
-    talc_module_free(net);
     return y;
 }
 

@@ -24,7 +24,7 @@ static const char *file_of(int version, const char *header, size_t data)
 {
     const char *path = file_path("made.npy");
     const size_t length = strlen(header), prefix = version == 1 ? 10 : 12;
-    char *bytes = calloc(1, prefix + length + data + 1);
+    owned_char *bytes = calloc(1, prefix + length + data + 1);
     memcpy(bytes, "\223NUMPY", 6);
     bytes[6] = (char)version;
     for (size_t i = 8; i < prefix; i++)
@@ -33,7 +33,6 @@ static const char *file_of(int version, const char *header, size_t data)
     for (size_t i = 0; i < data; i++)
         bytes[prefix + length + i] = (char)i;
     file_write(path, bytes, prefix + length + data);
-    free(bytes);
     return path;
 }
 
@@ -70,9 +69,8 @@ Test(npy, saving_gives_the_bytes_of_numpy)
     const char *path = file_path("saved.npy");
     cr_assert(talc_npy_save(path, x));
     size_t count;
-    char *bytes = file_bytes(path, &count);
+    owned_char *bytes = file_bytes(path, &count);
     cr_assert(count == sizeof ROW_MAJOR - 1 && memcmp(bytes, ROW_MAJOR, count) == 0);
-    free(bytes);
     cr_assert(file_count() == 1);
 }
 
@@ -103,10 +101,9 @@ Test(npy, what_is_saved_is_loaded)
             cr_assert(talc_numel(x) == 0 ||
                       memcmp(talc_data(y, y->dtype), talc_data(x, x->dtype), talc_nbytes(x)) == 0);
             size_t count;
-            char *bytes = file_bytes(path, &count);
+            owned_char *bytes = file_bytes(path, &count);
             cr_assert((count - talc_nbytes(x)) % 64 == 0 &&
                       bytes[count - talc_nbytes(x) - 1] == '\n');
-            free(bytes);
         }
 }
 

@@ -68,7 +68,7 @@ Test(pinned, memory_is_held_until_it_is_read)
 {
     talc_device *device = queueing_device();
     for (int round = 0; round < 3; round++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         talc_tensor *x = pinned_full(device, 3);
         stall(device);
         talc_tensor *y = talc_to(x, device, TALC_F32);
@@ -76,7 +76,6 @@ Test(pinned, memory_is_held_until_it_is_read)
         talc_tensor *other = pinned_full(device, 5);
         assert_all_are(y, 3);
         assert_all_are(talc_to(other, device, TALC_F32), 5);
-        talc_scope_leave(scope);
     }
 }
 

@@ -32,9 +32,8 @@ static char *printed(const talc_tensor *tensor, bool expected)
 static void assert_printed(const talc_tensor *tensor, const char *expected)
 {
     assert_no_failure();
-    char *text = printed(tensor, true);
+    owned_char *text = printed(tensor, true);
     cr_assert(strcmp(text, expected) == 0, "\nprinted:\n%s\ndue:\n%s", text, expected);
-    free(text);
 }
 
 static talc_tensor *reals(talc_dims dims, const double *elements, talc_dtype dtype)
@@ -143,13 +142,12 @@ Test(print, a_standing_failure_is_shown_in_place_of_the_elements)
 {
     talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2));
     talc_fail(TALC_BAD_SHAPE, "something broke");
-    char *text = printed(x, false);
+    owned_char *text = printed(x, false);
     cr_assert(strcmp(text, "tensor f32 [2] on cpu\n(not read: something broke)\n") == 0, "%s",
               text);
     free(text);
     text = printed(NULL, true);
     cr_assert(strcmp(text, "NULL\n") == 0);
-    free(text);
     assert_failure(TALC_BAD_SHAPE, "something broke");
     cr_assert(!talc_print(NULL, x));
     assert_failure(TALC_NULL_ARGUMENT, "print: file is NULL");
@@ -195,14 +193,12 @@ Test(print, width_precision_and_threshold)
         { y, { .threshold = 8 }, "tensor i32 [8] on cpu\n[0, 1, 2, 3, 4, 5, 6, 7]\n" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text = printed_with(cases[i].tensor, &cases[i].options, true);
+        owned_char *text = printed_with(cases[i].tensor, &cases[i].options, true);
         cr_expect(strcmp(text, cases[i].expected) == 0, "%zu:\n%s", i, text);
-        free(text);
     }
-    char *whole = printed_with(talc_arange(cpu_device(), TALC_I32, 0, 2000, 1),
-                               &(talc_print_options){ .threshold = INT64_MAX }, true);
+    owned_char *whole = printed_with(talc_arange(cpu_device(), TALC_I32, 0, 2000, 1),
+                                     &(talc_print_options){ .threshold = INT64_MAX }, true);
     cr_assert(strstr(whole, "...") == NULL && strstr(whole, " 1000,") != NULL, "%s", whole);
-    free(whole);
 }
 
 Test(print, options_that_cannot_be)
@@ -216,11 +212,10 @@ Test(print, options_that_cannot_be)
                   { { .precision = -2 }, "print: precision -2 must be 0 to 17" },
                   { { .threshold = -1 }, "print: threshold -1 must not be negative" } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text =
+        owned_char *text =
             printed_with(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)), &cases[i].options, false);
         assert_failure(TALC_BAD_ARGUMENT, cases[i].expected);
         cr_assert(*text == '\0');
-        free(text);
     }
 }
 
@@ -235,14 +230,13 @@ static const char *cell_of(const void *context, int64_t row, int column, char te
 
 static void assert_table(int width, talc_table table, const char *expected)
 {
-    char *text = NULL;
+    owned_char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     table.width = width;
     talc_table_print(file, &table);
     fclose(file);
     cr_expect(strcmp(text, expected) == 0, "%d columns:\n%s\ndue:\n%s", width, text, expected);
-    free(text);
 }
 
 Test(print, a_table_fits_its_line)
@@ -414,7 +408,7 @@ Test(print, no_table_is_too_wide)
 Test(print, sentences_wrap_at_words)
 {
     setenv("COLUMNS", "40", 1); /* read once, when this process first asks */
-    char *text = NULL;
+    owned_char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     talc_print_wrapped(file, 4, "  %s: %d words\nand \033[1m%s\033[0m",
@@ -426,7 +420,6 @@ Test(print, sentences_wrap_at_words)
                            "    and\n"
                            "    \033[1ma_name_..han_a_whole_line_of_text_is\033[0m\n") == 0,
               "%s", text);
-    free(text);
 }
 
 Test(print, counts_read_well)

@@ -29,12 +29,11 @@ static const char *file_of(const char *header, size_t data)
 {
     const char *path = file_path("made.safetensors");
     const size_t length = strlen(header);
-    char *bytes = calloc(1, 8 + length + data + 1);
+    owned_char *bytes = calloc(1, 8 + length + data + 1);
     for (int i = 0; i < 8; i++)
         bytes[i] = (char)(length >> (8 * i) & 0xff);
     memcpy(bytes + 8, header, length);
     file_write(path, bytes, 8 + length + data);
-    free(bytes);
     return path;
 }
 
@@ -42,7 +41,7 @@ Test(safetensors, a_file_of_the_reference_implementation_is_read)
 {
     const char *path = file_path("reference.safetensors");
     file_write(path, REFERENCE, sizeof REFERENCE - 1);
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     assert_no_failure();
     cr_assert(talc_safetensors_count(file) == 2);
     cr_assert(strcmp(talc_safetensors_name(file, 0), BIAS) == 0);
@@ -71,7 +70,6 @@ Test(safetensors, a_file_of_the_reference_implementation_is_read)
     assert_failure(TALC_BAD_ARGUMENT, "safetensors_read: tensor -1 of a file of 2");
     cr_assert_null(talc_safetensors_read(file, 0, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "safetensors_read: device is NULL");
-    talc_safetensors_close(file);
 }
 
 Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
@@ -84,7 +82,7 @@ Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
     const char *path = file_path("saved.safetensors");
     cr_assert(talc_safetensors_save(path, two, 2, (const char *const[]){ "format", "pt", NULL }));
     size_t count;
-    char *bytes = file_bytes(path, &count);
+    owned_char *bytes = file_bytes(path, &count);
     cr_assert(count == sizeof REFERENCE - 1 && memcmp(bytes, REFERENCE, count) == 0,
               "differs: %.200s", bytes + 8);
     free(bytes);
@@ -99,7 +97,6 @@ Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
     bytes = file_bytes(path, &count);
     cr_assert(count == sizeof REFERENCE_TYPES - 1 && memcmp(bytes, REFERENCE_TYPES, count) == 0,
               "%.200s", bytes + 8);
-    free(bytes);
     cr_assert(file_count() == 1);
 }
 
@@ -121,7 +118,7 @@ Test(safetensors, what_is_saved_is_read_back)
         }
     const char *path = file_path("all.safetensors");
     cr_assert(talc_safetensors_save(path, saved, count, NULL));
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     cr_assert(talc_safetensors_count(file) == count);
     for (int i = 0; i < count; i++) {
         talc_tensor *x =
@@ -145,7 +142,6 @@ Test(safetensors, what_is_saved_is_read_back)
                              talc_nbytes(x)) == 0);
         }
     }
-    talc_safetensors_close(file);
 }
 
 Test(safetensors, tensors_larger_than_one_piece_and_empty_files)
@@ -191,10 +187,9 @@ Test(safetensors, unusual_files_are_accepted)
         { "{\"four\":{\"dtype\":\"F4\",\"shape\":[3,2],\"data_offsets\":[0,3]}}", 3, 1 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        talc_safetensors *file = talc_safetensors_open(file_of(cases[i].header, cases[i].data));
+        owned_safetensors *file = talc_safetensors_open(file_of(cases[i].header, cases[i].data));
         cr_assert(file != NULL, "%s: %s", cases[i].header, talc_error_message());
         cr_assert(talc_safetensors_count(file) == cases[i].count, "%s", cases[i].header);
-        talc_safetensors_close(file);
     }
 }
 
@@ -210,7 +205,7 @@ Test(safetensors, booleans_are_0_or_1)
     memcpy(bytes + 8 + sizeof header - 1, data, sizeof data);
     const char *path = file_path("booleans.safetensors");
     file_write(path, bytes, sizeof bytes);
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     const char *const names[] = { "mask", "bytes" };
     for (int k = 0; k < 2; k++) {
         const talc_tensor *x =
@@ -220,7 +215,6 @@ Test(safetensors, booleans_are_0_or_1)
             cr_assert(talc_item_i64(talc_select(x, 0, i)) == (k == 0 ? data[i] != 0 : data[i]),
                       "%s: element %d", names[k], i);
     }
-    talc_safetensors_close(file);
 }
 
 /* Every F16 and BF16, on the tested device, in more than one piece: the value of its fields, which
@@ -241,7 +235,7 @@ Test(safetensors, halves_are_read_as_f32)
             putc(i >> 8 & 0xff, out);
         }
         cr_assert(fclose(out) == 0);
-        talc_safetensors *file = talc_safetensors_open(path);
+        owned_safetensors *file = talc_safetensors_open(path);
         cr_assert(talc_safetensors_dtype(file, 0) == TALC_F32);
         talc_tensor *into = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(COUNT));
         cr_assert(talc_safetensors_read_into(file, 0, into), "%s", talc_error_message());
@@ -261,14 +255,12 @@ Test(safetensors, halves_are_read_as_f32)
                       "%s %04x: %g, expected %g", bf16 ? "BF16" : "F16", i & 0xffff, (double)got[i],
                       expected);
         }
-        talc_safetensors_close(file);
     }
     talc_tensor *wide = talc_zeros(tested_device(), TALC_F64, TALC_DIMS(1));
-    talc_safetensors *file = talc_safetensors_open(
+    owned_safetensors *file = talc_safetensors_open(
         file_of("{\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", 2));
     cr_assert(!talc_safetensors_read_into(file, 0, wide));
     assert_failure(TALC_BAD_DTYPE, "safetensors_read_into: 'h' is F16 in the file, the tensor f64");
-    talc_safetensors_close(file);
 }
 
 Test(safetensors, types_that_talc_has_not_are_refused_when_read)
@@ -277,7 +269,7 @@ Test(safetensors, types_that_talc_has_not_are_refused_when_read)
                                "\"flag\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[4,6]},"
                                "\"i\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[6,14]}}",
                                14);
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     assert_no_failure();
     cr_assert(talc_safetensors_dtype(file, 0) == TALC_DTYPE_COUNT);
     cr_assert(strcmp(talc_safetensors_dtype_name(file, 0), "I16") == 0);
@@ -313,7 +305,6 @@ Test(safetensors, types_that_talc_has_not_are_refused_when_read)
                         (int)about.st_size - 3);
     cr_assert(((int32_t *)talc_data(z, TALC_I32))[0] == 9 &&
               ((float *)talc_data(y, TALC_F32))[1] == 5);
-    talc_safetensors_close(file);
 }
 
 Test(safetensors, what_cannot_be_saved_is_refused)
@@ -385,13 +376,12 @@ Test(safetensors, what_cannot_be_saved_is_refused)
     assert_failure(TALC_NULL_ARGUMENT, "safetensors_save: tensors is NULL");
     cr_assert(!talc_safetensors_save(NULL, NULL, 0, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "safetensors_save: path is NULL");
-    char *large = malloc((17 << 20) + 1);
+    owned_char *large = malloc((17 << 20) + 1);
     memset(large, 'v', 17 << 20);
     large[17 << 20] = '\0';
     cr_assert(!talc_safetensors_save(path, NULL, 0, (const char *const[]){ "k", large, NULL }));
     assert_failure(TALC_TOO_LARGE,
                    "safetensors_save: a header of 17825824 bytes, the most is 16777216");
-    free(large);
     cr_assert(file_is(path, "old") && file_count() == 1);
 }
 
@@ -428,7 +418,7 @@ static int json_runs(const char *path, bool persists)
     const talc_named_tensor named[] = { { "a", x }, { "b", x } };
     const char *const metadata[] = { "format", "pt", NULL };
     size_t size, size_now;
-    char *expected = file_bytes(path, &size);
+    owned_char *expected = file_bytes(path, &size);
     int errors = 0;
     json_persists = persists;
     for (int opens = 0; opens < 2; opens++)
@@ -450,7 +440,6 @@ static int json_runs(const char *path, bool persists)
             if (!hit)
                 break;
         }
-    free(expected);
     return errors;
 }
 
@@ -488,7 +477,7 @@ Test(safetensors, no_failed_allocation_changes_what_a_file_says)
                  json_failing++) {
                 json_persists = persists;
                 json_allocations = 0;
-                talc_safetensors *file = talc_safetensors_open(path);
+                owned_safetensors *file = talc_safetensors_open(path);
                 const char *metadata = talc_safetensors_metadata(file, name);
                 cr_assert(file == NULL || (talc_safetensors_find(file, name) == 0 &&
                                            metadata != NULL && strcmp(metadata, value) == 0),
@@ -498,7 +487,6 @@ Test(safetensors, no_failed_allocation_changes_what_a_file_says)
                           "%d bytes, allocation %d: %s", length, json_failing,
                           talc_error_message());
                 talc_error_clear();
-                talc_safetensors_close(file);
             }
         json_set_alloc_funcs(malloc, free);
     }

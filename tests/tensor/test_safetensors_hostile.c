@@ -11,12 +11,11 @@
 static const char *file_with(uint64_t length, const char *header, size_t header_bytes, size_t data)
 {
     const char *path = file_path("made.safetensors");
-    char *bytes = calloc(1, 8 + header_bytes + data + 1);
+    owned_char *bytes = calloc(1, 8 + header_bytes + data + 1);
     for (int i = 0; i < 8; i++)
         bytes[i] = (char)(length >> (8 * i) & 0xff);
     memcpy(bytes + 8, header, header_bytes);
     file_write(path, bytes, 8 + header_bytes + data);
-    free(bytes);
     return path;
 }
 
@@ -239,9 +238,8 @@ Test(safetensors_hostile, headers_that_would_cost_much_are_refused_early)
                    "the header has more than 1000000 commas");
     /* A bracket in a string, behind an escaped quote too, is no bracket. */
     const char *path = file_of("{\"__metadata__\":{\"a\":\"[[[[[[\\\"[[[\"}}", 0);
-    talc_safetensors *file = talc_safetensors_open(path);
+    owned_safetensors *file = talc_safetensors_open(path);
     cr_assert(file != NULL && strcmp(talc_safetensors_metadata(file, "a"), "[[[[[[\"[[[") == 0);
-    talc_safetensors_close(file);
     char name[2048], header[2200], message[300];
     memset(name, 'n', 1025);
     name[1025] = '\0';
@@ -266,11 +264,10 @@ Test(safetensors_hostile, there_are_at_most_65536_tensors)
             assert_refused(path, "the header has more than 65536 tensors");
             continue;
         }
-        talc_safetensors *file = talc_safetensors_open(path);
+        owned_safetensors *file = talc_safetensors_open(path);
         cr_assert(talc_safetensors_count(file) == count);
         const int64_t found = talc_safetensors_find(file, "4711");
         cr_assert(strcmp(talc_safetensors_name(file, found), "4711") == 0);
-        talc_safetensors_close(file);
     }
 }
 
@@ -297,14 +294,13 @@ Test(safetensors_hostile, changed_bytes_never_do_harm)
             memcpy(bytes, REFERENCE, sizeof bytes);
             bytes[at] = (char)(bytes[at] ^ changes[c]);
             file_write(path, bytes, sizeof REFERENCE - 1);
-            talc_safetensors *file = talc_safetensors_open(path);
+            owned_safetensors *file = talc_safetensors_open(path);
             for (int64_t i = 0; i < talc_safetensors_count(file); i++) {
                 talc_release(talc_safetensors_read(file, i, cpu_device()));
                 cr_assert(!talc_failed() || talc_error_status() == TALC_UNSUPPORTED, "byte %zu: %s",
                           at, talc_error_message());
                 talc_error_clear();
             }
-            talc_safetensors_close(file);
             cr_assert(!talc_failed() || talc_error_status() == TALC_BAD_FORMAT, "byte %zu: %s", at,
                       talc_error_message());
             talc_error_clear();

@@ -212,7 +212,7 @@ static void mask_piece(void *context, int64_t piece, int worker)
  * library takes it. */
 Test(threads, signals_are_for_the_program)
 {
-    talc_dataset *dataset = talc_dataset_digits(64, 1);
+    owned_dataset *dataset = talc_dataset_digits(64, 1);
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
@@ -239,7 +239,6 @@ Test(threads, signals_are_for_the_program)
     int status = 0;
     cr_assert(child > 0 && waitpid(child, &status, 0) == child);
     cr_assert(status == 0, "signal %d, exit %d", WTERMSIG(status), WEXITSTATUS(status));
-    talc_dataset_free(dataset);
 }
 
 // ---- The number of threads ----------------------------------------------------------------------

@@ -253,7 +253,7 @@ Test(view, chains_of_views_agree_with_a_model_that_copies)
 {
     static model m;
     for (int chain = 0; chain < 3000; chain++) {
-        talc_scope *scope = talc_scope_enter();
+        owned_scope *scope = talc_scope_enter();
         m.rank = (int)draw(5);
         talc_dims dims = { .rank = m.rank };
         for (int i = 0; i < m.rank; i++)
@@ -270,7 +270,6 @@ Test(view, chains_of_views_agree_with_a_model_that_copies)
             snprintf(what, sizeof what, "chain %d, step %d of kind %d", chain, i, kind);
             assert_model(t, &m, what);
         }
-        talc_scope_leave(scope);
     }
 }
 

@@ -38,15 +38,13 @@ Test(tool_json, nothing_is_left_out_when_memory_is_short)
     json_set_alloc_funcs(allocate, free);
     tool_json_watch();
     int code;
-    char *expected = printed(&code);
+    owned_char *expected = printed(&code);
     cr_assert(code == TOOL_OK && strstr(expected, "\"x\\\\xff\\\\u{9b}/y\"") != NULL, "%s",
               expected);
     const int all = made;
     cr_assert(all > 40, "%d allocations", all);
     failing = all / 2;
     made = 0;
-    char *got = printed(&code);
+    owned_char *got = printed(&code);
     cr_assert(code == TOOL_FAILED && *got == '\0', "%s", got);
-    free(got);
-    free(expected);
 }
