@@ -421,7 +421,7 @@ Test(check_conv2d, texts_of_gradients)
     talc_error_clear();
 }
 
-/* No row makes the gradient by weights that no image reaches. */
+/* No algorithm makes the gradient by weights that no image reaches. */
 Test(check_conv2d, without_images)
 {
     static const char *const texts[] = { "n0c2h4w4o2k3x3_dx", "n0c2h4w4o2k3x3_dw" };

@@ -126,7 +126,7 @@ Test(check_model, the_same_run_twice_differs_nowhere)
 }
 
 /* Each op of talc, of operands without gaps and of views, in f32 and, forced, by the reference
- * rows. */
+ * algorithms. */
 static bool with_views;
 
 static talc_tensor *every_op_forward(talc_tensor *x)

@@ -450,7 +450,7 @@ Test(check_mutants, every_mutant_of_a_convolutions_gradient_is_rejected_by_its_k
         char reason[256], names[400];
         const uint64_t right =
             kinds_failed(conv2d_gradient_mutant_algorithm(GRADIENT_RIGHT), m->problem, 0, reason);
-        cr_expect(right == 0, "the right row fails %s: %s", m->problem, reason);
+        cr_expect(right == 0, "the right algorithm fails %s: %s", m->problem, reason);
         const uint64_t all =
             kinds_failed(conv2d_gradient_mutant_algorithm(m->mistake), m->problem, 0, reason);
         mutant_kind_names(all, names, sizeof names);

@@ -1,5 +1,5 @@
-/// Batch normalisation as a caller has it: statistics, options, views. The values of its rows are
-/// held by test_algorithms.c.
+/// Batch normalisation as a caller has it: statistics, options, views. The values of its algorithms
+/// are held by test_algorithms.c.
 #include "tests/support/activation.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"

@@ -205,7 +205,7 @@ static int check_algorithms(const gradients *g, bool exact)
 static void expect_algorithms(const gradients *g, bool exact)
 {
     char text[TALC_CONV2D_TEXT];
-    cr_assert(check_algorithms(g, exact) > 0, "%s: no row has both its gradients",
+    cr_assert(check_algorithms(g, exact) > 0, "%s: no algorithm has both its gradients",
               talc_conv2d_problem_text(&g->problem, text));
 }
 

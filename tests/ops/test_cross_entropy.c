@@ -1,5 +1,5 @@
 /// Cross entropy as a caller has it: PyTorch's numbers, what its labels may be, the gradient that
-/// comes with the loss. The values of its rows are held by test_algorithms.c.
+/// comes with the loss. The values of its algorithms are held by test_algorithms.c.
 #include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"

@@ -1,5 +1,5 @@
-/// Pooling of numbers near 2^31 and 2^63, in both directions, by every row. The gradients of other
-/// numbers are held by test_algorithms.c and test_gradient.c.
+/// Pooling of numbers near 2^31 and 2^63, in both directions, by every algorithm. The gradients of
+/// other numbers are held by test_algorithms.c and test_gradient.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 

@@ -1,5 +1,6 @@
 /* Group, instance and layer norm as a caller has them: PyTorch's values, views, edges. The values
- * of their rows are held by test_algorithms.c, their gradients by test_norm_gradient.c too. */
+ * of their algorithms are held by test_algorithms.c, their gradients by test_norm_gradient.c
+ * too. */
 #include "ops/backend.h"
 #include "tests/support/operands.h"
 #include "tests/support/guard.h"

@@ -1,4 +1,4 @@
-/// Pooling as a caller has it: options, shapes. The values of its rows are held by
+/// Pooling as a caller has it: options, shapes. The values of its algorithms are held by
 /// test_algorithms.c.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"

@@ -1,5 +1,6 @@
 /// pad and upsample2d as a caller has them: PyTorch's numbers, wide rows, types and shapes. The
-/// values of their rows are held by test_algorithms.c, their gradients by test_gradient.c too.
+/// values of their algorithms are held by test_algorithms.c, their gradients by test_gradient.c
+/// too.
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
