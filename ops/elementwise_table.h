@@ -22,6 +22,10 @@
 #define TALC_SAVES_Y       4
 #define TALC_NO_GRADIENT   8
 
+/// Whether a row of one operand is only defined for positive numbers: tests ask no others of it.
+#define TALC_UNARY_IS_POSITIVE(constant)                                                           \
+    ((constant) == TALC_LOG || (constant) == TALC_SQRT || (constant) == TALC_RSQRT)
+
 /// What a row of two operands does with integers, which it takes but for the last.
 enum {
     TALC_WRAPS,    ///< computes without sign, so that they wrap around

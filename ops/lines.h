@@ -1,4 +1,4 @@
-/// The problem of an op along one dimension: cumsum, softmax and log_softmax.
+/// The problem of an op along one dimension: softmax, log_softmax, cumsum and cumprod.
 #ifndef TALC_OPS_LINES_H
 #define TALC_OPS_LINES_H
 
@@ -9,7 +9,7 @@ TALC_BEGIN_DECLARATIONS
 /// One line of `extent` elements for every index of the outer dimensions, of x and of y, which has
 /// x's shape and strides of its own. Outer dimensions are merged where one stride serves two.
 typedef struct talc_lines_problem {
-    talc_direction direction; ///< forward but for cumsum
+    talc_direction direction; ///< of running sums and products either
     bool log;                 ///< log_softmax
     talc_dtype dtype;
     int64_t extent;

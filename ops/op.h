@@ -9,7 +9,7 @@
 ///         .inputs = { TALC_HANDED(cumsum, x, x, TALC_STRIDED) },
 ///         .input_count = 1,
 ///         .outputs = { TALC_OPERAND(cumsum, y, y) },
-///         .note = &note });
+///         .record = &record });
 #ifndef TALC_OPS_OP_H
 #define TALC_OPS_OP_H
 

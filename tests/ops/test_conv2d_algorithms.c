@@ -12,7 +12,8 @@
 static const struct {
     const char *problem;
     /* Letters of the algorithms that do not refuse: depthwise by columns (c) and by rows (d),
-     * pointwise, implicit_gemm (g), im2col, reference; of large results depthwise alone. */
+     * pointwise, implicit_gemm (g), im2col, reference; of large results depthwise alone. Behind a
+     * '/' those of f64, where they differ. */
     const char *algorithms;
 } cases[] = {
     { "n2c3h9w7o4k3x3", "gir" },
@@ -104,17 +105,20 @@ Test(conv2d_algorithms, every_algorithm_passes_the_cross_check)
     const uint64_t few = KIND(EXACT) | KIND(THREADS) | KIND(GUARDS);
     for (int i = 0; i < CASES; i++) {
         const char *text = cases[i].problem;
-        char ran[8] = "", again[8] = "", wide[TALC_CHECK_TEXT];
+        char ran[8] = "", again[8] = "", wide[TALC_CHECK_TEXT], expected[8];
+        const char *slash = strchr(cases[i].algorithms, '/');
         snprintf(wide, sizeof wide, "%s_f64", text);
+        snprintf(expected, sizeof expected, "%.*s", (int)strcspn(cases[i].algorithms, "/"),
+                 cases[i].algorithms);
         if (strchr(cases[i].algorithms, 'r') != NULL) {
             check_algorithms(text, OF_VALUES, NULL, ran);
             check_algorithms(wide, few | KIND(RANDOM), NULL, again);
-            cr_expect(strcmp(again, cases[i].algorithms) == 0, "%s: the algorithms %s ran", wide,
-                      again);
+            cr_expect(strcmp(again, slash == NULL ? expected : slash + 1) == 0,
+                      "%s: the algorithms %s ran", wide, again);
         } else {
             check_algorithms(text, few, "depthwise", ran);
         }
-        cr_expect(strcmp(ran, cases[i].algorithms) == 0, "%s: the algorithms %s ran", text, ran);
+        cr_expect(strcmp(ran, expected) == 0, "%s: the algorithms %s ran", text, ran);
     }
 }
 

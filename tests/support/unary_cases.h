@@ -23,9 +23,7 @@ static const struct unary_case {
     talc_tensor *(*call)(const talc_tensor *x);
     bool positive; ///< defined for positive numbers
 } unary_cases[TALC_UNARY_COUNT] = {
-#define UNARY_CASE(constant, name, ...)                                                            \
-    { #name, unary_##name,                                                                         \
-      constant == TALC_LOG || constant == TALC_SQRT || constant == TALC_RSQRT },
+#define UNARY_CASE(constant, name, ...) { #name, unary_##name, TALC_UNARY_IS_POSITIVE(constant) },
     TALC_UNARY_TABLE(UNARY_CASE)
 #undef UNARY_CASE
 };

@@ -186,11 +186,10 @@ static talc_module *resnet20_b(void)
 #define NUMBERS_NONE
 #define NUMBERS_ONE(p)    , 0.3
 #define NUMBERS_TWO(p, q) , -0.8, 1.1
-#define POSITIVE(constant) ((constant) == TALC_LOG || (constant) == TALC_SQRT || (constant) == TALC_RSQRT)
 #define UNARY_FUNCTION(constant, name, numbers, ...)                                               \
     FUNCTION(name, #name, "", 0, 0, talc_##name(x[0] NUMBERS_##numbers), 0)
 #define UNARY_ROW(constant, name, ...)                                                             \
-    ROW(name, #name, "", POSITIVE(constant) ? 0.5 : -3, 3, 0, D(4, 6))
+    ROW(name, #name, "", TALC_UNARY_IS_POSITIVE(constant) ? 0.5 : -3, 3, 0, D(4, 6))
 
 TALC_UNARY_TABLE(UNARY_FUNCTION)
 CASES(FUNCTION)

@@ -15,6 +15,7 @@
 #include "backends/cuda/matmul/panels.cuh"
 #include "backends/cuda/primitives/barriers.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/primitives/shared_copy.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/primitives/wgmma.cuh"
 
@@ -179,11 +180,23 @@ static __device__ __forceinline__ void split_k_tile(const float (&v)[OWN], fragm
 template <int COLUMNS> constexpr int PANEL_PART = COLUMNS *CHUNK * 4; /* bytes of a stage */
 template <int COLUMNS> constexpr int STAGE_BYTES = PANEL_PART<COLUMNS> + STREAM_BYTES;
 
+/* K tiles that a copier has under way. Fewer than the stages: those of one that is waited for are
+ * free. */
+constexpr int UNDER_WAY = 4;
+
+/* Has one more K tile under way, and says of the oldest, at `oldest`, that it has come. */
+template <int LEFT> static __device__ __forceinline__ void hand_over(uint32_t full, int &oldest)
+{
+    __pipeline_wait_prior(LEFT);
+    barrier_arrive(full + 8 * oldest);
+    oldest = oldest + 1 == STAGES ? 0 : oldest + 1;
+}
+
 template <bool ALONG_K, int COLUMNS>
 static __device__ __forceinline__ void load_stages(const split_product &p, uint32_t shared,
                                                    uint32_t full, uint32_t empty)
 {
-    int stage = 0;
+    int stage = 0, oldest = 0, under_way = 0;
     uint32_t parity = 1;
     for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
         const split_work w = work_of(p, i);
@@ -209,11 +222,17 @@ static __device__ __forceinline__ void load_stages(const split_product &p, uint3
             }
             copy_k_tile<ALONG_K>(p, p.from + at[1], (int64_t)w.rows * ROWS, k_tile,
                                  to + PANEL_PART<COLUMNS>);
-            barrier_arrive_after_copies(ready);
+            __pipeline_commit();
+            if (++under_way == UNDER_WAY) {
+                hand_over<UNDER_WAY - 1>(full, oldest);
+                under_way--;
+            }
             if (++stage == STAGES)
                 stage = 0, parity ^= 1;
         }
     }
+    for (; under_way > 0; under_way--)
+        hand_over<0>(full, oldest);
 }
 
 /* One output by FFMA, by a warp, in the order of its lanes. */
@@ -422,6 +441,7 @@ static __device__ __forceinline__ void multiply_stream(const split_product &p, c
                 if (k_tile + 1 < w.end)
                     split_stage(stage, parity, of[1 - u]);
                 wgmma_wait<0>();
+                __syncwarp();
                 if (threadIdx.x % WARP == 0)
                     barrier_arrive(empty + 8 * now);
 #pragma unroll
