@@ -247,7 +247,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* Whether a sum is not well above what tiny elements can do. */
 static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, row_bound b,
-                                                   float coefficient)
+                                                       float coefficient)
 {
     const float least = (a.tiny * b.largest + a.largest * b.tiny) * coefficient;
     return !(fabsf(sum) >= least && fabsf(sum) < INFINITY);

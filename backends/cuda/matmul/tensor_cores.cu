@@ -408,9 +408,10 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant_
     float sum = 0;
     for (int s = 0; s < p.splits; s++)
         sum += p.parts[s * p.outputs + at];
-    const bool bad = i < p.outputs &&
-                     needs_recompute(sum, p.a.bounds[matrices[0] * p.a.count * PANEL + m],
-                                 p.b.bounds[matrices[1] * p.b.count * PANEL + n], p.coefficient);
+    const bool bad =
+        i < p.outputs &&
+        needs_recompute(sum, p.a.bounds[matrices[0] * p.a.count * PANEL + m],
+                        p.b.bounds[matrices[1] * p.b.count * PANEL + n], p.coefficient);
     unsigned lanes = __ballot_sync(~0u, bad);
     if (lanes != 0 && threadIdx.x % WARP == 0)
         atomicAdd(p.recomputed, __popc(lanes));
