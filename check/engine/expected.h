@@ -102,10 +102,9 @@ bool talc_check_linear_spread(const check_direction *direction, const check_ran 
 bool talc_check_linear(const check_direction *direction, const check_ran *ran,
                        check_model_expected *expected);
 
-/// The same where an operand picks elements of the others: output `index` is picked by element
-/// picking_at of it, NULL: `index`. Where that may be another one, so may the result.
+/// The same where an operand picks elements of the others (check_direction.picks). Where it may
+/// pick another one, the result may be any.
 bool talc_check_picked(const check_direction *direction, const check_ran *ran,
-                       int64_t (*picking_at)(const check_ran *ran, int64_t index),
                        check_model_expected *expected);
 
 /// How far batch norm's results may move, in norm.c.

@@ -131,6 +131,8 @@ typedef struct check_direction {
                             struct check_model_expected *expected);
     unsigned factors; ///< a bit for each operand that the result is linear in together: x and w
     unsigned picks;   ///< a bit for one that says which elements of the others count: an index
+    /// The element of that one that output `index` reads; NULL: element `index`.
+    int64_t (*picking_at)(const struct check_ran *ran, int64_t index);
 
     /// Describes the operands that the problem has (talc_check_operand), each in its place: those
     /// that are read or updated first, in the order in which the op tells an observer of them.

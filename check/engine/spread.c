@@ -149,14 +149,13 @@ bool talc_check_linear(const check_direction *direction, const check_ran *ran,
 }
 
 bool talc_check_picked(const check_direction *direction, const check_ran *ran,
-                       int64_t (*picking_at)(const check_ran *ran, int64_t index),
                        check_model_expected *expected)
 {
     if (!talc_check_linear(direction, ran, expected))
         return false;
     const check_array *by = &ran->inputs[lowest(ran, direction->picks)];
     for (int64_t i = 0; i < ran->output.count; i++)
-        if (check_off(by, picking_at == NULL ? i : picking_at(ran, i)) > 0)
+        if (check_off(by, direction->picking_at == NULL ? i : direction->picking_at(ran, i)) > 0)
             expected->spread[i] = INFINITY;
     return true;
 }

@@ -262,12 +262,6 @@ static int64_t picking_at(const check_ran *ran, int64_t i)
     return i % ran->inputs[INDEX].count;
 }
 
-static bool expected_of_run(const check_direction *direction, const check_ran *ran,
-                            check_model_expected *expected)
-{
-    return talc_check_picked(direction, ran, picking_at, expected);
-}
-
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -310,9 +304,10 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .expected_of_run = expected_of_run, .factors = 1U << X,  \
-        .picks = 1U << INDEX, .operands = operands, .takes = takes, .fill = fill,                  \
-        .expected = expected_of, .terms = terms, .list = TALC_OP_gather,                           \
+        .problem_of_run = problem_of_run, .expected_of_run = talc_check_picked,                    \
+        .factors = 1U << X, .picks = 1U << INDEX, .picking_at = picking_at, .operands = operands,  \
+        .takes = takes, .fill = fill, .expected = expected_of, .terms = terms,                     \
+        .list = TALC_OP_gather,                                                                    \
         .arguments = { POINTER(x), POINTER(index), POINTER(dy), POINTER(y), POINTER(dx) },         \
         .is_empty = is_empty,                                                                      \
     }

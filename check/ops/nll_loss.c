@@ -223,14 +223,6 @@ static bool problem_of_run(const check_ran *ran, check_problem *problem)
     return complete(problem, &(const char *){ "" }) == NULL;
 }
 
-// ---- In models ----------------------------------------------------------------------------------
-
-static bool expected_of_run(const check_direction *direction, const check_ran *ran,
-                            check_model_expected *expected)
-{
-    return talc_check_picked(direction, ran, NULL, expected);
-}
-
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -267,7 +259,7 @@ static const check_family family = {
 #define DIRECTION(direction, names, other)                                                         \
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
-        .problem_of_run = problem_of_run, .expected_of_run = expected_of_run,                      \
+        .problem_of_run = problem_of_run, .expected_of_run = talc_check_picked,                    \
         .factors = 1U << X | 1U << WEIGHT, .picks = 1U << LABELS, .operands = operands,            \
         .takes = takes, .fill = fill, .inject = inject, .expected = expected_of, .cost = 1,        \
         .list = TALC_OP_nll_loss,                                                                  \

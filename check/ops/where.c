@@ -170,12 +170,6 @@ static int64_t picking_at(const check_ran *ran, int64_t i)
     return talc_check_stretched(condition->dims.rank, condition->dims.dim, ran->output.dims, i);
 }
 
-static bool expected_of_run(const check_direction *direction, const check_ran *ran,
-                            check_model_expected *expected)
-{
-    return talc_check_picked(direction, ran, picking_at, expected);
-}
-
 // ---- Problems of sets ---------------------------------------------------------------------------
 
 // clang-format off
@@ -207,9 +201,10 @@ const check_direction talc_check_where = {
     .family = &family,
     .ops = op_names,
     .problem_of_run = problem_of_run,
-    .expected_of_run = expected_of_run,
+    .expected_of_run = talc_check_picked,
     .factors = 1U << A,
     .picks = 1U << CONDITION,
+    .picking_at = picking_at,
     .operands = operands,
     .takes = takes,
     .fill = fill,

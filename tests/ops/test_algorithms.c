@@ -119,7 +119,7 @@ static const char *const ops_of[GROUPS] = {
     [CUMSUM] = " cumsum ",
     [ONE_OPERAND] = " " TALC_UNARY_TABLE(NAME),
     [TWO_OPERANDS] = " " TALC_BINARY_TABLE(NAME),
-    /* These have tests of their own, and algorithms that others have too. */
+    /* Left to tests of their own, and to `talc check`. */
     [ELSEWHERE] = " min argmin var logsumexp cumprod sgd adam rmsprop ",
 };
 

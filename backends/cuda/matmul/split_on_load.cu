@@ -180,11 +180,11 @@ static __device__ __forceinline__ void split_k_tile(const float (&v)[OWN], fragm
 template <int COLUMNS> constexpr int PANEL_PART = COLUMNS *CHUNK * 4; /* bytes of a stage */
 template <int COLUMNS> constexpr int STAGE_BYTES = PANEL_PART<COLUMNS> + STREAM_BYTES;
 
-/* K tiles that a copier has under way. Fewer than the stages: those of one that is waited for are
- * free. */
+/* K tiles whose copies a thread has begun and not handed over. They are fewer than the stages, so
+ * that a thread that waits for an empty stage owes the multipliers none that they need first. */
 constexpr int UNDER_WAY = 4;
 
-/* Has one more K tile under way, and says of the oldest, at `oldest`, that it has come. */
+/* Waits until all but LEFT of the K tiles under way have come, and hands over the oldest. */
 template <int LEFT> static __device__ __forceinline__ void hand_over(uint32_t full, int &oldest)
 {
     __pipeline_wait_prior(LEFT);
