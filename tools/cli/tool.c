@@ -187,8 +187,8 @@ void tool_parse(const tool_syntax *syntax, int argc, char **argv, void *argument
         known[i] =
             (struct argp_option){ options[i].name, key_of(options, i), options[i].argument, 0,
                                   options[i].help, options[i].group };
-    /* Of a list without options argp's help leaks a byte. */
-    const struct argp argp = { .options = known[0].name == NULL ? NULL : known,
+    /* Of a list without options argp's help leaks a byte. A heading has a doc and no name. */
+    const struct argp argp = { .options = known[0].doc == NULL ? NULL : known,
                                .parser = parse_command,
                                .args_doc = syntax->args_doc,
                                .doc = syntax->doc,
