@@ -180,23 +180,11 @@ static __device__ __forceinline__ void split_k_tile(const float (&v)[OWN], fragm
 template <int COLUMNS> constexpr int PANEL_PART = COLUMNS *CHUNK * 4; /* bytes of a stage */
 template <int COLUMNS> constexpr int STAGE_BYTES = PANEL_PART<COLUMNS> + STREAM_BYTES;
 
-/* K tiles whose copies a thread has begun and not handed over. They are fewer than the stages, so
- * that a thread that waits for an empty stage owes the multipliers none that they need first. */
-constexpr int UNDER_WAY = 4;
-
-/* Waits until all but LEFT of the K tiles under way have come, and hands over the oldest. */
-template <int LEFT> static __device__ __forceinline__ void hand_over(uint32_t full, int &oldest)
-{
-    __pipeline_wait_prior(LEFT);
-    barrier_arrive(full + 8 * oldest);
-    oldest = oldest + 1 == STAGES ? 0 : oldest + 1;
-}
-
 template <bool ALONG_K, int COLUMNS>
 static __device__ __forceinline__ void load_stages(const split_product &p, uint32_t shared,
                                                    uint32_t full, uint32_t empty)
 {
-    int stage = 0, oldest = 0, under_way = 0;
+    int stage = 0;
     uint32_t parity = 1;
     for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
         const split_work w = work_of(p, i);
@@ -222,17 +210,11 @@ static __device__ __forceinline__ void load_stages(const split_product &p, uint3
             }
             copy_k_tile<ALONG_K>(p, p.from + at[1], (int64_t)w.rows * ROWS, k_tile,
                                  to + PANEL_PART<COLUMNS>);
-            __pipeline_commit();
-            if (++under_way == UNDER_WAY) {
-                hand_over<UNDER_WAY - 1>(full, oldest);
-                under_way--;
-            }
+            barrier_arrive_after_copies(ready);
             if (++stage == STAGES)
                 stage = 0, parity ^= 1;
         }
     }
-    for (; under_way > 0; under_way--)
-        hand_over<0>(full, oldest);
 }
 
 /* One output by FFMA, by a warp, in the order of its lanes. */
@@ -441,9 +423,7 @@ static __device__ __forceinline__ void multiply_stream(const split_product &p, c
                 if (k_tile + 1 < w.end)
                     split_stage(stage, parity, of[1 - u]);
                 wgmma_wait<0>();
-                __syncwarp();
-                if (threadIdx.x % WARP == 0)
-                    barrier_arrive(empty + 8 * now);
+                barrier_arrive(empty + 8 * now);
 #pragma unroll
                 for (int k = 0; k < COUNT; k++)
                     sums[k] += part[k] * of[u].back[k / 2 % 2];
@@ -462,7 +442,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(full + 8 * i, 1 + COPIERS);
-            barrier_init(empty + 8 * i, MULTIPLIERS / WARP);
+            barrier_init(empty + 8 * i, MULTIPLIERS);
         }
         fence_barrier_init();
     }

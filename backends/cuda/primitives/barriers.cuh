@@ -54,6 +54,12 @@ static __device__ __forceinline__ void barrier_arrive_for(uint32_t barrier, int 
                  : "memory");
 }
 
+/// One arrival, as soon as the asynchronous copies that this thread has begun (begin_copy) have come.
+static __device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /// Copies contiguous memory, 16 bytes or more times 16 at addresses aligned to that; `barrier`
 /// counts the bytes as they come. From compute capability 9.0 on.
 static __device__ __forceinline__ void bulk_copy(uint32_t shared, const void *from, int bytes,
