@@ -1,9 +1,9 @@
 /// Operands of matrix products as panels of halves, as tensor cores read them: packed once, high
 /// and low parts, with the scales of their rows and with what these lose. Private to backends/cuda.
 ///
-/// A panel has 128 rows of op(A), or columns of op(B), by chunks of 32 steps of k, each [part][k /
-/// 8][row][k % 8], 16 KB of contiguous memory that one bulk copy brings to shared memory, where
-/// wgmma reads it as it is. Within 16 steps of k the order is that of a fragment of wgmma's other
+/// A panel has 128 rows of op(A), or columns of op(B), or 64, or 32, by chunks of 32 steps of k, each
+/// [part][k / 8][row][k % 8], 16 KB or less of contiguous memory that one bulk copy brings to shared
+/// memory, where wgmma reads it as it is. Within 16 steps of k the order is that of a fragment of wgmma's other
 /// operand in registers whose threads have four neighbours each: 0 1 4 5 8 9 12 13, 2 3 6 7 10 11
 /// 14 15.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
@@ -19,12 +19,13 @@
 namespace talc
 {
 
-constexpr int PANEL = 128;                    /* rows of a panel */
+constexpr int PANEL = 128;                    /* rows of a panel, the most */
 constexpr int CHUNK = 32, CHUNKS = 32;        /* steps of k; chunks of a segment */
 constexpr int SEGMENT = CHUNK * CHUNKS;       /* steps of k of one scale */
 constexpr int PART_BYTES = PANEL * CHUNK * 2; /* of a panel's chunk: of its high parts */
 constexpr int PANEL_BYTES = 2 * PART_BYTES;
 constexpr int EIGHT = 8, EIGHT_BYTES = PANEL * 16; /* eight steps of k of a panel */
+constexpr int ROW_BYTES = CHUNK * 4;               /* of a panel's chunk: of one row, both parts */
 /* Exponents of a row that differ by more could take sums out of range. */
 constexpr int SPREAD = 50;
 
@@ -51,6 +52,7 @@ struct packing {
     char *to = nullptr;        ///< [matrix][panel][chunk of this round]
     row_note *notes = nullptr; ///< [matrix][row][segment]
     int64_t rows, K, row_step, k_step;
+    int panel;    ///< rows of a panel
     int panels;   ///< of a matrix
     int segments; ///< of the whole reduction
     int segment = 0, round = 0,
@@ -140,18 +142,19 @@ static __global__ void __launch_bounds__(BLOCK, EACH == CHUNKS ? 3 : 6)
             *(uint32_t *)&halves[1][eight + 1][at] = rest.y;
         }
         if (lane == 0)
-            p.notes[((int64_t)matrix * p.panels * PANEL + row) * p.segments + p.segment +
+            p.notes[((int64_t)matrix * p.panels * p.panel + row) * p.segments + p.segment +
                     segment] = { most == 0 ? ZEROS : e, tiny };
         __syncthreads();
+        const int panel_bytes = p.panel * ROW_BYTES;
         char *to = p.to +
-                   (((int64_t)matrix * p.panels + first / PANEL) * p.chunks + segment * CHUNKS) *
-                       PANEL_BYTES +
-                   first % PANEL * 16;
+                   (((int64_t)matrix * p.panels + first / p.panel) * p.chunks + segment * CHUNKS) *
+                       panel_bytes +
+                   first % p.panel * 16;
         const int chunks = min(EACH, p.chunks - segment * CHUNKS);
         /* Eight threads write 128 bytes: eight steps of k of all rows. */
         for (int i = (int)threadIdx.x; i < chunks * 2 * CHUNK; i += BLOCK) {
             const int chunk = i / (2 * CHUNK), part = i / CHUNK % 2, eight = i / EIGHT % 4;
-            *(uint4 *)(to + chunk * PANEL_BYTES + part * PART_BYTES + eight * EIGHT_BYTES +
+            *(uint4 *)(to + chunk * panel_bytes + part * (panel_bytes / 2) + eight * p.panel * 16 +
                        i % EIGHT * 16) = *(uint4 *)&halves[part][chunk * 4 + eight][i % EIGHT * 16];
         }
         __syncthreads();
@@ -168,7 +171,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     __shared__ float most_of[CHUNKS][NEIGHBOURS];
     __shared__ int tiny_of[CHUNKS][NEIGHBOURS];
     const int lane = (int)threadIdx.x % NEIGHBOURS, own = (int)threadIdx.x / NEIGHBOURS;
-    const int chunks = (int)blockDim.x / NEIGHBOURS, groups = p.panels * (PANEL / NEIGHBOURS);
+    const int chunks = (int)blockDim.x / NEIGHBOURS, groups = p.panels * (p.panel / NEIGHBOURS);
     const int segment = (int)blockIdx.x / groups, first = (int)blockIdx.x % groups * NEIGHBOURS;
     const int chunk = segment * CHUNKS + own;
     const int64_t row = first + lane, k0 = (int64_t)p.segment * SEGMENT + (int64_t)chunk * CHUNK;
@@ -188,9 +191,11 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
             most = fmaxf(most, most_of[i][lane]);
         const int e = exponent_for(most);
         tiny_of[own][lane] = scale_by(power_of_two(e), v);
-        char *to = p.to +
-                   (((int64_t)matrix * p.panels + first / PANEL) * p.chunks + chunk) * PANEL_BYTES +
-                   (first % PANEL + lane) * 16;
+        const int panel_bytes = p.panel * ROW_BYTES;
+        char *to =
+            p.to +
+            (((int64_t)matrix * p.panels + first / p.panel) * p.chunks + chunk) * panel_bytes +
+            (first % p.panel + lane) * 16;
         if (chunk < p.chunks)
 #pragma unroll
             for (int i = 0; i < CHUNK; i += EIGHT) {
@@ -199,15 +204,15 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
                                         v[from + 8], v[from + 9], v[from + 12], v[from + 13] };
                 uint4 high, rest;
                 split_eight(eight, high, rest);
-                *(uint4 *)(to + i / EIGHT * EIGHT_BYTES) = high;
-                *(uint4 *)(to + i / EIGHT * EIGHT_BYTES + PART_BYTES) = rest;
+                *(uint4 *)(to + i / EIGHT * p.panel * 16) = high;
+                *(uint4 *)(to + i / EIGHT * p.panel * 16 + panel_bytes / 2) = rest;
             }
         __syncthreads();
         if (own == 0) {
             int tiny = 0;
             for (int i = 0; i < chunks; i++)
                 tiny += tiny_of[i][lane];
-            p.notes[((int64_t)matrix * p.panels * PANEL + row) * p.segments + p.segment +
+            p.notes[((int64_t)matrix * p.panels * p.panel + row) * p.segments + p.segment +
                     segment] = { most == 0 ? ZEROS : e, tiny };
         }
         __syncthreads();
@@ -273,8 +278,8 @@ static void pack(const packing &p, bool along_k, cudaStream_t stream)
 {
     constexpr int FEW = 8;
     const unsigned down = (unsigned)(p.count < 65535 ? p.count : 65535);
-    const dim3 rows((unsigned)(p.panels * (PANEL / EIGHT) * p.round), down),
-        columns((unsigned)(p.panels * (PANEL / NEIGHBOURS) * p.round), down);
+    const dim3 rows((unsigned)(p.panels * (p.panel / EIGHT) * p.round), down),
+        columns((unsigned)(p.panels * (p.panel / NEIGHBOURS) * p.round), down);
     if (!along_k)
         pack_columns<<<columns, NEIGHBOURS *(p.chunks < CHUNKS ? p.chunks : CHUNKS), 0, stream>>>(
             p);
@@ -285,7 +290,7 @@ static void pack(const packing &p, bool along_k, cudaStream_t stream)
 }
 
 static packing packing_of(const talc_matmul_problem *p, const matrices &m, const void *from,
-                          bool transposed, int64_t ld, int64_t rows, int64_t panels)
+                          bool transposed, int64_t ld, int64_t rows, int panel, int64_t panels)
 {
     bool aligned = (uintptr_t)from % 16 == 0 && ld % 4 == 0;
     for (int i = 0; i < m.rank; i++)
@@ -295,6 +300,7 @@ static packing packing_of(const talc_matmul_problem *p, const matrices &m, const
                .K = p->K,
                .row_step = transposed ? 1 : ld,
                .k_step = transposed ? ld : 1,
+               .panel = panel,
                .panels = (int)panels,
                .segments = (int)talc_ceil_div(p->K, SEGMENT),
                .count = (int)m.count,

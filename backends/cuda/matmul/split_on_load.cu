@@ -27,7 +27,6 @@ constexpr int MULTIPLIER_REGISTERS = 232, LOADER_REGISTERS = 40;
 constexpr int STAGES = 6;
 constexpr int STREAM_BYTES = ROWS * CHUNK * 4; /* of a stage, behind its panel */
 constexpr int OWN = 2 * CHUNK / 4;             /* elements of a K tile that a thread has */
-constexpr int SECTIONS = 2 * CHUNK / EIGHT;    /* of a K tile of a panel: parts by eights of k */
 
 struct split_product {
     const float *from; ///< streamed
@@ -35,7 +34,7 @@ struct split_product {
     const char *panels; ///< packed
     const float *scales;
     const row_bound *bounds;
-    int count;                    ///< panels of a packed matrix
+    int64_t matrix_rows;          ///< of a packed matrix, with those that fill its last panel
     int64_t packed_rows;          ///< of all its matrices
     const float *packed_from;     ///< as it was
     int64_t packed_row, packed_k; ///< its strides
@@ -84,19 +83,61 @@ template <bool ALONG_K> static __device__ __forceinline__ uint32_t unit_at(int r
                    : k * (ROWS * 4) + ((row / 4 ^ k / 4 % 4 * 2) * 16);
 }
 
-constexpr int COPIERS = 128;
+constexpr int COPIERS = 128, COPIES = STREAM_BYTES / 16 / COPIERS;
 
-/* Begins the copies of one of COPIERS threads; what lies outside the operand becomes 0. */
-template <bool ALONG_K>
-static __device__ __forceinline__ void copy_k_tile(const split_product &p, const float *from,
-                                                   int64_t first_row, int k_tile, uint32_t to)
+/* What one of COPIERS threads copies of a K tile, 16 bytes each: its row and step of k. */
+template <bool ALONG_K> static __device__ __forceinline__ int copied_row(int i)
 {
     const int t = (int)threadIdx.x % COPIERS;
-    const int64_t k0 = (int64_t)k_tile * CHUNK;
+    return ALONG_K ? t / 8 + i * 16 : t % 32 * 4;
+}
+
+template <bool ALONG_K> static __device__ __forceinline__ int copied_k(int i)
+{
+    const int t = (int)threadIdx.x % COPIERS;
+    return ALONG_K ? t % 8 * 4 : t / 32 + i * 4;
+}
+
+/* What a thread copies of the next K tile: from where, how far apart, and what exists of it: of
+ * its rows or, unless ALONG_K, of four elements. The others become 0. */
+struct copied_rows {
+    const float *from;
+    int64_t step;
+    int left;
+};
+
+template <bool ALONG_K>
+static __device__ __forceinline__ copied_rows rows_from(const split_product &p, const float *from,
+                                                        int64_t first_row, int k_tile)
+{
+    const int64_t row = first_row + copied_row<ALONG_K>(0),
+                  k = (int64_t)k_tile * CHUNK + copied_k<ALONG_K>(0);
+    return { from + row * p.row_step + k * p.k_step, ALONG_K ? 16 * p.row_step : 4 * p.k_step,
+             (int)max((int64_t)0, min((int64_t)ROWS, p.R - row)) };
+}
+
+/* Begins the copies of a K tile that is whole, of aligned rows. */
+template <bool ALONG_K>
+static __device__ __forceinline__ void copy_k_tile(const copied_rows &rows, uint32_t to)
+{
+    const uint32_t unit = to + unit_at<ALONG_K>(copied_row<ALONG_K>(0), copied_k<ALONG_K>(0));
+    const float *from = rows.from;
 #pragma unroll
-    for (int i = 0; i < STREAM_BYTES / 16 / COPIERS; i++) {
-        const int row = ALONG_K ? t / 8 + i * 16 : t % 32 * 4,
-                  k = ALONG_K ? t % 8 * 4 : t / 32 + i * 4;
+    for (int i = 0; i < COPIES; i++, from += rows.step)
+        begin_copy<16>(ALONG_K ? unit + i * 16 * (CHUNK * 4)
+                               : to + unit_at<false>(copied_row<false>(i), copied_k<false>(i)),
+                       from, ALONG_K ? (16 * i < rows.left ? 16 : 0) : min(rows.left, 4) * 4);
+}
+
+/* Begins the copies of any K tile; what lies outside the operand becomes 0. */
+template <bool ALONG_K>
+static __device__ __forceinline__ void copy_any_k_tile(const split_product &p, const float *from,
+                                                       int64_t first_row, int k_tile, uint32_t to)
+{
+    const int64_t k0 = (int64_t)k_tile * CHUNK;
+#pragma unroll 1
+    for (int i = 0; i < COPIES; i++) {
+        const int row = copied_row<ALONG_K>(i), k = copied_k<ALONG_K>(i);
         const int64_t along = ALONG_K ? p.K - k0 - k : p.R - first_row - row,
                       across = ALONG_K ? p.R - first_row - row : p.K - k0 - k;
         const int count = across <= 0 ? 0 : (int)max((int64_t)0, min((int64_t)4, along));
@@ -190,26 +231,25 @@ static __device__ __forceinline__ void load_stages(const split_product &p, uint3
         const split_work w = work_of(p, i);
         int64_t at[3];
         p.matrices.offsets((uint64_t)w.product, at);
-        const int64_t column = (int64_t)w.columns * COLUMNS;
-        const char *panels = p.panels +
-                             (at[0] * p.count + column / PANEL) * p.k_tiles * PANEL_BYTES +
-                             column % PANEL * 16;
+        const int64_t row = (int64_t)w.rows * ROWS;
+        const char *panel =
+            p.panels +
+            (at[0] * p.matrix_rows + (int64_t)w.columns * COLUMNS) * p.k_tiles * ROW_BYTES +
+            (int64_t)w.k_tile * PANEL_PART<COLUMNS>;
+        copied_rows rows = rows_from<ALONG_K>(p, p.from + at[1], row, w.k_tile);
         for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
             const uint32_t to = shared + stage * STAGE_BYTES<COLUMNS>, ready = full + 8 * stage;
             barrier_wait(empty + 8 * stage, parity);
             if (threadIdx.x == MULTIPLIERS) {
-                const char *panel = panels + (int64_t)k_tile * PANEL_BYTES;
                 barrier_arrive_for(ready, PANEL_PART<COLUMNS>);
-                if (COLUMNS == PANEL)
-                    bulk_copy(to, panel, PANEL_BYTES, ready);
-                else
-#pragma unroll
-                    for (int s = 0; s < SECTIONS; s++)
-                        bulk_copy(to + s * COLUMNS * 16, panel + s * EIGHT_BYTES, COLUMNS * 16,
-                                  ready);
+                bulk_copy(to, panel, PANEL_PART<COLUMNS>, ready);
             }
-            copy_k_tile<ALONG_K>(p, p.from + at[1], (int64_t)w.rows * ROWS, k_tile,
-                                 to + PANEL_PART<COLUMNS>);
+            if (p.aligned && (k_tile + 1) * (int64_t)CHUNK <= p.K)
+                copy_k_tile<ALONG_K>(rows, to + PANEL_PART<COLUMNS>);
+            else
+                copy_any_k_tile<ALONG_K>(p, p.from + at[1], row, k_tile, to + PANEL_PART<COLUMNS>);
+            panel += PANEL_PART<COLUMNS>;
+            rows.from += CHUNK * p.k_step;
             barrier_arrive_after_copies(ready);
             if (++stage == STAGES)
                 stage = 0, parity ^= 1;
@@ -283,8 +323,8 @@ static __device__ __forceinline__ void store_tile(const split_product &p, const 
     const int64_t r[2] = { (int64_t)w.rows * ROWS + row_of<ALONG_K>(0),
                            (int64_t)w.rows * ROWS + row_of<ALONG_K>(1) };
     const int64_t c0 = (int64_t)w.columns * COUNT * 2 + quad * 2;
-    const float *scales = p.scales + segment * p.packed_rows + matrix * p.count * PANEL + c0;
-    const row_bound *bounds = p.bounds + matrix * p.count * PANEL + c0;
+    const float *scales = p.scales + segment * p.packed_rows + matrix * p.matrix_rows + c0;
+    const row_bound *bounds = p.bounds + matrix * p.matrix_rows + c0;
     const bool final = p.splits_of_y == nullptr;
 #pragma unroll
     for (int h = 0; h < 2; h++)
@@ -354,7 +394,7 @@ template <int COUNT>
 static __device__ __forceinline__ void rescale(const split_product &p, const split_work &w,
                                                int64_t matrix, int segment, float (&sums)[COUNT])
 {
-    const float *scales = p.scales + segment * p.packed_rows + matrix * p.count * PANEL +
+    const float *scales = p.scales + segment * p.packed_rows + matrix * p.matrix_rows +
                           (int64_t)w.columns * COUNT * 2 + threadIdx.x % 4 * 2;
     auto ratio = [](float now, float before) {
         const int e = (__float_as_int(before) - __float_as_int(now)) >> 23;
@@ -475,7 +515,7 @@ static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant
     }
     const bool bad =
         i < p.outputs &&
-        needs_recompute(sum, row, p.bounds[matrices[0] * p.count * PANEL + c], p.coefficient);
+        needs_recompute(sum, row, p.bounds[matrices[0] * p.matrix_rows + c], p.coefficient);
     if (__any_sync(~0u, bad))
         sum = again(p, bad, sum, product, r, c);
     if (i < p.outputs)
@@ -515,11 +555,11 @@ static split_layout layout_of(const talc_matmul_problem *p, const split_plan &w)
 {
     split_layout l = {};
     const side packed = side_of(p, !w.streams_b, NULL), streamed = side_of(p, w.streams_b, NULL);
-    l.panels = talc_ceil_div(packed.rows, PANEL);
-    l.rows = matrices(p, packed.strides).count * l.panels * PANEL;
+    l.panels = talc_ceil_div(packed.rows, w.columns);
+    l.rows = matrices(p, packed.strides).count * l.panels * w.columns;
     l.segments = talc_ceil_div(p->K, SEGMENT);
     l.k_tiles = talc_ceil_div(p->K, CHUNK);
-    l.packed = (size_t)(l.rows / PANEL * l.k_tiles * PANEL_BYTES);
+    l.packed = (size_t)(l.rows * l.k_tiles * ROW_BYTES);
     l.notes = (size_t)(l.rows * l.segments) * sizeof(row_note);
     l.scales = (size_t)(l.rows * l.segments) * sizeof(float);
     l.bounds = (size_t)l.rows * sizeof(row_bound);
@@ -554,7 +594,8 @@ static bool is_aligned(const talc_matmul_problem *p, const side &s)
 static double seconds_of(const talc_device *device, const talc_matmul_problem *p,
                          const split_layout &l, const split_plan &w)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 2.9e12, STREAM = 2.3e12, LAUNCHES = 9e-6, PACKS = 4e-9;
+    constexpr double CLOCK = 1.7e9, MEMORY = 2.9e12, STREAM = 2.8e12, LAUNCHES = 11e-6,
+                     PACKS = 4e-9;
     constexpr double UNALIGNED = 2.5;
     const side streamed = side_of(p, w.streams_b, NULL);
     const double slower = is_aligned(p, streamed) ? 1 : UNALIGNED;
@@ -650,7 +691,8 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
     const split_layout l = layout_of(p, w);
     const side s = side_of(p, w.streams_b, arguments), o = side_of(p, !w.streams_b, arguments);
     const matrices packed_matrices(p, o.strides);
-    packing packed = packing_of(p, packed_matrices, o.from, !o.along_k, o.ld, o.rows, l.panels);
+    packing packed =
+        packing_of(p, packed_matrices, o.from, !o.along_k, o.ld, o.rows, w.columns, l.panels);
     char *at = (char *)arguments->base.workspace;
     packed.to = at;
     packed.notes = (row_note *)(at += l.packed);
@@ -664,7 +706,7 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
         .panels = packed.to,
         .scales = scales,
         .bounds = bounds,
-        .count = (int)l.panels,
+        .matrix_rows = l.panels * w.columns,
         .packed_rows = l.rows,
         .packed_from = packed.from,
         .packed_row = packed.row_step,

@@ -564,8 +564,10 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
     const product_plan &w = *(const product_plan *)talc_plan_data(plan);
     const product_layout l = layout_of(p, w);
     const matrices a_matrices(p, p->a_strides), b_matrices(p, p->b_strides);
-    packing a = packing_of(p, a_matrices, arguments->a, p->transpose_a, p->lda, p->M, l.a_panels);
-    packing b = packing_of(p, b_matrices, arguments->b, !p->transpose_b, p->ldb, p->N, l.b_panels);
+    packing a =
+        packing_of(p, a_matrices, arguments->a, p->transpose_a, p->lda, p->M, PANEL, l.a_panels);
+    packing b =
+        packing_of(p, b_matrices, arguments->b, !p->transpose_b, p->ldb, p->N, PANEL, l.b_panels);
     char *at = (char *)arguments->base.workspace;
     a.to = at, b.to = at + l.a;
     a.notes = (row_note *)(at + l.a + l.b), b.notes = a.notes + l.a_rows * l.segments;
