@@ -1,11 +1,11 @@
 /// Operands of matrix products as panels of halves, as tensor cores read them: packed once, high
 /// and low parts, with the scales of their rows and with what these lose. Private to backends/cuda.
 ///
-/// A panel has 128 rows of op(A), or columns of op(B), or 64, or 32, by chunks of 32 steps of k, each
-/// [part][k / 8][row][k % 8], 16 KB or less of contiguous memory that one bulk copy brings to shared
-/// memory, where wgmma reads it as it is. Within 16 steps of k the order is that of a fragment of wgmma's other
-/// operand in registers whose threads have four neighbours each: 0 1 4 5 8 9 12 13, 2 3 6 7 10 11
-/// 14 15.
+/// A panel has 128, 64 or 32 rows of op(A), or columns of op(B), by chunks of 32 steps of k, each
+/// [part][k / 8][row][k % 8], up to 16 KB of contiguous memory that one bulk copy brings to shared
+/// memory, where wgmma reads it as it is. Within 16 steps of k the order is that of a fragment of
+/// wgmma's other operand in registers whose threads have four neighbours each: 0 1 4 5 8 9 12 13,
+/// 2 3 6 7 10 11 14 15.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
 #define TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
 

@@ -54,7 +54,8 @@ static __device__ __forceinline__ void barrier_arrive_for(uint32_t barrier, int 
                  : "memory");
 }
 
-/// One arrival, as soon as the asynchronous copies that this thread has begun (begin_copy) have come.
+/// One arrival, as soon as the asynchronous copies have come that this thread has begun
+/// (begin_copy).
 static __device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
