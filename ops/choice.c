@@ -61,20 +61,30 @@ bool talc_algorithm_force(const char *op, const char *name)
 
 // ---- Names --------------------------------------------------------------------------------------
 
-/* Names of the release before, and what they force now; NULL: nothing. Until the next release. */
+/* Names of the release before, and what they force now, of an op and its gradients; NULL: nothing.
+ * Until the next release. */
 static const struct {
     const char *op, *old, *now;
 } renamed[] = {
     { "max_pool2d", "auto", NULL },          { "avg_pool2d", "auto", NULL },
     { "adaptive_avg_pool2d", "auto", NULL }, { "adaptive_max_pool2d", "auto", NULL },
-    { "conv2d", "direct(tiled)", "direct" }, { "conv2d.grad_input", "direct(tiled)", "direct" },
+    { "conv2d", "direct(tiled)", "direct" },
+    { "conv2d", "implicit_gemm_tf32", "implicit_gemm" },
+    { "conv2d", "implicit_gemm_mma", "implicit_gemm(mma)" },
+    { "conv2d", "implicit_gemm_tf32_mma", "implicit_gemm(mma)" },
+    { "conv2d", "pointwise_mma", "pointwise(mma)" },
+    { "conv2d", "pointwise_tf32_mma", "pointwise(mma)" },
+    { "conv2d", "gather_gemm_tf32", "gather_gemm" },
 };
 
 static const char *name_now(const char *op, const char *name)
 {
-    for (size_t i = 0; name != NULL && i < sizeof renamed / sizeof *renamed; i++)
-        if (strcmp(renamed[i].op, op) == 0 && strcmp(renamed[i].old, name) == 0)
+    for (size_t i = 0; name != NULL && i < sizeof renamed / sizeof *renamed; i++) {
+        const size_t length = strlen(renamed[i].op);
+        if (strncmp(renamed[i].op, op, length) == 0 && (op[length] == '\0' || op[length] == '.') &&
+            strcmp(renamed[i].old, name) == 0)
             return renamed[i].now;
+    }
     return name;
 }
 

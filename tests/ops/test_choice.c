@@ -307,6 +307,20 @@ Test(choice, names_of_before_are_accepted)
     cr_assert(talc_algorithm_force("avg_pool2d", NULL));
     cr_assert(!talc_choose(&choice, "conv2d", cpu_device(), algorithms, NULL, 0, "auto", 0));
     assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'auto'");
+
+    talc_algorithm gemm[] = { algorithms[3], algorithms[3], { .name = NULL } };
+    gemm[0].name = gemm[1].name = "implicit_gemm";
+    gemm[0].form = "wgmma", gemm[1].form = "mma";
+    static const char *const ops[] = { "conv2d", "conv2d.grad_input", "conv2d.grad_weight" };
+    for (int i = 0; i < 3; i++) {
+        cr_assert(
+            talc_choose(&choice, ops[i], cpu_device(), gemm, NULL, 0, "implicit_gemm_mma", 0));
+        cr_assert_str_eq(talc_chosen(&choice)->form, "mma");
+    }
+    cr_assert(
+        !talc_choose(&choice, "conv2d_other", cpu_device(), gemm, NULL, 0, "implicit_gemm_mma", 0));
+    assert_failure(TALC_NOT_FOUND,
+                   "conv2d_other on cpu: there is no algorithm 'implicit_gemm_mma'");
 }
 
 Test(choice, an_explanation_has_the_form)

@@ -212,8 +212,7 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
         { 90, 227 << 10, NULL, NULL },
         { 100, 227 << 10, "the GPU is not of compute capability 9.0", NULL },
     };
-    static const char *const algorithms[] = { "implicit_gemm", "implicit_gemm_mma",
-                                              "implicit_gemm_tf32", "implicit_gemm_tf32_mma" };
+    static const char *const names[] = { "implicit_gemm(wgmma)", "implicit_gemm(mma)" };
     static const char *const problems[] = { "n16c64h56w56o64k3x3p1x1",
                                             "n16c64h56w56o64k3x3p1x1_dw" };
     for (size_t i = 0; i < 2 * sizeof gpus / sizeof *gpus; i++) {
@@ -226,12 +225,13 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
             const char *expected = j % 2 == 0 ? gpus[i / 2].wgmma : gpus[i / 2].mma, *reason;
             const talc_algorithm *algorithm = talc_cuda_conv2d;
             talc_plan plan = { .workspace = 0 };
-            while (strcmp(algorithm->name, algorithms[j]) != 0)
+            while (!talc_algorithm_is_asked_for(algorithm->name, algorithm->form, names[j % 2]) ||
+                   algorithm->arithmetic.precision != (j < 2 ? TALC_STRICT : TALC_TF32))
                 algorithm++;
             reason = algorithm->plan(&gpu, &p, (size_t)512 << 20, &plan);
             cr_assert(expected == NULL ? reason == NULL
                                        : reason != NULL && strcmp(reason, expected) == 0,
-                      "%d: %s: %s", gpus[i / 2].capability, algorithms[j], reason);
+                      "%d: %s: %s", gpus[i / 2].capability, names[j % 2], reason);
             seconds[j] = plan.seconds;
         }
         if (gpus[i / 2].wgmma == NULL)
@@ -253,7 +253,7 @@ Test(conv2d_plans, the_last_round_of_an_input_gradient_fits)
     } cases[] = {
         { "implicit_gemm", "n131c256h104w104o96k3x3s2x2p1x1_dx",
           "n12c256h104w104o96k3x3s2x2p1x1_dx", 5 },
-        { "implicit_gemm_mma", "n196c80h216w216o176k5x5s2x2p2x2_dx",
+        { "implicit_gemm(mma)", "n196c80h216w216o176k5x5s2x2p2x2_dx",
           "n1c80h216w216o176k5x5s2x2p2x2_dx", 12 },
     };
     state =
@@ -277,8 +277,9 @@ Test(conv2d_plans, rounds_of_an_input_gradient_fit_32_bits)
     talc_plan plan = { .workspace = 0 };
     state =
         (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
-    cr_expect_eq(talc_cuda_conv2d_implicit_gemm_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
-                 NULL);
+    cr_expect_eq(
+        talc_cuda_conv2d_implicit_gemm_wgmma_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
+        NULL);
 }
 
 /* A block of GPUs of compute capability 8.6 and 8.9 has less shared memory than one of 8.0. */
@@ -372,9 +373,11 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n64c16h32w32o16k3x3p1x1_dx", "direct", "small" },
         { "n64c16h32w32o16k3x3p1x1_dw", "direct", "registers" },
         { "n1c1h3w3o1k3x3s9x9p4x4_dx", "direct", "one by one" },
-        { "n8c256h56w56o256k1x1", "pointwise", "cublas" },
+        { "n8c256h56w56o256k1x1", "pointwise", "mma" },
+        { "n8c256h56w56o256k1x1_dx", "pointwise", "mma" },
+        { "n8c256h56w56o256k1x1_f64", "pointwise", "cublas" },
         { "n8c256h1w1o256k1x1g2", "pointwise", "cublas" },
-        { "n8c256h56w56o256k1x1_dx", "pointwise", "cublas" },
+        { "n8c256h56w56o256k1x1_dx_f64", "pointwise", "cublas" },
         { "n1c672h14w14o112k1x1", "pointwise", "small tiles" },
         { "n32c672h1w1o28k1x1", "pointwise", "dot" },
         { "n200c16h1w1o16k1x1", "pointwise", "tiles" },

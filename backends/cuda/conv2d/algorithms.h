@@ -16,14 +16,15 @@ TALC_BEGIN_DECLARATIONS
 // clang-format off
 //    functions  name, form                                        arithmetic, precision
 #define TALC_CUDA_CONV2D_TABLE(X)                                                       \
-    X(implicit_gemm, "implicit_gemm", NULL, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(implicit_gemm_tf32, "implicit_gemm_tf32", NULL, "f16 on tensor cores, f32 sums",          TALC_TF32) \
-    X(implicit_gemm_mma, "implicit_gemm_mma", NULL, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(implicit_gemm_tf32_mma, "implicit_gemm_tf32_mma", NULL, "f16 on tensor cores, f32 sums",      TALC_TF32) \
-    X(pointwise_mma, "pointwise_mma", NULL, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(pointwise_tf32_mma, "pointwise_tf32_mma", NULL, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(implicit_gemm_wgmma, "implicit_gemm", "wgmma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_wgmma_tf32, "implicit_gemm", "wgmma", "f16 on tensor cores, f32 sums",  TALC_TF32) \
+    X(implicit_gemm_rows_tf32, "implicit_gemm", "bulk-copied rows", "f16 on tensor cores, f32 sums", TALC_TF32) \
+    X(implicit_gemm_mma, "implicit_gemm", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_mma_tf32, "implicit_gemm", "mma", "f16 on tensor cores, f32 sums",      TALC_TF32) \
+    X(pointwise_mma, "pointwise", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(pointwise_mma_tf32, "pointwise", "mma", "f16 on tensor cores, f32 sums",              TALC_TF32) \
     X(gather_gemm, "gather_gemm", NULL, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(gather_gemm_tf32, "gather_gemm_tf32", NULL, "TF32 on tensor cores, f32 sums",       TALC_TF32) \
+    X(gather_gemm_tf32, "gather_gemm", NULL, "TF32 on tensor cores, f32 sums",              TALC_TF32) \
     X(depthwise_register_tiles, "depthwise", "register tiles", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_warp_tiles, "depthwise", "warp tiles", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_plane_tiles, "depthwise", "plane tiles", "the data's own type, FMA", TALC_STRICT) \

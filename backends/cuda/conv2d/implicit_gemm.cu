@@ -25,7 +25,6 @@ using namespace talc;
 /// By wgmma, whose second operand is the patch itself.
 template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     static constexpr bool STAGED = IS_STAGED;
-    using staged_form = std::conditional_t<COUNT == 1, wgmma_form<COUNT, true>, void>;
     static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = STAGED ? 128 : 256,
                          FIRST_LOADER = MULTIPLIERS * 128;
     /* Products of the steps of a run follow one another on the same sums: switching sums costs the tensor cores time. */
@@ -143,5 +142,8 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     }
 };
 
-TALC_TURNED_ROW(implicit_gemm, wgmma_form<3>, 3 + TALC_BY_WGMMA)
-TALC_TURNED_ROW(implicit_gemm_tf32, wgmma_form<1>, 1 + TALC_BY_WGMMA)
+using by_rows = wgmma_form<1, true>;
+
+TALC_TURNED_ROW(implicit_gemm_wgmma, wgmma_form<3>, 3 + TALC_BY_WGMMA)
+TALC_TURNED_ROW(implicit_gemm_wgmma_tf32, wgmma_form<1>, 1 + TALC_BY_WGMMA)
+TALC_TURNED_ROW(implicit_gemm_rows_tf32, by_rows, 0)

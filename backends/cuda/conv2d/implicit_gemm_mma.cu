@@ -16,7 +16,6 @@ template <int COUNT> struct mma_form {
     static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128,
                          FIRST_LOADER = MULTIPLIERS * 128;
     static constexpr bool STAGED = false;
-    using staged_form = void;
     static constexpr int RUN = COUNT == 3 ? 1 : 2, DEPTH = COUNT == 3 ? 3 : 6;
     /* Elements that are loaded in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 0.8 : 1;
@@ -112,4 +111,4 @@ template <int COUNT> struct mma_form {
 };
 
 TALC_TURNED_ROW(implicit_gemm_mma, mma_form<3>, 3)
-TALC_TURNED_ROW(implicit_gemm_tf32_mma, mma_form<1>, 1)
+TALC_TURNED_ROW(implicit_gemm_mma_tf32, mma_form<1>, 1)

@@ -224,4 +224,4 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
 }
 
 TALC_TURNED_ROW(pointwise_mma, 3, 0)
-TALC_TURNED_ROW(pointwise_tf32_mma, 1, 0)
+TALC_TURNED_ROW(pointwise_mma_tf32, 1, 0)

@@ -389,7 +389,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
                              int arrangement, int channels, gemm_problem &x, gemm_problem &dy)
 {
     if (!gemm_problem_of<Form>(p, x) ||
-        !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false, false }))
+        !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.part_chunks = x.chunks;

@@ -90,7 +90,7 @@ enum gemm_arrangement {
 /// stride are channels, and whether patches are made from staged rows.
 struct gemm_choice {
     int arrangement, channels, part_chunks;
-    bool folded, staged;
+    bool folded;
 };
 
 /// Divides each tile's chunks into parts.
@@ -362,7 +362,7 @@ inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu
                                     : all < 64   ? all
                                                  : 64;
                  channels >= STEP; channels -= STEP) {
-                gemm_choice tried = { arrangement, (int)channels, 0, folded != 0, Form::STAGED };
+                gemm_choice tried = { arrangement, (int)channels, 0, folded != 0 };
                 if (!gemm_shape<Form>(g, p, gpu, tried))
                     continue;
                 const int most = g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.chunks;

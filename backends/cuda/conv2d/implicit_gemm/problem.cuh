@@ -18,8 +18,7 @@ constexpr int MULTIPLIERS = 2;
 constexpr int STEP = 16, PLANE = 8;
 /* A Form of the kernel, in implicit_gemm.cu and implicit_gemm_mma.cu, has the instructions that multiply and what suits them: PRODUCTS
  * of f16 for one of f32, LOADERS, threads that load, DEPTH, steps of weights that are on their way to each thread, and RUN, steps that
- * these come in. STAGED: its patches are made from staged rows; staged_form is the Form
- * that does so beside another, or void. */
+ * these come in. STAGED: its patches are made from staged rows. */
 /// Of an element in shared memory: its high part and, for three products, its low part.
 template <typename Form> constexpr int PARTS = Form::PRODUCTS == 3 ? 2 : 1;
 /// Bytes of the weights in shared memory.

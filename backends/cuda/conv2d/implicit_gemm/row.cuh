@@ -9,8 +9,6 @@
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/device/counter.h"
 
-#include <type_traits>
-
 namespace talc
 {
 
@@ -60,33 +58,26 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     gemm_choice choice;
-    bool fits = gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds);
-    if constexpr (!std::is_void_v<typename Form::staged_form>) {
-        gemm_problem staged = g;
-        gemm_choice other;
-        double seconds;
-        if (gemm_choose<typename Form::staged_form>(p, gpu, staged, limit, other, seconds) &&
-            (!fits || seconds < plan->seconds)) {
-            fits = true;
-            g = staged, choice = other, plan->seconds = seconds;
-        }
-    }
-    if (!fits)
+    if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
         return "the patch under a tile does not fit shared memory";
     if (p->residual) /* is read where results wait for it, at a third of memory's rate */
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
     plan->workspace = gemm_workspace<Form>(g);
     plan->cached = gemm_cached_bytes<Form>(g);
     plan->cached_form =
-        gemm_channel_rows(g) << 8 | choice.channels * 2 | choice.staged << 1 | choice.folded;
+        gemm_channel_rows(g) << 8 | choice.channels * 2 | Form::STAGED << 1 | choice.folded;
     talc_plan_store(plan, &choice, sizeof choice);
     return NULL;
 }
 
 template <typename Form>
-static talc_status run_as(talc_device *device, const talc_conv2d_problem *p,
-                          const gemm_choice *choice, const talc_conv2d_arguments *a)
+static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                       const talc_conv2d_arguments *a)
 {
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    const gemm_choice *choice = (const gemm_choice *)talc_plan_data(plan);
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     gemm_problem g = {};
     (void)gemm_problem_of<Form>(p, g);
@@ -136,20 +127,6 @@ static talc_status run_as(talc_device *device, const talc_conv2d_problem *p,
         add_parts<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, parts);
     }
     return talc_cuda_launched(device, "conv2d");
-}
-
-template <typename Form>
-static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
-                       const talc_conv2d_arguments *a)
-{
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    const gemm_choice *choice = (const gemm_choice *)talc_plan_data(plan);
-    if constexpr (!std::is_void_v<typename Form::staged_form>)
-        if (choice->staged)
-            return run_as<typename Form::staged_form>(device, p, choice, a);
-    return run_as<Form>(device, p, choice, a);
 }
 
 } // namespace talc
