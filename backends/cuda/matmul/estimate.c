@@ -4,7 +4,7 @@
 
 /* Of an H200: cuBLAS's rate beside its rate in long sums, where operands are moved before and not
  * meanwhile. Of the rate of memory what cuBLAS reaches where both operands are contiguous along k
- * (an H100, 8 to 32 rows by 64 to 470 million weights), and what `dot` reaches on one matrix; what
+ * (an H100, from 8 rows on, 64 to 470 million weights), and what `dot` reaches on one matrix; what
  * the L2 cache gives `dot` of several. What `direct` waits for before and after its sums, and for a
  * step of k, mostly memory; a product of `direct` where its blocks do not fill the GPU. */
 static const double CUBLAS_SHARE = 1.2, ALONG_K_SHARE = 0.43, DOT_SHARE = 0.5, DOT_CACHE = 7e12,
@@ -53,7 +53,7 @@ double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_mat
     const double seconds =
         moves + talc_cuda_seconds(device, p->dtype, 2 * products(p),
                                   CUBLAS_SHARE * talc_cuda_blas_share(p->dtype), 0, 0);
-    const bool along_k = !p->transpose_a && p->transpose_b;
+    const bool along_k = !p->transpose_a && p->transpose_b && p->M >= 8;
     return TALC_CUDA_LAUNCH + TALC_CUDA_CUBLAS +
            (along_k ? larger(seconds, moves / ALONG_K_SHARE) : seconds);
 }
