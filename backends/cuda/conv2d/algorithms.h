@@ -3,7 +3,8 @@
 ///
 /// An algorithm's forward direction is in the file of its name, whatever its form, or of name and
 /// form. Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of their own in
-/// NAME_gradient, those of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
+/// NAME_gradient, those of split in input_gradient.cu, those of implicit_gemm and pointwise_mma
+/// beside it.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 #define TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 

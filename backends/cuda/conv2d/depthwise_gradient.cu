@@ -7,7 +7,7 @@
 ///                              ow*stride_w - left + kw*dilation_w]
 ///
 /// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the rotated kernel
-/// (turned.h). Otherwise a thread computes one element of dx, of the taps that read it
+/// (input_gradient.h). Otherwise a thread computes one element of dx, of the taps that read it
 /// (gradient_taps.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
 /// kernels, else through the cache (depthwise_weight_gradient.cuh).
 ///
@@ -262,8 +262,8 @@ static const char *plan_gather(const talc_device *device, const talc_conv2d_prob
     if (p->direction == TALC_GRAD_WEIGHT)
         return "it has no weight gradient";
     const bool serves = p->OC == p->C &&
-                        talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_depthwise_outputs_plan,
-                                                     device, p, limit, &rotated) == NULL &&
+                        talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_depthwise_outputs_plan,
+                                                      device, p, limit, &rotated) == NULL &&
                         rotated.workspace <= limit;
     plan->seconds = fmax(seconds(device, p), serves ? rotated.seconds : 0);
     return NULL;

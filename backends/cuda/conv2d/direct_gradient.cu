@@ -9,12 +9,12 @@
 ///                                      ow*stride_w - left + kw*dilation_w]
 ///
 /// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the
-/// workspace holds the rotated kernel, dx is a direct convolution with that (turned.h); at the
-/// strides of networks a block computes all phases of a tile of it (direct_phases.cuh). Otherwise a
-/// thread computes an element of dx, of the taps that read it (gradient_taps.cuh): neighbours read
-/// neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile
-/// by tile (direct_weights.cuh). Otherwise a group of threads computes an element of dw: each takes
-/// the outputs a group apart, and a tree adds their sums.
+/// workspace holds the rotated kernel, dx is a direct convolution with that (input_gradient.h); at
+/// the strides of networks a block computes all phases of a tile of it (direct_phases.cuh).
+/// Otherwise a thread computes an element of dx, of the taps that read it (gradient_taps.cuh):
+/// neighbours read neighbouring outputs and the same weights. Small convolutions' dw is summed in
+/// registers, tile by tile (direct_weights.cuh). Otherwise a group of threads computes an element
+/// of dw: each takes the outputs a group apart, and a tree adds their sums.
 ///
 /// The last form of either takes every problem, in 64-bit indices and without a workspace, and is
 /// what runs where the others have too little. Sums are in the data's type, in an order that
@@ -188,8 +188,8 @@ static double one_by_one_seconds(const talc_device *device, const talc_conv2d_pr
 static double min_of_others(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
 {
     talc_plan other = {};
-    if (talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_textbook_plan, device, p, limit,
-                                     &other) == NULL &&
+    if (talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_direct_textbook_plan, device, p, limit,
+                                      &other) == NULL &&
         other.workspace <= limit)
         return other.seconds;
     if (talc_cuda_conv2d_direct_phases_gradient_plan(device, p, limit, &other) == NULL ||

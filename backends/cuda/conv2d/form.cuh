@@ -8,7 +8,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_FORM_CUH
 
 #include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/primitives/dtype.cuh"
 
@@ -56,8 +56,8 @@
     }
 
 /// The gradients of an algorithm whose input gradient is its forward direction with the rotated
-/// kernel (turned.h), with the functions of its weight gradient, which take the types of the op.
-/// `why` refuses both.
+/// kernel (input_gradient.h), with the functions of its weight gradient, which take the types of
+/// the op. `why` refuses both.
 #define TALC_CUDA_FORM_ROTATED(name, why, weight_plan, weight_run)                                 \
     TALC_CUDA_FORM_PLAN(name##_gradient)                                                           \
     {                                                                                              \
@@ -66,8 +66,8 @@
         return refusal != NULL ? refusal                                                           \
                : p->direction == TALC_GRAD_WEIGHT                                                  \
                    ? weight_plan(device, p, limit, plan)                                           \
-                   : talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p,       \
-                                                  limit, plan);                                    \
+                   : talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_##name##_plan, device, p,      \
+                                                   limit, plan);                                   \
     }                                                                                              \
     TALC_CUDA_FORM_RUN(name##_gradient)                                                            \
     {                                                                                              \
@@ -75,8 +75,8 @@
         const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
         return p->direction == TALC_GRAD_WEIGHT                                                    \
                    ? weight_run(device, p, plan, a)                                                \
-                   : talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device, p, plan,   \
-                                                 a);                                               \
+                   : talc_cuda_conv2d_rotated_run(talc_cuda_conv2d_##name##_run, device, p, plan,  \
+                                                  a);                                              \
     }
 
 namespace talc

@@ -18,7 +18,7 @@
 #include "backends/cuda/primitives/barriers.cuh"
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/shared_copy.cuh"
@@ -659,5 +659,5 @@ talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_pl
 
 } // namespace
 
-TALC_TURNED_ROW(gather_gemm, 2, 0)
-TALC_TURNED_ROW(gather_gemm_tf32, 1, 0)
+TALC_CUDA_FORM_WITH_GRADIENTS(gather_gemm, 2, 0)
+TALC_CUDA_FORM_WITH_GRADIENTS(gather_gemm_tf32, 1, 0)

@@ -144,6 +144,6 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
 
 using by_rows = wgmma_form<1, true>;
 
-TALC_TURNED_ROW(implicit_gemm_wgmma, wgmma_form<3>, 3 + TALC_BY_WGMMA)
-TALC_TURNED_ROW(implicit_gemm_wgmma_tf32, wgmma_form<1>, 1 + TALC_BY_WGMMA)
-TALC_TURNED_ROW(implicit_gemm_rows_tf32, by_rows, 0)
+TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_wgmma, wgmma_form<3>, 3 + TALC_BY_WGMMA)
+TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_wgmma_tf32, wgmma_form<1>, 1 + TALC_BY_WGMMA)
+TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_rows_tf32, by_rows, 0)

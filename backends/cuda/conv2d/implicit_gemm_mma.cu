@@ -110,5 +110,5 @@ template <int COUNT> struct mma_form {
     }
 };
 
-TALC_TURNED_ROW(implicit_gemm_mma, mma_form<3>, 3)
-TALC_TURNED_ROW(implicit_gemm_mma_tf32, mma_form<1>, 1)
+TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_mma, mma_form<3>, 3)
+TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_mma_tf32, mma_form<1>, 1)

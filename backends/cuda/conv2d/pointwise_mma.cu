@@ -16,7 +16,7 @@
 /// the error that elements too small after scaling can cause, and any NaN, is computed again by FFMA. So each class's bound holds on any data.
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
 
@@ -223,5 +223,5 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
                    : with_steps<PRODUCTS, false>(device, p, c, a);
 }
 
-TALC_TURNED_ROW(pointwise_mma, 3, 0)
-TALC_TURNED_ROW(pointwise_mma_tf32, 1, 0)
+TALC_CUDA_FORM_WITH_GRADIENTS(pointwise_mma, 3, 0)
+TALC_CUDA_FORM_WITH_GRADIENTS(pointwise_mma_tf32, 1, 0)

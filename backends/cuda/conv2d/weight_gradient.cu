@@ -15,7 +15,7 @@
 /// above that, and any that is not finite, is computed again by FFMA. Gradients are spread over many decades, and those of dead channels
 /// are 0: sums that are small or 0 for that reason are not computed again.
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/primitives/mma.cuh"

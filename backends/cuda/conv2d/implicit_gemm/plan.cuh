@@ -313,7 +313,7 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     for (int64_t extent : extents)
         if (extent < 0 || extent > MOST)
             return false;
-    /* Padding is negative in the phases of an input gradient (turned.h). */
+    /* Padding is negative in the phases of an input gradient (input_gradient.h). */
     for (int64_t pad : { p->pad_top, p->pad_bottom, p->pad_left, p->pad_right })
         if (pad < -MOST || pad > MOST)
             return false;

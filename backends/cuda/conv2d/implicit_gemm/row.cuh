@@ -6,7 +6,7 @@
 #include "backends/cuda/conv2d/implicit_gemm/parts.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
 
 namespace talc

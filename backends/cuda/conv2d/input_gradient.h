@@ -1,43 +1,47 @@
-/// Input gradients by the kernels of the forward direction. Private to backends/cuda.
+/// Input gradients by forward kernels. Private to backends/cuda.
 ///
-/// At stride 1, dx is the convolution of dy with the kernel turned by half a turn and its channels exchanged,
+/// At stride 1, dx is a convolution of dy with t, the kernel rotated by 180 degrees with its
+/// channels exchanged:
 ///
-///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of dy'[n, g*OC + oc, h - top' + kh*dilation_h, w - left' + kw*dilation_w]
-///                              * t[g*IC + ic, oc, kh, kw],          top' = dilation_h * (KH-1) - top,  left' likewise,
+///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of
+///                                  dy'[n, g*OC + oc, h - top' + kh*dilation_h,
+///                                                    w - left' + kw*dilation_w]
+///                                  * t[g*IC + ic, oc, kh, kw]
 ///     t[g*IC + ic, oc, kh, kw] = w[g*OC + oc, ic, KH-1 - kh, KW-1 - kw]
+///     top' = dilation_h * (KH-1) - top,  left' = dilation_w * (KW-1) - left
 ///
-/// with IC and OC the channels of a group. t stands at the beginning of the workspace, the forward kernels' own after it.
+/// IC and OC are the channels of a group. dy' is dy with zeros around it. The workspace begins with
+/// t. The workspace of the forward kernels follows.
 ///
-/// At a stride the elements of dx that are congruent modulo it, a phase, are such a convolution with some of the taps: those for which
-/// h + top - kh*dilation_h is a multiple of the stride. Phases are computed one after the other, for as many images as the workspace
-/// holds, then put together. So no zeros are inserted into dy, and nothing is multiplied in vain.
-#ifndef TALC_BACKENDS_CUDA_CONV2D_TURNED_H
-#define TALC_BACKENDS_CUDA_CONV2D_TURNED_H
+/// At a stride, a phase is the elements of dx whose coordinates are congruent modulo the stride.
+/// Each phase is such a convolution with some of the taps: those for which h + top - kh*dilation_h
+/// is a multiple of the stride. Phases are computed one after the other, for as many images as the
+/// workspace holds, and then joined. So no zeros are inserted into dy, and no product with such a
+/// zero is computed.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_INPUT_GRADIENT_H
+#define TALC_BACKENDS_CUDA_CONV2D_INPUT_GRADIENT_H
 
 #include "ops/conv2d.h"
 
 TALC_BEGIN_DECLARATIONS
 
-/// A row's functions for the forward direction.
+/// The functions of an algorithm for the forward direction.
 typedef const char *(*talc_cuda_forward_plan)(const talc_device *, const void *, size_t,
                                               talc_plan *);
 typedef talc_status (*talc_cuda_forward_run)(talc_device *, const void *, const talc_plan *,
                                              const void *);
 
-/// Why there is no such convolution at stride 1; NULL when there is.
-const char *talc_cuda_conv2d_turned_refuses(const talc_conv2d_problem *problem);
+/// The plan of an input gradient at stride 1, by the forward plan of the algorithm.
+const char *talc_cuda_conv2d_rotated_plan(talc_cuda_forward_plan forward, const talc_device *device,
+                                          const talc_conv2d_problem *problem, size_t limit,
+                                          talc_plan *plan);
 
-/// A row's plan for stride 1, by its forward plan.
-const char *talc_cuda_conv2d_turned_plan(talc_cuda_forward_plan forward, const talc_device *device,
-                                         const talc_conv2d_problem *problem, size_t limit,
-                                         talc_plan *plan);
+/// Rotates the weights, then runs the forward direction of the algorithm.
+talc_status talc_cuda_conv2d_rotated_run(talc_cuda_forward_run forward, talc_device *device,
+                                         const talc_conv2d_problem *problem, const talc_plan *plan,
+                                         const talc_conv2d_arguments *arguments);
 
-/// Turns the weights, then runs it by the row's forward run.
-talc_status talc_cuda_conv2d_turned_run(talc_cuda_forward_run forward, talc_device *device,
-                                        const talc_conv2d_problem *problem, const talc_plan *plan,
-                                        const talc_conv2d_arguments *arguments);
-
-/// The same for any stride, of f32 where that is not 1.
+/// The same for any stride. A stride other than 1 needs f32.
 const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit,
                                          talc_plan *plan);
@@ -46,8 +50,9 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan forward_plan,
                                         const talc_conv2d_problem *problem, const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
-/// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu). By mma.sync or, with
-/// TALC_BY_WGMMA added, by wgmma.
+/// The weight gradient on tensor cores (weight_gradient.cu). `products` is how many products of f16
+/// make one of f32, or 0 where the algorithm has no weight gradient. It uses mma.sync or, with
+/// TALC_BY_WGMMA added, wgmma.
 enum { TALC_BY_WGMMA = 16 };
 const char *talc_cuda_conv2d_weight_plan(int products, const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit,
@@ -56,8 +61,9 @@ talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
                                         const talc_conv2d_problem *problem, const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
-/// The functions of a row of plan_of<Form> and run<Form>, whose input gradients are convolutions too.
-#define TALC_TURNED_ROW(name, Form, products)                                                      \
+/// The functions of an algorithm and of its gradients. plan_of<Form> and run<Form> are the forward
+/// direction, which also computes the input gradient.
+#define TALC_CUDA_FORM_WITH_GRADIENTS(name, Form, products)                                        \
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
                                                size_t limit, talc_plan *plan)                      \
     {                                                                                              \

@@ -1,5 +1,6 @@
-/// Input gradients by the forward kernels (turned.h), and the row split, which has no other gradient.
-#include "backends/cuda/conv2d/turned.h"
+/// Input gradients by forward kernels (input_gradient.h), and the gradients of the algorithm split,
+/// which has no others.
+#include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/phases.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/primitives/dtype.cuh"
@@ -10,16 +11,16 @@
 
 using namespace talc;
 
-constexpr int MOST_PHASES = 64;
+constexpr int MAX_PHASES = 64;
 /* Bytes of the phases of a round of images. */
 constexpr size_t ROUND_BYTES = (size_t)192 << 20;
 
-// ---- The phases ---------------------------------------------------------------------------------------------
+// ---- The phases ---------------------------------------------------------------------------------
 
-using turned_axis = phase_axis_taps<int64_t>;
+using rotated_axis = phase_axis_taps<int64_t>;
 
 struct phases {
-    turned_axis h[MOST_PHASES], w[MOST_PHASES];
+    rotated_axis h[MAX_PHASES], w[MAX_PHASES];
 };
 
 static phases phases_of(const talc_conv2d_problem *p)
@@ -32,14 +33,14 @@ static phases phases_of(const talc_conv2d_problem *p)
     return of;
 }
 
-static bool is_empty(const turned_axis &h, const turned_axis &w)
+static bool is_empty(const rotated_axis &h, const rotated_axis &w)
 {
     return h.taps * w.taps == 0;
 }
 
-/* Of `images` images. */
-static talc_conv2d_problem turned(const talc_conv2d_problem *p, const turned_axis &h,
-                                  const turned_axis &w, int64_t images)
+/* The forward problem that computes a phase of dx for `images` images. */
+static talc_conv2d_problem rotated_problem(const talc_conv2d_problem *p, const rotated_axis &h,
+                                           const rotated_axis &w, int64_t images)
 {
     talc_conv2d_problem t = *p;
     t.direction = TALC_FORWARD;
@@ -61,7 +62,8 @@ static bool has_phases(const talc_conv2d_problem *p)
     return p->stride_h != 1 || p->stride_w != 1;
 }
 
-const char *talc_cuda_conv2d_turned_refuses(const talc_conv2d_problem *p)
+/* Why dx is not a convolution at stride 1; NULL where it is. */
+static const char *rotated_refuses(const talc_conv2d_problem *p)
 {
     const int64_t down = p->dilation_h * (p->KH - 1), across = p->dilation_w * (p->KW - 1);
     if (has_phases(p))
@@ -71,11 +73,13 @@ const char *talc_cuda_conv2d_turned_refuses(const talc_conv2d_problem *p)
     return NULL;
 }
 
-/* Of the workspace: the weights, then what each phase gives for a round of images, then the forward kernels' own. */
+/* The layout of the workspace: the weights, then the outputs of each phase for a round of images,
+ * then the workspace of the forward kernels. */
 struct phases_layout {
-    int64_t round;                                    /* images */
-    size_t weights, of_phases;                        /* bytes */
-    int64_t weights_at[MOST_PHASES], at[MOST_PHASES]; /* elements, of phase [h][w]; -1: no taps */
+    int64_t round;             /* images */
+    size_t weights, of_phases; /* bytes */
+    /* Offsets in elements, of phase [h][w]. `at` is -1 where a phase has no taps. */
+    int64_t weights_at[MAX_PHASES], at[MAX_PHASES];
 };
 
 static phases_layout layout_of(const talc_conv2d_problem *p, const phases &of, int64_t round)
@@ -85,7 +89,7 @@ static phases_layout layout_of(const talc_conv2d_problem *p, const phases &of, i
     phases_layout l = {};
     l.round = round;
     for (int64_t k = 0; k < p->stride_h * p->stride_w; k++) {
-        const turned_axis &h = of.h[k / p->stride_w], &w = of.w[k % p->stride_w];
+        const rotated_axis &h = of.h[k / p->stride_w], &w = of.w[k % p->stride_w];
         l.weights_at[k] = (int64_t)(l.weights / size);
         l.at[k] = is_empty(h, w) ? -1 : (int64_t)(l.of_phases / size);
         l.weights += talc_cuda_aligned((size_t)(pairs * h.taps * w.taps * (int64_t)size));
@@ -96,31 +100,32 @@ static phases_layout layout_of(const talc_conv2d_problem *p, const phases &of, i
     return l;
 }
 
-/* The phases of `round` images at a time. */
+/* A plan that computes the phases of `round` images at a time. */
 static const char *plan_round(talc_cuda_forward_plan forward, const talc_device *device,
                               const talc_conv2d_problem *p, const phases &of, int64_t round,
                               talc_plan *plan)
 {
     const phases_layout l = layout_of(p, of, round);
-    size_t most = 0;
+    size_t max_workspace = 0;
     double seconds = 0;
-    /* The last round may have fewer images, for which the row may choose other tiles and need more. */
+    /* The last round may have fewer images. The algorithm may choose other tiles for it, which may
+     * need more workspace. */
     const int64_t last = p->N % round;
     for (int64_t k = 0; k < p->stride_h * p->stride_w; k++)
         for (int64_t images = round; l.at[k] >= 0 && images > 0;
              images = images == round ? last : 0) {
             const talc_conv2d_problem t =
-                turned(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
+                rotated_problem(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
             talc_plan own = {};
             const char *refuses = forward(device, &t, 0, &own);
             if (refuses != NULL)
                 return refuses;
-            most = own.workspace > most ? own.workspace : most;
+            max_workspace = own.workspace > max_workspace ? own.workspace : max_workspace;
             seconds += images == round ? own.seconds : 0;
         }
     const double rounds = (double)talc_ceil_div(p->N, round);
     const double dx = (double)(p->N * p->C * p->H * p->W) * (double)talc_dtype_size(p->dtype);
-    plan->workspace = l.weights + l.of_phases + most;
+    plan->workspace = l.weights + l.of_phases + max_workspace;
     plan->seconds = rounds * seconds +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, dx + 2 * (double)l.weights, 2);
     talc_plan_store(plan, &round, sizeof round);
@@ -133,18 +138,18 @@ const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const t
 {
     const char *refuses = NULL;
     if (!has_phases(p))
-        refuses = talc_cuda_conv2d_turned_refuses(p);
+        refuses = rotated_refuses(p);
     else if (p->dtype != TALC_F32)
         refuses = "the data is not f32";
-    else if (p->stride_h > MOST_PHASES || p->stride_w > MOST_PHASES ||
-             p->stride_h * p->stride_w > MOST_PHASES)
+    else if (p->stride_h > MAX_PHASES || p->stride_w > MAX_PHASES ||
+             p->stride_h * p->stride_w > MAX_PHASES)
         refuses = "the stride has more than 64 phases";
     if (refuses != NULL)
         return refuses;
     const phases of = phases_of(p);
     const size_t weights = layout_of(p, of, 0).weights;
     if (!has_phases(p)) {
-        const talc_conv2d_problem t = turned(p, of.h[0], of.w[0], p->N);
+        const talc_conv2d_problem t = rotated_problem(p, of.h[0], of.w[0], p->N);
         refuses = forward(device, &t, limit > weights ? limit - weights : 0, plan);
         if (refuses != NULL)
             return refuses;
@@ -152,13 +157,13 @@ const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const t
         plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * (double)weights, 2);
         return NULL;
     }
-    const int64_t elements = p->C * p->H * p->W; /* of an image of dx */
+    const int64_t elements = p->C * p->H * p->W; /* elements of an image of dx */
     if (elements > INT_MAX)
         return "an image of the input has more than 2^31 - 1 elements";
     const size_t image = layout_of(p, of, 1).of_phases;
-    const size_t room = limit < 2 * ROUND_BYTES ? limit / 2 : ROUND_BYTES;
+    const size_t capacity = limit < 2 * ROUND_BYTES ? limit / 2 : ROUND_BYTES;
     const int64_t fit =
-        talc_smaller(image == 0 ? p->N : (int64_t)(room / image), INT_MAX / elements);
+        talc_smaller(image == 0 ? p->N : (int64_t)(capacity / image), INT_MAX / elements);
     const int64_t round = talc_even(p->N, fit > 1 ? fit : 1);
     refuses = plan_round(forward, device, p, of, round, plan);
     if (refuses == NULL && plan->workspace > limit && round > 1)
@@ -166,25 +171,26 @@ const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const t
     return refuses;
 }
 
-const char *talc_cuda_conv2d_turned_plan(talc_cuda_forward_plan forward, const talc_device *device,
-                                         const talc_conv2d_problem *p, size_t limit,
-                                         talc_plan *plan)
+const char *talc_cuda_conv2d_rotated_plan(talc_cuda_forward_plan forward, const talc_device *device,
+                                          const talc_conv2d_problem *p, size_t limit,
+                                          talc_plan *plan)
 {
-    const char *refuses = talc_cuda_conv2d_turned_refuses(p);
+    const char *refuses = rotated_refuses(p);
     return refuses != NULL ? refuses
                            : talc_cuda_conv2d_phases_plan(forward, device, p, limit, plan);
 }
 
-// ---- The weights --------------------------------------------------------------------------------------------
+// ---- The weights --------------------------------------------------------------------------------
 
-/* Of an axis: to which phase a tap belongs, by its number modulo `apart`, and how many taps that has. */
-struct turned_taps {
-    int apart, phase[MOST_PHASES], taps[MOST_PHASES];
+/* For an axis: the phase of each tap and the number of that phase's taps, both by the tap's index
+ * modulo `apart`. */
+struct phase_taps {
+    int apart, phase[MAX_PHASES], taps[MAX_PHASES];
 };
 
-static turned_taps taps_of(const turned_axis *axes, int64_t stride)
+static phase_taps taps_of(const rotated_axis *axes, int64_t stride)
 {
-    turned_taps t = { (int)axes[0].apart, {}, {} };
+    phase_taps t = { (int)axes[0].apart, {}, {} };
     for (int i = 0; i < stride; i++)
         if (axes[i].taps > 0) {
             t.phase[axes[i].tap] = i;
@@ -193,18 +199,19 @@ static turned_taps taps_of(const turned_axis *axes, int64_t stride)
     return t;
 }
 
-struct turned_weights {
-    turned_taps h, w;
-    int64_t at[MOST_PHASES]; /* where the weights of phase [h][w] begin */
+struct rotated_weights {
+    phase_taps h, w;
+    int64_t at[MAX_PHASES]; /* offset of the weights of phase [h][w] */
     int phases_w;
 };
 
-/* w's element of group g, output channel oc, channel ic and a tap is t's of channel ic of that group, oc and the phase's tap from the end. */
+/* Writes the rotated weights t. Element (g, oc, ic, tap) of w goes to (g, ic, oc, tap') of t. tap'
+ * is the tap's index in its phase, counted from the end. */
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
-    turn_weights(T *t, const T *w, const __grid_constant__ turned_weights of, int KW,
-                 const divisor<Index> taps, const divisor<Index> OC, const divisor<Index> IC,
-                 Index count)
+    rotate_weights(T *t, const T *w, const __grid_constant__ rotated_weights of, int KW,
+                   const divisor<Index> taps, const divisor<Index> OC, const divisor<Index> IC,
+                   Index count)
 {
     TALC_GRID_LOOP(Index, i, count)
     {
@@ -215,15 +222,15 @@ static __global__ void __launch_bounds__(BLOCK)
         const int rows = of.h.taps[h], columns = of.w.taps[across];
         if (rows == 0 || columns == 0)
             continue; /* no element of dx is so far from one of dy */
-        const int place = (rows - 1 - kh / of.h.apart) * columns + columns - 1 - kw / of.w.apart;
+        const int offset = (rows - 1 - kh / of.h.apart) * columns + columns - 1 - kw / of.w.apart;
         t[of.at[of.h.phase[h] * of.phases_w + of.w.phase[across]] +
-          (int64_t)((g * IC.by + ic) * OC.by + oc) * (rows * columns) + place] = w[i];
+          (int64_t)((g * IC.by + ic) * OC.by + oc) * (rows * columns) + offset] = w[i];
     }
 }
 
 template <typename T>
-static void turn(talc_device *device, const talc_conv2d_problem *p, const turned_weights &of,
-                 void *t, const void *w)
+static void rotate(talc_device *device, const talc_conv2d_problem *p, const rotated_weights &of,
+                   void *t, const void *w)
 {
     const int64_t count = p->OC * (p->C / p->groups) * p->KH * p->KW;
     with_index(count, [&](auto zero) {
@@ -232,24 +239,24 @@ static void turn(talc_device *device, const talc_conv2d_problem *p, const turned
         taps.set(p->KH * p->KW);
         OC.set(p->OC / p->groups);
         IC.set(p->C / p->groups);
-        turn_weights<T, Index>
+        rotate_weights<T, Index>
             <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
                 (T *)t, (const T *)w, of, (int)p->KW, taps, OC, IC, (Index)count);
     });
 }
 
-// ---- From phases to dx --------------------------------------------------------------------------------------
+// ---- From phases to dx --------------------------------------------------------------------------
 
-struct phases_places {
-    int64_t at[MOST_PHASES];
-    int rows[MOST_PHASES], columns[MOST_PHASES]; /* of the phases of each axis */
-    divisor<uint32_t> W, H, stride_h, stride_w;  /* W in groups of COUNT */
+struct join_problem {
+    int64_t at[MAX_PHASES];
+    int rows[MAX_PHASES], columns[MAX_PHASES];  /* of the phases along each axis */
+    divisor<uint32_t> W, H, stride_h, stride_w; /* W in units of COUNT */
 };
 
-/* A thread COUNT neighbours of a row. */
+/* One thread COUNT neighbours of a row. */
 template <int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
-    join_phases(float *dx, const float *of, const __grid_constant__ phases_places p, uint32_t count)
+    join_phases(float *dx, const float *of, const __grid_constant__ join_problem p, uint32_t count)
 {
     TALC_GRID_LOOP(uint32_t, i, count)
     {
@@ -262,9 +269,9 @@ static __global__ void __launch_bounds__(BLOCK)
             const uint32_t across = p.stride_w.quotient(first + k),
                            phase_w = first + k - across * p.stride_w.by;
             const int64_t at = p.at[phase_h * p.stride_w.by + phase_w];
-            const int64_t place =
+            const int64_t offset =
                 ((int64_t)plane * p.rows[phase_h] + down) * p.columns[phase_w] + across;
-            v.of[k] = at < 0 ? 0 : of[at + place];
+            v.of[k] = at < 0 ? 0 : of[at + offset];
         }
         ((vec<float, COUNT> *)dx)[i] = v;
     }
@@ -273,26 +280,26 @@ static __global__ void __launch_bounds__(BLOCK)
 static void join(talc_device *device, const talc_conv2d_problem *p, const phases &of,
                  const phases_layout &l, int64_t images, float *dx, const float *from)
 {
-    phases_places places = {};
-    memcpy(places.at, l.at, sizeof places.at);
+    join_problem problem = {};
+    memcpy(problem.at, l.at, sizeof problem.at);
     for (int i = 0; i < p->stride_h; i++)
-        places.rows[i] = (int)of.h[i].count;
+        problem.rows[i] = (int)of.h[i].count;
     for (int i = 0; i < p->stride_w; i++)
-        places.columns[i] = (int)of.w[i].count;
+        problem.columns[i] = (int)of.w[i].count;
     const bool wide = p->W % 4 == 0 && (uintptr_t)dx % 16 == 0;
     const int64_t count = images * p->C * p->H * (wide ? p->W / 4 : p->W);
-    places.W.set(wide ? p->W / 4 : p->W), places.H.set(p->H);
-    places.stride_h.set(p->stride_h), places.stride_w.set(p->stride_w);
+    problem.W.set(wide ? p->W / 4 : p->W), problem.H.set(p->H);
+    problem.stride_h.set(p->stride_h), problem.stride_w.set(p->stride_w);
     const auto kernel = wide ? &join_phases<4> : &join_phases<1>;
     kernel<<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-        dx, from, places, (uint32_t)count);
+        dx, from, problem, (uint32_t)count);
 }
 
 static talc_status run_phases(talc_cuda_forward_plan plan, talc_cuda_forward_run forward,
                               talc_device *device, const talc_conv2d_problem *p, const phases &of,
                               const phases_layout &l, const talc_conv2d_arguments *given)
 {
-    char *weights = (char *)given->base.workspace, *results = weights + l.weights;
+    char *weights = (char *)given->base.workspace, *outputs = weights + l.weights;
     talc_status status = TALC_OK;
     for (int64_t n = 0; n < p->N && status == TALC_OK; n += l.round) {
         const int64_t images = talc_smaller(l.round, p->N - n);
@@ -300,19 +307,19 @@ static talc_status run_phases(talc_cuda_forward_plan plan, talc_cuda_forward_run
             if (l.at[k] < 0)
                 continue;
             const talc_conv2d_problem t =
-                turned(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
+                rotated_problem(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
             talc_plan own = {};
             (void)plan(device, &t, 0, &own);
             talc_conv2d_arguments arguments = {};
-            arguments.base.workspace = results + l.of_phases;
+            arguments.base.workspace = outputs + l.of_phases;
             arguments.x = (const float *)given->dy + n * p->OC * p->OH * p->OW;
             arguments.w = (float *)weights + l.weights_at[k];
-            arguments.y = (float *)results + l.at[k];
+            arguments.y = (float *)outputs + l.at[k];
             status = forward(device, &t, &own, &arguments);
         }
         if (status == TALC_OK) {
             join(device, p, of, l, images, (float *)given->dx + n * p->C * p->H * p->W,
-                 (const float *)results);
+                 (const float *)outputs);
             status = talc_cuda_launched(device, "conv2d.grad_input");
         }
     }
@@ -330,19 +337,19 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_f
     const phases of = phases_of(p);
     const phases_layout l =
         layout_of(p, of, has_phases(p) ? *(const int64_t *)talc_plan_data(planned) : 0);
-    turned_weights to = {
+    rotated_weights to = {
         taps_of(of.h, p->stride_h), taps_of(of.w, p->stride_w), {}, (int)p->stride_w
     };
     memcpy(to.at, l.weights_at, sizeof to.at);
     status = with_float(p->dtype, [&](auto element) {
-        turn<typename decltype(element)::type>(device, p, to, given->base.workspace, given->w);
+        rotate<typename decltype(element)::type>(device, p, to, given->base.workspace, given->w);
         return talc_cuda_launched(device, "conv2d.grad_input");
     });
     if (status != TALC_OK)
         return status;
     if (has_phases(p))
         return run_phases(plan, forward, device, p, of, l, given);
-    const talc_conv2d_problem t = turned(p, of.h[0], of.w[0], p->N);
+    const talc_conv2d_problem t = rotated_problem(p, of.h[0], of.w[0], p->N);
     talc_plan rest = *planned;
     rest.workspace -= l.weights;
     talc_conv2d_arguments arguments = {};
@@ -353,14 +360,14 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_f
     return forward(device, &t, &rest, &arguments);
 }
 
-talc_status talc_cuda_conv2d_turned_run(talc_cuda_forward_run forward, talc_device *device,
-                                        const talc_conv2d_problem *p, const talc_plan *plan,
-                                        const talc_conv2d_arguments *given)
+talc_status talc_cuda_conv2d_rotated_run(talc_cuda_forward_run forward, talc_device *device,
+                                         const talc_conv2d_problem *p, const talc_plan *plan,
+                                         const talc_conv2d_arguments *given)
 {
     return talc_cuda_conv2d_phases_run(NULL, forward, device, p, plan, given);
 }
 
-// ---- The row ---------------------------------------------------------------------------------------------------
+// ---- The algorithm split ------------------------------------------------------------------------
 
 const char *talc_cuda_conv2d_split_gradient_plan(const talc_device *device, const void *problem,
                                                  size_t limit, talc_plan *plan)
@@ -368,13 +375,13 @@ const char *talc_cuda_conv2d_split_gradient_plan(const talc_device *device, cons
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->direction == TALC_GRAD_WEIGHT)
         return "it has no weight gradient";
-    return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_split_plan, device, p, limit, plan);
+    return talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_split_plan, device, p, limit, plan);
 }
 
 talc_status talc_cuda_conv2d_split_gradient_run(talc_device *device, const void *problem,
                                                 const talc_plan *plan, const void *arguments)
 {
-    return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_split_run, device,
-                                       (const talc_conv2d_problem *)problem, plan,
-                                       (const talc_conv2d_arguments *)arguments);
+    return talc_cuda_conv2d_rotated_run(talc_cuda_conv2d_split_run, device,
+                                        (const talc_conv2d_problem *)problem, plan,
+                                        (const talc_conv2d_arguments *)arguments);
 }
