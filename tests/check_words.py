@@ -38,7 +38,7 @@ WORDS = {
 }
 
 # The engines on tensor cores, which are being rewritten as one, have neither rule yet.
-ENGINES = re.compile(r"backends/cuda/.*(implicit_gemm|conv2d/weight_gradient|pointwise_mma|gather_gemm|tensor_cores)")
+ENGINES = re.compile(r"backends/cuda/.*(implicit_gemm|conv2d/weight_gradient|pointwise_mma|gather_gemm)")
 
 # The longest line of code or comment, but for tables in which clang-format is off; and of a page, but for tables, programs and
 # what a program prints.

@@ -1,18 +1,23 @@
 /// Matrix products on Hopper's tensor cores with f32's accuracy.
 ///
-/// Both operands are first written to the workspace as halves, high and low parts, in the order in which a block needs them: panels of 128
-/// rows of op(A), or columns of op(B), by chunks of 32 steps of k, each [part][k / 8][row][k % 8], 16 KB of contiguous memory that one bulk
-/// copy brings to shared memory, where wgmma reads it as it is. Each row has a power of two for every SEGMENT steps of k, so rows of any
+/// Both operands are first written to the workspace as the high and low parts of scaled f16, in the
+/// order in which a block needs them. A panel is 128 rows of op(A), or columns of op(B). It is
+/// divided into K tiles of 32 steps of k, each [high or low part][k / 8][row][k % 8] (panels.cuh).
+/// The 16 KB of a K tile are contiguous. One bulk copy brings them to shared memory, where wgmma
+/// reads them. A row has a power of two as its scale for each SEGMENT steps of k, so rows of any
 /// size keep their accuracy.
 ///
-/// A block of the product keeps to its multiprocessor and takes one tile of 128 x 128 or 128 x 256 outputs after the other. One thread
-/// copies, two warpgroups multiply: high * high + high * low + low * high of a chunk, 96 products, in the tensor cores' sums, which
-/// truncate, then into f32 registers. While one warpgroup adds, the other's products go on. Where tiles are few, blocks share the
-/// reduction of each, and a last kernel adds their parts in order. Where the workspace does not hold both operands, the reduction is
-/// done in rounds, which go on with the sums of y.
+/// A block stays on its multiprocessor and computes one tile of 128 x 128 or 128 x 256 outputs
+/// after the other. One thread copies, two warpgroups multiply. The tensor cores, which truncate,
+/// add up high * high, high * low and low * high of a K tile, 96 products. f32 registers add up the
+/// K tiles. While one warpgroup adds, the products of the other go on. Where tiles are few, split-K
+/// shares the sums of a tile among blocks, and a last kernel adds the splits in their order. Where
+/// the workspace does not hold both operands, the sum over k is computed in rounds, and the sums of
+/// a round begin with those in y.
 ///
-/// Arithmetic: as implicit_gemm's. Elements too small after scaling are counted row by row; a sum that is not well above what they
-/// can do, and any that is not finite, is computed again by FFMA.
+/// Arithmetic: as in implicit_gemm. The elements that underflow when scaled are counted row by row.
+/// A sum is recomputed by FFMA where it is not well above the error that they can cause, or is not
+/// finite.
 #include "backends/cuda/matmul/tensor_cores.h"
 
 #include "backends/cuda/matmul/panels.cuh"
@@ -25,22 +30,23 @@ using namespace talc;
 
 constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
 constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
-constexpr int TILES_DOWN =
-    16; /* of the tiles that blocks compute at a time, which share panels in the L2 cache */
+/* Rows of tiles that blocks compute at a time. Those tiles share panels in the L2 cache. */
+constexpr int TILES_DOWN = 16;
 template <int PANELS> constexpr int STAGES = PANELS == 2 ? 4 : 6;
-/* Results in shared memory: 32 columns of a warp's rows. */
+/* Outputs in shared memory: 32 columns of a warp's rows. */
 constexpr int WARP_ROWS = 16, PITCH = WARP + EIGHT;
 template <int PANELS> constexpr int STAGE_BYTES = (1 + PANELS) * PANEL_BYTES;
 template <int PANELS>
 constexpr int SHARED =
     STAGES<PANELS> *STAGE_BYTES<PANELS> + MULTIPLIERS / WARP *WARP_ROWS *PITCH * 4;
 
-// ---- Multiplying --------------------------------------------------------------------------------------------
+// ---- Multiplying --------------------------------------------------------------------------------
 
-/// An operand as the product sees it.
+/// An operand, packed.
 struct packed_operand {
     const char *panels;
-    const float *scales; ///< [segment][row], which take sums back
+    /// [segment][row]: the factors that take sums back to the scale of the data
+    const float *scales;
     const row_bound *bounds;
     int count; ///< panels of a matrix
     const float *from;
@@ -49,27 +55,29 @@ struct packed_operand {
 
 struct packed_product {
     packed_operand a, b;
-    float *y, *parts; ///< parts [split][as y]; NULL: not split
+    float *y, *split_sums; ///< split_sums is [split][shape of y], NULL without split-K
     epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
-    int64_t M, N, K, outputs;           ///< outputs of all products
-    int64_t rows;                       ///< of all scales of a segment
-    bool aligned;                       ///< whether four neighbours of y are 16 bytes of memory
-    bool goes_on = false, ends = false; ///< with the sums of an earlier round; this is the last
-    int m_tiles, n_tiles, work;         ///< tiles and their splits
-    int splits, segments;               ///< segments of the whole reduction
-    int segment = 0, chunks = 0;        ///< of this round: its first segment, its chunks
+    int64_t M, N, K, outputs; ///< outputs of all products
+    int64_t rows;             ///< scales of a segment: the rows of all matrices
+    bool aligned;             ///< four neighbours in y are 16 bytes that are aligned
+    /// resumes: sums begin with those of the round before
+    bool resumes = false, is_last_round = false;
+    int m_tiles, n_tiles, work;   ///< work: tiles times splits
+    int splits, segments;         ///< segments: of all rounds
+    int segment = 0, k_tiles = 0; ///< the first segment of this round, and its K tiles
     float coefficient;
     unsigned long long *recomputed;
     divisor<uint32_t> by_splits{}, by_tiles{}, by_group{};
-    strided_index<2, uint64_t> packed,
-        sources; ///< a product's matrices: their numbers, their first elements
+    /// Of a product: the indices of its matrices, and the offsets of their first elements.
+    strided_index<2, uint64_t> packed, sources;
 };
 
 struct product_work {
-    int product, m, n, split, chunk, end; ///< m, n: the tile's
+    int product, m, n, split, k_tile, end; ///< m, n: the indices of the tile
 };
 
-/// Of a product tiles are taken TILES_DOWN rows of tiles at a time, down each column of them.
+/// The tile and split with index `i`. The tiles of a product are taken TILES_DOWN rows of tiles at
+/// a time, column by column.
 static __device__ __forceinline__ product_work work_of(const packed_product &p, int i)
 {
     product_work w;
@@ -82,12 +90,12 @@ static __device__ __forceinline__ product_work work_of(const packed_product &p, 
               down = min(TILES_DOWN, p.m_tiles - group * TILES_DOWN);
     w.n = in_group / down;
     w.m = group * TILES_DOWN + in_group - w.n * down;
-    w.chunk = (int)((int64_t)p.chunks * w.split / p.splits);
-    w.end = (int)((int64_t)p.chunks * (w.split + 1) / p.splits);
+    w.k_tile = (int)((int64_t)p.k_tiles * w.split / p.splits);
+    w.end = (int)((int64_t)p.k_tiles * (w.split + 1) / p.splits);
     return w;
 }
 
-/* One output by FFMA, by a warp, in the order of its lanes. */
+/* One output by FFMA, computed by a warp and added in the order of its lanes. */
 static __device__ float output_by_warp(const packed_product &p, int product, int64_t m, int64_t n)
 {
     int64_t at[2];
@@ -102,8 +110,8 @@ static __device__ float output_by_warp(const packed_product &p, int product, int
     return sum;
 }
 
-static __device__ __forceinline__ float ended(const packed_product &p, float sum, int64_t n,
-                                              int64_t at)
+static __device__ __forceinline__ float with_epilogue(const packed_product &p, float sum, int64_t n,
+                                                      int64_t at)
 {
     if (p.last.bias != nullptr)
         sum += p.last.bias[n];
@@ -112,16 +120,16 @@ static __device__ __forceinline__ float ended(const packed_product &p, float sum
     return talc_activate(p.last.activation, sum);
 }
 
-/* A lane's part of 32 columns of a warp's rows: four neighbours in each fourth row. */
+/* Of 32 columns of a warp's rows, a lane has four neighbours in each fourth row. */
 constexpr int LANES_ACROSS = WARP / WIDE, OWN_ROWS = WARP_ROWS * LANES_ACROSS / WARP;
 
-/* Computes again those of a lane's outputs, the first of which is [m, n], whose bits are set. */
-static __device__ __noinline__ void compute_again(const packed_product &p, int product, int64_t m,
-                                                  int64_t n, unsigned doubtful)
+/* Recomputes the outputs of a lane whose bits are set. The first of its outputs is [m, n]. */
+static __device__ __noinline__ void recompute_outputs(const packed_product &p, int product,
+                                                      int64_t m, int64_t n, unsigned recompute_bits)
 {
     const int lane = (int)threadIdx.x % WARP;
     for (int bit = 0; bit < OWN_ROWS * WIDE; bit++) {
-        unsigned lanes = __ballot_sync(~0u, doubtful >> bit & 1);
+        unsigned lanes = __ballot_sync(~0u, recompute_bits >> bit & 1);
         if (lanes != 0 && lane == 0)
             atomicAdd(p.recomputed, __popc(lanes));
         for (; lanes != 0; lanes &= lanes - 1) {
@@ -131,13 +139,15 @@ static __device__ __noinline__ void compute_again(const packed_product &p, int p
             const float sum = output_by_warp(p, product, row, column);
             const int64_t at = ((int64_t)product * p.M + row) * p.N + column;
             if (lane == of)
-                p.y[at] = ended(p, sum, column, at);
+                p.y[at] = with_epilogue(p, sum, column, at);
         }
     }
 }
 
-/* Takes sums back from their scales, and ends them in y or leaves them there or in parts. A thread has of each 8 columns two neighbours in
- * rows lane / 4 and lane / 4 + 8 of its warp's 16; they are turned in shared memory, 32 columns at a time. */
+/* Takes the sums back to the scale of the data and writes them to y or, with split-K, to
+ * split_sums. The last round applies the epilogue. Of each 8 columns a thread has two neighbours in
+ * rows lane / 4 and lane / 4 + 8 of its warp's 16 rows. Shared memory rearranges them, 32 columns
+ * at a time. */
 template <int PANELS>
 static __device__ __forceinline__ void store_tile(const packed_product &p, const product_work &w,
                                                   const int64_t (&matrices)[2], float *staged,
@@ -147,24 +157,26 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
     const int down = lane / LANES_ACROSS, across = lane % LANES_ACROSS * WIDE;
     const int64_t m0 = (int64_t)w.m * PANEL + threadIdx.x / WARP * WARP_ROWS, m = m0 + down;
     const int64_t a_row = matrices[0] * p.a.count * PANEL + m0;
-    const bool final = p.ends && p.parts == nullptr;
+    const bool final = p.is_last_round && p.split_sums == nullptr;
     const float *a_scales = p.a.scales + segment * p.rows + a_row + lane / 4;
     const float of_rows[2] = { __ldg(a_scales), __ldg(a_scales + 8) };
-    row_bound own = {}, most = {};
+    row_bound own = {}, max_bound = {};
     if (final) {
-        own = most = p.a.bounds[a_row + lane % WARP_ROWS];
+        own = max_bound = p.a.bounds[a_row + lane % WARP_ROWS];
 #pragma unroll
         for (int apart = WARP_ROWS / 2; apart > 0; apart /= 2) {
-            most.tiny = larger_or_nan(most.tiny, __shfl_xor_sync(~0u, most.tiny, apart));
-            most.largest = fmaxf(most.largest, __shfl_xor_sync(~0u, most.largest, apart));
+            max_bound.tiny =
+                larger_or_nan(max_bound.tiny, __shfl_xor_sync(~0u, max_bound.tiny, apart));
+            max_bound.largest =
+                fmaxf(max_bound.largest, __shfl_xor_sync(~0u, max_bound.largest, apart));
         }
-        most.tiny *= p.coefficient, most.largest *= p.coefficient;
+        max_bound.tiny *= p.coefficient, max_bound.largest *= p.coefficient;
     }
-    const bool ends = final && !p.last.is_empty();
-    float *const to = p.parts == nullptr ? p.y : p.parts + w.split * p.outputs;
+    const bool has_epilogue = final && !p.last.is_empty();
+    float *const to = p.split_sums == nullptr ? p.y : p.split_sums + w.split * p.outputs;
     const int64_t n0 = (int64_t)w.n * PANELS * PANEL + across,
                   b_row = matrices[1] * p.b.count * PANEL + n0;
-    /* Scales of four columns, and tiny and largest of two each: loaded while the group before is stored. */
+    /* The scales and bounds of four columns, loaded while the columns before are stored. */
     float4 next[3] = {};
     auto load = [&](int g) {
         next[0] = __ldg((const float4 *)(p.b.scales + segment * p.rows + b_row + g * WARP));
@@ -200,13 +212,13 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
         __syncwarp();
         const int columns = (int)max((int64_t)0, min((int64_t)WIDE, p.N - n));
         auto has = [&](int i, int c) { return c < columns && m + i * (WARP / LANES_ACROSS) < p.M; };
-        auto place = [&](int i) { return at + i * (WARP / LANES_ACROSS) * p.N; };
-        if (p.goes_on)
+        auto offset = [&](int i) { return at + i * (WARP / LANES_ACROSS) * p.N; };
+        if (p.resumes)
 #pragma unroll
             for (int i = 0; i < OWN_ROWS * WIDE; i++)
                 v[i / WIDE][i % WIDE] +=
-                    has(i / WIDE, i % WIDE) ? to[place(i / WIDE) + i % WIDE] : 0;
-        unsigned doubtful = 0;
+                    has(i / WIDE, i % WIDE) ? to[offset(i / WIDE) + i % WIDE] : 0;
+        unsigned recompute_bits = 0;
         if (final) {
             const row_bound of[WIDE] = { { bounds[0].x, bounds[0].y },
                                          { bounds[0].z, bounds[0].w },
@@ -215,10 +227,10 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
             bool fine = true;
 #pragma unroll
             for (int c = 0; c < WIDE; c++) {
-                const float least = most.tiny * of[c].largest + most.largest * of[c].tiny;
+                const float limit = max_bound.tiny * of[c].largest + max_bound.largest * of[c].tiny;
 #pragma unroll
                 for (int i = 0; i < OWN_ROWS; i++)
-                    fine = fine && fabsf(v[i][c]) >= least && fabsf(v[i][c]) < INFINITY;
+                    fine = fine && fabsf(v[i][c]) >= limit && fabsf(v[i][c]) < INFINITY;
             }
             if (!__all_sync(~0u, fine))
 #pragma unroll
@@ -229,10 +241,10 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
 #pragma unroll
                     for (int c = 0; c < WIDE; c++)
                         if (has(i, c) && needs_recompute(v[i][c], row, of[c], p.coefficient))
-                            doubtful |= 1u << (i * WIDE + c);
+                            recompute_bits |= 1u << (i * WIDE + c);
                 }
         }
-        if (ends) {
+        if (has_epilogue) {
 #pragma unroll
             for (int i = 0; i < OWN_ROWS * WIDE; i++) {
                 float &x = v[i / WIDE][i % WIDE];
@@ -240,7 +252,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
                 if (p.last.bias != nullptr)
                     x += i % WIDE < columns ? __ldg(p.last.bias + n + i % WIDE) : 0;
                 if (p.last.residual != nullptr)
-                    x += real ? p.last.residual[place(i / WIDE) + i % WIDE] : 0;
+                    x += real ? p.last.residual[offset(i / WIDE) + i % WIDE] : 0;
             }
 #pragma unroll
             for (int i = 0; i < OWN_ROWS; i++)
@@ -250,19 +262,19 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
         for (int i = 0; i < OWN_ROWS; i++)
             if (p.aligned) {
                 if (has(i, 0))
-                    *(float4 *)(to + place(i)) = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
+                    *(float4 *)(to + offset(i)) = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
             } else {
 #pragma unroll
                 for (int c = 0; c < WIDE; c++)
                     if (has(i, c))
-                        to[place(i) + c] = v[i][c];
+                        to[offset(i) + c] = v[i][c];
             }
-        if (__any_sync(~0u, doubtful != 0))
-            compute_again(p, w.product, m, n, doubtful);
+        if (__any_sync(~0u, recompute_bits != 0))
+            recompute_outputs(p, w.product, m, n, recompute_bits);
     }
 }
 
-/* From the scales of the segment before to those of `segment`. */
+/* Takes the sums from the scales of the segment before to those of `segment`. */
 template <int PANELS>
 static __device__ __forceinline__ void rescale(const packed_product &p, const product_work &w,
                                                const int64_t (&matrices)[2], int segment,
@@ -301,18 +313,18 @@ static __device__ __forceinline__ void load_panels(const packed_product &p, uint
         const product_work w = work_of(p, i);
         int64_t matrices[2];
         p.packed.offsets((uint64_t)w.product, matrices);
-        const char *a = p.a.panels + (matrices[0] * p.a.count + w.m) * p.chunks * PANEL_BYTES;
+        const char *a = p.a.panels + (matrices[0] * p.a.count + w.m) * p.k_tiles * PANEL_BYTES;
         const char *b =
-            p.b.panels + (matrices[1] * p.b.count + w.n * PANELS) * p.chunks * PANEL_BYTES;
-        for (int chunk = w.chunk; chunk < w.end; chunk++) {
+            p.b.panels + (matrices[1] * p.b.count + w.n * PANELS) * p.k_tiles * PANEL_BYTES;
+        for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
             const uint32_t to = shared + stage * STAGE_BYTES<PANELS>, ready = full + 8 * stage;
             barrier_wait(empty + 8 * stage, parity);
             barrier_arrive_for(ready, STAGE_BYTES<PANELS>);
-            bulk_copy(to, a + (int64_t)chunk * PANEL_BYTES, PANEL_BYTES, ready);
+            bulk_copy(to, a + (int64_t)k_tile * PANEL_BYTES, PANEL_BYTES, ready);
 #pragma unroll
             for (int h = 0; h < PANELS; h++)
                 bulk_copy(to + (1 + h) * PANEL_BYTES,
-                          b + ((int64_t)h * p.chunks + chunk) * PANEL_BYTES, PANEL_BYTES, ready);
+                          b + ((int64_t)h * p.k_tiles + k_tile) * PANEL_BYTES, PANEL_BYTES, ready);
             if (++stage == STAGES<PANELS>)
                 stage = 0, parity ^= 1;
         }
@@ -334,13 +346,13 @@ static __device__ __forceinline__ void multiply_panels(const packed_product &p, 
         const product_work w = work_of(p, i);
         int64_t matrices[2];
         p.packed.offsets((uint64_t)w.product, matrices);
-        float sums[PANELS][64], part[64];
+        float sums[PANELS][64], partial[64];
 #pragma unroll
         for (int k = 0; k < PANELS * 64; k++)
             sums[k / 64][k % 64] = 0;
-        for (int chunk = w.chunk; chunk < w.end; chunk++) {
-            if (chunk % CHUNKS == 0 && chunk > w.chunk)
-                rescale<PANELS>(p, w, matrices, p.segment + chunk / CHUNKS, sums);
+        for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
+            if (k_tile % CHUNKS == 0 && k_tile > w.k_tile)
+                rescale<PANELS>(p, w, matrices, p.segment + k_tile / CHUNKS, sums);
             barrier_wait(full + 8 * stage, parity);
             const uint32_t at = first.at + stage * (STAGE_BYTES<PANELS> / 16),
                            a = at + warpgroup * 64;
@@ -353,9 +365,9 @@ static __device__ __forceinline__ void multiply_panels(const packed_product &p, 
                 wgmma_fence();
 #pragma unroll
                 for (int k = 0; k < CHUNK / 16; k++) {
-                    wgmma(part, matrix(a, k, 1), matrix(b, k, 0), k);
-                    wgmma(part, matrix(a, k, 0), matrix(b, k, 1), 1);
-                    wgmma(part, matrix(a, k, 0), matrix(b, k, 0), 1);
+                    wgmma(partial, matrix(a, k, 1), matrix(b, k, 0), k);
+                    wgmma(partial, matrix(a, k, 0), matrix(b, k, 1), 1);
+                    wgmma(partial, matrix(a, k, 0), matrix(b, k, 0), 1);
                 }
                 wgmma_commit();
                 wgmma_wait<0>();
@@ -363,7 +375,7 @@ static __device__ __forceinline__ void multiply_panels(const packed_product &p, 
                     barrier_arrive(empty + 8 * stage);
 #pragma unroll
                 for (int k = 0; k < 64; k++)
-                    sums[h][k] += part[k];
+                    sums[h][k] += partial[k];
             }
             if (++stage == STAGES<PANELS>)
                 stage = 0, parity ^= 1;
@@ -397,8 +409,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
     }
 }
 
-/* A thread an output. */
-static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant__ packed_product p)
+/* One thread an output. */
+static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant__ packed_product p)
 {
     const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     const int64_t at = i < p.outputs ? i : p.outputs - 1;
@@ -407,7 +419,7 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant_
     p.packed.offsets((uint64_t)product, matrices);
     float sum = 0;
     for (int s = 0; s < p.splits; s++)
-        sum += p.parts[s * p.outputs + at];
+        sum += p.split_sums[s * p.outputs + at];
     const bool bad =
         i < p.outputs &&
         needs_recompute(sum, p.a.bounds[matrices[0] * p.a.count * PANEL + m],
@@ -423,45 +435,46 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant_
             sum = again;
     }
     if (i < p.outputs)
-        p.y[at] = ended(p, sum, n, at);
+        p.y[at] = with_epilogue(p, sum, n, at);
 }
 
-// ---- The plan -----------------------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
 struct product_plan {
-    int panels, splits, round; /* panels of B of a tile; segments of a round */
+    int panels, splits, round; /* panels: of B in a tile; round: segments of a round */
 };
 
-/* What follows from a plan: the parts of the workspace, in this order, whose sizes are multiples of 1 KB. */
+/* The layout of the workspace, which follows from a plan. Its sections come in this order, and
+ * their sizes are multiples of 1 KB. */
 struct product_layout {
     int64_t a_panels, b_panels; /* of a matrix */
     int64_t a_rows, b_rows;     /* of all matrices */
     int64_t segments;
-    size_t a, b, notes, scales, bounds, parts;
+    size_t a, b, notes, scales, bounds, split_sums;
 };
 
 static product_layout layout_of(const talc_matmul_problem *p, const product_plan &w)
 {
     product_layout l = {};
-    const int64_t chunks = talc_smaller((int64_t)w.round * CHUNKS, talc_ceil_div(p->K, CHUNK));
+    const int64_t k_tiles = talc_smaller((int64_t)w.round * CHUNKS, talc_ceil_div(p->K, CHUNK));
     l.a_panels = talc_ceil_div(p->M, PANEL);
     l.b_panels = talc_ceil_div(p->N, PANEL * w.panels) * w.panels;
     l.a_rows = matrices(p, p->a_strides).count * l.a_panels * PANEL;
     l.b_rows = matrices(p, p->b_strides).count * l.b_panels * PANEL;
     l.segments = talc_ceil_div(p->K, SEGMENT);
-    l.a = (size_t)(l.a_rows / PANEL * chunks * PANEL_BYTES);
-    l.b = (size_t)(l.b_rows / PANEL * chunks * PANEL_BYTES);
+    l.a = (size_t)(l.a_rows / PANEL * k_tiles * PANEL_BYTES);
+    l.b = (size_t)(l.b_rows / PANEL * k_tiles * PANEL_BYTES);
     const size_t rows = (size_t)(l.a_rows + l.b_rows);
     l.notes = rows * (size_t)l.segments * sizeof(row_note);
     l.scales = rows * (size_t)l.segments * sizeof(float);
     l.bounds = rows * sizeof(row_bound);
-    l.parts = w.splits > 1 ? (size_t)(w.splits * p->batch * p->M * p->N * 4) : 0;
+    l.split_sums = w.splits > 1 ? (size_t)(w.splits * p->batch * p->M * p->N * 4) : 0;
     return l;
 }
 
 static size_t bytes_of(const product_layout &l)
 {
-    return l.a + l.b + l.notes + l.scales + l.bounds + l.parts;
+    return l.a + l.b + l.notes + l.scales + l.bounds + l.split_sums;
 }
 
 static int64_t tiles_of(const talc_matmul_problem *p, const product_layout &l,
@@ -470,24 +483,25 @@ static int64_t tiles_of(const talc_matmul_problem *p, const product_layout &l,
     return p->batch * l.a_panels * (l.b_panels / w.panels);
 }
 
-/* As measured on an H200: the rate of packing and its blocks, the clock cycles of a chunk and of a tile beside them. */
+/* Seconds by a model that was measured on an H200: the rate of packing and the cost of its blocks,
+ * and the clock cycles of a K tile and of a tile. */
 static double seconds_of(const talc_device *device, const talc_matmul_problem *p,
                          const product_layout &l, const product_plan &w)
 {
     constexpr double CLOCK = 1.7e9, MEMORY = 3e12, LAUNCHES = 12e-6, PACKS = 4e-9;
-    constexpr double MARGIN = 1.08; /* so that it is not slower than another row */
+    constexpr double MARGIN = 1.08; /* so that it is not slower than another algorithm */
     const double tiles = (double)tiles_of(p, l, w), rows = (double)(l.a_rows + l.b_rows);
     const double outputs = (double)(p->batch * p->M * p->N);
     const double waves = (double)talc_ceil_div((int64_t)tiles * w.splits,
                                                talc_cuda_state_of(device)->multiprocessors);
     const double rounds = (double)talc_ceil_div(l.segments, w.round);
-    const double chunks = (double)talc_ceil_div(p->K, CHUNK);
-    const double chunk = w.panels == 2 ? 1800 : 970, tile = 7000. * w.panels;
+    const double k_tiles = (double)talc_ceil_div(p->K, CHUNK);
+    const double k_tile = w.panels == 2 ? 1800 : 970, tile = 7000. * w.panels;
     const double adding = w.splits > 1 ? outputs * w.splits * 8 * rounds / MEMORY + 3e-6
                                        : outputs * 8 * (rounds - 1) / MEMORY;
     return MARGIN * (LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
                      rows / 16 * (double)l.segments * PACKS +
-                     waves * (chunks / w.splits * chunk + rounds * tile) / CLOCK + adding);
+                     waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding);
 }
 
 const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_matmul_problem *p,
@@ -505,7 +519,7 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
     if (p->M > INT_MAX - PANEL || p->N > INT_MAX - 2 * PANEL || p->batch > INT_MAX ||
         p->K > (int64_t)INT_MAX * CHUNK / 2)
         return "an extent is too large";
-    /* So that bytes and grids of any problem fit: no GPU has as much. */
+    /* With this limit the bytes and grids of any problem fit. No GPU has as much memory. */
     limit = limit < MAX_BYTES ? limit : MAX_BYTES;
     product_plan best = {};
     plan->seconds = INFINITY;
@@ -516,19 +530,19 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
             const int64_t tiles = tiles_of(p, none, w);
             if (splits > 1 && (tiles * splits > gpu.multiprocessors || splits * 4 * CHUNK > p->K))
                 break;
-            /* Blocks count on by the grid's size. */
+            /* The index of a block's next tile, which is the size of the grid later, must fit. */
             if (tiles * splits > INT_MAX - gpu.multiprocessors || bytes_of(none) > limit)
                 continue;
             const double segment =
                 (double)(none.a_rows + none.b_rows) / PANEL * CHUNKS * PANEL_BYTES;
-            const int64_t room = (int64_t)((double)(limit - bytes_of(none)) / segment);
+            const int64_t capacity = (int64_t)((double)(limit - bytes_of(none)) / segment);
             if ((none.a_rows + none.b_rows) / PANEL * talc_ceil_div(p->K, CHUNK) * PANEL_BYTES +
                     bytes_of(none) <=
                 limit)
                 w.round = (int)none.segments;
-            else if (room > 0)
-                /* Rounds of one size. */
-                w.round = (int)talc_ceil_div(none.segments, talc_ceil_div(none.segments, room));
+            else if (capacity > 0)
+                /* Rounds of equal size. */
+                w.round = (int)talc_ceil_div(none.segments, talc_ceil_div(none.segments, capacity));
             else
                 continue;
             const product_layout l = layout_of(p, w);
@@ -577,7 +591,7 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
         .a = { a.to, scales, bounds, a.panels, a.from, a.row_step, a.k_step },
         .b = { b.to, scales + l.a_rows, bounds + l.a_rows, b.panels, b.from, b.row_step, b.k_step },
         .y = (float *)arguments->y,
-        .parts = w.splits > 1 ? (float *)((char *)bounds + l.bounds) : NULL,
+        .split_sums = w.splits > 1 ? (float *)((char *)bounds + l.bounds) : NULL,
         .last = { arguments->bias, arguments->residual, p->activation },
         .M = p->M,
         .N = p->N,
@@ -599,26 +613,26 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
     m.by_tiles.set((int64_t)m.m_tiles * m.n_tiles);
     m.by_group.set((int64_t)TILES_DOWN * m.n_tiles);
     const cudaStream_t stream = talc_cuda_stream(device);
-    const int64_t chunks = talc_ceil_div(p->K, CHUNK);
-    const int most = talc_cuda_state_of(device)->multiprocessors;
-    const unsigned blocks = (unsigned)(m.work < most ? m.work : most);
+    const int64_t k_tiles = talc_ceil_div(p->K, CHUNK);
+    const int max_blocks = talc_cuda_state_of(device)->multiprocessors;
+    const unsigned blocks = (unsigned)(m.work < max_blocks ? m.work : max_blocks);
     cudaError_t error = cudaSuccess;
     for (int segment = 0; segment < l.segments && error == cudaSuccess; segment += w.round) {
         a.segment = b.segment = m.segment = segment;
         a.round = b.round = (int)talc_smaller(w.round, l.segments - segment);
-        a.chunks = b.chunks = m.chunks =
-            (int)talc_smaller((int64_t)w.round * CHUNKS, chunks - (int64_t)segment * CHUNKS);
-        m.goes_on = segment > 0, m.ends = segment + w.round >= l.segments;
+        a.chunks = b.chunks = m.k_tiles =
+            (int)talc_smaller((int64_t)w.round * CHUNKS, k_tiles - (int64_t)segment * CHUNKS);
+        m.resumes = segment > 0, m.is_last_round = segment + w.round >= l.segments;
         pack(a, !p->transpose_a, stream);
         pack(b, p->transpose_b, stream);
-        /* Those of b follow those of a. */
+        /* The rows of b follow those of a. */
         bound_rows<<<(unsigned)(m.rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
             a.notes, scales, bounds, m.rows, m.segments, segment + a.round);
         error = w.panels == 2 ? multiply<2>(m, blocks, stream) : multiply<1>(m, blocks, stream);
     }
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "matmul", error);
-    if (m.parts != NULL)
-        add_parts<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
+    if (m.split_sums != NULL)
+        add_splits<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
     return talc_cuda_launched(device, "matmul");
 }
