@@ -1,20 +1,26 @@
-/// Convolution as a matrix product by Hopper's tensor cores in TF32, whose first operand is gathered from x as it is. For each group
+/// Convolution as a matrix product by Hopper's tensor cores in TF32. The first operand is gathered
+/// from x. For each group, with x' = x with zeros around it,
 ///
-///     y[position, oc] = act( b[oc] + r[position, oc] + sum over taps and ic of x'[position + tap, ic] * w[oc, ic, tap] ),    x' is x with zeros around it
+///     y[position, oc] = act( b[oc] + r[position, oc]
+///                            + sum over taps and ic of x'[position + tap, ic] * w[oc, ic, tap] )
 ///
-/// TF32 has f32's exponents, so neither operand is scaled; and wgmma takes its first operand from registers, in which an image's
-/// planes, [channels, positions], need no transposing copy.
+/// TF32 has the exponents of f32, so neither operand is scaled. wgmma takes its first operand from
+/// registers. So the planes of an image, [channels, positions], need no copy that transposes them.
 ///
-/// Who computes what: a block has 128 or 256 positions of all images and 32 to 128 output channels, two warpgroups beside each other
-/// in one of the two. x comes by cp.async into a ring in shared memory, in chunks: 32 channels of a tap. A thread reads four positions of
-/// every fourth channel, rounds them and has rows of the first operand, whose rows may be any positions. The second operand is the
-/// weights, rounded and packed beforehand, by bulk copies: of what cp.async writes, wgmma would see what a fence has waited for, and that
-/// waits for the copies of later chunks as well. Where tiles are few, the blocks of a cluster share a tile's chunks, and each adds up the sums
-/// of some of its channels, out of the shared memory of all of them, in their order.
+/// Who computes what: a block has 128 or 256 positions of all images and 32 to 128 output channels.
+/// Its two warpgroups divide either the positions or the channels. cp.async brings x to a ring in
+/// shared memory, by K tiles: 32 channels of a tap. A thread reads four positions of every fourth
+/// channel, rounds them, and has rows of the first operand. Those rows may be any positions. The
+/// second operand is the weights, which are rounded and packed beforehand. Bulk copies bring them
+/// to the ring. cp.async would not do here: wgmma sees what it has written only after a fence, and
+/// waiting for that means waiting for the copies of later K tiles as well. Where tiles are few, the
+/// blocks of a cluster share the K tiles of a tile. Then each block adds up the sums of some of the
+/// channels, from the shared memory of all blocks, in their order.
 ///
-/// Arithmetic: STRICT splits both operands into high and low parts of 11 bits, adds up high * high, high * low and low * high, and
-/// moves sums from the tensor cores, which truncate, to f32 registers every 32 products. TF32 takes the high parts alone. Sums that
-/// elements at the ends of f32's range can have spoilt, and any NaN, are computed again by FFMA.
+/// Arithmetic: STRICT splits both operands into high and low parts of 11 bits and adds up high *
+/// high, high * low and low * high. Tensor cores truncate, so it adds their sums to f32 registers
+/// every 32 products. TF32 takes the high parts alone. A sum is recomputed by FFMA where elements
+/// at the ends of the range of f32 may have corrupted it, or where it is NaN.
 #include "backends/cuda/primitives/barriers.cuh"
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
@@ -31,21 +37,24 @@ using namespace talc;
 namespace
 {
 
-/// Channels of a slot of the ring; positions of a warpgroup; threads; and channels that the packed weights are padded to.
-constexpr int CHUNK = 32, GROUP = 128, THREADS = 256, PADDED = 128;
+/// Channels of a K tile; positions of a warpgroup; threads of a block; the multiple that output
+/// channels are padded to when they are packed.
+constexpr int K_TILE = 32, GROUP = 128, THREADS = 256, PADDED = 128;
 constexpr int64_t MAX_GRID = 65535;
-constexpr int MAX_BLOCKS = 8; ///< of a cluster on any GPU
+constexpr int MAX_BLOCKS = 8; ///< blocks that a cluster may have on any GPU
 
-/// Elements of smaller magnitude may lose bits: they, or their low parts, can be below f32's normal numbers.
-template <int PARTS> constexpr float LEAST = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
+/// Elements of smaller magnitude may lose bits, since they or their low parts may be below the
+/// normal numbers of f32.
+template <int PARTS> constexpr float MIN_EXACT = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
 
-/// Of an output channel, beside its packed weights: the power of two that takes its sums back, and LEAST times the sum of the weights'
-/// magnitudes, NaN where no power of two keeps all of them in range.
-struct channel_note {
-    float inverse, least;
+/// Of an output channel: the power of two that takes its sums back to the scale of the data, and
+/// MIN_EXACT times the sum of the magnitudes of its weights. That limit is NaN where no power of
+/// two keeps all weights in range.
+struct channel_scale {
+    float inverse, limit;
 };
 
-/// x as outputs read it.
+/// A source that reads x through the window of each output.
 template <bool VECTORS_> struct window_source {
     enum : bool { VECTORS = VECTORS_ };
     const float *x;
@@ -54,7 +63,7 @@ template <bool VECTORS_> struct window_source {
     divisor<uint32_t> by_OW;
     bool only_inside;
 
-    /// The row and the column of an output's first tap.
+    /// The row and the column of the first tap of an output.
     __device__ void find(int pixel, int &h, int &w) const
     {
         const int oh = (int)by_OW.quotient((uint32_t)pixel), ow = pixel - oh * (int)by_OW.by;
@@ -85,29 +94,30 @@ template <bool VECTORS_> struct window_source {
 
 template <bool VECTORS> struct gather_problem : pointwise_problem<window_source<VECTORS>> {
     const char *packed;
-    const channel_note *notes;
-    int tap_chunks, chunks; ///< of a tap, and of all taps
-    int part;               ///< chunks of a block of a cluster
-    int padded;             ///< output channels of a group
+    const channel_scale *scales;
+    int tap_k_tiles, k_tiles; ///< K tiles of a tap, and of all taps
+    int split_k_tiles;        ///< K tiles of a block of a cluster
+    int padded;               ///< output channels of a group, padded
 };
 
-/// A block's tile and its ring. WIDTH warpgroups stand side by side in positions, 2 / WIDTH in output channels, N each.
+/// The tile and the ring of a block. WIDTH warpgroups divide the positions. 2 / WIDTH warpgroups
+/// divide the output channels, N each.
 template <int PARTS, int WIDTH_, int N_> struct tile_shape {
     static constexpr int WIDTH = WIDTH_, N = N_, POSITIONS = WIDTH * GROUP,
                          CHANNELS = 2 / WIDTH * N;
     static constexpr int PITCH = POSITIONS + 8; /* so that 8 threads read from all banks */
-    static constexpr int X_BYTES = CHUNK * PITCH * 4, W_BYTES = PARTS * CHUNK * CHANNELS * 4,
+    static constexpr int X_BYTES = K_TILE * PITCH * 4, W_BYTES = PARTS * K_TILE * CHANNELS * 4,
                          SLOT = X_BYTES + W_BYTES;
-    static constexpr int BLOCKS = PARTS == 2 && N == 64 ? 1 : 2; ///< on a multiprocessor
-    static constexpr int ROOM = (BLOCKS == 2 ? 112 : 200) * 1024 - 2048;
-    static constexpr int SLOTS = ROOM / SLOT < 4 ? ROOM / SLOT : 4;
+    static constexpr int BLOCKS = PARTS == 2 && N == 64 ? 1 : 2; ///< blocks on a multiprocessor
+    static constexpr int CAPACITY = (BLOCKS == 2 ? 112 : 200) * 1024 - 2048;
+    static constexpr int SLOTS = CAPACITY / SLOT < 4 ? CAPACITY / SLOT : 4;
     static_assert(SLOTS >= 2, "one is filled while another is read");
     static constexpr int SHARED = SLOTS * SLOT + CHANNELS * (int)sizeof(output_channel);
 };
 
-// ---- Weights ------------------------------------------------------------------------------------------------
+// ---- Weights ------------------------------------------------------------------------------------
 
-/// Exponents of scaled weights.
+/// The range for the exponents of scaled weights.
 constexpr int SMALLEST = -90, LARGEST = 100;
 
 static __device__ __forceinline__ float tf32(float v)
@@ -117,48 +127,50 @@ static __device__ __forceinline__ float tf32(float v)
     return __uint_as_float(bits);
 }
 
-/// A block an output channel: [group][N output channels][chunk][part][4 channels][N][4], core matrices of 8 output channels by 16 bytes.
+/// Packs the weights, one block an output channel, as [group][N output channels][K tile][high or
+/// low part][4 channels][N][4]. These are core matrices of 8 output channels by 16 bytes.
 template <int PARTS>
 static __global__ void __launch_bounds__(BLOCK)
-    pack_tf32(const float *w, int group_in, int group_out, int padded, int taps, int tap_chunks,
-              int N, float *packed, channel_note *notes)
+    pack_tf32(const float *w, int group_in, int group_out, int padded, int taps, int tap_k_tiles,
+              int N, float *packed, channel_scale *scales)
 {
     __shared__ float sums[BLOCK / WARP];
-    __shared__ unsigned most, least;
+    __shared__ unsigned max_bits, min_tininess;
     const int oc = (int)blockIdx.x % padded, g = (int)blockIdx.x / padded, t = (int)threadIdx.x;
-    const int count = oc < group_out ? group_in * taps : 0, chunks = taps * tap_chunks;
+    const int count = oc < group_out ? group_in * taps : 0, k_tiles = taps * tap_k_tiles;
     const float *row = w + ((int64_t)g * group_out + oc) * group_in * taps;
     if (t == 0)
-        most = 0, least = ~0u;
+        max_bits = 0, min_tininess = ~0u;
     __syncthreads();
-    unsigned mine = 0, tiniest = ~0u;
+    unsigned own_bits = 0, own_tininess = ~0u;
     for (int i = t; i < count; i += BLOCK) {
-        mine = max(mine, __float_as_uint(row[i]) & 0x7fffffff);
-        tiniest = min(tiniest, tininess(row[i]));
+        own_bits = max(own_bits, __float_as_uint(row[i]) & 0x7fffffff);
+        own_tininess = min(own_tininess, tininess(row[i]));
     }
-    mine = __reduce_max_sync(~0u, mine);
-    tiniest = __reduce_min_sync(~0u, tiniest);
+    own_bits = __reduce_max_sync(~0u, own_bits);
+    own_tininess = __reduce_min_sync(~0u, own_tininess);
     if (t % WARP == 0) {
-        atomicMax(&most, mine);
-        atomicMin(&least, tiniest);
+        atomicMax(&max_bits, own_bits);
+        atomicMin(&min_tininess, own_tininess);
     }
     __syncthreads();
-    const int largest = (int)(most >> 23) - 127, smallest = (int)(least >> 24) - 127;
-    const int e = max(0, SMALLEST - smallest); /* scaled down, weights might lose their products */
-    const bool far = least != ~0u && largest + e > LARGEST;
+    const int largest = (int)(max_bits >> 23) - 127, smallest = (int)(min_tininess >> 24) - 127;
+    /* Weights are never scaled down: their products might underflow. */
+    const int e = max(0, SMALLEST - smallest);
+    const bool far = min_tininess != ~0u && largest + e > LARGEST;
     const float scale = power_of_two(e);
     float sum = 0;
-    for (int i = t; i < chunks * CHUNK; i += BLOCK) {
-        const int chunk = i / CHUNK, tap = chunk / tap_chunks, k = i % CHUNK,
-                  c = (chunk - tap * tap_chunks) * CHUNK + k;
+    for (int i = t; i < k_tiles * K_TILE; i += BLOCK) {
+        const int k_tile = i / K_TILE, tap = k_tile / tap_k_tiles, k = i % K_TILE,
+                  c = (k_tile - tap * tap_k_tiles) * K_TILE + k;
         const float v = oc < group_out && c < group_in ? row[c * taps + tap] * scale : 0,
                     high = tf32(v);
         sum += fabsf(v);
-        const int64_t its = ((int64_t)g * padded + oc) / N * chunks + chunk;
-        float *to = packed + (its * PARTS * (CHUNK / 4) + k / 4) * N * 4 + oc % N * 4 + k % 4;
+        const int64_t its = ((int64_t)g * padded + oc) / N * k_tiles + k_tile;
+        float *to = packed + (its * PARTS * (K_TILE / 4) + k / 4) * N * 4 + oc % N * 4 + k % 4;
         *to = high;
         if (PARTS == 2)
-            to[CHUNK * N] = tf32(v - high);
+            to[K_TILE * N] = tf32(v - high);
     }
     for (int mask = WARP / 2; mask > 0; mask /= 2)
         sum += __shfl_xor_sync(~0u, sum, mask);
@@ -168,29 +180,34 @@ static __global__ void __launch_bounds__(BLOCK)
     if (t == 0) {
         for (int i = 1; i < BLOCK / WARP; i++)
             sum += sums[i];
-        notes[blockIdx.x] = { power_of_two(-e), far ? NAN : sum * LEAST<PARTS> };
+        scales[blockIdx.x] = { power_of_two(-e), far ? NAN : sum * MIN_EXACT<PARTS> };
     }
 }
 
-// ---- Products -----------------------------------------------------------------------------------------------
+// ---- Products -----------------------------------------------------------------------------------
 
-/// Copies chunks of x and of the weights into the ring; of x a thread the same positions of each, WIDE at a time.
-template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
+/// Copies K tiles of x and of the weights to the ring. Of x a thread copies the same positions of
+/// each, WIDE at a time.
+template <int PARTS, typename TILE, int WIDE> struct k_tile_copies {
     static constexpr int ACROSS = TILE::POSITIONS / WIDE, ROWS = THREADS / ACROSS;
     static constexpr int GROUPS = TILE::CHANNELS / TILE::N, BYTES = TILE::W_BYTES / GROUPS;
-    static constexpr bool TAPS = WIDE == 1; ///< vectors are of 1x1 kernels
-    const char *from;                       ///< x, of the next chunk's first row of the thread
-    const char *weights; ///< of the next chunk; those of the next N channels are `apart` bytes on
-    int64_t step, apart; ///< bytes from one of its rows to the next
-    int left, chunks;    ///< channels behind it; chunks
-    int to;              ///< in a slot
+    static constexpr bool TAPS = WIDE == 1; ///< a vector has the positions of a 1x1 kernel alone
+    const char *from;                       ///< in x: the thread's first row of the next K tile
+    const char *weights;                    ///< the weights of the next K tile
+    /// bytes from one row of the thread to the next; bytes from the weights of N channels to the
+    /// next N
+    int64_t step, apart;
+    /// channels that are left, from the thread's first row on; K tiles that are left
+    int left, k_tiles;
+    int to; ///< offset in a slot
     bool inside, leads;
-    const char *first;         ///< its first row of the image
-    int h, w, tap_w, tap_left; ///< of the tap: row, column, which of its row's it is, chunks
+    const char *first; ///< the thread's first row in the image
+    /// of the tap: its row and column in x, its index in its kernel row, its K tiles left
+    int h, w, tap_w, tap_left;
 
     template <typename Problem>
-    __device__ chunk_copies(const Problem &p, int g, int first_position, int first_channel,
-                            int first_chunk)
+    __device__ k_tile_copies(const Problem &p, int g, int first_position, int first_channel,
+                             int first_k_tile)
     {
         const int t = (int)threadIdx.x, position = first_position + t % ACROSS * WIDE,
                   row = t / ACROSS;
@@ -200,35 +217,37 @@ template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
         p.source.find(at - n * p.plane, h, w);
         step = ROWS * p.source.plane * 4;
         to = (row * TILE::PITCH + t % ACROSS * WIDE) * 4;
-        apart = (int64_t)p.chunks * BYTES;
+        apart = (int64_t)p.k_tiles * BYTES;
         weights = p.packed + ((int64_t)g * p.padded + first_channel) / TILE::N * apart +
-                  (int64_t)first_chunk * BYTES;
-        chunks = min(p.part, p.chunks - first_chunk);
+                  (int64_t)first_k_tile * BYTES;
+        k_tiles = min(p.split_k_tiles, p.k_tiles - first_k_tile);
         first = (const char *)(p.source.x +
                                ((int64_t)n * p.source.C + g * p.group_in + row) * p.source.plane);
+        /* So all taps are outside. */
         if (!inside)
-            h = -1 - (p.source.KH - 1) * p.source.dilation_h; /* and so outside with all taps */
-        const int tap = first_chunk / p.tap_chunks, skipped = first_chunk - tap * p.tap_chunks;
+            h = -1 - (p.source.KH - 1) * p.source.dilation_h;
+        const int tap = first_k_tile / p.tap_k_tiles, skipped = first_k_tile - tap * p.tap_k_tiles;
         if (TAPS) {
             h += tap / p.source.KW * p.source.dilation_h;
             tap_w = tap % p.source.KW, w += tap_w * p.source.dilation_w;
         }
         begin_tap(p);
-        from += skipped * (CHUNK / ROWS) * step;
-        left -= skipped * CHUNK, tap_left -= skipped;
+        from += skipped * (K_TILE / ROWS) * step;
+        left -= skipped * K_TILE, tap_left -= skipped;
     }
     template <typename Problem> __device__ __forceinline__ void begin_tap(const Problem &p)
     {
         inside = p.source.is_inside(h, w);
         from = first + ((int64_t)h * p.source.W + w) * 4;
         left = p.group_in - (int)threadIdx.x / ACROSS;
-        tap_left = p.tap_chunks;
+        tap_left = p.tap_k_tiles;
     }
-    /// The next chunk, if there is one, and closes the group of copies. `full` counts the bytes of the weights.
+    /// Starts to copy the next K tile, if there is one, and closes the group of copies. The barrier
+    /// `full` counts the bytes of the weights.
     template <typename Problem>
     __device__ __forceinline__ void copy(const Problem &p, uint32_t slot, uint32_t full)
     {
-        if (--chunks >= 0) {
+        if (--k_tiles >= 0) {
             if (leads) {
                 barrier_arrive_for(full, TILE::W_BYTES);
 #pragma unroll
@@ -238,11 +257,11 @@ template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
             weights += BYTES;
             uint32_t at = slot + to;
 #pragma unroll
-            for (int i = 0; i < CHUNK; i += ROWS, at += ROWS * TILE::PITCH * 4) {
+            for (int i = 0; i < K_TILE; i += ROWS, at += ROWS * TILE::PITCH * 4) {
                 begin_copy<WIDE * 4>(at, from, inside && i < left ? WIDE * 4 : 0);
                 from += step;
             }
-            left -= CHUNK;
+            left -= K_TILE;
             if (TAPS && --tap_left == 0) {
                 w += p.source.dilation_w;
                 if (++tap_w == p.source.KW) {
@@ -256,7 +275,8 @@ template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
     }
 };
 
-/// A thread's elements of eight channels: of four positions those of channels lane % 4 and lane % 4 + 4.
+/// A thread's elements of eight channels: those of channels lane % 4 and lane % 4 + 4 at four
+/// positions.
 template <int PITCH, bool VECTORS> struct eight_channels {
     float v[2][FOUR];
     __device__ __forceinline__ void read(const float *from)
@@ -272,16 +292,17 @@ template <int PITCH, bool VECTORS> struct eight_channels {
     }
 };
 
-/// The same as rows of the first operand, two products of 64 positions. Tensor cores take no notice of the last 13 bits, which CUT has
-/// not: without low parts a little more in magnitude makes that rounding. Low parts have at most 12 bits, and lose the last. NaN stays
-/// NaN in the low part, and where there is none.
+/// CUT has all bits but the last 13, which tensor cores ignore. Where there are low parts, the high
+/// part is rounded to the other bits. Where there are none, ROUND makes elements a little larger in
+/// magnitude, so that truncation rounds them. A low part has at most 12 bits and loses the last.
+/// NaN stays NaN: in the low part, or in the high part where that is all.
 constexpr uint32_t CUT = 0xffffe000;
 constexpr float ROUND = 1 + 0x1p-12f;
 
 template <int PARTS> struct operand_rows {
     uint4 high[2], low[PARTS == 2 ? 2 : 1];
 
-    __device__ __forceinline__ void set(const float (&v)[2][FOUR], unsigned (&least)[FOUR])
+    __device__ __forceinline__ void set(const float (&v)[2][FOUR], unsigned (&min_tininess)[FOUR])
     {
         uint32_t h[2][FOUR], l[2][FOUR];
 #pragma unroll
@@ -298,7 +319,7 @@ template <int PARTS> struct operand_rows {
             }
 #pragma unroll
         for (int q = 0; q < FOUR; q++)
-            least[q] = __vimin3_u32(least[q], tininess(v[0][q]), tininess(v[1][q]));
+            min_tininess[q] = __vimin3_u32(min_tininess[q], tininess(v[0][q]), tininess(v[1][q]));
 #pragma unroll
         for (int m = 0; m < 2; m++) {
             high[m] = make_uint4(h[0][2 * m], h[0][2 * m + 1], h[1][2 * m], h[1][2 * m + 1]);
@@ -314,7 +335,7 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
 {
     using tile = tile_shape<PARTS, WIDTH, N>;
     extern __shared__ __align__(128) char shared[];
-    __shared__ unsigned most_least;
+    __shared__ unsigned max_limit_bits;
     __shared__ __align__(8) uint64_t barriers[tile::SLOTS];
     const uint32_t full = shared_address(barriers);
     output_channel *outputs = (output_channel *)(shared + tile::SLOTS * tile::SLOT);
@@ -323,42 +344,44 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     const int channels = min(tile::CHANNELS, p.group_out - first);
     const int first_position = (int)blockIdx.x * tile::POSITIONS;
     const int t = (int)threadIdx.x, lane = t % WARP;
-    const int group = __shfl_sync(~0u, t / GROUP, 0); /* which the compiler knows to be uniform */
+    /* The shuffle tells the compiler that it is uniform. */
+    const int group = __shfl_sync(~0u, t / GROUP, 0);
     if (t == 0) {
         for (int i = 0; i < tile::SLOTS; i++)
             barrier_init(full + 8 * i, 1);
         fence_barrier_init();
-        most_least = 0;
+        max_limit_bits = 0;
     }
     const uint32_t ring = shared_address(shared);
-    chunk_copies<PARTS, tile, X_VECTORS ? FOUR : 1> copies(p, g, first_position, first,
-                                                           (int)blockIdx.z * p.part);
+    k_tile_copies<PARTS, tile, X_VECTORS ? FOUR : 1> copies(p, g, first_position, first,
+                                                            (int)blockIdx.z * p.split_k_tiles);
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < tile::SLOTS - 1; i++)
         copies.copy(p, ring + i * tile::SLOT, full + 8 * i);
     for (int i = t; i < tile::CHANNELS; i += THREADS) {
         const int oc = g * p.group_out + first + i;
-        const channel_note n = p.notes[g * p.padded + first + i];
+        const channel_scale n = p.scales[g * p.padded + first + i];
         outputs[i] = { n.inverse, i < channels && p.last.bias != nullptr ? p.last.bias[oc] : 0,
-                       isnan(n.least) ? NAN : 0, 0 };
-        atomicMax(&most_least, __float_as_uint(n.least)); /* NaN is the most */
+                       isnan(n.limit) ? NAN : 0, 0 };
+        atomicMax(&max_limit_bits, __float_as_uint(n.limit)); /* NaN counts as the largest */
     }
     const int at = (WIDTH == 2 ? group * GROUP : 0) + t % GROUP / WARP * WARP +
                    lane / 4 * (VECTORS ? FOUR : 1);
     const int channel = WIDTH == 2 ? 0 : group * N;
     const int first_element = lane % 4 * tile::PITCH + at;
     float sums[2][N / 2] = {};
-    unsigned least[FOUR] = { ~0u, ~0u, ~0u, ~0u };
+    unsigned min_tininess[FOUR] = { ~0u, ~0u, ~0u, ~0u };
     int slot = 0;
     uint32_t parity = 0;
 #pragma unroll 1
-    for (int left = min(p.part, p.chunks - (int)blockIdx.z * p.part); left > 0; left--) {
+    for (int left = min(p.split_k_tiles, p.k_tiles - (int)blockIdx.z * p.split_k_tiles); left > 0;
+         left--) {
         __pipeline_wait_prior(tile::SLOTS - 2);
         __syncthreads();
         const float *from = (const float *)(shared + slot * tile::SLOT) + first_element;
         const shared_matrix w = shared_matrix_of(
-            ring + slot * tile::SLOT + tile::X_BYTES + channel * (PARTS * CHUNK * 4), N, 8);
+            ring + slot * tile::SLOT + tile::X_BYTES + channel * (PARTS * K_TILE * 4), N, 8);
         eight_channels<tile::PITCH, VECTORS> x[2];
         operand_rows<PARTS> a[2];
         x[0].read(from);
@@ -367,27 +390,27 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         barrier_wait(full + 8 * slot, parity);
         if (++slot == tile::SLOTS)
             slot = 0, parity ^= 1;
-        float part[2][PARTS == 2 ? N / 2 : 1];
+        float partial[2][PARTS == 2 ? N / 2 : 1];
 #pragma unroll
-        for (int s = 0; s < CHUNK / 8; s++) {
-            if (s + 1 < CHUNK / 8)
+        for (int s = 0; s < K_TILE / 8; s++) {
+            if (s + 1 < K_TILE / 8)
                 x[(s + 1) % 2].read(from + (s + 1) * 8 * tile::PITCH);
-            a[s % 2].set(x[s % 2].v, least);
+            a[s % 2].set(x[s % 2].v, min_tininess);
             const shared_matrix high = { w.at + s * 2 * N, w.stride },
-                                low = { high.at + CHUNK / 4 * N, w.stride };
+                                low = { high.at + K_TILE / 4 * N, w.stride };
             wgmma_fence();
 #pragma unroll
             for (int m = 0; m < 2; m++) {
                 if constexpr (PARTS == 2) {
-                    wgmma_tf32(part[m], a[s % 2].low[m], high, s > 0);
-                    wgmma_tf32(part[m], a[s % 2].high[m], low, 1);
-                    wgmma_tf32(part[m], a[s % 2].high[m], high, 1);
+                    wgmma_tf32(partial[m], a[s % 2].low[m], high, s > 0);
+                    wgmma_tf32(partial[m], a[s % 2].high[m], low, 1);
+                    wgmma_tf32(partial[m], a[s % 2].high[m], high, 1);
                 } else {
                     wgmma_tf32(sums[m], a[s % 2].high[m], high, 1);
                 }
             }
             wgmma_commit();
-            if (s > 0 && s < CHUNK / 8 - 1)
+            if (s > 0 && s < K_TILE / 8 - 1)
                 wgmma_wait<1>();
         }
         wgmma_wait<0>();
@@ -396,21 +419,23 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
             for (int m = 0; m < 2; m++)
 #pragma unroll
                 for (int k = 0; k < N / 2; k++)
-                    sums[m][k] += part[m][k];
+                    sums[m][k] += partial[m][k];
     }
     __pipeline_wait_prior(0);
-    __syncthreads(); /* the ring is free for the sums */
+    __syncthreads(); /* the ring is free to hold the sums */
     uint32_t *const mine = (uint32_t *)shared + t;
 #pragma unroll
-    for (int k = 0; k < N; k++) /* [eight channels][4 of m = 0, of m = 1] */
+    /* [eight channels][4 of m = 0, 4 of m = 1] */
+    for (int k = 0; k < N; k++)
         mine[k * THREADS] = __float_as_uint(sums[k / 4 % 2][k / 8 * 4 + k % 4]);
-    unsigned tiny = 0; /* a bit for each position with such elements */
+    /* A bit for each position that has such an element. */
+    unsigned underflows = 0;
 #pragma unroll
     for (int q = 0; q < FOUR; q++)
-        tiny |= least[q] < tininess(LEAST<PARTS>) ? 1u << q : 0;
-    tiny |= __shfl_xor_sync(~0u, tiny, 1);
-    tiny |= __shfl_xor_sync(~0u, tiny, 2);
-    mine[N * THREADS] = tiny;
+        underflows |= min_tininess[q] < tininess(MIN_EXACT<PARTS>) ? 1u << q : 0;
+    underflows |= __shfl_xor_sync(~0u, underflows, 1);
+    underflows |= __shfl_xor_sync(~0u, underflows, 2);
+    mine[N * THREADS] = underflows;
     four_positions<VECTORS> to;
     to.at = first_position + at;
     to.count = p.positions - to.at;
@@ -420,7 +445,8 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         const int n = (int)p.by_plane.quotient((uint32_t)position);
         to.y[q] = (int64_t)n * p.OC * p.plane + position - n * p.plane;
     }
-    /* Where there are two blocks for each eight channels, a block adds for one warpgroup alone. */
+    /* Where a cluster has twice as many blocks as there are eights of channels, a block adds for
+     * one warpgroup alone. */
     constexpr int EIGHTS = N / EIGHT;
     const int blocks = (int)gridDim.z, z = (int)blockIdx.z;
     const int each = blocks > EIGHTS ? 1 : EIGHTS / blocks,
@@ -434,16 +460,16 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     if (blocks > 1)
         cluster.sync();
     auto of_block = [&](int i) { return blocks > 1 ? cluster.map_shared_rank(mine, i) : mine; };
-    tiny = 0;
+    underflows = 0;
 #pragma unroll 4
     for (int i = 0; i < blocks; i++)
-        tiny |= of_block(i)[N * THREADS];
-    const float most = __uint_as_float(most_least);
-    sums_note doubts = {};
+        underflows |= of_block(i)[N * THREADS];
+    const float max_limit = __uint_as_float(max_limit_bits);
+    sums_limits limits = {};
 #pragma unroll
     for (int q = 0; q < FOUR; q++)
-        doubts.least[q] = tiny >> q & 1 ? most : 0, doubts.largest[q] = 1;
-    note_any(doubts, isnan(most) ? NAN : 0);
+        limits.base[q] = underflows >> q & 1 ? max_limit : 0, limits.factor[q] = 1;
+    set_any(limits, isnan(max_limit) ? NAN : 0);
 #pragma unroll 1
     for (int j = begin; j < end && channel + j * EIGHT < channels; j++) {
         float eight[2][4] = {}, next[2][FOUR] = {}, finite = 0;
@@ -459,24 +485,26 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
 #pragma unroll
         for (int k = 0; k < EIGHT; k++)
             finite += eight[k / 4][k % 4] * 0;
-        sums_note its = doubts; /* NaN, of which comparisons are false, where a sum is infinite */
+        /* NaN where a sum is infinite: a comparison with NaN is false. */
+        sums_limits its = limits;
         its.any += finite;
 #pragma unroll
         for (int q = 0; q < FOUR; q++)
-            its.least[q] += finite;
+            its.base[q] += finite;
         store_eight(p, to, first_channel, channel + j * EIGHT, channels, outputs, eight, added,
                     its);
         memcpy(added, next, sizeof added);
     }
-    if (blocks > 1) /* no block ends while others read what it has */
+    /* No block may end while others read its shared memory. */
+    if (blocks > 1)
         asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
                          : "memory");
 }
 
-// ---- Plan and launch ----------------------------------------------------------------------------------------
+// ---- Plan and launch ----------------------------------------------------------------------------
 
 struct gather_choice {
-    int width, n, blocks; ///< of a cluster
+    int width, n, blocks; ///< blocks of a cluster
 };
 
 int64_t padded_of(const talc_conv2d_problem *p)
@@ -484,17 +512,18 @@ int64_t padded_of(const talc_conv2d_problem *p)
     return talc_ceil_div(p->OC / p->groups, PADDED) * PADDED;
 }
 
-int64_t tap_chunks_of(const talc_conv2d_problem *p)
+int64_t tap_k_tiles_of(const talc_conv2d_problem *p)
 {
-    return talc_ceil_div(p->C / p->groups, CHUNK);
+    return talc_ceil_div(p->C / p->groups, K_TILE);
 }
 
-int64_t chunks_of(const talc_conv2d_problem *p)
+int64_t k_tiles_of(const talc_conv2d_problem *p)
 {
-    return p->KH * p->KW * tap_chunks_of(p);
+    return p->KH * p->KW * tap_k_tiles_of(p);
 }
 
-/// Whether four neighbours of x are four positions' elements. Phases of an input gradient may have padding below 0.
+/// Whether four neighbours in x are the elements of four positions. The padding of a phase of an
+/// input gradient may be negative.
 bool has_vectors(const talc_conv2d_problem *p)
 {
     return p->KH * p->KW == 1 && p->stride_h == 1 && p->stride_w == 1 && p->pad_top == 0 &&
@@ -503,11 +532,12 @@ bool has_vectors(const talc_conv2d_problem *p)
 
 template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
 {
-    return (size_t)(p->groups * chunks_of(p) * padded_of(p)) * CHUNK * PARTS * 4;
+    return (size_t)(p->groups * k_tiles_of(p) * padded_of(p)) * K_TILE * PARTS * 4;
 }
 
-/* As measured on an H200: memory, or waves of blocks whose chunks take their products, their bytes from the second-level cache or what a
- * thread waits for, whichever is longest. */
+/* Seconds by a model that was measured on an H200: the longer of memory and the waves of blocks. A
+ * K tile takes as long as its products, its bytes from the L2 cache or the wait of a thread,
+ * whichever is longest. */
 template <int PARTS>
 double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_choice c)
 {
@@ -515,27 +545,28 @@ double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_c
                      ADDING = 3500;
     const bool vectors = has_vectors(p);
     const double waiting = vectors ? 1050 : 1250;
-    const int products = PARTS == 2 ? 3 : 1, most = PARTS == 2 && c.n == 64 ? 1 : 2;
+    const int products = PARTS == 2 ? 3 : 1, max_resident = PARTS == 2 && c.n == 64 ? 1 : 2;
     const int64_t channels = 2 / c.width * c.n, positions = c.width * GROUP;
     const int64_t tiles = talc_ceil_div(p->N * p->OH * p->OW, positions) * p->groups *
                           talc_ceil_div(p->OC / p->groups, channels) * c.blocks;
-    /* Clusters of eight blocks leave some multiprocessors of a processing cluster idle. */
+    /* With clusters of eight blocks, a few multiprocessors of each GPC stay idle. */
     const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors,
-                  slots = multiprocessors * most,
+                  slots = multiprocessors * max_resident,
                   reached = c.blocks > 4 ? multiprocessors * 7 / 8 : multiprocessors,
-                  each = talc_ceil_div(tiles, reached), resident = each < most ? each : most;
+                  each = talc_ceil_div(tiles, reached),
+                  resident = each < max_resident ? each : max_resident;
     const double multiplying = 8. * c.n * products / 0.65,
-                 loading = (double)(positions * (vectors ? 1 : 1.5) + channels * PARTS) * CHUNK *
+                 loading = (double)(positions * (vectors ? 1 : 1.5) + channels * PARTS) * K_TILE *
                            4 / BYTES_A_CYCLE,
-                 most_of = multiplying > loading ? multiplying : loading,
-                 rest = vectors ? 0 : 0.3 * (multiplying + loading - most_of),
-                 busy = (double)resident * (most_of + rest),
-                 chunk = busy > waiting ? busy : waiting;
-    const double room = (double)slots * (c.blocks > 4 ? 0.8 : 1);
-    const double waves = (double)tiles <= room ? 1 : (double)tiles / room + 0.35;
+                 longer = multiplying > loading ? multiplying : loading,
+                 rest = vectors ? 0 : 0.3 * (multiplying + loading - longer),
+                 busy = (double)resident * (longer + rest),
+                 k_tile = busy > waiting ? busy : waiting;
+    const double capacity = (double)slots * (c.blocks > 4 ? 0.8 : 1);
+    const double waves = (double)tiles <= capacity ? 1 : (double)tiles / capacity + 0.35;
     const double ending = c.blocks > 1 ? ENDING / c.blocks + ADDING : ENDING;
     const double computing =
-        waves * ((double)talc_ceil_div(chunks_of(p), c.blocks) * chunk + 1000 + ending) / CLOCK;
+        waves * ((double)talc_ceil_div(k_tiles_of(p), c.blocks) * k_tile + 1000 + ending) / CLOCK;
     const double moving = talc_conv2d_bytes(p) / MEMORY;
     return (computing > moving ? computing : moving) + 5e-6;
 }
@@ -554,25 +585,26 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         return "sums of fewer than 16 products";
     if (p->H == 0 || p->W == 0 || talc_conv2d_flops(p) == 0)
         return "it is empty";
-    constexpr int64_t MOST = INT_MAX / 64;
-    if (p->OC > MOST || p->C > MOST / p->KH / p->KW || p->H > MOST / p->W || p->OH > MOST / p->OW ||
-        p->pad_top > MOST || p->pad_left > MOST || p->stride_h > MOST / p->OH ||
-        p->stride_w > MOST / p->OW || p->dilation_h > MOST / p->KH ||
-        p->dilation_w > MOST / p->KW || p->N > (INT_MAX - 4 * GROUP) / (p->OH * p->OW))
+    constexpr int64_t MAX_EXTENT = INT_MAX / 64;
+    if (p->OC > MAX_EXTENT || p->C > MAX_EXTENT / p->KH / p->KW || p->H > MAX_EXTENT / p->W ||
+        p->OH > MAX_EXTENT / p->OW || p->pad_top > MAX_EXTENT || p->pad_left > MAX_EXTENT ||
+        p->stride_h > MAX_EXTENT / p->OH || p->stride_w > MAX_EXTENT / p->OW ||
+        p->dilation_h > MAX_EXTENT / p->KH || p->dilation_w > MAX_EXTENT / p->KW ||
+        p->N > (INT_MAX - 4 * GROUP) / (p->OH * p->OW))
         return "an extent is too large";
     if (p->groups * talc_ceil_div(p->OC / p->groups, 32) > MAX_GRID)
         return "more than 65,535 groups";
     static const gather_choice choices[] = { { 1, 64, 1 }, { 1, 32, 1 }, { 2, 32, 1 } };
     gather_choice best = {};
     for (gather_choice c : choices)
-        for (; c.blocks <= MAX_BLOCKS && c.blocks <= 2 * c.n / EIGHT && c.blocks <= chunks_of(p);
+        for (; c.blocks <= MAX_BLOCKS && c.blocks <= 2 * c.n / EIGHT && c.blocks <= k_tiles_of(p);
              c.blocks *= 2) {
             const double its = seconds<PARTS>(device, p, c);
             if (best.n == 0 || its < plan->seconds)
                 best = c, plan->seconds = its;
         }
     plan->cached =
-        packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
+        packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_scale);
     plan->cached_form = best.n;
     plan->workspace = plan->cached;
     talc_plan_store(plan, &best, sizeof best);
@@ -589,7 +621,7 @@ cudaError_t launch(talc_device *device, const talc_conv2d_problem *p, gather_pro
     if (error != cudaSuccess)
         return error;
     g.ranges = (int)talc_ceil_div(g.group_out, tile::CHANNELS);
-    g.part = (int)talc_ceil_div(g.chunks, blocks);
+    g.split_k_tiles = (int)talc_ceil_div(g.k_tiles, blocks);
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = { 1, 1, (unsigned)blocks };
@@ -601,7 +633,8 @@ cudaError_t launch(talc_device *device, const talc_conv2d_problem *p, gather_pro
     config.stream = talc_cuda_stream(device);
     config.attrs = &cluster;
     config.numAttrs = blocks > 1;
-    (void)cudaLaunchKernelEx(&config, kernel, g); /* whose failure is found with others */
+    /* A failure is found together with others. */
+    (void)cudaLaunchKernelEx(&config, kernel, g);
     return cudaSuccess;
 }
 
@@ -626,16 +659,16 @@ talc_status run_of(talc_device *device, const talc_conv2d_problem *p, const talc
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
     g.group_in = (int)(p->C / p->groups), g.group_out = (int)(p->OC / p->groups);
     g.OC = (int)p->OC, g.taps = (int)(p->KH * p->KW);
-    g.tap_chunks = (int)tap_chunks_of(p), g.chunks = (int)chunks_of(p),
+    g.tap_k_tiles = (int)tap_k_tiles_of(p), g.k_tiles = (int)k_tiles_of(p),
     g.padded = (int)padded_of(p);
     char *packed = (char *)(a->base.cached != NULL ? a->base.cached : a->base.workspace);
-    channel_note *notes = (channel_note *)(packed + packed_bytes<PARTS>(p));
-    g.packed = packed, g.notes = notes;
+    channel_scale *scales = (channel_scale *)(packed + packed_bytes<PARTS>(p));
+    g.packed = packed, g.scales = scales;
     const gather_choice c = *(const gather_choice *)talc_plan_data(plan);
     if (!a->base.cached_ready)
         pack_tf32<PARTS><<<(unsigned)(p->groups * g.padded), BLOCK, 0, talc_cuda_stream(device)>>>(
-            g.w, g.group_in, g.group_out, g.padded, g.taps, g.tap_chunks, c.n, (float *)packed,
-            notes);
+            g.w, g.group_in, g.group_out, g.padded, g.taps, g.tap_k_tiles, c.n, (float *)packed,
+            scales);
     const cudaError_t error = c.width == 2 ? launch<PARTS, 2, 32, X_VECTORS>(device, p, g, c.blocks)
                               : c.n == 64  ? launch<PARTS, 1, 64, X_VECTORS>(device, p, g, c.blocks)
                                           : launch<PARTS, 1, 32, X_VECTORS>(device, p, g, c.blocks);

@@ -1,19 +1,25 @@
-/// 1x1 convolution on tensor cores at the rate of memory. For each image n and group g,
+/// 1x1 convolution on tensor cores at the rate of memory. For each image n and group g, with j =
+/// oh * OW + ow,
 ///
-///     y[n, g, oc, j] = act( b[oc] + r[n, g, oc, j] + sum over ic of w[g, oc, ic] * x[n, g, ic, j] ),        j = oh * OW + ow
+///     y[n, g, oc, j] = act(b[oc] + r[n, g, oc, j] + sum over ic of w[g, oc, ic] * x[n, g, ic, j])
 ///
-/// A 1x1 convolution of few channels is all reading and writing. So x goes from memory straight into the registers of the threads that
-/// multiply, and results from there to memory, 128 bytes of a channel at a time, with nothing in between.
+/// A 1x1 convolution of few channels takes as long as its reads and writes. So x goes from memory
+/// straight into the registers of the threads that multiply. Outputs go from there to memory, 128
+/// bytes of a channel at a time.
 ///
-/// Who computes what: a warp takes tiles of 32 positions of all images. As rows of mma.sync's first operand [positions, channels] may be
-/// in any order, its thread has 4 neighbouring positions of every fourth four channels, which are 16-byte loads, and of two output channels
-/// of eight, 16-byte stores. The weights are the second operand: each block packs them in halves into shared memory, in the order in which
-/// threads read them. Up to 128 channels stay in registers for all output channels; longer sums go over chunks of 64 for every 64 output
-/// channels, and x comes from the caches after the first time.
+/// Who computes what: a warp computes tiles of 32 positions of all images. The first operand of
+/// mma.sync is [positions, channels], and its rows may be in any order. So a thread loads 4
+/// neighbouring positions of 4 of every 16 channels, 16 bytes at a time. It stores 4 positions of
+/// two of every eight output channels, again 16 bytes at a time. The second operand is the weights.
+/// Each block packs them as f16 in shared memory, in the order in which threads read them. Up to
+/// 128 channels of x stay in registers for all output channels. Longer sums go over K tiles of 64
+/// channels for every 64 output channels, and x comes from the caches after the first time.
 ///
-/// Arithmetic: each position and each output channel is scaled by a power of two into the range of f16. STRICT splits both into high and
-/// low parts and adds up three products, in f32 registers every 64 channels; TF32 takes the high parts alone. A sum that is not well above
-/// the error that elements too small after scaling can cause, and any NaN, is computed again by FFMA. So each class's bound holds on any data.
+/// Arithmetic: a power of two scales each position and each output channel into the range of f16.
+/// STRICT splits both operands into high and low parts and adds up three products. f32 registers
+/// add up the sums of the tensor cores every 64 channels. TF32 takes the high parts alone. A sum is
+/// recomputed by FFMA where it is not well above the error that underflows can cause, or is NaN. So
+/// each class's bound holds on any data.
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/input_gradient.h"
@@ -24,22 +30,23 @@ using namespace talc;
 
 constexpr int64_t MAX_GRID = 65535;
 
-/// x's own planes.
+/// A source that reads the planes of x.
 template <bool VECTORS_> struct plane_source {
     static constexpr bool VECTORS = VECTORS_;
     const float *x;
     int C, plane;
 
-    struct place {
+    struct pointers {
         const float *at[VECTORS ? 1 : FOUR];
     };
-    __device__ void find(place &from, int q, int n, int pixel, int channel) const
+    __device__ void find(pointers &from, int q, int n, int pixel, int channel) const
     {
         from.at[q] = x + ((int64_t)n * C + channel) * plane + pixel;
     }
-    /// Those of the `left` channels that are the thread's, and goes on to the next chunk's.
+    /// Loads the thread's channels out of the next `left` ones, and advances the pointers to the
+    /// next K tile.
     template <int COUNT>
-    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], place &from, int left) const
+    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], pointers &from, int left) const
     {
         const int64_t next = (int64_t)plane * 4, behind = next * (STEP - 4);
 #pragma unroll
@@ -55,7 +62,7 @@ template <bool VECTORS_> struct plane_source {
             }
 #pragma unroll
             for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
-                /* Or the compiler multiplies for each of the addresses. */
+                /* Without this the compiler multiplies for each address. */
                 asm volatile("add.s64 %0, %0, %1;" : "+l"(from.at[q]) : "l"(next));
                 if (c % 4 == 3)
                     asm volatile("add.s64 %0, %0, %1;" : "+l"(from.at[q]) : "l"(behind));
@@ -96,8 +103,8 @@ static pointwise_choice choose(const talc_device *device, const talc_conv2d_prob
     const int64_t all = talc_ceil_div(p->OC / p->groups, EIGHT) * EIGHT;
     const int64_t bytes =
         products == 3 ? pointwise_bytes<3>(EIGHT, c.steps) : pointwise_bytes<1>(EIGHT, c.steps);
-    const int64_t most = max_shared(device) / bytes * EIGHT;
-    c.range = (int)(all < most ? all : most);
+    const int64_t max_range = max_shared(device) / bytes * EIGHT;
+    c.range = (int)(all < max_range ? all : max_range);
     const int64_t blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps_of(c)) * p->groups;
     while (c.range > 32 &&
            blocks * talc_ceil_div(all, c.range) * 2 <= talc_cuda_state_of(device)->multiprocessors)
@@ -105,27 +112,28 @@ static pointwise_choice choose(const talc_device *device, const talc_conv2d_prob
     return c;
 }
 
-/* Blocks that share the positions of a group's range of channels. */
+/* Blocks that share the positions of a range of output channels. */
 static int64_t blocks_of(const talc_device *device, const talc_conv2d_problem *p,
                          pointwise_choice c)
 {
-    const int64_t most = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps_of(c)),
-                  parts = p->groups * talc_ceil_div(p->OC / p->groups, c.range),
-                  share = talc_ceil_div(talc_cuda_state_of(device)->multiprocessors, parts);
-    return most < share ? most : share;
+    const int64_t max_blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps_of(c)),
+                  ranges = p->groups * talc_ceil_div(p->OC / p->groups, c.range),
+                  share = talc_ceil_div(talc_cuda_state_of(device)->multiprocessors, ranges);
+    return max_blocks < share ? max_blocks : share;
 }
 
-/* As measured on an H200: the weights, then memory, or clock cycles of the tiles that a block's warps take one after the other. */
+/* Seconds by a model that was measured on an H200: the packing of the weights, then the longer of
+ * memory and the tiles of a block's warps. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, int products,
                       pointwise_choice c)
 {
     constexpr double CLOCK = 1.7e9, MEMORY = 3.4e12;
     const int64_t warps = warps_of(c), blocks = blocks_of(device, p, c),
-                  parts = p->groups * talc_ceil_div(p->OC / p->groups, c.range);
+                  ranges = p->groups * talc_ceil_div(p->OC / p->groups, c.range);
     const double passes = c.is_long ? (double)talc_ceil_div(c.range, LONG_BLOCKS * EIGHT) : 1;
     const double rounds =
         (double)talc_ceil_div(talc_ceil_div(p->N * p->H * p->W, POSITIONS), blocks * warps) *
-        (double)talc_ceil_div(blocks * parts, talc_cuda_state_of(device)->multiprocessors);
+        (double)talc_ceil_div(blocks * ranges, talc_cuda_state_of(device)->multiprocessors);
     const double loading =
         passes * c.steps * (c.is_long ? 90 : 60) * (p->H * p->W % FOUR == 0 ? 1 : 1.5);
     const double cycles =

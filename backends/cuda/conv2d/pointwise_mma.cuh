@@ -1,5 +1,5 @@
-/// A 1x1 convolution on tensor cores whose input goes from memory into the registers of the threads that multiply. Private to
-/// backends/cuda; pointwise_mma.cu tells the method.
+/// A 1x1 convolution on tensor cores. Its input goes from memory into the registers of the threads
+/// that multiply. Private to backends/cuda; pointwise_mma.cu has the method.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 
@@ -11,24 +11,26 @@
 namespace talc
 {
 
-/// Positions of a warp's tile, of which a thread has four; channels of a step; output channels of a product.
+/// Positions of a warp's tile; positions of a thread; channels of a step; output channels of a
+/// product.
 constexpr int POSITIONS = 32, FOUR = 4, STEP = 16, EIGHT = 8;
-/// Products of outputs whose sums stay in registers while all chunks of a long reduction go by, and the steps of a chunk.
+/// For long sums: the blocks of EIGHT output channels whose sums stay in registers while all K
+/// tiles go by, and the steps of a K tile.
 constexpr int LONG_BLOCKS = 8, LONG_STEPS = 4;
 
-/// Threads of a block, which follow from the registers that each needs.
+/// Threads of a block. They follow from the registers that each needs.
 template <int STEPS, bool LONG>
 constexpr int POINTWISE_THREADS = LONG || STEPS > 4 ? 256
                                   : STEPS == 4      ? 384
                                                     : 512;
 
-/// What a thread has of an output channel in shared memory: what its sums are multiplied by, its bias, and the magnitude below which
-/// weights too small for f16 matter.
+/// An output channel in shared memory: the factor that takes its sums back to the scale of the
+/// data, its bias, and the magnitude below which the underflows of its weights matter.
 struct output_channel {
-    float inverse, bias, least, unused;
+    float inverse, bias, limit, unused;
 };
 
-/// SOURCE gives a position's channels.
+/// SOURCE gives the channels of a position.
 template <typename SOURCE> struct pointwise_problem {
     SOURCE source;
     const float *w;
@@ -37,53 +39,56 @@ template <typename SOURCE> struct pointwise_problem {
     int group_in, group_out, OC; ///< channels of a group; all output channels
     int plane, positions;        ///< output positions of an image, of all images
     int taps = 1;
-    int steps; ///< of the whole reduction, a multiple of a chunk's
-    int range,
-        ranges; ///< output channels of a block, a multiple of EIGHT, and how many such make a group
-    float coefficient;              ///< of the count of tiny elements
-    unsigned long long *recomputed; ///< counts results that are computed again
+    int steps; ///< steps of the whole sum, a multiple of those of a K tile
+    /// range: output channels of a block, a multiple of EIGHT; ranges: of a group
+    int range, ranges;
+    float coefficient;              ///< error bound of a sum, per underflow
+    unsigned long long *recomputed; ///< counts the outputs that are recomputed
     divisor<uint32_t> by_plane;
 };
 
-/// Bytes of a block's weights: for each product and step 32 threads' halves.
+/// Bytes of a block's weights: the halves of 32 threads for each product and step, and an
+/// output_channel for each.
 template <int PRODUCTS> __host__ __device__ constexpr int pointwise_bytes(int range, int steps)
 {
     return range / EIGHT * steps * WARP * (PRODUCTS == 3 ? 16 : 8) +
            range * (int)sizeof(output_channel);
 }
 
-/// What a block may ask for beside what the kernel declares.
+/// Shared memory that a block may ask for, beside what the kernel declares.
 inline int max_shared(const talc_device *device)
 {
     return talc_cuda_state_of(device)->block_shared - 64;
 }
 
-// ---- The weights, in the order of threads -------------------------------------------------------------------
+// ---- The weights, in the order of threads -------------------------------------------------------
 
-/// A warp an output channel, and the largest `least` of all: [product][step][lane][high of four channels, rest of them].
+/// Packs the weights of a block, one warp an output channel, as [product][step][lane][four high
+/// parts, four low parts]. Sets max_limit_bits to the largest limit of all channels.
 template <int PRODUCTS, typename SOURCE>
 static __device__ __forceinline__ void pack_weights(const pointwise_problem<SOURCE> &p, int first,
                                                     int channels, char *packed,
-                                                    output_channel *outputs, unsigned *most_least)
+                                                    output_channel *outputs,
+                                                    unsigned *max_limit_bits)
 {
     const int lane = (int)threadIdx.x % WARP;
     for (int i = (int)threadIdx.x / WARP; i < p.range; i += (int)blockDim.x / WARP) {
         const int oc = first + i, quads = p.steps * (STEP / 4);
         const bool real = i < channels;
         const float *w = p.w + (int64_t)oc * p.group_in;
-        float most = 0;
+        float largest = 0;
         for (int c = lane; real && c < p.group_in; c += WARP)
             if (!isinf(w[c]))
-                most = fmaxf(most, fabsf(w[c]));
-        most = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(most)));
-        const int e = exponent_for(most);
+                largest = fmaxf(largest, fabsf(w[c]));
+        largest = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(largest)));
+        const int e = exponent_for(largest);
         const float scale = power_of_two(e);
-        int tiny = 0;
+        int underflows = 0;
         for (int q = lane; q < quads; q += WARP) {
             float v[4];
             for (int k = 0; k < 4; k++) {
                 v[k] = real && 4 * q + k < p.group_in ? w[4 * q + k] * scale : 0;
-                tiny += tininess(v[k]) < TINY<PRODUCTS>;
+                underflows += tininess(v[k]) < TINY<PRODUCTS>;
             }
             const __half2 high[2] = { __floats2half2_rn(v[0], v[1]),
                                       __floats2half2_rn(v[2], v[3]) };
@@ -97,61 +102,63 @@ static __device__ __forceinline__ void pack_weights(const pointwise_problem<SOUR
                                                           v[2 * k + 1] - __high2float(high[k])));
             }
         }
-        tiny = __reduce_add_sync(~0u, tiny);
-        if (lane == 0 && tiny > 0)
-            atomicMax(most_least, __float_as_uint((float)tiny * p.coefficient));
+        underflows = __reduce_add_sync(~0u, underflows);
+        if (lane == 0 && underflows > 0)
+            atomicMax(max_limit_bits, __float_as_uint((float)underflows * p.coefficient));
         if (lane == 0)
             outputs[i] = { power_of_two(-e), real && p.last.bias != nullptr ? p.last.bias[oc] : 0,
-                           (float)tiny * p.coefficient, 0 };
+                           (float)underflows * p.coefficient, 0 };
     }
 }
 
-// ---- The input, in registers --------------------------------------------------------------------------------
+// ---- The input, in registers --------------------------------------------------------------------
 
-/// What sums of a thread's four positions have to be at least, so that they are not doubtful.
-struct sums_note {
-    float least[FOUR], largest[FOUR]; ///< least + largest * that of the output channel
-    float any;                        ///< enough for all of them; NaN: sums may be out of range
+/// A sum is recomputed where its magnitude is below a limit. At position q and output channel oc
+/// the limit is base[q] + factor[q] * (the limit of oc).
+struct sums_limits {
+    float base[FOUR], factor[FOUR];
+    /// no less than any of these limits; NaN: sums may be out of range
+    float any;
 };
 
-static __device__ __forceinline__ void note_any(sums_note &note, float outputs_least)
+static __device__ __forceinline__ void set_any(sums_limits &limits, float max_channel_limit)
 {
-    note.any = (note.least[0] + note.least[1]) + (note.least[2] + note.least[3]) +
-               outputs_least * fmaxf(fmaxf(note.largest[0], note.largest[1]),
-                                     fmaxf(note.largest[2], note.largest[3]));
+    limits.any = (limits.base[0] + limits.base[1]) + (limits.base[2] + limits.base[3]) +
+                 max_channel_limit * fmaxf(fmaxf(limits.factor[0], limits.factor[1]),
+                                           fmaxf(limits.factor[2], limits.factor[3]));
 }
 
-/// Four positions' channels as the first operand: in step s lane % 4 has channels 4 (lane % 4) to + 3; rows lane / 4 and lane / 4 + 8 of the
-/// first product are the first two positions.
+/// The channels of four positions as the first operand. In step s, lane % 4 = i has channels 4 i to
+/// 4 i + 3. Rows lane / 4 and lane / 4 + 8 of the first product are the first two positions.
 template <int PRODUCTS, int STEPS> struct pointwise_operand {
     uint4 high[STEPS][2], rest[PRODUCTS == 3 ? STEPS : 1][2];
-    float inverse[FOUR]; ///< that takes each position's sums back
-    float least
-        [FOUR]; ///< magnitude below which elements too small for f16 matter; NaN: sums may be out of range
+    float inverse[FOUR]; ///< takes the sums of a position back to the scale of the data
 };
 
-/// Scales each position by a power of two of its own and splits it, and adds to what is noted. v[channel][position].
+/// Scales each position by a power of two of its own, splits it into high and low parts, and adds
+/// its underflows to the limits. v[channel][position].
 template <int PRODUCTS, int STEPS>
 static __device__ __forceinline__ void split_positions(float (&v)[STEPS * 4][FOUR],
                                                        float coefficient,
                                                        pointwise_operand<PRODUCTS, STEPS> &a,
-                                                       sums_note &note)
+                                                       sums_limits &limits)
 {
-    float most[FOUR] = {}, scale[FOUR];
+    float largest[FOUR] = {}, scale[FOUR];
 #pragma unroll
     for (int c = 0; c < STEPS * 4; c++)
 #pragma unroll
         for (int q = 0; q < FOUR; q++)
-            most[q] = fmaxf(most[q], fabsf(v[c][q]));
+            largest[q] = fmaxf(largest[q], fabsf(v[c][q]));
 #pragma unroll
     for (int q = 0; q < FOUR; q++) {
-        most[q] = fmaxf(most[q], __shfl_xor_sync(~0u, most[q], 1));
-        most[q] = fmaxf(most[q], __shfl_xor_sync(~0u, most[q], 2));
-        const int e = exponent_for(most[q]);
+        largest[q] = fmaxf(largest[q], __shfl_xor_sync(~0u, largest[q], 1));
+        largest[q] = fmaxf(largest[q], __shfl_xor_sync(~0u, largest[q], 2));
+        const int e = exponent_for(largest[q]);
         scale[q] = power_of_two(e);
-        a.inverse[q] = most[q] == 0 ? 0 : power_of_two(-e);
+        a.inverse[q] = largest[q] == 0 ? 0 : power_of_two(-e);
     }
-    unsigned smallest = ~0u, tiny = 0; /* of each position, 8 bits: at most STEPS * STEP */
+    /* `underflows` has 8 bits for each position, whose count is at most STEPS * STEP. */
+    unsigned smallest = ~0u, underflows = 0;
 #pragma unroll
     for (int c = 0; c < STEPS * 4; c++)
 #pragma unroll
@@ -164,14 +171,15 @@ static __device__ __forceinline__ void split_positions(float (&v)[STEPS * 4][FOU
         for (int c = 0; c < STEPS * 4; c++)
 #pragma unroll
             for (int q = 0; q < FOUR; q++)
-                tiny += tininess(v[c][q]) < TINY<PRODUCTS> ? 1u << 8 * q : 0;
-    tiny += __shfl_xor_sync(~0u, tiny, 1);
-    tiny += __shfl_xor_sync(~0u, tiny, 2);
+                underflows += tininess(v[c][q]) < TINY<PRODUCTS> ? 1u << 8 * q : 0;
+    underflows += __shfl_xor_sync(~0u, underflows, 1);
+    underflows += __shfl_xor_sync(~0u, underflows, 2);
 #pragma unroll
     for (int q = 0; q < FOUR; q++) {
-        const bool far = !(most[q] < 0x1p80f && (most[q] > 0x1p-80f || most[q] == 0));
-        note.least[q] += far ? NAN : (float)(tiny >> 8 * q & 0xff) * coefficient * a.inverse[q];
-        note.largest[q] = fmaxf(note.largest[q], a.inverse[q]);
+        const bool far = !(largest[q] < 0x1p80f && (largest[q] > 0x1p-80f || largest[q] == 0));
+        limits.base[q] +=
+            far ? NAN : (float)(underflows >> 8 * q & 0xff) * coefficient * a.inverse[q];
+        limits.factor[q] = fmaxf(limits.factor[q], a.inverse[q]);
     }
 #pragma unroll
     for (int s = 0; s < STEPS; s++)
@@ -192,7 +200,8 @@ static __device__ __forceinline__ void split_positions(float (&v)[STEPS * 4][FOU
         }
 }
 
-/// sums += four positions times eight output channels, STEPS steps: sums[m][r] is of position 2 m + r / 2 and channel lane % 4 * 2 + r % 2.
+/// Adds STEPS steps of the products of four positions and eight output channels. sums[m][r] is of
+/// position 2 m + r / 2 and channel lane % 4 * 2 + r % 2.
 template <int PRODUCTS, int STEPS>
 static __device__ __forceinline__ void multiply(const pointwise_operand<PRODUCTS, STEPS> &a,
                                                 const char *weights, float (&sums)[2][4])
@@ -201,7 +210,8 @@ static __device__ __forceinline__ void multiply(const pointwise_operand<PRODUCTS
     const char *mine = weights + (int)threadIdx.x % WARP * BYTES;
 #pragma unroll
     for (int from = 0; from < STEPS; from += 4) {
-        float part[2][4] = {}; /* tensor cores cut sums off: f32 registers round them */
+        /* Tensor cores truncate sums, f32 registers round them. */
+        float partial[2][4] = {};
 #pragma unroll
         for (int s = from; s < STEPS && s < from + 4; s++) {
             uint4 b;
@@ -212,25 +222,25 @@ static __device__ __forceinline__ void multiply(const pointwise_operand<PRODUCTS
 #pragma unroll
             for (int m = 0; m < 2; m++) {
                 if (PRODUCTS == 3) {
-                    mma(part[m], a.rest[s][m], b.x, b.y);
-                    mma(part[m], a.high[s][m], b.z, b.w);
+                    mma(partial[m], a.rest[s][m], b.x, b.y);
+                    mma(partial[m], a.high[s][m], b.z, b.w);
                 }
-                mma(part[m], a.high[s][m], b.x, b.y);
+                mma(partial[m], a.high[s][m], b.x, b.y);
             }
         }
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
             for (int r = 0; r < 4; r++)
-                sums[m][r] += part[m][r] * a.inverse[m * 2 + r / 2];
+                sums[m][r] += partial[m][r] * a.inverse[m * 2 + r / 2];
     }
 }
 
-// ---- Results ------------------------------------------------------------------------------------------------
+// ---- The outputs --------------------------------------------------------------------------------
 
-/// One output by FFMA, from position `at` of all images.
+/// Recomputes one output by FFMA. `at` is its position among those of all images.
 template <typename SOURCE>
-static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE> &p, int oc,
+static __device__ __noinline__ void recompute_one(const pointwise_problem<SOURCE> &p, int oc,
                                                   int at)
 {
     const int n = (int)p.by_plane.quotient((uint32_t)at), pixel = at - n * p.plane;
@@ -241,18 +251,18 @@ static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE
     atomicAdd(p.recomputed, 1);
 }
 
-/// Where a thread's four positions are: neighbours, or 8 apart.
+/// Where the four positions of a thread are: next to each other, or 8 apart.
 template <bool VECTORS> struct four_positions {
-    int64_t y[VECTORS ? 1 : FOUR]; ///< offsets in an image's planes of output
-    int at;                        ///< the first
-    int count;                     ///< of all positions, from the first on
+    int64_t y[VECTORS ? 1 : FOUR]; ///< offsets in the output planes of an image
+    int at;                        ///< the first position
+    int count;                     ///< positions that are left, from the first on
     __device__ bool has(int q) const
     {
         return (VECTORS ? 0 : 8 * q) < count;
     }
 };
 
-/// The smaller magnitude, or NaN.
+/// The smaller of two magnitudes, or NaN.
 static __device__ __forceinline__ float smaller_magnitude(float a, float b)
 {
     float smaller;
@@ -262,7 +272,8 @@ static __device__ __forceinline__ float smaller_magnitude(float a, float b)
     return smaller;
 }
 
-/// What is added to the results of eight output channels, from i of the block's on; loaded early, it is there when they are.
+/// Loads the residual of eight output channels, from channel i of the block on. It is called before
+/// the sums are computed, to hide the wait for memory.
 template <bool VECTORS, typename SOURCE>
 static __device__ __forceinline__ void load_residual(const pointwise_problem<SOURCE> &p,
                                                      const four_positions<VECTORS> &at, int first,
@@ -287,12 +298,12 @@ static __device__ __forceinline__ void load_residual(const pointwise_problem<SOU
     }
 }
 
-/// Ends the sums of eight output channels, from i of the block's on, and writes them.
+/// Scales the sums of eight output channels, from channel i of the block on, and writes them.
 template <bool VECTORS, typename SOURCE>
 static __device__ __forceinline__ void store_eight(
     const pointwise_problem<SOURCE> &p, const four_positions<VECTORS> &at, int first, int i,
     int channels, const output_channel *outputs, const float (&sums)[2][4],
-    const float (&added)[2][FOUR], const sums_note &note)
+    const float (&added)[2][FOUR], const sums_limits &limits)
 {
     const int channel = i + (int)threadIdx.x % 4 * 2;
     float smallest = INFINITY;
@@ -316,7 +327,7 @@ static __device__ __forceinline__ void store_eight(
         float *y = p.y + row;
         if (VECTORS) {
             if (real && at.has(0))
-                /* The compiler makes four stores of one. */
+                /* Without this the compiler makes four stores of one. */
                 asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y + at.y[0]),
                              "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
                              : "memory");
@@ -327,25 +338,25 @@ static __device__ __forceinline__ void store_eight(
                     y[at.y[VECTORS ? 0 : q]] = v[q];
         }
     }
-    if (smallest >= note.any)
+    if (smallest >= limits.any)
         return;
-    unsigned doubtful = 0;
+    unsigned recompute_bits = 0;
 #pragma unroll
     for (int k = 0; k < 2; k++)
 #pragma unroll
         for (int q = 0; q < FOUR; q++) {
-            const float least = note.least[q] + outputs[channel + k].least * note.largest[q];
+            const float limit = limits.base[q] + outputs[channel + k].limit * limits.factor[q];
             const bool real = channel + k < channels && at.has(q);
-            doubtful |=
-                real && !(fabsf(sums[q / 2][q % 2 * 2 + k]) >= least) ? 1u << (k * FOUR + q) : 0;
+            recompute_bits |=
+                real && !(fabsf(sums[q / 2][q % 2 * 2 + k]) >= limit) ? 1u << (k * FOUR + q) : 0;
         }
-    for (; doubtful != 0; doubtful &= doubtful - 1) {
-        const int bit = __ffs((int)doubtful) - 1, q = bit % FOUR;
-        compute_again(p, first + channel + bit / FOUR, at.at + (VECTORS ? q : 8 * q));
+    for (; recompute_bits != 0; recompute_bits &= recompute_bits - 1) {
+        const int bit = __ffs((int)recompute_bits) - 1, q = bit % FOUR;
+        recompute_one(p, first + channel + bit / FOUR, at.at + (VECTORS ? q : 8 * q));
     }
 }
 
-// ---- The kernel ---------------------------------------------------------------------------------------------
+// ---- The kernel ---------------------------------------------------------------------------------
 
 template <int PRODUCTS, int STEPS, bool LONG, typename SOURCE>
 static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
@@ -360,13 +371,13 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
     const int first = g * p.group_out + range * p.range;
     const int channels = min(p.range, p.group_out - range * p.range);
     const int lane = (int)threadIdx.x % WARP;
-    __shared__ unsigned most_least;
+    __shared__ unsigned max_limit_bits;
     if (threadIdx.x == 0)
-        most_least = 0;
+        max_limit_bits = 0;
     __syncthreads();
-    pack_weights<PRODUCTS>(p, first, channels, weights, outputs, &most_least);
+    pack_weights<PRODUCTS>(p, first, channels, weights, outputs, &max_limit_bits);
     __syncthreads();
-    const float least_of_outputs = __uint_as_float(most_least);
+    const float max_channel_limit = __uint_as_float(max_limit_bits);
     const int tiles = (p.positions + POSITIONS - 1) / POSITIONS;
     const int warp = (int)threadIdx.x / WARP;
     for (int t = (int)blockIdx.x * WARPS + warp; t - warp % 4 < tiles;
@@ -374,7 +385,7 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
         four_positions<VECTORS> at;
         at.at = t * POSITIONS + lane / 4 * (VECTORS ? FOUR : 1);
         at.count = p.positions - at.at;
-        typename SOURCE::place from;
+        typename SOURCE::pointers from;
 #pragma unroll
         for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
             const int position = min(at.at + 8 * q, p.positions - (VECTORS ? FOUR : 1));
@@ -387,42 +398,43 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
         pointwise_operand<PRODUCTS, STEPS> a;
         if constexpr (!LONG) {
             p.source.load(v, from, p.group_in - lane % 4 * 4);
-            sums_note note = {};
-            split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, note);
-            note_any(note, least_of_outputs);
+            sums_limits limits = {};
+            split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, limits);
+            set_any(limits, max_channel_limit);
 #pragma unroll 1
             for (int i = 0; i < channels; i += EIGHT) {
-                /* Four warps in step write 512 bytes of a channel at a time: memory takes those at a better rate. */
+                /* Four warps that write at the same time write 512 bytes of a channel. Memory takes
+                 * those at a better rate. */
                 asm volatile("bar.sync %0, 128;" ::"r"(1 + warp / 4) : "memory");
                 float sums[2][4] = {}, added[2][FOUR] = {};
                 load_residual(p, at, first, i, channels, added);
                 multiply(a, weights + i / EIGHT * (STEPS * WARP * BYTES), sums);
-                store_eight(p, at, first, i, channels, outputs, sums, added, note);
+                store_eight(p, at, first, i, channels, outputs, sums, added, limits);
             }
         } else {
 #pragma unroll 1
             for (int i = 0; i < channels; i += LONG_BLOCKS * EIGHT) {
                 float sums[LONG_BLOCKS][2][4] = {};
-                sums_note note = {};
-                typename SOURCE::place next = from;
+                sums_limits limits = {};
+                typename SOURCE::pointers next = from;
 #pragma unroll 1
                 for (int s = 0; s < p.steps; s += STEPS) {
                     p.source.load(v, next, p.group_in - s * STEP - lane % 4 * 4);
-                    split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, note);
+                    split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, limits);
 #pragma unroll
                     for (int b = 0; b < LONG_BLOCKS; b++)
                         if (i + b * EIGHT < channels)
                             multiply(a, weights + ((i / EIGHT + b) * p.steps + s) * (WARP * BYTES),
                                      sums[b]);
                 }
-                note_any(note, least_of_outputs);
+                set_any(limits, max_channel_limit);
 #pragma unroll
                 for (int b = 0; b < LONG_BLOCKS; b++)
                     if (i + b * EIGHT < channels) {
                         float added[2][FOUR] = {};
                         load_residual(p, at, first, i + b * EIGHT, channels, added);
                         store_eight(p, at, first, i + b * EIGHT, channels, outputs, sums[b], added,
-                                    note);
+                                    limits);
                     }
             }
         }
