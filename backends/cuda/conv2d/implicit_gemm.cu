@@ -1,45 +1,52 @@
-/// Convolution as a matrix product on Hopper's tensor cores, without the matrix of im2col. For each group
+/// Convolution as a matrix product on Hopper's tensor cores, without the matrix of im2col. For each
+/// group
 ///
-///     y[oc, position] = sum over steps of w[oc, step] * patch[step, position],      a step is a tap and 16 channels
+///     y[oc, position] = sum over steps of w[oc, step] * x[step, position]
 ///
-/// Who computes what: a block keeps to its multiprocessor and takes one tile of y after the other. Warps that load copy the part of x
-/// under the tile, the patch, into shared memory as [channels of 8][position][8], so that a tap is an offset and one patch serves all
-/// taps; two warpgroups multiply. Each has 64 output channels of 256 positions: 8 rows of 32, or 256 that run on over the ends of
-/// rows and images, where those are short. At a stride the patch is divided into the phases that taps reach. Where channels are few,
-/// each phase counts as channels instead.
-/// Where patches are ranges of whole rows and reductions are short, rows are copied to shared memory first, in bulk (staged.cuh).
-/// Weights go straight from memory to the threads that hold them as the first operand, through a ring in shared memory.
+/// A step is a tap and 16 input channels.
 ///
-/// Arithmetic: operands are scaled by powers of two, patch by patch and channel by channel, into the range of f16. STRICT splits them
-/// into high and low parts, adds up high * high, high * low and low * high, and moves sums from the tensor cores, which truncate, to f32
-/// registers every 48 products. TF32 takes the high parts alone. Elements too small after scaling are counted as they are loaded; a sum
-/// that is not well above the error that they can cause, and any NaN, is computed again by FFMA. So each class's bound holds on any data.
+/// Who computes what: a block stays on its multiprocessor and computes one tile of y after the
+/// other. The warps that load write the part of x under the tile, the halo tile, to shared memory
+/// as [channels of 8][position][8]. There a tap is an offset, and all taps read the same halo tile.
+/// Two warpgroups multiply. Each computes 64 output channels of 256 positions. The positions are 8
+/// rows of 32 or, where rows are short, 256 that run on over the ends of rows and images. At a
+/// stride, the halo tile is divided into the phases that taps reach. Where channels are few, each
+/// phase counts as more channels. Where sums are short and halo tiles are ranges of whole rows,
+/// bulk copies first bring the rows to shared memory (staged.cuh). The weights are the first
+/// operand, in registers: each thread loads its own through a ring in shared memory.
 ///
-/// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
-/// performance, 2022.
-#include "backends/cuda/conv2d/implicit_gemm/row.cuh"
+/// Arithmetic: a power of two scales each halo tile and each channel of weights into the range of
+/// f16. STRICT splits both operands into high and low parts and adds up high * high, high * low and
+/// low * high. Tensor cores truncate, so it adds their sums to f32 registers every 48 products.
+/// TF32 takes the high parts alone. The elements that underflow when scaled are counted as they are
+/// loaded. A sum is recomputed by FFMA where it is not well above the error that they can cause, or
+/// is NaN. So each class's bound holds on any data.
+///
+/// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while
+/// surpassing the FP32 theoretical peak performance, 2022.
+#include "backends/cuda/conv2d/implicit_gemm/algorithm.cuh"
 #include "backends/cuda/primitives/wgmma.cuh"
 
 using namespace talc;
 
-/// By wgmma, whose second operand is the patch itself.
+/// The Form by wgmma. Its second operand is the halo tile in shared memory.
 template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     static constexpr bool STAGED = IS_STAGED;
     static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = STAGED ? 128 : 256,
                          FIRST_LOADER = MULTIPLIERS * 128;
-    /* Products of the steps of a run follow one another on the same sums: switching sums costs the tensor cores time. */
+    /* The products of a run add to the same sums: changing the sums costs the tensor cores time. */
     static constexpr int RUN = COUNT == 3 || STAGED ? 3 : 2, DEPTH = COUNT == 3 ? 6
                                                                      : STAGED   ? 9
                                                                                 : 8;
-    /* Registers of a thread of each task, which begin with 168 where rows are staged, else with 128. */
+    /* Registers of a thread. Each begins with 168 where rows are staged, else with 128. */
     static constexpr int MULTIPLIER_REGISTERS = STAGED ? 216 : 200,
                          LOADER_REGISTERS = STAGED ? 72 : 56;
-    /* Elements that are loaded in a clock cycle. */
+    /* Elements that the block loads in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 1.25 : 1.6;
 
     shared_matrix first;
     uint32_t low;
-    float part[ROWS * 4]; /* declared here, the sums of all blocks share their registers */
+    float partial[ROWS * 4]; /* a member, so that the sums of all blocks use the same registers */
 
     static const char *refuses(int capability)
     {
@@ -62,25 +69,25 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     {
         fence_async_shared();
     }
-    __device__ wgmma_form(const gemm_problem &p, uint32_t patches)
+    __device__ wgmma_form(const gemm_problem &p, uint32_t halo_tiles)
     {
-        first = shared_matrix_of(patches, p.phases * p.positions, p.row_shift);
+        first = shared_matrix_of(halo_tiles, p.phases * p.positions, p.row_shift);
         low = (uint32_t)(p.channels / PLANE * p.phases * p.positions);
     }
     __device__ void settle()
     {
-        wgmma_wait<0>(); /* for the compiler, which else waits after every product */
+        wgmma_wait<0>(); /* without it, the compiler waits after every product */
     }
     __device__ void add(const gemm_problem &p, int buffer, weight_stream<wgmma_form> &weights,
                         float (&sums)[BLOCKS][ROWS * 4])
     {
-        const uint32_t patch = first.at + (uint32_t)(buffer * p.patch_bytes / 16);
+        const uint32_t halo_tile = first.at + (uint32_t)(buffer * p.halo_tile_bytes / 16);
         auto matrix_of = [&](int s, int b) {
-            return shared_matrix{ patch + p.shifts[s] + b * 8, first.stride };
+            return shared_matrix{ halo_tile + p.shifts[s] + b * 8, first.stride };
         };
         if constexpr (STAGED) {
             static_assert(PRODUCTS == 1, "");
-            /* The products of a run begin before those of the one before have ended. */
+            /* A run begins before the products of the run before it have ended. */
             uint4 a[2][RUN][1];
             auto begin = [&](int s, uint4(&of)[RUN][1]) {
                 __pipeline_wait_prior(DEPTH - RUN);
@@ -126,15 +133,15 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
                         for (int k = 0; k < RUN; k++) {
                             const shared_matrix high = matrix_of(s + k, b),
                                                 rest = { high.at + low, high.stride };
-                            wgmma(part, a[k][PARTS<wgmma_form> - 1], high, k);
-                            wgmma(part, a[k][0], rest, 1);
-                            wgmma(part, a[k][0], high, 1);
+                            wgmma(partial, a[k][PARTS<wgmma_form> - 1], high, k);
+                            wgmma(partial, a[k][0], rest, 1);
+                            wgmma(partial, a[k][0], high, 1);
                         }
                         wgmma_commit();
                         wgmma_wait<0>();
 #pragma unroll
                         for (int k = 0; k < ROWS * 4; k++)
-                            sums[b][k] += part[k];
+                            sums[b][k] += partial[k];
                     }
                 }
             }

@@ -1,32 +1,36 @@
-/// implicit_gemm for GPUs whose tensor cores work warp by warp: from compute capability 8.0 on, by mma.sync. The rest is implicit_gemm.cu's.
+/// implicit_gemm for GPUs with mma.sync, from compute capability 8.0 on. implicit_gemm.cu has the
+/// rest of the method.
 ///
-/// The operands are where they are for wgmma: a thread's weights of a step are its part of mma's first operand, and 8 positions of 8
-/// channels in shared memory, 16 bytes each, are one of ldmatrix's four matrices. The sums of a step begin with zero, and f32 registers
-/// add them up every 16 products.
+/// The operands are stored as for wgmma. A thread's weights of a step are its elements of the first
+/// operand of mma. In shared memory, 8 positions of 8 channels, 16 bytes each, are one of the four
+/// matrices of ldmatrix. The sums of a step begin at zero, and f32 registers add them up every 16
+/// products.
 ///
 /// Source: PTX ISA 8.5, section 9.7.13 (ldmatrix, mma.m16n8k16).
-#include "backends/cuda/conv2d/implicit_gemm/row.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/algorithm.cuh"
 #include "backends/cuda/primitives/mma.cuh"
 
 using namespace talc;
 
 template <int COUNT> struct mma_form {
-    /* 384 threads have 168 registers each, more would have 128: 64 of them are sums. With 128, of 8 rows, none are left to load the next
-     * matrices while these are multiplied, and a sum waits for the one before. */
+    /* With 384 threads each has 168 registers, 64 of them sums. With more threads, or with the sums
+     * of 8 rows, no registers are left to load the next matrices while the tensor cores multiply.
+     * Each sum would then wait for the one before it. */
     static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128,
                          FIRST_LOADER = MULTIPLIERS * 128;
     static constexpr bool STAGED = false;
     static constexpr int RUN = COUNT == 3 ? 1 : 2, DEPTH = COUNT == 3 ? 3 : 6;
-    /* Elements that are loaded in a clock cycle. */
+    /* Elements that the block loads in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 0.8 : 1;
 
-    uint32_t first; ///< this lane's row of the first four matrices
+    uint32_t first; ///< address of this lane's row of the first four matrices
 
     static const char *refuses(int capability)
     {
         return capability >= 80 ? NULL : "the GPU is older than compute capability 8.0";
     }
-    /* Clock cycles of the products of a step, at so many a multiprocessor, or of what they read and write in shared memory, 128 bytes in one. */
+    /* Clock cycles of the products of a step: the longer of the products, at the rate of the
+     * multiprocessor, and the accesses to shared memory, 128 bytes a cycle. */
     static double cycles(int capability)
     {
         const double rate = capability == 90                          ? 1270
@@ -46,18 +50,20 @@ template <int COUNT> struct mma_form {
     static __device__ void publish()
     {
     }
-    /* Matrices 0 and 1 are the channels of a step, 2 and 3 their low parts or else the positions of the next block. */
-    __device__ mma_form(const gemm_problem &p, uint32_t patches)
+    /* Matrices 0 and 1 are the channels of a step. Matrices 2 and 3 are their low parts or, without
+     * those, the positions of the next block. */
+    __device__ mma_form(const gemm_problem &p, uint32_t halo_tiles)
     {
         const int lane = (int)threadIdx.x % WARP, plane = p.phases * p.positions;
-        first = patches + (uint32_t)(lane % 8 + lane / 8 % 2 * plane +
-                                     lane / 16 * (PRODUCTS == 3 ? p.channels / PLANE * plane : 8)) *
-                              16;
+        first =
+            halo_tiles + (uint32_t)(lane % 8 + lane / 8 % 2 * plane +
+                                    lane / 16 * (PRODUCTS == 3 ? p.channels / PLANE * plane : 8)) *
+                             16;
     }
     __device__ void settle()
     {
     }
-    /* Adds a step's products at 32 positions to sums[][k] to sums[][k + 3]. */
+    /* Adds the products of a step at 32 positions to sums[][k] to sums[][k + 3]. */
     static __device__ void add_row(const uint4 (&a)[PARTS<mma_form>], uint32_t row, int k,
                                    float (&sums)[BLOCKS][ROWS * 4])
     {
@@ -70,28 +76,28 @@ template <int COUNT> struct mma_form {
             }
         } else {
             uint4 x[BLOCKS];
-            float part[BLOCKS][4] = {};
+            float partial[BLOCKS][4] = {};
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
                 x[b] = four_matrices<false>(row + b * 128);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
-                mma(part[b], a[1], x[b].x, x[b].y);
+                mma(partial[b], a[1], x[b].x, x[b].y);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
-                mma(part[b], a[0], x[b].z, x[b].w);
+                mma(partial[b], a[0], x[b].z, x[b].w);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
-                mma(part[b], a[0], x[b].x, x[b].y);
+                mma(partial[b], a[0], x[b].x, x[b].y);
 #pragma unroll
             for (int i = 0; i < BLOCKS * 4; i++)
-                sums[i / 4][k + i % 4] += part[i / 4][i % 4];
+                sums[i / 4][k + i % 4] += partial[i / 4][i % 4];
         }
     }
     __device__ void add(const gemm_problem &p, int buffer, weight_stream<mma_form> &weights,
                         float (&sums)[BLOCKS][ROWS * 4])
     {
-        const uint32_t patch = first + (uint32_t)(buffer * p.patch_bytes);
+        const uint32_t halo_tile = first + (uint32_t)(buffer * p.halo_tile_bytes);
 #pragma unroll 1
         for (int s = 0; s < p.steps; s += RUN) {
             uint4 a[RUN][PARTS<mma_form>];
@@ -100,7 +106,7 @@ template <int COUNT> struct mma_form {
             weights.fetch();
 #pragma unroll
             for (int i = 0; i < RUN; i++) {
-                uint32_t row = patch + p.shifts[s + i] * 16;
+                uint32_t row = halo_tile + p.shifts[s + i] * 16;
 #pragma unroll
                 for (int k = 0; k < ROWS * 4; k += 4, row += (uint32_t)p.row_shift * 16)
                     add_row(a[i], row, k, sums);

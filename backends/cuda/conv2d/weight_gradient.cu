@@ -1,19 +1,25 @@
-/// The weight gradient on tensor cores, by mma.sync on GPUs from compute capability 8.0 on or by wgmma on those of 9.0. For each group
+/// The weight gradient on tensor cores: by mma.sync from compute capability 8.0 on, by wgmma on
+/// 9.0. For each group
 ///
 ///     dw[oc, ic, tap] = sum over positions of dy[oc, position] * x[ic, position + tap]
 ///
-/// The reduction goes over all positions of all images, in tiles of 128: 8 rows of 16, or 128 that run on over the ends of rows and images
-/// (implicit_gemm/problem.cuh). A first kernel writes each tile's dy, and the patch of x under it, to the workspace as
-/// [channels of 8][position][8] in halves, scaled: each element is converted once. Of these a second one multiplies: a block has 64 output
-/// channels, a chunk of input channels and some taps, which are offsets in the patch, and takes a share of the tiles. For mma.sync, in
-/// this file, both operands come from shared memory by ldmatrix, turned, since their reduction runs along positions; for wgmma, in
-/// weight_gradient_wgmma.cu, they stay there. Sums, in f32 registers every 16 products, of wgmma every 64 or 128, go to the
-/// workspace; a third kernel adds those of all shares in their order. Where the workspace does not hold all tiles this is done in
-/// rounds, and sums go on where the round before has left them.
+/// The sum goes over all positions of all images, in tiles of 128 positions. A tile is 8 rows of
+/// 16, or 128 that run on over the ends of rows and images (implicit_gemm/problem.cuh).
 ///
-/// Arithmetic: as implicit_gemm's. What elements too small after scaling can do is added up tile by tile; a sum whose products are not well
-/// above that, and any that is not finite, is computed again by FFMA. Gradients are spread over many decades, and those of dead channels
-/// are 0: sums that are small or 0 for that reason are not computed again.
+/// Three kernels. The first packs: it writes each tile of dy, and the halo tile of x under it, to
+/// the workspace as [channels of 8][position][8] in scaled f16. So each element is converted once.
+/// The second multiplies: a block has 64 output channels, a block of input channels and some taps,
+/// and takes a share of the tiles. A tap is an offset in the halo tile. mma.sync (this file) loads
+/// both operands from shared memory by ldmatrix, transposed, since the sum runs along positions.
+/// wgmma (weight_gradient_wgmma.cu) reads them from there. f32 registers add up the sums of the
+/// tensor cores every 16 products, by wgmma every 64 or 128. The third kernel adds up the sums of
+/// all shares, in their order. Where the workspace does not hold all tiles, this is done in rounds,
+/// and the sums of a round begin with those of the round before.
+///
+/// Arithmetic: as in implicit_gemm. The error that underflows can cause is added up tile by tile. A
+/// sum is recomputed by FFMA where the magnitudes of its products are not well above that error, or
+/// where it is not finite. Gradients spread over many decades, and those of dead channels are 0.
+/// Sums that are small or 0 for that reason are not recomputed.
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
@@ -24,7 +30,7 @@
 
 using namespace talc;
 
-/* What the tiles and patches are like, and the threads that write them. */
+/* The shape of tiles and halo tiles, and the threads that pack them. */
 template <int COUNT> struct packing_form {
     static constexpr int PRODUCTS = COUNT, ROWS = TILE / STEP, LOADERS = 256, FIRST_LOADER = 0;
     static constexpr int RUN = 1, DEPTH = 0;
@@ -34,22 +40,23 @@ template <int COUNT> struct packing_form {
 template <int COUNT> constexpr int talc::TILE_COLUMNS<packing_form<COUNT>> = STEP;
 
 constexpr int THREADS = 256, WARPS = THREADS / WARP;
-/* Of the warps, two have 32 output channels each, four a part of the columns: blocks of 8 input channels of a tap. */
+/* Warp w of a block has 32 output channels, chosen by w / COLUMN_WARPS, and a share of the columns,
+ * chosen by w % COLUMN_WARPS. A column is 8 input channels of a tap. */
 constexpr int COLUMN_WARPS = 4;
-constexpr int AT_ONCE = 3;             /* columns whose products do not wait for each other */
-constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, where the workspace may be so large */
+constexpr int AT_ONCE = 3;             /* columns whose products do not depend on each other */
+constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, unless the workspace is smaller */
 
-// ---- Packing ------------------------------------------------------------------------------------------------
+// ---- Packing ------------------------------------------------------------------------------------
 
-/* A power of two for the tile, by a sample of it: the first channels of each position. */
+/* The exponent of a scale for the tile, from a sample: the first channels of each position. */
 template <typename Form>
-static __device__ int sampled_exponent(const gemm_problem &p, const gemm_tile &a, int chunk,
-                                       unsigned *most)
+static __device__ int sampled_exponent(const gemm_problem &p, const gemm_tile &a, int channel_block,
+                                       unsigned *max_bits)
 {
-    patch_item item = {};
+    halo_item item = {};
     item.position = (int)threadIdx.x;
-    find_item<CAREFUL>(p, a, chunk, item);
-    const int channels = min(STEP, p.in - chunk * p.channels);
+    find_item<CAREFUL>(p, a, channel_block, item);
+    const int channels = min(STEP, p.in - channel_block * p.channels);
     unsigned largest = 0;
     for (int i = 0; i < channels; i++) {
         const unsigned bits =
@@ -58,56 +65,57 @@ static __device__ int sampled_exponent(const gemm_problem &p, const gemm_tile &a
     }
     largest = __reduce_max_sync(~0u, largest);
     if (threadIdx.x % WARP == 0)
-        atomicMax(most, largest);
+        atomicMax(max_bits, largest);
     __syncthreads();
     int e = 0;
-    if (*most != 0)
-        frexpf(__uint_as_float(*most), &e), e = min(TOP - 1 - e, 127);
+    if (*max_bits != 0)
+        frexpf(__uint_as_float(*max_bits), &e), e = min(TOP - 1 - e, 127);
     return e;
 }
 
-/* A block a patch: tile, chunk of channels, group. */
+/* Packs tiles: one block a tile, block of channels and group. */
 template <typename Form>
 static __global__ void __launch_bounds__(THREADS)
-    pack_patches(const __grid_constant__ gemm_problem p, char *to, packed_note *notes, int first)
+    pack_tiles(const __grid_constant__ gemm_problem p, char *to, packed_tile_info *infos, int first)
 {
     __shared__ unsigned sample, measured[2][WARPS][4];
-    const int chunk = (int)blockIdx.y, g = (int)blockIdx.z;
+    const int channel_block = (int)blockIdx.y, g = (int)blockIdx.z;
     const gemm_tile a = tile_of(p, g * p.pixel_tiles + first + (int)blockIdx.x);
-    const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + chunk;
+    const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + channel_block;
     if (threadIdx.x == 0)
         sample = 0;
     __syncthreads();
-    int exponent = sampled_exponent<Form>(p, a, chunk, &sample);
-    bool careful = (chunk + 1) * p.channels > p.in;
+    int exponent = sampled_exponent<Form>(p, a, channel_block, &sample);
+    bool careful = (channel_block + 1) * p.channels > p.in;
     for (int round = 0;; round++) {
-        /* The class of single products has so few tiny elements that this would not pay. */
+        /* With a single product so few elements underflow that this would not pay. */
         uint64_t nonzero = ~UINT64_C(0), *of_channels = Form::PRODUCTS == 3 ? &nonzero : nullptr;
         const float scale = ldexpf(1, exponent);
-        char *patch = to + at * p.patch_bytes;
-        const patch_measure measure =
-            careful ? load_patch<Form, CAREFUL>(p, a, chunk, patch, scale, of_channels)
-                    : load_patch<Form, PLAIN>(p, a, chunk, patch, scale, of_channels);
-        unsigned most = __reduce_max_sync(~0u, __float_as_uint(measure.largest)),
-                 tiny = __reduce_add_sync(~0u, measure.tiny);
+        char *tile = to + at * p.halo_tile_bytes;
+        const halo_stats stats =
+            careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, of_channels)
+                    : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, of_channels);
+        unsigned max_bits = __reduce_max_sync(~0u, __float_as_uint(stats.largest)),
+                 underflows = __reduce_add_sync(~0u, stats.underflows);
         unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),
                  high = __reduce_or_sync(~0u, (unsigned)(nonzero >> 32));
         unsigned(*of)[4] = measured[round % 2];
         if (threadIdx.x % WARP == 0) {
             unsigned *own = of[threadIdx.x / WARP];
-            own[0] = most, own[1] = tiny, own[2] = low, own[3] = high;
+            own[0] = max_bits, own[1] = underflows, own[2] = low, own[3] = high;
         }
         __syncthreads();
-        most = tiny = low = high = 0;
+        max_bits = underflows = low = high = 0;
         for (int i = 0; i < WARPS; i++)
-            most = max(most, of[i][0]), tiny += of[i][1], low |= of[i][2], high |= of[i][3];
-        const float largest = __uint_as_float(most);
+            max_bits = max(max_bits, of[i][0]), underflows += of[i][1], low |= of[i][2],
+            high |= of[i][3];
+        const float largest = __uint_as_float(max_bits);
         int e;
         frexpf(largest, &e);
         if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
                              (e + exponent > TOP - 3 || exponent == 127))) {
             if (threadIdx.x == 0)
-                notes[at] = { { exponent, tiny }, (uint64_t)high << 32 | low };
+                infos[at] = { { exponent, underflows }, (uint64_t)high << 32 | low };
             return;
         }
         if (isinf(largest))
@@ -117,11 +125,11 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// ---- Multiplying --------------------------------------------------------------------------------------------
+// ---- Multiplying --------------------------------------------------------------------------------
 
 template <int PRODUCTS, int NB>
 static __global__ void __launch_bounds__(THREADS, 1)
-    multiply_patches(const __grid_constant__ weight_problem p)
+    multiply_packed(const __grid_constant__ weight_problem p)
 {
     extern __shared__ __align__(128) char shared[];
     static_assert(NB % AT_ONCE == 0, "");
@@ -136,13 +144,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
                          ? (column - tap * p.planes) * p.plane + p.shifts[w.first_tap + tap]
                          : 0;
     }
-    float4 *parts = (float4 *)p.parts + w.own * (2 * NB) * THREADS + t;
+    float4 *split_sums = (float4 *)p.split_sums + w.own * (2 * NB) * THREADS + t;
     float sums[2][NB][4];
-    weight_doubt doubt = p.goes_on ? p.doubts[w.own] : weight_doubt{};
+    weight_limit limit = p.resumes ? p.limits[w.own] : weight_limit{};
 #pragma unroll
     for (int i = 0; i < 2 * NB; i++) {
         float *to = sums[i / NB][i % NB];
-        const float4 v = p.goes_on ? parts[i * THREADS] : float4{};
+        const float4 v = p.resumes ? split_sums[i * THREADS] : float4{};
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
     const int bytes = p.x_bytes + p.dy_bytes;
@@ -159,8 +167,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
         __pipeline_commit();
     };
     fetch(w.first);
-    /* Rows of the matrices, which are positions: of dy, matrices 0 and 1 are its channels, 2 and 3 the next 8 positions; of x, 0 and 1 are
-     * positions, 2 and 3 their low parts. */
+    /* The rows of the matrices are positions. Of dy, matrices 0 and 1 are its channels, and 2 and 3
+     * are the next 8 positions. Of x, matrices 0 and 1 are positions, and 2 and 3 are their low
+     * parts. */
     const uint32_t base = shared_address(shared);
     const uint32_t dy_lane =
         base + (uint32_t)(p.x_bytes + ((warp / COLUMN_WARPS * 4 + lane / 8 % 2) * TILE + lane % 8 +
@@ -173,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         __pipeline_wait_prior(1);
         __syncthreads();
         const float scale =
-            scale_back(p.x_notes[w.x_at(p, tile)], p.dy_notes[w.dy_at(p, tile)], doubt);
+            scale_back(p.x_infos[w.x_at(p, tile)], p.dy_infos[w.dy_at(p, tile)], limit);
         const uint32_t buffer = (uint32_t)((tile - w.first) % 2 * bytes);
 #pragma unroll 1
         for (int s = 0; s < TILE / STEP; s++) {
@@ -191,7 +200,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                 if (b >= count)
                     break;
                 uint4 v[AT_ONCE];
-                float part[AT_ONCE][2][4] = {};
+                float partial[AT_ONCE][2][4] = {};
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
                     v[i] = four_matrices<true>(
@@ -199,17 +208,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
                 if constexpr (PRODUCTS == 3) {
 #pragma unroll
                     for (int i = 0; i < 2 * AT_ONCE; i++)
-                        mma(part[i / 2][i % 2], a[i % 2][1], v[i / 2].x, v[i / 2].y);
+                        mma(partial[i / 2][i % 2], a[i % 2][1], v[i / 2].x, v[i / 2].y);
 #pragma unroll
                     for (int i = 0; i < 2 * AT_ONCE; i++)
-                        mma(part[i / 2][i % 2], a[i % 2][0], v[i / 2].z, v[i / 2].w);
+                        mma(partial[i / 2][i % 2], a[i % 2][0], v[i / 2].z, v[i / 2].w);
                 }
 #pragma unroll
                 for (int i = 0; i < 2 * AT_ONCE; i++)
-                    mma(part[i / 2][i % 2], a[i % 2][0], v[i / 2].x, v[i / 2].y);
+                    mma(partial[i / 2][i % 2], a[i % 2][0], v[i / 2].x, v[i / 2].y);
 #pragma unroll
                 for (int i = 0; i < 8 * AT_ONCE; i++)
-                    sums[i / 4 % 2][b + i / 8][i % 4] += part[i / 8][i / 4 % 2][i % 4] * scale;
+                    sums[i / 4 % 2][b + i / 8][i % 4] += partial[i / 8][i / 4 % 2][i % 4] * scale;
             }
         }
         __syncthreads();
@@ -218,57 +227,59 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int i = 0; i < 2 * NB; i++) {
         const float *from = sums[i / NB][i % NB];
-        parts[i * THREADS] = make_float4(from[0], from[1], from[2], from[3]);
+        split_sums[i * THREADS] = make_float4(from[0], from[1], from[2], from[3]);
     }
     if (t == 0)
-        p.doubts[w.own] = doubt;
+        p.limits[w.own] = limit;
 }
 
-// ---- Adding -------------------------------------------------------------------------------------------------
+// ---- Adding -------------------------------------------------------------------------------------
 
 struct weight_sums {
-    const float *parts, *x, *dy;
-    const weight_doubt *doubts;
+    const float *split_sums, *x, *dy;
+    const weight_limit *limits;
     float *dw;
     float coefficient;
     bool by_wgmma;
-    int block_floats, splits, ways; ///< ways: warps that add up splits of the same elements
-    int channels, columns, nb, group_taps, tap_groups, x_chunks, dy_chunks;
+    int block_floats, splits, ways; ///< ways: warps that share the splits of the same elements
+    int channels, columns, nb, group_taps, tap_groups, x_blocks, dy_blocks;
 };
 
-/// Which element of dw a sum is; tap -1: none.
-struct weight_place {
+/// The element of dw that a sum belongs to. tap is -1 where there is none.
+struct weight_element {
     int g, oc, ic, tap;
 };
 
-static __device__ __forceinline__ weight_place place_of_sum(const gemm_problem &p,
-                                                            const weight_sums &s, int block, int at)
+static __device__ __forceinline__ weight_element element_of_sum(const gemm_problem &p,
+                                                                const weight_sums &s, int block,
+                                                                int at)
 {
     const int threads = s.by_wgmma ? WARPGROUPS * 128 : THREADS;
     const int group = at / 4 / threads, thread = at / 4 - group * threads;
     const int lane = thread % WARP, warp = thread / WARP;
-    const int part = s.by_wgmma ? warp / 4 : warp % COLUMN_WARPS;
+    const int column_warp = s.by_wgmma ? warp / 4 : warp % COLUMN_WARPS;
     const int own = s.by_wgmma ? group : group % s.nb;
     const int row = (s.by_wgmma ? warp % 4 * 16 : warp / COLUMN_WARPS * 32 + group / s.nb * 16) +
                     lane / 4 + at % 4 / 2 * 8;
-    const int column = part * s.columns + own, planes = s.channels / PLANE, tap = column / planes;
+    const int column = column_warp * s.columns + own, planes = s.channels / PLANE,
+              tap = column / planes;
     const int tap_group = block % s.tap_groups, rest = block / s.tap_groups;
-    const int chunk = rest / s.x_chunks;
-    weight_place place;
-    place.g = chunk / s.dy_chunks;
-    place.oc = (chunk - place.g * s.dy_chunks) * OC_TILE + row;
-    place.ic =
-        rest % s.x_chunks * s.channels + (column - tap * planes) * PLANE + lane % 4 * 2 + at % 2;
-    place.tap = tap_group * s.group_taps + tap;
-    if (own >= s.columns || tap >= s.group_taps || place.tap >= p.taps || place.ic >= p.group_in ||
-        place.oc >= p.group_out)
-        place.tap = -1;
-    return place;
+    const int oc_block = rest / s.x_blocks;
+    weight_element element;
+    element.g = oc_block / s.dy_blocks;
+    element.oc = (oc_block - element.g * s.dy_blocks) * OC_TILE + row;
+    element.ic =
+        rest % s.x_blocks * s.channels + (column - tap * planes) * PLANE + lane % 4 * 2 + at % 2;
+    element.tap = tap_group * s.group_taps + tap;
+    if (own >= s.columns || tap >= s.group_taps || element.tap >= p.taps ||
+        element.ic >= p.group_in || element.oc >= p.group_out)
+        element.tap = -1;
+    return element;
 }
 
-/* An element by FFMA, from all of a block's threads. */
+/* An element by FFMA, computed by all threads of a block. */
 static __device__ float weight_by_block(const gemm_problem &p, const weight_sums &s,
-                                        weight_place to, float *partial)
+                                        weight_element to, float *partial)
 {
     const int kh = to.tap / p.KW * p.dilation_h, kw = to.tap % p.KW * p.dilation_w;
     const int plane = p.OH * p.OW, images = THREADS / plane, rest = THREADS - images * plane;
@@ -285,8 +296,8 @@ static __device__ float weight_by_block(const gemm_problem &p, const weight_sums
             w = (int)talc_window_source(p.mode, w, p.W);
         }
         const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
-        const float x =
-            inside ? __ldg(&from[(int64_t)n * p.C * p.H * p.W + h * p.W + w]) : 0; /* 0 * inf */
+        /* Outside of the image the product would be 0 times infinity. */
+        const float x = inside ? __ldg(&from[(int64_t)n * p.C * p.H * p.W + h * p.W + w]) : 0;
         sum += x * __ldg(&by[(int64_t)n * p.OC * plane + i]);
         n += images, i += rest;
         if (i >= plane)
@@ -305,54 +316,54 @@ static __device__ float weight_by_block(const gemm_problem &p, const weight_sums
     return sum;
 }
 
-/* Neighbouring threads have sums next to each other in the parts, whose splits `ways` warps share. A sum of products is at least as large
- * in magnitude, each product by itself, as its parts are together: these are compared with the doubt, since a sum may be 0 that lacks
- * nothing. */
+/* Neighbouring threads add up neighbouring sums, and `ways` warps share the splits of a sum. The
+ * limit is compared with the sum of the magnitudes of the splits, which is at most that of the
+ * products. It is not compared with the sum itself, which may be 0 without an error. */
 static __global__ void __launch_bounds__(THREADS)
-    add_weight_parts(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
+    add_weight_splits(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
 {
-    __shared__ float sums[THREADS], magnitudes[THREADS], doubts[THREADS], partial[WARPS];
-    __shared__ unsigned doubtful[WARPS];
+    __shared__ float sums[THREADS], magnitudes[THREADS], limits[THREADS], partial[WARPS];
+    __shared__ unsigned recompute_bits[WARPS];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, way = warp % s.ways;
     const int units = s.block_floats / WARP;
     auto unit_of = [&](int of_warp) { return ((int)blockIdx.x * WARPS + of_warp) / s.ways; };
-    auto place = [&](int unit, int of_lane) {
-        return place_of_sum(p, s, unit / units, unit % units * WARP + of_lane);
+    auto element = [&](int unit, int of_lane) {
+        return element_of_sum(p, s, unit / units, unit % units * WARP + of_lane);
     };
     const int unit = unit_of(warp), block = unit / units, at = unit % units * WARP + lane;
-    const weight_place to = place(unit, lane);
+    const weight_element to = element(unit, lane);
     const int x_bit = pair_bit(to.ic % s.channels), dy_bit = pair_bit(to.oc % OC_TILE);
-    float sum = 0, magnitude = 0, doubt = 0;
+    float sum = 0, magnitude = 0, limit = 0;
 #pragma unroll 4
     for (int k = way; k < s.splits; k += s.ways) {
         const int64_t own = (int64_t)block * s.splits + k;
-        const float part = s.parts[own * s.block_floats + at];
-        const weight_doubt &of = s.doubts[own];
-        sum += part, magnitude += fabsf(part);
+        const float split_sum = s.split_sums[own * s.block_floats + at];
+        const weight_limit &of = s.limits[own];
+        sum += split_sum, magnitude += fabsf(split_sum);
         if (of.x_nonzero >> x_bit & of.dy_nonzero >> dy_bit & 1)
-            doubt += of.tiny;
+            limit += of.underflows;
     }
-    sums[threadIdx.x] = sum, magnitudes[threadIdx.x] = magnitude, doubts[threadIdx.x] = doubt;
+    sums[threadIdx.x] = sum, magnitudes[threadIdx.x] = magnitude, limits[threadIdx.x] = limit;
     __syncthreads();
     bool again = false;
     if (way == 0) {
         for (int k = 1; k < s.ways; k++) {
             const int with = (int)threadIdx.x + k * WARP;
-            sum += sums[with], magnitude += magnitudes[with], doubt += doubts[with];
+            sum += sums[with], magnitude += magnitudes[with], limit += limits[with];
         }
-        again = to.tap >= 0 && !(magnitude >= doubt * s.coefficient && fabsf(sum) < INFINITY);
+        again = to.tap >= 0 && !(magnitude >= limit * s.coefficient && fabsf(sum) < INFINITY);
     }
     const unsigned mine = __ballot_sync(~0u, again);
     if (lane == 0) {
-        doubtful[warp] = mine;
+        recompute_bits[warp] = mine;
         if (mine != 0)
             atomicAdd(p.recomputed, __popc(mine));
     }
     __syncthreads();
     for (int i = 0; i < WARPS; i += s.ways)
-        for (unsigned bits = doubtful[i]; bits != 0; bits &= bits - 1) {
+        for (unsigned bits = recompute_bits[i]; bits != 0; bits &= bits - 1) {
             const int of = __ffs((int)bits) - 1;
-            const float exact = weight_by_block(p, s, place(unit_of(i), of), partial);
+            const float exact = weight_by_block(p, s, element(unit_of(i), of), partial);
             if (warp == i && lane == of)
                 sum = exact;
         }
@@ -360,30 +371,31 @@ static __global__ void __launch_bounds__(THREADS)
         s.dw[(((int64_t)to.g * p.group_out + to.oc) * p.group_in + to.ic) * p.taps + to.tap] = sum;
 }
 
-// ---- The plan -----------------------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
 struct weight_plan {
     bool by_wgmma;
-    int arrangement, channels, nb, round, splits; /* round: tiles of one */
+    int arrangement, channels, nb, round, splits; /* round: tiles of a round */
 };
 
-/* The columns of a block of 8 input channels and a tap that each warp, or warpgroup, has at most; a warpgroup has whole taps. */
+/* The most columns of a warp or a warpgroup. A warpgroup has whole taps. */
 static int columns_of(const weight_plan &w, int taps, int *group_taps)
 {
-    const int planes = w.channels / PLANE, parts = w.by_wgmma ? WARPGROUPS : COLUMN_WARPS;
-    const int most = parts * w.nb / planes, groups = (int)talc_ceil_div(taps, most);
+    const int planes = w.channels / PLANE, warps = w.by_wgmma ? WARPGROUPS : COLUMN_WARPS;
+    const int max_taps = warps * w.nb / planes, groups = (int)talc_ceil_div(taps, max_taps);
     *group_taps = (int)talc_ceil_div(taps, groups);
-    return w.by_wgmma ? (int)talc_ceil_div(*group_taps, parts) * planes
-                      : (int)talc_ceil_div(planes * *group_taps, parts);
+    return w.by_wgmma ? (int)talc_ceil_div(*group_taps, warps) * planes
+                      : (int)talc_ceil_div(planes * *group_taps, warps);
 }
 
-/* The sums of a block. */
+/* The number of sums of a block. */
 static int block_floats(const weight_plan &w)
 {
     return w.by_wgmma ? w.nb * WARPGROUPS * 128 * 4 : 2 * w.nb * THREADS * 4;
 }
 
-/* The problems of packing: of x, and of dy under the same tiles. */
+/* The packing of x and of dy, as two problems with the same tiles. A K tile of these problems is a
+ * block of channels. */
 template <typename Form>
 static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state &gpu,
                              int arrangement, int channels, gemm_problem &x, gemm_problem &dy)
@@ -392,7 +404,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
         !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false }))
         return false;
     gemm_fill_shifts(x);
-    x.channel_tiles = 1, x.splits = 1, x.part_chunks = x.chunks;
+    x.channel_tiles = 1, x.splits = 1, x.split_k_tiles = x.k_tiles;
     x.by_inner.set(1), x.by_outer.set(x.column_tiles), x.by_splits.set(1);
     dy = x;
     dy.C = x.OC, dy.H = x.OH, dy.W = x.OW, dy.group_in = dy.in = x.group_out;
@@ -404,12 +416,13 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
         dy.pitch = STEP;
     dy.by_pitch.set(dy.pitch), dy.by_positions.set(TILE);
     dy.channels = OC_TILE;
-    dy.chunks = dy.part_chunks = (int)talc_ceil_div(dy.in, OC_TILE);
-    dy.patch_bytes = PARTS<Form> * OC_TILE * 2 * TILE;
+    dy.k_tiles = dy.split_k_tiles = (int)talc_ceil_div(dy.in, OC_TILE);
+    dy.halo_tile_bytes = PARTS<Form> * OC_TILE * 2 * TILE;
     return true;
 }
 
-/* Where an axis' taps meet the image, the fewest times of those that do. */
+/* For an axis: how many outputs a tap meets inside the image, for the tap that meets fewest but at
+ * least one. */
 static int64_t fewest_positions(int64_t extent, int64_t O, int64_t K, int64_t stride,
                                 int64_t dilation, int64_t pad)
 {
@@ -432,11 +445,12 @@ static int64_t fewest_products(const talc_conv2d_problem *p)
            fewest_positions(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
 }
 
-/* What follows from a plan: the parts of the workspace. */
+/* The layout of the workspace, which follows from a plan. */
 struct weight_layout {
     int group_taps, tap_groups, columns;
-    int64_t blocks, x_patches, dy_patches; /* patches of a tile */
-    size_t x, dy, notes, doubts, parts;    /* bytes, in this order */
+    /* tiles: those of all channels, at the same positions */
+    int64_t blocks, x_tiles, dy_tiles;
+    size_t x, dy, infos, limits, split_sums; /* bytes, in this order */
 };
 
 static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w)
@@ -444,24 +458,24 @@ static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, co
     weight_layout l = {};
     l.columns = columns_of(w, x.taps, &l.group_taps);
     l.tap_groups = (int)talc_ceil_div(x.taps, l.group_taps);
-    l.x_patches = (int64_t)x.groups * x.chunks, l.dy_patches = (int64_t)x.groups * dy.chunks;
-    l.blocks = l.dy_patches * x.chunks * l.tap_groups;
-    l.x = talc_cuda_aligned((size_t)(w.round * l.x_patches * x.patch_bytes));
-    l.dy = talc_cuda_aligned((size_t)(w.round * l.dy_patches * dy.patch_bytes));
-    l.notes = talc_cuda_aligned(
-        (size_t)(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(packed_note)));
-    l.doubts = talc_cuda_aligned((size_t)(l.blocks * w.splits * (int64_t)sizeof(weight_doubt)));
-    l.parts = (size_t)(l.blocks * w.splits * block_floats(w) * (int64_t)sizeof(float));
+    l.x_tiles = (int64_t)x.groups * x.k_tiles, l.dy_tiles = (int64_t)x.groups * dy.k_tiles;
+    l.blocks = l.dy_tiles * x.k_tiles * l.tap_groups;
+    l.x = talc_cuda_aligned((size_t)(w.round * l.x_tiles * x.halo_tile_bytes));
+    l.dy = talc_cuda_aligned((size_t)(w.round * l.dy_tiles * dy.halo_tile_bytes));
+    l.infos = talc_cuda_aligned(
+        (size_t)(w.round * (l.x_tiles + l.dy_tiles) * (int64_t)sizeof(packed_tile_info)));
+    l.limits = talc_cuda_aligned((size_t)(l.blocks * w.splits * (int64_t)sizeof(weight_limit)));
+    l.split_sums = (size_t)(l.blocks * w.splits * block_floats(w) * (int64_t)sizeof(float));
     return l;
 }
 
 static size_t bytes_of(const weight_layout &l)
 {
-    return l.x + l.dy + l.notes + l.doubts + l.parts;
+    return l.x + l.dy + l.infos + l.limits + l.split_sums;
 }
 
-/* Clock cycles of the products of a tile: by wgmma those of all warpgroups, one after the other, or one's, with what it waits for, or the
- * copies to shared memory. */
+/* Clock cycles of the products of a tile. For wgmma it is the longest of three: the products of all
+ * warpgroups, those of one warpgroup with its waits, and the copies to shared memory. */
 static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w,
                           const weight_layout &l, int products)
 {
@@ -472,24 +486,24 @@ static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const w
     const double tap = STEPS * products * (w.channels == 64 ? 32 : 24);
     const double all = l.group_taps * tap * 1.15,
                  one = l.columns * PLANE / w.channels * (tap + WAIT),
-                 copies = (x.patch_bytes + dy.patch_bytes) / BYTES;
+                 copies = (x.halo_tile_bytes + dy.halo_tile_bytes) / BYTES;
     return (all > one && all > copies ? all : one > copies ? one : copies) + 200;
 }
 
-/* Of a round, the packing by memory's rate, or the products, at so many a clock cycle, by the blocks that share the GPU; as measured on an
- * H200. */
+/* Seconds by a model that was measured on an H200. Packing goes at the rate of memory. A round
+ * takes as long as its waves of blocks. */
 static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, const gemm_problem &dy,
                          const weight_plan &w, const weight_layout &l, int products)
 {
     constexpr double CLOCK = 1.7e9, MEMORY = 2e12;
     const double rounds = (double)talc_ceil_div(x.pixel_tiles, w.round);
-    const double packed = (double)x.pixel_tiles * ((double)l.x_patches * x.patch_bytes +
-                                                   (double)l.dy_patches * dy.patch_bytes);
+    const double packed = (double)x.pixel_tiles * ((double)l.x_tiles * x.halo_tile_bytes +
+                                                   (double)l.dy_tiles * dy.halo_tile_bytes);
     const double tile = tile_cycles(x, dy, w, l, products);
     const double waves = (double)talc_ceil_div(l.blocks * w.splits, gpu.multiprocessors);
     return packed * (w.by_wgmma ? 1.3 : 2) / MEMORY +
            rounds * (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + 6e-6) +
-           (double)l.parts * (rounds * 2 + 1) / MEMORY + 8e-6;
+           (double)l.split_sums * (rounds * 2 + 1) / MEMORY + 8e-6;
 }
 
 template <typename Form>
@@ -508,30 +522,30 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
         return "an extent is too large";
     if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
-    const int least = by_wgmma ? 2 * STEP : STEP;
+    const int min_channels = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
     plan->seconds = INFINITY;
     for (int arrangement = SAME; arrangement <= FLAT_SAME; arrangement += FLAT_SAME - SAME)
-        for (int channels = 64; channels >= least; channels /= 2) {
+        for (int channels = 64; channels >= min_channels; channels /= 2) {
             gemm_problem x = {}, dy = {};
-            if (channels > least && channels / 2 >= p->C / p->groups)
+            if (channels > min_channels && channels / 2 >= p->C / p->groups)
                 continue;
             if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
-                2 * (x.patch_bytes + dy.patch_bytes) > gemm_shared_most(gpu) || x.chunks > 65535 ||
-                dy.chunks > 65535)
+                2 * (x.halo_tile_bytes + dy.halo_tile_bytes) > gemm_max_shared(gpu) ||
+                x.k_tiles > 65535 || dy.k_tiles > 65535)
                 continue;
             weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
                               1 };
             int group_taps;
             const int columns = columns_of(w, x.taps, &group_taps);
             w.nb = by_wgmma ? columns : columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
-            const int64_t a_tile = layout_of(x, dy, w).x_patches * x.patch_bytes +
-                                   layout_of(x, dy, w).dy_patches * dy.patch_bytes + 64;
-            const int64_t room =
+            const int64_t a_tile = layout_of(x, dy, w).x_tiles * x.halo_tile_bytes +
+                                   layout_of(x, dy, w).dy_tiles * dy.halo_tile_bytes + 64;
+            const int64_t capacity =
                 limit < 2 * (size_t)ROUND_BYTES ? (int64_t)(limit / 2) : ROUND_BYTES;
-            const int64_t most = room / a_tile;
-            w.round = (int)talc_between(most, 1, x.pixel_tiles);
-            /* Rounds of one size. */
+            const int64_t max_round = capacity / a_tile;
+            w.round = (int)talc_between(max_round, 1, x.pixel_tiles);
+            /* Rounds of equal size. */
             w.round = (int)talc_ceil_div(x.pixel_tiles, talc_ceil_div(x.pixel_tiles, w.round));
             const int64_t blocks = layout_of(x, dy, w).blocks;
             for (int waves = 1; waves <= 4; waves++) {
@@ -557,28 +571,28 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
 }
 
 template <int PRODUCTS, int NB>
-static cudaError_t multiply_launch(const weight_problem &p, dim3 grid, int64_t most, int shared,
-                                   cudaStream_t stream)
+static cudaError_t multiply_launch(const weight_problem &p, dim3 grid, int64_t max_shared,
+                                   int shared, cudaStream_t stream)
 {
-    const auto kernel = &multiply_patches<PRODUCTS, NB>;
-    const cudaError_t error = allow_shared(kernel, most);
+    const auto kernel = &multiply_packed<PRODUCTS, NB>;
+    const cudaError_t error = allow_shared(kernel, max_shared);
     if (error == cudaSuccess)
         kernel<<<grid, THREADS, shared, stream>>>(p);
     return error;
 }
 
-/* Of all rounds; `at` is the workspace. */
+/* What all rounds share. `at` is the workspace. */
 static weight_problem weight_problem_of(const gemm_problem &x, const gemm_problem &dy,
                                         const weight_plan &w, const weight_layout &l, char *at)
 {
     weight_problem m = {};
     m.x = at, m.dy = at + l.x;
     at += l.x + l.dy;
-    m.x_notes = (packed_note *)at, m.dy_notes = m.x_notes + w.round * l.x_patches;
-    at += l.notes;
-    m.doubts = (weight_doubt *)at, m.parts = (float *)(at + l.doubts);
-    m.x_bytes = x.patch_bytes, m.dy_bytes = dy.patch_bytes;
-    m.x_chunks = x.chunks, m.dy_chunks = dy.chunks, m.groups = x.groups, m.splits = w.splits;
+    m.x_infos = (packed_tile_info *)at, m.dy_infos = m.x_infos + w.round * l.x_tiles;
+    at += l.infos;
+    m.limits = (weight_limit *)at, m.split_sums = (float *)(at + l.limits);
+    m.x_bytes = x.halo_tile_bytes, m.dy_bytes = dy.halo_tile_bytes;
+    m.x_blocks = x.k_tiles, m.dy_blocks = dy.k_tiles, m.groups = x.groups, m.splits = w.splits;
     m.planes = x.channels / PLANE, m.plane = x.phases * x.positions;
     m.low = m.planes * m.plane * 16;
     m.taps = x.taps, m.group_taps = l.group_taps, m.tap_groups = l.tap_groups;
@@ -594,14 +608,14 @@ static weight_sums weight_sums_of(const gemm_problem &x, const weight_problem &m
                                   const weight_plan &w)
 {
     weight_sums s = {};
-    s.parts = m.parts, s.doubts = m.doubts;
+    s.split_sums = m.split_sums, s.limits = m.limits;
     s.by_wgmma = w.by_wgmma;
     s.block_floats = block_floats(w), s.splits = w.splits;
     for (s.ways = 1; s.ways < WARPS && s.ways * 8 <= w.splits;)
         s.ways *= 2;
     s.channels = x.channels, s.columns = m.columns, s.nb = w.nb;
     s.group_taps = m.group_taps, s.tap_groups = m.tap_groups;
-    s.x_chunks = m.x_chunks, s.dy_chunks = m.dy_chunks;
+    s.x_blocks = m.x_blocks, s.dy_blocks = m.dy_blocks;
     return s;
 }
 
@@ -619,30 +633,31 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     x.recomputed = talc_cuda_recomputed(device);
     const double products = (double)fewest_products(p);
     if (Form::PRODUCTS == 3)
-        x.least = dy.least = min_of_sum(products);
+        x.min_tininess = dy.min_tininess = min_of_sum(products);
     x.x = (const float *)a->x, dy.x = (const float *)a->dy;
     const weight_layout l = layout_of(x, dy, w);
     char *at = (char *)a->base.workspace;
     weight_problem m = weight_problem_of(x, dy, w, l, at);
     const cudaStream_t stream = talc_cuda_stream(device);
-    const auto pack = &pack_patches<Form>;
-    const int64_t most = gemm_shared_most(gpu);
+    const auto pack = &pack_tiles<Form>;
+    const int64_t max_shared = gemm_max_shared(gpu);
     const int shared = 2 * (m.x_bytes + m.dy_bytes);
-    auto of = [](const packed_note *notes) { return const_cast<packed_note *>(notes); };
+    auto of = [](const packed_tile_info *infos) { return const_cast<packed_tile_info *>(infos); };
     cudaError_t error = cudaSuccess;
     for (int first = 0; first < x.pixel_tiles && error == cudaSuccess; first += w.round) {
         m.tiles = x.pixel_tiles - first < w.round ? x.pixel_tiles - first : w.round;
-        m.goes_on = first > 0;
+        m.resumes = first > 0;
         const unsigned tiles = (unsigned)m.tiles, groups = (unsigned)x.groups;
-        pack<<<dim3(tiles, (unsigned)x.chunks, groups), THREADS, 0, stream>>>(
-            x, const_cast<char *>(m.x), of(m.x_notes), first);
-        pack<<<dim3(tiles, (unsigned)dy.chunks, groups), THREADS, 0, stream>>>(
-            dy, const_cast<char *>(m.dy), of(m.dy_notes), first);
+        pack<<<dim3(tiles, (unsigned)x.k_tiles, groups), THREADS, 0, stream>>>(
+            x, const_cast<char *>(m.x), of(m.x_infos), first);
+        pack<<<dim3(tiles, (unsigned)dy.k_tiles, groups), THREADS, 0, stream>>>(
+            dy, const_cast<char *>(m.dy), of(m.dy_infos), first);
         const dim3 grid((unsigned)l.blocks, (unsigned)w.splits);
-        error = w.by_wgmma  ? multiply_by_wgmma(Form::PRODUCTS, m, grid, most, stream)
-                : w.nb == 6 ? multiply_launch<Form::PRODUCTS, 6>(m, grid, most, shared, stream)
-                : w.nb == 9 ? multiply_launch<Form::PRODUCTS, 9>(m, grid, most, shared, stream)
-                            : multiply_launch<Form::PRODUCTS, 18>(m, grid, most, shared, stream);
+        error =
+            w.by_wgmma  ? multiply_by_wgmma(Form::PRODUCTS, m, grid, max_shared, stream)
+            : w.nb == 6 ? multiply_launch<Form::PRODUCTS, 6>(m, grid, max_shared, shared, stream)
+            : w.nb == 9 ? multiply_launch<Form::PRODUCTS, 9>(m, grid, max_shared, shared, stream)
+                        : multiply_launch<Form::PRODUCTS, 18>(m, grid, max_shared, shared, stream);
     }
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d.grad_weight", error);
@@ -650,7 +665,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
     s.coefficient = Form::PRODUCTS == 3 ? (float)(0x1p17 / products) : 8;
     const int64_t sums = l.blocks * s.block_floats;
-    add_weight_parts<<<(unsigned)(sums / THREADS * s.ways), THREADS, 0, stream>>>(x, s);
+    add_weight_splits<<<(unsigned)(sums / THREADS * s.ways), THREADS, 0, stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");
 }
 

@@ -1,58 +1,61 @@
-/// The weight gradient's packed tiles, and how blocks share them out. Private to backends/cuda; weight_gradient.cu tells the method.
+/// The packed tiles of the weight gradient, and how blocks share them. Private to backends/cuda;
+/// weight_gradient.cu has the method.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/halo_tile.cuh"
 
 namespace talc
 {
 
-/// Positions of a tile, output channels of a block.
+/// Positions of a tile, and output channels of a block.
 constexpr int TILE = 8 * STEP, OC_TILE = 64;
 
-/// By wgmma, warpgroups that multiply, each of them some taps, and of a thread's sums the columns, blocks of 8 input channels of a tap:
-/// 4 sums.
+/// For wgmma: the warpgroups that multiply, each some of the taps, and the most columns of a
+/// warpgroup. A column is 8 input channels of a tap, which are 4 sums of a thread.
 constexpr int WARPGROUPS = 3, WARPGROUP_COLUMNS = 24;
 
-/// Of a packed patch.
-struct packed_note {
-    patch_note patch;
-    uint64_t nonzero; ///< its channels that are not zero everywhere, as pair_bit numbers them
+/// What sums have to know of a packed tile.
+struct packed_tile_info {
+    halo_tile_info info;
+    uint64_t nonzero; ///< a pair_bit for each channel that has an element other than zero
 };
 
-/// What a block's sums may lack: those of channels that are zero, as after a ReLU whose inputs are all negative, lack nothing.
-struct weight_doubt {
-    float tiny; ///< tiny elements, each as large as an error of its
+/// The error that underflows can cause in the sums of a block. Sums of channels that are all zero
+/// have none: a ReLU gives such channels where all its inputs are negative.
+struct weight_limit {
+    float underflows; ///< their count, each times the scale of its tile
     uint64_t x_nonzero, dy_nonzero;
 };
 
 struct weight_problem {
-    const char *x, *dy; ///< packed: [tile][group][chunk][patch]
-    const packed_note *x_notes, *dy_notes;
-    float *parts;         ///< [block][split][a thread's four][thread][4]
-    weight_doubt *doubts; ///< [block][split]
-    int x_bytes, dy_bytes, x_chunks, dy_chunks, groups;
+    const char *x, *dy; ///< packed: [tile][group][block of channels][halo tile]
+    const packed_tile_info *x_infos, *dy_infos;
+    float *split_sums;    ///< [block][split][four sums of a thread][thread][4]
+    weight_limit *limits; ///< [block][split]
+    int x_bytes, dy_bytes, x_blocks, dy_blocks, groups;
     int tiles, splits;
-    int stages;   ///< tiles in shared memory
-    bool goes_on; ///< sums of an earlier round
-    int planes, plane,
-        low; ///< of a patch of x: of 8 channels, positions in one, bytes to the low parts
-    int taps, group_taps, tap_groups, columns; ///< columns of a warp, or of a warpgroup
-    int steps[TILE / STEP];                    ///< where the positions of a step begin in the patch
-    uint16_t shifts[MAX_STEPS];                ///< and what a tap adds
+    int stages;   ///< tiles in shared memory at a time
+    bool resumes; ///< sums begin with those of the round before
+    /// of x: planes of 8 channels, positions of a plane, bytes to the low parts
+    int planes, plane, low;
+    int taps, group_taps, tap_groups, columns; ///< columns of a warp or a warpgroup
+    int steps[TILE / STEP];     ///< where the positions of a step begin in the halo tile
+    uint16_t shifts[MAX_STEPS]; ///< the offset of each tap
 };
 
 /// A block's share of the work: its channels and taps, and its tiles.
 struct weight_share {
-    int64_t own; ///< its number among all
+    int64_t own; ///< its index among all shares
     int g, ic, oc, first_tap, taps;
     int first, last;
 
     __device__ weight_share(const weight_problem &p, int block, int split)
     {
         const int tap_group = block % p.tap_groups, rest = block / p.tap_groups;
-        ic = rest % p.x_chunks, oc = rest / p.x_chunks; /* of all groups */
-        g = oc / p.dy_chunks;
+        /* Counted over all groups. */
+        ic = rest % p.x_blocks, oc = rest / p.x_blocks;
+        g = oc / p.dy_blocks;
         first_tap = tap_group * p.group_taps, taps = min(p.group_taps, p.taps - first_tap);
         own = (int64_t)block * p.splits + split;
         first = (int)((int64_t)p.tiles * split / p.splits);
@@ -60,27 +63,30 @@ struct weight_share {
     }
     __device__ int64_t x_at(const weight_problem &p, int tile) const
     {
-        return ((int64_t)tile * p.groups + g) * p.x_chunks + ic;
+        return ((int64_t)tile * p.groups + g) * p.x_blocks + ic;
     }
     __device__ int64_t dy_at(const weight_problem &p, int tile) const
     {
-        return (int64_t)tile * p.groups * p.dy_chunks + oc;
+        return (int64_t)tile * p.groups * p.dy_blocks + oc;
     }
 };
 
-/// What takes sums of products of two patches back to the scale of the data; adds what their tiny elements can do to `doubt`.
-static __device__ __forceinline__ float scale_back(const packed_note &x, const packed_note &dy,
-                                                   weight_doubt &doubt)
+/// The factor that takes the sums of two tiles back to the scale of the data. Adds the error that
+/// their underflows can cause to `limit`.
+static __device__ __forceinline__ float scale_back(const packed_tile_info &x,
+                                                   const packed_tile_info &dy, weight_limit &limit)
 {
-    const int e = -(x.patch.exponent + dy.patch.exponent);
+    const int e = -(x.info.exponent + dy.info.exponent);
     const float scale = power_of_two(max(-126, min(127, e)));
-    const unsigned tiny = min(x.patch.tiny, (unsigned)TILE) + min(dy.patch.tiny, (unsigned)TILE);
-    doubt.tiny += e < -126 || e > 127 ? NAN : (float)tiny * scale;
-    doubt.x_nonzero |= x.nonzero, doubt.dy_nonzero |= dy.nonzero;
+    const unsigned underflows =
+        min(x.info.underflows, (unsigned)TILE) + min(dy.info.underflows, (unsigned)TILE);
+    limit.underflows += e < -126 || e > 127 ? NAN : (float)underflows * scale;
+    limit.x_nonzero |= x.nonzero, limit.dy_nonzero |= dy.nonzero;
     return scale;
 }
 
-/// The products by wgmma, for GPUs of compute capability 9.0: of 32 or 64 input channels (weight_gradient_wgmma.cu).
+/// The products by wgmma, for compute capability 9.0, of 32 or 64 input channels
+/// (weight_gradient_wgmma.cu).
 cudaError_t multiply_by_wgmma(int products, const weight_problem &p, dim3 grid, int64_t max_shared,
                               cudaStream_t stream);
 

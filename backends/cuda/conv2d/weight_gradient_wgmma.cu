@@ -1,12 +1,14 @@
 /// The products of the weight gradient on Hopper's tensor cores (weight_gradient.cu).
 ///
-/// Packed tiles are wgmma's operands as they are: 8 positions of 8 channels are 128 contiguous bytes, whose 16 bytes do not run along the
-/// reduction, and a matrix may begin at any position. So a tap and a step of 16 positions are an offset in the patch of x, and
+/// wgmma reads the packed tiles as they are. 8 positions of 8 channels are 128 contiguous bytes, a
+/// core matrix of an operand that is transposed, and a matrix may begin at any position. So a tap
+/// and a step of 16 positions are an offset in the halo tile of x. One instruction multiplies
 ///
 ///     [64 output channels, 16 positions] x [16 positions, 32 or 64 input channels of a tap]
 ///
-/// is one product. One thread copies tiles to shared memory, three warpgroups multiply, each some taps. Where three products make one of f32
-/// the tensor cores, which truncate, add up RUN steps, then f32 registers. While one warpgroup adds, the others' products go on.
+/// One thread copies tiles to shared memory. Three warpgroups multiply, each some of the taps.
+/// Where three products make one of f32, the tensor cores, which truncate, add up RUN steps, and
+/// f32 registers add up the rest. While one warpgroup adds, the products of the others go on.
 ///
 /// Source: PTX ISA 8.5, section 9.7.14.5 (shared memory layouts of wgmma).
 #include "backends/cuda/conv2d/weight_gradient.cuh"
@@ -18,19 +20,20 @@ using namespace talc;
 constexpr int MULTIPLIER_THREADS = WARPGROUPS * 128, THREADS = MULTIPLIER_THREADS + 128;
 constexpr int MULTIPLIER_REGISTERS = 160, LOADER_REGISTERS = 32;
 constexpr int STAGES = 4;
-/* Steps that the tensor cores add up: the small products of all first, so that sums are cut off as often as there are steps. */
+/* Steps that the tensor cores add up. The small products of all of them come first. So a sum is
+ * truncated at its full size only once a step. */
 template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 4 : 8;
 /* Units of 16 bytes from 8 positions to the next 8. */
 constexpr int EIGHT = 8;
 
-/* A matrix that begins at a unit of 16 bytes, whose blocks of 8 channels are `plane` units apart. */
+/* A matrix that begins at a unit of 16 bytes. Its blocks of 8 channels are `plane` units apart. */
 static __device__ __forceinline__ shared_matrix matrix_at(uint32_t at, int plane)
 {
     const shared_matrix m = shared_matrix_of(0, EIGHT, plane);
     return { m.at + at, m.stride };
 }
 
-/* Operands of a step, in a stage that begins at unit `stage`. */
+/* The operands of a step, in a stage that begins at unit `stage`. */
 static __device__ __forceinline__ shared_matrix x_matrix(const weight_problem &p, uint32_t stage,
                                                          int step, int tap, bool low)
 {
@@ -51,12 +54,12 @@ static __device__ __forceinline__ void load_tiles(const weight_problem &p, const
                                                   uint32_t empty)
 {
     const int bytes = p.x_bytes + p.dy_bytes;
-    weight_doubt doubt = p.goes_on ? p.doubts[w.own] : weight_doubt{};
+    weight_limit limit = p.resumes ? p.limits[w.own] : weight_limit{};
     int stage = 0;
     uint32_t parity = 1;
     for (int tile = w.first; tile < w.last; tile++) {
         const int64_t x = w.x_at(p, tile), dy = w.dy_at(p, tile);
-        const float scale = scale_back(p.x_notes[x], p.dy_notes[dy], doubt);
+        const float scale = scale_back(p.x_infos[x], p.dy_infos[dy], limit);
         const uint32_t to = shared + (uint32_t)(stage * bytes), ready = full + 8 * stage;
         barrier_wait(empty + 8 * stage, parity);
         scales[stage] = scale;
@@ -66,7 +69,7 @@ static __device__ __forceinline__ void load_tiles(const weight_problem &p, const
         if (++stage == p.stages)
             stage = 0, parity ^= 1;
     }
-    p.doubts[w.own] = doubt;
+    p.limits[w.own] = limit;
 }
 
 template <int PRODUCTS, int CHANNELS_IN>
@@ -77,16 +80,18 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
 {
     constexpr int PLANES = CHANNELS_IN / PLANE, TAPS = WARPGROUP_COLUMNS / PLANES;
     constexpr int STEPS = TILE / STEP;
-    const int warpgroup =
-        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
+    /* The shuffle tells the compiler that it is uniform. */
+    const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
     const int own = p.columns / PLANES, before = warpgroup * own;
     const int first_tap = w.first_tap + before, count = min(own, w.taps - before);
-    float4 *parts = (float4 *)p.parts + w.own * (p.columns * MULTIPLIER_THREADS) + threadIdx.x;
-    float sums[TAPS][CHANNELS_IN / 2], part[CHANNELS_IN / 2];
+    float4 *split_sums =
+        (float4 *)p.split_sums + w.own * (p.columns * MULTIPLIER_THREADS) + threadIdx.x;
+    float sums[TAPS][CHANNELS_IN / 2], partial[CHANNELS_IN / 2];
 #pragma unroll
     for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
         float *to = &sums[i / PLANES][i % PLANES * 4];
-        const float4 v = p.goes_on && i / PLANES < count ? parts[i * MULTIPLIER_THREADS] : float4{};
+        const float4 v =
+            p.resumes && i / PLANES < count ? split_sums[i * MULTIPLIER_THREADS] : float4{};
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
     const uint32_t units = (uint32_t)(p.x_bytes + p.dy_bytes) / 16;
@@ -107,22 +112,22 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
                 if constexpr (PRODUCTS == 3) {
 #pragma unroll
                     for (int k = s; k < s + RUN<PRODUCTS>; k++) {
-                        wgmma_transposed(part, dy_matrix(p, at, k, true),
+                        wgmma_transposed(partial, dy_matrix(p, at, k, true),
                                          x_matrix(p, at, k, tap, false), k - s);
-                        wgmma_transposed(part, dy_matrix(p, at, k, false),
+                        wgmma_transposed(partial, dy_matrix(p, at, k, false),
                                          x_matrix(p, at, k, tap, true), 1);
                     }
                 }
 #pragma unroll
                 for (int k = s; k < s + RUN<PRODUCTS>; k++)
-                    wgmma_transposed(part, dy_matrix(p, at, k, false),
+                    wgmma_transposed(partial, dy_matrix(p, at, k, false),
                                      x_matrix(p, at, k, tap, false), PRODUCTS == 3 ? 1 : k - s);
                 wgmma_commit();
                 wgmma_wait<0>();
 #pragma unroll
                 for (int i = 0; i < CHANNELS_IN / 2; i++) {
-                    sums[t][i] += part[i] * scale;
-                    asm volatile("" : "+f"(sums[t][i])); /* before the next products */
+                    sums[t][i] += partial[i] * scale;
+                    asm volatile("" : "+f"(sums[t][i])); /* before the next products begin */
                 }
             }
         }
@@ -135,13 +140,13 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
     for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
         const float *from = &sums[i / PLANES][i % PLANES * 4];
         if (i / PLANES < count)
-            parts[i * MULTIPLIER_THREADS] = make_float4(from[0], from[1], from[2], from[3]);
+            split_sums[i * MULTIPLIER_THREADS] = make_float4(from[0], from[1], from[2], from[3]);
     }
 }
 
 template <int PRODUCTS, int CHANNELS_IN>
 static __global__ void __launch_bounds__(THREADS, 1)
-    multiply_patches(const __grid_constant__ weight_problem p)
+    multiply_packed(const __grid_constant__ weight_problem p)
 {
     extern __shared__ __align__(128) char shared[];
     __shared__ __align__(8) uint64_t barriers[2 * STAGES];
@@ -167,22 +172,22 @@ static __global__ void __launch_bounds__(THREADS, 1)
 }
 
 template <int PRODUCTS, int CHANNELS_IN>
-static cudaError_t launch(weight_problem &p, dim3 grid, int64_t most, cudaStream_t stream)
+static cudaError_t launch(weight_problem &p, dim3 grid, int64_t max_shared, cudaStream_t stream)
 {
-    const int bytes = p.x_bytes + p.dy_bytes, stages = (int)(most / bytes);
+    const int bytes = p.x_bytes + p.dy_bytes, stages = (int)(max_shared / bytes);
     p.stages = stages < STAGES ? stages : STAGES;
-    const auto kernel = &multiply_patches<PRODUCTS, CHANNELS_IN>;
-    const cudaError_t error = allow_shared(kernel, most);
+    const auto kernel = &multiply_packed<PRODUCTS, CHANNELS_IN>;
+    const cudaError_t error = allow_shared(kernel, max_shared);
     if (error == cudaSuccess)
         kernel<<<grid, THREADS, p.stages * bytes, stream>>>(p);
     return error;
 }
 
 template <int PRODUCTS>
-static cudaError_t launch_for(weight_problem &p, dim3 grid, int64_t most, cudaStream_t stream)
+static cudaError_t launch_for(weight_problem &p, dim3 grid, int64_t max_shared, cudaStream_t stream)
 {
-    return p.planes == 8 ? launch<PRODUCTS, 64>(p, grid, most, stream)
-                         : launch<PRODUCTS, 32>(p, grid, most, stream);
+    return p.planes == 8 ? launch<PRODUCTS, 64>(p, grid, max_shared, stream)
+                         : launch<PRODUCTS, 32>(p, grid, max_shared, stream);
 }
 
 cudaError_t talc::multiply_by_wgmma(int products, const weight_problem &problem, dim3 grid,

@@ -1,26 +1,29 @@
-/// implicit_gemm's kernel. Private to backends/cuda; implicit_gemm.cu tells the method.
+/// The kernel of implicit_gemm. Private to backends/cuda; implicit_gemm.cu has the method.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_KERNEL_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_KERNEL_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
-#include "backends/cuda/conv2d/implicit_gemm/results.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/halo_tile.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/store.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/staged.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/weights.cuh"
 
 namespace talc
 {
 
+/// What a warpgroup that multiplies does: it computes its sums of one tile after the other, and
+/// stores them.
 template <typename Form>
-static __device__ __forceinline__ void multiply(const gemm_problem &p, const char *patches,
-                                                const patch_note *notes, char *ring, char *results,
-                                                uint32_t full, uint32_t empty)
+static __device__ __forceinline__ void multiply(const gemm_problem &p, const char *halo_tiles,
+                                                const halo_tile_info *infos, char *ring,
+                                                char *store_buffers, uint32_t full, uint32_t empty)
 {
-    const int warpgroup =
-        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
-    Form products(p, shared_address(patches) + warpgroup * p.part_shift * 16);
+    /* The shuffle tells the compiler that it is uniform. */
+    const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+    Form products(p, shared_address(halo_tiles) + warpgroup * p.warpgroup_shift * 16);
     int buffer = 0;
     uint32_t parity = 0;
     weight_stream<Form> weights(p, ring);
+    /* The second warpgroup begins when the first has multiplied `lag` K tiles. */
     int lag = p.lag;
     if (lag > 0 && warpgroup == 1)
         barrier_sync<2, MULTIPLIERS * 128>();
@@ -31,28 +34,29 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
 #pragma unroll
             for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
-        sums_note kept = {};
-        const int chunks = tile_of(p, t).chunks;
-        for (int chunk = 0; chunk < chunks; chunk++) {
+        sums_info of_sums = {};
+        const int k_tiles = tile_of(p, t).k_tiles;
+        for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
             barrier_wait(full + 8 * buffer, parity);
-            const patch_note note = notes[buffer];
-            if (chunk == 0) {
-                kept = { note.exponent, 0, 1 };
-            } else if (note.exponent != kept.exponent) {
+            const halo_tile_info info = infos[buffer];
+            if (k_tile == 0) {
+                of_sums = { info.exponent, 0, 1 };
+            } else if (info.exponent != of_sums.exponent) {
+                /* This halo tile has another scale: takes the sums to it. */
                 products.settle();
-                const int e = note.exponent - kept.exponent, e1 = max(-126, min(127, e));
+                const int e = info.exponent - of_sums.exponent, e1 = max(-126, min(127, e));
                 const float f = power_of_two(e1), rest = power_of_two(max(-126, min(127, e - e1)));
 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
                     for (int k = 0; k < Form::ROWS * 4; k++)
                         sums[b][k] = sums[b][k] * f * rest;
-                kept.exponent = note.exponent;
-                kept.tiny =
-                    e < -100 || e > 60 ? NAN : kept.tiny * f * rest; /* sums may be out of range */
-                kept.span = fmaxf(1, kept.span * f * rest);
+                of_sums.exponent = info.exponent;
+                /* NaN where sums may be out of range. */
+                of_sums.underflows = e < -100 || e > 60 ? NAN : of_sums.underflows * f * rest;
+                of_sums.max_factor = fmaxf(1, of_sums.max_factor * f * rest);
             }
-            kept.tiny += (float)min(note.tiny, (unsigned)(p.channels * p.taps));
+            of_sums.underflows += (float)min(info.underflows, (unsigned)(p.channels * p.taps));
             products.add(p, buffer, weights, sums);
             if (threadIdx.x % 128 % WARP == 0)
                 barrier_arrive(empty + 8 * buffer);
@@ -61,24 +65,26 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (lag-- == 1 && warpgroup == 0)
                 barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
-        store_results<Form>(p, t, sums, kept, results);
+        store_tile<Form>(p, t, sums, of_sums, store_buffers);
     }
     __pipeline_wait_prior(0);
 }
 
+/// Two warpgroups multiply, and the other threads load. Each buffer for a halo tile has a barrier
+/// `full` and a barrier `empty`.
 template <typename Form>
 static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     implicit_gemm(const __grid_constant__ gemm_problem p)
 {
     extern __shared__ __align__(128) char shared[];
     __shared__ __align__(8) uint64_t barriers[2 * MAX_BUFFERS];
-    __shared__ patch_note notes[MAX_BUFFERS];
+    __shared__ halo_tile_info infos[MAX_BUFFERS];
     __shared__ unsigned measured[MAX_BUFFERS][2];
     __shared__ __align__(8) uint64_t staged[STAGES];
     __shared__ float zero;
-    __shared__ int places[Form::STAGED ? STAGED_POSITIONS : 1];
-    char *patches = shared, *stages = patches + p.buffers * p.patch_bytes;
-    char *ring = stages + p.stages * p.stage_bytes, *results = ring + RING<Form>;
+    __shared__ int offsets[Form::STAGED ? MAX_STAGED_POSITIONS : 1];
+    char *halo_tiles = shared, *stages = halo_tiles + p.buffers * p.halo_tile_bytes;
+    char *ring = stages + p.stages * p.stage_bytes, *store_buffers = ring + RING<Form>;
     const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
@@ -94,13 +100,13 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     if (threadIdx.x >= MULTIPLIERS * 128) {
         Form::begin_loading();
         if constexpr (Form::STAGED)
-            load_staged<Form>(p, patches, (float *)stages, places, &zero, notes, measured, full,
+            load_staged<Form>(p, halo_tiles, (float *)stages, offsets, &zero, infos, measured, full,
                               empty, shared_address(staged));
         else
-            load_patches<Form>(p, patches, notes, measured, full, empty);
+            load_halo_tiles<Form>(p, halo_tiles, infos, measured, full, empty);
     } else {
         Form::begin_multiplying();
-        multiply<Form>(p, patches, notes, ring, results, full, empty);
+        multiply<Form>(p, halo_tiles, infos, ring, store_buffers, full, empty);
     }
 }
 

@@ -1,8 +1,8 @@
-/// How implicit_gemm divides a problem into tiles, patches and steps. Private to backends/cuda.
+/// How implicit_gemm divides a problem into tiles, halo tiles and steps. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm/results.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/store.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/staged.cuh"
 #include "tensor/extent.h"
 
@@ -12,47 +12,47 @@
 namespace talc
 {
 
-/// Shared memory of a block: what the GPU lends, less what the kernel declares.
-inline int64_t gemm_shared_most(const talc_cuda_state &gpu)
+/// Shared memory that a block may ask for: what the GPU has, less what the kernel declares.
+inline int64_t gemm_max_shared(const talc_cuda_state &gpu)
 {
     return gpu.block_shared - 1024;
 }
-/// What is left of it where each position's place is noted.
-template <typename Form> inline int64_t gemm_shared_room(const talc_cuda_state &gpu)
+/// The same, less the offsets of positions that the STAGED kernel declares.
+template <typename Form> inline int64_t gemm_shared_capacity(const talc_cuda_state &gpu)
 {
-    return gemm_shared_most(gpu) - (Form::STAGED ? STAGED_POSITIONS * (int)sizeof(int) : 0);
+    return gemm_max_shared(gpu) - (Form::STAGED ? MAX_STAGED_POSITIONS * (int)sizeof(int) : 0);
 }
 
 /// Columns of a tile that does not run on over the ends of rows.
 template <typename Form> constexpr int TILE_COLUMNS = COLUMNS;
 
-inline int64_t gemm_result_bytes(const gemm_problem &g)
+inline int64_t gemm_store_bytes(const gemm_problem &g)
 {
-    return (int64_t)MULTIPLIERS * 4 * g.result_bytes;
+    return (int64_t)MULTIPLIERS * 4 * g.store_bytes;
 }
 
 template <typename Form> inline size_t gemm_shared_bytes(const gemm_problem &g)
 {
-    return (size_t)(g.buffers * g.patch_bytes + g.stages * g.stage_bytes + RING<Form> +
-                    gemm_result_bytes(g));
+    return (size_t)(g.buffers * g.halo_tile_bytes + g.stages * g.stage_bytes + RING<Form> +
+                    gemm_store_bytes(g));
 }
 
 inline int64_t gemm_channel_rows(const gemm_problem &g)
 {
-    return (int64_t)g.groups * g.channel_tiles * (g.part_shift == 0 ? 2 : 1) * CHANNELS;
+    return (int64_t)g.groups * g.channel_tiles * (g.warpgroup_shift == 0 ? 2 : 1) * CHANNELS;
 }
 
 template <typename Form> inline size_t gemm_packed_bytes(const gemm_problem &g)
 {
-    return (size_t)gemm_channel_rows(g) * g.chunks * g.steps * STEP * PARTS<Form> * 2;
+    return (size_t)gemm_channel_rows(g) * g.k_tiles * g.steps * STEP * PARTS<Form> * 2;
 }
 
-/// One axis of the phases of a stride.
+/// The phases of a stride along one axis.
 struct phase_axis {
-    int64_t count, step; ///< phases that taps reach, and elements from one to the next
-    int64_t reach;       ///< positions from a window's first to its last
-    int64_t
-        extent; ///< positions of an image, of which those at its end may be the first of the next
+    int64_t count, step; ///< phases that taps reach; elements from one to the next
+    int64_t reach;       ///< positions from the first of a window to the last
+    /// positions of an image; the last ones may be the first of the next image
+    int64_t extent;
 };
 
 inline phase_axis phase_axis_of(int64_t extent, int64_t O, int64_t K, int64_t stride,
@@ -73,8 +73,9 @@ inline phase_axis phase_axis_of(int64_t extent, int64_t O, int64_t K, int64_t st
     return axis;
 }
 
-/// Arrangements of the two warpgroups: other channels of the same positions; or positions below, beside or, flat, behind.
-/// SAME and BELOW can carry parts of sectors along a row.
+/// How the two warpgroups share a tile. SAME: the same positions, other channels. BELOW and BESIDE:
+/// positions below or beside. FLAT_SAME and FLAT_BEHIND: flat tiles, with the same positions or
+/// those behind. SAME_CARRY and BELOW_CARRY carry sectors over along a row.
 enum gemm_arrangement {
     SAME,
     BELOW,
@@ -86,43 +87,43 @@ enum gemm_arrangement {
     ARRANGEMENTS
 };
 
-/// What a plan keeps: the arrangement, the channels of a patch, the patches of a part of a tile (0: all), whether the phases of the
-/// stride are channels, and whether patches are made from staged rows.
+/// What a plan stores: the arrangement, the channels of a K tile, the K tiles of a split (0: all),
+/// and whether the phases of the stride are folded into channels.
 struct gemm_choice {
-    int arrangement, channels, part_chunks;
+    int arrangement, channels, split_k_tiles;
     bool folded;
 };
 
-/// Divides each tile's chunks into parts.
-inline void gemm_split(gemm_problem &g, int part_chunks)
+/// Divides the K tiles of each tile into splits.
+inline void gemm_split(gemm_problem &g, int split_k_tiles)
 {
     g.tiles /= g.splits;
-    g.part_chunks = part_chunks;
-    g.splits = (int)talc_ceil_div(g.chunks, part_chunks);
+    g.split_k_tiles = split_k_tiles;
+    g.splits = (int)talc_ceil_div(g.k_tiles, split_k_tiles);
     g.tiles *= g.splits;
     g.by_splits.set(g.splits);
-    const int last = g.chunks - (g.splits - 1) * part_chunks;
+    const int last = g.k_tiles - (g.splits - 1) * split_k_tiles;
     g.lag = last < g.buffers - 1 ? last : g.buffers - 1;
 }
 
-/// Of each channel row: the exponent of its weights' scale and the threshold of its sums.
+/// Bytes of the exponents and thresholds of the weights.
 inline size_t gemm_scales_bytes(const gemm_problem &g)
 {
     return (size_t)gemm_channel_rows(g) * (sizeof(int) + sizeof(float));
 }
 
-/// Of a split reduction: the magnitudes below which sums are doubtful, and the sums.
-inline size_t gemm_doubts_bytes(const gemm_problem &g)
+/// Bytes of the limits below which the sums of split-K are recomputed.
+inline size_t gemm_limits_bytes(const gemm_problem &g)
 {
     return g.splits == 1 ? 0 : (size_t)g.tiles * 2 * CHANNELS * sizeof(float);
 }
 
-inline size_t gemm_parts_bytes(const gemm_problem &g)
+inline size_t gemm_split_sums_bytes(const gemm_problem &g)
 {
     return g.splits == 1 ? 0 : (size_t)(g.splits * g.outputs) * sizeof(float);
 }
 
-/// What follows from the weights alone.
+/// Bytes of what depends on the weights alone.
 template <typename Form> inline size_t gemm_cached_bytes(const gemm_problem &g)
 {
     return gemm_packed_bytes<Form>(g) + gemm_scales_bytes(g);
@@ -130,16 +131,16 @@ template <typename Form> inline size_t gemm_cached_bytes(const gemm_problem &g)
 
 template <typename Form> inline size_t gemm_workspace(const gemm_problem &g)
 {
-    return gemm_cached_bytes<Form>(g) + gemm_doubts_bytes(g) + gemm_parts_bytes(g);
+    return gemm_cached_bytes<Form>(g) + gemm_limits_bytes(g) + gemm_split_sums_bytes(g);
 }
 
-/// Fills in the stages of a flat tile's patches (staged.cuh); false where there are none.
+/// Sets the stages of a flat tile (staged.cuh). Returns false where rows cannot be staged.
 template <typename Form>
 inline bool gemm_stage(gemm_problem &g, const talc_conv2d_problem *p, int channels)
 {
     if (!g.flat || g.folded || g.phases > 1 || p->stride_h * p->stride_w != 1 ||
         p->padding_mode != TALC_PADDING_ZEROS || channels != STEP || g.group_in % STEP != 0 ||
-        g.positions > STAGED_POSITIONS)
+        g.positions > MAX_STAGED_POSITIONS)
         return false;
     const int64_t plane = p->H * p->W, image = (int64_t)g.pitch * g.image_rows;
     const int64_t rows = talc_ceil_div(g.positions - 1, g.pitch) + 1,
@@ -154,7 +155,7 @@ inline bool gemm_stage(gemm_problem &g, const talc_conv2d_problem *p, int channe
     return true;
 }
 
-/// Fills in the tiles and patches of a choice; false when they do not fit.
+/// Sets the tiles and halo tiles of a choice. Returns false where they do not fit.
 template <typename Form>
 inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc_cuda_state &gpu,
                        gemm_choice choice)
@@ -188,7 +189,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
         if (all + positions > INT_MAX)
             return false;
         g.row_shift = COLUMNS;
-        g.part_shift = same ? 0 : Form::ROWS * COLUMNS;
+        g.warpgroup_shift = same ? 0 : Form::ROWS * COLUMNS;
         g.row_tiles = 1;
         g.column_tiles = (int)talc_ceil_div(all, g.tile_columns);
         g.pixel_tiles = g.column_tiles;
@@ -198,7 +199,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
         pitch = g.tile_columns + w.reach;
         positions = (g.tile_rows + h.reach) * pitch;
         g.row_shift = (int)pitch;
-        g.part_shift = same ? 0 : below ? Form::ROWS * (int)pitch : COLUMNS;
+        g.warpgroup_shift = same ? 0 : below ? Form::ROWS * (int)pitch : COLUMNS;
         g.row_tiles = (int)talc_ceil_div(p->OH, g.tile_rows);
         g.column_tiles = (int)talc_ceil_div(p->OW, g.tile_columns);
         const int64_t tiles = p->N * g.row_tiles * g.column_tiles;
@@ -216,20 +217,20 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
     g.phases = (int)(h.count * w.count), g.phases_w = (int)w.count;
     g.phase_h_step = (int)h.step, g.phase_w_step = (int)w.step;
     g.channels = channels;
-    g.chunks = (int)talc_ceil_div(g.in, channels);
+    g.k_tiles = (int)talc_ceil_div(g.in, channels);
     const int64_t steps = (int64_t)g.taps * (channels / STEP);
     g.steps = (int)(talc_ceil_div(steps, Form::RUN) * Form::RUN);
     if (g.steps > MAX_STEPS)
         return false;
-    g.patch_bytes = (int)((PARTS<Form> * channels * 2 * units + 127) / 128 * 128);
-    g.result_bytes = (int)sizeof(warp_results<Form::ROWS>) + (g.carry ? CARRIED_BYTES<Form> : 0);
-    int64_t room = gemm_shared_room<Form>(gpu) - RING<Form> - gemm_result_bytes(g);
+    g.halo_tile_bytes = (int)((PARTS<Form> * channels * 2 * units + 127) / 128 * 128);
+    g.store_bytes = (int)sizeof(store_buffer<Form::ROWS>) + (g.carry ? CARRIED_BYTES<Form> : 0);
+    int64_t capacity = gemm_shared_capacity<Form>(gpu) - RING<Form> - gemm_store_bytes(g);
     if (Form::STAGED) {
         if (!gemm_stage<Form>(g, p, channels))
             return false;
-        room -= g.stages * g.stage_bytes;
+        capacity -= g.stages * g.stage_bytes;
     }
-    const int64_t buffers = room / g.patch_bytes;
+    const int64_t buffers = capacity / g.halo_tile_bytes;
     g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
     g.channel_tiles = (int)talc_ceil_div(g.group_out, CHANNELS * (same ? 2 : 1));
     const int64_t tiles = (int64_t)g.pixel_tiles * g.groups * g.channel_tiles;
@@ -237,7 +238,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
         return false;
     g.tiles = (int)tiles;
     g.splits = 1;
-    gemm_split(g, choice.part_chunks > 0 ? choice.part_chunks : g.chunks);
+    gemm_split(g, choice.split_k_tiles > 0 ? choice.split_k_tiles : g.k_tiles);
     g.by_inner.set(g.carry ? g.column_tiles : g.channel_tiles),
         g.by_outer.set(g.carry ? g.channel_tiles : g.column_tiles);
     g.by_row_tiles.set(g.row_tiles), g.by_N.set(g.N);
@@ -245,8 +246,8 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
     return g.buffers >= 1;
 }
 
-/// Fills in where each step's operand begins in the patch; steps beyond the last, of zero weights, read the first. And what the channels of
-/// folded patches are.
+/// Sets where each step's operand begins in the halo tile, and what the folded channels are. Steps
+/// beyond the last have zero weights and read the first operand.
 inline void gemm_fill_shifts(gemm_problem &g)
 {
     for (int c = 0; g.folded && c < g.in; c++) {
@@ -269,60 +270,62 @@ inline void gemm_fill_shifts(gemm_problem &g)
     }
 }
 
-/// Seconds that the kernel takes, as measured on an H200.
+/// Seconds that the kernel takes, by a model that was measured on an H200.
 template <typename Form>
 inline double gemm_seconds(const gemm_problem &g, const talc_cuda_state &gpu)
 {
     constexpr double CLOCK = 1.75e9, MEMORY = 4e12;
-    /* Clock cycles of a tile: products, by two warpgroups in turn; results, here of 8 rows; loads, which overlap both if there are two patches. */
-    const double steps = (double)g.part_chunks * g.steps * Form::cycles(gpu.capability);
+    /* Clock cycles of a tile. The two warpgroups multiply in turn. Storing is for 8 rows. Loads
+     * overlap both where there are two halo tiles. */
+    const double steps = (double)g.split_k_tiles * g.steps * Form::cycles(gpu.capability);
     const int positions = g.phases * g.positions;
     const double loaded = (positions + talc_ceil_div(positions, Form::LOADERS) * Form::LOADERS) /
-                          2. * g.part_chunks * g.channels * (g.taps == 1 ? 0.72 : 1);
-    const double results = g.flat               ? 13000
+                          2. * g.split_k_tiles * g.channels * (g.taps == 1 ? 0.72 : 1);
+    const double storing = g.flat               ? 13000
                            : g.OW % SECTOR == 0 ? 11500
                            : g.carry            ? 12000 + 12000. / g.column_tiles
                                                 : 18000;
-    const double products = steps * 1.1 + results * Form::ROWS / 8,
+    const double products = steps * 1.1 + storing * Form::ROWS / 8,
                  loads = Form::STAGED
-                             ? g.part_chunks *
+                             ? g.split_k_tiles *
                                    (350. + 500 * (double)talc_ceil_div(g.positions, Form::LOADERS))
-                             : loaded / Form::LOADS + 1500. * g.part_chunks;
-    const double most = products > loads ? products : loads;
-    const double tile = most + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - most) + 500;
+                             : loaded / Form::LOADS + 1500. * g.split_k_tiles;
+    const double longer = products > loads ? products : loads;
+    const double tile = longer + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - longer) + 500;
     const int64_t run = tiles_of_run(g);
     const double waves = ceil((double)(g.tiles / run) / gpu.multiprocessors) * (double)run;
-    const double computing = (waves * tile + loads / g.part_chunks) / CLOCK;
-    /* Rows that begin anywhere in a sector are slow to write, unless the second-level cache holds them all. */
+    const double computing = (waves * tile + loads / g.split_k_tiles) / CLOCK;
+    /* Rows that may begin anywhere in a sector are slow to write, unless the L2 cache holds them
+     * all. */
     const double written = (double)g.N * g.OC * g.OH * g.OW * 4,
                  read = (double)g.N * g.C * g.H * g.W * 4;
     const bool slow = !g.carry && g.OW % SECTOR != 0 && written > 40e6;
     const double moving = (read + written * (slow ? g.flat ? 1.7 : 3.3 : 1)) / MEMORY;
-    /* Parts are written to the second-level cache and read from there. */
+    /* The splits are written to the L2 cache and read from there. */
     const double adding = g.splits == 1 ? 0 : 4e-6 + g.splits * written / MEMORY;
     return (computing > moving ? computing : moving) + adding + 10e-6;
 }
 
-/// The problem in 32 bits, without tiles; false when it is empty or does not fit.
+/// Sets the problem in 32 bits, without tiles. Returns false where it is empty or does not fit.
 template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
-    constexpr int64_t MOST = 1 << 20;
+    constexpr int64_t MAX_EXTENT = 1 << 20;
     const int64_t extents[] = { p->N,        p->C,          p->H,         p->W,  p->OC,
                                 p->OH,       p->OW,         p->KH,        p->KW, p->stride_h,
                                 p->stride_w, p->dilation_h, p->dilation_w };
     for (int64_t extent : extents)
-        if (extent < 0 || extent > MOST)
+        if (extent < 0 || extent > MAX_EXTENT)
             return false;
-    /* Padding is negative in the phases of an input gradient (input_gradient.h). */
+    /* The padding of a phase of an input gradient may be negative (input_gradient.h). */
     for (int64_t pad : { p->pad_top, p->pad_bottom, p->pad_left, p->pad_right })
-        if (pad < -MOST || pad > MOST)
+        if (pad < -MAX_EXTENT || pad > MAX_EXTENT)
             return false;
     if (p->N * p->C * p->OC == 0 || p->H * p->W == 0 || p->OH * p->OW == 0)
         return false;
     const int64_t group_in = p->C / p->groups;
-    if (p->H * p->W > MOST * 512 || p->OH * p->OW > INT_MAX / 32 ||
-        (p->KH - 1) * p->dilation_h > MOST || (p->KW - 1) * p->dilation_w > MOST ||
-        p->KH * p->KW > MAX_STEPS || group_in * p->KH * p->KW > MOST * 1024)
+    if (p->H * p->W > MAX_EXTENT * 512 || p->OH * p->OW > INT_MAX / 32 ||
+        (p->KH - 1) * p->dilation_h > MAX_EXTENT || (p->KW - 1) * p->dilation_w > MAX_EXTENT ||
+        p->KH * p->KW > MAX_STEPS || group_in * p->KH * p->KW > MAX_EXTENT * 1024)
         return false;
     g = {};
     g.N = (int)p->N, g.C = (int)p->C, g.H = (int)p->H, g.W = (int)p->W, g.OC = (int)p->OC;
@@ -336,13 +339,13 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     g.only_inside = p->only_inside;
     g.outputs = p->N * p->OC * p->OH * p->OW;
     g.by_kernel.set(g.KH * g.KW);
-    g.least = TINY<Form::PRODUCTS>;
+    g.min_tininess = TINY<Form::PRODUCTS>;
     g.coefficient = Form::PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }
 
-/// The best tiles of a problem (gemm_problem_of) and the time that they take; false when none fit. A reduction is split only where
-/// the workspace stays under the limit.
+/// Finds the fastest tiles of a problem that gemm_problem_of has set, and their time. Returns false
+/// where none fit. Split-K is chosen only where the workspace stays below the limit.
 template <typename Form>
 inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu, gemm_problem &g,
                         size_t limit, gemm_choice &choice, double &seconds)
@@ -365,12 +368,13 @@ inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu
                 gemm_choice tried = { arrangement, (int)channels, 0, folded != 0 };
                 if (!gemm_shape<Form>(g, p, gpu, tried))
                     continue;
-                const int most = g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.chunks;
-                for (int splits = 1; splits <= most; splits++) {
-                    tried.part_chunks = (int)talc_ceil_div(g.chunks, splits);
-                    gemm_split(g, tried.part_chunks);
-                    /* In longer reductions patches of more channels pay, unless parts of them run at once. */
-                    if (Form::STAGED && (tried.part_chunks > STAGED_CHUNKS ||
+                const int max_splits = g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.k_tiles;
+                for (int splits = 1; splits <= max_splits; splits++) {
+                    tried.split_k_tiles = (int)talc_ceil_div(g.k_tiles, splits);
+                    gemm_split(g, tried.split_k_tiles);
+                    /* Longer sums are faster with more channels in a halo tile, unless their splits
+                     * run at once. */
+                    if (Form::STAGED && (tried.split_k_tiles > MAX_STAGED_K_TILES ||
                                          (g.splits > 1 && g.tiles > gpu.multiprocessors)))
                         continue;
                     if (splits > 1 && gemm_workspace<Form>(g) > limit)

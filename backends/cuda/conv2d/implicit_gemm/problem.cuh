@@ -1,4 +1,5 @@
-/// What implicit_gemm's kernels know of a problem, and which tiles and positions there are. Private to backends/cuda.
+/// The problem of implicit_gemm as its kernels get it, its tiles, and the pixels of a tile. Private
+/// to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
 
@@ -10,107 +11,130 @@
 namespace talc
 {
 
-/// A tile of one warpgroup: 64 output channels of Form::ROWS rows of COLUMNS output positions, as BLOCKS products 8 positions wide.
+/// A warpgroup's tile has CHANNELS output channels and Form::ROWS rows of COLUMNS output positions.
+/// A row is computed by BLOCKS products, each 8 positions wide.
 constexpr int CHANNELS = 64, COLUMNS = 32, BLOCKS = COLUMNS / 8;
-/// Warpgroups that multiply; the other threads of a block load patches.
+/// Warpgroups that multiply. The other threads of a block load halo tiles.
 constexpr int MULTIPLIERS = 2;
-/// Channels of a product's step, and of a plane of the patch in shared memory.
+/// Input channels of one product (a step), and input channels that are contiguous in shared memory.
 constexpr int STEP = 16, PLANE = 8;
-/* A Form of the kernel, in implicit_gemm.cu and implicit_gemm_mma.cu, has the instructions that multiply and what suits them: PRODUCTS
- * of f16 for one of f32, LOADERS, threads that load, DEPTH, steps of weights that are on their way to each thread, and RUN, steps that
- * these come in. STAGED: its patches are made from staged rows. */
-/// Of an element in shared memory: its high part and, for three products, its low part.
+/* A Form is a template argument of the kernel. It has the instructions that multiply, and the
+ * numbers that suit them. implicit_gemm.cu and implicit_gemm_mma.cu define the two.
+ *
+ * PRODUCTS: f16 products that make one f32 product.
+ * LOADERS: threads that load halo tiles.
+ * DEPTH: steps whose weights are in flight to each thread.
+ * RUN: steps whose weights are fetched and read together.
+ * STAGED: halo tiles are made from rows that were first copied to shared memory. */
+
+/// Numbers that an element has in shared memory: its high part and, for three products, its low
+/// part.
 template <typename Form> constexpr int PARTS = Form::PRODUCTS == 3 ? 2 : 1;
-/// Bytes of the weights in shared memory.
+/// Bytes of the ring of weights in shared memory.
 template <typename Form> constexpr int RING = Form::DEPTH *PARTS<Form> *MULTIPLIERS * 2048;
 template <typename Form> constexpr int GEMM_THREADS = MULTIPLIERS * 128 + Form::LOADERS;
 constexpr int MAX_BUFFERS = 4, MAX_STEPS = 1024, MAX_FOLDED = 128;
-/// Floats of a sector of memory; of a row of results in shared memory, 8 banks from the next; and the bytes of a warp that it carries
-/// over to the next tile.
-constexpr int SECTOR = 8, RESULT_PITCH = COLUMNS + SECTOR;
+/// Floats of a sector, the unit of transfers to memory.
+constexpr int SECTOR = 8;
+/// Floats from one row of the store buffer to the next, which begins 8 banks later.
+constexpr int STORE_PITCH = COLUMNS + SECTOR;
+/// Bytes that a warp carries over from one tile to the next.
 template <typename Form> constexpr int CARRIED_BYTES = Form::ROWS * 16 * SECTOR * 4;
 
-/// A channel of the patch that is one of x for a phase of the stride: its plane, from the group's first, and the phase.
+/// A folded channel is a channel of x at one phase of the stride.
 struct folded_channel {
-    int plane;
-    short h, w;
+    int plane;  ///< offset of the channel of x from the group's first
+    short h, w; ///< the phase
 };
 
 struct gemm_problem {
     const float *x, *w;
     float *y;
     const __half *packed;
-    const int *exponents; ///< of each output channel's weights
-    const float
-        *thresholds; ///< magnitude of a scaled sum below which the products of tiny weights matter
+    /// Of each output channel: the exponent of the scale of its weights.
+    const int *exponents;
+    /// Of each output channel: the magnitude of a scaled sum below which the underflows of its
+    /// weights matter.
+    const float *thresholds;
     epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
 
     int N, C, H, W, OC, OH, OW, KH, KW, groups;
     int group_in, group_out; ///< channels of a group
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
     talc_padding_mode mode;
-    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
-    /* Where channels are few, the phases of the stride are taken as channels: of x, for each phase. */
-    bool folded;
-    int fold_h, fold_w;       ///< how many phases; 1: none
-    int in;                   ///< channels then, of a group
-    int taps_h, taps_w, taps; ///< taps then
-    int channels, chunks,
-        steps; ///< of a chunk: channels, and products of STEP channels, a multiple of RUN
+    bool only_inside; ///< sums do not include products with padding (ops/conv2d.h)
 
-    /* The patch: for each phase of the stride, the positions that the tile's windows begin at, row by row. */
+    /// Where channels are few, each pair of a channel of x and a phase of the stride is a channel
+    /// of the product.
+    bool folded;
+    int fold_h, fold_w;       ///< phases along each axis; 1 where not folded
+    int in;                   ///< channels of a group, folded
+    int taps_h, taps_w, taps; ///< taps, folded
+    int channels;             ///< channels of a K tile
+    int k_tiles;
+    int steps; ///< products of a K tile, a multiple of Form::RUN
+
+    /// A halo tile has, for each phase of the stride, the positions where the windows of the tile
+    /// begin, row by row.
     int phases, phases_w, phase_h_step, phase_w_step;
-    int pitch,
-        image_rows; ///< positions of a row; rows of an image, where images follow one another
-    int positions;  ///< of a phase
-    int row_shift;  ///< positions from one row of the tile to the next
-    int part_shift; ///< positions from one warpgroup's part of the tile to the other's; 0: they have channels of their own
-    bool flat;      ///< tiles run on over the ends of rows and images
-    bool
-        carry; ///< a block takes the tiles of a row one after the other, and carries parts of sectors over
+    int pitch;           ///< positions of a row
+    int image_rows;      ///< rows of an image, in a flat tile
+    int positions;       ///< positions of a phase
+    int row_shift;       ///< positions from one row of the tile to the next
+    int warpgroup_shift; ///< positions between the two warpgroups; 0: they differ in channels
+    bool flat;           ///< tiles run on over the ends of rows and images
+    /// A block takes the tiles of a row one after the other. A sector that crosses the edge between
+    /// two tiles is carried over and written with the second tile.
+    bool carry;
 
     int channel_tiles, row_tiles, column_tiles, pixel_tiles, tiles;
     int tile_rows, tile_columns;
-    int patch_bytes, buffers;
-    int result_bytes;        ///< of a warp in shared memory
-    int stages, stage_bytes; ///< of rows of x that patches are made from (staged.cuh)
-    int stage_step;          ///< floats from one channel to the next
-    bool stage_rows;         ///< of the rows that a patch needs; else of all rows of its images
-    bool aligned;            ///< x, to 16 bytes
-    int lag; ///< chunks that the second warpgroup stays behind the first: one stores its results while the other multiplies
-    unsigned least;                 ///< tininess of elements, scaled, that are tiny
-    float coefficient;              ///< of the count of tiny elements
-    unsigned long long *recomputed; ///< counts results that are computed again
-    /* Where tiles are too few for the GPU, blocks take parts of their chunks, and y is [part][its shape]. */
-    int splits, part_chunks;
+    int halo_tile_bytes, buffers;
+    int store_bytes;         ///< shared memory of a warp that stores
+    int stages, stage_bytes; ///< buffers of rows that halo tiles are made from (staged.cuh)
+    int stage_step;          ///< floats from one channel of a stage to the next
+    bool stage_rows;         ///< a stage has the rows of a halo tile; else all rows of its images
+    bool aligned;            ///< x is aligned to 16 bytes
+    /// K tiles that the second warpgroup is behind the first. So one stores its outputs while the
+    /// other multiplies.
+    int lag;
+    unsigned min_tininess;          ///< a scaled element of smaller tininess() underflows
+    float coefficient;              ///< error bound of a sum, per underflow
+    unsigned long long *recomputed; ///< counts the outputs that are recomputed
+    /// Split-K: where tiles are too few for the GPU, each split of a tile has so many K tiles. Then
+    /// y is [split][shape of y].
+    int splits, split_k_tiles;
     int64_t outputs;
-    float *
-        doubts; ///< [tile][part][2 * CHANNELS]: magnitude below which a sum is doubtful; NULL: not split
+    /// [tile][split][2 * CHANNELS]: a sum of smaller magnitude is recomputed. NULL without split-K.
+    float *recompute_limits;
     divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_kernel;
-    divisor<uint32_t> by_inner, by_outer, by_row_tiles, by_N,
-        by_splits; ///< a tile's number is [group][n][row][outer][inner][part]: columns and channels, with carry
-    /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.
+    /// The index of a tile is [group][n][row][outer][inner][split]. Inner and outer are channel and
+    /// column, with carry column and channel.
+    divisor<uint32_t> by_inner, by_outer, by_row_tiles, by_N, by_splits;
+    /// Where each step's operand begins in the halo tile, in units of 16 bytes. It is an argument
+    /// of the kernel, so it is in constant memory, and the uniform datapath computes addresses.
     uint16_t shifts[MAX_STEPS];
     folded_channel fold[MAX_FOLDED];
 };
 
-// ---- Tiles --------------------------------------------------------------------------------------------------
+// ---- Tiles --------------------------------------------------------------------------------------
 
+/// A tile, or one split of a tile.
 struct gemm_tile {
     int g, channel_tile;
-    int n, row, column;      ///< at which it begins; of a flat tile column is its first position
-    int part, chunk, chunks; ///< its part of the chunks: the first, and how many
-    bool before, after;      ///< with carry: whether the row has a tile before it, and one behind
+    int n, row, column;  ///< its first pixel; column of a flat tile is its first position
+    int split;           ///< which split of the tile it is
+    int k_tile, k_tiles; ///< its first K tile, and their count
+    bool before, after;  ///< with carry: the row has a tile before this one, or after it
 };
 
-/// Tile `t`, or part of one.
 static __device__ __forceinline__ gemm_tile tile_of(const gemm_problem &p, int t)
 {
     gemm_tile a = {};
     const int whole = (int)p.by_splits.quotient((uint32_t)t);
-    a.part = t - whole * p.splits;
-    a.chunk = a.part * p.part_chunks;
-    a.chunks = min(p.part_chunks, p.chunks - a.chunk);
+    a.split = t - whole * p.splits;
+    a.k_tile = a.split * p.split_k_tiles;
+    a.k_tiles = min(p.split_k_tiles, p.k_tiles - a.k_tile);
     t = whole;
     const int rest = (int)p.by_inner.quotient((uint32_t)t),
               rows = (int)p.by_outer.quotient((uint32_t)rest);
@@ -130,13 +154,14 @@ static __device__ __forceinline__ gemm_tile tile_of(const gemm_problem &p, int t
     return a;
 }
 
-/// Tiles that a block takes one after the other. Every block of a launch has to have some: its warpgroups wait for each other.
+/// Tiles that a block has to take one after the other. Every block of a launch needs a tile, since
+/// its warpgroups wait for each other.
 static __host__ __device__ __forceinline__ int tiles_of_run(const gemm_problem &p)
 {
     return p.carry ? p.column_tiles : 1;
 }
 
-/// The tiles that a block computes.
+/// A block computes first_tile(), then next_tile() of that, and so on.
 static __device__ __forceinline__ int first_tile(const gemm_problem &p)
 {
     return (int)blockIdx.x * tiles_of_run(p);
@@ -151,26 +176,27 @@ static __device__ __forceinline__ int next_tile(const gemm_problem &p, int t)
     return ends ? t + ((int)gridDim.x - 1) * p.column_tiles : t;
 }
 
-/// Where position `at` of a phase of the tile's patch lies.
-struct gemm_place {
+/// An output pixel. Rows and columns may lie outside of the image.
+struct gemm_pixel {
     int n, row, column;
 };
 
-static __device__ __forceinline__ gemm_place place_of(const gemm_problem &p, const gemm_tile &a,
+/// The pixel at position `at` of a phase of the tile's halo tile.
+static __device__ __forceinline__ gemm_pixel pixel_of(const gemm_problem &p, const gemm_tile &a,
                                                       int at)
 {
-    gemm_place place;
+    gemm_pixel pixel;
     if (p.flat)
         at += a.column;
-    place.row = (int)p.by_pitch.quotient((uint32_t)at);
-    place.column = at - place.row * p.pitch;
+    pixel.row = (int)p.by_pitch.quotient((uint32_t)at);
+    pixel.column = at - pixel.row * p.pitch;
     if (p.flat) {
-        place.n = (int)p.by_image_rows.quotient((uint32_t)place.row);
-        place.row -= place.n * p.image_rows;
-        return place;
+        pixel.n = (int)p.by_image_rows.quotient((uint32_t)pixel.row);
+        pixel.row -= pixel.n * p.image_rows;
+        return pixel;
     }
-    place.n = a.n, place.row += a.row, place.column += a.column;
-    return place;
+    pixel.n = a.n, pixel.row += a.row, pixel.column += a.column;
+    return pixel;
 }
 
 } // namespace talc

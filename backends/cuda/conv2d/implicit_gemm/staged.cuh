@@ -1,26 +1,28 @@
-/// implicit_gemm's patches by way of staged rows: bulk copies bring whole rows of x to shared memory, where warps split them. Private to
-/// backends/cuda.
+/// Halo tiles of implicit_gemm by way of staged rows: bulk copies bring whole rows of x to shared
+/// memory, and warps convert them. Private to backends/cuda.
 ///
-/// A flat tile's patch is a range of positions of all rows and images, one behind the other, so what it needs of a channel is contiguous in
-/// each image. Where rows are multiples of 16 bytes these are copied, [channel][row]; else all rows of each image, whose STEP channels are
-/// contiguous: [image][channel][row].
+/// The halo tile of a flat tile is a range of positions of all rows and images. So what it needs of
+/// a channel is contiguous in each image. Where rows are multiples of 16 bytes, the rows that it
+/// needs are copied: [channel][row]. Otherwise all rows of its images are, since the STEP channels
+/// of an image are contiguous: [image][channel][row].
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STAGED_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STAGED_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/halo_tile.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
 
 namespace talc
 {
 
-/// Of one rows are being split while the other is filled.
+/// One stage is converted while the other is filled.
 constexpr int STAGES = 2;
-/// Chunks of a reduction at most.
-constexpr int STAGED_CHUNKS = 8;
-/// Positions of a patch at most.
-constexpr int STAGED_POSITIONS = 768;
+/// The longest sum that may be staged.
+constexpr int MAX_STAGED_K_TILES = 8;
+/// The largest halo tile that may be staged.
+constexpr int MAX_STAGED_POSITIONS = 768;
 
-/// What a patch needs of x: rows from `row` of image `n` on to row `last_row` of image `last`, where there are any.
+/// The rows of x that a halo tile needs: from `row` of image `n` to `last_row` of image `last`. The
+/// range may be empty.
 struct stage_range {
     int n, row, last, last_row;
 
@@ -37,11 +39,11 @@ struct stage_range {
     }
 };
 
-/// The patches of a block, one after the other: a tile and one of its chunks.
-struct patch_walk {
-    int t, chunk, end;
+/// The halo tiles that a block loads, one after the other: each is a tile and one of its K tiles.
+struct k_tile_walk {
+    int t, k_tile, end;
 
-    __device__ explicit patch_walk(const gemm_problem &p) : t(first_tile(p))
+    __device__ explicit k_tile_walk(const gemm_problem &p) : t(first_tile(p))
     {
         begin(p);
     }
@@ -50,12 +52,12 @@ struct patch_walk {
         if (t >= p.tiles)
             return;
         const gemm_tile a = tile_of(p, t);
-        chunk = a.chunk, end = a.chunk + a.chunks;
+        k_tile = a.k_tile, end = a.k_tile + a.k_tiles;
     }
-    /// Whether the next is of another tile.
-    __device__ bool go_on(const gemm_problem &p)
+    /// Goes to the next halo tile. Returns whether it is of another tile.
+    __device__ bool advance(const gemm_problem &p)
     {
-        if (++chunk < end)
+        if (++k_tile < end)
             return false;
         t = next_tile(p, t);
         begin(p);
@@ -63,7 +65,8 @@ struct patch_walk {
     }
 };
 
-/// Copies a channel's, or an image's, contiguous elements. Those of an x that is not aligned to 16 bytes come one by one.
+/// Copies the contiguous elements of a channel or an image. Where x is not aligned to 16 bytes, it
+/// copies one element at a time.
 static __device__ __forceinline__ void stage_copy(const gemm_problem &p, float *to,
                                                   const float *from, int count, uint32_t full)
 {
@@ -74,14 +77,14 @@ static __device__ __forceinline__ void stage_copy(const gemm_problem &p, float *
             to[i] = from[i];
 }
 
-/// Begins to fill a stage: called by a warp.
-static __device__ __forceinline__ void fill_stage(const gemm_problem &p, const patch_walk &walk,
+/// Starts to fill a stage. A warp calls it.
+static __device__ __forceinline__ void fill_stage(const gemm_problem &p, const k_tile_walk &walk,
                                                   float *stage, uint32_t full)
 {
     const int lane = (int)threadIdx.x % WARP, plane = p.H * p.W;
     const gemm_tile a = tile_of(p, walk.t);
     const stage_range range(p, a);
-    const float *x = p.x + ((int64_t)a.g * p.group_in + walk.chunk * STEP) * plane;
+    const float *x = p.x + ((int64_t)a.g * p.group_in + walk.k_tile * STEP) * plane;
     const int images = range.last - range.n + 1;
     const int rows = (images - 1) * p.H + range.last_row + 1 - range.row;
     if (lane == 0 && p.aligned)
@@ -107,92 +110,97 @@ static __device__ __forceinline__ void fill_stage(const gemm_problem &p, const p
         barrier_arrive(full);
 }
 
-/// Where in a stage the elements of a tile's positions begin, bytes, -1 outside of the image: each thread's own.
+/// Writes the offset in a stage, in bytes, of each position of a tile, and -1 outside of the image.
+/// A thread reads only the offsets that it has written.
 template <typename Form>
-static __device__ __forceinline__ void find_staged(const gemm_problem &p, int t, int *places)
+static __device__ __forceinline__ void find_staged_offsets(const gemm_problem &p, int t,
+                                                           int *offsets)
 {
     const gemm_tile a = tile_of(p, t);
     const stage_range range(p, a);
 #pragma unroll 1
     for (int at = (int)threadIdx.x - Form::FIRST_LOADER; at < p.positions; at += Form::LOADERS) {
-        const gemm_place place = place_of(p, a, at);
-        const int h = place.row - p.top, w = place.column - p.left, image = place.n - range.n;
+        const gemm_pixel pixel = pixel_of(p, a, at);
+        const int h = pixel.row - p.top, w = pixel.column - p.left, image = pixel.n - range.n;
         const bool inside =
-            (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W && place.n < p.N;
+            (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W && pixel.n < p.N;
         const int row =
             p.stage_rows ? (image * p.H + h - range.row) * p.W : image * STEP * p.H * p.W + h * p.W;
-        places[at] = inside ? (row + w) * 4 : -1;
+        offsets[at] = inside ? (row + w) * 4 : -1;
     }
 }
 
-/// Makes a patch of a stage, in halves, scaled; `zero` is what stands outside of the image.
+/// Converts a stage to a halo tile of scaled f16. `zero` is the address of what is read outside of
+/// the image.
 template <typename Form, bool IS_CAREFUL>
-static __device__ __forceinline__ patch_measure split_stage(const gemm_problem &p, uint32_t stage,
-                                                            uint32_t zero, const int *places,
-                                                            char *patch, float scale)
+static __device__ __forceinline__ halo_stats convert_stage(const gemm_problem &p, uint32_t stage,
+                                                           uint32_t zero, const int *offsets,
+                                                           char *halo_tile, float scale)
 {
     const unsigned plane_bytes = (unsigned)p.positions * 16;
-    patch_measure measure = {};
+    halo_stats stats = {};
 #pragma unroll 1
     for (int position = (int)threadIdx.x - Form::FIRST_LOADER; position < p.positions;
          position += Form::LOADERS) {
-        const int here = places[position];
+        const int here = offsets[position];
         uint32_t from = here < 0 ? zero : stage + (uint32_t)here;
         const uint32_t step = here < 0 ? 0 : (uint32_t)p.stage_step * 4;
         float v[STEP];
 #pragma unroll
         for (int k = 0; k < STEP; k++, from += step)
             asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v[k]) : "r"(from));
-        put_item<Form, IS_CAREFUL>(p, v, scale, patch + position * 16, plane_bytes, 2 * plane_bytes,
-                                   measure);
+        store_halves<Form, IS_CAREFUL>(p, v, scale, halo_tile + position * 16, plane_bytes,
+                                       2 * plane_bytes, stats);
     }
-    return measure;
+    return stats;
 }
 
-/// Of the block's loading threads.
+/// What the threads that load do in a block of the STAGED kernel.
 template <typename Form>
-static __device__ __forceinline__ void load_staged(const gemm_problem &p, char *patches,
-                                                   float *stages, int *places, float *zero,
-                                                   patch_note *notes, unsigned (*measured)[2],
+static __device__ __forceinline__ void load_staged(const gemm_problem &p, char *halo_tiles,
+                                                   float *stages, int *offsets, float *zero,
+                                                   halo_tile_info *infos, unsigned (*measured)[2],
                                                    uint32_t full, uint32_t empty, uint32_t staged)
 {
-    /* Single products spare a second writing: elements of 2^-17 of the largest may be tiny. */
+    /* With a single product, the maximum may lie in a wide range. So few halo tiles are written a
+     * second time. Then elements below 2^-17 of the largest may underflow. */
     constexpr int RANGE = 11;
     static_assert(Form::PRODUCTS == 1, "");
     const bool copies = threadIdx.x < Form::FIRST_LOADER + WARP;
-    patch_walk ahead(p), walk(p);
+    k_tile_walk ahead(p), walk(p);
     auto stage_of = [&](int i) { return stages + i * (p.stage_bytes / 4); };
     int buffer = 0, stage = 0, exponent = 0;
     uint32_t parity = 1, stage_parity = 0;
     if (copies)
-        for (int i = 0; i < p.stages && ahead.t < p.tiles; i++, ahead.go_on(p))
+        for (int i = 0; i < p.stages && ahead.t < p.tiles; i++, ahead.advance(p))
             fill_stage(p, ahead, stage_of(i), staged + 8 * i);
-    find_staged<Form>(p, walk.t, places);
+    find_staged_offsets<Form>(p, walk.t, offsets);
     while (walk.t < p.tiles) {
         barrier_wait(staged + 8 * stage, stage_parity);
         barrier_wait(empty + 8 * buffer, parity);
         const uint32_t from = shared_address(stage_of(stage)), none = shared_address(zero);
-        char *patch = patches + buffer * p.patch_bytes;
-        const patch_note note = write_scaled<Form, RANGE>(
+        char *halo_tile = halo_tiles + buffer * p.halo_tile_bytes;
+        const halo_tile_info info = write_scaled<Form, RANGE>(
             measured[buffer], exponent, false, [&](float scale, bool careful) {
-                return careful ? split_stage<Form, true>(p, from, none, places, patch, scale)
-                               : split_stage<Form, false>(p, from, none, places, patch, scale);
+                return careful
+                           ? convert_stage<Form, true>(p, from, none, offsets, halo_tile, scale)
+                           : convert_stage<Form, false>(p, from, none, offsets, halo_tile, scale);
             });
-        exponent = note.exponent;
+        exponent = info.exponent;
         if (threadIdx.x == Form::FIRST_LOADER)
-            notes[buffer] = note;
+            infos[buffer] = info;
         Form::publish();
         barrier_arrive(full + 8 * buffer);
         if (++buffer == p.buffers)
             buffer = 0, parity ^= 1;
         if (copies && ahead.t < p.tiles) {
             fill_stage(p, ahead, stage_of(stage), staged + 8 * stage);
-            ahead.go_on(p);
+            ahead.advance(p);
         }
         if (++stage == p.stages)
             stage = 0, stage_parity ^= 1;
-        if (walk.go_on(p) && walk.t < p.tiles)
-            find_staged<Form>(p, walk.t, places);
+        if (walk.advance(p) && walk.t < p.tiles)
+            find_staged_offsets<Form>(p, walk.t, offsets);
     }
 }
 

@@ -1,22 +1,22 @@
-/// implicit_gemm's results: from the sums of warps to y. Private to backends/cuda.
-#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_RESULTS_CUH
-#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_RESULTS_CUH
+/// Stores the outputs of implicit_gemm: from the sums of warps to y. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STORE_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STORE_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
 
 namespace talc
 {
 
-// ---- One output, by FFMA ------------------------------------------------------------------------------------
+// ---- One output, by FFMA ------------------------------------------------------------------------
 
-/// The sum of one output, by a warp, in the order of its lanes.
+/// The sum of one output, computed by a warp and added in the order of its lanes.
 static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g, int oc,
-                                                    gemm_place place)
+                                                    gemm_pixel pixel)
 {
     const int taps = p.KH * p.KW, K = p.group_in * taps;
     const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
-    const float *x = p.x + ((int64_t)place.n * p.C + (int64_t)g * p.group_in) * p.H * p.W;
-    constexpr int AT_A_TIME = 8; /* loads under way */
+    const float *x = p.x + ((int64_t)pixel.n * p.C + (int64_t)g * p.group_in) * p.H * p.W;
+    constexpr int AT_A_TIME = 8; /* loads in flight */
     float sum = 0;
 #pragma unroll 1
     for (int from = (int)threadIdx.x % WARP; from < K; from += AT_A_TIME * WARP) {
@@ -26,8 +26,8 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
             const int k = from + i * WARP;
             const int c = (int)p.by_kernel.quotient((uint32_t)k), tap = k - c * taps,
                       kh = tap / p.KW, kw = tap - kh * p.KW;
-            int h = place.row * p.stride_h - p.top + kh * p.dilation_h,
-                w_ = place.column * p.stride_w - p.left + kw * p.dilation_w;
+            int h = pixel.row * p.stride_h - p.top + kh * p.dilation_h,
+                w_ = pixel.column * p.stride_w - p.left + kw * p.dilation_w;
             if (p.mode != TALC_PADDING_ZEROS) {
                 h = (int)talc_window_source(p.mode, h, p.H);
                 w_ = (int)talc_window_source(p.mode, w_, p.W);
@@ -47,9 +47,9 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
     return sum;
 }
 
-// ---- Rows of results ----------------------------------------------------------------------------------------
+// ---- Rows of outputs ----------------------------------------------------------------------------
 
-/// The smaller magnitude, or NaN.
+/// The smaller of two magnitudes, or NaN.
 static __device__ __forceinline__ float smaller_magnitude(float a, float b)
 {
     float smaller;
@@ -59,14 +59,15 @@ static __device__ __forceinline__ float smaller_magnitude(float a, float b)
     return smaller;
 }
 
-/// What the sums of a tile are scaled by, how many of their elements were too small for f16, each counted as often as it has been scaled
-/// up since, and the largest such factor. NaN: the sums are lost.
-struct sums_note {
+/// About the sums of a tile. `exponent` is that of the scale of the halo tile. `underflows` counts
+/// the elements that underflowed, each multiplied by the factor that sums have been scaled up by
+/// since. `max_factor` is the largest such factor. NaN: the sums are lost.
+struct sums_info {
     int exponent;
-    float tiny, span;
+    float underflows, max_factor;
 };
 
-/// Asked for anew each time: what follows from it would else take registers from the sums.
+/// threadIdx.x, read again at each call. Kept in a register, it would take registers from the sums.
 static __device__ __forceinline__ int this_thread()
 {
     int thread;
@@ -74,52 +75,57 @@ static __device__ __forceinline__ int this_thread()
     return thread;
 }
 
-/// A warp's channels of a tile, and the positions of its warpgroup.
-struct warp_part {
+/// The channels of a warp in a tile, and the first position of its warpgroup.
+struct warp_tile {
     int lane;
-    int first, channels; ///< of the group: the first, and how many, at most 16
-    int part;            ///< position at which the warpgroup's part of the tile begins
+    int first, channels; ///< channels of the group: the first, and their count, at most 16
+    int first_position;  ///< where the warpgroup's positions begin in the halo tile
 };
 
-static __device__ __forceinline__ warp_part part_of(const gemm_problem &p, const gemm_tile &a)
+static __device__ __forceinline__ warp_tile warp_tile_of(const gemm_problem &p, const gemm_tile &a)
 {
-    const int thread = this_thread(), warpgroup = thread / 128, both = p.part_shift == 0 ? 2 : 1;
-    warp_part w;
+    const int thread = this_thread(), warpgroup = thread / 128,
+              both = p.warpgroup_shift == 0 ? 2 : 1;
+    warp_tile w;
     w.lane = thread % WARP;
     w.first =
         (a.channel_tile * both + (both == 2 ? warpgroup : 0)) * CHANNELS + thread / WARP % 4 * 16;
     w.channels = max(0, min(16, p.group_out - w.first));
-    w.part = both == 2 ? 0 : warpgroup * p.part_shift;
+    w.first_position = both == 2 ? 0 : warpgroup * p.warpgroup_shift;
     return w;
 }
 
-/// What a warp has in shared memory: of each channel the scale, the bias and the magnitude below which a sum is doubtful; a row of results,
-/// channel by channel; and which of a thread's are doubtful, in bits.
-template <int ROWS> struct warp_results {
+/// Shared memory of a warp. `scales` has of each channel the scale, the bias and the magnitude
+/// below which a sum is recomputed. `row` is a row of outputs, channel by channel. `recompute_bits`
+/// has a bit for each output of a thread that is recomputed.
+template <int ROWS> struct store_buffer {
     float4 scales[16];
-    float row[16][RESULT_PITCH];
-    unsigned short doubtful[ROWS][WARP];
+    float row[16][STORE_PITCH];
+    unsigned short recompute_bits[ROWS][WARP];
 };
 template <int ROWS>
-static __device__ __forceinline__ warp_results<ROWS> *warp_results_of(const gemm_problem &p,
+static __device__ __forceinline__ store_buffer<ROWS> *store_buffer_of(const gemm_problem &p,
                                                                       char *shared)
 {
-    static_assert(sizeof(warp_results<ROWS>) % sizeof(float4) == 0, "");
-    return (warp_results<ROWS> *)(shared + this_thread() / WARP * p.result_bytes);
+    static_assert(sizeof(store_buffer<ROWS>) % sizeof(float4) == 0, "");
+    return (store_buffer<ROWS> *)(shared + this_thread() / WARP * p.store_bytes);
 }
 
-/* Of a row of COLUMNS a thread has the sums of columns b * 8 + lane % 4 * 2 and the next, of channels lane / 4 and lane / 4 + 8. */
+/* Of a row of COLUMNS, a thread has the sums of columns b * 8 + lane % 4 * 2 and the next, in
+ * channels lane / 4 and lane / 4 + 8. */
 
-/// Scales the sums of row `j`, adds the bias, writes them to shared memory, and notes which are doubtful. `to` and `scale`: of its two
-/// channels; `real`: bits of the columns that are.
+/// Scales the sums of row `j`, adds the bias, writes them to shared memory, and sets the bits of
+/// those to recompute. `to` and `scale` are those of the thread's two channels. `real` has a bit
+/// for each column that is an output.
 template <int ROWS>
-static __device__ __forceinline__ void take_row(const float (&sums)[BLOCKS][ROWS * 4], int j,
-                                                const float4 (&scale)[2], float *const (&to)[2],
-                                                int lane, unsigned real, unsigned short *doubtful)
+static __device__ __forceinline__ void scale_row(const float (&sums)[BLOCKS][ROWS * 4], int j,
+                                                 const float4 (&scale)[2], float *const (&to)[2],
+                                                 int lane, unsigned real,
+                                                 unsigned short *recompute_bits)
 {
     float smallest[2], s[2] = { scale[0].x, scale[1].x };
-    /* Nothing of all rows is computed before the loop over them, and what depends on the sums is in the branches: for more there are no
-     * registers. */
+    /* The compiler must not compute anything for all rows before the loop. What depends on the sums
+     * is inside the branches. Otherwise registers run out. */
     asm volatile("" : "+f"(s[0]), "+f"(s[1]));
 #pragma unroll
     for (int k = 0; k < ROWS; k++)
@@ -139,38 +145,39 @@ static __device__ __forceinline__ void take_row(const float (&sums)[BLOCKS][ROWS
     if (!(smallest[0] >= scale[0].z && smallest[1] >= scale[1].z))
 #pragma unroll 1
         for (int k = 0; k < 4 * BLOCKS; k++) {
-            /* From the result: that is less exact, so some more are doubtful. */
+            /* The output is less exact than the sum, so a few more outputs are recomputed. */
             const float4 of = k < 2 * BLOCKS ? scale[0] : scale[1];
             const float v = (k < 2 * BLOCKS ? to[0] : to[1])[k / 2 % BLOCKS * 8 + k % 2];
-            const float least = (of.z * of.x + fabsf(of.y) * 0x1p-23f) * 1.001f;
-            bits |= fabsf(v - of.y) > least
+            const float limit = (of.z * of.x + fabsf(of.y) * 0x1p-23f) * 1.001f;
+            bits |= fabsf(v - of.y) > limit
                         ? 0
                         : (real >> (k / 2 % BLOCKS * 8 + k % 2 + lane % 4 * 2) & 1) << k;
         }
-    *doubtful = (unsigned short)bits;
+    *recompute_bits = (unsigned short)bits;
 }
 
-/// Computes the doubtful results again; those that the tile behind writes too, in `carried`, where channels stand shift(j, c) floats on.
+/// Recomputes the outputs whose bits are set. Those that the next tile writes too are also set in
+/// `carried`. There, channel c of row j begins shift(j, c) floats later.
 template <int ROWS, typename Shift>
-static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_tile &a,
-                                            const warp_results<ROWS> *results, float *carried,
-                                            Shift shift)
+static __device__ __forceinline__ void recompute_outputs(const gemm_problem &p, const gemm_tile &a,
+                                                         const store_buffer<ROWS> *buffer,
+                                                         float *carried, Shift shift)
 {
-    const warp_part w = part_of(p, a);
+    const warp_tile w = warp_tile_of(p, a);
     __syncwarp();
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
-        const unsigned mine = results->doubtful[j][w.lane];
-        /* Votes: by other conditions the compiler would not know any more that registers are the same in all of the warp. */
+        const unsigned mine = buffer->recompute_bits[j][w.lane];
+        /* Votes tell the compiler that a condition is the same in all lanes of the warp. */
 #pragma unroll 1
         for (unsigned rest = __ballot_sync(~0u, mine != 0); rest != 0; rest &= rest - 1) {
             const int l = __ffs((int)rest) - 1;
-            unsigned bits = __reduce_or_sync(~0u, results->doubtful[j][l]);
+            unsigned bits = __reduce_or_sync(~0u, buffer->recompute_bits[j][l]);
 #pragma unroll 1
             for (; __any_sync(~0u, bits != 0); bits &= bits - 1) {
                 const int k = __ffs((int)bits) - 1, c = k / (2 * BLOCKS) * 8 + l / 4,
                           column = k / 2 % BLOCKS * 8 + l % 4 * 2 + k % 2;
-                const gemm_place at = place_of(p, a, w.part + j * p.row_shift + column);
+                const gemm_pixel at = pixel_of(p, a, w.first_position + j * p.row_shift + column);
                 if (__any_sync(~0u, c >= w.channels || at.n >= p.N || at.row >= p.OH ||
                                         at.column >= p.OW))
                     continue;
@@ -192,7 +199,7 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
     __syncwarp();
 }
 
-/// Adds the residual to a vector of results and activates it.
+/// Adds the residual to a vector of outputs and applies the activation.
 template <int N>
 static __device__ __forceinline__ void finish(const epilogue<float> &last, vec<float, N> &v,
                                               const float *residual)
@@ -206,9 +213,9 @@ static __device__ __forceinline__ void finish(const epilogue<float> &last, vec<f
     activate_all<false>(last.activation, v.of);
 }
 
-/// Writes four results, or those from `begin` to `end` - 1, to y[begin] ...
-static __device__ __forceinline__ void store_part(const gemm_problem &p, float *y, const float *v,
-                                                  int begin, int end)
+/// Writes y[begin] to y[end - 1], of four outputs at most.
+static __device__ __forceinline__ void store_elements(const gemm_problem &p, float *y,
+                                                      const float *v, int begin, int end)
 {
     const int64_t at = y - p.y;
 #pragma unroll 1
@@ -217,54 +224,56 @@ static __device__ __forceinline__ void store_part(const gemm_problem &p, float *
             p.last.activation, v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0));
 }
 
-/// Writes rows of a tile, 8 threads a channel, four results each at a time. Memory takes parts of sectors at a third of its rate, and a row
-/// of y may begin anywhere in one: in shared memory it stands as many floats on, an even number. With carry the sector that ends in
-/// the tile behind is written with it, out of `carried` [ROWS][16][SECTOR].
+/// Writes the rows of a tile: 8 threads a channel, four outputs at a time. Memory takes incomplete
+/// sectors at a third of its rate, and a row of y may begin anywhere in a sector. So the row in
+/// shared memory is shifted by as many floats, an even number. With carry, a sector that ends in
+/// the next tile is written together with that tile, from `carried` [ROWS][16][SECTOR].
 template <int ROWS>
 static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                                                   float (&sums)[BLOCKS][ROWS * 4],
-                                                  warp_results<ROWS> *results, float *carried)
+                                                  store_buffer<ROWS> *buffer, float *carried)
 {
     using four = vec<float, 4>;
     const gemm_tile a = tile_of(p, t);
-    const warp_part w = part_of(p, a);
-    const gemm_place at = place_of(p, a, w.part);
+    const warp_tile w = warp_tile_of(p, a);
+    const gemm_pixel at = pixel_of(p, a, w.first_position);
     const int plane = p.OH * p.OW, columns = max(0, min(COLUMNS, p.OW - at.column));
-    if (columns < COLUMNS) /* the others are not doubtful */
+    /* The others need no recomputation. */
+    if (columns < COLUMNS)
 #pragma unroll
         for (int i = 0; i < BLOCKS * ROWS * 4; i++)
             if (i / (ROWS * 4) * 8 + w.lane % 4 * 2 + i % 2 >= columns)
                 sums[i / (ROWS * 4)][i % (ROWS * 4)] = INFINITY;
     float *first =
-        p.y + a.part * p.outputs +
+        p.y + a.split * p.outputs +
         (((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane + at.row * p.OW + at.column);
     auto shift = [&](int j, int c) {
         return (int)((uintptr_t)(first + (c * plane + j * p.OW)) / 4 % SECTOR) & ~1;
     };
-    /* Rows begin with a sector; or they may at least be written by vectors. */
+    /* `whole`: rows begin with a sector. `vectors`: rows can at least be written in vectors. */
     const bool whole = p.OW % SECTOR == 0 && (uintptr_t)p.y % (SECTOR * 4) == 0;
     const bool vectors =
         ((p.OW | plane) & 1) == 0 && (uintptr_t)p.y % 8 == 0 &&
         (p.last.residual == nullptr || (uintptr_t)p.last.residual % 16 == (uintptr_t)p.y % 16);
-    /* All vectors of the first 32 columns in shared memory are written, and no others. */
+    /* `inner`: just the first 32 columns in shared memory are written, as vectors. */
     const bool inner = whole ? p.OW - at.column >= COLUMNS : a.before && a.after;
     const bool interior =
         __ballot_sync(~0u, !inner || !vectors || w.channels < 16 || at.row + ROWS > p.OH) == 0;
-    const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
-    float4 *const kept = (float4 *)carried + w.lane;
-    float(*const row)[RESULT_PITCH] = results->row;
+    const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
+    float4 *const carry_over = (float4 *)carried + w.lane;
+    float(*const row)[STORE_PITCH] = buffer->row;
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
         if (a.before)
-            *(float4 *)&row[w.lane / 2][w.lane % 2 * 4] = kept[j * WARP];
+            *(float4 *)&row[w.lane / 2][w.lane % 2 * 4] = carry_over[j * WARP];
         __syncwarp();
         float *const to[2] = { &row[w.lane / 4][w.lane % 4 * 2 + shift(j, w.lane / 4)],
                                &row[w.lane / 4 + 8][w.lane % 4 * 2 + shift(j, w.lane / 4 + 8)] };
-        take_row<ROWS>(sums, j, scale, to, w.lane, at.row + j < p.OH ? ~0u : 0,
-                       &results->doubtful[j][w.lane]);
+        scale_row<ROWS>(sums, j, scale, to, w.lane, at.row + j < p.OH ? ~0u : 0,
+                        &buffer->recompute_bits[j][w.lane]);
         __syncwarp();
         if (a.after)
-            kept[j * WARP] = *(const float4 *)&row[w.lane / 2][COLUMNS + w.lane % 2 * 4];
+            carry_over[j * WARP] = *(const float4 *)&row[w.lane / 2][COLUMNS + w.lane % 2 * 4];
         const int channels = at.row + j < p.OH && columns > 0 ? w.channels : 0;
         if (interior) {
             four v[4];
@@ -281,7 +290,8 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                 *(four *)y[k] = v[k];
             }
         } else if (vectors) {
-            /* Vectors of 4 of a row by 8 threads; those behind the first 32, and vectors of 2 at the row's ends, by two threads a channel. */
+            /* 8 threads write vectors of 4. Two threads a channel write the vectors behind the
+             * first 32 columns, and the vectors of 2 at the ends of the row. */
             four v[5];
 #pragma unroll
             for (int k = 0; k < 5; k++)
@@ -311,46 +321,48 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                 }
             }
         } else {
+            /* The fifth is behind the first 32 columns. */
 #pragma unroll 1
-            for (int k = 0; k < (whole || a.after ? 4 : 5); k++) { /* the fifth: those behind */
+            for (int k = 0; k < (whole || a.after ? 4 : 5); k++) {
                 const int c = k < 4 ? k * 4 + w.lane / 8 : w.lane / 2;
                 const int from = k < 4 ? w.lane % 8 * 4 : COLUMNS + w.lane % 2 * 4;
                 const int begin = shift(j, c) - from;
                 float *y = first + (c * plane + j * p.OW - begin);
                 if (c < channels)
-                    store_part(p, y, &row[c][from], a.before ? 0 : begin, begin + columns);
+                    store_elements(p, y, &row[c][from], a.before ? 0 : begin, begin + columns);
             }
         }
         __syncwarp();
     }
-    if (p.doubts == nullptr)
-        mend(p, a, results, carried, shift);
+    if (p.recompute_limits == nullptr)
+        recompute_outputs(p, a, buffer, carried, shift);
 }
 
-/// Writes the results of a flat tile, where each column of a row of the tile may be anywhere: a thread a column.
+/// Writes the outputs of a flat tile, one thread a column. Each column of its rows may be anywhere
+/// in y.
 template <int ROWS>
 static __device__ __forceinline__ void store_positions(const gemm_problem &p, int t,
                                                        const float (&sums)[BLOCKS][ROWS * 4],
-                                                       warp_results<ROWS> *results)
+                                                       store_buffer<ROWS> *buffer)
 {
     const gemm_tile a = tile_of(p, t);
-    const warp_part w = part_of(p, a);
+    const warp_tile w = warp_tile_of(p, a);
     const int plane = p.OH * p.OW;
-    const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
-    float *const to[2] = { &results->row[w.lane / 4][w.lane % 4 * 2],
-                           &results->row[w.lane / 4 + 8][w.lane % 4 * 2] };
+    const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
+    float *const to[2] = { &buffer->row[w.lane / 4][w.lane % 4 * 2],
+                           &buffer->row[w.lane / 4 + 8][w.lane % 4 * 2] };
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
-        const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
+        const gemm_pixel at = pixel_of(p, a, w.first_position + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
         if (__ballot_sync(~0u, inside) == 0) {
-            results->doubtful[j][w.lane] = 0;
+            buffer->recompute_bits[j][w.lane] = 0;
             continue;
         }
-        take_row<ROWS>(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
-                       &results->doubtful[j][w.lane]);
+        scale_row<ROWS>(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
+                        &buffer->recompute_bits[j][w.lane]);
         __syncwarp();
-        const int64_t from = a.part * p.outputs +
+        const int64_t from = a.split * p.outputs +
                              ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
                              at.row * p.OW + at.column;
         const int channels = inside ? w.channels : 0;
@@ -361,7 +373,7 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
             float v[8];
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                v[c] = results->row[half * 8 + c][w.lane];
+                v[c] = buffer->row[half * 8 + c][w.lane];
                 if (residual != nullptr && half * 8 + c < channels)
                     v[c] += residual[from + (half * 8 + c) * plane];
             }
@@ -373,28 +385,28 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         }
         __syncwarp();
     }
-    if (p.doubts == nullptr)
-        mend(p, a, results, nullptr, [](int, int) { return 0; });
+    if (p.recompute_limits == nullptr)
+        recompute_outputs(p, a, buffer, nullptr, [](int, int) { return 0; });
 }
 
-/// The same of a warp with all its channels, which takes more registers: the residual's elements of a row are loaded before the row in front of
-/// it is written.
+/// The same for a warp with all 16 channels. It loads the residual of the next row before it writes
+/// a row, and takes more registers for that.
 template <int ROWS>
 static __device__ __forceinline__ void store_full_positions(const gemm_problem &p, int t,
                                                             const float (&sums)[BLOCKS][ROWS * 4],
-                                                            warp_results<ROWS> *results)
+                                                            store_buffer<ROWS> *buffer)
 {
     constexpr int AT_ONCE = 4;
     const gemm_tile a = tile_of(p, t);
-    const warp_part w = part_of(p, a);
+    const warp_tile w = warp_tile_of(p, a);
     const int64_t plane = (int64_t)p.OH * p.OW;
-    const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
-    float *const to[2] = { &results->row[w.lane / 4][w.lane % 4 * 2],
-                           &results->row[w.lane / 4 + 8][w.lane % 4 * 2] };
-    const float *column = &results->row[0][w.lane];
-    /* Where column `lane` of row `j` is, in the warp's first channel; -1: nowhere. */
+    const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
+    float *const to[2] = { &buffer->row[w.lane / 4][w.lane % 4 * 2],
+                           &buffer->row[w.lane / 4 + 8][w.lane % 4 * 2] };
+    const float *column = &buffer->row[0][w.lane];
+    /* The offset in y of column `lane` of row `j`, in the warp's first channel. -1: none. */
     auto find = [&](int j) {
-        const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
+        const gemm_pixel at = pixel_of(p, a, w.first_position + j * p.row_shift + w.lane);
         return at.n < p.N && at.row < p.OH && at.column < p.OW
                    ? ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane + at.row * p.OW +
                          at.column
@@ -408,7 +420,7 @@ static __device__ __forceinline__ void store_full_positions(const gemm_problem &
 #pragma unroll
         for (int c = 0; c < 16; c++) {
             added[c] = *x;
-            /* Or the compiler keeps the multiples of the plane in registers. */
+            /* Without this the compiler keeps multiples of the plane in registers. */
             asm volatile("add.s64 %0, %0, %1;" : "+l"(x) : "l"(plane * 4));
         }
     };
@@ -419,17 +431,17 @@ static __device__ __forceinline__ void store_full_positions(const gemm_problem &
         const int64_t from = next;
         const unsigned inside = __ballot_sync(~0u, from >= 0);
         next = find(j + 1);
-        results->doubtful[j][w.lane] = 0;
+        buffer->recompute_bits[j][w.lane] = 0;
         if (inside != 0) {
-            take_row<ROWS>(sums, j, scale, to, w.lane, inside, &results->doubtful[j][w.lane]);
+            scale_row<ROWS>(sums, j, scale, to, w.lane, inside, &buffer->recompute_bits[j][w.lane]);
             __syncwarp();
-            float *y = p.y + a.part * p.outputs + from;
+            float *y = p.y + a.split * p.outputs + from;
 #pragma unroll
             for (int some = 0; some < 16; some += AT_ONCE) {
                 float v[AT_ONCE];
 #pragma unroll
                 for (int c = 0; c < AT_ONCE; c++)
-                    v[c] = column[(some + c) * RESULT_PITCH] + added[some + c];
+                    v[c] = column[(some + c) * STORE_PITCH] + added[some + c];
                 activate_all<false>(p.last.activation, v);
                 if (from >= 0)
 #pragma unroll
@@ -442,50 +454,52 @@ static __device__ __forceinline__ void store_full_positions(const gemm_problem &
         load_added(next);
         __syncwarp();
     }
-    if (p.doubts == nullptr)
-        mend(p, a, results, nullptr, [](int, int) { return 0; });
+    if (p.recompute_limits == nullptr)
+        recompute_outputs(p, a, buffer, nullptr, [](int, int) { return 0; });
 }
 
-/// Ends a warp's sums of tile `t` and writes them; those that may have lost the products of tiny elements, and NaN, are computed again.
+/// Scales the sums of tile `t` and writes them. Those that may have lost products to underflow, and
+/// NaN, are recomputed.
 template <typename Form>
-static __device__ __forceinline__ void store_results(const gemm_problem &p, int t,
-                                                     float (&sums)[BLOCKS][Form::ROWS * 4],
-                                                     sums_note note, char *shared)
+static __device__ __forceinline__ void store_tile(const gemm_problem &p, int t,
+                                                  float (&sums)[BLOCKS][Form::ROWS * 4],
+                                                  sums_info info, char *shared)
 {
     constexpr int ROWS = Form::ROWS;
-    warp_results<ROWS> *results = warp_results_of<ROWS>(p, shared);
+    store_buffer<ROWS> *buffer = store_buffer_of<ROWS>(p, shared);
     {
         const gemm_tile a = tile_of(p, t);
-        const warp_part w = part_of(p, a);
-        const int c = w.lane % 16, both = p.part_shift == 0 ? 2 : 1;
+        const warp_tile w = warp_tile_of(p, a);
+        const int c = w.lane % 16, both = p.warpgroup_shift == 0 ? 2 : 1;
         const int row = a.g * p.channel_tiles * both * CHANNELS + w.first + c;
-        const int e = -(note.exponent + p.exponents[row]);
-        float least = note.tiny * p.coefficient + p.thresholds[row] * note.span;
+        const int e = -(info.exponent + p.exponents[row]);
+        float limit = info.underflows * p.coefficient + p.thresholds[row] * info.max_factor;
         if (c >= w.channels)
-            least = 0;
+            limit = 0;
         else if (e < -126 || e > 127)
-            least = NAN;
-        if (p.doubts !=
-            nullptr) { /* judged when the parts are added up, and not near the least f32 */
+            limit = NAN;
+        /* With split-K, sums are checked when the splits are added up. Where a scale is near the
+         * smallest f32, all of them are recomputed. */
+        if (p.recompute_limits != nullptr) {
             if (w.lane < 16)
-                p.doubts[((int64_t)t * 2 + w.first / CHANNELS % both) * CHANNELS +
-                         w.first % CHANNELS + c] =
-                    e < -90 ? NAN : least * power_of_two(min(127, e));
-            least = 0;
+                p.recompute_limits[((int64_t)t * 2 + w.first / CHANNELS % both) * CHANNELS +
+                                   w.first % CHANNELS + c] =
+                    e < -90 ? NAN : limit * power_of_two(min(127, e));
+            limit = 0;
         }
-        results->scales[c] = make_float4(power_of_two(max(-126, min(127, e))),
-                                         p.last.bias != nullptr && c < w.channels
-                                             ? p.last.bias[a.g * p.group_out + w.first + c]
-                                             : 0,
-                                         least, 0);
+        buffer->scales[c] = make_float4(power_of_two(max(-126, min(127, e))),
+                                        p.last.bias != nullptr && c < w.channels
+                                            ? p.last.bias[a.g * p.group_out + w.first + c]
+                                            : 0,
+                                        limit, 0);
         __syncwarp();
     }
-    if (Form::STAGED && __shfl_sync(~0u, part_of(p, tile_of(p, t)).channels, 0) == 16)
-        store_full_positions<ROWS>(p, t, sums, results);
+    if (Form::STAGED && __shfl_sync(~0u, warp_tile_of(p, tile_of(p, t)).channels, 0) == 16)
+        store_full_positions<ROWS>(p, t, sums, buffer);
     else if (Form::STAGED || p.flat)
-        store_positions<ROWS>(p, t, sums, results);
+        store_positions<ROWS>(p, t, sums, buffer);
     else
-        store_rows<ROWS>(p, t, sums, results, (float *)(results + 1));
+        store_rows<ROWS>(p, t, sums, buffer, (float *)(buffer + 1));
 }
 
 } // namespace talc

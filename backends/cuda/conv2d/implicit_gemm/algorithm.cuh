@@ -1,9 +1,9 @@
-/// implicit_gemm's plan and launch. Private to backends/cuda.
-#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ROW_CUH
-#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ROW_CUH
+/// The plan and run functions of the implicit_gemm algorithms. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ALGORITHM_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ALGORITHM_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/kernel.cuh"
-#include "backends/cuda/conv2d/implicit_gemm/parts.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/split_k.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/input_gradient.h"
@@ -12,7 +12,7 @@
 namespace talc
 {
 
-/* Taps of one axis inside the image, where they are fewest, but at least one. */
+/* The fewest taps of an axis that lie inside the image for any output, but at least one. */
 static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride, int64_t dilation,
                            int64_t pad)
 {
@@ -20,7 +20,8 @@ static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride,
     for (int64_t o = 0; o < O; o++) {
         const int64_t begin = o * stride - pad, end = begin + (K - 1) * dilation;
         if (begin >= 0 && end < extent) {
-            o = (extent - 1 - (end - begin) + pad) / stride; /* the last of which it is true */
+            /* The last output of which that is true. */
+            o = (extent - 1 - (end - begin) + pad) / stride;
             continue;
         }
         const int64_t outside = begin < 0 ? talc_ceil_div(-begin, dilation) : 0;
@@ -32,7 +33,7 @@ static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride,
     return fewest;
 }
 
-/* Of the sums that are not empty. */
+/* The fewest products of any sum that is not empty. */
 static int64_t fewest_products(const talc_conv2d_problem *p)
 {
     const int64_t channels = p->C / p->groups;
@@ -60,7 +61,8 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     gemm_choice choice;
     if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
         return "the patch under a tile does not fit shared memory";
-    if (p->residual) /* is read where results wait for it, at a third of memory's rate */
+    /* Outputs wait for the residual, which is read at a third of the rate of memory. */
+    if (p->residual)
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
     plan->workspace = gemm_workspace<Form>(g);
     plan->cached = gemm_cached_bytes<Form>(g);
@@ -83,9 +85,9 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     (void)gemm_problem_of<Form>(p, g);
     (void)gemm_shape<Form>(g, p, gpu, *choice);
     gemm_fill_shifts(g);
-    const size_t kept = gemm_cached_bytes<Form>(g);
+    const size_t cached_bytes = gemm_cached_bytes<Form>(g);
     __half *packed = (__half *)(a->base.cached != NULL ? a->base.cached : a->base.workspace);
-    char *rest = (char *)a->base.workspace + (a->base.cached != NULL ? 0 : kept);
+    char *rest = (char *)a->base.workspace + (a->base.cached != NULL ? 0 : cached_bytes);
     int *exponents = (int *)((char *)packed + gemm_packed_bytes<Form>(g));
     const int64_t rows = gemm_channel_rows(g);
     float *thresholds = (float *)(exponents + rows);
@@ -98,15 +100,15 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const cudaStream_t stream = talc_cuda_stream(device);
     const auto pack = &pack_halves<Form>;
     const auto kernel = &implicit_gemm<Form>;
-    const cudaError_t error = allow_shared(kernel, gemm_shared_room<Form>(gpu));
+    const cudaError_t error = allow_shared(kernel, gemm_shared_capacity<Form>(gpu));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
     if (!a->base.cached_ready)
         pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
-    const int runs = g.tiles / tiles_of_run(g), most = gpu.multiprocessors,
-              blocks = runs < most ? runs : most;
+    const int runs = g.tiles / tiles_of_run(g), max_blocks = gpu.multiprocessors,
+              blocks = runs < max_blocks ? runs : max_blocks;
     if (g.splits == 1) {
-        /* A call would cost the kernel registers and a tenth of its speed. */
+        /* A call of a function would cost the kernel registers and a tenth of its speed. */
         const bool in_place = !is_called(p->activation);
         if (!in_place)
             g.last.activation = TALC_ACTIVATION_NONE;
@@ -114,17 +116,17 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         if (!in_place)
             epilogue_in_place<float>(device, { NULL, NULL, p->activation }, g.y, 1, 1, g.outputs);
     } else {
-        g.doubts = (float *)rest;
-        gemm_problem part = g;
-        part.y = g.doubts + gemm_doubts_bytes(g) / sizeof(float);
-        part.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);
-        kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(part);
-        gemm_parts parts;
-        parts.of = part.y;
-        parts.by_plane.set(p->OH * p->OW), parts.by_OC.set(p->OC), parts.by_OW.set(p->OW);
-        parts.by_group.set(g.group_out);
-        parts.by_columns.set(g.tile_columns), parts.by_rows.set(g.tile_rows);
-        add_parts<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, parts);
+        g.recompute_limits = (float *)rest;
+        gemm_problem split = g;
+        split.y = g.recompute_limits + gemm_limits_bytes(g) / sizeof(float);
+        split.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);
+        kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(split);
+        split_sums sums;
+        sums.of = split.y;
+        sums.by_plane.set(p->OH * p->OW), sums.by_OC.set(p->OC), sums.by_OW.set(p->OW);
+        sums.by_group.set(g.group_out);
+        sums.by_columns.set(g.tile_columns), sums.by_rows.set(g.tile_rows);
+        add_splits<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, sums);
     }
     return talc_cuda_launched(device, "conv2d");
 }

@@ -1,0 +1,268 @@
+/// The halo tiles of implicit_gemm: the parts of x under the output tiles, as f16 in shared memory.
+/// Warps that do nothing else load them. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_HALO_TILE_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_HALO_TILE_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
+#include "backends/cuda/primitives/barriers.cuh"
+
+namespace talc
+{
+
+/// What sums have to know of a halo tile.
+struct halo_tile_info {
+    int exponent;        ///< of its scale
+    unsigned underflows; ///< elements that underflow when scaled
+};
+
+/// What is read outside of the image.
+static __device__ float outside = 0;
+
+/// What a thread loads at a time: STEP channels of a position.
+struct halo_item {
+    const float *from;
+    int64_t step; ///< bytes from one channel to the next
+    int position, channel;
+    int h, w; ///< its pixel at the first phase, where the problem is folded
+    bool inside;
+};
+
+/// The element of an item in a folded channel.
+static __device__ __forceinline__ float folded_element(const gemm_problem &p, const halo_item &item,
+                                                       int channel)
+{
+    if (channel >= p.in)
+        return 0;
+    const folded_channel f = p.fold[channel];
+    int h = item.h + f.h, w = item.w + f.w;
+    if (p.mode != TALC_PADDING_ZEROS) {
+        h = (int)talc_window_source(p.mode, h, p.H);
+        w = (int)talc_window_source(p.mode, w, p.W);
+    }
+    const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W && item.inside;
+    return inside ? __ldg(item.from + (f.plane + h * p.W + w)) : 0;
+}
+
+/// CAREFUL writes infinities as NaN and leaves them out of the maximum, and lets channels end
+/// within the K tile. PLAIN does not. FOLDED is CAREFUL, and a channel is a channel of x at a phase
+/// of the stride.
+enum load_kind { PLAIN, CAREFUL, FOLDED };
+
+/// Sets the address of an item: that of its position in the first channel of the K tile.
+template <load_kind KIND>
+static __device__ __forceinline__ void find_item(const gemm_problem &p, const gemm_tile &a,
+                                                 int k_tile, halo_item &item)
+{
+    const int64_t plane = (int64_t)p.H * p.W;
+    const float *x =
+        p.x +
+        ((int64_t)a.g * p.group_in + (KIND == FOLDED ? 0 : (int64_t)k_tile * p.channels)) * plane;
+    int phase = 0, at = item.position;
+    if (p.phases > 1) {
+        phase = (int)p.by_positions.quotient((uint32_t)at);
+        at -= phase * p.positions;
+    }
+    const gemm_pixel pixel = pixel_of(p, a, at);
+    int h = pixel.row * p.stride_h - p.top, w = pixel.column * p.stride_w - p.left;
+    if (p.phases > 1) {
+        const int phase_h = phase / p.phases_w;
+        h += phase_h * p.phase_h_step;
+        w += (phase - phase_h * p.phases_w) * p.phase_w_step;
+    }
+    bool inside = item.position < p.phases * p.positions && pixel.n < p.N;
+    if (KIND == FOLDED) {
+        item.h = h, item.w = w;
+        item.from = x + pixel.n * (int64_t)p.C * plane;
+        item.inside = inside;
+        return;
+    }
+    if (p.mode != TALC_PADDING_ZEROS) {
+        h = (int)talc_window_source(p.mode, h, p.H);
+        w = (int)talc_window_source(p.mode, w, p.W);
+    }
+    inside = inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+    item.from = inside ? x + (pixel.n * (int64_t)p.C * plane + h * p.W + w) : &outside;
+    item.step = inside ? plane * 4 : 0;
+}
+
+/// The bit, out of 64, of a channel of a K tile. Of each 32 channels the even ones come first, then
+/// the odd ones. So one comparison of a register with two halves sets both bits.
+static __device__ __forceinline__ int pair_bit(int channel)
+{
+    return channel % 2 * 16 + channel % 32 / 2 + channel / 32 * 32;
+}
+
+/// Statistics of the elements of a halo tile.
+struct halo_stats {
+    float largest;       ///< magnitude, before scaling
+    unsigned underflows; ///< count, after scaling
+};
+
+/// Scales the elements of an item and writes them as f16, 16 bytes a channel group. IS_CAREFUL
+/// writes infinities as NaN. The result has the pair_bit of each channel that underflows and, with
+/// NONZERO, of each channel that is not zero.
+template <typename Form, bool IS_CAREFUL, bool NONZERO = false>
+static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, float (&v)[STEP],
+                                                        float scale, char *to, unsigned plane_bytes,
+                                                        unsigned low, halo_stats &stats)
+{
+    unsigned smallest = ~0u, bits = 0;
+#pragma unroll
+    for (int i = 0; i < STEP; i++) {
+        if (IS_CAREFUL && isinf(v[i]))
+            v[i] = __int_as_float(0x7fffffff);
+        stats.largest = fmaxf(stats.largest, fabsf(v[i]));
+        v[i] *= scale;
+        smallest = min(smallest, tininess(v[i]));
+    }
+    if (smallest < p.min_tininess)
+#pragma unroll
+        for (int i = 0; i < STEP; i++)
+            if (tininess(v[i]) < p.min_tininess)
+                stats.underflows++, bits |= 1u << pair_bit(i);
+#pragma unroll
+    for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
+        uint4 high, rest;
+        split_eight(v + k, high, rest);
+        *(uint4 *)to = high;
+        if (NONZERO) {
+            const unsigned pairs[] = { high.x, high.y, high.z, high.w };
+#pragma unroll
+            for (int i = 0; i < PLANE; i += 2)
+                bits |= __hneu2_mask(*(const __half2 *)&pairs[i / 2], __half2{}) &
+                        0x10001u << pair_bit(k + i);
+        }
+        if (Form::PRODUCTS == 3)
+            *(uint4 *)(to + low) = rest;
+    }
+    return bits;
+}
+
+/// Writes a K tile of a halo tile as scaled f16. `nonzero`, unless NULL, gets the pair_bit of each
+/// channel in which the thread found an element other than zero.
+template <typename Form, load_kind KIND>
+static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &p,
+                                                            const gemm_tile &a, int k_tile,
+                                                            char *halo_tile, float scale,
+                                                            uint64_t *nonzero = nullptr)
+{
+    const int count = p.phases * p.positions, channels = p.in - k_tile * p.channels;
+    const unsigned plane_bytes = (unsigned)count * 16,
+                   low = (unsigned)(p.channels / PLANE) * plane_bytes;
+    halo_stats stats = {};
+    uint64_t other = 0;
+    /* Loads an item and advances its address by as many channels. */
+    auto load = [&](float(&v)[STEP], halo_item &item) {
+#pragma unroll
+        for (int i = 0; i < STEP; i++) {
+            if (KIND == FOLDED) {
+                v[i] = folded_element(p, item, k_tile * p.channels + item.channel + i);
+                continue;
+            }
+            v[i] = KIND == PLAIN || item.channel + i < channels ? __ldg(item.from) : 0;
+            /* Without this the compiler multiplies for each address. */
+            asm volatile("add.s64 %0, %0, %1;" : "+l"(item.from) : "l"(item.step));
+        }
+    };
+    auto advance = [&](halo_item &item) {
+        item.channel += STEP;
+        if (item.channel >= p.channels) {
+            item.channel = 0;
+            item.position += Form::LOADERS;
+            find_item<KIND>(p, a, k_tile, item);
+        }
+    };
+    auto store = [&](float(&v)[STEP], const halo_item &item) {
+        char *to = halo_tile + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
+        const unsigned bits =
+            nonzero == nullptr
+                ? store_halves<Form, KIND != PLAIN>(p, v, scale, to, plane_bytes, low, stats)
+                : store_halves<Form, KIND != PLAIN, true>(p, v, scale, to, plane_bytes, low, stats);
+        if (nonzero != nullptr)
+            other |= (uint64_t)bits << item.channel % 32 / 2 << item.channel / 32 * 32;
+    };
+    halo_item item = {};
+    item.position = (int)threadIdx.x - Form::FIRST_LOADER;
+    find_item<KIND>(p, a, k_tile, item);
+#pragma unroll 1
+    while (item.position < count) {
+        float v[STEP];
+        load(v, item);
+        store(v, item);
+        advance(item);
+    }
+    if (nonzero != nullptr)
+        *nonzero = other;
+    return stats;
+}
+
+/// Writes a halo tile by write(scale, careful), which returns a thread's halo_stats, until the
+/// scale fits. Then the largest magnitude is below 2^(TOP + 1) and at least 2^(TOP - RANGE), unless
+/// the scale is the greatest. The first try takes the exponent of the halo tile before. All threads
+/// that load call it.
+template <typename Form, int RANGE, typename Write>
+static __device__ __forceinline__ halo_tile_info write_scaled(unsigned (&measured)[2], int exponent,
+                                                              bool careful, Write write)
+{
+    const int thread = (int)threadIdx.x - Form::FIRST_LOADER;
+    for (;;) {
+        if (thread == 0)
+            measured[0] = measured[1] = 0;
+        const halo_stats stats = write(power_of_two(exponent), careful);
+        const unsigned max_bits = __reduce_max_sync(~0u, __float_as_uint(stats.largest)),
+                       underflows = __reduce_add_sync(~0u, stats.underflows);
+        barrier_sync<1, Form::LOADERS>();
+        if (thread % WARP == 0) {
+            atomicMax(&measured[0], max_bits);
+            atomicAdd(&measured[1], underflows);
+        }
+        barrier_sync<1, Form::LOADERS>();
+        const float largest = __uint_as_float(measured[0]);
+        int e;
+        frexpf(largest, &e);
+        if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
+                             (e + exponent > TOP - RANGE || exponent == 127)))
+            return { exponent, measured[1] };
+        if (isinf(largest))
+            careful = true;
+        else
+            exponent = min(TOP - e, 127);
+        barrier_sync<1, Form::LOADERS>();
+    }
+}
+
+/// What the threads that load do in a block: they write the halo tiles of one tile after the other.
+template <typename Form>
+static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, char *halo_tiles,
+                                                       halo_tile_info *infos,
+                                                       unsigned (*measured)[2], uint32_t full,
+                                                       uint32_t empty)
+{
+    int buffer = 0, exponent = 0;
+    uint32_t parity = 1;
+    for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
+        const gemm_tile a = tile_of(p, t);
+        for (int k_tile = a.k_tile; k_tile < a.k_tile + a.k_tiles; k_tile++) {
+            barrier_wait(empty + 8 * buffer, parity);
+            char *halo_tile = halo_tiles + buffer * p.halo_tile_bytes;
+            const halo_tile_info info = write_scaled<Form, 3>(
+                measured[buffer], exponent, (k_tile + 1) * p.channels > p.in,
+                [&](float scale, bool careful) {
+                    return p.folded  ? load_halo_tile<Form, FOLDED>(p, a, k_tile, halo_tile, scale)
+                           : careful ? load_halo_tile<Form, CAREFUL>(p, a, k_tile, halo_tile, scale)
+                                     : load_halo_tile<Form, PLAIN>(p, a, k_tile, halo_tile, scale);
+                });
+            exponent = info.exponent;
+            if (threadIdx.x == Form::FIRST_LOADER)
+                infos[buffer] = info;
+            Form::publish();
+            barrier_arrive(full + 8 * buffer);
+            if (++buffer == p.buffers)
+                buffer = 0, parity ^= 1;
+        }
+    }
+}
+
+} // namespace talc
+
+#endif

@@ -1,0 +1,78 @@
+/// Split-K of implicit_gemm: adds up the sums that blocks have computed. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_SPLIT_K_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_SPLIT_K_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm/store.cuh"
+
+namespace talc
+{
+
+struct split_sums {
+    const float *of; ///< [split][shape of y]
+    divisor<uint32_t> by_plane, by_OC, by_OW, by_group, by_columns, by_rows;
+};
+
+/// The index in [tile][split] of the first split of the tile that has an output.
+static __device__ __forceinline__ int first_split(const gemm_problem &p, const split_sums &sums,
+                                                  int g, int channel_tile, gemm_pixel at)
+{
+    int tile;
+    if (p.flat) {
+        const int position = (at.n * p.image_rows + at.row) * p.pitch + at.column;
+        tile = g * p.column_tiles + (int)sums.by_columns.quotient((uint32_t)position);
+    } else {
+        const int row = (int)sums.by_rows.quotient((uint32_t)at.row),
+                  column = (int)sums.by_columns.quotient((uint32_t)at.column);
+        tile = ((g * p.N + at.n) * p.row_tiles + row) * p.column_tiles + column;
+    }
+    return (tile * p.channel_tiles + channel_tile) * p.splits;
+}
+
+/// One thread an output. It adds the splits in their order. A warp recomputes the sums below their
+/// limit, and the infinite ones, since a single split may overflow.
+static __global__ void __launch_bounds__(BLOCK)
+    add_splits(const __grid_constant__ gemm_problem p, const split_sums sums)
+{
+    const int both = p.warpgroup_shift == 0 ? 2 : 1;
+    const uint32_t count = (uint32_t)p.outputs, lane = threadIdx.x % WARP;
+    for (uint32_t from = blockIdx.x * BLOCK + threadIdx.x - lane; from < count;
+         from += gridDim.x * BLOCK) {
+        const uint32_t i = min(from + lane, count - 1);
+        const int plane = (int)sums.by_plane.quotient(i),
+                  pixel = (int)i - plane * (int)sums.by_plane.by;
+        gemm_pixel at;
+        at.n = (int)sums.by_OC.quotient((uint32_t)plane);
+        at.row = (int)sums.by_OW.quotient((uint32_t)pixel);
+        at.column = pixel - at.row * p.OW;
+        const int oc = plane - at.n * p.OC, g = (int)sums.by_group.quotient((uint32_t)oc),
+                  c = oc - g * p.group_out, channel_tile = c / (both * CHANNELS);
+        const float *recompute_limits =
+            p.recompute_limits + (int64_t)first_split(p, sums, g, channel_tile, at) * 2 * CHANNELS +
+            c % (both * CHANNELS);
+        float sum = 0, limit = 0;
+#pragma unroll 4
+        for (int split = 0; split < p.splits; split++) {
+            sum += sums.of[split * p.outputs + i];
+            limit += recompute_limits[split * 2 * CHANNELS];
+        }
+        unsigned recompute_bits =
+            __ballot_sync(~0u, !(fabsf(sum) >= limit && fabsf(sum) < INFINITY));
+        if (recompute_bits != 0 && lane == 0)
+            atomicAdd(p.recomputed, __popc(recompute_bits));
+        for (; recompute_bits != 0; recompute_bits &= recompute_bits - 1) {
+            const int of = __ffs((int)recompute_bits) - 1;
+            const float again =
+                sum_by_warp(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
+                            { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
+                              __shfl_sync(~0u, at.column, of) });
+            if ((int)lane == of)
+                sum = again;
+        }
+        if (from + lane < count)
+            p.y[i] = talc_epilogue(p.last, sum, oc, i);
+    }
+}
+
+} // namespace talc
+
+#endif
