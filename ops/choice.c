@@ -66,8 +66,10 @@ bool talc_algorithm_force(const char *op, const char *name)
 static const struct {
     const char *op, *old, *now;
 } renamed[] = {
-    { "max_pool2d", "auto", NULL },          { "avg_pool2d", "auto", NULL },
-    { "adaptive_avg_pool2d", "auto", NULL }, { "adaptive_max_pool2d", "auto", NULL },
+    { "max_pool2d", "auto", NULL },
+    { "avg_pool2d", "auto", NULL },
+    { "adaptive_avg_pool2d", "auto", NULL },
+    { "adaptive_max_pool2d", "auto", NULL },
     { "conv2d", "direct(tiled)", "direct" },
     { "conv2d", "implicit_gemm_tf32", "implicit_gemm" },
     { "conv2d", "implicit_gemm_mma", "implicit_gemm(mma)" },
