@@ -8,6 +8,7 @@
 #define TALC_BACKENDS_CUDA_GEMM_OPERAND_CUH
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/gemm/tile_map.h"
 #include "backends/cuda/primitives/halves.cuh"
 #include "backends/cuda/primitives/launch.cuh"
@@ -18,20 +19,7 @@ namespace talc
 
 constexpr int EIGHT = 8; /* steps of k of a core matrix, and its rows */
 
-/// Of a row: what its tiny elements can do to a product with 1, and what 1 is after scaling.
-struct row_bound {
-    float tiny, largest;
-};
-
 constexpr float TINY_BELOW = 0.125f; /* TINY<3> */
-
-/// Whether a sum is not well above what tiny elements can do.
-static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, row_bound b,
-                                                       float coefficient)
-{
-    const float least = (a.tiny * b.largest + a.largest * b.tiny) * coefficient;
-    return !((fabsf(sum) >= least) & (fabsf(sum) < INFINITY)); /* without a branch */
-}
 
 /// A stage's share of an operand in shared memory.
 template <int ROWS> struct stage_of {
