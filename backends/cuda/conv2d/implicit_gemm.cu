@@ -31,7 +31,7 @@ using namespace talc;
 
 /// The Form by wgmma. Its second operand is the halo tile in shared memory.
 template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
-    static constexpr bool STAGED = IS_STAGED;
+    static constexpr bool STAGED = IS_STAGED, LANES_READ = false;
     static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = STAGED ? 128 : 256,
                          FIRST_LOADER = MULTIPLIERS * 128;
     /* The products of a run add to the same sums: changing the sums costs the tensor cores time. */

@@ -18,7 +18,7 @@ template <int COUNT> struct mma_form {
      * Each sum would then wait for the one before it. */
     static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128,
                          FIRST_LOADER = MULTIPLIERS * 128;
-    static constexpr bool STAGED = false;
+    static constexpr bool STAGED = false, LANES_READ = true;
     static constexpr int RUN = COUNT == 3 ? 1 : 2, DEPTH = COUNT == 3 ? 3 : 6;
     /* Elements that the block loads in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 0.8 : 1;
@@ -112,7 +112,6 @@ template <int COUNT> struct mma_form {
                     add_row(a[i], row, k, sums);
             }
         }
-        __syncwarp();
     }
 };
 

@@ -58,7 +58,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             }
             of_sums.underflows += (float)min(info.underflows, (unsigned)(p.channels * p.taps));
             products.add(p, buffer, weights, sums);
-            if (threadIdx.x % 128 % WARP == 0)
+            if (Form::LANES_READ || threadIdx.x % WARP == 0)
                 barrier_arrive(empty + 8 * buffer);
             if (++buffer == p.buffers)
                 buffer = 0, parity ^= 1;
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
             barrier_init(full + 8 * i, Form::LOADERS);
-            barrier_init(empty + 8 * i, MULTIPLIERS * 4);
+            barrier_init(empty + 8 * i, MULTIPLIERS * (Form::LANES_READ ? 128 : 4));
         }
         for (int i = 0; i < p.stages; i++)
             barrier_init(shared_address(staged + i), 1);

@@ -25,7 +25,8 @@ constexpr int STEP = 16, PLANE = 8;
  * LOADERS: threads that load halo tiles.
  * DEPTH: steps whose weights are in flight to each thread.
  * RUN: steps whose weights are fetched and read together.
- * STAGED: halo tiles are made from rows that were first copied to shared memory. */
+ * STAGED: halo tiles are made from rows that were first copied to shared memory.
+ * LANES_READ: lanes read halo tiles themselves, so that each arrives when they may be filled. */
 
 /// Numbers that an element has in shared memory: its high part and, for three products, its low
 /// part.
