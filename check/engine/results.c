@@ -49,12 +49,13 @@ void talc_check_free(talc_check *check)
 /* The summary of an op's algorithm, or NULL. Summaries hold of a long name what they have room
  * for. */
 static talc_check_summary *summary_found(const talc_check *check, const char *op,
-                                         const char *algorithm)
+                                         const char *algorithm, talc_precision precision)
 {
     for (int i = 0; i < check->summary_count; i++) {
         talc_check_summary *known = &check->summaries[i];
         if (strncmp(known->op, op, sizeof known->op - 1) == 0 &&
-            strncmp(known->algorithm, algorithm, sizeof known->algorithm - 1) == 0)
+            strncmp(known->algorithm, algorithm, sizeof known->algorithm - 1) == 0 &&
+            known->arithmetic.precision == precision)
             return known;
     }
     return NULL;
@@ -81,7 +82,8 @@ talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
                                           const talc_algorithm *algorithm)
 {
     char title[TALC_ALGORITHM_TEXT];
-    talc_check_summary *found = summary_found(check, op, talc_algorithm_text(algorithm, title));
+    talc_check_summary *found = summary_found(check, op, talc_algorithm_text(algorithm, title),
+                                              algorithm->arithmetic.precision);
     if (found != NULL)
         return found;
     talc_check_summary summary = { .name = algorithm->name,
@@ -96,7 +98,8 @@ talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
 check_tally *talc_check_tally_of(talc_check *check, const char *op, const talc_algorithm *algorithm)
 {
     char title[TALC_ALGORITHM_TEXT];
-    return &check->tallies[summary_found(check, op, talc_algorithm_text(algorithm, title)) -
+    return &check->tallies[summary_found(check, op, talc_algorithm_text(algorithm, title),
+                                         algorithm->arithmetic.precision) -
                            check->summaries];
 }
 
@@ -127,7 +130,8 @@ static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
 /* Of shares that are alike the first counts. */
 static bool add_summary(talc_check *check, const talc_check_summary *part, const check_tally *tally)
 {
-    talc_check_summary *whole = summary_found(check, part->op, part->algorithm);
+    talc_check_summary *whole =
+        summary_found(check, part->op, part->algorithm, part->arithmetic.precision);
     if (whole == NULL) {
         whole = summary_added(check, part);
         if (whole != NULL)

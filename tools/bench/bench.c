@@ -126,7 +126,8 @@ static void algorithm_free(void *context)
 }
 
 /* The options under which `operands` pose their problem again, with this algorithm forced. */
-static talc_conv2d_options options_of(const bench_operands *operands, const char *algorithm)
+static talc_conv2d_options options_of(const bench_operands *operands, const char *algorithm,
+                                      talc_precision precision)
 {
     const talc_conv2d_problem *p = &operands->problem;
     return (talc_conv2d_options){
@@ -139,7 +140,7 @@ static talc_conv2d_options options_of(const bench_operands *operands, const char
         .groups = p->groups,
         .activation = p->activation,
         .algorithm = algorithm,
-        .precision = EVERY_CLASS,
+        .precision = precision,
     };
 }
 
@@ -177,8 +178,8 @@ static void add_algorithm(contender *made, const bench_operands *operands, const
                  BENCH_REFERENCE_FLOPS / 1e9);
     algorithm_run *context = made->reason[0] != '\0' ? NULL : malloc(sizeof *context);
     if (context != NULL)
-        *context =
-            (algorithm_run){ .operands = operands, .options = options_of(operands, made->title) };
+        *context = (algorithm_run){ .operands = operands,
+                                    .options = options_of(operands, made->title, made->precision) };
     else if (made->reason[0] == '\0')
         snprintf(made->reason, sizeof made->reason, "no memory");
     made->context = context;
@@ -216,16 +217,19 @@ static bool add_algorithms(bench *self, const bench_settings *settings)
     talc_conv2d_explanation explanation;
     if (!talc_conv2d_explain(settings->device, &self->operands.problem, NULL, &explanation))
         return false;
-    if (explanation.decision.chosen >= 0 && settings->algorithm == NULL)
-        self->chosen = strcpy(self->chosen_title,
-                              explanation.decision.candidates[explanation.decision.chosen].title);
+    if (explanation.decision.chosen >= 0 && settings->algorithm == NULL) {
+        const talc_candidate *c = &explanation.decision.candidates[explanation.decision.chosen];
+        self->chosen = strcpy(self->chosen_title, c->title);
+        self->chosen_precision = c->arithmetic.precision;
+    }
     const char *only = settings->chosen ? self->chosen : settings->algorithm;
     const talc_conv2d_options options = { .precision = EVERY_CLASS };
     if (!talc_conv2d_explain(settings->device, &self->operands.problem, &options, &explanation))
         return false;
     for (int i = 0; i < explanation.decision.count; i++) {
         const talc_candidate *c = &explanation.decision.candidates[i];
-        if (only == NULL || talc_algorithm_is_asked_for(c->name, c->form, only))
+        if ((only == NULL || talc_algorithm_is_asked_for(c->name, c->form, only)) &&
+            (!settings->chosen || c->arithmetic.precision == self->chosen_precision))
             add_algorithm(&self->contenders[self->count++], &self->operands, c, settings);
     }
     if (self->count == 0)
@@ -373,7 +377,8 @@ bench_choice bench_choice_of(const bench *self)
     bench_choice choice = { NULL, NULL };
     for (int i = 0; i < self->count; i++) {
         const contender *c = &self->contenders[i];
-        if (!c->peer && c->count > 0 && self->chosen != NULL && strcmp(c->name, self->chosen) == 0)
+        if (!c->peer && c->count > 0 && self->chosen != NULL &&
+            strcmp(c->name, self->chosen) == 0 && c->precision == self->chosen_precision)
             choice.chosen = choice.fastest = c;
     }
     for (int i = 0; choice.chosen != NULL && i < self->count; i++) {

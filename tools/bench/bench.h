@@ -94,6 +94,7 @@ typedef struct bench {
     /// asked for.
     const char *chosen;
     char chosen_title[TALC_ALGORITHM_TEXT];
+    talc_precision chosen_precision; ///< its class, since two may have its name
     /// The maximum of memory that the process held while talc's algorithms ran; 0 when unknown.
     size_t resident;
 } bench;
