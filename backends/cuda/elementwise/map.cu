@@ -250,8 +250,8 @@ static void launch_strided(talc_device *device, const talc_cuda_map &m, int64_t 
 {
     const strided_plan p = { operands_of(m), index_of(m), (uint32_t)count,
                              (uint32_t)talc_ceil_div(count + shift, V), shift };
-    map_strided<T, V, CASTS><<<grid_for_threads(device, talc_ceil_div(p.vectors, AHEAD<T, V>)),
-                               BLOCK, 0, talc_cuda_stream(device)>>>(p);
+    const unsigned blocks = (unsigned)talc_ceil_div(p.vectors, BLOCK * AHEAD<T, V>);
+    map_strided<T, V, CASTS><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(p);
 }
 
 // ---- Choice -------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 ///
 /// A thread takes V neighbouring elements of y: one division a dimension for all of them, and
 /// 16-byte accesses wherever an array is contiguous and aligned. V is 1 where rows are too short
-/// for that or not contiguous.
+/// for that or not contiguous. A block's vectors are next to each other, and it takes no others:
+/// blocks that go on in steps of the grid have more pages of memory open at a time.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_STRIDED_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_STRIDED_CUH
 
@@ -49,41 +50,41 @@ template <typename T, int V, bool CASTS>
 static __global__ void __launch_bounds__(BLOCK) map_strided(const strided_plan p)
 {
     constexpr int K = AHEAD<T, V>;
-    const uint32_t stride = gridDim.x * BLOCK;
     const int last = p.index.rank - 1;
-    for (uint32_t i = blockIdx.x * BLOCK + threadIdx.x; i < p.vectors; i += stride * K) {
-        T a[K * V], b[K * V];
-        uint32_t index[K], left[K];
-        map_offsets at[K];
-        bool whole[K];
+    const uint32_t i = blockIdx.x * (BLOCK * K) + threadIdx.x;
+    if (i >= p.vectors)
+        return;
+    T a[K * V], b[K * V];
+    uint32_t index[K], left[K];
+    map_offsets at[K];
+    bool whole[K];
 #pragma unroll
-        for (int k = 0; k < K * V; k++)
-            a[k] = b[k] = element_of<T>(p.m.bits);
+    for (int k = 0; k < K * V; k++)
+        a[k] = b[k] = element_of<T>(p.m.bits);
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            const int first = (int)((i + k * stride) * V) - (int)p.shift;
-            whole[k] = first >= 0 && first + V <= (int)p.count;
-            index[k] = whole[k] ? (uint32_t)first : 0;
-        }
-        p.index.find(index, at, left);
+    for (int k = 0; k < K; k++) {
+        const int first = (int)((i + k * BLOCK) * V) - (int)p.shift;
+        whole[k] = first >= 0 && first + V <= (int)p.count;
+        index[k] = whole[k] ? (uint32_t)first : 0;
+    }
+    p.index.find(index, at, left);
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            whole[k] = whole[k] && left[k] >= V;
-            if (whole[k] && p.m.x[A] != NULL)
-                load<V>(a + k * V, (const T *)p.m.x[A] + at[k].of[A], p.index.strides[A][last]);
-            if (whole[k] && p.m.x[B] != NULL)
-                load<V>(b + k * V, (const T *)p.m.x[B] + at[k].of[B], p.index.strides[B][last]);
-        }
-        if (!CASTS)
-            apply(p.m, a, b);
+    for (int k = 0; k < K; k++) {
+        whole[k] = whole[k] && left[k] >= V;
+        if (whole[k] && p.m.x[A] != NULL)
+            load<V>(a + k * V, (const T *)p.m.x[A] + at[k].of[A], p.index.strides[A][last]);
+        if (whole[k] && p.m.x[B] != NULL)
+            load<V>(b + k * V, (const T *)p.m.x[B] + at[k].of[B], p.index.strides[B][last]);
+    }
+    if (!CASTS)
+        apply(p.m, a, b);
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            const int first = (int)((i + k * stride) * V) - (int)p.shift;
-            if (whole[k])
-                store_results<CASTS, V>(p.m, at[k].of[Y], p.index.strides[Y][last], a + k * V);
-            else if (V > 1)
-                map_one_by_one<CASTS, T>(p, first, first + V);
-        }
+    for (int k = 0; k < K; k++) {
+        const int first = (int)((i + k * BLOCK) * V) - (int)p.shift;
+        if (whole[k])
+            store_results<CASTS, V>(p.m, at[k].of[Y], p.index.strides[Y][last], a + k * V);
+        else if (V > 1)
+            map_one_by_one<CASTS, T>(p, first, first + V);
     }
 }
 
