@@ -596,7 +596,7 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
 {
     constexpr double CLOCK = 1.7e9, MEMORY = 2.9e12, STREAM = 2.8e12, LAUNCHES = 11e-6,
                      PACKS = 4e-9;
-    constexpr double UNALIGNED = 2.5;
+    constexpr double UNALIGNED = 1.4, UNPAIRED = 2e12; /* copies of 4 bytes; stores of 4 */
     const side streamed = side_of(p, w.streams_b, NULL);
     const double slower = is_aligned(p, streamed) ? 1 : UNALIGNED;
     const double waves = (double)talc_ceil_div(tiles_of(p, w) * w.splits,
@@ -609,8 +609,9 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
     const double packing = (double)l.rows * (double)p->K * 8 / MEMORY +
                            (double)l.rows / 16 * (double)l.segments * PACKS;
     const double adding = w.splits > 1 ? outputs * w.splits * 8 / MEMORY + 3e-6 : 0;
+    const double storing = p->N % 2 == 0 ? 0 : outputs * 4 / UNPAIRED;
     return LAUNCHES + packing + slower * (streaming > multiplying ? streaming : multiplying) +
-           adding;
+           adding + storing;
 }
 
 const char *talc_cuda_split_on_load_plan(const talc_device *device, const talc_matmul_problem *p,

@@ -489,7 +489,8 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
                          const product_layout &l, const product_plan &w)
 {
     constexpr double CLOCK = 1.7e9, MEMORY = 3e12, LAUNCHES = 12e-6, PACKS = 4e-9;
-    constexpr double MARGIN = 1.08; /* so that it is not slower than another algorithm */
+    constexpr double UNALIGNED = 1.2e12; /* bytes a second of stores of 4, on an H100 */
+    constexpr double MARGIN = 1.08;      /* so that it is not slower than another algorithm */
     const double tiles = (double)tiles_of(p, l, w), rows = (double)(l.a_rows + l.b_rows);
     const double outputs = (double)(p->batch * p->M * p->N);
     const double waves = (double)talc_ceil_div((int64_t)tiles * w.splits,
@@ -499,9 +500,11 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
     const double k_tile = w.panels == 2 ? 1800 : 970, tile = 7000. * w.panels;
     const double adding = w.splits > 1 ? outputs * w.splits * 8 * rounds / MEMORY + 3e-6
                                        : outputs * 8 * (rounds - 1) / MEMORY;
-    return MARGIN * (LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
-                     rows / 16 * (double)l.segments * PACKS +
-                     waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding);
+    const double storing = p->N % 4 == 0 ? 0 : outputs * 4 / UNALIGNED;
+    return MARGIN *
+           (LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
+            rows / 16 * (double)l.segments * PACKS +
+            waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding + storing);
 }
 
 const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_matmul_problem *p,
