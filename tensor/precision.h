@@ -7,7 +7,8 @@
 ///             infinity in the input touches only the outputs whose window holds it. Always
 ///             admitted.
 ///   NORMWISE  as accurate in norm, but an output's error follows the largest values near it (FFT).
-///   TF32      operands rounded to 10 bits of fraction: a relative error of about 3e-4.
+///   TF32      operands rounded to 10 bits of fraction: a relative error of about 3e-4. A denormal
+///             operand may count as 0.
 ///
 /// A caller admits classes per thread here or per call in an op's options. An algorithm of another
 /// class refuses.

@@ -31,7 +31,8 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     if (wide)
         bound = u * y + (K + 4) * 0x1p-53 * S;
     if (arithmetic->precision == TALC_TF32)
-        bound += 0x1p-9 * S; /* both operands cut, not rounded, to 11 bits */
+        bound += 0x1p-9 * S +           /* both operands cut, not rounded, to 11 bits */
+                 4 * K * format.normal; /* a denormal one lost; the other is at most 4 */
     return bound + extra + (K + 2) * format.smallest;
 }
 

@@ -33,6 +33,7 @@ TALC_BEGIN_DECLARATIONS
     X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT) \
+    X(pointwise_cublas_tf32, "pointwise", "cublas", "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32) \
     X(pointwise_dot, "pointwise", "dot", "the data's own type, FMA", TALC_STRICT) \
     X(pointwise_tiles, "pointwise", "tiles", "the data's own type, FMA", TALC_STRICT) \
     X(pointwise_small_tiles, "pointwise", "small tiles", "the data's own type, FMA", TALC_STRICT) \
@@ -63,6 +64,10 @@ double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_pro
 
 /// Why a convolution is not a product of its images as they are; NULL when it is.
 const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *problem);
+
+/// Why it is not one by cuBLAS with TF32; else NULL and the plan's seconds. Any direction.
+const char *talc_cuda_conv2d_pointwise_tf32(const talc_device *device,
+                                            const talc_conv2d_problem *problem, talc_plan *plan);
 
 TALC_END_DECLARATIONS
 

@@ -1,5 +1,7 @@
 #include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
+#include "backends/cuda/matmul/estimate.h"
 
 static bool is_forward(const void *problem)
 {
@@ -43,5 +45,36 @@ const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
+    return NULL;
+}
+
+const char *talc_cuda_conv2d_pointwise_tf32(const talc_device *device, const talc_conv2d_problem *p,
+                                            talc_plan *plan)
+{
+    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
+        return talc_cuda_conv2d_pointwise_refuses(p);
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (talc_cuda_state_of(device)->capability < 80)
+        return "the GPU has no TF32: its compute capability is less than 8.0";
+    const int64_t OC = p->OC / p->groups, IC = p->C / p->groups, P = p->H * p->W;
+    const bool weights = p->direction == TALC_GRAD_WEIGHT;
+    const talc_matmul_problem product = {
+        .dtype = p->dtype,
+        .M = p->direction == TALC_GRAD_INPUT ? IC : OC,
+        .N = weights ? IC : P,
+        .K = weights                           ? P
+             : p->direction == TALC_GRAD_INPUT ? OC
+                                               : IC,
+        .lda = weights ? P : IC,
+        .ldb = P,
+        .batch = p->N * p->groups,
+        .batch_rank = 1,
+        .batch_dims = { p->N * p->groups },
+        .a_strides = { weights },
+        .b_strides = { 1 },
+    };
+    plan->seconds = talc_cuda_matmul_tf32_seconds(&product);
+    plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }

@@ -108,9 +108,17 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
     return NULL;
 }
 
+static const char *plan_cublas_tf32(const talc_device *device, const talc_conv2d_problem *p,
+                                    talc_plan *plan)
+{
+    if (is_linear(p))
+        return "images have one pixel";
+    return talc_cuda_conv2d_pointwise_tf32(device, p, plan);
+}
+
 template <typename T>
 static talc_status run_cublas(talc_device *device, const talc_conv2d_problem *p,
-                              const talc_conv2d_arguments *a)
+                              const talc_conv2d_arguments *a, bool tf32)
 {
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
     talc_cuda_conv2d_chunk chunk = {};
@@ -120,6 +128,7 @@ static talc_status run_cublas(talc_device *device, const talc_conv2d_problem *p,
     chunk.b = (void *)a->x; /* which is only read */
     chunk.ldb = P;
     chunk.b_stride = IC * P;
+    chunk.tf32 = tf32;
     const talc_status status = talc_cuda_conv2d_multiply(device, p, a, &chunk);
     if (status != TALC_OK)
         return status;
@@ -129,7 +138,9 @@ static talc_status run_cublas(talc_device *device, const talc_conv2d_problem *p,
     return talc_cuda_launched(device, "conv2d");
 }
 
-TALC_CUDA_FORM(pointwise_cublas, plan_cublas(device, p, plan), run_cublas<T>(device, p, a))
+TALC_CUDA_FORM(pointwise_cublas, plan_cublas(device, p, plan), run_cublas<T>(device, p, a, false))
+TALC_CUDA_FORM(pointwise_cublas_tf32, plan_cublas_tf32(device, p, plan),
+               run_cublas<T>(device, p, a, true))
 TALC_CUDA_FORM(pointwise_dot, plan_linear(talc_cuda_matmul_dot_plan, device, p, plan),
                run_linear(talc_cuda_matmul_dot_run, device, p, plan, a))
 TALC_CUDA_FORM(pointwise_tiles, plan_linear(talc_cuda_matmul_tiles_plan, device, p, plan),

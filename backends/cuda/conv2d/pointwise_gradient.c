@@ -5,10 +5,11 @@
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
 /// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h).
-/// Arithmetic: the data's type.
+/// Arithmetic: the data's type, or operands rounded to TF32, where an image has a sum of its own.
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/device/estimate.h"
 
 #include <math.h>
 
@@ -33,9 +34,31 @@ const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *d
     return NULL;
 }
 
+const char *talc_cuda_conv2d_pointwise_cublas_tf32_gradient_plan(const talc_device *device,
+                                                                 const void *problem, size_t limit,
+                                                                 talc_plan *plan)
+{
+    const talc_conv2d_problem *p = problem;
+    const char *refusal = talc_cuda_conv2d_pointwise_tf32(device, p, plan);
+    if (refusal != NULL)
+        return refusal;
+    talc_cuda_conv2d_sums_plan sums = { .slots = 0 };
+    if (p->direction == TALC_GRAD_WEIGHT) {
+        sums = talc_cuda_conv2d_sums_whole(p, p->C / p->groups);
+        if (sums.bytes > limit)
+            sums = talc_cuda_conv2d_sums_cut(device, p, p->C / p->groups, p->N, p->H * p->W, limit);
+        plan->workspace = sums.bytes;
+        plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2.0 * (double)sums.bytes, 1);
+        plan->seconds += (double)(p->groups - 1) * (TALC_CUDA_LAUNCH + TALC_CUDA_CUBLAS);
+    }
+    talc_plan_store(plan, &sums, sizeof sums);
+    return NULL;
+}
+
 /* The images' planes of a group are B. */
 static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p,
-                               const talc_plan *plan, const talc_conv2d_arguments *arguments)
+                               const talc_plan *plan, const talc_conv2d_arguments *arguments,
+                               bool tf32)
 {
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
     talc_status status = TALC_OK;
@@ -53,6 +76,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
             .b = (char *)arguments->x + g * IC * P * (int64_t)talc_dtype_size(p->dtype),
             .ldb = P,
             .b_stride = p->C * P,
+            .tf32 = tf32,
         };
         status = talc_cuda_conv2d_sums_add(device, p, arguments, &chunk, &sums);
         if (status == TALC_OK)
@@ -61,16 +85,14 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
     return status;
 }
 
-talc_status talc_cuda_conv2d_pointwise_cublas_gradient_run(talc_device *device, const void *problem,
-                                                           const talc_plan *plan, const void *given)
+static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                       const talc_conv2d_arguments *arguments, bool tf32)
 {
-    const talc_conv2d_problem *p = problem;
-    const talc_conv2d_arguments *arguments = given;
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
     if (p->direction == TALC_GRAD_WEIGHT)
-        return grad_weight(device, p, plan, arguments);
+        return grad_weight(device, p, plan, arguments, tf32);
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
     const talc_cuda_conv2d_chunk chunk = {
         .slices = p->N * p->groups,
@@ -79,6 +101,21 @@ talc_status talc_cuda_conv2d_pointwise_cublas_gradient_run(talc_device *device, 
         .b = arguments->dx,
         .ldb = P,
         .b_stride = IC * P,
+        .tf32 = tf32,
     };
     return talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
+}
+
+talc_status talc_cuda_conv2d_pointwise_cublas_gradient_run(talc_device *device, const void *problem,
+                                                           const talc_plan *plan, const void *given)
+{
+    return run(device, problem, plan, given, false);
+}
+
+talc_status talc_cuda_conv2d_pointwise_cublas_tf32_gradient_run(talc_device *device,
+                                                                const void *problem,
+                                                                const talc_plan *plan,
+                                                                const void *given)
+{
+    return run(device, problem, plan, given, true);
 }

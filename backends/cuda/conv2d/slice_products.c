@@ -12,6 +12,7 @@ static talc_cuda_product product_of(const talc_conv2d_problem *p,
     const int64_t OC = p->OC / p->groups, P = p->OH * p->OW, K = p->C / p->groups * p->KH * p->KW;
     talc_cuda_product product = {
         .dtype = p->dtype,
+        .tf32 = chunk->tf32,
         .M = OC,
         .N = chunk->columns,
         .K = chunk->rows,

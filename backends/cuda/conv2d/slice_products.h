@@ -24,6 +24,7 @@ typedef struct talc_cuda_conv2d_chunk {
     int64_t ldb, b_stride; ///< elements from row to row, from slice to slice
     void *packing;         ///< for the operands of tensor cores; NULL: cuBLAS multiplies
     size_t packing_bytes;
+    bool tf32; ///< cuBLAS rounds the operands
 } talc_cuda_conv2d_chunk;
 
 /// Why tensor cores cannot multiply chunks like this one with at most `limit` bytes of packing;

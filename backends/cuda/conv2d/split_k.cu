@@ -81,6 +81,7 @@ static talc_cuda_product product_of(const talc_conv2d_problem *p,
 {
     talc_cuda_product product = {};
     product.dtype = p->dtype;
+    product.tf32 = chunk->tf32;
     product.M = p->OC / p->groups;
     product.N = rows;
     product.K = b.columns;

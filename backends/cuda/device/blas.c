@@ -247,11 +247,12 @@ typedef struct product_types {
 } product_types;
 
 /* False for a type that it does not multiply here. */
-static bool types_of(talc_dtype dtype, product_types *types)
+static bool types_of(const talc_cuda_product *product, product_types *types)
 {
-    switch (dtype) {
+    switch (product->dtype) {
     case TALC_F32:
-        *types = (product_types){ CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC };
+        *types = (product_types){ CUDA_R_32F, product->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                            : CUBLAS_COMPUTE_32F_PEDANTIC };
         return true;
     case TALC_F64:
         *types = (product_types){ CUDA_R_64F, CUBLAS_COMPUTE_64F_PEDANTIC };
@@ -301,7 +302,7 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     if (missing != NULL)
         return talc_fail(TALC_UNSUPPORTED, "%s: %s: %s", who, device->name, missing);
     product_types types;
-    if (!types_of(product->dtype, &types))
+    if (!types_of(product, &types))
         return talc_fail(TALC_BAD_DTYPE, "%s: %s: there are no cuBLAS products of %s", who,
                          device->name, talc_dtype_name(product->dtype));
     struct handle *h = &handles_of(talc_cuda_state_of(device)->index)[talc_stream_number(device)];
@@ -313,10 +314,16 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
         status = talc_block_new(device, who, WORKSPACE, &own);
     if (status == TALC_OK)
         status = use_stream(device, who, h, own.data);
+    /* The handle is pedantic between calls. */
+    if (status == TALC_OK && product->tf32)
+        status =
+            blas_status(device, who, blas.cublasSetMathMode(h->blas, CUBLAS_TF32_TENSOR_OP_MATH));
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MAX_PRODUCTS)
         status = blas_status(device, who,
                              call(h->blas, product, types, first,
                                   talc_smaller(MAX_PRODUCTS, product->batch - first)));
+    if (product->tf32 && h->blas != NULL)
+        (void)blas.cublasSetMathMode(h->blas, CUBLAS_PEDANTIC_MATH);
     talc_block_free(device, own);
     pthread_mutex_unlock(&h->lock);
     return status;

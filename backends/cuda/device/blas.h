@@ -3,8 +3,8 @@
 /// The library is opened when an op first asks for it, never linked, so that programs which need no
 /// product run without it. Each stream of a GPU has a handle with a workspace of its own, as a
 /// handle serves one thread at a time: with one stream and a fixed workspace cuBLAS gives the same
-/// bits on every run. Arithmetic is that of the data's type (pedantic): no TF32, no emulation,
-/// whatever the environment says.
+/// bits on every run. Arithmetic is that of the data's type (pedantic), whatever the environment
+/// says, but where a product asks for TF32.
 #ifndef TALC_BACKENDS_CUDA_DEVICE_BLAS_H
 #define TALC_BACKENDS_CUDA_DEVICE_BLAS_H
 
@@ -24,8 +24,9 @@ typedef struct talc_cuda_product {
     void *c;
     int64_t lda, ldb, ldc; ///< elements from one stored row to the next
     bool transpose_a, transpose_b;
-    bool add;                             ///< to what C holds; otherwise C is not read
-    int64_t batch;                        ///< number of products, at least 1
+    bool add;      ///< to what C holds; otherwise C is not read
+    bool tf32;     ///< of f32: the operands are rounded to 10 bits of fraction, for tensor cores
+    int64_t batch; ///< number of products, at least 1
     int64_t a_stride, b_stride, c_stride; ///< elements from one matrix to the next; 0: the same one
 } talc_cuda_product;
 

@@ -23,6 +23,10 @@ TALC_BEGIN_DECLARATIONS
 double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *problem);
 double talc_cuda_matmul_cublas_seconds(const talc_device *device,
                                        const talc_matmul_problem *problem);
+
+/// The same with operands rounded to TF32.
+double talc_cuda_matmul_tf32_seconds(const talc_matmul_problem *problem);
+
 double talc_cuda_matmul_direct_seconds(const talc_matmul_problem *problem);
 
 TALC_END_DECLARATIONS

@@ -198,6 +198,18 @@ static const char *plan_cublas(const talc_device *device, const talc_matmul_prob
     return NULL;
 }
 
+static const char *plan_cublas_tf32(const talc_device *device, const talc_matmul_problem *p, size_t,
+                                    talc_plan *plan)
+{
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (talc_cuda_state_of(device)->capability < 80)
+        return "the GPU has no TF32: its compute capability is less than 8.0";
+    plan->seconds = talc_cuda_matmul_tf32_seconds(p);
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
+}
+
 /* The batch dimension with the most products; -1 for a single product. */
 static int longest(const talc_matmul_problem *p)
 {
@@ -228,7 +240,7 @@ static void stack(talc_cuda_product *product)
     }
 }
 
-static talc_status cublas_products(talc_device *device, const talc_matmul_problem *p,
+static talc_status cublas_products(talc_device *device, const talc_matmul_problem *p, bool tf32,
                                    const talc_matmul_arguments *arguments)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
@@ -249,6 +261,7 @@ static talc_status cublas_products(talc_device *device, const talc_matmul_proble
         }
         talc_cuda_product product = {};
         product.dtype = p->dtype;
+        product.tf32 = tf32;
         product.M = p->M;
         product.N = p->N;
         product.K = p->K;
@@ -281,6 +294,7 @@ static void end_products(talc_device *device, const talc_matmul_problem *p,
     epilogue_in_place<T>(device, last, (T *)arguments->y, 1, p->N, p->batch * p->M * p->N);
 }
 
+template <bool TF32>
 static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
                               const talc_matmul_arguments *arguments)
 {
@@ -288,7 +302,7 @@ static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
     if (status != TALC_OK)
         return status;
     if (p->K > 0)
-        status = cublas_products(device, p, arguments);
+        status = cublas_products(device, p, TF32, arguments);
     else
         status = talc_cuda_status(
             device, "matmul",
@@ -491,8 +505,10 @@ const talc_algorithm talc_cuda_matmul[] = {
         "tensor_cores",
         { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false },
         "split on load"),
-    talc_cuda_algorithm<plan_cublas, cublas_run>(
+    talc_cuda_algorithm<plan_cublas, cublas_run<false>>(
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
+    talc_cuda_algorithm<plan_cublas_tf32, cublas_run<true>>(
+        "cublas", { "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32, false }),
     talc_cuda_algorithm<talc_cuda_matmul_small_tiles_plan, talc_cuda_matmul_small_tiles_run>(
         "direct", { "the data's own type, FMA", TALC_STRICT, false }, "small tiles"),
     talc_cuda_algorithm<talc_cuda_matmul_tiles_plan, talc_cuda_matmul_tiles_run>(
