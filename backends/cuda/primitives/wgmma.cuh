@@ -93,7 +93,7 @@ static __device__ __forceinline__ void wgmma(float (&d)[16], const uint4 &a, sha
                  : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
 }
 
-/// The same with a [64, 16] in shared memory and b [16, 128], [16, 64] and [16, 32].
+/// The same with a [64, 16] in shared memory and b [16, 128].
 static __device__ __forceinline__ void wgmma(float (&d)[64], shared_matrix a, shared_matrix b,
                                              int add)
 {
@@ -108,31 +108,6 @@ static __device__ __forceinline__ void wgmma(float (&d)[64], shared_matrix a, sh
                  : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24),
                    TALC_WGMMA_8(d, 32), TALC_WGMMA_8(d, 40), TALC_WGMMA_8(d, 48),
                    TALC_WGMMA_8(d, 56)
-                 : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
-}
-
-static __device__ __forceinline__ void wgmma(float (&d)[32], shared_matrix a, shared_matrix b,
-                                             int add)
-{
-    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %36, 0;\n"
-                 "mov.b64 a, {%32, %33};\nmov.b64 b, {%34, %35};\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "a, b, add, 1, 1, 0, 0;\n}"
-                 : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24)
-                 : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
-}
-
-static __device__ __forceinline__ void wgmma(float (&d)[16], shared_matrix a, shared_matrix b,
-                                             int add)
-{
-    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %20, 0;\n"
-                 "mov.b64 a, {%16, %17};\nmov.b64 b, {%18, %19};\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "a, b, add, 1, 1, 0, 0;\n}"
-                 : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8)
                  : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
 }
 
