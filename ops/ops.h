@@ -22,6 +22,7 @@
 #include "losses.h"
 #include "matmul.h"
 #include "nll_loss.h"
+#include "own_algorithm.h"
 #include "pool2d.h"
 #include "reduce.h"
 #include "resample.h"
