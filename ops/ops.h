@@ -13,6 +13,7 @@
 #include "cross_entropy.h"
 #include "cumprod.h"
 #include "cumsum.h"
+#include "custom.h"
 #include "dropout.h"
 #include "elementwise.h"
 #include "gather.h"
