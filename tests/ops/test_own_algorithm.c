@@ -165,6 +165,54 @@ Test(own_algorithm, competes_by_its_estimate_and_no_earlier_decision_stands)
     cr_assert(one_output(NULL) == 18, "another backend's list");
 }
 
+static const char *plan_workspace(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    plan->workspace = 1000;
+    talc_plan_store(plan, &(int){ 77 }, sizeof(int));
+    return NULL;
+}
+
+/* Fails the call where it has not what it planned. */
+static talc_status run_in_workspace(talc_device *device, const void *problem, const talc_plan *plan,
+                                    const void *arguments)
+{
+    const talc_conv2d_arguments *a = arguments;
+    if (a->base.workspace == NULL || (uintptr_t)a->base.workspace % 64 != 0 ||
+        plan->workspace != 1000 || *(const int *)talc_plan_data(plan) != 77)
+        return talc_fail(TALC_UNSUPPORTED, "mine: no workspace");
+    memset(a->base.workspace, 0xFF, 1000);
+    return run_42(device, problem, plan, arguments);
+}
+
+Test(own_algorithm, has_the_workspace_that_it_planned)
+{
+    talc_own_algorithm mine = own_named("mine");
+    mine.algorithm.plan = plan_workspace;
+    mine.algorithm.run = run_in_workspace;
+    cr_assert(talc_algorithm_register("conv2d", &mine));
+    cr_assert(one_output(NULL) == 42, "%s", talc_error_message());
+    cr_assert(talc_workspace_set_limit(cpu_device(), 999));
+    cr_assert(one_output(NULL) == 18);
+    cr_assert(conv_by("mine", TALC_F32) == NULL);
+    assert_failure(TALC_UNSUPPORTED,
+                   "conv2d on cpu: mine: needs 1000 bytes of workspace, the limit is 999 bytes");
+}
+
+Test(own_algorithm, runs_where_its_class_is_admitted)
+{
+    talc_own_algorithm mine = own_named("mine");
+    mine.algorithm.arithmetic.precision = TALC_TF32;
+    cr_assert(talc_algorithm_register("conv2d", &mine));
+    cr_assert(one_output(NULL) == 18);
+    cr_assert(conv_by("mine", TALC_F32) == NULL);
+    assert_failure(TALC_UNSUPPORTED,
+                   "conv2d on cpu: mine tf32: precision class tf32 is not admitted");
+    cr_assert(talc_precision_admit(TALC_TF32));
+    cr_assert(one_output(NULL) == 42);
+}
+
 // ---- What is refused ----------------------------------------------------------------------------
 
 static void refused(const char *op, const talc_own_algorithm *own, talc_status status,
