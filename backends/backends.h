@@ -6,6 +6,7 @@
 #ifndef TALC_BACKENDS_BACKENDS_H
 #define TALC_BACKENDS_BACKENDS_H
 
+#include "../ops/own_algorithm.h"
 #include "../tensor/device.h"
 
 TALC_BEGIN_DECLARATIONS
@@ -20,6 +21,20 @@ TALC_API talc_device *talc_device_get(const char *name);
 /// is one. Else the CPU. NULL, with TALC_NO_MEMORY, where there is none to open that. Raises
 /// nothing else, and gives a GPU that a fault has ended too, which says so when it is used.
 TALC_API talc_device *talc_device_default(void);
+
+/// Adds an algorithm for as long as the process lives. What `own` says is copied, its texts too;
+/// its functions have to stay, so that a shared object with them is never closed. Any thread may
+/// call it while others compute: a call that has chosen already runs what it chose. `op` is the
+/// name of a list: "conv2d", "pool2d", "softmax", as `talc ops` prints them. Errors: NULL, another
+/// version, an op or a device that does not exist, structs of another size, no name, `plan`, `run`
+/// or text of its arithmetic, more than one precision class, a name or a form with a character
+/// other than letters, digits and _ (in a form also space and -), name(form) of more than 63
+/// characters, a name that the backend has, or that was registered with the same form and class; a
+/// list that is full (TALC_MAX_ALGORITHMS), no memory. The list is then as before.
+///
+/// `plan` and `run` may raise a failure by talc_fail; a `run` that returns a status other than
+/// TALC_OK and raises none has one raised for it.
+TALC_API bool talc_algorithm_register(const char *op, const talc_own_algorithm *own);
 
 /// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process
 /// may use. Threads that talc starts take none of the program's signals. Every thread, the caller's

@@ -4,6 +4,7 @@
 #if defined(TALC_CUDA)
 #include "backends/cuda/cuda.h"
 #endif
+#include "ops/registered.h"
 #include "tensor/environment.h"
 #include "tensor/pool.h"
 #include "tensor/shown.h"
@@ -17,10 +18,11 @@
 static const struct {
     const char *prefix;
     talc_device *(*find)(const char *name);
+    const talc_backend *backend;
 } backends[] = {
-    { "cpu", talc_cpu_find },
+    { "cpu", talc_cpu_find, &talc_cpu_backend },
 #if defined(TALC_CUDA)
-    { "cuda", talc_cuda_find },
+    { "cuda", talc_cuda_find, &talc_cuda_backend },
 #endif
 };
 
@@ -50,6 +52,21 @@ talc_device *talc_device_get(const char *name)
 {
     talc_device *device = talc_operand_missing("device_get", "name", name) ? NULL : find(name);
     return device == NULL || talc_device_gone(device, "device_get") ? NULL : device;
+}
+
+bool talc_algorithm_register(const char *op, const talc_own_algorithm *own)
+{
+    if (!talc_registered_known(op, own) ||
+        talc_operand_missing("algorithm_register", "device", own->device))
+        return false;
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (strcmp(backends[i].prefix, own->device) == 0)
+            return talc_registered_add(backends[i].backend, op, own);
+    talc_fail(TALC_BAD_DEVICE, "algorithm_register: this talc has no backend '%s'%s",
+              TALC_SHOWN(own->device),
+              strcmp(own->device, "cuda") == 0 ? ", as it was built without CUDA"
+                                               : "; names are cpu, cuda");
+    return false;
 }
 
 talc_device *talc_device_host(void)

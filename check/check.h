@@ -101,6 +101,9 @@ typedef struct talc_check_options {
     /// What repeats a failure of an algorithm that is in no table, with the problem's text behind
     /// it: "./my_check mistake". NULL: the report has the call in C. It lasts as long as the check.
     const char *command;
+    /// What follows `talc check` in what repeats a failure of any other: "--load 'mine.so'". NULL:
+    /// nothing more. It lasts as long as the check.
+    const char *arguments;
     /// Called after each check; NULL: not.
     void (*observe)(void *context, const talc_check_outcome *outcome);
     void *context;

@@ -6,7 +6,7 @@
  *
  * The network is lenet unless another of examples/networks is named; the file stays when its name
  * is given. */
-#include "networks/networks.h"
+#include <talc/networks.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +20,12 @@ int main(int argc, char **argv)
     talc_device *device = talc_device_default();
     talc_manual_seed(1);
 
-    const network *found = network_find(name);
+    const talc_network *found = talc_network_find(name);
     if (found == NULL) {
         fprintf(stderr, "%s\n", talc_error_message());
         return 2;
     }
-    talc_module *net = network_new(name, NULL);
+    talc_module *net = talc_network_new(name, NULL);
     talc_module_to(net, device);
     talc_tensor *images =
         talc_randn(device, TALC_F32,
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     talc_module_save(net, path);
 
     /* Another network, with other random weights until it loads those of the first. */
-    talc_module *copy = network_new(name, NULL);
+    talc_module *copy = talc_network_new(name, NULL);
     talc_module_to(copy, device);
     talc_module_load(copy, path, true);
     talc_module_eval(copy);

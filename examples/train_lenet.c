@@ -5,7 +5,7 @@
  *
  * On the first 8,000 of MNIST's 10,000 test images the defaults reach about 98.8 % of the other
  * 2,000, with --shift 2 about 99.1 %. */
-#include "networks/networks.h"
+#include <talc/networks.h>
 #include "training.h"
 
 /* One step, of the batch in run->images and run->labels; on a GPU it is recorded (nn/step.h). */
@@ -35,7 +35,7 @@ static bool train_epoch(training *run)
 /* Whether the network is made for images of this size. */
 static bool takes(talc_dims image)
 {
-    const network *lenet = network_find("lenet");
+    const talc_network *lenet = talc_network_find("lenet");
     if (lenet != NULL && !talc_failed() &&
         (image.dim[1] != lenet->image.height || image.dim[2] != lenet->image.width))
         talc_fail(TALC_BAD_SHAPE,
@@ -61,10 +61,10 @@ int main(int argc, char **argv)
 
     if (!takes(talc_dataset_dims(run.train_data)))
         return training_end(&run);
-    run.net = network_new("lenet", &(network_options){
-                                       .channels = talc_dataset_dims(run.train_data).dim[0],
-                                       .classes = talc_dataset_classes(run.train_data),
-                                   });
+    run.net = talc_network_new("lenet", &(talc_network_options){
+                                            .channels = talc_dataset_dims(run.train_data).dim[0],
+                                            .classes = talc_dataset_classes(run.train_data),
+                                        });
     bool sgd = run.kind == TALC_SGD;
     run.optimizer = talc_optimizer_new(run.net, &(talc_optimizer_options){
                                                     .kind = run.kind,

@@ -5,7 +5,7 @@
  *
  * On the first 8,000 images of MNIST's test files the defaults reach about 99.3 % of the other
  * 2,000. */
-#include "networks/networks.h"
+#include <talc/networks.h>
 #include "training.h"
 
 /* One step, of the batch in run->images and run->labels; on a GPU it is recorded (nn/step.h). */
@@ -45,10 +45,10 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
 
-    run.net = network_new("resnet20", &(network_options){
-                                          .channels = talc_dataset_dims(run.train_data).dim[0],
-                                          .classes = talc_dataset_classes(run.train_data),
-                                      });
+    run.net = talc_network_new("resnet20", &(talc_network_options){
+                                               .channels = talc_dataset_dims(run.train_data).dim[0],
+                                               .classes = talc_dataset_classes(run.train_data),
+                                           });
     bool sgd = run.kind == TALC_SGD;
     run.optimizer = talc_optimizer_new(run.net, &(talc_optimizer_options){
                                                     .kind = run.kind,

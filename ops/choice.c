@@ -466,6 +466,20 @@ const talc_plan *talc_chosen_plan(const talc_choice *choice)
     return &choice->algorithms[choice->chosen].plan;
 }
 
+/* Algorithms of programs may return a status alone, or raise a failure alone. */
+static talc_status run_raising(const talc_choice *choice, const void *problem,
+                               const talc_arguments *arguments)
+{
+    const talc_considered *chosen = &choice->algorithms[choice->chosen];
+    const talc_status status =
+        talc_algorithm_run(chosen->algorithm, choice->device, problem, &chosen->plan, arguments);
+    if (status != TALC_OK && !talc_failed())
+        talc_fail(status > TALC_OK && status < TALC_STATUS_COUNT ? status : TALC_BAD_ARGUMENT,
+                  "%s on %s: '%s' failed: %s", choice->op, choice->device->name,
+                  chosen->algorithm->name, talc_status_text(status));
+    return talc_error_status();
+}
+
 talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, const void *subject,
                             const void *problem, talc_arguments *arguments)
 {
@@ -482,8 +496,7 @@ talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, con
     const char *shown =
         talc_run_is_watched(device) ? text_of(chosen->algorithm, title) : chosen->algorithm->name;
     const talc_run frame = talc_run_begin(choice->op, device, shown, write, subject);
-    status = talc_run_end(
-        &frame, talc_algorithm_run(chosen->algorithm, device, problem, &chosen->plan, arguments));
+    status = talc_run_end(&frame, run_raising(choice, problem, arguments));
     talc_block_free(device, block);
     return status;
 }

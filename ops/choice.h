@@ -4,8 +4,9 @@
 /// mean the same everywhere, and what is explained is what runs:
 ///
 ///     talc_choice choice;
-///     if (!talc_choose(&choice, "softmax", device, device->backend->algorithms[TALC_OP_softmax],
-///                      &problem, sizeof problem, NULL, 0))
+///     if (!talc_choose(&choice, "softmax", device,
+///                      talc_backend_algorithms(device->backend, TALC_OP_softmax), &problem,
+///                      sizeof problem, NULL, 0))
 ///         return NULL;
 ///     status = talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base);
 #ifndef TALC_OPS_CHOICE_H

@@ -117,8 +117,9 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
     }
 
     talc_choice choice;
-    if (!talc_choose(&choice, "conv2d", x->device, x->device->backend->algorithms[TALC_OP_conv2d],
-                     &problem, sizeof problem, options == NULL ? NULL : options->algorithm,
+    if (!talc_choose(&choice, "conv2d", x->device,
+                     talc_backend_algorithms(x->device->backend, TALC_OP_conv2d), &problem,
+                     sizeof problem, options == NULL ? NULL : options->algorithm,
                      options == NULL ? 0 : options->precision))
         return NULL;
 
@@ -159,7 +160,7 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
             ? checked
             : talc_conv2d_gradient_problem(&checked, checked.direction);
     talc_choice_explain(talc_conv2d_name(checked.direction), device,
-                        device->backend->algorithms[TALC_OP_conv2d], &directed,
+                        talc_backend_algorithms(device->backend, TALC_OP_conv2d), &directed,
                         options == NULL ? NULL : options->algorithm,
                         options == NULL ? 0 : options->precision, &explanation->decision);
     return true;

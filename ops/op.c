@@ -100,8 +100,9 @@ talc_tensor *talc_op_run(const talc_call *call)
     talc_tensor *y = (talc_tensor *)call->outputs[0].tensor;
     talc_choice choice;
     if (y == NULL || talc_failed() ||
-        !talc_choose(&choice, call->name, y->device, y->device->backend->algorithms[call->op],
-                     call->problem, problem_bytes[call->op], call->forced, call->precision))
+        !talc_choose(&choice, call->name, y->device,
+                     talc_backend_algorithms(y->device->backend, call->op), call->problem,
+                     problem_bytes[call->op], call->forced, call->precision))
         return talc_result(y, talc_error_status());
     if (call->fills && !fill(call))
         return talc_result(y, talc_error_status());

@@ -44,8 +44,8 @@ static bool update_some(const char *op, talc_update_problem *p, const talc_updat
             arguments.tensors[i].states[k] = talc_operand_data(tensors[i].states[k]);
     }
     talc_choice choice;
-    if (!talc_choose(&choice, op, device, device->backend->algorithms[TALC_OP_update], p, 0, NULL,
-                     0) ||
+    if (!talc_choose(&choice, op, device, talc_backend_algorithms(device->backend, TALC_OP_update),
+                     p, 0, NULL, 0) ||
         talc_choice_run(&choice, problem_text, p, p, &arguments.base) != TALC_OK)
         return false;
     for (int i = 0; i < p->count; i++) {

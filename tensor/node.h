@@ -41,6 +41,7 @@ struct talc_autograd {
     talc_node_input *inputs;
     talc_saved_tensor *saved;
     void *problem;
+    void (*drop)(void *problem); ///< see talc_record
 };
 
 /// Makes `holder` the node's, and false where another is: what it does is not ordered with this.

@@ -135,6 +135,19 @@ static scope_record *open_scope(const talc_scope *handle)
     return scope;
 }
 
+bool talc_scope_holds(const talc_scope *handle, const talc_tensor *tensor)
+{
+    const scope_record *outermost = tensor == NULL ? NULL : open_scope(handle);
+    const scope_record *scope = outermost == NULL ? NULL : innermost;
+    while (scope != NULL) {
+        for (const tensor_record *record = scope->first; record != NULL; record = record->next)
+            if (&record->tensor == tensor)
+                return true;
+        scope = scope == outermost ? NULL : scope->outer;
+    }
+    return false;
+}
+
 static void drop_all(scope_record *scope)
 {
     while (scope->first != NULL) {

@@ -97,6 +97,10 @@ void talc_tensor_destroy(tensor_record *record);
 /// made.
 void talc_scope_drop(talc_tensor *tensor);
 
+/// Whether a scope that is open on this thread, or one inside it, holds `tensor`, of which the
+/// address alone is looked at: it may be gone. False for NULL and for a scope that is not open.
+bool talc_scope_holds(const talc_scope *scope, const talc_tensor *tensor);
+
 /// Whether the innermost scope's hold on a tensor is the only one, and the tensor the only one that
 /// sees its memory.
 bool talc_scope_holds_alone(const talc_tensor *tensor);

@@ -88,6 +88,11 @@ static void empty(talc_node *node, talc_node **list)
         drop(node->inputs[i].node, list);
         node->inputs[i].node = NULL;
     }
+    if (node->drop != NULL) {
+        void (*drop_problem)(void *) = node->drop;
+        node->drop = NULL;
+        drop_problem(node->problem);
+    }
 }
 
 /* A list, since a chain of nodes is as long as the program likes and a thread's stack is not. */
@@ -320,6 +325,7 @@ talc_tensor *talc_tape_record(talc_tensor *y, const talc_record *record)
             saved_count = i + 1;
     talc_node *node = node_new(y, record, saved_count);
     if (node != NULL && fill_in(node, record)) {
+        node->drop = record->drop;
         y->autograd = node;
         return y;
     }

@@ -32,7 +32,7 @@ typedef void talc_gradient_rule(const talc_node *node, const talc_tensor *dy,
                                 talc_tensor *gradients[]);
 
 /// The maximum number of tensors that a node keeps for its rule.
-enum { TALC_TAPE_SAVED = 6 };
+enum { TALC_TAPE_SAVED = 9 };
 
 typedef struct talc_record {
     const char *op; ///< the name that begins the op's messages; lasts as long as the program
@@ -46,6 +46,9 @@ typedef struct talc_record {
     } saved[TALC_TAPE_SAVED];
     const void *problem; ///< plain data, copied
     size_t problem_bytes;
+    /// Ends what the copy of the problem owns: once, when the node is spent or nobody can reach it.
+    /// NULL: it owns nothing. Not called by a talc_tape_record that fails.
+    void (*drop)(void *problem);
     /// The place among `saved`, counted from 1, of the gradient of inputs[0] for dy = 1, where the
     /// op has worked it out already: a pass that begins here takes it, and calls no rule. 0: none.
     int ready;

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 LIBRARY = ("tensor", "ops", "backends", "nn", "check")
-ALL = LIBRARY + ("tools", "examples", "tests", "docs", "talc.h", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+ALL = LIBRARY + ("tools", "examples", "tests", "docs", "talc.h", "networks.h", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 # What is banned in the library's code, why, and the files that may.
 BANNED = [

@@ -214,7 +214,7 @@ bool talc_check_is_empty(const check_direction *direction, const check_problem *
 const talc_algorithm *talc_check_algorithm_at(const check_direction *direction,
                                               const talc_device *device, int index)
 {
-    const talc_algorithm *algorithm = device->backend->algorithms[direction->list];
+    const talc_algorithm *algorithm = talc_backend_algorithms(device->backend, direction->list);
     while (algorithm != NULL && algorithm->name != NULL && index > 0) {
         algorithm++;
         index--;

@@ -330,8 +330,11 @@ static void print_failure(FILE *file, const talc_check *check, const talc_check_
     talc_print_wrapped(file, 4, "  %s: %s", kind, f->reason);
     fprintf(file, "    ");
     if (!own)
-        fprintf(file, "talc check '%s' --device %s --algorithm %s --kinds %s --seed %" PRIu64 "\n",
-                f->problem, f->device, TALC_SHOWN(f->algorithm), kind, check->options.seed);
+        fprintf(file,
+                "talc check%s%s '%s' --device %s --algorithm %s --kinds %s --seed %" PRIu64 "\n",
+                check->options.arguments == NULL ? "" : " ",
+                check->options.arguments == NULL ? "" : check->options.arguments, f->problem,
+                f->device, TALC_SHOWN(f->algorithm), kind, check->options.seed);
     else if (check->options.command != NULL)
         fprintf(file, "%s '%s'\n", check->options.command, f->problem);
     else

@@ -45,7 +45,7 @@ static talc_module *make(const void *config, int64_t channels, int64_t classes)
     return net;
 }
 
-const network alexnet_networks[] = {
+const talc_network alexnet_networks[] = {
     { "alexnet", "AlexNet: Krizhevsky 2014, arXiv 1404.5997", { 3, 224, 224 }, 1000, make, NULL },
     { 0 },
 };

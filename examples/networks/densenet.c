@@ -141,7 +141,7 @@ static talc_module *make(const void *densenet, int64_t channels, int64_t classes
         }                                                                                          \
     }
 
-const network densenet_networks[] = {
+const talc_network densenet_networks[] = {
     DENSENET("densenet121", "DenseNet-121", 6, 12, 24, 16),
     DENSENET("densenet201", "DenseNet-201", 6, 12, 48, 32),
     { 0 },

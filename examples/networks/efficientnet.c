@@ -127,7 +127,7 @@ static talc_module *make(const void *efficientnet, int64_t channels, int64_t cla
         }                                                                                          \
     }
 
-const network efficientnet_networks[] = {
+const talc_network efficientnet_networks[] = {
     EFFICIENTNET("efficientnet_b0", "EfficientNet-B0", 224, 1.0, 1.0, 0.2),
     EFFICIENTNET("efficientnet_b1", "EfficientNet-B1", 240, 1.0, 1.1, 0.2),
     EFFICIENTNET("efficientnet_b2", "EfficientNet-B2", 288, 1.1, 1.2, 0.3),

@@ -2,9 +2,9 @@
 #ifndef TALC_EXAMPLES_FAMILIES_H
 #define TALC_EXAMPLES_FAMILIES_H
 
-#include "networks.h"
+#include <talc/networks.h>
 
-extern const network lenet_networks[], alexnet_networks[], vgg_networks[], resnet_networks[],
+extern const talc_network lenet_networks[], alexnet_networks[], vgg_networks[], resnet_networks[],
     resnet20_networks[], squeezenet_networks[], mobilenet_networks[], efficientnet_networks[],
     googlenet_networks[], densenet_networks[], shufflenet_networks[], regnet_networks[],
     unet_networks[], vit_networks[];

@@ -122,7 +122,7 @@ static void add_inceptions(googlenet *self)
 
 static bool net_init(talc_module *module, const void *options)
 {
-    const network_options *o = options;
+    const talc_network_options *o = options;
     googlenet *self = (googlenet *)module;
     add(self, "conv1", basic(o->channels, 64, 7, 2));
     add(self, "maxpool1", pool(3, 2));
@@ -162,10 +162,11 @@ static const talc_module_class googlenet_class = {
 static talc_module *make(const void *config, int64_t channels, int64_t classes)
 {
     (void)config;
-    return talc_module_new(&googlenet_class, &(network_options){ channels, classes });
+    return talc_module_new(&googlenet_class,
+                           &(talc_network_options){ .channels = channels, .classes = classes });
 }
 
-const network googlenet_networks[] = {
+const talc_network googlenet_networks[] = {
     { "googlenet",
       "GoogLeNet with batch norms: arXiv 1409.4842",
       { 3, 224, 224 },

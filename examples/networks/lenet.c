@@ -14,7 +14,7 @@ typedef struct lenet {
 
 static bool init(talc_module *module, const void *options)
 {
-    const network_options *o = options;
+    const talc_network_options *o = options;
     lenet *self = (lenet *)module;
     const talc_conv2d_layer conv2 = { .in_channels = 6, .out_channels = 16, .kernel = { 5, 5 } };
     self->conv1 = talc_module_add(module, "conv1", conv_bias(o->channels, 6, 5, 1));
@@ -51,10 +51,11 @@ static const talc_module_class lenet_class = {
 static talc_module *make(const void *config, int64_t channels, int64_t classes)
 {
     (void)config;
-    return talc_module_new(&lenet_class, &(network_options){ channels, classes });
+    return talc_module_new(&lenet_class,
+                           &(talc_network_options){ .channels = channels, .classes = classes });
 }
 
-const network lenet_networks[] = {
+const talc_network lenet_networks[] = {
     { "lenet",
       "LeNet-5: LeCun, Bottou, Bengio and Haffner 1998, in today's form",
       { 1, 28, 28 },

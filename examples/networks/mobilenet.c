@@ -74,7 +74,7 @@ static talc_module *make_v2(const void *config, int64_t channels, int64_t classe
     return net;
 }
 
-const network mobilenet_networks[] = {
+const talc_network mobilenet_networks[] = {
     { "mobilenet_v1", "MobileNet V1: arXiv 1704.04861", { 3, 224, 224 }, 1000, make_v1, NULL },
     { "mobilenet_v2", "MobileNet V2: arXiv 1801.04381", { 3, 224, 224 }, 1000, make_v2, NULL },
     { 0 },

@@ -45,7 +45,7 @@ static talc_module *make(const void *regnet, int64_t channels, int64_t classes)
     return net;
 }
 
-const network regnet_networks[] = {
+const talc_network regnet_networks[] = {
     { "regnet_x_400mf",
       "RegNet X of 400 MFLOP: arXiv 2003.13678",
       { 3, 224, 224 },

@@ -62,7 +62,7 @@ static talc_module *make(const void *resnet, int64_t channels, int64_t classes)
         }                                                                                          \
     }
 
-const network resnet_networks[] = {
+const talc_network resnet_networks[] = {
     RESNET("resnet18", "ResNet of basic blocks", false, 2, 2, 2, 2),
     RESNET("resnet34", "ResNet of basic blocks", false, 3, 4, 6, 3),
     RESNET("resnet50", "ResNet of bottlenecks", true, 3, 4, 6, 3),

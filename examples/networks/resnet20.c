@@ -74,7 +74,7 @@ static talc_module *make(const void *option_b, int64_t channels, int64_t classes
     return net;
 }
 
-const network resnet20_networks[] = {
+const talc_network resnet20_networks[] = {
     { "resnet20",
       "ResNet-20, option A: arXiv 1512.03385, section 4.2",
       { 3, 32, 32 },

@@ -49,7 +49,7 @@ static talc_module *make(const void *config, int64_t channels, int64_t classes)
     return net;
 }
 
-const network shufflenet_networks[] = {
+const talc_network shufflenet_networks[] = {
     { "shufflenet_g3",
       "ShuffleNet V1, 3 groups: arXiv 1707.01083",
       { 3, 224, 224 },

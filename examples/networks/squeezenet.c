@@ -81,7 +81,7 @@ static talc_module *make(const void *config, int64_t channels, int64_t classes)
     return net;
 }
 
-const network squeezenet_networks[] = {
+const talc_network squeezenet_networks[] = {
     { "squeezenet1_1", "SqueezeNet 1.1: arXiv 1602.07360", { 3, 224, 224 }, 1000, make, NULL },
     { 0 },
 };

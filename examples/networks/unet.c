@@ -20,7 +20,7 @@ static talc_module *pair(int64_t in, int64_t out)
 
 static bool init(talc_module *module, const void *options)
 {
-    const network_options *o = options;
+    const talc_network_options *o = options;
     unet *self = (unet *)module;
     char name[16];
     self->pool = talc_module_add(module, "pool", max_pool(2, 2, 0));
@@ -63,10 +63,11 @@ static const talc_module_class unet_class = {
 static talc_module *make(const void *config, int64_t channels, int64_t classes)
 {
     (void)config;
-    return talc_module_new(&unet_class, &(network_options){ channels, classes });
+    return talc_module_new(&unet_class,
+                           &(talc_network_options){ .channels = channels, .classes = classes });
 }
 
-const network unet_networks[] = {
+const talc_network unet_networks[] = {
     { "unet", "U-Net with batch norms: arXiv 1505.04597", { 3, 256, 256 }, 2, make, NULL },
     { 0 },
 };

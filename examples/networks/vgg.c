@@ -45,7 +45,7 @@ static talc_module *make(const void *config, int64_t channels, int64_t classes)
         }                                                                                          \
     }
 
-const network vgg_networks[] = {
+const talc_network vgg_networks[] = {
     VGG("vgg11", "VGG, configuration A", 1, 1, 2, 2, 2),
     VGG("vgg16", "VGG, configuration D", 2, 2, 3, 3, 3),
     VGG("vgg19", "VGG, configuration E", 2, 2, 4, 4, 4),

@@ -119,7 +119,7 @@ static talc_module *stem(int64_t channels)
 
 static bool init(talc_module *module, const void *options)
 {
-    const network_options *o = options;
+    const talc_network_options *o = options;
     vit *self = (vit *)module;
     self->class_token = parameter(module, "class_token", TALC_DIMS(1, 1, WIDTH), 0);
     self->conv_proj = talc_module_add(module, "conv_proj", stem(o->channels));
@@ -157,10 +157,11 @@ static const talc_module_class vit_class = {
 static talc_module *make(const void *config, int64_t channels, int64_t classes)
 {
     (void)config;
-    return talc_module_new(&vit_class, &(network_options){ channels, classes });
+    return talc_module_new(&vit_class,
+                           &(talc_network_options){ .channels = channels, .classes = classes });
 }
 
-const network vit_networks[] = {
+const talc_network vit_networks[] = {
     { "vit_c",
       "ViT_C of 1 GFLOP: arXiv 2106.14881, 2010.11929",
       { 3, 224, 224 },

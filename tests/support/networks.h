@@ -2,26 +2,26 @@
 #ifndef TALC_TESTS_NETWORKS_H
 #define TALC_TESTS_NETWORKS_H
 
-#include "examples/networks/networks.h"
+#include <talc/networks.h>
 
 static inline talc_module *lenet_new(void)
 {
-    return network_new("lenet", NULL);
+    return talc_network_new("lenet", NULL);
 }
 
 static inline talc_module *resnet20_a(void)
 {
-    return network_new("resnet20", NULL);
+    return talc_network_new("resnet20", NULL);
 }
 
 static inline talc_module *resnet20_b(void)
 {
-    return network_new("resnet20-b", NULL);
+    return talc_network_new("resnet20-b", NULL);
 }
 
 static inline talc_module *densenet121_new(void)
 {
-    return network_new("densenet121", NULL);
+    return talc_network_new("densenet121", NULL);
 }
 
 #endif

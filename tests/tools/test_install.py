@@ -27,6 +27,18 @@ int main(void)
 }
 """
 PRINTED = "tensor f32 [2,3] on cpu"
+NETWORK = r"""
+#include <talc/networks.h>
+
+int main(void)
+{
+    talc_module *net = talc_network_new("lenet", &(talc_network_options){ .classes = 4, .seed = 3 });
+    printf("%s %lld\n", talc_network_at(0)->name, (long long)talc_module_count(net));
+    talc_module_free(net);
+    return talc_failed();
+}
+"""
+OF_NETWORK = "lenet 61196"  # 61,706 - 6 * 85
 
 
 def block(kind):
@@ -53,6 +65,7 @@ class Folder(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         (self.folder / "model.c").write_text(PROGRAM)
+        (self.folder / "network.c").write_text(NETWORK)
         (self.folder / "model.cpp").write_text(block("cpp"))
         (self.folder / "CMakeLists.txt").write_text(block("cmake"))
 
@@ -60,9 +73,14 @@ class Folder(unittest.TestCase):
         """Both languages by pkg-config."""
         warn, program = ["-Wall", "-Wextra", "-Werror"], self.folder / "program"
         flags = run("pkg-config", "--cflags", "--libs", "talc", **found).split()
-        flags += [f"-Wl,-rpath,{libdir}", "-o", program]
+        # Of an installation in one folder, of the build tree in two.
+        rpath = [f"-Wl,-rpath,{libdir}:{libdir / 'examples/networks'}"]
+        flags += [*rpath, "-o", program]
         run("cc", *warn, self.folder / "model.c", *flags)
         self.assertIn(PRINTED, run(program))
+        of_networks = run("pkg-config", "--cflags", "--libs", "talc_networks", **found).split()
+        run("cc", *warn, self.folder / "network.c", *of_networks, *rpath, "-o", program)
+        self.assertIn(OF_NETWORK, run(program))
         if shutil.which("c++"):
             run("c++", "-std=c++11", *warn, self.folder / "model.cpp", *flags)
             self.assertIn("tensor f32 [1,8,30,30] on cpu", run(program))
@@ -84,8 +102,9 @@ class Built(Folder):
         (command,) = top.rglob("bin/talc")
         self.assertRegex(run(command, "--version"), r"^talc \d")
         (described,) = top.rglob("talc.pc")
-        # It says where it will be.
-        described.write_text(described.read_text().replace("prefix=", f"prefix={top}", 1))
+        # They say where they will be.
+        for file in (described, described.with_name("talc_networks.pc")):
+            file.write_text(file.read_text().replace("prefix=", f"prefix={top}", 1))
         found = {"PKG_CONFIG_PATH": str(described.parent)}
         self.compiles(described.parent.parent, **found)
         self.cmakes(**found)

@@ -68,7 +68,7 @@ static bool run_step(const subject *s)
 }
 
 /* Labels for as many rows of classes as the output has; none for an output that is no such. */
-static bool make_labels(subject *s, const network *of)
+static bool make_labels(subject *s, const talc_network *of)
 {
     talc_scope *scope = talc_scope_enter();
     const talc_tensor *y = talc_forward(s->module, s->x);
@@ -145,7 +145,7 @@ static bool time_forward(subject *s, timing results[2])
     return s->graph != NULL && measure_way(s, "graph", replay, &results[1]);
 }
 
-static bool time_training(subject *s, const network *of, timing results[2])
+static bool time_training(subject *s, const talc_network *of, timing results[2])
 {
     talc_no_grad_leave();
     s->optimizer = talc_optimizer_new(

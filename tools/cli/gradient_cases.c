@@ -69,17 +69,17 @@ static talc_tensor *split(talc_tensor *const x[])
 
 static talc_module *lenet(void)
 {
-    return network_new("lenet", NULL);
+    return talc_network_new("lenet", NULL);
 }
 
 static talc_module *resnet20(void)
 {
-    return network_new("resnet20", NULL);
+    return talc_network_new("resnet20", NULL);
 }
 
 static talc_module *resnet20_b(void)
 {
-    return network_new("resnet20-b", NULL);
+    return talc_network_new("resnet20-b", NULL);
 }
 
 // clang-format off

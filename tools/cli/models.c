@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const network *model_find(const char *name)
+const talc_network *model_find(const char *name)
 {
-    const network *row;
-    for (int i = 0; (row = network_at(i)) != NULL; i++)
+    const talc_network *row;
+    for (int i = 0; (row = talc_network_at(i)) != NULL; i++)
         if (strcmp(row->name, name) == 0)
             return row;
     return NULL;
@@ -38,7 +38,7 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->network = network_find(argument);
+        self->network = talc_network_find(argument);
         if (self->network == NULL && (ends_with(argument, ".png") || ends_with(argument, ".npy")))
             tool_usage(state, "there is no network '%s'; an image is --input's",
                        TALC_SHOWN(argument));
@@ -98,10 +98,11 @@ static talc_model_info *info_of(const model_arguments *self)
     return info;
 }
 
-const network *model_find_by_weights(const model_arguments *self)
+const talc_network *model_find_by_weights(const model_arguments *self)
 {
     talc_model_info *info = info_of(self);
-    const network *found = info == NULL || info->network == NULL ? NULL : model_find(info->network);
+    const talc_network *found =
+        info == NULL || info->network == NULL ? NULL : model_find(info->network);
     talc_model_info_free(info);
     return found;
 }
@@ -148,8 +149,8 @@ talc_module *model_new(const model_arguments *self)
     talc_model_info *info = info_of(self);
     const int64_t classes = self->classes == 0 && info != NULL ? info->classes : self->classes;
     const int64_t channels = info != NULL && info->channels <= 4 ? info->channels : 0;
-    talc_module *model = network_new(
-        self->network->name, &(network_options){ .channels = channels, .classes = classes });
+    talc_module *model = talc_network_new(
+        self->network->name, &(talc_network_options){ .channels = channels, .classes = classes });
     if (model != NULL && self->weights != NULL && !talc_module_load(model, self->weights, true)) {
         list_differences(model, self, info);
         talc_module_free(model);
@@ -161,7 +162,7 @@ talc_module *model_new(const model_arguments *self)
 
 // ---- Input --------------------------------------------------------------------------------------
 
-talc_tensor *model_images(const network *self, int64_t batch)
+talc_tensor *model_images(const talc_network *self, int64_t batch)
 {
     return talc_randn(
         talc_device_get("cpu"), TALC_F32,
@@ -170,8 +171,9 @@ talc_tensor *model_images(const network *self, int64_t batch)
 
 /* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has
  * none, else ImageNet's where there are 3. False with a failure. */
-static bool pixel_numbers(const network *self, const char *option, int given, const double own[3],
-                          const double *of_file, const double imagenet[3], double numbers[3])
+static bool pixel_numbers(const talc_network *self, const char *option, int given,
+                          const double own[3], const double *of_file, const double imagenet[3],
+                          double numbers[3])
 {
     const int64_t channels = self->image.channels;
     if (given > 1 && given != channels) {
@@ -188,8 +190,8 @@ static bool pixel_numbers(const network *self, const char *option, int given, co
     return true;
 }
 
-static talc_tensor *read_image(const network *self, const char *path, const model_pixels *pixels,
-                               const talc_model_info *info)
+static talc_tensor *read_image(const talc_network *self, const char *path,
+                               const model_pixels *pixels, const talc_model_info *info)
 {
     static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
     talc_image_options options = { .channels = self->image.channels,
@@ -210,8 +212,8 @@ static talc_tensor *read_image(const network *self, const char *path, const mode
 
 talc_tensor *model_input(const model_arguments *self, const talc_module *model)
 {
-    network own = *self->network; /* as its weights say, which may be of grey images */
-    const network *of = &own;
+    talc_network own = *self->network; /* as its weights say, which may be of grey images */
+    const talc_network *of = &own;
     const talc_model_info *info = talc_module_info(model);
     if (info != NULL && info->channels > 0)
         own.image.channels = info->channels;
@@ -259,7 +261,7 @@ bool model_open(const model_arguments *self, talc_module **model, talc_tensor **
 
 int model_usage(const model_arguments *self, const talc_tensor *x)
 {
-    const network *of = self->network;
+    const talc_network *of = self->network;
     const bool other_size =
         x != NULL && (x->dims[2] != of->image.height || x->dims[3] != of->image.width);
     char message[1024], shape[TALC_DIMS_TEXT];

@@ -3,11 +3,11 @@
 #ifndef TALC_TOOLS_CLI_MODELS_H
 #define TALC_TOOLS_CLI_MODELS_H
 
-#include "examples/networks/networks.h"
+#include <talc/networks.h>
 #include "tools/cli/tool.h"
 
 /// The network of that name; NULL, without a failure, when there is none.
-const network *model_find(const char *name);
+const talc_network *model_find(const char *name);
 
 /// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. Numbers that were not given are
 /// those of the weights' file, else ImageNet's if there are 3 channels, else 0 and 1.
@@ -19,7 +19,7 @@ typedef struct model_pixels {
 /// The arguments that commands for a network share; each begins its own with them.
 typedef struct model_arguments {
     tool_options tool;
-    const network *network;
+    const talc_network *network;
     const char *weights; ///< a safetensors file; NULL: random ones
     const char *input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the
                        ///< network's own size
@@ -32,7 +32,7 @@ typedef struct model_arguments {
 
 /// The network that the file of weights says it is of; NULL, without a failure, when it does not
 /// say one.
-const network *model_find_by_weights(const model_arguments *self);
+const talc_network *model_find_by_weights(const model_arguments *self);
 
 /// Ends the command, as tool_usage does: says what keeps the file of weights from naming a network.
 void model_fail_by_weights(const struct argp_state *state, const model_arguments *self);
@@ -51,7 +51,7 @@ talc_module *model_new(const model_arguments *self);
 bool model_input_is_file(const model_arguments *self);
 
 /// Random images for a network, on the CPU.
-talc_tensor *model_images(const network *self, int64_t batch);
+talc_tensor *model_images(const talc_network *self, int64_t batch);
 
 /// The network's input, on the CPU. A PNG has the size, mean and deviation that the model is
 /// described by, if it is.

@@ -1,4 +1,5 @@
 /// The talc command: finds the subcommand and hands its arguments on.
+#include "tools/cli/load.h"
 #include "tools/cli/tool.h"
 
 #include <signal.h>
@@ -56,6 +57,8 @@ int main(int argc, char **argv)
             snprintf(full, sizeof full, "talc %s", name);
             tool_set_name(full);
             argv[1] = full;
+            if (!load_objects(argc - 1, argv + 1))
+                return tool_usage_talc();
             return commands[i].run(argc - 1, argv + 1);
         }
     tool_fail("there is no command '%s'; talc --help lists them", TALC_SHOWN(name));

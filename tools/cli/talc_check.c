@@ -2,6 +2,7 @@
 /// error bounds.
 #include "tools/cli/check_problems.h"
 #include "tools/cli/check_shares.h"
+#include "tools/cli/load.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/tool.h"
 
@@ -167,6 +168,7 @@ static bool add_device(run *self, const char *name)
         .algorithm = self->arguments->algorithm,
         .kinds = self->arguments->kinds,
         .seed = (uint64_t)self->arguments->seed,
+        .arguments = load_arguments(),
         .observe = self->arguments->shares == NULL ? NULL : check_shares_observe,
         .context = &self->shares,
     };

@@ -193,7 +193,7 @@ static int explain_conv2d(const arguments *self, talc_device *device)
     return verdict(tool_json_print(all[0]), &explanations[0].decision);
 }
 
-static int print_steps(const network *of, const talc_device *device,
+static int print_steps(const talc_network *of, const talc_device *device,
                        const talc_module_explanation *explanation, bool json)
 {
     if (!json) {
@@ -212,12 +212,12 @@ static int print_steps(const network *of, const talc_device *device,
                                      talc_device_name(device), "steps", steps));
 }
 
-static int explain_model(const network *known, const char *algorithm, talc_device *device,
+static int explain_model(const talc_network *known, const char *algorithm, talc_device *device,
                          bool train, bool json)
 {
     if (algorithm != NULL)
         talc_algorithm_force("conv2d", algorithm);
-    talc_module *model = network_new(known->name, NULL);
+    talc_module *model = talc_network_new(known->name, NULL);
     talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
     talc_module_explanation explanation = { 0 };
     if (train)
@@ -241,7 +241,7 @@ int command_explain(int argc, char **argv)
     if (device == NULL)
         return tool_fail_talc();
     const char *algorithm = self.conv2d.options.algorithm;
-    const network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
+    const talc_network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
     if (known != NULL)
         return explain_model(known, algorithm, device, self.train, self.tool.json);
     if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)

@@ -112,7 +112,7 @@ static json_t *functions_json(void)
 /* "im2col, reference" of an op's list; forms of a name, which stand beside each other, once. */
 static void algorithms_text(const talc_device *device, int op, char text[256])
 {
-    const talc_algorithm *list = device->backend->algorithms[op];
+    const talc_algorithm *list = talc_backend_algorithms(device->backend, (talc_op)op);
     const char *last = "";
     size_t used = 0;
     text[0] = '\0';

@@ -13,20 +13,20 @@ static const tool_option options[] = {
 
 // ---- All networks -------------------------------------------------------------------------------
 
-enum { MAX_NETWORKS = 64 };
+enum { MAX_NETWORKS = 128 };
 
 /* Networks, and how many parameters each has. */
 typedef struct listing {
     int count;
-    const network *list[MAX_NETWORKS];
+    const talc_network *list[MAX_NETWORKS];
     int64_t parameters[MAX_NETWORKS];
 } listing;
 
 static bool count_parameters(listing *all)
 {
-    const network *n;
-    while (all->count < MAX_NETWORKS && (n = network_at(all->count)) != NULL) {
-        talc_module *model = network_new(n->name, NULL);
+    const talc_network *n;
+    while (all->count < MAX_NETWORKS && (n = talc_network_at(all->count)) != NULL) {
+        talc_module *model = talc_network_new(n->name, NULL);
         all->list[all->count] = n;
         all->parameters[all->count++] = talc_module_count(model);
         talc_module_free(model);
@@ -41,7 +41,7 @@ enum { NETWORK, IMAGE, CLASSES, PARAMETERS, WHAT, COLUMNS };
 static const char *cell(const void *context, int64_t row, int column, char text[TALC_CELL_TEXT])
 {
     const listing *all = context;
-    const network *n = all->list[row];
+    const talc_network *n = all->list[row];
     if (column == NETWORK || column == WHAT)
         return column == NETWORK ? n->name : n->what;
     if (column == IMAGE)
@@ -79,7 +79,7 @@ static int list_networks(bool json)
     }
     json_t *array = json_array();
     for (int i = 0; i < all.count; i++) {
-        const network *n = all.list[i];
+        const talc_network *n = all.list[i];
         json_array_append_new(
             array, json_pack("{s:s, s:s, s:[I,I,I], s:I, s:I}", "network", n->name, "what", n->what,
                              "image", (json_int_t)n->image.channels, (json_int_t)n->image.height,

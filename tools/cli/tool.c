@@ -1,5 +1,7 @@
 #include "tools/cli/tool.h"
 
+#include "tools/cli/load.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -78,7 +80,7 @@ int tool_finish(void)
 
 // ---- Options ------------------------------------------------------------------------------------
 
-enum { KEY_DEVICE = 'd', KEY_THREADS = 't', KEY_WORKSPACE = 1000, KEY_JSON = 'j' };
+enum { KEY_DEVICE = 'd', KEY_THREADS = 't', KEY_WORKSPACE = 1000, KEY_LOAD, KEY_JSON = 'j' };
 
 static const struct argp_option common[] = {
     { "device", KEY_DEVICE, "NAME", 0,
@@ -86,6 +88,8 @@ static const struct argp_option common[] = {
     { "threads", KEY_THREADS, "N", 0, "CPU threads; results do not depend on it", 10 },
     { "workspace", KEY_WORKSPACE, "SIZE", 0,
       "workspace that an algorithm may use at most: 64MiB, 1GiB, or bytes", 10 },
+    { "load", KEY_LOAD, "FILE.so", 0,
+      "a network or algorithms of one's own (talc/networks.h); may be given several times", 10 },
     { "json", KEY_JSON, NULL, 0, "print JSON", 10 },
     { 0 },
 };
@@ -107,6 +111,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_WORKSPACE:
         self->workspace = tool_size(state, "--workspace", argument, 0);
+        return 0;
+    case KEY_LOAD:
+        if (!load_object(argument))
+            tool_usage(state, "%s", talc_error_message());
         return 0;
     case KEY_JSON:
         self->json = true;

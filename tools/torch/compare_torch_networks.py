@@ -94,8 +94,8 @@ class TalcNetwork:
         self.talc, self.model = talc, model
         path = pathlib.Path(folder, "weights.safetensors")
         save_safetensors(path, {key: (t.to(TORCH[dtype]) if t.is_floating_point() else t).numpy() for key, t in model.state_dict().items()})
-        library.network_new.restype, library.network_new.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p]
-        self.net = library.network_new(name.encode(), None)
+        library.talc_network_new.restype, library.talc_network_new.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p]
+        self.net = library.talc_network_new(name.encode(), None)
         talc.module_cast(self.net, DTYPES[dtype])
         talc.module_load(self.net, str(path).encode(), True)
         talc.module_to(self.net, talc.device)
