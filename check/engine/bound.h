@@ -5,12 +5,11 @@
 ///     4 u sqrt(K + 4) S, at most (K + 2) u S,     on random data,
 ///     (K + 2) u S                                 on any data,
 /// NORMWISE by the same with the largest S of the image in place of S, TF32 by 2^-9 S more: its
-/// operands may be cut to 11 bits instead of rounded, and a denormal one be lost beside one of up to
-/// 4. An algorithm that accumulates f32 data in f64
-/// has one rounding, u |y|, and the float64 sum's own (K + 4) 2^-53 S. Each may lose what
-/// underflows: (K + 2) times the smallest subnormal. Exact data leave no room, but to NORMWISE
-/// algorithms, whose results must round to the right integer; where their bound is more than a
-/// half, that is what they get.
+/// operands may be cut to 11 bits instead of rounded, and a denormal one may be lost beside one of
+/// up to 4. An algorithm that accumulates f32 data in f64 has one rounding, u |y|, and the float64
+/// sum's own (K + 4) 2^-53 S. Each may lose what underflows: (K + 2) times the smallest subnormal.
+/// Exact data leave no room, but to NORMWISE algorithms, whose results must round to the right
+/// integer; where their bound is more than a half, that is what they get.
 ///
 /// What a family gives as `extra` comes on top, and what it gives as `correlated` but on random
 /// data, and of f32 sums in f64.
