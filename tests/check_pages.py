@@ -8,7 +8,7 @@ usage: check_pages.py ROOT BUILD COMPILER SANITIZERS | check_pages.py --torch RO
 A block in ```c is a program; the lines of an indented block right behind it are what it prints. An indented block whose first line is
 `$ command` has lines that the command prints, in their order, on stdout or, where it fails, on stderr. A line of ... leaves lines out,
 ... in a line leaves out what differs between machines. Commands and programs run in an empty folder, with a folder `photos` of
-images by class where they name it. What compare_torch.py prints is held, but for its numbers, by --torch alone, which needs PyTorch.
+images by class where they name it. What compare_torch.py prints is held, but for its numbers, by --torch alone, which needs PyTorch and torchvision.
 Names of C in backticks are names in the sources. SANITIZERS is meson's b_sanitize.
 """
 

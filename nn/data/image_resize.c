@@ -56,7 +56,7 @@ bool talc_image_resized_size(const char *who, talc_image_size from, talc_image_s
     }
     if (has_sides(who, "resize to", *size) &&
         (from.height > MAX_SHRINK * size->height || from.width > MAX_SHRINK * size->width))
-        talc_fail(TALC_BAD_ARGUMENT,
+        talc_fail(TALC_BAD_SHAPE,
                   "%s: resize from %" PRId64 "x%" PRId64 " to %" PRId64 "x%" PRId64
                   " is more than %d to one",
                   who, from.height, from.width, size->height, size->width, MAX_SHRINK);
