@@ -397,6 +397,40 @@ Test(image_files, too_many_scans_are_refused)
     assert_failure_with(TALC_BAD_FORMAT, "image_load: '%s' has more than 500 scans", path);
 }
 
+/* Bytes put into a file, at a place. */
+static void write_with(const char *path, const char *name, size_t at, const char *more, size_t size)
+{
+    const int i = file_named(name);
+    FILE *file = fopen(path, "wb");
+    fwrite(image_files[i].bytes, 1, at, file);
+    fwrite(more, 1, size, file);
+    fwrite(image_files[i].bytes + at, 1, image_files[i].count - at, file);
+    fclose(file);
+}
+
+Test(image_files, only_damage_that_costs_pixels_is_refused)
+{
+    const char *path = file_path("x.jpg");
+    const int rgb = file_named("rgb");
+    /* The end, among the pixels: libjpeg would fill up with grey. */
+    write_with(path, "rgb", image_files[rgb].count - 12, "\xff\xd9", 2);
+    cr_assert_null(load_bytes(path));
+    assert_failure_with(TALC_BAD_FORMAT,
+                        "image_load: '%s': Corrupt JPEG data: premature end of data segment", path);
+    /* Bytes behind them. */
+    write_with(path, "rgb", image_files[rgb].count - 2, "bytes that belong to nothing", 28);
+    assert_turned(load_bytes(path), image_files[rgb].pixels, 3, 1);
+    /* Other APP1, and a second EXIF, which says another orientation. */
+    write_with(path, "sharp", 2, "\xff\xe1\0\x0chttp://ns/", 14);
+    assert_turned(load_bytes(path), image_files[file_named("sharp")].pixels, 3, 6);
+    char exif[12 + EXIF] = "\xff\xe1\0\x22"
+                           "Exif\0";
+    memcpy(exif + 10, low_first, EXIF);
+    exif[10 + LOW_VALUE] = 3;
+    write_with(path, "sharp", 2, exif, 10 + EXIF);
+    assert_turned(load_bytes(path), image_files[file_named("sharp")].pixels, 3, 3);
+}
+
 /* Libjpeg would fill what is missing with grey, and say so on stderr. */
 Test(image_files, a_cut_jpeg_is_refused)
 {
@@ -473,6 +507,6 @@ static void run_resized(fault_run *run)
                                                           }));
 }
 
-TEST_SURVIVES(image_files, reading_survives, 100, "image files", begin_files, run_files, NULL, NULL)
-TEST_SURVIVES(image_files, reading_resized_survives, 40, "resized files", begin_files, run_resized,
+TEST_SURVIVES(image_files, reading_survives, 400, "image files", begin_files, run_files, NULL, NULL)
+TEST_SURVIVES(image_files, reading_resized_survives, 200, "resized files", begin_files, run_resized,
               NULL, NULL)
