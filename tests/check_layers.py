@@ -33,7 +33,7 @@ LIBRARIES = {
     r"jansson\.h": ["tensor/safetensors.c", "tensor/safetensors_save.c", "tools", "tests"],
     r"(cblas|openblas_config|f77blas|lapacke?)\.h": ["backends/cpu/device/openblas.h", "tools", "tests"],
     r"(cuda|cublas|curand|cufft|nccl|nvrtc|nvtx|cooperative_groups|mma|driver_types).*": ["backends/cuda", "tests/device/ranges_listener.c", "tests/support/gpu.c"],
-    r"(zlib|png|pngconf)\.h": ["nn/data", "tools", "tests"],
+    r"(zlib|png|pngconf|jpeglib|jerror)\.h": ["nn/data", "tools", "tests"],
     r"argp\.h": ["tools", "examples", "tests"],
     r"criterion/.*": ["tests"],
     r"sanitizer/.*": ["tests"],

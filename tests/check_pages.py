@@ -9,7 +9,7 @@ A block in ```c is a program; the lines of an indented block right behind it are
 `$ command` has lines that the command prints, in their order, on stdout or, where it fails, on stderr. A line of ... leaves lines out,
 ... in a line leaves out what differs between machines. Commands and programs run in an empty folder, with a folder `photos` of
 images by class where they name it. What loads shared objects is left out where talc is none. What compare_torch.py
-prints is held, but for its numbers, by --torch alone, which needs PyTorch.
+prints is held, but for its numbers, by --torch alone, which needs PyTorch and torchvision.
 Names of C in backticks are names in the sources. SANITIZERS is meson's b_sanitize.
 """
 

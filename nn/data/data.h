@@ -17,6 +17,7 @@
 
 #include "../../tensor/device.h"
 #include "../info.h"
+#include "image.h"
 
 TALC_BEGIN_DECLARATIONS
 
@@ -102,22 +103,6 @@ struct talc_loader_options;
 /// are borrowed. All zero for NULL.
 TALC_API talc_model_info talc_dataset_info(const talc_dataset *dataset,
                                            const struct talc_loader_options *options);
-
-// ---- One image ----------------------------------------------------------------------------------
-
-typedef struct talc_image_options {
-    int64_t channels;             ///< 1 or 3, which a grey image has alike; 0: the file's
-    int64_t height, width;        ///< that the image must have; 0: any
-    double mean[3], deviation[3]; ///< as talc_loader_options has them
-    int64_t pixels;               ///< the maximum that it may have; 0: 2^28, as in folders
-} talc_image_options;
-
-/// A PNG file as [1,C,H,W], f32 on the CPU; NULL for options: all defaults. Torchvision's networks
-/// were trained on mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225. Errors: what folders
-/// fail with, an image of another size (names both) or with colours where 1 channel is asked for,
-/// one of too many pixels (names both numbers), options out of range. It takes little more memory
-/// than the tensor's own.
-TALC_API talc_tensor *talc_image_load(const char *path, const talc_image_options *options);
 
 // ---- Loaders ------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 /// A folder of images: directory/CLASS/NAME.png.
 #include "nn/data/dataset.h"
 
-#include "nn/data/png.h"
+#include "nn/data/image_file.h"
 #include "tensor/file.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
@@ -141,49 +141,33 @@ static void listing_free(listing *l)
 // ---- Reading ------------------------------------------------------------------------------------
 
 /* The size that all have, and whether one has colours. */
-static bool look_at_all(const list *paths, talc_png *all)
+static bool look_at_all(const list *paths, talc_image_file *files, talc_image_file *all)
 {
     for (size_t i = 0; i < paths->count; i++) {
-        talc_png png;
-        if (talc_png_look(WHO, paths->text[i], TALC_PNG_PIXELS, &png) != TALC_OK)
+        talc_image_file *file = &files[i];
+        if (talc_image_file_look(WHO, paths->text[i], TALC_IMAGE_PIXELS, file) != TALC_OK)
             return false;
         if (i == 0)
-            *all = png;
-        if (png.height != all->height || png.width != all->width) {
+            *all = *file;
+        if (file->height != all->height || file->width != all->width) {
             talc_fail(TALC_BAD_SHAPE,
                       "%s: '%s' is %" PRId64 "x%" PRId64 ", '%s' %" PRId64 "x%" PRId64
                       " (height x width)",
-                      WHO, TALC_SHOWN(paths->text[i]), png.height, png.width,
+                      WHO, TALC_SHOWN(paths->text[i]), file->height, file->width,
                       TALC_SHOWN(paths->text[0]), all->height, all->width);
             return false;
         }
-        all->color = all->color || png.color;
+        all->color = all->color || file->color;
     }
     return true;
 }
 
-/* Where rows of bytes go. */
-typedef struct planes {
-    uint8_t *image; /* [C,H,W] */
-    int64_t channels, height, width;
-} planes;
-
-static void take_row(void *context, int64_t h, int64_t first, int64_t step, int64_t count,
-                     const uint8_t *pixels)
+static bool read_images(const list *paths, const talc_image_file *files, talc_samples *samples)
 {
-    const planes *to = context;
-    for (int64_t c = 0; c < to->channels; c++) {
-        uint8_t *row = to->image + (c * to->height + h) * to->width + first;
-        for (int64_t i = 0; i < count; i++)
-            row[i * step] = pixels[i * to->channels + c];
-    }
-}
-
-static bool read_images(const list *paths, const talc_png *all, talc_samples *samples)
-{
-    planes to = { samples->pixels, samples->dims.dim[0], all->height, all->width };
-    for (int64_t i = 0; i < samples->count; i++, to.image += samples->image_bytes)
-        if (talc_png_read(WHO, paths->text[i], all, (int)to.channels, take_row, &to) != TALC_OK)
+    uint8_t *planes = samples->pixels;
+    const int channels = (int)samples->dims.dim[0];
+    for (int64_t i = 0; i < samples->count; i++, planes += samples->image_bytes)
+        if (talc_image_file_planes(WHO, paths->text[i], &files[i], channels, planes) != TALC_OK)
             return false;
     return true;
 }
@@ -206,16 +190,16 @@ static bool name_classes(const listing *l, talc_samples *samples)
     return text != NULL;
 }
 
-static talc_samples *read_all(const listing *l)
+static talc_samples *read_all(const listing *l, talc_image_file *files)
 {
-    talc_png all;
-    if (!look_at_all(&l->paths, &all))
+    talc_image_file all = { 0 };
+    if (!look_at_all(&l->paths, files, &all))
         return NULL;
     talc_samples *samples = talc_samples_new(WHO, (int64_t)l->paths.count,
                                              TALC_DIMS(all.color ? 3 : 1, all.height, all.width));
     if (samples == NULL)
         return NULL;
-    if (name_classes(l, samples) && read_images(&l->paths, &all, samples))
+    if (name_classes(l, samples) && read_images(&l->paths, files, samples))
         return samples;
     talc_samples_release(samples);
     return NULL;
@@ -226,7 +210,10 @@ talc_dataset *talc_dataset_folder(const char *directory)
     if (talc_operand_missing(WHO, "directory", directory))
         return NULL;
     listing l = { 0 };
-    talc_samples *samples = list_all(&l, directory) ? read_all(&l) : NULL;
+    talc_image_file *files =
+        list_all(&l, directory) ? talc_memory_new(l.paths.count * sizeof *files, WHO) : NULL;
+    talc_samples *samples = files == NULL ? NULL : read_all(&l, files);
+    talc_memory_free(files);
     listing_free(&l);
     return samples == NULL ? NULL : talc_samples_dataset(WHO, samples);
 }

@@ -201,8 +201,10 @@ Test(bad_data, folders)
             about("dataset_folder: '%s' is 2x4, '%s' 3x4 (height x width)", second, first),
             talc_dataset_folder(folder));
     file_write(second, "no image at all", 15);
-    REFUSED(TALC_BAD_FORMAT, about("dataset_folder: '%s': Not a PNG file", second, ""),
-            talc_dataset_folder(folder));
+    REFUSED(
+        TALC_BAD_FORMAT,
+        about("dataset_folder: '%s' begins with 6e6f2069, it is neither PNG nor JPEG", second, ""),
+        talc_dataset_folder(folder));
     file_write(second, "", 0);
     REFUSED(TALC_BAD_FORMAT,
             about("dataset_folder: '%s' ends early: after byte 0 come 0 of 8", second, ""),

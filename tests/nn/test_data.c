@@ -236,7 +236,9 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
     }
     file_write(file_path("no.png"), "GIF89a, no PNG", 14);
     cr_assert_null(talc_image_load(file_path("no.png"), NULL));
-    assert_failure_with(TALC_BAD_FORMAT, "image_load: '%s': Not a PNG file", file_path("no.png"));
+    assert_failure_with(TALC_BAD_FORMAT,
+                        "image_load: '%s' begins with 47494638, it is neither PNG nor JPEG",
+                        file_path("no.png"));
     cr_assert_null(talc_image_load(NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "image_load: path is NULL");
 }

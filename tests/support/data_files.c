@@ -30,6 +30,12 @@ void write_png(const char *path, const written_png *image)
     if (image->type == PNG_COLOR_TYPE_PALETTE)
         png_set_PLTE(png, info, (png_color[]){ { 10, 20, 30 }, { 40, 50, 60 }, { 70, 80, 90 } },
                      image->depth == 1 ? 2 : 3);
+    if (image->exif_bytes > 0) {
+        uint8_t exif[64]; /* libpng takes no const */
+        cr_assert(image->exif_bytes <= (int)sizeof exif);
+        memcpy(exif, image->exif, (size_t)image->exif_bytes);
+        png_set_eXIf_1(png, info, (png_uint_32)image->exif_bytes, exif);
+    }
     png_write_info(png, info);
     for (int pass = png_set_interlace_handling(png); pass > 0; pass--)
         for (int h = 0; h < image->height; h++)

@@ -15,6 +15,8 @@ typedef struct written_png {
     int height, width;
     const uint8_t *rows[16];
     bool same_rows; ///< every row is the first
+    const uint8_t *exif;
+    int exif_bytes; ///< 0: there is none
 } written_png;
 
 /// Writes rows as they are; a palette's entry i is (10, 20, 30) + 30 i.

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 TALC, FAILING_MEMORY = map(os.path.abspath, sys.argv[1:3])
 PROBLEM = "n1c4h12w12o8k3x3"
@@ -27,6 +28,7 @@ COMMANDS = [
     "check sum:8 --json", "check sum:8 --kinds random --shares shares.npy --json",
     "check quick --list --json", "check model lenet --json", "check grad relu --json",
     "bench --list --json", "run -w weights", "run -w weights --json",
+    "run lenet photos x.jpg --resize 28x28 --top 1 --labels labels --json", "run lenet photos x.jpg --resize 28x28",
 ]
 # Those that end with a message.
 WRONG_COMMANDS = [
@@ -44,6 +46,14 @@ def write_npy(path, shape):
     count = shape[0] * shape[1] * shape[2] * shape[3]
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() +
                      struct.pack(f"<{count}f", *[1.0] * count))
+
+
+def write_png(path, side):
+    """A grey image, black."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(bytes(side * (side + 1)))) + chunk(b"IEND", b""))
 
 
 def write_weights(path, metadata):
@@ -82,6 +92,11 @@ class FailingMemory(unittest.TestCase):
         (self.folder / "labels").write_bytes(b"digit \xff\n" * 10)  # JSON has to show it
         write_weights(self.folder / "weights", {"talc.network": "lenet"})
         write_weights(self.folder / "unnamed", {})
+        (self.folder / "photos").mkdir()
+        write_png(self.folder / "photos" / "a.png", 28)
+        header = (pathlib.Path(__file__).resolve().parents[1] / "support" / "image_cases.h").read_text()
+        numbers = re.search(r"jpeg_grey\[\] = \{([^}]*)", header)[1].split(",")
+        (self.folder / "x.jpg").write_bytes(bytes(int(byte) for byte in numbers if byte.strip()))
 
     def fault(self, code, out, err, expected, is_json):
         """What is wrong with a run; None: nothing is. `expected`: the code, output and errors with memory."""

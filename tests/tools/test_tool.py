@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import pathlib
 import pty
 import random
 import re
@@ -857,6 +858,81 @@ class Networks(Tool):
         safetensors(weights, metadata=metadata)
         return weights
 
+    def test_images_of_any_size(self):
+        """torchvision's recipe for ImageNet's networks, by default; --resize and --crop for all."""
+        name, wide, own = "squeezenet1_1", self.path("wide.png"), self.path("own.png")
+
+        def output(image, *arguments):
+            self.ok("run", name, "--input", image, "--output", self.path("y.npy"), *arguments)
+            return read_npy(self.path("y.npy"))
+        write_png(wide, 400, 300, bytes(whole_numbers_255(400 * 300 * 3)))
+        pixels = bytes(whole_numbers_255(224 * 224 * 3))
+        write_png(own, 224, 224, pixels)
+        self.assertEqual(output(wide), output(wide, "--resize", "256", "--crop", "224x224"))
+        self.assertEqual(output(wide, "--resize", "256x341"), output(wide, "--resize", "256"))
+        self.assertNotEqual(output(wide), output(wide, "--resize", "256"))
+        self.assertNotEqual(output(own), output(own, "--crop", "224"))
+        mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+        write_npy(self.path("x.npy"), [1, 3, 224, 224], [(pixels[3 * i + c] / 255 - mean[c]) / deviation[c] for c in range(3) for i in range(224 * 224)])
+        self.assertEqual(output(own, "--crop", "224"), output(self.path("x.npy")))
+        self.assertIn("1x1000", self.ok("summary", name, "--input", wide).replace("[1,1000]", "1x1000"))
+        write_png(self.path("grey.png"), 20, 40, bytes(800), color_type=0)
+        self.fails(2, r"grey.png' is 40x20, 28x28 is asked for", "run", "lenet", "--input", self.path("grey.png"))
+        self.ok("run", "lenet", "--input", self.path("grey.png"), "--resize", "28x28")
+        self.ok("run", "lenet", "--input", self.path("grey.png"), "--crop", "28")
+        for option in "--resize", "--crop":
+            for size in "0", "x", "3x", "x3", "3x0", "3,3", "-3", "3x3x3", "1048577", "", "9" * 80:
+                self.fails(2, rf"{option}: '{size}' is neither N nor HxW, of sides of 1 .. 1048576 pixels$" if len(size) < 9 else option, "run", "lenet",
+                           f"{option}={size}")
+            self.fails(2, "--resize and --crop are of an image, and there is none$", "run", "lenet", option, "3")
+
+    def test_many_images(self):
+        """A table or JSON of the classes of files and folders; what cannot be read is named, and the others go on."""
+        folder = pathlib.Path(self.path("photos"))
+        folder.mkdir()
+        header = (pathlib.Path(__file__).resolve().parents[1] / "support" / "image_cases.h").read_text()
+        jpeg = bytes(int(byte) for byte in re.search(r"jpeg_grey\[\] = \{([^}]*)", header)[1].split(",") if byte.strip())
+        (folder / "b.JPG").write_bytes(jpeg)
+        (folder / "c.jpeg").write_bytes(jpeg[:-40])
+        write_png(str(folder / "a.png"), 28, 28, bytes(whole_numbers_255(28 * 28)), color_type=0)
+        write_png(str(folder / ".hidden.png"), 28, 28, bytes(28 * 28), color_type=0)
+        (folder / "notes.txt").write_text("no image")
+        size = ["--resize", "28x28"]
+        a, b, c = (str(folder / name) for name in ("a.png", "b.JPG", "c.jpeg"))
+        done = talc("run", "lenet", str(folder), *size, "--top", "2")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, f"talc run: image_load: '{c}' ends early: it has {len(jpeg) - 40} bytes\n")
+        self.assertRegex(done.stdout, r"^lenet on cpu: 2 images in .*, random weights\n")
+        self.assertEqual(len(re.findall(r"(?m)\d\.\d+ %$", done.stdout)), 4, done.stdout)
+        self.assertLess(done.stdout.index(a), done.stdout.index(b))
+        self.assertNotIn("hidden", done.stdout)
+        done = talc("run", "lenet", b, self.path("photos") + "/", self.path("no.png"), *size, "--json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"cannot open '{self.path('no.png')}'", done.stderr)
+        answer = json.loads(done.stdout)
+        self.assertEqual([image["file"] for image in answer["images"]], [b, a, b, c, self.path("no.png")])
+        self.assertEqual([len(image["classes"]) for image in answer["images"]], [5, 5, 5, 0, 0])
+        self.assertEqual([image["error"] is None for image in answer["images"]], [True, True, True, False, False])
+        for image in answer["images"][:3]:
+            self.assertEqual(image["classes"], self.json("run", "lenet", "--input", image["file"], *size)["classes"][0])
+        with open(self.path("names"), "w") as file:
+            file.write("".join(f"name {i}\n" for i in range(10)))
+        text = self.ok("run", "lenet", a, "--labels", self.path("names"), "--top", "1")
+        self.assertRegex(text, r"label\n.*a.png +(\d) +[\d.]+ %  name \1\n")
+        empty = pathlib.Path(self.path("empty"))
+        empty.mkdir()
+        self.fails(1, r"'.*empty' holds no \*.png, \*.jpg or \*.jpeg$", "run", "lenet", str(empty))
+        self.fails(1, r"talc run: image_load: '.*b.JPG' is 13x17, 28x28 is asked for", "run", "lenet", b)
+        self.fails(1, r"talc run: '.*b.JPG': .*max_pool2d: ", "run", "lenet", b, "--resize", "1")
+        self.fails(2, "--top 11 is more than the 10 classes$", "run", "lenet", a, "--top", "11")
+        self.fails(2, "cannot be read", "run", "lenet", a, "--labels", self.path("nosuch"))
+        self.fails(2, "--mean has 3 numbers, lenet has 1 channel$", "run", "lenet", a, b, "--mean", "1,2,3")
+        for option, value in ("--input", a), ("--output", "y.npy"), ("--batch", "2"):
+            self.fails(2, f"'.*a.png' is an image of a list, which {option} is not for", "run", "lenet", a, option, value)
+        write_png(self.path("colour.png"), 64, 64, bytes(64 * 64 * 3))
+        self.fails(2, r"unet: the output \[1,2,64,64\] has no classes to rank", "run", "unet", self.path("colour.png"), "--resize", "64")
+        self.fails(2, "is one argument too many", "summary", "lenet", a)
+
     def test_an_image(self):
         """A network sees (pixel / 255 - mean) / deviation: the same as of .npy."""
         pixels, x = bytes(whole_numbers_255(32 * 32 * 3)), self.path("x.npy")
@@ -893,8 +969,8 @@ class Networks(Tool):
         write_png(self.path("colour.png"), 28, 28, bytes(28 * 28 * 3))
         self.fails(2, "colour.png' has 3 channels, colours, 1 is asked for", "run", "lenet", "--input", self.path("colour.png"))
         with open(self.path("x.jpg"), "wb") as file:
-            file.write(b"\xff\xd8\xff\xe0 no PNG at all")
-        self.fails(2, "x.jpg'.*(PNG|IHDR)", "run", "lenet", "--input", self.path("x.jpg"))
+            file.write(b"GIF89a no PNG at all")
+        self.fails(2, "x.jpg' begins with 47494638, it is neither PNG nor JPEG", "run", "lenet", "--input", self.path("x.jpg"))
         self.fails(2, r"'2x2' is \[2,2\], the network takes \[N,1,H,W\]", "run", "lenet", "--input", "2x2")
         write_npy(x, [1, 3, 192, 192], [0] * (3 * 192 * 192))
         for command in ["run"], ["summary", "--json"], ["bench"], ["check", "model"]:
@@ -910,7 +986,7 @@ class Networks(Tool):
         self.fails(2, "--std: '1,0,1' is no deviation", "run", "lenet", "--std", "1,0,1")
         write_png(self.path("grey.png"), 28, 28, bytes(28 * 28), color_type=0)
         self.fails(2, "--mean has 3 numbers, lenet has 1 channel$", "run", "lenet", "--input", self.path("grey.png"), "--mean", "1,2,3")
-        self.fails(2, "--mean and --std are of a PNG's pixels, and there is none", "run", "lenet", "--mean", "0.5")
+        self.fails(2, "--mean and --std are of an image's pixels, and there is none", "run", "lenet", "--mean", "0.5")
         self.fails(2, "--batch is 3, '2x1x28x28' has 2 images", "run", "lenet", "--batch", "3", "--input", "2x1x28x28")
 
     def test_a_checkpoint_of_pytorch(self):
@@ -958,10 +1034,12 @@ class Networks(Tool):
                 return set().union(*map(keys, value))
             return set(value) | set().union(*map(keys, value.values())) if isinstance(value, dict) else set()
         write_npy(self.path("x.npy"), [1, 1, 5, 5], whole_numbers(25, 1))
+        write_png(self.path("x.png"), 28, 28, bytes(28 * 28), color_type=0)
         small = "n1c1h5w5o1k3p1"
         for row, arguments in {
             "info": ["info"], "conv2d": ["conv2d", self.path("x.npy"), self.path("x.npy")], "explain PROBLEM": ["explain", small], "explain NETWORK": ["explain", "lenet"],
             "summary": ["summary"], "summary NETWORK": ["summary", "lenet"], "run NETWORK": ["run", "lenet", "--top", "1"],
+            "run NETWORK FILE": ["run", "lenet", self.path("x.png")],
             "run model-new": ["run", "model-new", "--problem", small, "--beside", "cpu"], "bench NETWORK": ["bench", "lenet"],
             "bench": ["bench", small, "host_view", "--repeat", "1"], "bench --list": ["bench", "--list"], "check": ["check", small, "--kinds", "exact"], "check --list": ["check", "--list", small],
             "check model": ["check", "model", "lenet"], "check grad": ["check", "grad", "relu"],
@@ -970,7 +1048,7 @@ class Networks(Tool):
             self.assertEqual(printed - rows[row] - common, set(), row)
             if row != "check":  # whose failures there are none of
                 self.assertEqual(rows[row] & {"network", "device", "layers", "steps", "ways"} - printed, set(), row)
-        self.assertEqual(len(rows), 16)
+        self.assertEqual(len(rows), 17)
 
     def test_unknown_names(self):
         self.fails(2, "there is no problem 'resnet17'.* talc summary the networks", "bench", "resnet17")

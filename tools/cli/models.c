@@ -19,6 +19,16 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
+/* Whether a name is one of an image, or of an array. */
+static bool is_input(const char *name)
+{
+    static const char *const ends[] = { ".png", ".jpg", ".jpeg", ".npy" };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i]))
+            return true;
+    return false;
+}
+
 error_t model_parse(int key, char *argument, struct argp_state *state)
 {
     model_arguments *self = state->input;
@@ -39,7 +49,7 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         if (state->arg_num > 0)
             tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         self->network = talc_network_find(argument);
-        if (self->network == NULL && (ends_with(argument, ".png") || ends_with(argument, ".npy")))
+        if (self->network == NULL && is_input(argument))
             tool_usage(state, "there is no network '%s'; an image is --input's",
                        TALC_SHOWN(argument));
         if (self->network == NULL)
@@ -190,18 +200,34 @@ static bool pixel_numbers(const talc_network *self, const char *option, int give
     return true;
 }
 
+/* The sizes that an image goes through, or that it has to have. */
+static void size_image(const talc_network *self, const model_pixels *pixels,
+                       const talc_model_info *info, talc_image_options *options)
+{
+    enum { SHORTER_SIDE = 256, IMAGENET = 1000 };
+    const bool sized = info != NULL && info->channels > 0 && (info->height > 0 || info->width > 0);
+    const int64_t height = sized ? info->height : self->image.height,
+                  width = sized ? info->width : self->image.width;
+    options->resize = pixels->resize;
+    options->crop = pixels->crop;
+    if (pixels->resize.height > 0 || pixels->crop.height > 0)
+        return;
+    if (!sized && self->classes == IMAGENET && self->image.channels == 3) {
+        options->resize.height = height > SHORTER_SIDE ? height : SHORTER_SIDE;
+        options->crop = (talc_image_size){ height, width };
+    } else {
+        options->height = height;
+        options->width = width;
+    }
+}
+
 static talc_tensor *read_image(const talc_network *self, const char *path,
                                const model_pixels *pixels, const talc_model_info *info)
 {
     static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
-    talc_image_options options = { .channels = self->image.channels,
-                                   .height = self->image.height,
-                                   .width = self->image.width };
+    talc_image_options options = { .channels = self->image.channels };
     const bool known = info != NULL && info->channels > 0;
-    if (known && (info->height > 0 || info->width > 0)) {
-        options.height = info->height;
-        options.width = info->width;
-    }
+    size_image(self, pixels, info, &options);
     return pixel_numbers(self, "--mean", pixels->mean_count, pixels->mean,
                          known ? info->mean : NULL, means, options.mean) &&
                    pixel_numbers(self, "--std", pixels->deviation_count, pixels->deviation,
@@ -210,27 +236,43 @@ static talc_tensor *read_image(const talc_network *self, const char *path,
                : NULL;
 }
 
-talc_tensor *model_input(const model_arguments *self, const talc_module *model)
+/* The network as its weights say, which may be of grey images. */
+static talc_network network_of(const model_arguments *self, const talc_module *model)
 {
-    talc_network own = *self->network; /* as its weights say, which may be of grey images */
-    const talc_network *of = &own;
+    talc_network own = *self->network;
     const talc_model_info *info = talc_module_info(model);
     if (info != NULL && info->channels > 0)
         own.image.channels = info->channels;
+    return own;
+}
+
+talc_tensor *model_image(const model_arguments *self, const talc_module *model, const char *path)
+{
+    const talc_network own = network_of(self, model);
+    return read_image(&own, path, &self->pixels, talc_module_info(model));
+}
+
+talc_tensor *model_input(const model_arguments *self, const talc_module *model)
+{
+    const talc_network own = network_of(self, model), *of = &own;
+    const model_pixels *pixels = &self->pixels;
     const char *text = self->input;
     talc_dims dims;
     const bool is_shape = text != NULL && read_shape(text, &dims),
-               is_png = text != NULL && !is_shape && !ends_with(text, ".npy");
-    if (!is_png && self->pixels.mean_count + self->pixels.deviation_count > 0) {
-        talc_fail(TALC_BAD_ARGUMENT, "--mean and --std are of a PNG's pixels, and there is none");
+               is_image = text != NULL && !is_shape && !ends_with(text, ".npy");
+    if (!is_image && pixels->mean_count + pixels->deviation_count > 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "--mean and --std are of an image's pixels, and there is none");
+    else if (!is_image && pixels->resize.height + pixels->crop.height > 0)
+        talc_fail(TALC_BAD_ARGUMENT, "--resize and --crop are of an image, and there is none");
+    if (talc_failed())
         return NULL;
-    }
     if (text == NULL)
         return model_images(of, self->batch);
     talc_device *cpu = talc_device_get("cpu");
-    talc_tensor *x = is_shape ? talc_randn(cpu, TALC_F32, dims)
-                     : is_png ? read_image(of, text, &self->pixels, info)
-                              : talc_npy_load(cpu, text);
+    talc_tensor *x = is_shape   ? talc_randn(cpu, TALC_F32, dims)
+                     : is_image ? model_image(self, model, text)
+                                : talc_npy_load(cpu, text);
     char shape[TALC_DIMS_TEXT];
     if (x == NULL)
         return NULL;

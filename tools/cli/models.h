@@ -9,9 +9,14 @@
 /// The network of that name; NULL, without a failure, when there is none.
 const talc_network *model_find(const char *name);
 
-/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. Numbers that were not given are
-/// those of the weights' file, else ImageNet's if there are 3 channels, else 0 and 1.
+/// What becomes of an image from a file. It is resized, then cropped, as is asked for; where
+/// neither is, a network for ImageNet whose weights do not say a size takes the middle of its own
+/// size from an image whose shorter side is made 256, or its own side where that is more, as
+/// torchvision's networks do, and every other network an image of its own size. A pixel of 0 .. 1
+/// becomes (pixel - mean) / deviation. Numbers that were not given are those of the weights'
+/// file, else ImageNet's if there are 3 channels, else 0 and 1.
 typedef struct model_pixels {
+    talc_image_size resize, crop; ///< zero: not given
     double mean[3], deviation[3];
     int mean_count, deviation_count; ///< how many were given: 0, 1 for all channels, 3
 } model_pixels;
@@ -21,9 +26,9 @@ typedef struct model_arguments {
     tool_options tool;
     const talc_network *network;
     const char *weights; ///< a safetensors file; NULL: random ones
-    const char *input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the
-                       ///< network's own size
-    int64_t batch;     ///< without an input: random images
+    const char
+        *input;    ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG or JPEG file
+    int64_t batch; ///< without an input: random images
     bool batch_given;
     int64_t seed;
     int64_t classes; ///< 0: the network's own
@@ -53,9 +58,11 @@ bool model_input_is_file(const model_arguments *self);
 /// Random images for a network, on the CPU.
 talc_tensor *model_images(const talc_network *self, int64_t batch);
 
-/// The network's input, on the CPU. A PNG has the size, mean and deviation that the model is
-/// described by, if it is.
+/// The network's input, on the CPU.
 talc_tensor *model_input(const model_arguments *self, const talc_module *model);
+
+/// One image for it, of a PNG or JPEG file, on the CPU.
+talc_tensor *model_image(const model_arguments *self, const talc_module *model, const char *path);
 
 /// The network and its input on the device that is asked for, made with the seed. False with a
 /// failure; the network is to be freed in any case.

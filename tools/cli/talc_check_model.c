@@ -30,7 +30,7 @@ static const tool_option options[] = {
       TOOL_TRUE_AT(arguments, training) },
     { "weights", 'w', "FILE", "safetensors of parameters (default: random)", 2,
       TOOL_STRING_AT(arguments, model.weights) },
-    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE",
+    { "input", MODEL_INPUT, "X.npy|IMAGE|SHAPE",
       "the model's input, or the shape of a random one (default: random images of its own size)", 2,
       TOOL_OWN, 0, 0 },
     { "batch", MODEL_BATCH, "N", "batch size of a random input (default 2)", 2, TOOL_OWN, 0, 0 },

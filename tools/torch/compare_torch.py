@@ -22,8 +22,8 @@ and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where i
 Rows "PyTorch" hold its own f32 results, and f64 ones of softmax, against the same bounds, to show what these are worth.
 
 `compare_torch.py train` compares LeNet's training instead (compare_torch_train.py), `compare_torch.py networks` whole networks, forward and
-gradients (compare_torch_networks.py), and `compare_torch.py activations` has `talc check model` judge the layers of PyTorch's networks
-(compare_torch_activations.py).
+gradients (compare_torch_networks.py), `compare_torch.py activations` has `talc check model` judge the layers of PyTorch's networks
+(compare_torch_activations.py), and `compare_torch.py images` compares how images are read and resized (compare_torch_images.py).
 
 Needs numpy and PyTorch 1.13 or later; the CPU build does. Exit code 1 when a share of a bound is over 1 or a shape
 differs, 2 when nothing could be compared.
@@ -163,7 +163,7 @@ def report(tallies, ops):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training; compare_torch.py networks, in whole networks; compare_torch.py activations, their layers.")
+    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training; compare_torch.py networks, in whole networks; compare_torch.py activations, their layers; compare_torch.py images, reading and resizing.")
     parser.add_argument("cases", type=int, nargs="?", default=2000, help="how many problems (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and their data (0)")
     parser.add_argument("--ops", default="forward,gradients",
@@ -184,6 +184,9 @@ def arguments():
 def main():
     if sys.argv[1:2] == ["train"]:
         return compare_torch_train.main(sys.argv[2:], LIBRARY)
+    if sys.argv[1:2] == ["images"]:
+        import compare_torch_images  # it needs more than the others
+        return compare_torch_images.main(sys.argv[2:], LIBRARY)
     if sys.argv[1:2] == ["networks"]:
         return compare_torch_networks.main(sys.argv[2:], LIBRARY)
     if sys.argv[1:2] == ["activations"]:

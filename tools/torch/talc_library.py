@@ -28,6 +28,10 @@ class Tensor(Structure):  # tensor/tensor.h
     _fields_ = [("dtype", c_int), ("rank", c_int), ("dims", c_int64 * 8), ("strides", c_int64 * 8)]
 
 
+class ImageSize(Structure):  # nn/data/image.h
+    _fields_ = [("height", c_int64), ("width", c_int64)]
+
+
 STRUCTURES = {}  # talc_conv2d_options and so on, as `talc ops --json` lays them out
 
 
@@ -58,7 +62,7 @@ FORCED = {"instance_norm2d.grad_input": "group_norm.grad_input", "layer_norm.gra
 
 T = POINTER(Tensor)
 NUMBERS_OF_C = {"bool": c_bool, "double": c_double, "int": c_int, "int64_t": c_int64, "size_t": c_size_t, "unsigned": c_uint,
-                "uint64_t": c_uint64, "uint8_t": c_uint8, "char": c_char, "talc_dims": Dims}
+                "uint64_t": c_uint64, "uint8_t": c_uint8, "char": c_char, "talc_dims": Dims, "talc_image_size": ImageSize}
 
 
 def type_of(text, enums, size=0):
