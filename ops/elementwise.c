@@ -72,7 +72,7 @@ static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_te
         talc_unary_gradient(record->function, record->numbers, dy, talc_node_saved(node, 0));
 }
 
-/* The limits of hardtanh are in order; else the first number is finite, and the second is one. */
+/* The limits of hardtanh are in order, softplus's threshold is a number; all others are finite. */
 bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2])
 {
     TALC_DEFAULT_FENV;
@@ -83,6 +83,8 @@ bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2
                       numbers[0], names[1], numbers[1]);
     } else if (names[0] != NULL && !isfinite(numbers[0])) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be finite", op, names[0], numbers[0]);
+    } else if (names[1] != NULL && function != TALC_SOFTPLUS && !isfinite(numbers[1])) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be finite", op, names[1], numbers[1]);
     } else if (names[1] != NULL && isnan(numbers[1])) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be a number", op, names[1], numbers[1]);
     }
