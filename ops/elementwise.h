@@ -5,7 +5,8 @@
 /// sub, mul take every dtype (integers wrap around), and so do maximum and minimum; the others f32
 /// and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
 ///
-/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a number out of
+/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a weight of prelu
+/// that is neither one number nor one for each channel, a number out of
 /// range or that the dtype does not hold, no memory. Gradients of maximum and minimum: of equal
 /// elements each gets half of dy; of pow: 0 for the base where the exponent is 0, and for the
 /// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are
@@ -59,6 +60,9 @@ TALC_API talc_tensor *talc_gelu_tanh(const talc_tensor *x);
 /// Where x is at most 0 negative_slope x and alpha (exp(x) - 1), else x. The number is finite.
 TALC_API talc_tensor *talc_leaky_relu(const talc_tensor *x, double negative_slope);
 TALC_API talc_tensor *talc_elu(const talc_tensor *x, double alpha);
+/// x where it is above 0, else weight x, with a learned weight of one element, or of one for each
+/// channel of x [N, C, ...], as in PyTorch: both f32 or both f64.
+TALC_API talc_tensor *talc_prelu(const talc_tensor *x, const talc_tensor *weight);
 /// scale x where x is above 0, else scale alpha (exp(x) - 1), with the two numbers, 1.0507... and
 /// 1.6732..., of Klambauer et al., "Self-normalizing neural networks", 2017.
 TALC_API talc_tensor *talc_selu(const talc_tensor *x);

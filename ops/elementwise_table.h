@@ -180,6 +180,9 @@ enum {
     X(TALC_DIV,           div,           TALC_FLOATS,   a / b,                                     \
       TALC_SAVES_B,                                talc_div(dy, b),                                \
       TALC_SAVES_B | TALC_SAVES_Y,                 talc_neg(talc_div(talc_mul(dy, y), b)))         \
+    X(TALC_PRELU,         prelu,         TALC_FLOATS,   a > 0 ? a : a * b,                         \
+      TALC_SAVES_A | TALC_SAVES_B,                 talc_prelu_input_gradient(dy, a, b),            \
+      TALC_SAVES_A,                                talc_prelu_weight_gradient(dy, a))              \
     X(TALC_POW,           pow,           TALC_FLOATS,   pow(a, b),                                 \
       TALC_SAVES_A | TALC_SAVES_B,                 talc_pow_base_gradient(dy, a, b),               \
       TALC_SAVES_A | TALC_SAVES_B | TALC_SAVES_Y,  talc_pow_exponent_gradient(dy, a, b, y))        \

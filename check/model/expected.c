@@ -32,7 +32,7 @@ static double largest_slope(const talc_unary_problem *problem)
         return 1.2;
     case TALC_HARDSIGMOID_RAMP:
         return fabs(problem->numbers[0]);
-    case TALC_HARDSWISH_RAMP: /* 2 (slope x + offset) - offset, where what is in brackets is 0 to 1 */
+    case TALC_HARDSWISH_RAMP: /* 2 t - offset, where t, slope x + offset, is from 0 to 1 */
         return 2 + fabs(problem->numbers[1]);
     default:
         return 1;
@@ -150,6 +150,8 @@ static double binary_spread(talc_binary_function function, number a, number b)
         return fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
     case TALC_DIV:
         return quotient_spread(a, b);
+    case TALC_PRELU:
+        return a.off * fmax(1, fabs(b.of) + b.off) + fabs(a.of) * b.off;
     case TALC_POW:
         return power_spread(a, b);
     case TALC_MAXIMUM:

@@ -340,6 +340,23 @@ Test(elementwise, values_of_pytorch)
 
 // ---- Two operands -------------------------------------------------------------------------------
 
+/* By hand: the second dimension has the channels, and a weight of one element serves them all. */
+Test(elementwise, prelu_has_a_weight_for_each_channel)
+{
+    const float x[] = { -1, 2, -3, 4, -5, -0.0F, (float)-INFINITY, -8 }, weight[] = { 0.5F, -2 };
+    const double by_channel[] = { -0.5, 2, 6, 4, -2.5, -0.0, (double)INFINITY, 16 };
+    const double by_one[] = { -0.5, 2, -1.5, 4, -2.5, -0.0, -(double)INFINITY, -4 };
+    const talc_tensor *wide = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 2), x);
+    const talc_tensor *two = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2), weight);
+    const talc_tensor *ys[] = { talc_prelu(wide, two),
+                                talc_prelu(wide, talc_slice(two, 0, 0, 1, 1)),
+                                talc_prelu(wide, talc_select(two, 0, 0)) };
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < 3; k++)
+            cr_assert(same_number(element_at(ys[k], i), k == 0 ? by_channel[i] : by_one[i]),
+                      "element %d of case %d is %g", i, k, element_at(ys[k], i));
+}
+
 /* Element number of a broadcast operand for element `i` of y. */
 static int64_t broadcast_element(const talc_tensor *operand, const talc_tensor *y, int64_t i)
 {

@@ -91,6 +91,7 @@ F(f_hardsigmoid_ramp, talc_hardsigmoid_ramp(x[0], 0.25, 0.5))
 F(f_hardswish_ramp, talc_hardswish_ramp(x[0], 0.25, 0.5))
 F(f_rsqrt, talc_rsqrt(x[0]))
 F(f_pow, talc_pow(x[0], x[1]))
+F(f_prelu, talc_prelu(x[0], talc_slice(x[1], 0, 0, 1, 1)))
 /* Inputs of which one is near 0 and the other not, so that neither step crosses the kink. */
 F(f_maximum, talc_maximum(x[0], x[1]))
 F(f_larger, talc_maximum(x[0], talc_mul_scalar(x[1], 1e-3)))
@@ -419,6 +420,9 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
         { "maximum", f_maximum, { 1, 2, 1, nan }, { 1, 1, 2, 1 }, { 0.5, 1, 0, 1 }, { 0.5, 0, 1, 1 } },
         { "minimum", f_minimum, { 1, 2, 1, inf }, { 1, 1, 2, inf }, { 0.5, 0, 1, 0.5 }, { 0.5, 1, 0, 0.5 } },
         { "pow", f_pow, { 0, 0, 0, 2 }, { 0, 2, 1, 0 }, { 0, 0, 1, 0 }, { 0, 0, 0, log(2) } },
+        { "prelu", f_prelu, { 0, -2, 3, nan }, { 0.25 }, { 0.25, 0.25, 1, 0.25 }, { nan, 0, 0, 0 } },
+        { "prelu of numbers", f_prelu, { 0, -2, 3, -0.5 }, { 0.25 }, { 0.25, 0.25, 1, 0.25 }, { -2.5, 0, 0, 0 } },
+        { "prelu by infinity", f_prelu, { 1, 2, 3, 4 }, { inf }, { 1, 1, 1, 1 }, { 0 } },
         { "pow of no number", f_pow, { nan, 0, -1, 1 }, { 0, -1, 2, inf }, { 0, -inf, -2, inf }, { nan, -inf, nan, 0 } },
         { "clamp", f_clamp, { -0.5, 0.75, -0.6, nan }, { 0 }, { 1, 1, 0, 0 }, { 0 } },
         { "abs", f_abs, { 0, -0.0, -3, 2 }, { 0 }, { 0, 0, -1, 1 }, { 0 } },

@@ -98,6 +98,25 @@ def binary_gradient(rng, dtype, op, leaf):
     return backward(forward, leaf, dy, expected_values)
 
 
+def prelu(rng, dtype, leaf=None):
+    """The op, or its gradient by x or by the weight, a sum over all that it multiplies."""
+    x = array_of(rng, dtype)
+    weight = fill(rng, dtype, (one(rng, 1, x.shape[1]) if x.ndim > 1 else 1,))
+    forward = Case(shape_text(x, weight) + words(dtype), [x, weight], lambda talc, x, weight: [talc.prelu(x, weight)],
+                   lambda: [Expected(F.prelu(*map(torch.from_numpy, (x, weight))).numpy())])
+    if leaf is None:
+        return forward
+    dy = fill(rng, dtype, x.shape)
+
+    def expected_values():
+        value = graded(F.prelu, [x, weight], leaf, dy)
+        S = np.abs(value) if leaf == 0 else graded(F.prelu, [-np.abs(x), weight], 1, -np.abs(dy))
+        K = x.size // weight.size if leaf == 1 else 1
+        return [Expected(value, sum=(c(K) if K > 1 else 0) * S, after=2 * S, doubt=(c(K) + 8) * S)]
+
+    return backward(forward, leaf, dy, expected_values)
+
+
 # ---- Picking, and sums so far -------------------------------------------------------------------------------------
 
 def picked(text, operands, call, function, readers=1):
@@ -174,6 +193,26 @@ def channel_shuffle(rng, dtype):
     x = fill(rng, dtype, (extent(rng, 4), groups * extent(rng, 8), *[extent(rng, 12) for _ in range(rng.integers(1, 3))]))
     return picked(f"{shape_text(x)}g{groups}" + words(dtype), [x], lambda talc, x: [talc.channel_shuffle(x, groups)],
                   lambda t: t.reshape(t.shape[0], groups, -1, *t.shape[2:]).transpose(1, 2).reshape(t.shape))
+
+
+def flip(rng, dtype):
+    x = array_of(rng, dtype)
+    listed = [int(d) - (x.ndim if rng.random() < 0.5 else 0) for d in rng.permutation(x.ndim)[:rng.integers(0, x.ndim + 1)]]
+    return picked(f"{shape_text(x)}{listed}" + words(dtype), [x], lambda talc, x: [talc.flip(x, dims(listed))], lambda t: t.flip(listed))
+
+
+def tile(rng, dtype):
+    x = fill(rng, dtype, tuple(extent(rng, 12) for _ in range(rng.integers(1, 4))))
+    repeats = [int(n) for n in rng.integers(1, 4, rng.integers(0, 5))]
+    return picked(f"{shape_text(x)}{repeats}" + words(dtype), [x], lambda talc, x: [talc.tile(x, dims(repeats))],
+                  lambda t: t.tile(repeats), int(np.prod(repeats)))
+
+
+def triangle(rng, dtype, op):
+    x = fill(rng, dtype, tuple(extent(rng, 40) for _ in range(rng.integers(2, 5))))
+    diagonal = int(rng.integers(-45, 46))
+    return picked(f"{shape_text(x)}@{diagonal}" + words(dtype), [x], lambda talc, x: [getattr(talc, op)(x, diagonal)],
+                  lambda t: getattr(torch, op)(t, diagonal))
 
 
 def cumsum(rng, dtype):
@@ -451,13 +490,15 @@ def bound_to(make, *more):
 
 
 PICKING = {"gather": gather, "index_select": index_select, "masked_fill": masked_fill, "where": where, "clamp": clamp,
-           "concat": concat, "channel_shuffle": channel_shuffle, "cumsum": cumsum}
-FORWARD = {**PICKING, "one_hot": one_hot, **{op: bound_to(binary, op) for op in BINARY},
+           "concat": concat, "channel_shuffle": channel_shuffle, "cumsum": cumsum,
+           "flip": flip, "tile": tile, "tril": bound_to(triangle, "tril"), "triu": bound_to(triangle, "triu")}
+FORWARD = {**PICKING, "one_hot": one_hot, **{op: bound_to(binary, op) for op in BINARY}, "prelu": prelu,
            **{op: bound_to(loss, op, False) for op in LOSSES},
            **{op: bound_to(class_loss, op, False) for op in ("cross_entropy", "nll_loss")}}
 GRADIENTS = {f"{op}.grad_input": pooling_gradient(make) for op, make in PICKING.items()}
 GRADIENTS.update({f"{op}.grad_{'ab'[leaf]}": bound_to(binary_gradient, op, leaf) for op in ("add", "sub", "mul", "div", "pow")
                   for leaf in (0, 1)})
+GRADIENTS.update({f"prelu.grad_{name}": bound_to(prelu, leaf) for leaf, name in enumerate(("input", "weight"))})
 GRADIENTS.update({f"{op}.grad_{name}": bound_to(product_gradient, op, leaf)
                   for op, names in (("linear", ("input", "weight")), ("matmul", "ab")) for leaf, name in enumerate(names)})
 GRADIENTS.update({"softmax.grad_input": bound_to(softmax_gradient, False), "log_softmax.grad_input": bound_to(softmax_gradient, True)})
