@@ -29,5 +29,6 @@
 #include "reduce.h"
 #include "resample.h"
 #include "softmax.h"
+#include "unfold.h"
 
 #endif

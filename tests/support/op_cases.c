@@ -235,6 +235,8 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(concat_bytes,    concat_many(in, TALC_U8, 1))                                                                    \
     X(stack,           talc_stack((const talc_tensor *[]){ in->a, in->a, talc_transpose(talc_slice(in->b, 1, 0, 3, 1), 0, 1) }, 3, -2)) \
     X(split,           split_parts(in))                                                                                \
+    X(unfold,          talc_unfold(in->image, &(talc_unfold_options){ .kernel = { 3, 2 }, .stride = { 2 }, .padding = { 1, 1 } })) \
+    X(fold,            talc_fold(talc_reshape(in->image, TALC_DIMS(2, 28, 6)), 4, 3, &(talc_unfold_options){ .kernel = { 2, 2 } })) \
     X(flip,            talc_flip(in->image, TALC_DIMS(0, -1)))                                                         \
     X(tile,            talc_tile(in->a, TALC_DIMS(2, 1, 3)))                                                           \
     X(tril,            talc_tril(in->image, -1))                                                                       \

@@ -108,6 +108,8 @@ static talc_module *resnet20_b(void)
     X(tile, "tile", "", -2, 2, talc_tile(x[0], TALC_DIMS(2, 1, 3)), D(2, 3)) \
     X(tril, "tril", "of a stack", -2, 2, talc_tril(x[0], 1), D(2, 4, 3)) \
     X(triu, "triu", "", -2, 2, talc_triu(x[0], -1), D(5, 4)) \
+    X(unfold, "unfold", "strided, padded, dilated", -2, 2, talc_unfold(x[0], &(talc_unfold_options){ .kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 1, 2 }, .dilation = { 1, 2 } }), D(2, 2, 5, 4)) \
+    X(fold, "fold", "strided and padded", -2, 2, talc_fold(x[0], 5, 4, &(talc_unfold_options){ .kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 1, 0 } }), D(2, 12, 9)) \
     X(concat, "concat", "a tensor twice", -2, 2, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1), D(3, 2, 2), D(3, 5, 2)) \
     X(conv2d, "conv2d", "bias", -2, 2, talc_conv2d(x[0], x[1], x[2], NULL), D(2, 3, 6, 5), D(4, 3, 3, 2), D(4)) \
     X(conv2d_strided, "conv2d", "strided, padded, dilated", -2, 2, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .dilation = { 1, 2 }), D(2, 2, 7, 9), D(3, 2, 3, 3), D(3)) \

@@ -6,7 +6,7 @@ are those that the headers declare, or count roundings: each term of a formula b
 4 sqrt(n + 4) of a sum of n. They are 8 u S and c(M) u S for a norm of M values, with the terms S of its gradient's formula, where
 |x - mu| + mean |x| stands for the distance from a mean that is rounded.
 """
-from ctypes import byref
+from ctypes import byref, c_int64
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from compare_torch_gradients import backward, derivative, ones, pooling_gradient
 from compare_torch_problems import Case, Expected, array_of, extent, fill, maybe, one, reduction, softmax, summed, tensors, words
-from talc_library import ZERO, BatchNorm2dOptions, BinaryCrossEntropyOptions, CrossEntropyOptions, NllLossOptions, NormOptions, T, dims
+from talc_library import ZERO, BatchNorm2dOptions, BinaryCrossEntropyOptions, CrossEntropyOptions, NllLossOptions, NormOptions, T, UnfoldOptions, dims
 
 
 def c(n):
@@ -213,6 +213,35 @@ def triangle(rng, dtype, op):
     diagonal = int(rng.integers(-45, 46))
     return picked(f"{shape_text(x)}@{diagonal}" + words(dtype), [x], lambda talc, x: [getattr(talc, op)(x, diagonal)],
                   lambda t: getattr(torch, op)(t, diagonal))
+
+
+def windows_of(rng):
+    """An image's extents and the options of unfold and fold, with the number of rows and columns of a channel's matrix."""
+    while True:
+        H, W = (extent(rng, 40) for _ in range(2))
+        kernel, stride, dilation = ([int(n) for n in rng.integers(1, top, 2)] for top in (5, 4, 4))
+        padding = [int(n) for n in rng.integers(0, 4, 2)]
+        out = [(e + 2 * p - d * (k - 1) - 1) // s + 1 for e, p, d, k, s in zip((H, W), padding, dilation, kernel, stride)]
+        if min(out) > 0:
+            return H, W, dict(kernel=kernel, stride=stride, padding=padding, dilation=dilation), kernel[0] * kernel[1], out[0] * out[1]
+
+
+def folding(rng, dtype, op):
+    H, W, o, taps, columns = windows_of(rng)
+    lead = (extent(rng, 3), extent(rng, 6)) if rng.random() < 0.7 else (extent(rng, 6),)
+    shape = (*lead, H, W) if op == "unfold" else (*lead[:-1], lead[-1] * taps, columns)
+    x = fill(rng, dtype, shape)
+    named = dict(kernel_size=o["kernel"], stride=o["stride"], padding=o["padding"], dilation=o["dilation"])
+    options = UnfoldOptions(*((c_int64 * 2)(*(n or ZERO for n in o[key])) for key in ("kernel", "stride", "padding", "dilation")))
+    text = f"{shape_text(x)}{H}x{W}{o}".replace(" ", "") + words(dtype)
+    if op == "unfold":
+        return picked(text, [x], lambda talc, x: [talc.unfold(x, byref(options))], lambda t: F.unfold(t, **named), taps)
+
+    def function(t):
+        return F.fold(t, (H, W), **named)
+
+    return Case(text, [x], lambda talc, x: [talc.fold(x, H, W, byref(options))],
+                lambda: [summed(function, [x], dtype, taps)], pool=function)
 
 
 def cumsum(rng, dtype):
@@ -491,7 +520,7 @@ def bound_to(make, *more):
 
 PICKING = {"gather": gather, "index_select": index_select, "masked_fill": masked_fill, "where": where, "clamp": clamp,
            "concat": concat, "channel_shuffle": channel_shuffle, "cumsum": cumsum,
-           "flip": flip, "tile": tile, "tril": bound_to(triangle, "tril"), "triu": bound_to(triangle, "triu")}
+           "unfold": bound_to(folding, "unfold"), "fold": bound_to(folding, "fold"), "flip": flip, "tile": tile, "tril": bound_to(triangle, "tril"), "triu": bound_to(triangle, "triu")}
 FORWARD = {**PICKING, "one_hot": one_hot, **{op: bound_to(binary, op) for op in BINARY}, "prelu": prelu,
            **{op: bound_to(loss, op, False) for op in LOSSES},
            **{op: bound_to(class_loss, op, False) for op in ("cross_entropy", "nll_loss")}}
