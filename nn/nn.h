@@ -9,6 +9,7 @@
 #include "fuse.h"
 #include "graph.h"
 #include "info.h"
+#include "initialise.h"
 #include "layers.h"
 #include "module.h"
 #include "optimizer.h"

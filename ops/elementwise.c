@@ -72,7 +72,7 @@ static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_te
         talc_unary_gradient(record->function, record->numbers, dy, talc_node_saved(node, 0));
 }
 
-/* The limits of hardtanh are in order; else the first number is finite, and the second is one. */
+/* The limits of hardtanh are in order, softplus's threshold is a number; all others are finite. */
 bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2])
 {
     TALC_DEFAULT_FENV;
@@ -83,6 +83,8 @@ bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2
                       numbers[0], names[1], numbers[1]);
     } else if (names[0] != NULL && !isfinite(numbers[0])) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be finite", op, names[0], numbers[0]);
+    } else if (names[1] != NULL && function != TALC_SOFTPLUS && !isfinite(numbers[1])) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be finite", op, names[1], numbers[1]);
     } else if (names[1] != NULL && isnan(numbers[1])) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be a number", op, names[1], numbers[1]);
     }
@@ -290,6 +292,31 @@ talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b)
 talc_tensor *talc_pow(const talc_tensor *a, const talc_tensor *b)
 {
     return talc_binary_tensors(TALC_POW, a, b);
+}
+
+/* The weights stand along the second dimension, as channels do. */
+talc_tensor *talc_prelu(const talc_tensor *x, const talc_tensor *weight)
+{
+    const char *op = binary_names[TALC_PRELU];
+    if (talc_operand_missing(op, "x", x) || talc_operand_missing(op, "weight", weight) ||
+        !talc_operand_float(op, "x", x) || !talc_operand_like(op, "x", x, "weight", weight))
+        return NULL;
+    const int64_t count = talc_numel(weight);
+    if (weight->rank > 1 || (count != 1 && (x->rank < 2 || count != x->dims[1]))) {
+        char text[TALC_DIMS_TEXT], weight_text[TALC_DIMS_TEXT];
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: weight %s must have one element, or one for each channel of x %s", op,
+                  talc_dims_text(talc_dims_of(weight), weight_text),
+                  talc_dims_text(talc_dims_of(x), text));
+        return NULL;
+    }
+    talc_dims dims = { .rank = x->rank < 2 ? 0 : x->rank - 1 };
+    for (int i = 0; i < dims.rank; i++)
+        dims.dim[i] = i == 0 ? count : 1;
+    talc_tensor *along = talc_reshape(weight, dims);
+    talc_tensor *y = along == NULL ? NULL : talc_binary_tensors(TALC_PRELU, x, along);
+    talc_release(along);
+    return y;
 }
 
 talc_tensor *talc_maximum(const talc_tensor *a, const talc_tensor *b)

@@ -5,16 +5,18 @@
 /// sub, mul take every dtype (integers wrap around), and so do maximum and minimum; the others f32
 /// and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
 ///
-/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a number out of
+/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a weight of prelu
+/// that is neither one number nor one for each channel, a number out of
 /// range or that the dtype does not hold, no memory. Gradients of maximum and minimum: of equal
 /// elements each gets half of dy; of pow: 0 for the base where the exponent is 0, and for the
 /// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are
 /// NaN.
 ///
-/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh
+/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid, tanh and erf
 /// within 4 ulp (a sigmoid below the smallest normal number may be 0), for silu, mish and hardswish
-/// within 8, for gelu within 8 + 2 x^2. Where PyTorch's values at infinity are NaN, as silu's at
-/// -inf, so are these.
+/// within 8, for gelu within 8 + 2 x^2, and for hardsigmoid and hardswish with numbers of one's own
+/// within 2 ulp of |slope x| + |offset|, times |x| for the latter. Where PyTorch's values at
+/// infinity are NaN, as silu's at -inf, so are these.
 #ifndef TALC_OPS_ELEMENTWISE_H
 #define TALC_OPS_ELEMENTWISE_H
 
@@ -31,6 +33,12 @@ TALC_API talc_tensor *talc_rsqrt(const talc_tensor *x); ///< 1 / sqrt(x)
 TALC_API talc_tensor *talc_abs(const talc_tensor *x);   ///< absolute value
 TALC_API talc_tensor *talc_floor(const talc_tensor *x); ///< the largest integer that is at most x
 TALC_API talc_tensor *talc_sign(const talc_tensor *x);  ///< -1, 0 or 1; NaN stays NaN
+TALC_API talc_tensor *talc_ceil(const talc_tensor *x);  ///< the smallest integer not below x
+/// The nearest integer, of two the even one.
+TALC_API talc_tensor *talc_round(const talc_tensor *x);
+TALC_API talc_tensor *talc_reciprocal(const talc_tensor *x); ///< 1 / x
+/// The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+TALC_API talc_tensor *talc_erf(const talc_tensor *x);
 /// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold, as in PyTorch, whose
 /// defaults are 1 and 20. beta is finite, the threshold any number; above an infinite one is
 /// nothing.
@@ -52,6 +60,17 @@ TALC_API talc_tensor *talc_gelu_tanh(const talc_tensor *x);
 /// Where x is at most 0 negative_slope x and alpha (exp(x) - 1), else x. The number is finite.
 TALC_API talc_tensor *talc_leaky_relu(const talc_tensor *x, double negative_slope);
 TALC_API talc_tensor *talc_elu(const talc_tensor *x, double alpha);
+/// x where it is above 0, else weight x, with a learned weight of one element, or of one for each
+/// channel of x [N, C, ...], as in PyTorch: both f32 or both f64.
+TALC_API talc_tensor *talc_prelu(const talc_tensor *x, const talc_tensor *weight);
+/// scale x where x is above 0, else scale alpha (exp(x) - 1), with the two numbers, 1.0507... and
+/// 1.6732..., of Klambauer et al., "Self-normalizing neural networks", 2017.
+TALC_API talc_tensor *talc_selu(const talc_tensor *x);
+TALC_API talc_tensor *talc_softsign(const talc_tensor *x); ///< x / (1 + |x|)
+/// g = min(max(slope x + offset, 0), 1), as ONNX's HardSigmoid, and x g; talc_hardsigmoid and
+/// talc_hardswish have 1/6 and 1/2. Both numbers are finite. Where g is 0 or 1 it has slope 0.
+TALC_API talc_tensor *talc_hardsigmoid_ramp(const talc_tensor *x, double slope, double offset);
+TALC_API talc_tensor *talc_hardswish_ramp(const talc_tensor *x, double slope, double offset);
 /// min(max(x, low), high), low at most high. Unlike talc_clamp it passes no gradient at the limits,
 /// as in PyTorch.
 TALC_API talc_tensor *talc_hardtanh(const talc_tensor *x, double low, double high);

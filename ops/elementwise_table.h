@@ -33,10 +33,11 @@ enum {
     TALC_FLOATS    ///< refuses them
 };
 
-/* The root of 1/2, the height of the standard normal density, twice the slope of gelu, and, of the
- * approximation of its distribution by tanh, the argument and that argument's slope, bounded where
- * t, which it is a factor of, is 0. */
+/* The roots of 1/2 and of pi, the height of the standard normal density, twice the slope of gelu,
+ * and, of the approximation of its distribution by tanh, the argument and that argument's slope,
+ * bounded where t, which it is a factor of, is 0. */
 #define TALC_SQRT_HALF      0.70710678118654752440
+#define TALC_SQRT_PI        1.77245385090551602730
 #define TALC_NORMAL_DENSITY 0.39894228040143267794
 #define TALC_GELU_TWICE_SLOPE(x)                                                                   \
     (erfc((x) * (T)-TALC_SQRT_HALF) + (x)*exp((x) * (x) * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))
@@ -48,6 +49,11 @@ enum {
  * where x times it has all of them, so that t is what a tail is multiplied by, twice. */
 #define TALC_ROOT_EXPONENTIAL(x) exp((T)-0.5 * (x))
 #define TALC_EXPONENTIAL         (t * t)
+
+/* Of selu, of which the mean 0 and the variance 1 of standard normal numbers are a fixed point: the
+ * scale, and the scale times alpha. */
+#define TALC_SELU_SCALE          1.0507009873554804934
+#define TALC_SELU_DEPTH          1.7580993408473768599
 
 /* Of mish, with E = e^-|x|, what (1 + e^x)^2 + 1 is times E^2 where x is not negative, and 4 (1 +
  * E) by it, which x follows as a factor only after t: 4 x may overflow. */
@@ -109,6 +115,18 @@ enum {
     X(TALC_SOFTPLUS,      softplus,    TWO(beta, threshold),  x * p,                               \
       t > q ? x : ((t > 0 ? t : 0) + log1p(exp(-fabs(t)))) / p,                                    \
       TALC_SAVES_A,       t > q ? dy : dy / (1 + exp(-t)))                                         \
+    X(TALC_SELU,          selu,        NONE,                  0,                                   \
+      x < 0 ? (T)TALC_SELU_DEPTH * expm1(x) : x * (T)TALC_SELU_SCALE,                              \
+      TALC_SAVES_A,       s <= 0 ? dy * (T)TALC_SELU_DEPTH * exp(s) : dy * (T)TALC_SELU_SCALE)     \
+    X(TALC_SOFTSIGN,      softsign,    NONE,                  1 + fabs(x),                         \
+      x / t,                                                                                       \
+      TALC_SAVES_A,       dy / t / t)                                                              \
+    X(TALC_HARDSIGMOID_RAMP, hardsigmoid_ramp, TWO(slope, offset),    x * p + q,                   \
+      t < 0 ? 0 : t > 1 ? 1 : t,                                                                   \
+      TALC_SAVES_Y,       s > 0 && s < 1 ? dy * p : 0)                                             \
+    X(TALC_HARDSWISH_RAMP, hardswish_ramp, TWO(slope, offset),    x * p + q,                       \
+      x * (t < 0 ? 0 : t > 1 ? 1 : t),                                                             \
+      TALC_SAVES_A,       t <= 0 ? 0 : t < 1 ? dy * (t + s * p) : dy)                              \
     X(TALC_NEG,           neg,         NONE,                  0,                                   \
       -x,                                                                                          \
       TALC_SAVES_NOTHING, -dy)                                                                     \
@@ -132,7 +150,19 @@ enum {
       TALC_SAVES_NOTHING, 0)                                                                       \
     X(TALC_SIGN,          sign,        NONE,                  0,                                   \
       x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x,                                                     \
-      TALC_SAVES_NOTHING, 0)
+      TALC_SAVES_NOTHING, 0)                                                                       \
+    X(TALC_CEIL,          ceil,        NONE,                  0,                                   \
+      ceil(x),                                                                                     \
+      TALC_SAVES_NOTHING, 0)                                                                       \
+    X(TALC_ROUND,         round,       NONE,                  0,                                   \
+      rint(x),                                                                                     \
+      TALC_SAVES_NOTHING, 0)                                                                       \
+    X(TALC_RECIPROCAL,    reciprocal,  NONE,                  0,                                   \
+      1 / x,                                                                                       \
+      TALC_SAVES_Y,       -dy * s * s)                                                             \
+    X(TALC_ERF,           erf,         NONE,                  0,                                   \
+      erf(x),                                                                                      \
+      TALC_SAVES_A,       dy * (T)(2 / TALC_SQRT_PI) * exp(-s * s))
 
 //                constant             name           kind          y
 //                saved                                        da
@@ -150,6 +180,9 @@ enum {
     X(TALC_DIV,           div,           TALC_FLOATS,   a / b,                                     \
       TALC_SAVES_B,                                talc_div(dy, b),                                \
       TALC_SAVES_B | TALC_SAVES_Y,                 talc_neg(talc_div(talc_mul(dy, y), b)))         \
+    X(TALC_PRELU,         prelu,         TALC_FLOATS,   a > 0 ? a : a * b,                         \
+      TALC_SAVES_A | TALC_SAVES_B,                 talc_prelu_input_gradient(dy, a, b),            \
+      TALC_SAVES_A,                                talc_prelu_weight_gradient(dy, a))              \
     X(TALC_POW,           pow,           TALC_FLOATS,   pow(a, b),                                 \
       TALC_SAVES_A | TALC_SAVES_B,                 talc_pow_base_gradient(dy, a, b),               \
       TALC_SAVES_A | TALC_SAVES_B | TALC_SAVES_Y,  talc_pow_exponent_gradient(dy, a, b, y))        \

@@ -20,6 +20,18 @@ talc_tensor *talc_pow_exponent_gradient(const talc_tensor *dy, const talc_tensor
     return talc_keep_where(limit, talc_mul(dy, talc_mul(y, talc_log(a))), false);
 }
 
+/* The product is not taken where x is above 0, so that an infinite weight stays out. */
+talc_tensor *talc_prelu_input_gradient(const talc_tensor *dy, const talc_tensor *a,
+                                       const talc_tensor *b)
+{
+    return talc_where(talc_greater_scalar(a, 0), dy, talc_mul(dy, b));
+}
+
+talc_tensor *talc_prelu_weight_gradient(const talc_tensor *dy, const talc_tensor *a)
+{
+    return talc_keep_where(talc_greater_scalar(a, 0), talc_mul(dy, a), false);
+}
+
 /* dy without the elements where the other operand won, and half where neither did. */
 static talc_tensor *winners(const talc_tensor *dy, const talc_tensor *lost, const talc_tensor *tied)
 {

@@ -29,6 +29,9 @@ talc_tensor *talc_pow_base_gradient(const talc_tensor *dy, const talc_tensor *a,
                                     const talc_tensor *b);
 talc_tensor *talc_pow_exponent_gradient(const talc_tensor *dy, const talc_tensor *a,
                                         const talc_tensor *b, const talc_tensor *y);
+talc_tensor *talc_prelu_input_gradient(const talc_tensor *dy, const talc_tensor *a,
+                                       const talc_tensor *b);
+talc_tensor *talc_prelu_weight_gradient(const talc_tensor *dy, const talc_tensor *a);
 talc_tensor *talc_larger_gradient(const talc_tensor *dy, const talc_tensor *a,
                                   const talc_tensor *b);
 talc_tensor *talc_smaller_gradient(const talc_tensor *dy, const talc_tensor *a,

@@ -25,8 +25,10 @@
 #include "nll_loss.h"
 #include "own_algorithm.h"
 #include "pool2d.h"
+#include "rearrange.h"
 #include "reduce.h"
 #include "resample.h"
 #include "softmax.h"
+#include "unfold.h"
 
 #endif

@@ -26,6 +26,14 @@ static double largest_slope(const talc_unary_problem *problem)
         return 1.2;
     case TALC_MISH:
         return 1.1;
+    case TALC_SELU:
+        return 1.8;
+    case TALC_ERF:
+        return 1.2;
+    case TALC_HARDSIGMOID_RAMP:
+        return fabs(problem->numbers[0]);
+    case TALC_HARDSWISH_RAMP: /* 2 t - offset, where t, slope x + offset, is from 0 to 1 */
+        return 2 + fabs(problem->numbers[1]);
     default:
         return 1;
     }
@@ -46,8 +54,14 @@ static double unary_spread(talc_unary_function function, double x, double off, d
         return x > off ? sqrt(x) - sqrt(x - off) : INFINITY;
     case TALC_RSQRT:
         return x > off ? 1 / sqrt(x - off) - 1 / sqrt(x) : INFINITY;
+    case TALC_RECIPROCAL:
+        return fabs(x) > off ? 1 / (fabs(x) - off) - 1 / fabs(x) : INFINITY;
     case TALC_FLOOR:
         return floor(x + off) - floor(x - off);
+    case TALC_CEIL:
+        return ceil(x + off) - ceil(x - off);
+    case TALC_ROUND:
+        return rint(x + off) - rint(x - off);
     case TALC_SIGN:
         return fabs(x) > off ? 0 : 2;
     default:
@@ -62,7 +76,7 @@ static bool unary(const check_ran *ran, check_model_expected *expected)
     const check_array *x = &ran->inputs[0];
     const check_format format = talc_check_format(x->dtype);
     const bool exact = function == TALC_NEG || function == TALC_ABS || function == TALC_FLOOR ||
-                       function == TALC_SIGN;
+                       function == TALC_SIGN || function == TALC_CEIL || function == TALC_ROUND;
     if ((int)function + 1 < TALC_ACTIVATION_COUNT && function != TALC_LEAKY_RELU) /* of any slope */
         expected->activation = (talc_activation)(function + 1);
     for (int64_t i = 0; i < x->count; i++) {
@@ -86,6 +100,10 @@ static bool unary(const check_ran *ran, check_model_expected *expected)
             expected->element[i].extra =
                 (8 + fmin(exponent * exponent, 200)) * format.unit * (double)fabsl(value) +
                 4 * format.smallest + fabs(x->of[i]) * format.normal;
+        /* A ramp may cancel. */
+        if (function == TALC_HARDSIGMOID_RAMP || function == TALC_HARDSWISH_RAMP)
+            expected->element[i].extra += 4 * format.unit * (fabs(p * x->of[i]) + fabs(q)) *
+                                          (function == TALC_HARDSWISH_RAMP ? fabs(x->of[i]) : 1);
     }
     return true;
 }
@@ -132,6 +150,8 @@ static double binary_spread(talc_binary_function function, number a, number b)
         return fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
     case TALC_DIV:
         return quotient_spread(a, b);
+    case TALC_PRELU:
+        return a.off * fmax(1, fabs(b.of) + b.off) + fabs(a.of) * b.off;
     case TALC_POW:
         return power_spread(a, b);
     case TALC_MAXIMUM:

@@ -39,7 +39,7 @@ static const char *const op_names[] = {
 
 #define FIELD(name) offsetof(binary_problem, name)
 
-enum { OF_INTEGERS = (1u << OPS) - 1 - (1u << TALC_DIV) - (1u << TALC_POW) };
+enum { OF_INTEGERS = (1u << OPS) - 1 - (1u << TALC_DIV) - (1u << TALC_PRELU) - (1u << TALC_POW) };
 
 static const check_key keys[] = {
     { "", CHECK_DIMS, .offset = FIELD(a) },
@@ -195,6 +195,8 @@ static long double of_reals(talc_binary_function function, long double a, long d
         return a * b;
     case TALC_DIV:
         return a / b;
+    case TALC_PRELU:
+        return a > 0 ? a : b * a;
     case TALC_POW:
         return powl(a, b);
     case TALC_MAXIMUM:

@@ -41,6 +41,8 @@ static const double numbers[TALC_UNARY_COUNT][2] = {
     [TALC_ELU] = { 0.375 },
     [TALC_HARDTANH] = { -0.75, 1.25 },
     [TALC_SOFTPLUS] = { 0.75, 20 },
+    [TALC_HARDSIGMOID_RAMP] = { 0.375, 0.625 },
+    [TALC_HARDSWISH_RAMP] = { -0.375, 0.625 },
 };
 
 static const int saves[] = {
@@ -210,6 +212,14 @@ static long double gelu_slope(long double x)
     return sqrtl(2 / acosl(-1)) * (1 + 3 * 0.044715L * x * x);
 }
 
+static long double within_unit(long double t)
+{
+    return t < 0 ? 0 : t > 1 ? 1 : t;
+}
+
+static const long double selu_scale = 1.05070098735548049341933498529L,
+                         selu_alpha = 1.67326324235437728481704299167L;
+
 long double talc_check_unary_value(talc_unary_function function, const double of[2], long double x)
 {
     const double p = of[0], q = of[1];
@@ -226,6 +236,14 @@ long double talc_check_unary_value(talc_unary_function function, const double of
         return x * tanhl(log1pl(expl(x)));
     case TALC_SOFTPLUS:
         return p * x > q ? x : (fmaxl(p * x, 0) + log1pl(expl(-fabsl(p * x)))) / p;
+    case TALC_SELU:
+        return selu_scale * (x > 0 ? x : selu_alpha * expm1l(x));
+    case TALC_SOFTSIGN:
+        return x / (1 + fabsl(x));
+    case TALC_HARDSIGMOID_RAMP:
+        return within_unit(p * x + q);
+    case TALC_HARDSWISH_RAMP:
+        return x * within_unit(p * x + q);
     case TALC_NEG:
         return -x;
     case TALC_EXP:
@@ -242,6 +260,14 @@ long double talc_check_unary_value(talc_unary_function function, const double of
         return floorl(x);
     case TALC_SIGN:
         return x > 0 ? 1 : x < 0 ? -1 : x;
+    case TALC_CEIL:
+        return ceill(x);
+    case TALC_ROUND: /* of two that are as near the even one */
+        return x - floorl(x) == 0.5L ? 2 * roundl(x / 2) : roundl(x);
+    case TALC_RECIPROCAL:
+        return 1 / x;
+    case TALC_ERF:
+        return erfl(x);
     default: /* those that are activations too */
         return talc_check_activated((talc_activation)(function + 1), x);
     }
@@ -253,11 +279,21 @@ static bool on_threshold(check_format format, const double of[2], long double x)
     return fabsl(of[0] * x - of[1]) <= 2 * format.unit * fabsl(of[0] * x);
 }
 
+/* How far roundings may put slope x + offset off: 0 where that leaves the result 0 or 1. */
+static double ramp_off(check_format format, const double of[2], double x, bool *bends)
+{
+    const double size = fabs(of[0] * x) + fabs(of[1]), off = 2 * format.unit * size;
+    const double t = of[0] * x + of[1];
+    *bends = fabs(t) <= off || fabs(t - 1) <= off;
+    return t < -off || t > 1 + off || isnan(t) ? 0 : off;
+}
+
 /* How many units of the last place f(x) may be off, and by how much more what underflows and what
  * jumps. */
 static double units_off(const unary_problem *self, check_format format, double x, double *more)
 {
     const double *of = numbers[self->function], size = fmin(fabs(x), 1e4);
+    bool bends;
     *more = 0;
     switch (self->function) {
     case TALC_EXP:
@@ -266,13 +302,26 @@ static double units_off(const unary_problem *self, check_format format, double x
         return 2;
     case TALC_SQRT:
     case TALC_LEAKY_RELU:
+    case TALC_RECIPROCAL:
         return CHECK_ONE_ROUNDING;
+    case TALC_HARDSIGMOID_RAMP:
+        *more = ramp_off(format, of, x, &bends);
+        return 0;
+    case TALC_HARDSWISH_RAMP:
+        *more = ramp_off(format, of, x, &bends);
+        *more = *more > 0 ? *more * fabs(x) : 0;
+        return CHECK_ONE_ROUNDING;
+    case TALC_SOFTSIGN:
+        return 2;
+    case TALC_SELU:
+        return 6;
     case TALC_SIGMOID:
         *more = format.normal; /* 0 where the exponential overflows */
         return 4;
     case TALC_TANH:
     case TALC_HARDSIGMOID:
     case TALC_ELU:
+    case TALC_ERF:
         return 4;
     case TALC_HARDSWISH:
     case TALC_SILU:
@@ -318,6 +367,19 @@ static slope mish_slope(long double s, double lost)
     return of_terms(value / divisor, (s < 0 ? e : e * e) * s * rise / divisor, 24, lost);
 }
 
+/* Near a bend the slope is that of either side. */
+static slope hardswish_slope(check_format format, const double of[2], double s)
+{
+    const double slant = of[0] * s;
+    bool bends;
+    const double off = ramp_off(format, of, s, &bends), t = of[0] * s + of[1];
+    if (t <= 0)
+        return of_terms(0, 0, 0, bends ? off + fabs(slant) : 0);
+    if (!(t < 1))
+        return of_terms(1, 0, 0, bends ? off + fabs(slant) : 0);
+    return of_terms(t, slant, 4, off + (bends ? fabs(slant) : 0));
+}
+
 static slope slope_of(int function, check_format format, double s)
 {
     const double p = numbers[function][0], q = numbers[function][1];
@@ -330,6 +392,21 @@ static slope slope_of(int function, check_format format, double s)
         return chosen(!(s <= 0 || s >= 6));
     case TALC_HARDTANH:
         return chosen(!(s <= p || s >= q));
+    case TALC_HARDSIGMOID_RAMP:
+        return s > 0 && s < 1 ? of_terms(p, 0, 2, 0) : chosen(false);
+    case TALC_HARDSWISH_RAMP:
+        return hardswish_slope(format, numbers[function], s);
+    case TALC_SELU:
+        return s <= 0 ? of_terms(selu_scale * selu_alpha * expl(s), 0, 10, 2 * format.smallest)
+                      : of_terms(selu_scale, 0, 4, 0);
+    case TALC_SOFTSIGN:
+        a = 1 + fabsl((long double)s);
+        return of_terms(1 / a / a, 0, 8, 0);
+    case TALC_RECIPROCAL:
+        return of_terms(-(long double)s * s, 0, 4, 0);
+    case TALC_ERF:
+        return of_terms(2 / sqrtl(acosl(-1)) * expl(-(long double)s * s), 0, 8 + 4 * size * size,
+                        4 * format.smallest);
     case TALC_SIGMOID:
         return of_terms(s * (1 - (long double)s), 0, 4, 2 * format.smallest);
     case TALC_TANH:

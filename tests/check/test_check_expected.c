@@ -340,7 +340,8 @@ static void observe_shaken(talc_observer *observer, const talc_observation *obse
         (strcmp(ran.op, "var") == 0 && ran.inputs[0].count > 100);
     /* Whether a comparison holds, and where a step is, depends on the few elements that are
      * close. */
-    const bool compares = strcmp(ran.op, "floor") == 0 || strcmp(ran.op, "sign") == 0 ||
+    const bool compares = strcmp(ran.op, "floor") == 0 || strcmp(ran.op, "ceil") == 0 ||
+                          strcmp(ran.op, "round") == 0 || strcmp(ran.op, "sign") == 0 ||
                           strstr(ran.op, "less") != NULL || strstr(ran.op, "greater") != NULL ||
                           strstr(ran.op, "equal") != NULL;
     const bool loose = of_many || compares || strstr(ran.op, "max") != NULL ||

@@ -38,6 +38,12 @@ Test(bad_input_ops, elementwise)
     make_operands();
     REFUSED(TALC_BAD_ARGUMENT, "leaky_relu: negative_slope nan must be finite", talc_leaky_relu(vector, (double)NAN));
     REFUSED(TALC_BAD_ARGUMENT, "elu: alpha inf must be finite", talc_elu(vector, (double)INFINITY));
+    REFUSED(TALC_BAD_ARGUMENT, "hardsigmoid_ramp: slope inf must be finite", talc_hardsigmoid_ramp(vector, (double)INFINITY, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "hardswish_ramp: offset inf must be finite", talc_hardswish_ramp(vector, 1, (double)INFINITY));
+    REFUSED(TALC_BAD_SHAPE, "prelu: weight [4] must have one element, or one for each channel of x [3,5]", talc_prelu(matrix, vector));
+    REFUSED(TALC_BAD_SHAPE, "prelu: weight [4] must have one element, or one for each channel of x [4]", talc_prelu(vector, vector));
+    REFUSED(TALC_BAD_SHAPE, "prelu: weight [3,5] must have one element, or one for each channel of x [2,4,7,6]", talc_prelu(image, matrix));
+    REFUSED(TALC_BAD_DTYPE, "prelu: x is i64, it must be f32 or f64", talc_prelu(integers, integers));
     REFUSED(TALC_BAD_ARGUMENT, "softplus: beta inf must be finite", talc_softplus(vector, (double)INFINITY, 20));
     REFUSED(TALC_BAD_ARGUMENT, "softplus: threshold nan must be a number", talc_softplus(vector, 1, (double)NAN));
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 1 must be at most high 0.5", talc_hardtanh(vector, 1, 0.5));

@@ -38,7 +38,9 @@ static long double unary_expected(int op, long double x)
     static const double numbers[TALC_UNARY_COUNT][2] = { [TALC_LEAKY_RELU] = { 0.375 },
                                                          [TALC_ELU] = { 0.375 },
                                                          [TALC_HARDTANH] = { -0.75, 1.25 },
-                                                         [TALC_SOFTPLUS] = { -0.75, 1.25 } };
+                                                         [TALC_SOFTPLUS] = { -0.75, 1.25 },
+                                                         [TALC_HARDSIGMOID_RAMP] = { -0.75, 1.25 },
+                                                         [TALC_HARDSWISH_RAMP] = { -0.75, 1.25 } };
     return talc_check_unary_value((talc_unary_function)op, numbers[op], x);
 }
 
@@ -52,7 +54,14 @@ static double unary_bound(int op, double x)
         return 1;
     case TALC_SQRT:
     case TALC_LEAKY_RELU:
+    case TALC_RECIPROCAL:
         return 0.5;
+    case TALC_SOFTSIGN:
+    case TALC_ERF:
+        return 2;
+    case TALC_HARDSIGMOID_RAMP: /* of 0.75 |x| + 1.25, where the result is at least 2^-n of it */
+    case TALC_HARDSWISH_RAMP:
+        return 4 + 2 * (0.75 * fabs(x) + 1.25) / fmax(1.25 - 0.75 * x, 1e-6);
     case TALC_RSQRT:
         return 1.5;
     case TALC_SIGMOID:
@@ -60,6 +69,7 @@ static double unary_bound(int op, double x)
     case TALC_HARDSIGMOID:
     case TALC_HARDSWISH:
     case TALC_ELU:
+    case TALC_SELU:
         return 4;
     case TALC_SILU:
     case TALC_MISH:
@@ -262,6 +272,15 @@ Test(elementwise, unary_ops_of_special_values)
         [TALC_ABS] = { 0.0, 0.0, inf, inf, nan, 0x1p-148, 1000 },
         [TALC_FLOOR] = { 0.0, -0.0, inf, -inf, nan, 0.0, -1000 },
         [TALC_SIGN] = { 0.0, 0.0, 1, -1, nan, 1, -1 },
+        [TALC_SELU] = { 0.0, -0.0, inf, -1.7580993408473768, nan, 1.0507009873554805 * 0x1p-148,
+                        -1.7580993408473768 },
+        [TALC_SOFTSIGN] = { 0.0, -0.0, nan, nan, nan, 0x1p-148, -1000.0 / 1001 },
+        [TALC_HARDSIGMOID_RAMP] = { 1, 1, 0.0, 1, nan, 1, 1 },
+        [TALC_HARDSWISH_RAMP] = { 0.0, -0.0, nan, -inf, nan, 0x1p-148, -1000 },
+        [TALC_CEIL] = { 0.0, -0.0, inf, -inf, nan, 1, -1000 },
+        [TALC_ROUND] = { 0.0, -0.0, inf, -inf, nan, 0.0, -1000 },
+        [TALC_RECIPROCAL] = { inf, -inf, 0.0, -0.0, nan, 0x1p148, -0.001 },
+        [TALC_ERF] = { 0.0, -0.0, 1, -1, nan, 1.1283791670955126 * 0x1p-148, -1 },
         [TALC_SOFTPLUS] = { log(2) / -0.75, log(2) / -0.75, -0.0, -inf, nan, log(2) / -0.75,
                             -1000 },
     };
@@ -278,7 +297,65 @@ Test(elementwise, unary_ops_of_special_values)
         }
 }
 
+/* By hand: halves go to the even neighbour, also the largest one that is no integer, and what is
+ * below a half by one unit does not reach 1. */
+Test(elementwise, round_takes_halves_to_the_even_neighbour)
+{
+    const double x[] = { -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 0.49999997, 8388607.5, 8388606.5 };
+    const double expected[] = { -2, -2, -0.0, 0, 2, 2, 4, 0, 8388608, 8388606 };
+    enum { COUNT = sizeof x / sizeof *x };
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+        const talc_tensor *wide = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(COUNT), x);
+        const talc_tensor *y = talc_round(talc_cast(wide, (talc_dtype)dtype));
+        for (int i = 0; i < COUNT; i++)
+            cr_assert(same_number(element_at(y, i), expected[i]), "round(%.9g) is %g", x[i],
+                      element_at(y, i));
+    }
+}
+
+/* PyTorch's numbers, torch.erf, F.selu, F.softsign and F.hardswish of f64. */
+Test(elementwise, values_of_pytorch)
+{
+    const double x[] = { -2.5, -0.75, 0.25, 3 };
+    const talc_tensor *wide = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(4), x);
+    const struct {
+        const char *name;
+        talc_tensor *y;
+        double expected[4];
+        // clang-format off
+    } cases[] = {
+        { "erf", talc_erf(wide), { -0.999593047982555, -0.7111556336535151, 0.27632639016823696, 0.9999779095030014 } },
+        { "selu", talc_selu(wide), { -1.6137857588732425, -0.9276320158350512, 0.2626752468388701, 3.1521029620664414 } },
+        { "softsign", talc_softsign(wide), { -0.7142857142857143, -0.42857142857142855, 0.2, 0.75 } },
+        { "hardsigmoid", talc_hardsigmoid_ramp(wide, 1.0 / 6, 0.5), { 0.08333333333333333, 0.375, 0.5416666666666666, 1 } },
+        { "hardswish", talc_hardswish_ramp(wide, 1.0 / 6, 0.5), { -0.20833333333333334, -0.28125, 0.13541666666666666, 3 } },
+    };
+    // clang-format on
+    assert_no_failure();
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int i = 0; i < 4; i++)
+            cr_assert(fabs(element_at(cases[k].y, i) - cases[k].expected[i]) < 1e-15,
+                      "%s(%g) is %.17g", cases[k].name, x[i], element_at(cases[k].y, i));
+}
+
 // ---- Two operands -------------------------------------------------------------------------------
+
+/* By hand: the second dimension has the channels, and a weight of one element serves them all. */
+Test(elementwise, prelu_has_a_weight_for_each_channel)
+{
+    const float x[] = { -1, 2, -3, 4, -5, -0.0F, (float)-INFINITY, -8 }, weight[] = { 0.5F, -2 };
+    const double by_channel[] = { -0.5, 2, 6, 4, -2.5, -0.0, (double)INFINITY, 16 };
+    const double by_one[] = { -0.5, 2, -1.5, 4, -2.5, -0.0, -(double)INFINITY, -4 };
+    const talc_tensor *wide = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 2), x);
+    const talc_tensor *two = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2), weight);
+    const talc_tensor *ys[] = { talc_prelu(wide, two),
+                                talc_prelu(wide, talc_slice(two, 0, 0, 1, 1)),
+                                talc_prelu(wide, talc_select(two, 0, 0)) };
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < 3; k++)
+            cr_assert(same_number(element_at(ys[k], i), k == 0 ? by_channel[i] : by_one[i]),
+                      "element %d of case %d is %g", i, k, element_at(ys[k], i));
+}
 
 /* Element number of a broadcast operand for element `i` of y. */
 static int64_t broadcast_element(const talc_tensor *operand, const talc_tensor *y, int64_t i)

@@ -81,8 +81,17 @@ F(f_gelu_tanh, talc_gelu_tanh(x[0]))
 F(f_mish, talc_mish(x[0]))
 F(f_sign, talc_sign(x[0]))
 F(f_floor, talc_floor(x[0]))
+F(f_ceil, talc_ceil(x[0]))
+F(f_round, talc_round(x[0]))
+F(f_reciprocal, talc_reciprocal(x[0]))
+F(f_erf, talc_erf(x[0]))
+F(f_selu, talc_selu(x[0]))
+F(f_softsign, talc_softsign(x[0]))
+F(f_hardsigmoid_ramp, talc_hardsigmoid_ramp(x[0], 0.25, 0.5))
+F(f_hardswish_ramp, talc_hardswish_ramp(x[0], 0.25, 0.5))
 F(f_rsqrt, talc_rsqrt(x[0]))
 F(f_pow, talc_pow(x[0], x[1]))
+F(f_prelu, talc_prelu(x[0], talc_slice(x[1], 0, 0, 1, 1)))
 /* Inputs of which one is near 0 and the other not, so that neither step crosses the kink. */
 F(f_maximum, talc_maximum(x[0], x[1]))
 F(f_larger, talc_maximum(x[0], talc_mul_scalar(x[1], 1e-3)))
@@ -411,6 +420,9 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
         { "maximum", f_maximum, { 1, 2, 1, nan }, { 1, 1, 2, 1 }, { 0.5, 1, 0, 1 }, { 0.5, 0, 1, 1 } },
         { "minimum", f_minimum, { 1, 2, 1, inf }, { 1, 1, 2, inf }, { 0.5, 0, 1, 0.5 }, { 0.5, 1, 0, 0.5 } },
         { "pow", f_pow, { 0, 0, 0, 2 }, { 0, 2, 1, 0 }, { 0, 0, 1, 0 }, { 0, 0, 0, log(2) } },
+        { "prelu", f_prelu, { 0, -2, 3, nan }, { 0.25 }, { 0.25, 0.25, 1, 0.25 }, { nan, 0, 0, 0 } },
+        { "prelu of numbers", f_prelu, { 0, -2, 3, -0.5 }, { 0.25 }, { 0.25, 0.25, 1, 0.25 }, { -2.5, 0, 0, 0 } },
+        { "prelu by infinity", f_prelu, { 1, 2, 3, 4 }, { inf }, { 1, 1, 1, 1 }, { 0 } },
         { "pow of no number", f_pow, { nan, 0, -1, 1 }, { 0, -1, 2, inf }, { 0, -inf, -2, inf }, { nan, -inf, nan, 0 } },
         { "clamp", f_clamp, { -0.5, 0.75, -0.6, nan }, { 0 }, { 1, 1, 0, 0 }, { 0 } },
         { "abs", f_abs, { 0, -0.0, -3, 2 }, { 0 }, { 0, 0, -1, 1 }, { 0 } },
@@ -428,6 +440,14 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
         { "mish of large numbers", f_mish, { 0, -1e308, 1e308, -1e5 }, { 0 }, { 0.6, 0, 1, 0 }, { 0 } },
         { "sign", f_sign, { 0, -2, nan, 3 }, { 0 }, { 0 }, { 0 } },
         { "floor", f_floor, { 0, -2.5, nan, 3 }, { 0 }, { 0 }, { 0 } },
+        { "ceil", f_ceil, { 0, -2.5, nan, 3 }, { 0 }, { 0 }, { 0 } },
+        { "round", f_round, { 0, -2.5, nan, 3 }, { 0 }, { 0 }, { 0 } },
+        { "reciprocal", f_reciprocal, { 0, -0.0, inf, -3 }, { 0 }, { -inf, -inf, 0, -1.0 / 9 }, { 0 } },
+        { "erf", f_erf, { 0, -inf, nan, 3 }, { 0 }, { 1.1283791670955126, 0, nan, 0.00013925305194674786 }, { 0 } },
+        { "selu", f_selu, { 0, -inf, nan, -3 }, { 0 }, { 1.7580993408473766, 0, 1.0507009873554805, 0.08753061208026487 }, { 0 } },
+        { "softsign", f_softsign, { 0, -0.0, nan, -3 }, { 0 }, { 1, 1, nan, 0.0625 }, { 0 } },
+        { "hardsigmoid_ramp", f_hardsigmoid_ramp, { -2, 2, nan, 1 }, { 0 }, { 0, 0, 0, 0.25 }, { 0 } },
+        { "hardswish_ramp", f_hardswish_ramp, { -2, 2, nan, -inf }, { 0 }, { 0, 1, 1, 0 }, { 0 } },
         { "rsqrt", f_rsqrt, { 0, 4, inf, -1 }, { 0 }, { -inf, -0.0625, 0, nan }, { 0 } },
         { "mse_loss", f_mse, { 1, 2, 3, 4 }, { 1, 1, 1, 1 }, { 0, 0.5, 1, 1.5 }, { 0, -0.5, -1, -1.5 } },
         { "smooth_l1_loss", f_smooth_l1, { 0, 1.2, -2, 0.6 }, { 0 }, { 0, 1, -1, 0.5 }, { 0, -1, 1, -0.5 } },

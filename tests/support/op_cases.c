@@ -179,6 +179,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(div_scalar,       talc_div_scalar(in->a, 0.7))                                                                   \
     X(pow,              talc_pow(talc_abs(in->a), in->row))                                                            \
     X(pow_scalar,       talc_pow_scalar(in->a, 2))                                                                     \
+    X(prelu,            talc_prelu(in->a, in->row))                                                                  \
     X(maximum,          talc_maximum(in->a, in->row))                                                                  \
     X(minimum,          talc_minimum(in->a, in->row))                                                                  \
     X(equal,            talc_equal(in->labels, talc_slice(in->labels, 0, 0, 1, 1)))                                       \
@@ -234,6 +235,12 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(concat_bytes,    concat_many(in, TALC_U8, 1))                                                                    \
     X(stack,           talc_stack((const talc_tensor *[]){ in->a, in->a, talc_transpose(talc_slice(in->b, 1, 0, 3, 1), 0, 1) }, 3, -2)) \
     X(split,           split_parts(in))                                                                                \
+    X(unfold,          talc_unfold(in->image, &(talc_unfold_options){ .kernel = { 3, 2 }, .stride = { 2 }, .padding = { 1, 1 } })) \
+    X(fold,            talc_fold(talc_reshape(in->image, TALC_DIMS(2, 28, 6)), 4, 3, &(talc_unfold_options){ .kernel = { 2, 2 } })) \
+    X(flip,            talc_flip(in->image, TALC_DIMS(0, -1)))                                                         \
+    X(tile,            talc_tile(in->a, TALC_DIMS(2, 1, 3)))                                                           \
+    X(tril,            talc_tril(in->image, -1))                                                                       \
+    X(triu,            talc_triu(in->a, 1))                                                                            \
     X(channel_shuffle, talc_channel_shuffle(in->image, 2))                                                             \
     X(pad,             talc_pad(in->image, &(talc_pad_options){ .padding = { 1, -2, 0, 0, 3, 1 }, .value = 7 }))       \
     X(pad_bytes,       talc_pad(talc_cast(in->a, TALC_U8), &(talc_pad_options){ .padding = { 2, 1 }, .value = 7 }))    \

@@ -11,6 +11,7 @@
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/resample.h"
+#include "ops/unfold.h"
 #include "ops/softmax.h"
 #include "ops/update.h"
 
@@ -32,6 +33,7 @@ DEFINE_REFERENCE(binary)
 DEFINE_REFERENCE(where)
 DEFINE_REFERENCE(cumsum)
 DEFINE_REFERENCE(cumprod)
+DEFINE_REFERENCE(unfold)
 
 // ---- Pooling ------------------------------------------------------------------------------------
 
@@ -135,6 +137,8 @@ MUTANT_OTHER(where, a_of_first_row, other.a_strides[0] = 0)
 MUTANT_OTHER(cumsum, from_the_end, other.direction = TALC_GRAD_INPUT)
 MUTANT_OTHER(cumsum, from_the_start, other.direction = TALC_FORWARD)
 MUTANT_OTHER(cumsum, last_kept, other.extent--)
+MUTANT_OTHER(unfold, taps_spread, other.dilation_w++)
+MUTANT_OTHER(unfold, windows_moved, other.pad_left++)
 
 /* Of rows without gaps, along the last dimension. */
 
@@ -486,6 +490,8 @@ const op_mutant op_mutants[] = {
     { "cumsum", "from the last element on", "cumsum:5x7@1", &from_the_end },
     { "cumsum end", "the last element left out", "cumsum:5x7@0", &last_kept },
     { "cumsum dx", "from the first element on", "cumsum:5x7@1_dx", &from_the_start },
+    { "unfold", "taps further apart", "unfold:n2c3h9w17k3x2p1x0", &taps_spread },
+    { "fold", "windows a column off", "fold:n2c3h9w17k3x2p1x0", &windows_moved },
     { "cumprod", "multiplied in f32", "cumprod:5x700@1", &product_in_f32 },
     { "cumprod step", "the first element again and again", "cumprod:5x7@1", &first_repeated },
     { "cumprod dx", "divided by x, which may be 0", "cumprod:33x9@1_dx", &divided },

@@ -104,6 +104,12 @@ static talc_module *resnet20_b(void)
     X(binary, "binary_cross_entropy_with_logits", "", 0.1, 0.9, talc_binary_cross_entropy_with_logits(x[0], x[1], NULL), D(4, 5), D(4, 5)) \
     X(channel_shuffle, "channel_shuffle", "", -2, 2, talc_channel_shuffle(x[0], 2), D(2, 4, 2, 3)) \
     X(clamp, "clamp", "", -2, 2, talc_clamp(x[0], 3e-3, 9), D(4, 5)) \
+    X(flip, "flip", "of two dimensions", -2, 2, talc_flip(x[0], TALC_DIMS(-1, 0)), D(3, 2, 4)) \
+    X(tile, "tile", "", -2, 2, talc_tile(x[0], TALC_DIMS(2, 1, 3)), D(2, 3)) \
+    X(tril, "tril", "of a stack", -2, 2, talc_tril(x[0], 1), D(2, 4, 3)) \
+    X(triu, "triu", "", -2, 2, talc_triu(x[0], -1), D(5, 4)) \
+    X(unfold, "unfold", "strided, padded, dilated", -2, 2, talc_unfold(x[0], &(talc_unfold_options){ .kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 1, 2 }, .dilation = { 1, 2 } }), D(2, 2, 5, 4)) \
+    X(fold, "fold", "strided and padded", -2, 2, talc_fold(x[0], 5, 4, &(talc_unfold_options){ .kernel = { 3, 2 }, .stride = { 2, 1 }, .padding = { 1, 0 } }), D(2, 12, 9)) \
     X(concat, "concat", "a tensor twice", -2, 2, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1), D(3, 2, 2), D(3, 5, 2)) \
     X(conv2d, "conv2d", "bias", -2, 2, talc_conv2d(x[0], x[1], x[2], NULL), D(2, 3, 6, 5), D(4, 3, 3, 2), D(4)) \
     X(conv2d_strided, "conv2d", "strided, padded, dilated", -2, 2, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .dilation = { 1, 2 }), D(2, 2, 7, 9), D(3, 2, 3, 3), D(3)) \
@@ -154,6 +160,8 @@ static talc_module *resnet20_b(void)
     X(pad_reflect, "pad", "reflect, cropped", -2, 2, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REFLECT), D(2, 4, 5)) \
     X(pad_replicate, "pad", "replicate, cropped", -2, 2, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REPLICATE), D(2, 4, 5)) \
     X(permute, "permute", "tanh", -2, 2, talc_tanh(talc_permute(x[0], TALC_DIMS(2, 0, 1))), D(2, 3, 4)) \
+    X(prelu, "prelu", "a weight a channel", -2, 2, talc_prelu(x[0], x[1]), D(2, 3, 4), D(3)) \
+    X(prelu_one, "prelu", "one weight", -2, 2, talc_prelu(x[0], x[1]), D(7), D(1)) \
     X(pow_of, "pow", "broadcast", 0.5, 2, talc_pow(x[0], x[1]), D(4, 5), D(4, 1)) \
     X(pow_scalar, "pow_scalar", "", -2, 2, talc_pow_scalar(x[0], 3), D(3, 5)) \
     X(reshape, "reshape", "of a transposed view, tanh", -2, 2, talc_tanh(talc_reshape(talc_transpose(x[0], 0, 1), TALC_DIMS(-1))), D(2, 3, 4)) \

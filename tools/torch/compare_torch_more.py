@@ -6,7 +6,7 @@ are those that the headers declare, or count roundings: each term of a formula b
 4 sqrt(n + 4) of a sum of n. They are 8 u S and c(M) u S for a norm of M values, with the terms S of its gradient's formula, where
 |x - mu| + mean |x| stands for the distance from a mean that is rounded.
 """
-from ctypes import byref
+from ctypes import byref, c_int64
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from compare_torch_gradients import backward, derivative, ones, pooling_gradient
 from compare_torch_problems import Case, Expected, array_of, extent, fill, maybe, one, reduction, softmax, summed, tensors, words
-from talc_library import ZERO, BatchNorm2dOptions, BinaryCrossEntropyOptions, CrossEntropyOptions, NllLossOptions, NormOptions, T, dims
+from talc_library import ZERO, BatchNorm2dOptions, BinaryCrossEntropyOptions, CrossEntropyOptions, NllLossOptions, NormOptions, T, UnfoldOptions, dims
 
 
 def c(n):
@@ -98,6 +98,25 @@ def binary_gradient(rng, dtype, op, leaf):
     return backward(forward, leaf, dy, expected_values)
 
 
+def prelu(rng, dtype, leaf=None):
+    """The op, or its gradient by x or by the weight, a sum over all that it multiplies."""
+    x = array_of(rng, dtype)
+    weight = fill(rng, dtype, (one(rng, 1, x.shape[1]) if x.ndim > 1 else 1,))
+    forward = Case(shape_text(x, weight) + words(dtype), [x, weight], lambda talc, x, weight: [talc.prelu(x, weight)],
+                   lambda: [Expected(F.prelu(*map(torch.from_numpy, (x, weight))).numpy())])
+    if leaf is None:
+        return forward
+    dy = fill(rng, dtype, x.shape)
+
+    def expected_values():
+        value = graded(F.prelu, [x, weight], leaf, dy)
+        S = np.abs(value) if leaf == 0 else graded(F.prelu, [-np.abs(x), weight], 1, -np.abs(dy))
+        K = x.size // weight.size if leaf == 1 else 1
+        return [Expected(value, sum=(c(K) if K > 1 else 0) * S, after=2 * S, doubt=(c(K) + 8) * S)]
+
+    return backward(forward, leaf, dy, expected_values)
+
+
 # ---- Picking, and sums so far -------------------------------------------------------------------------------------
 
 def picked(text, operands, call, function, readers=1):
@@ -174,6 +193,55 @@ def channel_shuffle(rng, dtype):
     x = fill(rng, dtype, (extent(rng, 4), groups * extent(rng, 8), *[extent(rng, 12) for _ in range(rng.integers(1, 3))]))
     return picked(f"{shape_text(x)}g{groups}" + words(dtype), [x], lambda talc, x: [talc.channel_shuffle(x, groups)],
                   lambda t: t.reshape(t.shape[0], groups, -1, *t.shape[2:]).transpose(1, 2).reshape(t.shape))
+
+
+def flip(rng, dtype):
+    x = array_of(rng, dtype)
+    listed = [int(d) - (x.ndim if rng.random() < 0.5 else 0) for d in rng.permutation(x.ndim)[:rng.integers(0, x.ndim + 1)]]
+    return picked(f"{shape_text(x)}{listed}" + words(dtype), [x], lambda talc, x: [talc.flip(x, dims(listed))], lambda t: t.flip(listed))
+
+
+def tile(rng, dtype):
+    x = fill(rng, dtype, tuple(extent(rng, 12) for _ in range(rng.integers(1, 4))))
+    repeats = [int(n) for n in rng.integers(1, 4, rng.integers(0, 5))]
+    return picked(f"{shape_text(x)}{repeats}" + words(dtype), [x], lambda talc, x: [talc.tile(x, dims(repeats))],
+                  lambda t: t.tile(repeats), int(np.prod(repeats)))
+
+
+def triangle(rng, dtype, op):
+    x = fill(rng, dtype, tuple(extent(rng, 40) for _ in range(rng.integers(2, 5))))
+    diagonal = int(rng.integers(-45, 46))
+    return picked(f"{shape_text(x)}@{diagonal}" + words(dtype), [x], lambda talc, x: [getattr(talc, op)(x, diagonal)],
+                  lambda t: getattr(torch, op)(t, diagonal))
+
+
+def windows_of(rng):
+    """An image's extents and the options of unfold and fold, with the number of rows and columns of a channel's matrix."""
+    while True:
+        H, W = (extent(rng, 40) for _ in range(2))
+        kernel, stride, dilation = ([int(n) for n in rng.integers(1, top, 2)] for top in (5, 4, 4))
+        padding = [int(n) for n in rng.integers(0, 4, 2)]
+        out = [(e + 2 * p - d * (k - 1) - 1) // s + 1 for e, p, d, k, s in zip((H, W), padding, dilation, kernel, stride)]
+        if min(out) > 0:
+            return H, W, dict(kernel=kernel, stride=stride, padding=padding, dilation=dilation), kernel[0] * kernel[1], out[0] * out[1]
+
+
+def folding(rng, dtype, op):
+    H, W, o, taps, columns = windows_of(rng)
+    lead = (extent(rng, 3), extent(rng, 6)) if rng.random() < 0.7 else (extent(rng, 6),)
+    shape = (*lead, H, W) if op == "unfold" else (*lead[:-1], lead[-1] * taps, columns)
+    x = fill(rng, dtype, shape)
+    named = dict(kernel_size=o["kernel"], stride=o["stride"], padding=o["padding"], dilation=o["dilation"])
+    options = UnfoldOptions(*((c_int64 * 2)(*(n or ZERO for n in o[key])) for key in ("kernel", "stride", "padding", "dilation")))
+    text = f"{shape_text(x)}{H}x{W}{o}".replace(" ", "") + words(dtype)
+    if op == "unfold":
+        return picked(text, [x], lambda talc, x: [talc.unfold(x, byref(options))], lambda t: F.unfold(t, **named), taps)
+
+    def function(t):
+        return F.fold(t, (H, W), **named)
+
+    return Case(text, [x], lambda talc, x: [talc.fold(x, H, W, byref(options))],
+                lambda: [summed(function, [x], dtype, taps)], pool=function)
 
 
 def cumsum(rng, dtype):
@@ -451,13 +519,15 @@ def bound_to(make, *more):
 
 
 PICKING = {"gather": gather, "index_select": index_select, "masked_fill": masked_fill, "where": where, "clamp": clamp,
-           "concat": concat, "channel_shuffle": channel_shuffle, "cumsum": cumsum}
-FORWARD = {**PICKING, "one_hot": one_hot, **{op: bound_to(binary, op) for op in BINARY},
+           "concat": concat, "channel_shuffle": channel_shuffle, "cumsum": cumsum,
+           "unfold": bound_to(folding, "unfold"), "fold": bound_to(folding, "fold"), "flip": flip, "tile": tile, "tril": bound_to(triangle, "tril"), "triu": bound_to(triangle, "triu")}
+FORWARD = {**PICKING, "one_hot": one_hot, **{op: bound_to(binary, op) for op in BINARY}, "prelu": prelu,
            **{op: bound_to(loss, op, False) for op in LOSSES},
            **{op: bound_to(class_loss, op, False) for op in ("cross_entropy", "nll_loss")}}
 GRADIENTS = {f"{op}.grad_input": pooling_gradient(make) for op, make in PICKING.items()}
 GRADIENTS.update({f"{op}.grad_{'ab'[leaf]}": bound_to(binary_gradient, op, leaf) for op in ("add", "sub", "mul", "div", "pow")
                   for leaf in (0, 1)})
+GRADIENTS.update({f"prelu.grad_{name}": bound_to(prelu, leaf) for leaf, name in enumerate(("input", "weight"))})
 GRADIENTS.update({f"{op}.grad_{name}": bound_to(product_gradient, op, leaf)
                   for op, names in (("linear", ("input", "weight")), ("matmul", "ab")) for leaf, name in enumerate(names)})
 GRADIENTS.update({"softmax.grad_input": bound_to(softmax_gradient, False), "log_softmax.grad_input": bound_to(softmax_gradient, True)})

@@ -43,6 +43,7 @@ def structure(name):
 Conv2dOptions, ConvTranspose2dOptions = structure("talc_conv2d_options"), structure("talc_conv_transpose2d_options")
 Pool2dOptions, PadOptions = structure("talc_pool2d_options"), structure("talc_pad_options")
 Upsample2dOptions, LinearOptions = structure("talc_upsample2d_options"), structure("talc_linear_options")
+UnfoldOptions = structure("talc_unfold_options")
 BatchNorm2dOptions, NormOptions = structure("talc_batch_norm2d_options"), structure("talc_norm_options")
 CrossEntropyOptions, NllLossOptions = structure("talc_cross_entropy_options"), structure("talc_nll_loss_options")
 BinaryCrossEntropyOptions = structure("talc_binary_cross_entropy_options")

@@ -40,6 +40,11 @@ talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const talc_cuda_im2col_plan *plan,
 talc_status talc_cuda_im2col_build(talc_device *device, const talc_conv2d_problem *problem,
                                    const void *x, const talc_cuda_conv2d_chunk *chunk);
 
+/// Writes from chunk->b, of rows that start with a channel, what is read there into dx: the columns
+/// before those of the chunk have been added (im2col_gradient.cu).
+talc_status talc_cuda_im2col_gather(talc_device *device, const talc_conv2d_problem *problem,
+                                    void *dx, const talc_cuda_conv2d_chunk *chunk);
+
 /// Whether 32 bits hold every coordinate of the padded image, and offsets in a plane.
 bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *problem);
 

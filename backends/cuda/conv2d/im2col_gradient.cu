@@ -165,6 +165,24 @@ static void gather(talc_device *device, const talc_conv2d_problem *p, T *dx,
 }
 
 template <typename T>
+static void gather_of(talc_device *device, const talc_conv2d_problem *p, void *dx,
+                      const talc_cuda_conv2d_chunk &chunk)
+{
+    if (is_narrow(p, chunk))
+        gather<T, int32_t>(device, p, (T *)dx, chunk);
+    else
+        gather<T, int64_t>(device, p, (T *)dx, chunk);
+}
+
+talc_status talc_cuda_im2col_gather(talc_device *device, const talc_conv2d_problem *p, void *dx,
+                                    const talc_cuda_conv2d_chunk *chunk)
+{
+    return with_float(p->dtype, [&](auto element) {
+        gather_of<typename decltype(element)::type>(device, p, dx, *chunk);
+        return talc_cuda_launched(device, "conv2d.grad_input");
+    });
+}
+
 static talc_status grad_input(talc_device *device, const talc_conv2d_problem *p,
                               const talc_conv2d_arguments *arguments,
                               const talc_cuda_im2col_plan &plan)
@@ -182,11 +200,7 @@ static talc_status grad_input(talc_device *device, const talc_conv2d_problem *p,
                 status = talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
                 if (status != TALC_OK)
                     return status;
-                if (is_narrow(p, chunk))
-                    gather<T, int32_t>(device, p, (T *)arguments->dx, chunk);
-                else
-                    gather<T, int64_t>(device, p, (T *)arguments->dx, chunk);
-                status = talc_cuda_launched(device, "conv2d.grad_input");
+                status = talc_cuda_im2col_gather(device, p, arguments->dx, &chunk);
             }
     return status;
 }
@@ -348,7 +362,7 @@ static talc_status run_gradient(talc_device *device, const talc_conv2d_problem *
                                 const gradient_plan &planned, const talc_conv2d_arguments *a)
 {
     return p->direction == TALC_GRAD_WEIGHT ? grad_weight(device, p, a, planned)
-                                            : grad_input<T>(device, p, a, planned.matrix);
+                                            : grad_input(device, p, a, planned.matrix);
 }
 
 TALC_CUDA_FORM(im2col_tensor_cores_gradient, plan_tensor_cores(device, p, limit, plan),
