@@ -29,9 +29,9 @@ struct talc_module_entries {
     talc_module_entry *list; ///< in order of registration
     int *buckets;            ///< a hash table of the names: numbers in the list, from 1; 0: free
     size_t bucket_count;
-    _Atomic uint64_t passes;      ///< of a root: who is in a pass through its tree (nn/pass.c)
-    struct talc_model_info *info; ///< owned: what it is described by (nn/info.h); NULL: nothing
-    struct talc_fold *folds;      ///< owned: folded weights (nn/fold.h); NULL: none
+    _Atomic uint64_t passes;        ///< of a root: who is in a pass through its tree (nn/pass.c)
+    struct talc_model_info *info;   ///< owned: what it is described by (nn/info.h); NULL: nothing
+    struct talc_folded_norm *folds; ///< owned: folded weights (nn/fold.h); NULL: none
 };
 
 /// talc_module_add without the end of a child that is refused: it stays the caller's.

@@ -15,8 +15,8 @@
 
 enum { SOURCES = 6 };
 
-struct talc_fold {
-    talc_fold *next; /* of the same convolution, for another norm */
+struct talc_folded_norm {
+    talc_folded_norm *next; /* of the same convolution, for another norm */
     talc_source sources[SOURCES];
     double eps;
     char algorithm[TALC_ALGORITHM_TEXT]; /* forced on batch_norm2d when it was made; "": none */
@@ -25,10 +25,10 @@ struct talc_fold {
 };
 
 /* A list of them. */
-static void folds_free(talc_fold *fold)
+static void folds_free(talc_folded_norm *fold)
 {
     while (fold != NULL) {
-        talc_fold *next = fold->next;
+        talc_folded_norm *next = fold->next;
         for (int i = 0; i < SOURCES; i++)
             talc_source_release(&fold->sources[i]);
         talc_release(fold->weight);
@@ -39,7 +39,7 @@ static void folds_free(talc_fold *fold)
 }
 
 /* Whether `newer` replaces it, or a norm that it was made from is gone. */
-static bool is_over(const talc_fold *fold, const talc_fold *newer)
+static bool is_over(const talc_folded_norm *fold, const talc_folded_norm *newer)
 {
     bool replaced = true, left = false;
     for (int i = 0; i < SOURCES; i++) {
@@ -49,12 +49,12 @@ static bool is_over(const talc_fold *fold, const talc_fold *newer)
     return replaced || left;
 }
 
-static void keep(talc_module *module, talc_fold *fold)
+static void keep(talc_module *module, talc_folded_norm *fold)
 {
-    talc_fold *over = NULL;
+    talc_folded_norm *over = NULL;
     talc_cached_lock();
-    for (talc_fold **at = &module->entries->folds; *at != NULL;) {
-        talc_fold *old = *at;
+    for (talc_folded_norm **at = &module->entries->folds; *at != NULL;) {
+        talc_folded_norm *old = *at;
         if (is_over(old, fold)) {
             *at = old->next;
             old->next = over;
@@ -72,7 +72,7 @@ static void keep(talc_module *module, talc_fold *fold)
 void talc_module_forget_folds(talc_module *module)
 {
     talc_cached_lock();
-    talc_fold *folds = module->entries->folds;
+    talc_folded_norm *folds = module->entries->folds;
     module->entries->folds = NULL;
     talc_cached_unlock();
     folds_free(folds);
@@ -100,7 +100,7 @@ static const char *forced_algorithm(void)
     return forced == NULL ? "" : forced;
 }
 
-static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
+static bool fold_stands(const talc_folded_norm *fold, const talc_conv2d_module *conv,
                         const talc_batch_norm2d_module *norm)
 {
     TALC_DEFAULT_FENV;
@@ -135,7 +135,7 @@ bool talc_fold_possible(const talc_conv2d_module *conv, const talc_batch_norm2d_
 /* w s is the batch norm of w for mean 0 and without a shift, b' that of b, or of 0: so both are the
  * op's own arithmetic, and need no operand that is not there already. */
 static bool make_operands(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
-                          talc_fold *fold)
+                          talc_folded_norm *fold)
 {
     const talc_tensor *w = conv->weight;
     const int64_t OC = w->dims[0], K = w->dims[1] * w->dims[2] * w->dims[3];
@@ -155,7 +155,7 @@ static bool make_operands(const talc_conv2d_module *conv, const talc_batch_norm2
 }
 
 static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
-                         talc_fold *fold)
+                         talc_folded_norm *fold)
 {
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
@@ -165,11 +165,12 @@ static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d
     return held;
 }
 
-static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm)
+static talc_folded_norm *fold_new(const talc_conv2d_module *conv,
+                                  const talc_batch_norm2d_module *norm)
 {
     const char *around = talc_within("forward");
     talc_scope *scope = talc_scope_enter();
-    talc_fold *fold = scope == NULL ? NULL : talc_memory_new(sizeof *fold, "forward: fold");
+    talc_folded_norm *fold = scope == NULL ? NULL : talc_memory_new(sizeof *fold, "forward: fold");
     bool made = false;
     if (fold != NULL) {
         fold->eps = norm->options.eps;
@@ -192,7 +193,7 @@ static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module 
                  talc_tensor **weight, talc_tensor **bias)
 {
     talc_cached_lock();
-    talc_fold *fold = conv->base.entries->folds;
+    talc_folded_norm *fold = conv->base.entries->folds;
     while (fold != NULL && !fold_stands(fold, conv, norm))
         fold = fold->next;
     const bool usable = fold != NULL && talc_made_wait(&fold->on, fold->weight->device);
@@ -211,7 +212,7 @@ bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *nor
         return true;
     /* Threads that come here at once each make one: all are the same to the bit, and the last one
      * stays. */
-    talc_fold *fold = fold_new(conv, norm);
+    talc_folded_norm *fold = fold_new(conv, norm);
     if (fold == NULL)
         return false;
     *weight = talc_retain(fold->weight);

@@ -7,7 +7,7 @@
 
 /// A convolution's weight and bias with a batch norm folded in. The convolution's entries own it,
 /// one for each norm that follows it.
-typedef struct talc_fold talc_fold;
+typedef struct talc_folded_norm talc_folded_norm;
 
 /// Whether the norm's statistics and parameters are fixed and fit the convolution. No failure is
 /// raised.
