@@ -240,7 +240,7 @@ Test(own_algorithm, what_cannot_be_registered)
     refused("conv3d", &own, TALC_NOT_FOUND,
             "algorithm_register: there is no op 'conv3d'; there are batch_norm2d, binary, conv2d, "
             "cross_entropy, cumprod, cumsum, gather, group_norm, matmul, nll_loss, pool2d, reduce, "
-            "resample, softmax, unary, update, where");
+            "resample, softmax, unary, unfold, update, where");
     char message[256];
     snprintf(message, sizeof message,
              "algorithm_register: the problem of softmax has %zu bytes, in this talc %zu; it was "

@@ -74,7 +74,12 @@ const char *talc_cuda_conv2d_pointwise_tf32(const talc_device *device, const tal
         .a_strides = { weights },
         .b_strides = { 1 },
     };
-    plan->seconds = talc_cuda_matmul_tf32_seconds(&product);
+    /* Of one image cuBLAS shares the sums out, which costs about as much as it saves; what follows
+     * a product is a launch of its own. */
+    const bool follows = p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
+    plan->seconds = talc_cuda_matmul_tf32_seconds(&product) +
+                    (product.batch == 1 ? (double)product.K * TALC_CUDA_TF32_STEP : 0) +
+                    (follows ? TALC_CUDA_LAUNCH : 0);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }

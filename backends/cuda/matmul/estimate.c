@@ -12,9 +12,9 @@ static const double CUBLAS_SHARE = 1.2, ALONG_K_SHARE = 0.43, DOT_SHARE = 0.5, D
 
 /* Of an H100, on 100 batched products of 16 to 20,000 rows, columns and steps of k: cuBLAS's time
  * for a step of k of a batch, whose sums it does not split; with TF32 its rates where rows are
- * aligned to 16 bytes and where not, of products and of memory, and its time for a step. */
+ * aligned to 16 bytes and where not, of products and of memory. */
 static const double CUBLAS_STEP = 12e-9, TF32_RATE = 330e12, TF32_UNALIGNED = 140e12,
-                    TF32_MEMORY = 2.8e12, TF32_STEP = 6e-9;
+                    TF32_MEMORY = 2.8e12;
 
 static double larger(double a, double b)
 {
@@ -67,7 +67,8 @@ double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_mat
 double talc_cuda_matmul_tf32_seconds(const talc_matmul_problem *p)
 {
     const bool aligned = p->lda % 4 == 0 && p->ldb % 4 == 0 && p->N % 4 == 0;
-    return TALC_CUDA_LAUNCH + TALC_CUDA_CUBLAS + (p->batch > 1 ? (double)p->K * TF32_STEP : 0) +
+    return TALC_CUDA_LAUNCH + TALC_CUDA_CUBLAS +
+           (p->batch > 1 ? (double)p->K * TALC_CUDA_TF32_STEP : 0) +
            moving(p) * talc_cuda_bytes_a_second() / TF32_MEMORY +
            2 * products(p) / (aligned ? TF32_RATE : TF32_UNALIGNED);
 }

@@ -24,7 +24,10 @@ double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *problem);
 double talc_cuda_matmul_cublas_seconds(const talc_device *device,
                                        const talc_matmul_problem *problem);
 
-/// The same with operands rounded to TF32.
+/// cuBLAS's time for a step of k of a batch of products of TF32, on an H100.
+#define TALC_CUDA_TF32_STEP 6e-9
+
+/// The same as talc_cuda_matmul_cublas_seconds, with operands rounded to TF32.
 double talc_cuda_matmul_tf32_seconds(const talc_matmul_problem *problem);
 
 double talc_cuda_matmul_direct_seconds(const talc_matmul_problem *problem);
