@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX = 120 };
+enum { MAX = 180 };
 static char texts[MAX][TALC_CHECK_TEXT];
 static const char *problems[MAX];
 
