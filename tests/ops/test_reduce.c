@@ -1,8 +1,10 @@
 /* Reductions: every algorithm, dtype, set of axes and kind of view against the oracle of the
  * cross-check. */
+#include "tensor/shape.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
+#include "tests/support/refused.h"
 
 #include <math.h>
 #include <stdio.h>
