@@ -1,11 +1,14 @@
 #include "ops/reduce.h"
 
 #include "ops/compare.h"
+#include "ops/gather.h"
 #include "ops/gradient.h"
 #include "ops/observed.h"
 #include "ops/op.h"
 #include "ops/operand.h"
 #include "tensor/fenv.h"
+#include "tensor/scope.h"
+#include "tensor/within.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -264,4 +267,39 @@ talc_tensor *talc_var(const talc_tensor *x, talc_dims axes, double correction, b
         return NULL;
     }
     return reduce(TALC_VAR, x, axes, correction, keep_dims);
+}
+
+// ---- Extremes with their indices ----------------------------------------------------------------
+
+/* What stands where `found` says is gathered: a K-th of x. */
+static talc_tensor *with_indices(const char *op, talc_reduce_function found, const talc_tensor *x,
+                                 int axis, bool keep_dims, talc_tensor **indices)
+{
+    if (talc_operand_missing(op, "indices", indices))
+        return NULL;
+    *indices = NULL;
+    const char *around = talc_within(op);
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *at = reduce(found, x, TALC_DIMS(axis), 0, true);
+    talc_tensor *y = at == NULL ? NULL : talc_gather(x, axis, at);
+    if (y != NULL && !keep_dims && x->rank > 0) {
+        y = talc_squeeze(y, axis);
+        at = talc_squeeze(at, axis);
+    }
+    if (y != NULL && at != NULL)
+        *indices = talc_scope_return(scope, at);
+    y = talc_scope_return(scope, at == NULL ? NULL : y);
+    talc_scope_leave(scope);
+    talc_within(around);
+    return y;
+}
+
+talc_tensor *talc_max_indices(const talc_tensor *x, int axis, bool keep_dims, talc_tensor **indices)
+{
+    return with_indices("max_indices", TALC_ARGMAX, x, axis, keep_dims, indices);
+}
+
+talc_tensor *talc_min_indices(const talc_tensor *x, int axis, bool keep_dims, talc_tensor **indices)
+{
+    return with_indices("min_indices", TALC_ARGMIN, x, axis, keep_dims, indices);
 }

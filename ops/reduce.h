@@ -63,6 +63,15 @@ TALC_API talc_tensor *talc_var(const talc_tensor *x, talc_dims axes, double corr
                                bool keep_dims);
 TALC_API talc_tensor *talc_logsumexp(const talc_tensor *x, talc_dims axes, bool keep_dims);
 
+/// The largest, or the smallest, along one dimension, and in *indices where it stands, an i64
+/// tensor of y's shape, in one pass over x. The gradient goes to that element alone: dx = dy where
+/// it stands, else 0. *indices is NULL on failure. Semantics as torch.max(x, dim) and
+/// torch.min(x, dim); errors as of argmax and argmin, NULL indices.
+TALC_API talc_tensor *talc_max_indices(const talc_tensor *x, int axis, bool keep_dims,
+                                       talc_tensor **indices);
+TALC_API talc_tensor *talc_min_indices(const talc_tensor *x, int axis, bool keep_dims,
+                                       talc_tensor **indices);
+
 // ---- What backends implement --------------------------------------------------------------------
 
 typedef enum talc_reduce_function {

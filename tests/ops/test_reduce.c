@@ -1,8 +1,10 @@
 /* Reductions: every algorithm, dtype, set of axes and kind of view against the oracle of the
  * cross-check. */
+#include "tensor/shape.h"
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
+#include "tests/support/refused.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -393,6 +395,71 @@ Test(reduce, a_correction_that_leaves_nothing_divides_by_zero)
     cr_assert(talc_item(talc_var(x, TALC_SCALAR, 2, false)) == (double)INFINITY);
     cr_assert(talc_item(talc_var(x, TALC_SCALAR, 3, false)) == (double)INFINITY);
     cr_assert(isnan(talc_item(talc_var(talc_slice(x, 0, 0, 1, 1), TALC_SCALAR, 1, false))));
+}
+
+// ---- Extremes with their indices ----------------------------------------------------------------
+
+static void expect_both(talc_tensor *y, const talc_tensor *indices, talc_dims dims,
+                        const double *values, const int64_t *at)
+{
+    assert_no_failure();
+    cr_assert(talc_shape_equal(talc_dims_of(y), dims) && talc_same_dims(y, indices) &&
+              indices->dtype == TALC_I64);
+    for (int64_t i = 0; i < talc_numel(y); i++)
+        cr_assert((isnan(values[i]) ? isnan(element_at(y, i)) : element_at(y, i) == values[i]) &&
+                      integer_at(indices, i) == at[i],
+                  "element %d: %g at %d", (int)i, element_at(y, i), (int)integer_at(indices, i));
+}
+
+Test(reduce, extremes_come_with_where_they_stand)
+{
+    const float elements[] = { 3, 7, 7, -1, NAN, 2 };
+    const talc_tensor *x = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 3), elements);
+    talc_tensor *at, *y = talc_max_indices(x, 1, false, &at);
+    expect_both(y, at, TALC_DIMS(2), (double[]){ 7, NAN }, (int64_t[]){ 1, 1 });
+    y = talc_min_indices(x, -1, true, &at);
+    expect_both(y, at, TALC_DIMS(2, 1), (double[]){ 3, NAN }, (int64_t[]){ 0, 1 });
+    y = talc_max_indices(x, 0, false, &at);
+    expect_both(y, at, TALC_DIMS(3), (double[]){ 3, NAN, 7 }, (int64_t[]){ 0, 1, 0 });
+    y = talc_min_indices(talc_transpose(x, 0, 1), 0, false, &at);
+    expect_both(y, at, TALC_DIMS(2), (double[]){ 3, NAN }, (int64_t[]){ 0, 1 });
+    y = talc_max_indices(talc_cast(talc_slice(x, 0, 0, 1, 1), TALC_U8), 1, true, &at);
+    cr_assert(y->dtype == TALC_U8);
+    expect_both(y, at, TALC_DIMS(1, 1), (double[]){ 7 }, (int64_t[]){ 1 });
+    y = talc_max_indices(talc_full(cpu_device(), TALC_F64, TALC_SCALAR, -2), -1, false, &at);
+    expect_both(y, at, TALC_SCALAR, (double[]){ -2 }, (int64_t[]){ 0 });
+}
+
+/* The others share a gradient among equal elements. */
+Test(reduce, the_gradient_of_an_extreme_with_its_index_goes_to_one_element)
+{
+    const double elements[] = { 5, 5, 1, 2 };
+    for (int smallest = 0; smallest < 2; smallest++) {
+        talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(2, 2), elements), *at;
+        cr_assert(talc_require_grad(x, true));
+        talc_tensor *y = (smallest ? talc_min_indices : talc_max_indices)(x, 1, smallest != 0, &at);
+        cr_assert(talc_backward(talc_sum(talc_mul_scalar(y, 3), TALC_SCALAR, false)));
+        const double expected[2][4] = { { 3, 0, 0, 3 }, { 3, 0, 3, 0 } };
+        for (int64_t i = 0; i < 4; i++)
+            cr_assert(element_at(talc_grad(x), i) == expected[smallest][i]);
+    }
+}
+
+Test(reduce, what_has_no_extreme_with_an_index)
+{
+    const talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3));
+    talc_tensor *at = NULL;
+    REFUSED(TALC_NULL_ARGUMENT, "max_indices: indices is NULL",
+            talc_max_indices(x, 0, false, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "max_indices: argmax: x is NULL",
+            talc_max_indices(NULL, 0, false, &at));
+    REFUSED(TALC_BAD_ARGUMENT, "min_indices: argmin: axis 2 is outside -2..1 of x [2,3]",
+            talc_min_indices(x, 2, false, &at));
+    const talc_tensor *empty = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 0));
+    REFUSED(TALC_BAD_SHAPE,
+            "max_indices: argmax: x [2,0] has 0 elements to reduce, needs at least 1",
+            talc_max_indices(empty, 1, false, &at));
+    cr_assert_null(at);
 }
 
 // ---- Nothing to reduce --------------------------------------------------------------------------
