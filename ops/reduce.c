@@ -278,6 +278,8 @@ static talc_tensor *with_indices(const char *op, talc_reduce_function found, con
     if (talc_operand_missing(op, "indices", indices))
         return NULL;
     *indices = NULL;
+    if (talc_operand_missing(op, "x", x))
+        return NULL;
     const char *around = talc_within(op);
     talc_scope *scope = talc_scope_enter();
     talc_tensor *at = reduce(found, x, TALC_DIMS(axis), 0, true);
@@ -296,10 +298,10 @@ static talc_tensor *with_indices(const char *op, talc_reduce_function found, con
 
 talc_tensor *talc_max_indices(const talc_tensor *x, int axis, bool keep_dims, talc_tensor **indices)
 {
-    return with_indices("max_indices", TALC_ARGMAX, x, axis, keep_dims, indices);
+    return with_indices("max", TALC_ARGMAX, x, axis, keep_dims, indices);
 }
 
 talc_tensor *talc_min_indices(const talc_tensor *x, int axis, bool keep_dims, talc_tensor **indices)
 {
-    return with_indices("min_indices", TALC_ARGMIN, x, axis, keep_dims, indices);
+    return with_indices("min", TALC_ARGMIN, x, axis, keep_dims, indices);
 }

@@ -139,7 +139,7 @@ Test(operands, one_of_another_type_is_named)
         "empty_like", "zeros_like", "view", "reshape", "permute", "transpose", "slice", "select", "expand", "squeeze",
         "unsqueeze", "flatten", "clone", "contiguous", "cast", "detach", "pad", "upsample2d", "equal_scalar",
         "not_equal_scalar", "less_scalar", "less_equal_scalar", "greater_scalar", "greater_equal_scalar", "clamp",
-        "channel_shuffle", "flip", "tile", "tril", "triu", "neg", "add_scalar", "sub_scalar", "mul_scalar", "sum", "max", "argmax", "min", "argmin", NULL
+        "channel_shuffle", "flip", "tile", "tril", "triu", "neg", "add_scalar", "sub_scalar", "mul_scalar", "sum", "max", "max_indices", "argmax", "min", "min_indices", "argmin", NULL
     };
     static const char *const any_first[] = { "masked_fill", "gather", "index_select", NULL };
     // clang-format on
