@@ -10,7 +10,6 @@
 #define TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
 
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/primitives/halves.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "ops/matmul.h"
@@ -33,6 +32,11 @@ constexpr int SPREAD = 50;
 /// Of a row in a segment: its power of two, and how many elements are too small.
 struct row_note {
     int exponent, tiny;
+};
+
+/// Of a row: what its tiny elements can do to a product with 1, and what 1 is after scaling.
+struct row_bound {
+    float tiny, largest;
 };
 
 constexpr int ZEROS = INT_MAX; /* the exponent of zeros alone */
@@ -244,6 +248,14 @@ static __global__ void __launch_bounds__(BLOCK)
         bound.tiny = NAN;
     if (lane == 0)
         bounds[row] = bound;
+}
+
+/* Whether a sum is not well above what tiny elements can do. */
+static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, row_bound b,
+                                                       float coefficient)
+{
+    const float least = (a.tiny * b.largest + a.largest * b.tiny) * coefficient;
+    return !(fabsf(sum) >= least && fabsf(sum) < INFINITY);
 }
 
 /* An operand's matrices: those dimensions of the batch along which it changes. */
