@@ -1,11 +1,18 @@
-/// Operands of matrix products as panels of halves, as tensor cores read them: packed once, high
-/// and low parts, with the scales of their rows and with what these lose. Private to backends/cuda.
+/// Packing: an operand of a matrix product, f32, is written once as scaled f16, in the order in
+/// which tensor cores read it. Each element becomes a high and a low part. Each row gets a scale,
+/// and a bound of the error that elements which underflow at this scale can cause. Private to
+/// backends/cuda.
 ///
-/// A panel has 128, 64 or 32 rows of op(A), or columns of op(B), by chunks of 32 steps of k, each
-/// [part][k / 8][row][k % 8], up to 16 KB of contiguous memory that one bulk copy brings to shared
-/// memory, where wgmma reads it as it is. Within 16 steps of k the order is that of a fragment of
-/// wgmma's other operand in registers whose threads have four neighbours each: 0 1 4 5 8 9 12 13,
-/// 2 3 6 7 10 11 14 15.
+/// A row is a row of op(A) or a column of op(B), and k runs along it. A panel is 128, 64 or 32
+/// rows. It is stored K tile by K tile. A K tile is 32 values of k (CHUNK), stored as [high or low
+/// part][k / 8][row][k % 8]: up to 16 KB of contiguous memory, which one bulk copy brings to shared
+/// memory, and which is wgmma's layout without swizzle. A segment is the 32 K tiles (CHUNKS) that
+/// share the scale of a row. A round is the segments that the workspace holds at a time.
+///
+/// Within 16 values of k, the first 8 places are k = 0 1 4 5 8 9 12 13, the other 8 are k = 2 3 6 7
+/// 10 11 14 15. If wgmma takes the other operand from registers, then a thread with t = lane % 4
+/// holds places 2t, 2t + 1, 2t + 8 and 2t + 9 of a row, so k = 4t .. 4t + 3: one load of 16 bytes
+/// (split_on_load.cu). The order does not matter where both operands are packed.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
 #define TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
 
@@ -19,50 +26,55 @@
 namespace talc
 {
 
-constexpr int PANEL = 128;                    /* rows of a panel, the most */
-constexpr int CHUNK = 32, CHUNKS = 32;        /* steps of k; chunks of a segment */
-constexpr int SEGMENT = CHUNK * CHUNKS;       /* steps of k of one scale */
-constexpr int PART_BYTES = PANEL * CHUNK * 2; /* of a panel's chunk: of its high parts */
+constexpr int PANEL = 128;                    /* maximum rows of a panel */
+constexpr int CHUNK = 32, CHUNKS = 32;        /* values of k in a K tile; K tiles of a segment */
+constexpr int SEGMENT = CHUNK * CHUNKS;       /* values of k in a segment */
+constexpr int PART_BYTES = PANEL * CHUNK * 2; /* high parts of a K tile of a panel of 128 rows */
 constexpr int PANEL_BYTES = 2 * PART_BYTES;
-constexpr int EIGHT = 8, EIGHT_BYTES = PANEL * 16; /* eight steps of k of a panel */
-constexpr int ROW_BYTES = CHUNK * 4;               /* of a panel's chunk: of one row, both parts */
-/* Exponents of a row that differ by more could take sums out of range. */
+constexpr int EIGHT = 8, EIGHT_BYTES = PANEL * 16; /* 8 values of k of 128 rows, one part */
+constexpr int ROW_BYTES = CHUNK * 4;               /* one row of a K tile, both parts */
+/* A sum is rescaled where a new segment begins. If the exponents of a row differ by more than this,
+ * then a sum could overflow or underflow there, and all outputs of the row are recomputed. */
 constexpr int SPREAD = 50;
 
-/// Of a row in a segment: its power of two, and how many elements are too small.
+/// A segment of a row: the exponent of its scale, a power of two, and the number of its elements
+/// that underflow when scaled.
 struct row_note {
     int exponent, tiny;
 };
 
-/// Of a row: what its tiny elements can do to a product with 1, and what 1 is after scaling.
+/// What the error bound of an output takes from its row of A or column of B. An unscale factor is
+/// 1 / scale. `tiny` adds up the unscale factor of every element that underflows. `largest` is the
+/// largest unscale factor; all magnitudes of the row are below 2^TOP times this.
 struct row_bound {
     float tiny, largest;
 };
 
-constexpr int ZEROS = INT_MAX; /* the exponent of zeros alone */
+constexpr int ZEROS = INT_MAX; /* the exponent of a segment of zeros, which needs no scale */
 
-constexpr int WIDE = 4; /* neighbours that a thread loads or stores at once */
+constexpr int WIDE = 4; /* contiguous floats that a thread loads or stores at a time */
 
-constexpr size_t MAX_BYTES = (size_t)1 << 40; /* of the workspace */
+constexpr size_t MAX_BYTES = (size_t)1 << 40; /* cap of the workspace: more than GPUs have */
 
 // ---- Packing ------------------------------------------------------------------------------------
 
 struct packing {
     const float *from;
-    char *to = nullptr;        ///< [matrix][panel][chunk of this round]
+    char *to = nullptr;        ///< [matrix][panel][K tile of this round]
     row_note *notes = nullptr; ///< [matrix][row][segment]
+    /// `row_step` and `k_step` are the strides of the source, in elements.
     int64_t rows, K, row_step, k_step;
     int panel;    ///< rows of a panel
     int panels;   ///< of a matrix
     int segments; ///< of the whole reduction
     int segment = 0, round = 0,
-        chunks = 0; ///< of this round: its first segment, their count, its chunks
+        chunks = 0; ///< of this round: its first segment, how many it has, its K tiles
     int count;      ///< matrices
-    bool aligned;   ///< whether four neighbours along k are 16 bytes of memory
+    bool aligned;   ///< whether WIDE elements along k can be one load of 16 bytes
     strided_index<1, uint64_t> matrices;
 };
 
-/* The largest magnitude of a row that is finite. */
+/* The largest finite magnitude of a thread's elements. fmaxf() ignores NaN. */
 template <int COUNT> static __device__ __forceinline__ float largest_of(const float (&v)[COUNT])
 {
     float most = 0;
@@ -77,7 +89,7 @@ template <int COUNT> static __device__ __forceinline__ float largest_of(const fl
     return most;
 }
 
-/* Scales a thread's elements, and counts those that are too small then. */
+/* Scales a thread's elements. Returns how many of them underflow. */
 template <int COUNT> static __device__ __forceinline__ int scale_by(float scale, float (&v)[COUNT])
 {
     unsigned smallest = ~0u;
@@ -94,13 +106,16 @@ template <int COUNT> static __device__ __forceinline__ int scale_by(float scale,
     return tiny;
 }
 
+/* The maximum over a warp of numbers that are not negative: their bits are in the same order. */
 static __device__ __forceinline__ float larger_of_warp(float v)
 {
     return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v)));
 }
 
-/* Rows are contiguous along k: a warp a row of a segment, or of its first EACH chunks, a block
- * eight rows. */
+/* Packs an operand that is contiguous along k. A warp packs a segment of one row, a block those of
+ * 8 rows. EACH is the maximum number of K tiles in a segment of this problem, and so the number of
+ * elements that a lane has. APART is the pitch of shared memory for 8 values of k of 8 rows; its 16
+ * bytes of padding avoid bank conflicts. */
 template <int EACH>
 static __global__ void __launch_bounds__(BLOCK, EACH == CHUNKS ? 3 : 6)
     pack_rows(const __grid_constant__ packing p)
@@ -151,7 +166,7 @@ static __global__ void __launch_bounds__(BLOCK, EACH == CHUNKS ? 3 : 6)
                        panel_bytes +
                    first % p.panel * 16;
         const int chunks = min(EACH, p.chunks - segment * CHUNKS);
-        /* Eight threads write 128 bytes: eight steps of k of all rows. */
+        /* 8 threads write 128 contiguous bytes: 8 values of k of the block's 8 rows. */
         for (int i = (int)threadIdx.x; i < chunks * 2 * CHUNK; i += BLOCK) {
             const int chunk = i / (2 * CHUNK), part = i / CHUNK % 2, eight = i / EIGHT % 4;
             *(uint4 *)(to + chunk * panel_bytes + part * (panel_bytes / 2) + eight * p.panel * 16 +
@@ -161,8 +176,9 @@ static __global__ void __launch_bounds__(BLOCK, EACH == CHUNKS ? 3 : 6)
     }
 }
 
-/* Rows are next to each other in memory: a block 16 of them, a warp two chunks, a thread a chunk of
- * one. */
+/* Packs an operand whose rows are contiguous in memory: a step along k is a stride. A block packs a
+ * segment of 16 rows, a thread one K tile of one row. So a warp reads 16 contiguous floats for each
+ * of two K tiles. */
 constexpr int NEIGHBOURS = 16, COLUMN_THREADS = CHUNKS * NEIGHBOURS;
 
 static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
@@ -219,7 +235,8 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     }
 }
 
-/* A warp a row: its scales in segments up to `ready`, [segment][row], and its bound. */
+/* Writes the unscale factors of each row, [segment][row], and its bound, from the notes of the
+ * first `ready` segments. A warp does one row. */
 static __global__ void __launch_bounds__(BLOCK)
     bound_rows(const row_note *notes, float *scales, row_bound *bounds, int64_t rows, int segments,
                int ready)
@@ -250,7 +267,8 @@ static __global__ void __launch_bounds__(BLOCK)
         bounds[row] = bound;
 }
 
-/* Whether a sum is not well above what tiny elements can do. */
+/* Whether an output is recomputed: it is not finite, or its magnitude is below the limit that the
+ * elements of a and b which underflow set. `coefficient` scales the limit (packed_product). */
 static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, row_bound b,
                                                        float coefficient)
 {
@@ -258,7 +276,8 @@ static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, r
     return !(fabsf(sum) >= least && fabsf(sum) < INFINITY);
 }
 
-/* An operand's matrices: those dimensions of the batch along which it changes. */
+/* The matrices of a batched operand, each packed once. Along a dimension of the batch with stride 0
+ * the matrix is the same. `numbers` has the strides of the batch in an index of these matrices. */
 struct matrices {
     int rank = 0;
     int64_t count = 1, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK], numbers[TALC_MAX_RANK];
@@ -274,6 +293,7 @@ struct matrices {
     }
 };
 
+/* Packs a round of an operand. `along_k` says whether it is contiguous along k. */
 static void pack(const packing &p, bool along_k, cudaStream_t stream)
 {
     constexpr int FEW = 8;
@@ -289,6 +309,7 @@ static void pack(const packing &p, bool along_k, cudaStream_t stream)
         pack_rows<CHUNKS><<<rows, BLOCK, 0, stream>>>(p);
 }
 
+/* `rows` is M or N. Where `transposed`, the rows are contiguous in memory, else k is. */
 static packing packing_of(const talc_matmul_problem *p, const matrices &m, const void *from,
                           bool transposed, int64_t ld, int64_t rows, int panel, int64_t panels)
 {

@@ -32,8 +32,11 @@ constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
 constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
 /* Rows of tiles that blocks compute at a time. Those tiles share panels in the L2 cache. */
 constexpr int TILES_DOWN = 16;
+/* PANELS, 1 or 2, is the number of B's panels in a tile: a tile has PANELS * 128 columns. A stage
+ * of the pipeline holds a K tile of one panel of A and of PANELS panels of B. */
 template <int PANELS> constexpr int STAGES = PANELS == 2 ? 4 : 6;
-/* Outputs in shared memory: 32 columns of a warp's rows. */
+/* A warp's buffer in shared memory for storing: 32 columns of its 16 rows. Each row begins 8
+ * banks after the row before. */
 constexpr int WARP_ROWS = 16, PITCH = WARP + EIGHT;
 template <int PANELS> constexpr int STAGE_BYTES = (1 + PANELS) * PANEL_BYTES;
 template <int PANELS>
@@ -45,7 +48,7 @@ constexpr int SHARED =
 /// An operand, packed.
 struct packed_operand {
     const char *panels;
-    /// [segment][row]: the factors that take sums back to the scale of the data
+    /// [segment][row]: the unscale factors
     const float *scales;
     const row_bound *bounds;
     int count; ///< panels of a matrix
@@ -65,6 +68,9 @@ struct packed_product {
     int m_tiles, n_tiles, work;   ///< work: tiles times splits
     int splits, segments;         ///< segments: of all rounds
     int segment = 0, k_tiles = 0; ///< the first segment of this round, and its K tiles
+    /// 2^14 / sqrt(K). An element that underflows is off by at most 2^-25 once scaled, and is
+    /// multiplied by less than 2^14. So the error of a sum that is not recomputed is at most
+    /// sqrt(K) 2^-25 of it.
     float coefficient;
     unsigned long long *recomputed;
     divisor<uint32_t> by_splits{}, by_tiles{}, by_group{};
@@ -120,7 +126,8 @@ static __device__ __forceinline__ float with_epilogue(const packed_product &p, f
     return talc_activate(p.last.activation, sum);
 }
 
-/* Of 32 columns of a warp's rows, a lane has four neighbours in each fourth row. */
+/* How lanes store 32 columns of a warp's 16 rows: 8 lanes of WIDE columns each cover a row, so a
+ * lane stores every fourth row. */
 constexpr int LANES_ACROSS = WARP / WIDE, OWN_ROWS = WARP_ROWS * LANES_ACROSS / WARP;
 
 /* Recomputes the outputs of a lane whose bits are set. The first of its outputs is [m, n]. */
@@ -303,6 +310,8 @@ static __device__ __forceinline__ void rescale(const packed_product &p, const pr
     }
 }
 
+/* The producer, one thread: fills the stages by bulk copies. `full` and `empty` are the shared
+ * addresses of the stages' barriers. */
 template <int PANELS>
 static __device__ __forceinline__ void load_panels(const packed_product &p, uint32_t shared,
                                                    uint32_t full, uint32_t empty)
@@ -331,6 +340,7 @@ static __device__ __forceinline__ void load_panels(const packed_product &p, uint
     }
 }
 
+/* A consumer, one warpgroup: computes 64 rows of each tile. */
 template <int PANELS>
 static __device__ __forceinline__ void multiply_panels(const packed_product &p, char *stages,
                                                        uint32_t full, uint32_t empty)
