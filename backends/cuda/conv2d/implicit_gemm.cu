@@ -1,26 +1,31 @@
 /// Convolution as a matrix product on Hopper's tensor cores, without the matrix of im2col. For each
 /// group
 ///
-///     y[oc, position] = sum over steps of w[oc, step] * x[step, position]
+///     y[oc, position] = sum over k of w[oc, k] * x[k, position],     k = (input channel, tap)
 ///
-/// A step is a tap and 16 input channels.
+/// where a position is an output pixel, and x[k, position] is the pixel that the tap reads for it.
+/// A step of the loop over k is one tap and 16 input channels, the K of a wgmma. A K tile is all
+/// taps of some input channels.
 ///
-/// Who computes what: a block stays on its multiprocessor and computes one tile of y after the
-/// other. The warps that load write the part of x under the tile, the halo tile, to shared memory
-/// as [channels of 8][position][8]. There a tap is an offset, and all taps read the same halo tile.
-/// Two warpgroups multiply. Each computes 64 output channels of 256 positions. The positions are 8
-/// rows of 32 or, where rows are short, 256 that run on over the ends of rows and images. At a
-/// stride, the halo tile is divided into the phases that taps reach. Where channels are few, each
-/// phase counts as more channels. Where sums are short and halo tiles are ranges of whole rows,
-/// bulk copies first bring the rows to shared memory (staged.cuh). The weights are the first
-/// operand, in registers: each thread loads its own through a ring in shared memory.
+/// Who computes what: the kernel is persistent, a block computes one tile of y after the other.
+/// Producer warps write the halo tile, the pixels of x that the windows of a tile cover, to shared
+/// memory as [channel / 8][position][channel % 8], for one K tile at a time. In this layout a tap
+/// is an offset of the address, so all taps read the same halo tile. Two consumer warpgroups
+/// multiply. Each has 64 output channels of 256 positions. The positions are 8 rows of 32 or, where
+/// rows are short, a flat range of 256 that crosses the ends of rows and images. With a stride, the
+/// halo tile is stored by phase, (row % stride_h, column % stride_w), so that the pixels that a tap
+/// reads are contiguous. Where channels are few, the problem is folded: each pair of a channel and
+/// a phase is a channel of the product. Where K is short and halo tiles are ranges of whole rows,
+/// bulk copies first bring the rows to shared memory (staged.cuh). The weights are wgmma's operand
+/// A, in registers. Each thread loads its own fragments through a ring buffer in shared memory.
 ///
-/// Arithmetic: a power of two scales each halo tile and each channel of weights into the range of
-/// f16. STRICT splits both operands into high and low parts and adds up high * high, high * low and
-/// low * high. Tensor cores truncate, so it adds their sums to f32 registers every 48 products.
-/// TF32 takes the high parts alone. The elements that underflow when scaled are counted as they are
-/// loaded. A sum is recomputed by FFMA where it is not well above the error that they can cause, or
-/// is NaN. So each class's bound holds on any data.
+/// Arithmetic: a power of two scales each halo tile and each output channel's weights into the
+/// range of f16. STRICT splits both operands into high and low parts and adds up three products:
+/// high * high, high * low and low * high. Tensor cores truncate, so STRICT adds their accumulators
+/// to f32 registers every three steps, 48 values of k. TF32 takes the high parts alone. The
+/// producers count the elements that underflow when scaled. An output is recomputed by FFMA where
+/// it is NaN, or not well above the error that these elements can cause. So the bound of each class
+/// holds on any data.
 ///
 /// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while
 /// surpassing the FP32 theoretical peak performance, 2022.
@@ -29,30 +34,36 @@
 
 using namespace talc;
 
-/// The Form by wgmma. Its second operand is the halo tile in shared memory.
+/// The Form (problem.cuh) that multiplies by wgmma, with the halo tile in shared memory as operand
+/// B. COUNT: f16 products that make one f32 product, 3 (STRICT) or 1 (TF32). IS_STAGED: halo tiles
+/// are made from rows that bulk copies brought to shared memory.
 template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     static constexpr bool STAGED = IS_STAGED, LANES_READ = false;
     static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = STAGED ? 128 : 256,
                          FIRST_LOADER = MULTIPLIERS * 128;
-    /* The products of a run add to the same sums: changing the sums costs the tensor cores time. */
+    /* A run is the steps whose wgmmas accumulate to the same registers one after the other: each
+     * change to other accumulators costs the tensor cores time. */
     static constexpr int RUN = COUNT == 3 || STAGED ? 3 : 2, DEPTH = COUNT == 3 ? 6
                                                                      : STAGED   ? 9
                                                                                 : 8;
-    /* Registers of a thread. Each begins with 168 where rows are staged, else with 128. */
+    /* Registers of a thread, which setmaxnreg moves from the producers to the consumers. At launch
+     * each thread has 168 where rows are staged, else 128. */
     static constexpr int MULTIPLIER_REGISTERS = STAGED ? 216 : 200,
                          LOADER_REGISTERS = STAGED ? 72 : 56;
-    /* Elements that the block loads in a clock cycle. */
+    /* For the estimate: elements of x that a block loads and converts in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 1.25 : 1.6;
 
+    /* This warpgroup's operand B in the first buffer, and how far behind it its low parts are, in
+     * units of 16 bytes. */
     shared_matrix first;
     uint32_t low;
-    float partial[ROWS * 4]; /* a member, so that the sums of all blocks use the same registers */
+    float partial[ROWS * 4]; /* a member, so that all BLOCKS accumulate in the same registers */
 
     static const char *refuses(int capability)
     {
         return capability == 90 ? NULL : "the GPU is not of compute capability 9.0";
     }
-    /* Clock cycles of the products of a step. */
+    /* For the estimate: clock cycles that both warpgroups' wgmmas of a step take. */
     static double cycles(int)
     {
         return BLOCKS * 32 * PRODUCTS * MULTIPLIERS;
@@ -74,10 +85,12 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
         first = shared_matrix_of(halo_tiles, p.phases * p.positions, p.row_shift);
         low = (uint32_t)(p.channels / PLANE * p.phases * p.positions);
     }
+    /* Called before the kernel changes the sums between calls of add(). */
     __device__ void settle()
     {
-        wgmma_wait<0>(); /* without it, the compiler waits after every product */
+        wgmma_wait<0>(); /* without it, the compiler waits after every wgmma */
     }
+    /* Adds the products of the K tile in `buffer` to the sums. */
     __device__ void add(const gemm_problem &p, int buffer, weight_stream<wgmma_form> &weights,
                         float (&sums)[BLOCKS][ROWS * 4])
     {
@@ -87,7 +100,8 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
         };
         if constexpr (STAGED) {
             static_assert(PRODUCTS == 1, "");
-            /* A run begins before the products of the run before it have ended. */
+            /* Double buffering of A: a run is issued while the wgmmas of the run before it are
+             * still in flight. */
             uint4 a[2][RUN][1];
             auto begin = [&](int s, uint4(&of)[RUN][1]) {
                 __pipeline_wait_prior(DEPTH - RUN);
@@ -149,6 +163,7 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     }
 };
 
+/* A name, as the argument of a macro has no comma. */
 using by_rows = wgmma_form<1, true>;
 
 TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_wgmma, wgmma_form<3>, 3 + TALC_BY_WGMMA)
