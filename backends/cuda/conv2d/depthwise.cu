@@ -4,30 +4,35 @@
 ///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
 ///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h,
 ///                                ow*stride_w - left + kw*dilation_w]
-///                             * w[oc, 0, kh, kw] ),   M = OC / C,   x' is x with zeros around it
+///                             * w[oc, 0, kh, kw] ),           x' is x with zeros around it
+///
+/// M is the channel multiplier, OC / C.
 ///
 /// All forms are bound by memory bandwidth:
 ///
 ///   register tiles  Square kernels with M = 1 on narrow images whose width is a multiple of 7. A
-///                   thread has a tile of outputs in registers (depthwise_register_tiles.cuh).
-///   warp tiles      Wide images. A warp has a tile of an output plane, below and in
+///                   thread computes a tile of outputs in registers
+///                   (depthwise_register_tiles.cuh).
+///   warp tiles      Wide images. A warp computes a tile of an output plane, below and in
 ///                   warp_tiles.cuh.
-///   plane tiles     Square kernels with M = 1 on other narrow images. A block has whole planes, or
-///                   rows of one, in shared memory (depthwise_tiles.cuh).
+///   plane tiles     Square kernels with M = 1 on other narrow images. A block keeps whole planes,
+///                   or rows of one, in shared memory (depthwise_tiles.cuh).
 ///   outputs         Any problem, dilation for instance. A thread computes one output.
 ///
-/// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane has V neighbouring
-/// columns and walks down the rows of x. It reads its window of a row once, and adds it to the sums
-/// of all the output rows that the row belongs to. These sums are in registers:
+/// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane computes V adjacent
+/// columns and loops down the rows of x. It reads its window of a row, V columns and their halo,
+/// once, and adds the products to the sums of every output row that this row of x is under. These
+/// sums are in registers:
 ///
 ///     lane           0         1              31
 ///     row of x   [ . . . .][. . . .]  ... [. . . .] . .   a lane reads V + KW - 1 columns, from
 ///     sums        KH x V    KH x V         KH x V         shared memory
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Sums are in the data's type and take the taps in order. A weight over padding is multiplied by
-/// zero, or the product is left out. The difference shows only where a weight is NaN or infinite:
-/// then sums are recomputed by the formula (window_sum.cuh).
+/// Sums are in the data's type and add the taps in row-major order. By the formula, the forward
+/// pass multiplies padding as zeros, and an input gradient, which these kernels compute too, leaves
+/// such products out (only_inside). A form does either in both. The difference shows only where a
+/// weight is NaN or infinite: then outputs are recomputed by the formula (window_sum.cuh).
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
@@ -49,12 +54,14 @@ template <typename T> struct depthwise_problem : plane_sizes {
 
 // ---- Warp tiles ---------------------------------------------------------------------------------
 
-/* Blocks per multiprocessor: as many as the registers for weights and sums allow. */
+/* Blocks that a multiprocessor holds: as many as the registers for weights and sums allow. */
 __host__ __device__ constexpr int warp_tile_occupancy(int weight_bytes)
 {
     return weight_bytes <= 80 ? 6 : weight_bytes <= 96 ? 5 : weight_bytes <= 200 ? 4 : 2;
 }
 
+/* SKEW and ALIGNED are row_ring's: the columns in front of lane 0's window in shared memory, and
+ * whether rows are copied 16 bytes at a time. */
 template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
 static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                                          warp_tile_occupancy(KH *KW *(int)sizeof(T)))
@@ -62,8 +69,8 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 {
     constexpr int V = 16 / sizeof(T);
     constexpr int WINDOW = (V - 1) * STRIDE + KW; /* columns of x that a lane reads */
-    /* A step takes STRIDE rows of x. An output row begins in each step; DELAY steps later, row
-     * LAST_ROW of the step completes it. So ACTIVE output rows have sums at a time. */
+    /* A step reads STRIDE rows of x and begins one output row. That row is complete DELAY steps
+     * later, after row LAST_ROW of the step. So ACTIVE output rows have sums at a time. */
     constexpr int DELAY = (KH - 1) / STRIDE, LAST_ROW = (KH - 1) % STRIDE;
     constexpr int ACTIVE = (KH + STRIDE - 1) / STRIDE;
     using ring_of_rows = row_ring<T, STRIDE, WINDOW, SKEW, ALIGNED>;
@@ -82,6 +89,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                    tile.ow * STRIDE - p.pad_left);
 
         accumulator_of<T> w[KH * KW], sums[ACTIVE][V], not_finite = 0;
+        /* not_finite is 0, or NaN where a weight is NaN or infinite. */
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++) {
             w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
@@ -92,7 +100,8 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 
 #pragma unroll 1
         for (int step = 0; step < rows + DELAY; step += ACTIVE) {
-            /* Unrolled, so that sums are registers: step + u begins an output row in sums[u]. */
+            /* Unrolled, so that sums[] stays in registers. Step step + u begins its output row in
+             * sums[u]. */
 #pragma unroll
             for (int u = 0; u < ACTIVE; u++) {
                 if (step + u >= rows + DELAY)
@@ -101,7 +110,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                 for (int r = 0; r < STRIDE; r++) {
                     T window[WINDOW];
                     ring.next(window);
-                    /* Row r of the step is tap row kh of the output row begun j steps ago. */
+                    /* Row r of the step meets tap row kh of the output row begun j steps ago. */
 #pragma unroll
                     for (int j = 0; j < ACTIVE; j++) {
                         const int kh = r + STRIDE * j;
@@ -132,7 +141,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
             }
         }
         if (p.only_inside && not_finite != 0) {
-            __syncwarp(); /* lanes store columns of their neighbours */
+            __syncwarp(); /* store_row lets a lane store columns of its neighbour */
             const T *const x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W;
 #pragma unroll 1
             for (int i = 0; i < rows * V; i++) {
@@ -147,9 +156,9 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
     }
 }
 
-// ---- One output a thread ------------------------------------------------------------------------
+// ---- One thread per output ----------------------------------------------------------------------
 
-/* `Index` is an integer type that can count all outputs and hold every coordinate of the padded
+/* `Index` is an integer type that holds the number of outputs and every coordinate of the padded
  * image. */
 template <typename T, typename Index> struct outputs_problem {
     using Count = std::make_unsigned_t<Index>;
@@ -162,7 +171,7 @@ template <typename T, typename Index> struct outputs_problem {
     bool only_inside;
 };
 
-/* KH_ and KW_ are the kernel's extents where they are known at compile time, else 0. */
+/* KH_ and KW_ are the extents of w where they are known at compile time, else 0. */
 template <typename T, typename Index, int KH_, int KW_>
 static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_problem<T, Index> p)
 {
@@ -200,7 +209,7 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_
     }
 }
 
-/* Whether 32-bit integers can count all outputs and hold every coordinate of the padded image. */
+/* Whether int32_t can be the `Index` of outputs_problem. */
 static bool fits_32_bits(const talc_conv2d_problem *p)
 {
     const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
@@ -257,9 +266,9 @@ static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
 
-/* Launches the kernel that is compiled for these extents, if the problem has them. Aligned rows are
- * copied to shared memory 16 bytes at a time, where the padding is 0 or the one that keeps the
- * width; all others are copied one element at a time. */
+/* Launches the kernel for weights of KH x KW and this stride. False: the problem has others. Where
+ * rows of x are aligned and the left padding is 0 or SAME, which keeps the width, they are copied
+ * to shared memory 16 bytes at a time, else one element at a time. */
 template <typename T, int KH, int KW, int STRIDE>
 static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
                               unsigned blocks, cudaStream_t stream)
@@ -290,6 +299,7 @@ static int64_t max_height_of(const talc_conv2d_problem *p)
 /* The columns of y that a warp computes. */
 template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof(T));
 
+/* `kernels` has the KH, KW and stride of each instantiation that run_warp_tiles() has. */
 template <typename T>
 static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_problem *p,
                                    talc_plan *plan)
@@ -342,8 +352,9 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, co
 
 // ---- The algorithms -----------------------------------------------------------------------------
 
-/* Whether there are as few outputs as a single image has. If each also has few taps, a thread for
- * each output occupies more of the GPU than tiles do. */
+/* Whether the outputs are at most two for each thread that the GPU can hold at a time, as with a
+ * batch of one image, and each has few taps. Then one thread per output occupies more of the GPU
+ * than tiles do. */
 static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem *p)
 {
     constexpr int64_t THREADS = 2048; /* of a multiprocessor */
@@ -351,9 +362,9 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
                                       2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
-/* All forms move the same bytes at about the same rate, so their estimates are equal, and the first
- * of the list runs. Tiles of few outputs leave most of the GPU idle: their estimate is IDLE times
- * as long. */
+/* All forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply at 0.4
+ * of the rate of FMA. So their estimates are equal, and the first of the list runs. Where outputs
+ * are few, tiles leave most of the GPU idle, and their estimate is IDLE times as long. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
                              const char *refusal, talc_plan *plan)
 {

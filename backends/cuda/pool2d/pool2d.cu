@@ -3,19 +3,20 @@
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
 /// x is [N, C, H, W], y is [N, C, OH, OW], both contiguous. ops/pool2d_window.h defines the windows
-/// and the divisor D. All kernels are bound by memory bandwidth.
+/// and the divisor D. All kernels are bound by memory bandwidth. The algorithms:
 ///
 ///   tiled      For small square windows, which are read from shared memory. A thread computes some
-///              outputs of a column (small_windows.cuh).
-///   separable  For windows of any size. Each window is reduced down its columns first, then across
-///              (separable.cuh).
-///   window     For any window. A thread computes an output; where windows are large and far apart,
-///              4 to 256 threads share one (window.cuh). It also has the input gradient
-///              (gradient.cuh).
+///              consecutive outputs of a column (small_windows.cuh).
+///   separable  For windows of any size. The columns of each window are reduced first, then their
+///              results (separable.cuh).
+///   window     For any window. One thread computes an output or, where windows are large and far
+///              apart, a group of 4 to 256 threads does (window.cuh). It also computes the input
+///              gradient (gradient.cuh).
 ///
 /// Sums are in the data's own type, and their order follows from the problem alone. `tiled` sums
-/// each row of a window and adds these sums from the top. `separable` sums each column and adds
-/// these sums from the left. In `window`, threads that share a window add their sums in a tree.
+/// each row of a window and adds these sums from top to bottom. `separable` sums each column and
+/// adds these sums from left to right. In `window`, the threads of a group reduce their sums in a
+/// tree.
 #include "backends/cuda/primitives/algorithm.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/pool2d/gradient.cuh"
@@ -27,7 +28,8 @@
 namespace
 {
 
-/* Adaptive pooling is ordinary pooling where all of its windows have one size. */
+/* The same problem as ordinary pooling, where the windows of an adaptive one have the same size and
+ * do not overlap: the extents of x are multiples of those of y. Else the problem as it is. */
 static talc_pool2d_problem without_adaptive(talc_pool2d_problem p)
 {
     if (talc_pool2d_is_adaptive(&p) && p.H % p.OH == 0 && p.W % p.OW == 0) {
@@ -39,9 +41,9 @@ static talc_pool2d_problem without_adaptive(talc_pool2d_problem p)
     return p;
 }
 
-/* Whether `separable` is as fast as the others. Its threads read all columns, also those between
- * windows that are far apart. And where the whole image is one window, `window` reads it
- * contiguously. */
+/* Whether `separable` is as fast as the others. It is not where the stride is more than about four
+ * times the window: its threads read the columns between the windows too. Nor is it where one
+ * window is the whole image, which `window` reads contiguously. */
 static bool suits_separable(const talc_pool2d_problem *p)
 {
     const bool far_apart =
@@ -50,6 +52,8 @@ static bool suits_separable(const talc_pool2d_problem *p)
     return !far_apart && !whole_image;
 }
 
+/* Algorithm is a struct with launch<State, T>(), which runs the forward direction, and refuses(),
+ * which says why it cannot do a problem. State is what a window is reduced to (state.cuh). */
 template <typename Algorithm>
 static talc_status run(talc_device *device, const talc_pool2d_problem *problem, const talc_plan *,
                        const talc_pool2d_arguments *arguments)
@@ -76,8 +80,8 @@ template <typename Algorithm>
 static const char *plan(const talc_device *device, const talc_pool2d_problem *problem, size_t,
                         talc_plan *plan)
 {
-    /* The estimate is the time of a copy, as x is read once and y written once, or dy and dx in the
-     * gradient. Algorithms of equal estimate are listed by their speed: the first one runs. */
+    /* The estimate is the time of a copy, since x is read once and y written once, or dy and dx in
+     * the gradient. Of equal estimates the first is chosen, so the list is sorted by speed. */
     constexpr double UNSUITED = 2;
     const double planes = (double)problem->N * (double)problem->C;
     const double elements = planes * ((double)problem->H * (double)problem->W +
@@ -104,7 +108,8 @@ template <typename Algorithm> constexpr talc_algorithm algorithm(const char *nam
 
 } // namespace
 
-/// The algorithm of the least estimate runs, and of equal ones the first.
+/// Of those that can do a problem, the first of the smallest estimate runs. An element without a
+/// name ends the list.
 const talc_algorithm talc_cuda_pool2d[] = {
     algorithm<tiled_algorithm>("tiled"),
     algorithm<separable_algorithm>("separable"),
