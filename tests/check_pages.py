@@ -8,11 +8,14 @@ usage: check_pages.py ROOT BUILD COMPILER SANITIZERS | check_pages.py --torch RO
 A block in ```c is a program; the lines of an indented block right behind it are what it prints. An indented block whose first line is
 `$ command` has lines that the command prints, in their order, on stdout or, where it fails, on stderr. A line of ... leaves lines out,
 ... in a line leaves out what differs between machines. Commands and programs run in an empty folder, with a folder `photos` of
-images by class where they name it. What loads shared objects is left out where talc is none. What compare_torch.py
-prints is held, but for its numbers, by --torch alone, which needs PyTorch and torchvision.
+images by class, and the photograph `photo.jpg`, where they name them. What loads shared objects is left out where talc is none. What
+compare_torch.py prints is held, but for its numbers, by --torch alone, which needs PyTorch and torchvision.
+Where the block behind a program begins with `$ ./NAME ARGUMENTS`, the program is called so, in a folder that those of the page share: a
+later one reads what an earlier one wrote. docs/programs.md has programs of at most 80 lines.
 Names of C in backticks are names in the sources. SANITIZERS is meson's b_sanitize.
 """
 
+import base64
 import importlib.util
 import os
 import pathlib
@@ -25,9 +28,18 @@ import tempfile
 import zlib
 
 PAGE = "docs/convolution.md"
-NAMING = [PAGE, "docs/training.md"]  # whose names in backticks are those of the sources
+PROGRAMS = "docs/programs.md"
+NAMING = [PAGE, PROGRAMS, "docs/training.md"]  # whose names in backticks are those of the sources
+LINES = 80  # of a program of PROGRAMS
 MEASURED = "compare_torch.py"
 SECONDS = 550
+# A circle on a grey image of 56 x 44 pixels, a JPEG file.
+PHOTO = (
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABsSFBcUERsXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1tdhbWGkJ6jq62rZ4C8ybqmx5moq6"
+    "T/wAALCAAsADgBAREA/8QAGAABAAMBAAAAAAAAAAAAAAAAAAQFBgL/xAApEAACAQMCBAUFAAAAAAAAAAABAgADBREhMQQSE9EVIlGB4RQjU3Gi/9oACAEB"
+    "AAA/AKKIiIiIlnbbSeLpitVcpTJ0C7ntrLD6G08/T+1z5xy9U5z6YzK+5Wk8JTNak5emDqG3HfWVkRE0d6Y8NbFp0vKpIp7nRcfEzk0dlY8TbGp1fMoJp7"
+    "nVcfMzkRE0lFqd3tvTdgKgADHcq3r79xIPgHEc+OrS5M765x+vmTqzU7RbemjA1CCFOxZvX27CZuIidI702DozKw2KnBkvxfjvz/wvaRHd6jF3ZmY7ljkz"
+    "mIiIiIn/2Q==")
 CODE = (".c", ".h", ".cu", ".cuh")
 FOLDERS = ("tensor", "ops", "backends", "nn", "check", "tools", "examples", "tests")
 
@@ -36,7 +48,7 @@ def blocks(text):
     """Commands, the lines quoted from each, and the number of the line of the command."""
     found = []
     for number, line in enumerate(text.split("\n"), 1):
-        if line.startswith("    $ "):
+        if line.startswith("    $ ") and not line.startswith("    $ ./"):  # those are of programs
             found.append((line[6:].strip(), [], number))
         elif line.startswith("    ") and found and found[-1][2] + len(found[-1][1]) + 1 == number:
             found[-1][1].append(line[4:].rstrip())
@@ -89,9 +101,12 @@ def make_photos(folder):
 
 
 def run(words, folder, about, **environment):
-    """stdout, and where it failed stderr and the exit code, of a program that may want `photos`."""
-    if "photos" in about:
-        make_photos(pathlib.Path(folder))
+    """stdout, and where it failed stderr and the exit code, of a program that may want `photos` and `photo.jpg`."""
+    folder = pathlib.Path(folder)
+    if "photos" in about and not (folder / "photos").exists():
+        make_photos(folder)
+    if "photo.jpg" in about:
+        (folder / "photo.jpg").write_bytes(base64.b64decode(PHOTO))
     try:
         done = subprocess.run(words, cwd=folder, env=dict(os.environ, **environment), capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -149,29 +164,44 @@ def programs(text):
     return found
 
 
-def flags(build, sanitizers):
-    """What a program needs that uses talc from the build's folder."""
+def flags(build, sanitizers, package="talc"):
+    """What a program needs that uses a library of the build's folder."""
     static = [] if (build / "libtalc.so").exists() else ["--static"]
     environment = dict(os.environ, PKG_CONFIG_PATH=f"{build}/meson-uninstalled")
-    found = subprocess.run(["pkg-config", "--cflags", "--libs", *static, "talc"], env=environment, capture_output=True, text=True, check=True)
+    found = subprocess.run(["pkg-config", "--cflags", "--libs", *static, package], env=environment, capture_output=True, text=True, check=True)
     sanitize = [] if sanitizers == "none" else [f"-fsanitize={sanitizers}"]
-    return [f"-I{build}/include", f"-Wl,-rpath,{build}", *found.stdout.split(), *sanitize]
+    return [f"-I{build}/include", f"-Wl,-rpath,{build}", f"-Wl,-rpath,{build}/examples/networks", *found.stdout.split(), *sanitize]
+
+
+def wrong_program(folder, code, quoted, compiler, arguments):
+    """What is wrong with a program, which is compiled and called in the folder; None where it is right."""
+    words = quoted[0][2:].split() if quoted[0].startswith("$ ./") else ["./a"]
+    source = f"{words[0]}.c"
+    pathlib.Path(folder, source).write_text(code)
+    built = subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", source, "-o", words[0], *arguments], cwd=folder,
+                           capture_output=True, text=True)
+    if built.returncode != 0:
+        return f"does not compile: {built.stderr}"
+    if not "".join(quoted):
+        return None
+    printed = run(words, folder, code + " ".join(words))
+    line = missing(quoted[1:] if words != ["./a"] else quoted, printed.split("\n"))
+    wrong = line is not None or "\nexit code " in printed or "\nnot done after " in printed
+    return f"does not print: {line}: {printed}" if wrong else None
 
 
 def wrong_programs(page, text, compiler, arguments):
+    """`arguments` gives a compiler what a program needs that includes networks.h, or does not."""
     problems = [f"{page}: {text.count('```c')} blocks in ```c, {len(programs(text))} programs"] * (text.count("```c\n") != len(programs(text)))
-    for code, quoted, number in programs(text):
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "a.c").write_text(code)
-            built = subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "a.c", "-o", "a", *arguments], cwd=folder,
-                                   capture_output=True, text=True)
-            if built.returncode != 0:
-                problems.append(f"{page}:{number}: does not compile: {built.stderr}")
-            elif "".join(quoted):
-                printed = run(["./a"], folder, code)
-                line = missing(quoted, printed.split("\n"))
-                if line is not None or "\nexit code " in printed or "\nnot done after " in printed:
-                    problems.append(f"{page}:{number}: does not print: {line}: {printed}")
+    with tempfile.TemporaryDirectory() as shared:
+        for code, quoted, number in programs(text):
+            if page == PROGRAMS and code.count("\n") > LINES:
+                problems.append(f"{page}:{number}: {code.count(chr(10))} lines, at most {LINES} are wanted")
+            with tempfile.TemporaryDirectory() as own:
+                folder = shared if quoted[0].startswith("$ ./") else own
+                wrong = wrong_program(folder, code, quoted, compiler, arguments("<talc/networks.h>" in code))
+            if wrong is not None:
+                problems.append(f"{page}:{number}: {wrong}")
     return problems
 
 
@@ -204,9 +234,9 @@ def check(root, build, compiler, sanitizers):
     problems = []
     for page in NAMING:
         problems += [f"{page}: `{name}` is not in the sources" for name in unknown_names((root / page).read_text(), root)]
-    printed = {}
+    printed, by_package = {}, [flags(build, sanitizers, package) for package in ("talc", "talc_networks")]
     for page, text in pages(root):
-        problems += wrong_programs(page, text, compiler, flags(build, sanitizers))
+        problems += wrong_programs(page, text, compiler, by_package.__getitem__)
         problems += wrong_output(page, text, root, build, printed)
     problems += stale_copies(root)
     problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
@@ -251,14 +281,26 @@ def self_test():
             failures.append(f"copies: {stale_copies(root)}")
     code = '#include <stdio.h>\nint main(void)\n{\n    puts("one");\n}\n'
     page = f"text\n\n```c\n{code}```\n\n    ONE\n\n"
-    if len(wrong_programs("a.md", page.replace("ONE", "one") + "```c\nint f(void);\n```\n", "cc", [])) != 1:
+    if len(wrong_programs("a.md", page.replace("ONE", "one") + "```c\nint f(void);\n```\n", "cc", lambda networks: [])) != 1:
         failures.append("a block that is no program")
     if programs(page) != [(code, ["ONE", ""], 4)]:
         failures.append(f"programs: {programs(page)}")
     for planted, expected in [(page, 1), (page.replace("ONE", "one"), 0), (page.replace("ONE", "one").replace(";", ""), 1)]:
-        wrong = wrong_programs("a.md", planted, "cc", [])
+        wrong = wrong_programs("a.md", planted, "cc", lambda networks: [])
         if len(wrong) != expected:
             failures.append(f"programs: {wrong}")
+    writer = '#include <stdio.h>\nint main(int count, char **arguments)\n{\n    fclose(fopen(arguments[count - 1], "w"));\n    puts("one");\n}\n'
+    reader = '#include <stdio.h>\nint main(void)\n{\n    return fopen("a.txt", "r") == NULL;\n}\n'
+    page = f"```c\n{writer}```\n\n    $ ./write a.txt\n    one\n\n```c\n{reader}```\n\n    $ ./read\n"
+    for planted, expected in [(page, 0), (page.replace("write a", "write b"), 1), (page.replace("    one", "    two"), 1),
+                              (page.replace("$ ./read", "..."), 1)]:
+        wrong = wrong_programs("a.md", planted, "cc", lambda networks: [])
+        if len(wrong) != expected:
+            failures.append(f"programs that are called: {wrong}")
+    if blocks(page):
+        failures.append(f"calls of programs: {blocks(page)}")
+    if len(wrong_programs(PROGRAMS, page.replace("{\n", "{\n" + 80 * "\n", 1), "cc", lambda networks: [])) != 1:
+        failures.append("a program of more than 80 lines")
     return failures
 
 
