@@ -123,6 +123,17 @@ TALC_API talc_module *talc_nn_group_norm(const talc_group_norm_layer *options);
 TALC_API talc_module *talc_nn_instance_norm2d(const talc_instance_norm2d_layer *options);
 TALC_API talc_module *talc_nn_layer_norm(const talc_layer_norm_layer *options);
 
+typedef struct talc_prelu_layer {
+    int64_t parameters; ///< one for all elements, or one for each channel; 0: 1
+    double init;        ///< that they begin with; 0: 0.25; TALC_ZERO: 0
+    talc_dtype dtype;
+} talc_prelu_layer;
+
+/// Any shape -> the same, as talc_prelu says; [N, C, ...] where each of C channels has a parameter.
+/// Parameter weight [parameters]. NULL for options: all defaults. Source: He et al. 2015, arXiv
+/// 1502.01852.
+TALC_API talc_module *talc_nn_prelu(const talc_prelu_layer *options);
+
 // ---- Without parameters -------------------------------------------------------------------------
 
 TALC_API talc_module *talc_nn_identity(void); ///< returns x itself
@@ -138,6 +149,8 @@ TALC_API talc_module *talc_nn_silu(void);
 TALC_API talc_module *talc_nn_mish(void);
 TALC_API talc_module *talc_nn_gelu(void);
 TALC_API talc_module *talc_nn_gelu_tanh(void);
+TALC_API talc_module *talc_nn_selu(void);
+TALC_API talc_module *talc_nn_softsign(void);
 TALC_API talc_module *talc_nn_elu(double alpha);                 ///< PyTorch's default is 1
 TALC_API talc_module *talc_nn_hardtanh(double low, double high); ///< PyTorch's defaults are -1, 1
 TALC_API talc_module *talc_nn_flatten(void); ///< [N, ...] -> [N, product of the rest]

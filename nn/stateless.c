@@ -80,6 +80,8 @@ ELEMENTWISE(gelu_tanh,   TALC_GELU_TANH,   "GELU",        (void), 0)
 ELEMENTWISE(leaky_relu,  TALC_LEAKY_RELU,  "LeakyReLU",   (double negative_slope), negative_slope)
 ELEMENTWISE(elu,         TALC_ELU,         "ELU",         (double alpha), alpha)
 ELEMENTWISE(softplus,    TALC_SOFTPLUS,    "Softplus",    (double beta, double threshold), beta, threshold)
+ELEMENTWISE(selu,        TALC_SELU,        "SELU",        (void), 0)
+ELEMENTWISE(softsign,    TALC_SOFTSIGN,    "Softsign",    (void), 0)
 ELEMENTWISE(hardtanh,    TALC_HARDTANH,    "Hardtanh",    (double low, double high), low, high)
 // clang-format on
 

@@ -157,6 +157,9 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_BAD_ARGUMENT, "InstanceNorm2d: channels 0 must be at least 1", talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ 0 }));
     REFUSED(TALC_BAD_ARGUMENT, "LayerNorm: normalised has 0 dimensions, it must have 1 to 8", talc_nn_layer_norm(&(talc_layer_norm_layer){ 0 }));
     REFUSED(TALC_BAD_ARGUMENT, "LayerNorm: eps -1 must be at least 0", talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(4), .eps = -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "PReLU: parameters -1 must be at least 1", talc_nn_prelu(&(talc_prelu_layer){ .parameters = -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "PReLU: init nan must be finite", talc_nn_prelu(&(talc_prelu_layer){ .init = NAN }));
+    REFUSED(TALC_BAD_DTYPE, "PReLU: parameters of u8 are not supported, they must be f32 or f64", talc_nn_prelu(&(talc_prelu_layer){ .dtype = TALC_U8 }));
     REFUSED(TALC_BAD_ARGUMENT, "LocalResponseNorm: size 0 must be at least 1", talc_nn_local_response_norm(&(talc_local_response_norm_layer){ 0 }));
     REFUSED(TALC_BAD_ARGUMENT, "LocalResponseNorm: beta -1 must be at least 0 and finite", talc_nn_local_response_norm(&(talc_local_response_norm_layer){ .size = 5, .options = { .beta = -1 } }));
     REFUSED(TALC_BAD_ARGUMENT, "DropPath: p nan must be from 0 to 1", talc_nn_drop_path((double)NAN));

@@ -28,6 +28,7 @@ static talc_module *every_layer(void)
         talc_nn_pad2d(&(talc_pad_options){ .padding = { 1, 1, 2 }, .value = 3 }),
         talc_nn_adaptive_max_pool2d(5, 4),
         talc_nn_avg_pool2d(&(talc_pool2d_options){ .kernel = { 2, 1 } }), talc_nn_tanh(),
+        talc_nn_prelu(&(talc_prelu_layer){ .parameters = 6 }), talc_nn_selu(), talc_nn_softsign(),
         talc_nn_adaptive_avg_pool2d(2, 2), talc_nn_flatten(), LINEAR(24, 5));
     return chain;
 }
@@ -101,7 +102,7 @@ Test(fake_modules, a_move_that_finds_no_memory_moves_nothing)
     cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());
     talc_error_clear();
     cr_assert(talc_module_find(model, "1.weight")->device == cpu_device());
-    cr_assert(talc_module_find(model, "14.bias")->device == cpu_device());
+    cr_assert(talc_module_find(model, "17.bias")->device == cpu_device());
     cr_assert(talc_device_memory(fake_device()).live == 0);
 }
 

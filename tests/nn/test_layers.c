@@ -364,6 +364,8 @@ Test(layers, elementwise_layers_are_their_ops)
         { "Mish", talc_nn_mish(), talc_mish(x) },
         { "GELU", talc_nn_gelu(), talc_gelu(x) },
         { "GELU", talc_nn_gelu_tanh(), talc_gelu_tanh(x) },
+        { "SELU", talc_nn_selu(), talc_selu(x) },
+        { "Softsign", talc_nn_softsign(), talc_softsign(x) },
         { "Softplus", talc_nn_softplus(2, 1.5), talc_softplus(x, 2, 1.5) },
         { "LeakyReLU", talc_nn_leaky_relu(0.3), talc_leaky_relu(x, 0.3) },
         { "ELU", talc_nn_elu(1.5), talc_elu(x, 1.5) },
@@ -380,6 +382,39 @@ Test(layers, elementwise_layers_are_their_ops)
     assert_failure(TALC_BAD_ARGUMENT, "leaky_relu: negative_slope nan must be finite");
     cr_assert(talc_nn_hardtanh(2, 1) == NULL);
     assert_failure(TALC_BAD_ARGUMENT, "hardtanh: low 2 must be at most high 1");
+}
+
+/* PyTorch's numbers: of the default layer, and of weights 0.5 and -1.5 for two channels. */
+Test(layers, prelu)
+{
+    static const double values[8] = { -2.5, -0.75, 0.25, 3, -1, 2, -4, 0 };
+    static const double expected[2][8] = { { -0.625, -0.1875, 0.25, 3, -0.25, 2, -1, 0 },
+                                           { -1.25, -0.375, 0.25, 3, 1.5, 2, 6, 0 } };
+    static const double by_weight[2][2] = { { 11.90625 }, { 6.8125, -51 } };
+    static const double by_x[2][8] = { { -0.3125, -0.09375, 0.5, 6, -0.125, 4, -0.5, 0 },
+                                       { -1.25, -0.375, 0.5, 6, -4.5, 4, -18, 0 } };
+    for (int i = 0; i < 2; i++) {
+        owned_module *layer = talc_nn_prelu(
+            i == 0 ? &(talc_prelu_layer){ .dtype = TALC_F64 }
+                   : &(talc_prelu_layer){ .parameters = 2, .init = 0.5, .dtype = TALC_F64 });
+        assert_no_failure();
+        cr_assert_str_eq(layer->kind->name, "PReLU");
+        talc_tensor *weight = talc_module_find(layer, "weight");
+        cr_assert(talc_module_count(layer) == i + 1);
+        if (i == 1)
+            ((double *)talc_data(weight, TALC_F64))[1] = -1.5;
+        talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(1, 2, 4), values);
+        talc_require_grad(x, true);
+        talc_tensor *y = talc_forward(layer, x);
+        check_values("y", y, TALC_DIMS(1, 2, 4), expected[i], 0);
+        talc_backward(talc_sum(talc_mul(y, y), TALC_SCALAR, false));
+        check_values("dw", talc_grad(weight), TALC_DIMS(i + 1), by_weight[i], 0);
+        check_values("dx", talc_grad(x), TALC_DIMS(1, 2, 4), by_x[i], 0);
+    }
+    owned_module *zero = talc_nn_prelu(&(talc_prelu_layer){ .init = (double)TALC_ZERO }),
+                 *plain = talc_nn_prelu(NULL);
+    check_values("0", talc_module_find(zero, "weight"), TALC_DIMS(1), (double[]){ 0 }, 0);
+    check_values("0.25", talc_module_find(plain, "weight"), TALC_DIMS(1), (double[]){ 0.25 }, 0);
 }
 
 // ---- Initialisation -----------------------------------------------------------------------------
