@@ -46,7 +46,7 @@ static bool options_fit(const talc_image_options *o)
         talc_fail(TALC_BAD_ARGUMENT, "%s: pixels %" PRId64 " must be at least 1, or 0 for 2^28",
                   WHO, o->pixels);
     check_numbers(o);
-    return !talc_failed();
+    return talc_image_filter_is_known(WHO, o->filter);
 }
 
 /* The sizes that an image goes through. */
@@ -133,13 +133,13 @@ static uint8_t *planes_new(int channels, talc_image_size size)
 
 /* The resized planes; NULL with a failure. */
 static uint8_t *read_resized(const char *path, const talc_image_file *file, const steps *s,
-                             int channels)
+                             talc_image_filter filter, int channels)
 {
     uint8_t *planes = planes_new(channels, s->file), *resized = NULL;
     if (planes != NULL && talc_image_file_planes(WHO, path, file, channels, planes) == TALC_OK)
         resized = planes_new(channels, s->resized);
     if (resized != NULL)
-        (void)talc_image_resample(WHO, planes, channels, s->file, resized, s->resized);
+        (void)talc_image_resample(WHO, planes, channels, s->file, filter, resized, s->resized);
     talc_memory_free(planes);
     if (!talc_failed())
         return resized;
@@ -147,10 +147,10 @@ static uint8_t *read_resized(const char *path, const talc_image_file *file, cons
     return NULL;
 }
 
-static bool read_cut(const char *path, const talc_image_file *file, const steps *s, normalised *to,
-                     talc_tensor *image)
+static bool read_cut(const char *path, const talc_image_file *file, const steps *s,
+                     talc_image_filter filter, normalised *to, talc_tensor *image)
 {
-    uint8_t *resized = read_resized(path, file, s, to->channels), *planes = NULL;
+    uint8_t *resized = read_resized(path, file, s, filter, to->channels), *planes = NULL;
     const bool bytes = image->dtype == TALC_U8;
     if (resized != NULL)
         planes = bytes ? talc_data(image, TALC_U8) : planes_new(to->channels, s->cropped);
@@ -186,7 +186,7 @@ talc_tensor *talc_image_load(const char *path, const talc_image_options *options
     if (image == NULL)
         return NULL;
     tabulate(&o, &to);
-    if (is_size(o.resize) || is_size(o.crop) ? read_cut(path, &file, &s, &to, image)
+    if (is_size(o.resize) || is_size(o.crop) ? read_cut(path, &file, &s, o.filter, &to, image)
                                              : read_whole(path, &file, &to, image))
         return image;
     talc_release(image);

@@ -20,16 +20,24 @@ typedef struct talc_image_size {
     int64_t height, width;
 } talc_image_size;
 
+/// How a resized image is interpolated, as Pillow and torchvision call it.
+typedef enum talc_image_filter {
+    TALC_IMAGE_BILINEAR,
+    TALC_IMAGE_BICUBIC,
+    TALC_IMAGE_FILTER_COUNT
+} talc_image_filter;
+
 /// Applied in this order: orientation, resize, crop, check of the size, mean and deviation.
 typedef struct talc_image_options {
     int64_t channels;             ///< 1 or 3, which a grey image has alike; 0: the file's
     int64_t height, width;        ///< that the image must have then; 0: any
     double mean[3], deviation[3]; ///< as talc_loader_options has them; none of TALC_U8
-    int64_t pixels;         ///< the maximum of the file, and at each step from it; 0: 2^28, as in
-                            ///< folders
-    talc_image_size resize; ///< as of talc_image_resize; zero: as it is
-    talc_image_size crop;   ///< as of talc_image_crop; zero: as it is
-    talc_dtype dtype;       ///< TALC_F32 (which is zero), or TALC_U8: bytes as they are
+    int64_t pixels;           ///< the maximum of the file, and at each step from it; 0: 2^28, as in
+                              ///< folders
+    talc_image_size resize;   ///< as of talc_image_resize; zero: as it is
+    talc_image_size crop;     ///< as of talc_image_crop; zero: as it is
+    talc_dtype dtype;         ///< TALC_F32 (which is zero), or TALC_U8: bytes as they are
+    talc_image_filter filter; ///< of resize
 } talc_image_options;
 
 /// A PNG or JPEG file, which its first bytes tell apart, as [1,C,H,W] on the CPU; NULL for options:
@@ -54,19 +62,27 @@ typedef struct talc_image_options {
 TALC_API talc_tensor *talc_image_load(const char *path, const talc_image_options *options);
 
 /// An image of bytes in another size, as torchvision.transforms.Resize gives it from a Pillow
-/// image: bilinear, and antialiased where it shrinks. A width of 0 takes the height as the shorter
-/// side's, and the longer one in proportion, rounded down.
+/// image: bilinear or bicubic, and antialiased where it shrinks. A width of 0 takes the height as
+/// the shorter side's, and the longer one in proportion, rounded down. talc_image_resize is
+/// bilinear.
 ///
 /// Columns first, then rows, of bytes in between. With s = max(1, in / out), element i is the mean
-/// of those j whose centres are nearer than s to c = (i + 1/2) in / out, weighted by
-/// 1 - |j + 1/2 - c| / s; weights are rounded to 2^-22, sums to the nearest byte. The same bits
-/// as Pillow's up to version 12; version 13 takes rows first at some sizes, which moves bytes by 1.
-/// Source: Pillow, src/libImaging/Resample.c.
+/// of those j whose centres are nearer than r s to c = (i + 1/2) in / out, weighted by f(t) with
+/// t = |j + 1/2 - c| / s:
 ///
-/// Errors: NULL, no bytes, not on the CPU, sides that are not 1 .. 2^20, more than 4096 to one,
-/// more than 2^28 pixels as the result or with the width of the result and the height of the image;
-/// no memory.
+///     bilinear   r = 1   f(t) = 1 - t
+///     bicubic    r = 2   f(t) = 3/2 t^3 - 5/2 t^2 + 1 below 1, else -1/2 t^3 + 5/2 t^2 - 4 t + 2
+///
+/// Weights are rounded to 2^-22, sums to the nearest byte. The same bits as Pillow's up to version
+/// 12; version 13 takes rows first at some sizes, which moves bytes by 1. Sources: Pillow,
+/// src/libImaging/Resample.c; Keys 1981, doi 10.1109/TASSP.1981.1163711, a = -1/2.
+///
+/// Errors: NULL, no bytes, not on the CPU, another filter, sides that are not 1 .. 2^20, more than
+/// 4096 to one, more than 2^28 pixels as the result or with the width of the result and the height
+/// of the image; no memory.
 TALC_API talc_tensor *talc_image_resize(const talc_tensor *image, talc_image_size size);
+TALC_API talc_tensor *talc_image_resize_by(const talc_tensor *image, talc_image_size size,
+                                           talc_image_filter filter);
 
 /// The middle of an image of bytes, as torchvision.transforms.CenterCrop cuts it out: from
 /// (in - out) / 2 on, rounded to the even number; where the image is smaller, zeros are around it,

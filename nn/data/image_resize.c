@@ -77,6 +77,24 @@ enum { WEIGHT_BITS = 22 };
 
 static const int32_t HALF = 1 << (WEIGHT_BITS - 1);
 
+/* How far from an element's centre those are that it is made of, at most, before it is stretched
+ * where the image shrinks. */
+static double radius_of(talc_image_filter filter)
+{
+    return filter == TALC_IMAGE_BICUBIC ? 2 : 1;
+}
+
+/* In the order of Pillow's operations. */
+static double filtered(talc_image_filter filter, double distance)
+{
+    const double t = fabs(distance), a = -0.5;
+    if (filter == TALC_IMAGE_BILINEAR)
+        return t < 1 ? 1 - t : 0;
+    if (t < 1)
+        return ((a + 2) * t - (a + 3)) * t * t + 1;
+    return t < 2 ? (((t - 5) * t + 8) * t - 4) * a : 0;
+}
+
 /* Element i of a side is the sum of `count` weights, at i * taps, times what it is made of from
  * `first` on. */
 typedef struct span {
@@ -95,42 +113,48 @@ static void weights_free(weights *w)
     talc_memory_free(w->spans);
 }
 
-static void weigh(int64_t in, int64_t out, int64_t i, double *share, weights *w)
+static void weigh(int64_t in, int64_t out, int64_t i, talc_image_filter filter, double *share,
+                  weights *w)
 {
-    const double scale = (double)in / (double)out, support = fmax(scale, 1),
-                 center = ((double)i + 0.5) * scale, nearer = 1 / support;
+    const double scale = (double)in / (double)out, stretch = fmax(scale, 1),
+                 support = radius_of(filter) * stretch, center = ((double)i + 0.5) * scale,
+                 nearer = 1 / stretch;
     const int64_t low = (int64_t)(center - support + 0.5), high = (int64_t)(center + support + 0.5);
     const int64_t first = low < 0 ? 0 : low, end = high > in ? in : high;
     double sum = 0;
     for (int64_t j = first; j < end; j++) {
-        const double distance = fabs(((double)j - center + 0.5) * nearer);
-        share[j - first] = distance < 1 ? 1 - distance : 0;
+        share[j - first] = filtered(filter, ((double)j - center + 0.5) * nearer);
         sum += share[j - first];
     }
     w->spans[i] = (span){ first, end - first };
-    for (int64_t j = 0; j < end - first; j++)
-        w->weight[i * w->taps + j] = (int32_t)(0.5 + share[j] / sum * (1 << WEIGHT_BITS));
+    for (int64_t j = 0; j < end - first; j++) {
+        const double weight = share[j] / sum * (1 << WEIGHT_BITS);
+        w->weight[i * w->taps + j] = (int32_t)(weight + (weight < 0 ? -0.5 : 0.5));
+    }
 }
 
-static bool weights_new(const char *who, int64_t in, int64_t out, weights *w)
+static bool weights_new(const char *who, int64_t in, int64_t out, talc_image_filter filter,
+                        weights *w)
 {
-    const int64_t support = in <= out ? 1 : (in + out - 1) / out;
-    *w = (weights){ .taps = 2 * support + 1 };
+    const int64_t stretch = in <= out ? 1 : (in + out - 1) / out;
+    *w = (weights){ .taps = 2 * (int64_t)radius_of(filter) * stretch + 1 };
     double *share = talc_memory_new((size_t)w->taps * sizeof *share, who);
     w->spans = share == NULL ? NULL : talc_memory_new((size_t)out * sizeof *w->spans, who);
     if (w->spans != NULL)
         w->weight = talc_memory_new((size_t)(out * w->taps) * sizeof *w->weight, who);
     for (int64_t i = 0; w->weight != NULL && i < out; i++)
-        weigh(in, out, i, share, w);
+        weigh(in, out, i, filter, share, w);
     talc_memory_free(share);
     return w->weight != NULL;
 }
 
-/* Weights are not negative and add up to 2^22, off by half for each of at most 8193: the sum of
- * bytes is never rounded to 256. */
+/* Weights add up to 2^22, off by half for each of at most 16385. Those that are not negative,
+ * bilinear ones, never give less than 0 or more than 255. The magnitudes of bicubic ones add up to
+ * less than 2^23, so no sum of bytes passes 2^31. */
 static uint8_t rounded(int32_t sum)
 {
-    return (uint8_t)(sum >> WEIGHT_BITS);
+    const int32_t byte = sum >> WEIGHT_BITS;
+    return (uint8_t)(byte < 0 ? 0 : byte > 255 ? 255 : byte);
 }
 
 static void resize_row(const uint8_t *source, const weights *w, uint8_t *target, int64_t out)
@@ -181,7 +205,8 @@ static void resize_plane(const uint8_t *source, talc_image_size from, const weig
 
 /* A side that stays as it is has no pass; where the rows have none, the columns' is the result. */
 talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t planes,
-                                talc_image_size from, uint8_t *target, talc_image_size to)
+                                talc_image_size from, talc_image_filter filter, uint8_t *target,
+                                talc_image_size to)
 {
     TALC_DEFAULT_FENV;
     const bool wide = from.width != to.width, high = from.height != to.height;
@@ -193,8 +218,8 @@ talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t 
         memcpy(target, source, (size_t)planes * plane);
     if (wide && high)
         between = talc_memory_new((size_t)(from.height * to.width), who);
-    if (!talc_failed() && (!wide || weights_new(who, from.width, to.width, &columns)) &&
-        (!high || weights_new(who, from.height, to.height, &rows)) && (wide || high))
+    if (!talc_failed() && (!wide || weights_new(who, from.width, to.width, filter, &columns)) &&
+        (!high || weights_new(who, from.height, to.height, filter, &rows)) && (wide || high))
         for (int64_t p = 0; p < planes; p++)
             resize_plane(source + (size_t)p * plane, from, &columns, &rows,
                          high ? between : target + (size_t)p * result, target + (size_t)p * result,
@@ -272,23 +297,38 @@ static talc_tensor *result_of(const char *who, const talc_tensor *image, talc_im
     return *source == NULL ? NULL : talc_tensor_new(who, image->device, TALC_U8, dims);
 }
 
-talc_tensor *talc_image_resize(const talc_tensor *image, talc_image_size size)
+bool talc_image_filter_is_known(const char *who, talc_image_filter filter)
+{
+    const int number = (int)filter;
+    if (number < 0 || number >= (int)TALC_IMAGE_FILTER_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: filter %d is outside 0..%d", who, number,
+                  (int)TALC_IMAGE_FILTER_COUNT - 1);
+    return !talc_failed();
+}
+
+talc_tensor *talc_image_resize_by(const talc_tensor *image, talc_image_size size,
+                                  talc_image_filter filter)
 {
     static const char *const who = "image_resize";
     talc_image_size from, to;
     int64_t planes;
-    if (!image_of(who, image, &from, &planes) ||
+    if (!image_of(who, image, &from, &planes) || !talc_image_filter_is_known(who, filter) ||
         !talc_image_resized_size(who, from, size, TALC_IMAGE_PIXELS, &to))
         return NULL;
     const uint8_t *source;
     talc_tensor *packed, *result = result_of(who, image, to, &packed, &source);
-    if (result != NULL &&
-        talc_image_resample(who, source, planes, from, talc_data(result, TALC_U8), to) != TALC_OK) {
+    if (result != NULL && talc_image_resample(who, source, planes, from, filter,
+                                              talc_data(result, TALC_U8), to) != TALC_OK) {
         talc_release(result);
         result = NULL;
     }
     talc_release(packed);
     return result;
+}
+
+talc_tensor *talc_image_resize(const talc_tensor *image, talc_image_size size)
+{
+    return talc_image_resize_by(image, size, TALC_IMAGE_BILINEAR);
 }
 
 talc_tensor *talc_image_crop(const talc_tensor *image, talc_image_size size)

@@ -11,9 +11,13 @@ bool talc_image_resized_size(const char *who, talc_image_size from, talc_image_s
 bool talc_image_cropped_size(const char *who, talc_image_size asked, int64_t max,
                              talc_image_size *size);
 
+/// False, with a failure raised, unless there is such a filter.
+bool talc_image_filter_is_known(const char *who, talc_image_filter filter);
+
 /// [planes,from] as [planes,to], sizes that were checked. Errors: no memory.
 talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t planes,
-                                talc_image_size from, uint8_t *target, talc_image_size to);
+                                talc_image_size from, talc_image_filter filter, uint8_t *target,
+                                talc_image_size to);
 
 /// The middle of [planes,from] as [planes,to], zeros where there is nothing.
 void talc_image_cut(const uint8_t *source, int64_t planes, talc_image_size from, uint8_t *target,

@@ -56,6 +56,47 @@ Test(image, a_resize_is_torchvisions)
     }
 }
 
+Test(image, a_bicubic_resize_is_pillows)
+{
+    for (size_t i = 0; i < sizeof bicubic_images / sizeof *bicubic_images; i++) {
+        const int oh = bicubic_images[i].oh, ow = bicubic_images[i].ow;
+        const talc_tensor *image = picture(bicubic_images[i].height, bicubic_images[i].width, 1),
+                          *got = talc_image_resize_by(image, (talc_image_size){ oh, ow },
+                                                      TALC_IMAGE_BICUBIC);
+        cr_assert(memcmp(bytes_of(got), bicubic_images[i].pixels, (size_t)(oh * ow)) == 0, "%zu",
+                  i);
+        const talc_tensor *bilinear = talc_image_resize(image, (talc_image_size){ oh, ow });
+        cr_assert(equal(bilinear, talc_image_resize_by(image, (talc_image_size){ oh, ow },
+                                                       TALC_IMAGE_BILINEAR)));
+    }
+}
+
+/* Beside an edge sums are below 0 and above 255, where the image shrinks, as far as it may, and
+ * where it grows. */
+Test(image, a_bicubic_resize_stays_among_bytes)
+{
+    talc_tensor *edge = talc_zeros(cpu_device(), TALC_U8, TALC_DIMS(1, 8, 8192));
+    talc_fill(talc_slice(edge, 2, 4100, 8192, 1), 255);
+    const int widths[] = { 2, 3, 11, 1000, 20000 };
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const int ow = widths[i];
+        const talc_tensor *got =
+            talc_image_resize_by(edge, (talc_image_size){ 8, ow }, TALC_IMAGE_BICUBIC);
+        const uint8_t *bytes = bytes_of(got);
+        for (int w = 1; w < ow; w++)
+            cr_assert(bytes[w] >= bytes[w - 1], "%d at %d of %d, behind %d", bytes[w], w, ow,
+                      bytes[w - 1]);
+        cr_assert(bytes[0] < 32 && bytes[ow - 1] > 223, "%d to %d", bytes[0], bytes[ow - 1]);
+    }
+    for (int value = 0; value < 256; value += 51) {
+        const talc_tensor *flat = talc_full(cpu_device(), TALC_U8, TALC_DIMS(1, 1, 8192), value),
+                          *got = talc_image_resize_by(flat, (talc_image_size){ 3, 2 },
+                                                      TALC_IMAGE_BICUBIC);
+        for (int k = 0; k < 6; k++)
+            cr_assert(bytes_of(got)[k] == value, "%d became %d", value, bytes_of(got)[k]);
+    }
+}
+
 /* The mean of all pixels in a triangle as wide as the shrink, in float64 and without a rounding
  * between the passes: within a byte. */
 static double resized_at(const uint8_t *in, int64_t H, int64_t W, int64_t OH, int64_t OW,
@@ -161,13 +202,16 @@ Test(image, a_loaded_image_is_resized_then_cropped)
     const talc_image_size sizes[] = { { 0, 0 }, { 9, 0 }, { 30, 5 }, { 13, 17 }, { 20, 20 } };
     for (int i = 0; i < 25; i++) {
         const talc_image_size resize = sizes[i / 5], crop = sizes[i % 5];
+        const talc_image_filter filter = i % 2 == 0 ? TALC_IMAGE_BILINEAR : TALC_IMAGE_BICUBIC;
         owned_scope *scope = talc_scope_enter();
         const talc_tensor *expected = whole;
         if (resize.height > 0)
-            expected = talc_image_resize(expected, resize);
+            expected = talc_image_resize_by(expected, resize, filter);
         if (crop.height > 0)
             expected = talc_image_crop(expected, crop);
-        talc_image_options options = { .resize = resize, .crop = crop, .dtype = TALC_U8 };
+        talc_image_options options = {
+            .resize = resize, .crop = crop, .dtype = TALC_U8, .filter = filter
+        };
         cr_assert(equal(talc_image_load(path, &options), expected), "%d", i);
         options.dtype = TALC_F32;
         options.mean[1] = 0.5;
@@ -243,6 +287,7 @@ Test(image, refusals)
     REFUSED(TALC_BAD_DEVICE, "image_resize: the image is on fake, it must be on the CPU", talc_image_resize(there, SIZE(1, 0)));
     REFUSED(TALC_BAD_SHAPE, "image_resize: the image [7] must be [...,H,W] with no extent 0", talc_image_resize(line, SIZE(1, 0)));
     REFUSED(TALC_BAD_SHAPE, "image_resize: the image [3,0,4] must be [...,H,W] with no extent 0", talc_image_resize(none, SIZE(1, 0)));
+    REFUSED(TALC_BAD_ARGUMENT, "image_resize: filter 2 is outside 0..1", talc_image_resize_by(image, SIZE(1, 0), TALC_IMAGE_FILTER_COUNT));
     REFUSED(TALC_BAD_ARGUMENT, "image_resize: resize 0x1 must be at least 1x1", talc_image_resize(image, SIZE(0, 0)));
     REFUSED(TALC_BAD_ARGUMENT, "image_resize: resize 0x5 must be at least 1x1", talc_image_resize(image, SIZE(0, 5)));
     REFUSED(TALC_BAD_ARGUMENT, "image_resize: resize 5x-1 must be at least 1x1", talc_image_resize(image, SIZE(5, -1)));
@@ -268,6 +313,7 @@ Test(image, refusals)
     REFUSED(TALC_BAD_DTYPE, "image_load: images of f64 are not made, they must be f32 or u8", LOAD(.dtype = TALC_F64));
     REFUSED(TALC_BAD_ARGUMENT, "image_load: mean 0.5 and deviation 0 are of f32, u8 has bytes", LOAD(.dtype = TALC_U8, .mean = { 0, 0.5 }));
     REFUSED(TALC_BAD_ARGUMENT, "image_load: mean 0 and deviation 2 are of f32, u8 has bytes", LOAD(.dtype = TALC_U8, .deviation = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "image_load: filter -1 is outside 0..1", LOAD(.filter = (talc_image_filter)-1));
     REFUSED(TALC_BAD_ARGUMENT, "image_load: resize 0x3 must be at least 1x1", LOAD(.resize = { 0, 3 }));
     REFUSED(TALC_BAD_ARGUMENT, "image_load: crop -1x-1 must be at least 1x1", LOAD(.crop = { -1, 0 }));
     REFUSED(TALC_TOO_LARGE, "image_load: resize to 20x26, 520 pixels, at most 400 are allowed", LOAD(.resize = { 20, 0 }, .pixels = 400));

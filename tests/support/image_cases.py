@@ -35,6 +35,21 @@ def jpeg(mode, exif=None, **options):
     return file.getvalue()
 
 
+def print_bicubic():
+    """Pillow of any version: each of two calls resizes one side."""
+    sizes = [(20, 26, 7, 9), (20, 26, 31, 4), (9, 5, 4, 23), (6, 6, 6, 13), (6, 6, 13, 6), (2, 3, 5, 7), (40, 3, 1, 1)]
+    print()
+    for i, (height, width, h, w) in enumerate(sizes):
+        image = Image.fromarray(picture(height, width, 1)[:, :, 0])
+        columns = image.resize((w, height), Image.BICUBIC)
+        written(f"bicubic_{i}", np.asarray(columns.resize((w, h), Image.BICUBIC)).ravel().tolist())
+    print("\n/* From a picture of height x width to OH x OW. */")
+    print("static const struct {\n    int height, width, oh, ow;\n    const uint8_t *pixels;\n} bicubic_images[] = {")
+    for i, size in enumerate(sizes):
+        print(f"    {{ {', '.join(map(str, size))}, bicubic_{i} }},")
+    print("};\n")
+
+
 def main():
     print("/// Image files that Pillow wrote and what it reads in them, and what torchvision resizes: written")
     print("/// by image_cases.py.")
@@ -63,7 +78,9 @@ def main():
     print("static const struct {\n    int height, width, asked_h, asked_w, oh, ow;\n    const uint8_t *pixels;\n} resized_images[] = {")
     for i, size in enumerate(sizes):
         print(f"    {{ {', '.join(map(str, size))}, resized_{i} }},")
-    print("};\n// clang-format on\n\n#endif")
+    print("};")
+    print_bicubic()
+    print("// clang-format on\n\n#endif")
 
 
 main()
