@@ -886,6 +886,23 @@ class Networks(Tool):
                            f"{option}={size}")
             self.fails(2, "--resize and --crop are of an image, and there is none$", "run", "lenet", option, "3")
 
+    def test_efficientnet_resizes_bicubically(self):
+        """Pixels 100 and 200 as three: by the formulas, and not what another network makes of them. They are scaled up, as random
+        weights make them vanish from layer to layer."""
+        two, three = self.path("two.png"), self.path("three.png")
+
+        def output(name, image, *arguments):
+            self.ok("run", name, "--input", image, "--output", self.path("y.npy"), "--mean", "0", "--std", "1e-15", *arguments)
+            return read_npy(self.path("y.npy"))
+
+        def written(path, values):
+            write_png(path, len(values), 1, bytes(value for value in values for _ in range(3)))
+        written(two, (100, 200))
+        for name, bicubic in ("efficientnet_b0", True), ("mobilenet_v2", False):
+            for values, expected in ((93, 150, 207), bicubic), ((100, 150, 200), not bicubic):
+                written(three, values)
+                self.assertEqual(output(name, two, "--resize", "1x3") == output(name, three, "--crop", "1x3"), expected, (name, values))
+
     def test_many_images(self):
         """A table or JSON of the classes of files and folders; what cannot be read is named, and the others go on."""
         folder = pathlib.Path(self.path("photos"))

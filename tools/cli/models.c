@@ -221,11 +221,22 @@ static void size_image(const talc_network *self, const model_pixels *pixels,
     }
 }
 
+/* The filter of the recipe with which torchvision's weights of a network were trained. */
+static talc_image_filter filter_of(const talc_network *self)
+{
+    static const char *const bicubic[] = { "efficientnet_b0", "efficientnet_b1",
+                                           "efficientnet_b2" };
+    for (size_t i = 0; i < sizeof bicubic / sizeof *bicubic; i++)
+        if (strcmp(self->name, bicubic[i]) == 0)
+            return TALC_IMAGE_BICUBIC;
+    return TALC_IMAGE_BILINEAR;
+}
+
 static talc_tensor *read_image(const talc_network *self, const char *path,
                                const model_pixels *pixels, const talc_model_info *info)
 {
     static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
-    talc_image_options options = { .channels = self->image.channels };
+    talc_image_options options = { .channels = self->image.channels, .filter = filter_of(self) };
     const bool known = info != NULL && info->channels > 0;
     size_image(self, pixels, info, &options);
     return pixel_numbers(self, "--mean", pixels->mean_count, pixels->mean,

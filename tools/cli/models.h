@@ -12,9 +12,10 @@ const talc_network *model_find(const char *name);
 /// What becomes of an image from a file. It is resized, then cropped, as is asked for; where
 /// neither is, a network for ImageNet whose weights do not say a size takes the middle of its own
 /// size from an image whose shorter side is made 256, or its own side where that is more, as
-/// torchvision's networks do, and every other network an image of its own size. A pixel of 0 .. 1
-/// becomes (pixel - mean) / deviation. Numbers that were not given are those of the weights'
-/// file, else ImageNet's if there are 3 channels, else 0 and 1.
+/// torchvision's networks do, and every other network an image of its own size. Images are resized
+/// bilinearly, those of EfficientNet bicubically, as torchvision does. A pixel of 0 .. 1 becomes
+/// (pixel - mean) / deviation. Numbers that were not given are those of the weights' file, else
+/// ImageNet's if there are 3 channels, else 0 and 1.
 typedef struct model_pixels {
     talc_image_size resize, crop; ///< zero: not given
     double mean[3], deviation[3];

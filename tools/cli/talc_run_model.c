@@ -207,11 +207,11 @@ int command_run_model(int argc, char **argv)
             "tools/torch/networks.py; tools/torch/pt2safetensors.py makes one of a .pt checkpoint. "
             "An image is a PNG or JPEG file; a list of them, and of folders, gives a table of "
             "classes. A network for ImageNet takes images of any size: by default the shorter side "
-            "becomes 256 and the middle of the network's own size is cut out; for another network, "
-            "and where --resize or --crop is given, nothing is done but what is asked for, and the "
-            "size must fit. Pixels become (pixel / 255 - mean) / std. Weights that talc saved may "
-            "say which network they are of, the size, mean and deviation of images, and the "
-            "classes; options go before that.",
+            "becomes 256, bicubically for EfficientNet and else bilinearly, and the middle of the "
+            "network's own size is cut out; for another network, and where --resize or --crop is "
+            "given, nothing is done but what is asked for, and the size must fit. Pixels become "
+            "(pixel / 255 - mean) / std. Weights that talc saved may say which network they are "
+            "of, the size, mean and deviation of images, and the classes; options go before that.",
     };
     arguments self = { .model = { .batch = 1, .seed = 1 } };
     tool_parse(&syntax, argc, argv, &self);
