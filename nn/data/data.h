@@ -17,6 +17,7 @@
 
 #include "../../tensor/device.h"
 #include "../info.h"
+#include "augment.h"
 #include "image.h"
 
 TALC_BEGIN_DECLARATIONS

@@ -15,6 +15,16 @@ bool talc_image_cropped_size(const char *who, talc_image_size asked, int64_t max
 talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t planes,
                                 talc_image_size from, uint8_t *target, talc_image_size to);
 
+typedef struct talc_image_part {
+    int64_t top, left;
+    talc_image_size size;
+} talc_image_part;
+
+/// The same of a part that lies inside [planes,whole].
+talc_status talc_image_resample_part(const char *who, const uint8_t *source, int64_t planes,
+                                     talc_image_size whole, talc_image_part part, uint8_t *target,
+                                     talc_image_size to);
+
 /// The middle of [planes,from] as [planes,to], zeros where there is nothing.
 void talc_image_cut(const uint8_t *source, int64_t planes, talc_image_size from, uint8_t *target,
                     talc_image_size to);
