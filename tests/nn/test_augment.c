@@ -5,6 +5,8 @@
 #include "tests/support/hooks.h"
 #include "tests/support/refused.h"
 
+#include "tensor/philox.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +152,51 @@ Test(augment, draws_have_torchvisions_distributions)
                   orders[i]);
     }
     cr_assert(seen == 24, "%d orders", seen);
+}
+
+/* Number k of sample 7, as the header words it. */
+static double number(int k)
+{
+    const talc_philox_block b =
+        talc_philox(3, 2 * 2 + 1, 7 + (UINT64_C(1) << 40) * (uint64_t)(k / 2 + 1));
+    return talc_uniform53((uint64_t)b.word[2 * (k % 2) + 1] << 32 | b.word[2 * (k % 2)]);
+}
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) < 1e-12;
+}
+
+Test(augment, each_draw_has_its_number)
+{
+    const talc_augment a = { .scale = { 0.25, 0.26 },
+                             .ratio = { 1, 1.1 },
+                             .rotation = 20,
+                             .brightness = 0.4,
+                             .contrast = 2,
+                             .saturation = 0.2,
+                             .hue = 0.1,
+                             .erase = 1,
+                             .erase_scale = { 0.1, 0.1 },
+                             .erase_ratio = { 1, 1 } };
+    const talc_augment_params p = drawn(&a, 3, 2, 7);
+    const double share = 120000 * (0.25 + 0.01 * number(0)), ratio = exp(log(1.1) * number(1));
+    cr_assert(p.crop.width == (int64_t)(sqrt(share * ratio) + 0.5) &&
+              p.crop.height == (int64_t)(sqrt(share / ratio) + 0.5));
+    cr_assert(p.top == (int64_t)(number(2) * (double)(301 - p.crop.height)) &&
+              p.left == (int64_t)(number(3) * (double)(401 - p.crop.width)));
+    cr_assert(
+        is_near(p.angle, 40 * number(41) - 20) && is_near(p.brightness, 0.6 + 0.8 * number(42)) &&
+        is_near(p.contrast, 3 * number(43)) && is_near(p.saturation, 0.8 + 0.4 * number(44)) &&
+        is_near(p.hue, 0.2 * number(45) - 0.1));
+    cr_assert(p.order[0] == (int)(24 * number(46)) % 4);
+    cr_assert(p.erase.height == 20 && p.erase.width == 20 &&
+              p.erase_top == (int64_t)(number(50) * 45) &&
+              p.erase_left == (int64_t)(number(51) * 45));
+    talc_augment flips = { .flip = number(40) };
+    cr_assert(!drawn(&flips, 3, 2, 7).flip);
+    flips.flip += 1e-9;
+    cr_assert(drawn(&flips, 3, 2, 7).flip);
 }
 
 /* No option moves what another one draws; seed, epoch and sample do. */

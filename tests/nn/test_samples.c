@@ -17,6 +17,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 // ---- Callbacks ----------------------------------------------------------------------------------
 
@@ -26,7 +29,9 @@ enum { SIDE_H = 12, SIDE_W = 10, PLANE = SIDE_H * SIDE_W, COUNT = 23 };
 typedef struct maker {
     atomic_int calls, frees, elsewhere;
     pthread_t program;
-    int64_t fails_at; /* -1: never */
+    int64_t fails_at;  /* slowly; -1: never */
+    int64_t fails_too; /* at once; 0: never */
+    bool is_slow;
     bool says_why;
 } maker;
 
@@ -46,6 +51,8 @@ static talc_status make_masked(void *context, int64_t index, void *image, void *
     maker *m = context;
     m->calls++;
     m->elsewhere += !pthread_equal(pthread_self(), m->program);
+    if (m->is_slow)
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     for (int64_t i = 0; i < 3 * PLANE; i++)
         ((uint8_t *)image)[i] = value_at(index, i);
     for (int64_t i = 0; i < PLANE; i++)
@@ -53,8 +60,11 @@ static talc_status make_masked(void *context, int64_t index, void *image, void *
     /* What a function makes on the way is not its business to free. */
     if (talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(100)) == NULL)
         return talc_error_status();
+    if (index == m->fails_too && index > 0)
+        return TALC_NOT_FOUND;
     if (index != m->fails_at)
         return TALC_OK;
+    nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     return m->says_why ? talc_fail(TALC_IO_ERROR, "sample %d is gone", (int)index) : TALC_IO_ERROR;
 }
 
@@ -212,6 +222,41 @@ Test(samples, a_failing_callback_fails_its_batch)
     }
 }
 
+/* Whichever thread is the first to fail. */
+Test(samples, of_failures_in_a_batch_the_first_sample_s_is_told)
+{
+    maker m;
+    owned_dataset *dataset = masked_dataset(&m, true);
+    m.fails_at = 5;
+    m.fails_too = 7;
+    for (int threads = 1; threads < 6; threads++) {
+        owned_loader *loader =
+            begun_loader(dataset, (talc_loader_options){ .batch = 8, .threads = threads }, 0);
+        talc_batch batch;
+        cr_assert(!talc_loader_next(loader, &batch));
+        assert_failure(TALC_IO_ERROR, "loader: the callback failed for sample 5: a file could not "
+                                      "be read or written");
+    }
+}
+
+/* On a thread of the loader, whose own scope lasts as long as it does. */
+Test(samples, what_a_callback_makes_is_freed_when_it_returns)
+{
+    maker m;
+    owned_dataset *dataset = masked_dataset(&m, true);
+    owned_loader *loader = begun_loader(dataset, (talc_loader_options){ .batch = 4 }, 0);
+    size_t live = 0;
+    for (int64_t epoch = 0; epoch < 5; epoch++) {
+        talc_batch batch;
+        cr_assert(talc_loader_start(loader, epoch));
+        while (talc_loader_next(loader, &batch))
+            assert_no_failure();
+        const size_t now = talc_device_memory(cpu_device()).live;
+        cr_assert(epoch == 0 || now == live, "%zu bytes, then %zu", live, now);
+        live = now;
+    }
+}
+
 // ---- Image folders ------------------------------------------------------------------------------
 
 static const char *folder_file(const char *class, const char *name, const void *bytes, size_t count)
@@ -335,6 +380,7 @@ Test(samples, images_of_a_folder_are_augmented_from_their_own_sizes)
     owned_loader *loader = begun_loader(dataset,
                                         (talc_loader_options){ .batch = 2,
                                                                .seed = 6,
+                                                               .shuffle = true,
                                                                .augment = lively,
                                                                .mean = { .5, .5, .5 },
                                                                .deviation = { .25, .25, .25 } },
@@ -343,7 +389,7 @@ Test(samples, images_of_a_folder_are_augmented_from_their_own_sizes)
     int64_t sample = 0;
     while (talc_loader_next(loader, &batch))
         for (int64_t n = 0; n < batch.count; n++)
-            assert_augmented(dataset, &batch, n, sample++);
+            assert_augmented(dataset, &batch, n, talc_loader_sample(loader, sample++));
     cr_assert(sample == 5);
     remove_made();
 }
@@ -453,6 +499,33 @@ Test(samples, a_loader_of_many_threads_may_end_at_any_moment)
             cr_assert(talc_loader_start_at(loader, 3, i % 5) &&
                       (i % 5 == 4 || talc_loader_next(loader, &batch)));
     }
+}
+
+/* Its parent's threads were in the middle of samples; it starts threads of its own. */
+Test(samples, a_child_of_fork_makes_batches_by_its_own_threads)
+{
+    enum { BYTES = COUNT * PLANE * (3 * 4 + 8) };
+    maker m;
+    owned_dataset *dataset = masked_dataset(&m, true);
+    owned_char *expected = malloc(BYTES), *got = malloc(BYTES);
+    owned_loader *loader =
+        begun_loader(dataset, (talc_loader_options){ .batch = 6, .threads = 2 }, 0);
+    cr_assert(rest_of_epoch(loader, expected) == BYTES);
+    m.is_slow = true;
+    cr_assert(talc_loader_start(loader, 1));
+    while (m.calls < COUNT + 2)
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        m.is_slow = false;
+        const bool same = talc_loader_start(loader, 0) && rest_of_epoch(loader, got) == BYTES &&
+                          memcmp(got, expected, BYTES) == 0;
+        talc_loader_free(loader);
+        _exit(same ? 0 : 1);
+    }
+    int status = 1;
+    cr_assert(waitpid(child, &status, 0) == child && status == 0, "%d", status);
 }
 
 // ---- Masks --------------------------------------------------------------------------------------
