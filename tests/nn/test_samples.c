@@ -575,6 +575,50 @@ Test(samples, masks_move_as_their_images)
     }
 }
 
+enum { BIG = 40 };
+
+/* A rectangle off the middle, and itself as its mask. */
+static talc_status make_rectangle(void *context, int64_t index, void *image, void *target)
+{
+    (void)context;
+    for (int64_t h = 5 + index; h < 20 + index; h++)
+        for (int64_t w = 10; w < 20 + index; w++) {
+            ((uint8_t *)image)[h * BIG + w] = 255;
+            ((int64_t *)target)[h * BIG + w] = 1;
+        }
+    return TALC_OK;
+}
+
+/* Between pixels an image is blurred and a mask is not, so only what is clear is compared. */
+Test(samples, masks_stay_on_what_they_mark)
+{
+    owned_dataset *dataset =
+        talc_dataset_callbacks(&(talc_callbacks){ .count = 8,
+                                                  .image = TALC_DIMS(1, BIG, BIG),
+                                                  .image_dtype = TALC_U8,
+                                                  .target = TALC_DIMS(BIG, BIG),
+                                                  .target_dtype = TALC_I64,
+                                                  .get = make_rectangle });
+    owned_loader *loader = begun_loader(
+        dataset,
+        (talc_loader_options){ .masks = true,
+                               .shift = 3,
+                               .augment = { .scale = { 0.4, 1 }, .flip = 0.5, .rotation = 180 } },
+        0);
+    talc_batch batch;
+    cr_assert(talc_loader_next(loader, &batch));
+    const float *image = talc_data_read(batch.images, TALC_F32);
+    const int64_t *mask = talc_data_read(batch.labels, TALC_I64);
+    int inside = 0;
+    for (int i = 0; i < 8 * BIG * BIG; i++) {
+        inside += mask[i] == 1;
+        cr_assert(mask[i] == 1 ? image[i] > 0.1F : image[i] < 0.9F,
+                  "sample %d, row %d, column %d: %g where the mask is %d", i / BIG / BIG,
+                  i / BIG % BIG, i % BIG, (double)image[i], (int)mask[i]);
+    }
+    cr_assert(inside > 1000, "%d pixels", inside);
+}
+
 // ---- Weights ------------------------------------------------------------------------------------
 
 Test(samples, draws_follow_their_weights)
