@@ -17,11 +17,12 @@
 
 #include "../../tensor/device.h"
 #include "../info.h"
+#include "augment.h"
 #include "image.h"
 
 TALC_BEGIN_DECLARATIONS
 
-// ---- Datasets: images of one size with a label each, in host memory -----------------------------
+// ---- Datasets: images of one size with a label each, or what functions of the program make ------
 // Errors of all: NULL, no memory; of those that read files: what the system reports, content that
 // breaks its format. A header that says more than its file can hold is refused before memory is
 // asked for.
@@ -44,6 +45,49 @@ TALC_API talc_dataset *talc_dataset_mnist(const char *directory, bool train);
 /// to 8, an alpha channel is dropped. Errors: no class, a class without images, images of two sizes
 /// or of more than 2^28 pixels.
 TALC_API talc_dataset *talc_dataset_folder(const char *directory);
+
+typedef struct talc_image_folder_options {
+    talc_image_size size; ///< of the images in a batch; a width of 0 is the height
+    talc_image_size
+        resize;       ///< before the middle is cut out, as of talc_image_resize; zero: to size
+    int64_t channels; ///< 1 or 3; 0: 3, which a grey image has alike
+} talc_image_folder_options;
+
+/// directory/CLASS/*.jpg, *.jpeg and *.png of any sizes, as talc_dataset_folder takes them, but
+/// only listed now: a loader's threads decode each image when it is asked for, as talc_image_load
+/// does.
+/// It comes to the size by `resize` and a cut of its middle, or by a random part where the loader
+/// augments with `scale`. Errors: those of talc_dataset_folder for what is listed, options out of
+/// range. A file that is broken, too large, or has colours where 1 channel is asked for fails the
+/// batch that it is in, and is named.
+TALC_API talc_dataset *talc_dataset_image_folder(const char *directory,
+                                                 const talc_image_folder_options *options);
+
+/// Samples that a function of the program makes: an image or any other numbers, and a target of any
+/// shape and type, such as a mask, a class (rank 0 of TALC_I64) or numbers.
+typedef struct talc_callbacks {
+    void *context;
+    int64_t count;          ///< samples
+    talc_dims image;        ///< of one sample
+    talc_dtype image_dtype; ///< TALC_F32 (which is zero), taken as they are; or TALC_U8, [C,H,W]
+    talc_dims target;       ///< of one sample
+    talc_dtype target_dtype;
+    int64_t classes; ///< what talc_dataset_classes says
+    /// False: `get` is called by the program's thread alone, in talc_loader_next. True: by the
+    /// threads of loaders, by several at once where a loader has several.
+    bool in_threads;
+    /// Writes the elements of sample `index`, which are zero before, one after the other. What it
+    /// makes of tensors is freed when it returns. Anything but TALC_OK, or a failure that it
+    /// leaves, is the failure of the batch; one without a message gets one that names the sample.
+    talc_status (*get)(void *context, int64_t index, void *image, void *target);
+    /// Frees the context with the last dataset and loader that has it, on whatever thread that is;
+    /// NULL: nothing. Not called where talc_dataset_callbacks fails.
+    void (*free)(void *context);
+} talc_callbacks;
+
+/// Pixels, labels and the statistics of numbers are not known of such a dataset. Errors: NULL, no
+/// samples, shapes with an extent below 1 or of rank 8, types other than those.
+TALC_API talc_dataset *talc_dataset_callbacks(const talc_callbacks *callbacks);
 
 /// Copies of images [N,C,H,W], u8 or floats in 0 .. 1, which are rounded to the nearest 255th, and
 /// labels [N], i64, 0 .. 65535.
@@ -78,6 +122,14 @@ typedef struct talc_dataset_parts {
 /// both parts have one. Errors: a share that is not between 0 and 1, or that leaves a part empty.
 TALC_API talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint64_t seed);
 
+/// The samples of `count` datasets, one dataset after the other; each may be freed first. Weights
+/// NULL: each sample once in an epoch. Otherwise a loader without weights of its own draws as many
+/// samples as there are, with replacement, dataset i with the probability weights[i] / sum and each
+/// of its samples as likely as the others. Errors: images or targets of different shapes or types,
+/// classes of different names, weights that are negative or add up to 0.
+TALC_API talc_dataset *talc_dataset_mix(talc_dataset *const datasets[], const double weights[],
+                                        int64_t count);
+
 TALC_API void talc_dataset_free(talc_dataset *dataset);            ///< NULL passes
 TALC_API int64_t talc_dataset_count(const talc_dataset *dataset);  ///< samples; 0 for NULL
 TALC_API talc_dims talc_dataset_dims(const talc_dataset *dataset); ///< [C,H,W]; rank 0 for NULL
@@ -86,7 +138,9 @@ TALC_API int64_t talc_dataset_classes(const talc_dataset *dataset);
 /// "3", or the folder's name; NULL when there is no such class. Borrowed, as the pixels are.
 TALC_API const char *talc_dataset_class(const talc_dataset *dataset, int64_t label);
 
-/// Pixels of sample i, C * H * W bytes, and its label; NULL, -1 when there is none.
+/// Pixels of sample i, C * H * W bytes, and its label; NULL, -1 when there is none, or when it is
+/// not known before the sample is read: pixels of image folders, mixtures and callbacks, labels of
+/// callbacks.
 TALC_API const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample);
 TALC_API int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample);
 
@@ -111,8 +165,8 @@ typedef struct talc_loader talc_loader;
 /// A batch belongs to its loader until the next call; a tensor that was retained stays as it is,
 /// the loader then takes fresh storage.
 typedef struct talc_batch {
-    talc_tensor *images; ///< [n,C,H,W], normalised
-    talc_tensor *labels; ///< [n], i64
+    talc_tensor *images; ///< [n,C,H,W], normalised; of numbers [n,...]
+    talc_tensor *labels; ///< [n], i64; of callbacks the targets, [n,...] of their type
     int64_t index;       ///< of the batch in its epoch
     int64_t count;       ///< n
 } talc_batch;
@@ -130,10 +184,23 @@ typedef struct talc_loader_options {
     int64_t shift;  ///< each image moved by up to so many pixels each way, pixels of 0 coming in
     bool flip;      ///< each image mirrored left to right, half of the time, before it is moved
     bool no_thread; ///< batches are made when they are asked for; the same numbers
+    int threads;    ///< that make batches, 1 .. 64; 0: 1; the same numbers
+    /// Random changes of images of bytes. What is erased becomes 0 after normalisation. `flip`
+    /// above and augment.flip exclude each other.
+    talc_augment augment;
+    /// Targets [...,H,W] are masks of their images: `augment`, `flip` and `shift` move them alike.
+    bool masks;
+    /// [talc_dataset_count], copied: an epoch is `samples` draws (0: as many as the dataset has)
+    /// with replacement, each sample with the probability weight / sum, in the order of the draws.
+    /// Draw i is number i of the 53-bit ones of call 2 epoch of the generator `seed`. What is
+    /// random about a sample is then keyed by i, as one may come several times. NULL: each sample
+    /// once.
+    const double *weights;
+    int64_t samples;
 } talc_loader_options;
 
 /// A loader; NULL for options: all defaults. The dataset stays the caller's and may be freed first.
-/// Unless no_thread, a second thread makes the next batches, in page-locked memory where the device
+/// Unless no_thread, other threads make the next batches, in page-locked memory where the device
 /// has such, from which they are copied while the device computes. Numbers depend neither on it nor
 /// on the batch that an epoch begins at. One thread at a time uses a loader. In a child of fork it
 /// goes on without the thread, which the next epoch starts anew. Errors: NULL, numbers out of

@@ -1,5 +1,7 @@
 #include "nn/data/dataset.h"
 
+#include "nn/data/image_file.h"
+#include "nn/data/image_resize.h"
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
@@ -12,7 +14,7 @@
 
 // ---- Samples ------------------------------------------------------------------------------------
 
-talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims)
+talc_samples *talc_samples_described(const char *who, int64_t count, talc_dims dims)
 {
     int64_t image = 1, bytes, label_bytes;
     bool fits = true;
@@ -31,9 +33,22 @@ talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims)
     atomic_init(&samples->references, 1);
     samples->count = count;
     samples->dims = dims;
+    samples->dtype = TALC_U8;
     samples->image_bytes = image;
-    samples->pixels = talc_memory_new((size_t)bytes, who);
-    samples->labels = samples->pixels == NULL ? NULL : talc_memory_new((size_t)label_bytes, who);
+    samples->target_dims = TALC_SCALAR;
+    samples->target_dtype = TALC_I64;
+    samples->target_bytes = sizeof(int64_t);
+    return samples;
+}
+
+talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims)
+{
+    talc_samples *samples = talc_samples_described(who, count, dims);
+    if (samples == NULL)
+        return NULL;
+    samples->pixels = talc_memory_new((size_t)(count * samples->image_bytes), who);
+    if (samples->pixels != NULL)
+        samples->labels = talc_numbers_new(who, count);
     if (samples->labels != NULL)
         return samples;
     talc_samples_release(samples);
@@ -46,7 +61,10 @@ void talc_samples_release(talc_samples *samples)
         return;
     talc_memory_free(samples->pixels);
     talc_memory_free(samples->labels);
+    talc_memory_free(samples->weights);
     talc_memory_free(samples->names);
+    if (samples->source_free != NULL)
+        samples->source_free(samples->source);
     talc_memory_free(samples);
 }
 
@@ -58,25 +76,28 @@ char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes
     return samples->names == NULL ? NULL : (char *)samples->names + pointers;
 }
 
-/* "0", "1", ... up to the largest label, or as many as there are known to be. */
-static bool number_classes(const char *who, talc_samples *samples)
+bool talc_samples_number(const char *who, talc_samples *samples, int64_t classes)
 {
     enum { NAME_BYTES = 8 };
-    int64_t largest = samples->classes > 0 ? samples->classes - 1 : 0;
-    for (int64_t i = 0; i < samples->count; i++)
-        largest = samples->labels[i] > largest ? samples->labels[i] : largest;
-    if (largest >= TALC_CLASSES_MAX) {
-        talc_fail(TALC_BAD_ARGUMENT, "%s: label %" PRId64 " is outside 0..%d", who, largest,
-                  TALC_CLASSES_MAX - 1);
-        return false;
-    }
-    const int64_t classes = largest + 1;
     char *text = talc_samples_names(who, samples, classes, (size_t)classes * NAME_BYTES);
     for (int64_t i = 0; text != NULL && i < classes; i++) {
         samples->names[i] = text + i * NAME_BYTES;
         snprintf(samples->names[i], NAME_BYTES, "%d", (int)i);
     }
     return text != NULL;
+}
+
+/* "0", "1", ... up to the largest label, or as many as there are known to be. */
+static bool number_classes(const char *who, talc_samples *samples)
+{
+    int64_t largest = samples->classes > 0 ? samples->classes - 1 : 0;
+    for (int64_t i = 0; i < samples->count; i++)
+        largest = samples->labels[i] > largest ? samples->labels[i] : largest;
+    if (largest < TALC_CLASSES_MAX)
+        return talc_samples_number(who, samples, largest + 1);
+    talc_fail(TALC_BAD_ARGUMENT, "%s: label %" PRId64 " is outside 0..%d", who, largest,
+              TALC_CLASSES_MAX - 1);
+    return false;
 }
 
 static bool labels_fit(const char *who, const talc_samples *samples)
@@ -109,6 +130,49 @@ talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples)
         dataset = talc_dataset_of(who, samples, 0, samples->count);
     talc_samples_release(samples);
     return dataset;
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+bool talc_samples_read(const talc_samples *samples, int64_t i, talc_scratch *scratch,
+                       talc_sample *sample)
+{
+    if (samples->read != NULL)
+        return samples->read(samples, i, scratch, sample);
+    *sample = (talc_sample){ .image = samples->pixels + i * samples->image_bytes,
+                             .target = samples->labels + i,
+                             .size = { samples->dims.dim[1], samples->dims.dim[2] } };
+    return true;
+}
+
+bool talc_dataset_read(const talc_dataset *dataset, int64_t i, talc_scratch *scratch,
+                       talc_sample *sample)
+{
+    return talc_samples_read(dataset->samples, talc_dataset_index(dataset, i), scratch, sample);
+}
+
+const uint8_t *talc_sample_fitted(const talc_sample *sample, talc_dims dims, talc_scratch *scratch)
+{
+    const talc_image_size to = { dims.dim[1], dims.dim[2] };
+    const size_t channels = (size_t)dims.dim[0];
+    talc_image_size resized;
+    if (sample->size.height == to.height && sample->size.width == to.width)
+        return sample->image;
+    if (!talc_image_resized_size(scratch->who, sample->size, sample->resize, TALC_IMAGE_PIXELS,
+                                 &resized))
+        return NULL;
+    uint8_t *planes = talc_scratch_bytes(scratch, TALC_SCRATCH_FIRST,
+                                         channels * (size_t)(resized.height * resized.width));
+    uint8_t *fitted = planes == NULL
+                          ? NULL
+                          : talc_scratch_bytes(scratch, TALC_SCRATCH_SECOND,
+                                               channels * (size_t)(to.height * to.width));
+    if (fitted == NULL ||
+        talc_image_resample(scratch->who, sample->image, dims.dim[0], sample->size,
+                            TALC_IMAGE_BILINEAR, planes, resized) != TALC_OK)
+        return NULL;
+    talc_image_cut(planes, dims.dim[0], resized, fitted, to);
+    return fitted;
 }
 
 char *talc_path_in(const char *who, const char *directory, const char *name)
@@ -162,31 +226,25 @@ const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample)
     if (!has_sample(dataset, sample))
         return NULL;
     const talc_samples *all = dataset->samples;
+    if (all->pixels == NULL)
+        return NULL;
     return all->pixels + talc_dataset_index(dataset, sample) * all->image_bytes;
 }
 
 int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
 {
-    return has_sample(dataset, sample)
+    return has_sample(dataset, sample) && dataset->samples->labels != NULL
                ? dataset->samples->labels[talc_dataset_index(dataset, sample)]
                : -1;
 }
 
-/* Of channel c, by how often it has each of the 256 values: a channel of one value deviates by
- * exactly 0. */
-static void channel_statistics(const talc_dataset *dataset, int64_t c, double *mean,
+enum { CHANNELS = 4, LEVELS = 256 };
+
+/* By how often a channel has each of 256 values: one of a single value deviates by exactly 0. */
+static void channel_statistics(const int64_t counts[LEVELS], double n, double *mean,
                                double *deviation)
 {
-    TALC_DEFAULT_FENV;
-    enum { LEVELS = 256 };
-    const talc_dims dims = talc_dataset_dims(dataset);
-    const int64_t plane = dims.dim[1] * dims.dim[2];
-    const double n = (double)(dataset->count * plane);
-    int64_t counts[LEVELS] = { 0 };
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < dataset->count; i++)
-        for (int64_t k = c * plane; k < (c + 1) * plane; k++)
-            counts[talc_dataset_pixels(dataset, i)[k]]++;
     for (int level = 0; level < LEVELS; level++)
         sum += (double)counts[level] * level;
     *mean = sum / (255 * n);
@@ -197,26 +255,53 @@ static void channel_statistics(const talc_dataset *dataset, int64_t c, double *m
     *deviation = sqrt(squares / n);
 }
 
+/* How often each channel has each value, in images of the dataset's size. */
+static bool count_levels(const talc_dataset *dataset, talc_scratch *scratch,
+                         int64_t counts[CHANNELS][LEVELS])
+{
+    const talc_dims dims = talc_dataset_dims(dataset);
+    const int64_t plane = dims.dim[1] * dims.dim[2];
+    for (int64_t i = 0; i < dataset->count; i++) {
+        talc_sample sample;
+        const uint8_t *pixels = talc_dataset_read(dataset, i, scratch, &sample)
+                                    ? talc_sample_fitted(&sample, dims, scratch)
+                                    : NULL;
+        if (pixels == NULL)
+            return false;
+        for (int64_t k = 0; k < dims.dim[0] * plane; k++)
+            counts[k / plane][pixels[k]]++;
+    }
+    return true;
+}
+
 bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4], double deviation[4])
 {
-    enum { CHANNELS = 4 };
+    TALC_DEFAULT_FENV;
     static const char *const who = "dataset_statistics";
     if (talc_operand_missing(who, "dataset", dataset) || talc_operand_missing(who, "mean", mean) ||
         talc_operand_missing(who, "deviation", deviation))
         return false;
-    const int64_t C = talc_dataset_dims(dataset).dim[0];
-    if (C > CHANNELS) {
+    const talc_dims dims = talc_dataset_dims(dataset);
+    if (dataset->samples->dtype != TALC_U8)
+        talc_fail(TALC_BAD_DTYPE, "%s: the images are %s, the statistics are of bytes", who,
+                  talc_dtype_name(dataset->samples->dtype));
+    else if (dims.dim[0] > CHANNELS)
         talc_fail(TALC_BAD_SHAPE,
-                  "%s: the images have %" PRId64 " channels, the statistics are of %d", who, C,
-                  CHANNELS);
+                  "%s: the images have %" PRId64 " channels, the statistics are of %d", who,
+                  dims.dim[0], CHANNELS);
+    if (talc_failed())
         return false;
-    }
-    for (int64_t c = 0; c < CHANNELS; c++) {
+    int64_t counts[CHANNELS][LEVELS] = { { 0 } };
+    talc_scratch scratch = { .who = who };
+    const bool counted = count_levels(dataset, &scratch, counts);
+    talc_scratch_free(&scratch);
+    for (int64_t c = 0; counted && c < CHANNELS; c++) {
         mean[c] = deviation[c] = 0;
-        if (c < C)
-            channel_statistics(dataset, c, &mean[c], &deviation[c]);
+        if (c < dims.dim[0])
+            channel_statistics(counts[c], (double)(dataset->count * dims.dim[1] * dims.dim[2]),
+                               &mean[c], &deviation[c]);
     }
-    return true;
+    return counted;
 }
 
 talc_model_info talc_dataset_info(const talc_dataset *dataset,
@@ -226,9 +311,11 @@ talc_model_info talc_dataset_info(const talc_dataset *dataset,
     if (dataset == NULL)
         return info;
     const talc_dims dims = talc_dataset_dims(dataset);
-    info.channels = dims.dim[0];
-    info.height = dims.dim[1];
-    info.width = dims.dim[2];
+    if (dims.rank == 3) {
+        info.channels = dims.dim[0];
+        info.height = dims.dim[1];
+        info.width = dims.dim[2];
+    }
     if (options != NULL) {
         memcpy(info.mean, options->mean, sizeof info.mean);
         memcpy(info.deviation, options->deviation, sizeof info.deviation);

@@ -3,23 +3,47 @@
 #define TALC_NN_DATA_DATASET_H
 
 #include "nn/data/data.h"
+#include "nn/data/scratch.h"
 
 #include <stdatomic.h>
 
 /// The maximum number of classes of a dataset.
 enum { TALC_CLASSES_MAX = 65536 };
 
-/// Images and labels, counted: datasets that are parts of another share them.
-typedef struct talc_samples {
+/// One sample as it was read. What it points to stays until the scratch memory is used again.
+typedef struct talc_sample {
+    const void *image, *target;
+    talc_image_size size; ///< of planes of bytes, which may be another than the dataset's
+    /// How planes of another size come to the dataset's: resized so, then the middle.
+    talc_image_size resize;
+} talc_sample;
+
+/// Images and their targets, counted: datasets that are parts of another share them.
+typedef struct talc_samples talc_samples;
+
+/// Reads sample i; false with a failure.
+typedef bool talc_samples_reader(const talc_samples *samples, int64_t i, talc_scratch *scratch,
+                                 talc_sample *sample);
+
+struct talc_samples {
     atomic_size_t references;
     int64_t count;
-    talc_dims dims;      ///< [C,H,W] of an image
-    int64_t image_bytes; ///< C * H * W
-    uint8_t *pixels;     ///< [count,C,H,W]
-    int64_t *labels;     ///< [count]
+    talc_dims dims;          ///< of an image: [C,H,W] of bytes
+    talc_dtype dtype;        ///< TALC_U8, or TALC_F32
+    int64_t image_bytes;     ///< of the elements of dims
+    talc_dims target_dims;   ///< a scalar for labels
+    talc_dtype target_dtype; ///< TALC_I64 for labels
+    int64_t target_bytes;
+    uint8_t *pixels; ///< [count,C,H,W]; NULL: samples are read when they are asked for
+    int64_t *labels; ///< [count]; NULL: not known before a sample is read
+    double *weights; ///< [count], of a mixture; NULL: none
     int64_t classes;
-    char **names; ///< of the classes, in one block with their text
-} talc_samples;
+    char **names;                      ///< of the classes, in one block with their text
+    talc_samples_reader *read;         ///< NULL: they are in memory
+    void (*source_free)(void *source); ///< NULL: there is no source
+    void *source;
+    bool in_caller; ///< to be read by the program's thread alone
+};
 
 struct talc_dataset {
     talc_samples *samples;
@@ -28,8 +52,11 @@ struct talc_dataset {
     int64_t start;
 };
 
-/// Room for `count` images; NULL with a failure. Extents are at least 1.
+/// Memory for `count` images of bytes and labels; NULL with a failure. Extents are at least 1.
 talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims);
+
+/// The same without any memory: of samples that are read when they are asked for.
+talc_samples *talc_samples_described(const char *who, int64_t count, talc_dims dims);
 void talc_samples_release(talc_samples *samples); ///< drops a reference; NULL passes
 
 /// Room for the names of `classes` classes, `bytes` of text in all, NULs included; the text begins
@@ -39,6 +66,23 @@ char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes
 /// The dataset of all samples, with numbers for names where there are none, at least `classes` of
 /// them. Takes the samples over, also on failure. Errors: a label below 0 or past the classes.
 talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples);
+
+/// Whether there are numbers to name `classes` classes by; they become the samples'.
+bool talc_samples_number(const char *who, talc_samples *samples, int64_t classes);
+
+bool talc_samples_read(const talc_samples *samples, int64_t i, talc_scratch *scratch,
+                       talc_sample *sample);
+
+/// The same of a dataset's sample i, which it has.
+bool talc_dataset_read(const talc_dataset *dataset, int64_t i, talc_scratch *scratch,
+                       talc_sample *sample);
+
+/// The planes of a sample's image in the dataset's size: its own, or in scratch memory. NULL with a
+/// failure.
+const uint8_t *talc_sample_fitted(const talc_sample *sample, talc_dims dims, talc_scratch *scratch);
+
+/// Numbers of samples, `count` of them; NULL with a failure.
+int64_t *talc_numbers_new(const char *who, int64_t count);
 
 /// A dataset of samples start .. start + count - 1, with a reference of its own; NULL with a
 /// failure.

@@ -169,9 +169,9 @@ static void resize_row(const uint8_t *source, const weights *w, uint8_t *target,
     }
 }
 
-/* One row of rows below each other. */
-static void mix_rows(const uint8_t *source, const weights *w, int64_t i, uint8_t *target,
-                     int64_t width)
+/* One row of rows below each other, each `stride` after the one before. */
+static void mix_rows(const uint8_t *source, int64_t stride, const weights *w, int64_t i,
+                     uint8_t *target, int64_t width)
 {
     enum { BLOCK = 1024 };
     const int32_t *weight = w->weight + i * w->taps;
@@ -181,7 +181,7 @@ static void mix_rows(const uint8_t *source, const weights *w, int64_t i, uint8_t
         for (int64_t k = 0; k < count; k++)
             sums[k] = HALF;
         for (int64_t j = 0; j < w->spans[i].count; j++) {
-            const uint8_t *row = source + (w->spans[i].first + j) * width + start;
+            const uint8_t *row = source + (w->spans[i].first + j) * stride + start;
             for (int64_t k = 0; k < count; k++)
                 sums[k] += weight[j] * row[k];
         }
@@ -190,44 +190,59 @@ static void mix_rows(const uint8_t *source, const weights *w, int64_t i, uint8_t
     }
 }
 
-static void resize_plane(const uint8_t *source, talc_image_size from, const weights *columns,
-                         const weights *rows, uint8_t *between, uint8_t *target, talc_image_size to)
+static void resize_plane(const uint8_t *source, int64_t stride, talc_image_size from,
+                         const weights *columns, const weights *rows, uint8_t *between,
+                         uint8_t *target, talc_image_size to)
 {
     if (columns->weight != NULL) {
         for (int64_t h = 0; h < from.height; h++)
-            resize_row(source + h * from.width, columns, between + h * to.width, to.width);
+            resize_row(source + h * stride, columns, between + h * to.width, to.width);
         source = between;
+        stride = to.width;
     }
     if (rows->weight != NULL)
         for (int64_t h = 0; h < to.height; h++)
-            mix_rows(source, rows, h, target + h * to.width, to.width);
+            mix_rows(source, stride, rows, h, target + h * to.width, to.width);
 }
 
 /* A side that stays as it is has no pass; where the rows have none, the columns' is the result. */
-talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t planes,
-                                talc_image_size from, talc_image_filter filter, uint8_t *target,
-                                talc_image_size to)
+talc_status talc_image_resample_part(const char *who, const uint8_t *source, int64_t planes,
+                                     talc_image_size whole, talc_image_part part,
+                                     talc_image_filter filter, uint8_t *target, talc_image_size to)
 {
     TALC_DEFAULT_FENV;
+    const talc_image_size from = part.size;
     const bool wide = from.width != to.width, high = from.height != to.height;
-    const size_t plane = (size_t)(from.height * from.width),
+    const size_t plane = (size_t)(whole.height * whole.width),
                  result = (size_t)(to.height * to.width);
     weights columns = { 0 }, rows = { 0 };
     uint8_t *between = NULL;
+    source += part.top * whole.width + part.left;
     if (!wide && !high)
-        memcpy(target, source, (size_t)planes * plane);
+        for (int64_t i = 0; i < planes * to.height; i++)
+            memcpy(target + i * to.width,
+                   source + (size_t)(i / to.height) * plane + (i % to.height) * whole.width,
+                   (size_t)to.width);
     if (wide && high)
         between = talc_memory_new((size_t)(from.height * to.width), who);
     if (!talc_failed() && (!wide || weights_new(who, from.width, to.width, filter, &columns)) &&
         (!high || weights_new(who, from.height, to.height, filter, &rows)) && (wide || high))
         for (int64_t p = 0; p < planes; p++)
-            resize_plane(source + (size_t)p * plane, from, &columns, &rows,
+            resize_plane(source + (size_t)p * plane, whole.width, from, &columns, &rows,
                          high ? between : target + (size_t)p * result, target + (size_t)p * result,
                          to);
     weights_free(&columns);
     weights_free(&rows);
     talc_memory_free(between);
     return talc_error_status();
+}
+
+talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t planes,
+                                talc_image_size from, talc_image_filter filter, uint8_t *target,
+                                talc_image_size to)
+{
+    return talc_image_resample_part(who, source, planes, from, (talc_image_part){ 0, 0, from },
+                                    filter, target, to);
 }
 
 // ---- Cropping -----------------------------------------------------------------------------------

@@ -19,6 +19,16 @@ talc_status talc_image_resample(const char *who, const uint8_t *source, int64_t 
                                 talc_image_size from, talc_image_filter filter, uint8_t *target,
                                 talc_image_size to);
 
+typedef struct talc_image_part {
+    int64_t top, left;
+    talc_image_size size;
+} talc_image_part;
+
+/// The same of a part that lies inside [planes,whole].
+talc_status talc_image_resample_part(const char *who, const uint8_t *source, int64_t planes,
+                                     talc_image_size whole, talc_image_part part,
+                                     talc_image_filter filter, uint8_t *target, talc_image_size to);
+
 /// The middle of [planes,from] as [planes,to], zeros where there is nothing.
 void talc_image_cut(const uint8_t *source, int64_t planes, talc_image_size from, uint8_t *target,
                     talc_image_size to);

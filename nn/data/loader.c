@@ -1,4 +1,4 @@
-/// Batches, the next ones made by a second thread (slots.h).
+/// Batches, the next ones made by other threads (slots.h).
 #include "nn/data/slots.h"
 
 #include "tensor/memory.h"
@@ -36,18 +36,28 @@ static void pair_release(talc_pair *p)
 static int64_t rows_of(const talc_loader *loader, int64_t batch)
 {
     const int64_t size = loader->plan.options.batch;
-    const int64_t left = talc_dataset_count(loader->dataset) - batch * size;
+    const int64_t left = loader->plan.count - batch * size;
     return left < size ? left : size;
+}
+
+/* [rows,...] for samples of that shape. */
+static talc_dims rows_by(int64_t rows, talc_dims sample)
+{
+    talc_dims dims = { .rank = sample.rank + 1, .dim = { rows } };
+    for (int i = 0; i < sample.rank; i++)
+        dims.dim[i + 1] = sample.dim[i];
+    return dims;
 }
 
 static bool buffer_new(const talc_loader *loader, int64_t rows, talc_pair *buffer)
 {
     const talc_loader_options *o = &loader->plan.options;
-    const talc_dims image = talc_dataset_dims(loader->dataset);
-    buffer->images = owned(talc_pinned(o->device, o->dtype,
-                                       TALC_DIMS(rows, image.dim[0], image.dim[1], image.dim[2])));
-    buffer->labels =
-        buffer->images == NULL ? NULL : owned(talc_pinned(o->device, TALC_I64, TALC_DIMS(rows)));
+    const talc_samples *samples = loader->dataset->samples;
+    buffer->images = owned(talc_pinned(o->device, o->dtype, rows_by(rows, samples->dims)));
+    buffer->labels = buffer->images == NULL
+                         ? NULL
+                         : owned(talc_pinned(o->device, samples->target_dtype,
+                                             rows_by(rows, samples->target_dims)));
     if (buffer->labels != NULL)
         return true;
     pair_release(buffer);
@@ -77,7 +87,7 @@ talc_loader *talc_loader_new(talc_dataset *dataset, const talc_loader_options *o
         return NULL;
     }
     const talc_loader_options *o = &loader->plan.options;
-    const int64_t count = talc_dataset_count(dataset);
+    const int64_t count = loader->plan.count;
     loader->batches = count / o->batch + (count % o->batch != 0 && !o->drop_last);
     talc_slots_begin(&loader->slots, &loader->plan);
     return loader;
@@ -103,8 +113,7 @@ int64_t talc_loader_batches(const talc_loader *loader)
 
 int64_t talc_loader_sample(const talc_loader *loader, int64_t i)
 {
-    const bool is = loader != NULL && loader->plan.epoch >= 0 && i >= 0 &&
-                    i < talc_dataset_count(loader->dataset);
+    const bool is = loader != NULL && loader->plan.epoch >= 0 && i >= 0 && i < loader->plan.count;
     return is ? talc_batch_sample(&loader->plan, i) : -1;
 }
 
@@ -182,8 +191,9 @@ static bool hand_over(const talc_loader *loader, const talc_slot *s, talc_pair *
     if (o->device->is_host)
         return true;
     made->images = owned(talc_to(s->buffer.images, o->device, o->dtype));
-    made->labels =
-        made->images == NULL ? NULL : owned(talc_to(s->buffer.labels, o->device, TALC_I64));
+    made->labels = made->images == NULL
+                       ? NULL
+                       : owned(talc_to(s->buffer.labels, o->device, s->buffer.labels->dtype));
     if (made->labels != NULL)
         return true;
     pair_release(made);

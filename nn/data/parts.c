@@ -27,8 +27,7 @@ void talc_shuffle(int64_t *order, int64_t count, uint64_t seed, uint64_t call)
     }
 }
 
-/* Room for `count` numbers; NULL with a failure. */
-static int64_t *numbers_new(const char *who, int64_t count)
+int64_t *talc_numbers_new(const char *who, int64_t count)
 {
     int64_t bytes;
     if (talc_multiply(count, (int64_t)sizeof(int64_t), &bytes))
@@ -55,12 +54,28 @@ static talc_dataset *ordered(const char *who, talc_dataset *of, int64_t *indices
 
 // ---- Classes ------------------------------------------------------------------------------------
 
+/* Of a dataset whose labels are not known all samples are of one class. */
+static bool has_labels(const talc_dataset *dataset)
+{
+    return dataset->samples->labels != NULL;
+}
+
+static int64_t classes_of(const talc_dataset *dataset)
+{
+    return has_labels(dataset) ? talc_dataset_classes(dataset) : 1;
+}
+
+static int64_t class_of(const talc_dataset *dataset, int64_t sample)
+{
+    return has_labels(dataset) ? talc_dataset_label(dataset, sample) : 0;
+}
+
 /* How many samples of each class a dataset has; NULL with a failure. */
 static int64_t *count_classes(const char *who, const talc_dataset *dataset)
 {
-    int64_t *counts = numbers_new(who, talc_dataset_classes(dataset));
+    int64_t *counts = talc_numbers_new(who, classes_of(dataset));
     for (int64_t i = 0; counts != NULL && i < talc_dataset_count(dataset); i++)
-        counts[talc_dataset_label(dataset, i)]++;
+        counts[class_of(dataset, i)]++;
     return counts;
 }
 
@@ -72,8 +87,8 @@ static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_
                                const char *hint)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
-    if (part == NULL)
-        return NULL;
+    if (part == NULL || !has_labels(whole))
+        return part;
     int64_t *have = count_classes(who, part);
     int64_t *there = have == NULL ? NULL : count_classes(who, whole);
     int64_t all = 0, lacking = 0, first = 0;
@@ -102,7 +117,7 @@ static talc_dataset *range_of(const char *who, talc_dataset *dataset, int64_t st
 {
     if (dataset->order == NULL)
         return talc_dataset_of(who, dataset->samples, dataset->start + start, count);
-    int64_t *indices = numbers_new(who, count);
+    int64_t *indices = talc_numbers_new(who, count);
     for (int64_t i = 0; indices != NULL && i < count; i++)
         indices[i] = start + i;
     return ordered(who, dataset, indices, count);
@@ -132,7 +147,7 @@ talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices,
         return NULL;
     if (count < 1)
         talc_fail(TALC_BAD_ARGUMENT, "%s: count %" PRId64 " must be at least 1", who, count);
-    int64_t *chosen = talc_failed() ? NULL : numbers_new(who, count);
+    int64_t *chosen = talc_failed() ? NULL : talc_numbers_new(who, count);
     for (int64_t i = 0; i < count && !talc_failed(); i++) {
         chosen[i] = indices[i];
         if (indices[i] < 0 || indices[i] >= dataset->count)
@@ -172,14 +187,14 @@ static talc_dataset_parts deal(const char *who, talc_dataset *dataset, int64_t *
                                int64_t first, uint64_t seed)
 {
     const int64_t all = dataset->count;
-    int64_t *order = numbers_new(who, all);
-    int64_t *indices[] = { order == NULL ? NULL : numbers_new(who, first),
-                           order == NULL ? NULL : numbers_new(who, all - first) };
+    int64_t *order = talc_numbers_new(who, all);
+    int64_t *indices[] = { order == NULL ? NULL : talc_numbers_new(who, first),
+                           order == NULL ? NULL : talc_numbers_new(who, all - first) };
     int64_t dealt[] = { 0, 0 };
     if (!talc_failed())
         talc_shuffle(order, all, seed, UINT64_MAX); /* no epoch has this one */
     for (int64_t i = 0; i < all && !talc_failed(); i++) {
-        const int to = counts[talc_dataset_label(dataset, order[i])]-- <= 0;
+        const int to = counts[class_of(dataset, order[i])]-- <= 0;
         indices[to][dealt[to]++] = order[i];
     }
     talc_memory_free(order);
@@ -206,8 +221,7 @@ talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint6
         return parts;
     }
     int64_t *counts = count_classes(who, dataset);
-    const int64_t first =
-        counts == NULL ? 0 : share_out(counts, talc_dataset_classes(dataset), share);
+    const int64_t first = counts == NULL ? 0 : share_out(counts, classes_of(dataset), share);
     if (counts != NULL && (first < 1 || first >= dataset->count))
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: share %g of %" PRId64 " sample%s leaves a part without any", who, share,

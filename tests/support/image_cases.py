@@ -83,4 +83,5 @@ def main():
     print("// clang-format on\n\n#endif")
 
 
-main()
+if __name__ == "__main__":
+    main()
