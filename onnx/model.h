@@ -103,7 +103,7 @@ typedef struct talc_onnx_model {
 /// another order are sorted; a cycle is an error), names are unique, every output of the graph is
 /// made, every tensor's bytes are what its type and shape ask for and lie in their file, which lies
 /// in the model's folder. No weight is read. What it takes in memory is bounded by the file's
-/// structure, weights left out. NULL with TALC_BAD_FILE or TALC_IO_ERROR and a message that names
+/// structure, weights left out. NULL with TALC_BAD_FORMAT or TALC_IO_ERROR and a message that names
 /// path, node or tensor.
 talc_onnx_model *talc_onnx_read(const char *path);
 
