@@ -1,6 +1,7 @@
 #include "onnx/build.h"
 
 #include "onnx/onnx.pb.h"
+#include "onnx/tensors.h"
 #include "onnx/wire.h"
 #include "tensor/storage.h"
 

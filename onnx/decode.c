@@ -126,22 +126,22 @@ static bool read_numbers(decoder *d, pb_istream_t *stream, pb_type_t type, bool 
     return true;
 }
 
-#define MESSAGES(X)                                                                                \
-    X(Model)                                                                                       \
-    X(Opset)                                                                                       \
-    X(Function)                                                                                    \
-    X(Graph)                                                                                       \
-    X(Node) X(Attribute) X(Tensor) X(SparseTensor) X(Named) X(Entry) X(ValueInfo) X(Type)          \
-        X(TensorType) X(Shape) X(Dim)
-
 static size_t size_of(const pb_msgdesc_t *message)
 {
-#define MESSAGE_SIZE(name) { &talc_proto_##name##_msg, sizeof(talc_proto_##name) },
+#define MESSAGE(name)                                                                              \
+    {                                                                                              \
+        &talc_proto_##name##_msg, sizeof(talc_proto_##name)                                        \
+    }
     static const struct {
         const pb_msgdesc_t *message;
         size_t size;
-    } sizes[] = { MESSAGES(MESSAGE_SIZE) };
-#undef MESSAGE_SIZE
+    } sizes[] = {
+        MESSAGE(Model),     MESSAGE(Opset),        MESSAGE(Function),   MESSAGE(Graph),
+        MESSAGE(Node),      MESSAGE(Attribute),    MESSAGE(Tensor),     MESSAGE(Entry),
+        MESSAGE(ValueInfo), MESSAGE(Type),         MESSAGE(Shape),      MESSAGE(Dim),
+        MESSAGE(Named),     MESSAGE(SparseTensor), MESSAGE(TensorType),
+    };
+#undef MESSAGE
     size_t i = 0;
     while (sizes[i].message != message)
         i++;
@@ -192,14 +192,14 @@ static bool read_field(decoder *d, pb_istream_t *stream, const pb_field_t *at)
 
 /* What nanopb calls for each field of onnx.proto but single numbers, each time the file has it. It
  * knows of a failure no more than that there was one. */
-bool talc_onnx_read_field(pb_istream_t *stream, pb_ostream_t *out, const pb_field_t *at)
+bool talc_onnx_read_field(pb_istream_t *istream, pb_ostream_t *ostream, const pb_field_t *field)
 {
-    (void)out;
+    (void)ostream;
     decoder *d =
-        ((owned_message *)((char *)at->message - offsetof(owned_message, message)))->decoder;
-    const bool read = read_field(d, stream, at);
+        ((owned_message *)((char *)field->message - offsetof(owned_message, message)))->decoder;
+    const bool read = read_field(d, istream, field);
     if (!read && d->fault == NULL)
-        d->fault = PB_GET_ERROR(stream);
+        d->fault = PB_GET_ERROR(istream);
     return read;
 }
 

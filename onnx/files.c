@@ -82,7 +82,7 @@ static int open_folder_of(const char *model, const char *location, char *path)
     const size_t length = slash == NULL ? 0 : (size_t)(slash - model) + 1;
     memcpy(path, model, length);
     const int folder = open(length == 0 ? "." : path, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
-    memcpy(path + length, location, strlen(location));
+    memcpy(path + length, location, strlen(location) + 1);
     return folder;
 }
 

@@ -1,5 +1,5 @@
-#include "onnx/build.h"
-#include "onnx/onnx.pb.h"
+#include "onnx/tensors.h"
+
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 

@@ -347,12 +347,9 @@ Test(onnx_read, a_chain_in_the_wrong_order)
     const char *path = file_path("chain.onnx");
     FILE *file = fopen(path, "wb");
     const wire rest = model_of((wire){ 0 }, 17); /* with a graph of no bytes behind ir_version */
-    fwrite(rest.bytes, 1, 2, file);
-    fwrite(head.bytes, 1, head.count, file);
-    fwrite(bytes, 1, count, file);
-    fwrite(ends.bytes, 1, ends.count, file);
-    fwrite(rest.bytes + 4, 1, rest.count - 4, file);
-    fclose(file);
+    cr_assert(fwrite(rest.bytes, 2, 1, file) == 1 && fwrite(head.bytes, head.count, 1, file) == 1 &&
+              fwrite(bytes, count, 1, file) == 1 && fwrite(ends.bytes, ends.count, 1, file) == 1 &&
+              fwrite(rest.bytes + 4, rest.count - 4, 1, file) == 1 && fclose(file) == 0);
     owned_model *model = talc_onnx_read(path);
     assert_no_failure();
     cr_assert(model->node_count == NODES);
