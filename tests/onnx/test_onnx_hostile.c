@@ -221,6 +221,28 @@ Test(onnx_hostile, attributes)
     assert_field_refused(1, node, "node 'n' (Pad): two attributes 'a'");
 }
 
+Test(onnx_hostile, structures_that_are_too_large)
+{
+    enum { MANY = 1025 };
+    wire node = node_of("Pad", "n", "x", NULL, "z"), attribute = { 0 };
+    put_text(&attribute, 1, "a");
+    for (int i = 0; i < MANY; i++)
+        put_message(&node, 5, attribute);
+    assert_field_refused(1, node, "node 'n' (Pad): more than 1024 attributes");
+    wire shape = { 0 }, tensor = { 0 }, type = { 0 }, value = { 0 }, graph = graph_of();
+    for (int i = 0; i < 9; i++)
+        put_block(&shape, 1, "", 0);
+    put_message(&tensor, 2, shape);
+    put_message(&type, 1, tensor);
+    put_text(&value, 1, "v");
+    put_message(&value, 2, type);
+    wire twice = value;
+    put_message(&graph, 11, value);
+    assert_graph_refused(graph, TALC_UNSUPPORTED, "input 'v': a rank above 8");
+    put_message(&twice, 2, type);
+    assert_field_refused(11, twice, "input 'v': two types");
+}
+
 // ---- Tensors ------------------------------------------------------------------------------------
 
 static void assert_tensor_refused(wire tensor, const char *expected)

@@ -6,6 +6,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/onnx_writer.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,6 +279,23 @@ Test(onnx_read, elements_of_other_files)
     cr_assert_not(talc_onnx_read_elements(model, &model->initializers[0], &kept));
     assert_failure_with(TALC_IO_ERROR, "onnx_load: '%s' ends at byte 6, 2 bytes too early",
                         file_path("a.data"));
+}
+
+/* Of a file of 5 GB, most of which is not there. */
+Test(onnx_read, places_beyond_32_bits)
+{
+    const char *path = file_path("a.data");
+    file_write(path, "", 0);
+    const int file = open(path, O_WRONLY);
+    const bool large = pwrite(file, "\0\0\x80\x3f", 4, (off_t)5000000000) == 4;
+    cr_assert(close(file) == 0);
+    if (!large)
+        cr_skip_test("the file system has no files of 5 GB");
+    wire graph = relu_graph();
+    put_message(&graph, 5, external("a", "a.data", "5000000000", "4"));
+    owned_model *model = read_graph(graph);
+    cr_assert(model->initializers[0].offset == 5000000000);
+    assert_elements(model, 0, (float[]){ 1 }, 4);
 }
 
 /* A path without a folder is one of the folder that the program is in. */

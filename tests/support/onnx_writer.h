@@ -9,7 +9,7 @@
 /// A message, or a part of one. Too many bytes fail the test.
 typedef struct wire {
     size_t count;
-    unsigned char bytes[4096];
+    unsigned char bytes[8192];
 } wire;
 
 void put_bytes(wire *to, const void *bytes, size_t count); ///< as they are
