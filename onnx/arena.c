@@ -44,8 +44,6 @@ void *talc_onnx_take_more(talc_onnx_arena *arena, void *old, size_t old_bytes, s
     struct talc_onnx_chunk *chunk = arena->chunks;
     if (old_bytes > 0 && (unsigned char *)old + rounded(old_bytes) == chunk->bytes + chunk->used) {
         const size_t start = chunk->used - rounded(old_bytes);
-        if (bytes < old_bytes)
-            memset((char *)old + bytes, 0, old_bytes - bytes);
         if (bytes <= chunk->capacity - start && rounded(bytes) <= chunk->capacity - start) {
             chunk->used = start + rounded(bytes);
             return old;

@@ -12,8 +12,8 @@ typedef struct talc_onnx_arena {
 void *talc_onnx_take(talc_onnx_arena *arena, size_t bytes);
 
 /// The memory at `old`, of `old_bytes`, with `bytes` in all, more or fewer: in place where nothing
-/// was taken since then, else a copy. NULL with TALC_NO_MEMORY raised. An `old` of 0 bytes may be
-/// NULL.
+/// was taken since then, else a copy. What is given back has to be zero still. NULL with
+/// TALC_NO_MEMORY raised. An `old` of 0 bytes may be NULL.
 void *talc_onnx_take_more(talc_onnx_arena *arena, void *old, size_t old_bytes, size_t bytes);
 
 void talc_onnx_arena_free(talc_onnx_arena *arena);

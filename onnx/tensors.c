@@ -101,7 +101,7 @@ static bool find_external(talc_onnx_model *model, talc_onnx_files *files,
     tensor->offset = numbers[OFFSET];
     tensor->bytes = numbers[LENGTH];
     const int64_t size = files->files[tensor->file].file.size;
-    if (tensor->offset > size || tensor->bytes > size - tensor->offset) {
+    if (tensor->bytes > size - tensor->offset) {
         TALC_ONNX_FAIL(TALC_BAD_FORMAT, model,
                        "%s: %" PRId64 " byte%s at byte %" PRId64 " of '%s', which has %" PRId64,
                        label, tensor->bytes, TALC_PLURAL(tensor->bytes), tensor->offset,
