@@ -61,7 +61,7 @@ Test(onnx_read, a_model_is_listed_whole)
     wire batch = { 0 }, three = { 0 }, open = { 0 }, shape = { 0 }, type = { 0 }, x = { 0 };
     put_text(&batch, 2, "batch");
     put_int(&three, 1, 3);
-    put_int(&open, 1, -1);
+    put_int(&open, 1, -5); /* any negative number leaves it open */
     put_message(&shape, 1, batch);
     put_message(&shape, 1, three);
     put_message(&shape, 1, open);
