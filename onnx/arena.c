@@ -44,7 +44,7 @@ void *talc_onnx_take_more(talc_onnx_arena *arena, void *old, size_t old_bytes, s
     struct talc_onnx_chunk *chunk = arena->chunks;
     if (old_bytes > 0 && (unsigned char *)old + rounded(old_bytes) == chunk->bytes + chunk->used) {
         const size_t start = chunk->used - rounded(old_bytes);
-        if (bytes <= chunk->capacity - start && rounded(bytes) <= chunk->capacity - start) {
+        if (bytes <= chunk->capacity - start) { /* both are multiples of ALIGNMENT */
             chunk->used = start + rounded(bytes);
             return old;
         }

@@ -62,7 +62,7 @@ static bool reserve(decoder *d, talc_onnx_arena *arena, talc_onnx_field *field, 
     if (needed <= field->capacity)
         return true;
     const size_t doubled = 2 * field->capacity, capacity = needed > doubled ? needed : doubled;
-    d->asked += (capacity - field->capacity) * size;
+    d->asked += capacity * size; /* as if it had to move */
     if (d->asked > FREE_BYTES + BYTES_PER_BYTE * (d->delivered + left)) {
         talc_fail(TALC_BAD_FORMAT,
                   "onnx_load: '%s': byte %" PRId64 ": more empty parts than a model has",
@@ -120,7 +120,6 @@ static bool read_numbers(decoder *d, pb_istream_t *stream, pb_type_t type, bool 
     if (over > 0) {
         (void)talc_onnx_take_more(d->kept, field->items, field->capacity * size,
                                   field->count * size);
-        d->asked -= over * size;
         field->capacity -= over;
     }
     return true;

@@ -577,6 +577,27 @@ Test(onnx_hostile, empty_parts)
     }
 }
 
+/* Two lists that grow in turn, by a number each time, and so have to move each time. */
+Test(onnx_hostile, lists_that_move)
+{
+    enum { TURNS = 100000 };
+    static const unsigned char turn[] = { 7 << 3 | 2, 2, 0x81, 0, 5 << 3 | 2, 2, 0x81, 0 };
+    const size_t count = TURNS * sizeof turn;
+    wire tensor = { 0 }, graph = { 0 };
+    put_varint(&tensor, 5 << 3 | 2);
+    put_varint(&tensor, count);
+    put_varint(&graph, 7 << 3 | 2);
+    put_varint(&graph, tensor.count + count);
+    const char *path = file_path("a.onnx");
+    FILE *file = fopen(path, "wb");
+    bool written = fwrite(graph.bytes, graph.count, 1, file) == 1 &&
+                   fwrite(tensor.bytes, tensor.count, 1, file) == 1;
+    for (int i = 0; i < TURNS; i++)
+        written = written && fwrite(turn, sizeof turn, 1, file) == 1;
+    cr_assert(fclose(file) == 0 && written);
+    cr_assert(asked_for(path) < ((size_t)2 << 20) + 65 * count);
+}
+
 /* Graphs in attributes are not looked into, however deep they are. */
 Test(onnx_hostile, graphs_in_graphs)
 {
