@@ -6,7 +6,6 @@
 #include "tensor/storage.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,11 +60,11 @@ static bool read_opset(builder *b, const talc_proto_Model *from)
 
 static int compare_calls(const char *name, const char *domain, const talc_proto_Function *b)
 {
-    const int order = strcmp(name, text_of(b->name));
     const char *other = text_of(b->domain);
-    if (order != 0 || (is_default_domain(domain) && is_default_domain(other)))
-        return order;
-    return strcmp(domain, other);
+    const int order = strcmp(name, text_of(b->name));
+    return order != 0 ? order
+                      : strcmp(is_default_domain(domain) ? "" : domain,
+                               is_default_domain(other) ? "" : other);
 }
 
 static int compare_functions(const void *a, const void *b)
@@ -268,9 +267,6 @@ static bool make_graph(builder *b, const talc_proto_Model *from)
     if (from->graph.count != 1)
         return refuse(b, TALC_BAD_FORMAT, "", from->graph.count == 0 ? "no graph" : "two graphs");
     const talc_proto_Graph *graph = from->graph.messages[0];
-    if (graph->node.count > INT_MAX || graph->initializer.count > INT_MAX ||
-        graph->input.count > INT_MAX || graph->output.count > INT_MAX)
-        return refuse(b, TALC_BAD_FORMAT, "", "more than 2^31 nodes, initialisers or values");
     if (graph->output.count == 0)
         return refuse(b, TALC_BAD_FORMAT, "", "no output");
     b->model->input_count = (int)graph->input.count;

@@ -1,6 +1,7 @@
 #include "onnx/onnx.pb.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <pb_decode.h>
 #include <stdalign.h>
 #include <string.h>
@@ -182,6 +183,10 @@ static bool read_field(decoder *d, pb_istream_t *stream, const pb_field_t *at)
     if (PB_HTYPE(at->type) != PB_HTYPE_REPEATED) {
         field->text = item;
         return true;
+    }
+    if (field->count == INT_MAX) {
+        stream->errmsg = "a list of 2^31 parts";
+        return false;
     }
     if (!reserve(d, is_text ? d->kept : d->decoded, field, sizeof item, 1, 0))
         return false;

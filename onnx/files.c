@@ -105,7 +105,7 @@ int talc_onnx_files_find(talc_onnx_files *files, const char *location, const cha
     int number = -1;
     if (descriptor >= 0)
         number = add(files, path, descriptor, location);
-    else if (errno == ELOOP || errno == EMLINK)
+    else if (errno == ELOOP)
         talc_fail(TALC_BAD_FORMAT,
                   "onnx_load: '%s': %s: external data at '%s', which is a link, or behind one",
                   TALC_SHOWN(model), user, TALC_SHOWN(location));

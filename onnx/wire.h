@@ -13,11 +13,11 @@ typedef struct talc_onnx_field {
     union {
         const char *text;         ///< of `string`; NULL: the file does not have it
         int64_t offset;           ///< of `bytes`, in the file
-        void *items;              ///< of repeated numbers
+        void *items;              ///< of repeated numbers: float, double, int64_t for all integers
         const char *const *texts; ///< of `repeated string`
         void *const *messages;    ///< of repeated messages
     };
-    size_t count;    ///< of items, or bytes
+    size_t count;    ///< of items, at most INT_MAX texts or messages, or bytes
     size_t capacity; ///< of the list, in items
 } talc_onnx_field;
 

@@ -108,10 +108,13 @@ Test(onnx_hostile, what_is_not_read_is_named)
     put_message(&model, 25, function);
     owned_model *unused = talc_onnx_read(write_model("a.onnx", model));
     assert_no_failure();
-    wire own = { 0 };
-    put_text(&own, 1, "Relu");
-    put_text(&own, 10, "ai.onnx");
-    put_message(&model, 25, own);
+    static const char *const domains[] = { "aa", "ai.onnx", "b", "c" };
+    for (int i = 0; i < 4; i++) {
+        wire own = { 0 };
+        put_text(&own, 1, "Relu");
+        put_text(&own, 10, domains[i]);
+        put_message(&model, 25, own);
+    }
     assert_refused(
         write_model("b.onnx", model), TALC_UNSUPPORTED,
         "node '/relu' (Relu): it calls a function of the model's own, which is not read");
@@ -531,6 +534,37 @@ Test(onnx_hostile, a_file_with_any_byte_changed)
         cr_assert(pwrite(file, &model.bytes[i], 1, (off_t)i) == 1);
     }
     cr_assert(close(file) == 0 && survives(path), "the bytes as they were");
+}
+
+static const char *cut_path;
+static int cut_after; /* allocations */
+
+static bool cut_file(size_t bytes)
+{
+    (void)bytes;
+    cut_after--;
+    return cut_after != 0 || truncate(cut_path, 40) == 0;
+}
+
+/* By another program, while it is read: that is a failure, or comes too late to matter. */
+Test(onnx_hostile, a_file_that_is_cut_meanwhile)
+{
+    int failures = 0; /* of reading the file */
+    file_write(file_path("a.data"), "01234567", 8);
+    for (int after = 1; after < 12; after++) {
+        cut_path = write_model("a.onnx", rich_model());
+        cut_after = after;
+        talc_allocation_hook = cut_file;
+        owned_model *model = talc_onnx_read(cut_path);
+        talc_allocation_hook = NULL;
+        float element = 0;
+        const bool read =
+            model != NULL && talc_onnx_read_elements(model, &model->initializers[0], &element);
+        cr_assert(read == !talc_failed(), "%s", talc_error_message());
+        failures += talc_error_status() == TALC_IO_ERROR;
+        talc_error_clear();
+    }
+    cr_assert(failures > 0);
 }
 
 /* A field that says more bytes than there are is refused before memory is asked for. */
