@@ -41,7 +41,7 @@ PHOTO = (
     "nVcfMzkRE0lFqd3tvTdgKgADHcq3r79xIPgHEc+OrS5M765x+vmTqzU7RbemjA1CCFOxZvX27CZuIidI702DozKw2KnBkvxfjvz/wvaRHd6jF3ZmY7ljkz"
     "mIiIiIn/2Q==")
 CODE = (".c", ".h", ".cu", ".cuh")
-FOLDERS = ("tensor", "ops", "backends", "nn", "check", "tools", "examples", "tests")
+FOLDERS = ("tensor", "ops", "backends", "nn", "onnx", "check", "tools", "examples", "tests")
 
 
 def blocks(text):
