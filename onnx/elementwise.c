@@ -113,6 +113,11 @@ static bool run_identity(talc_onnx_call *call)
 static bool run_dropout(talc_onnx_call *call)
 {
     talc_tensor *x = talc_onnx_in(call, 0);
+    int64_t training = 0;
+    if (talc_onnx_in_numbers(call, 2, &training, 1) < 0)
+        return false;
+    if (training != 0)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "training_mode is not 0");
     if (call->step->output_count > 1 && call->step->outputs[1] >= 0 && x != NULL &&
         !talc_onnx_out(call, 1, talc_ones(x->device, TALC_U8, talc_dims_of(x))))
         return false;
@@ -131,6 +136,12 @@ static bool run_cast(talc_onnx_call *call)
     if (dtype == call->graph->dtype && !call->folds) /* the module may have been cast */
         dtype = call->plan->dtype;
     return talc_onnx_out(call, 0, talc_cast(x, dtype));
+}
+
+static bool run_cast_like(talc_onnx_call *call)
+{
+    talc_tensor *x = talc_onnx_in(call, 0), *like = talc_onnx_in(call, 1);
+    return x != NULL && like != NULL && talc_onnx_out(call, 0, talc_cast(x, like->dtype));
 }
 
 static const char *refuses_cast(const talc_onnx_node *node, int64_t opset)
@@ -356,6 +367,7 @@ const talc_onnx_operator talc_onnx_elementwise[] = {
     { "Add", run_add, NULL },
     { "And", run_and, NULL },
     { "Cast", run_cast, refuses_cast },
+    { "CastLike", run_cast_like, NULL },
     { "Ceil", run_ceil, NULL },
     { "Clip", run_clip, NULL },
     { "Div", run_div, NULL },

@@ -150,6 +150,8 @@ static bool pool(talc_onnx_call *call, bool max)
     if (space < 1 || space > 2)
         return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of rank %d: ranks 3 and 4 are run",
                               x->rank);
+    if (!talc_dtype_is_float(x->dtype))
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of integers");
     x = space == 1 ? talc_onnx_widen(x) : x;
     if (x == NULL)
         return false;
@@ -218,10 +220,15 @@ static bool run_global_max_pool(talc_onnx_call *call)
 
 // ---- Norms --------------------------------------------------------------------------------------
 
+/* A number of an options struct, where 0 would be the default. */
+static double or_zero(double number)
+{
+    return number == 0 ? (double)TALC_ZERO : number;
+}
+
 static double eps_of(const talc_onnx_node *node)
 {
-    const double eps = talc_onnx_float(node, "epsilon", 1e-5);
-    return eps == 0 ? (double)TALC_ZERO : eps;
+    return or_zero(talc_onnx_float(node, "epsilon", 1e-5));
 }
 
 static bool run_batch_norm(talc_onnx_call *call)
@@ -284,6 +291,25 @@ static bool run_group_norm(talc_onnx_call *call)
                                          weight, bias, &options));
 }
 
+/* The mean and the reciprocal deviation, where they are asked for. */
+static bool statistics(talc_onnx_call *call, talc_tensor *x, int axis, double eps)
+{
+    talc_dims axes = TALC_SCALAR;
+    for (int i = axis; i < x->rank; i++)
+        axes.dim[axes.rank++] = i;
+    const talc_onnx_step *step = call->step;
+    bool done = true;
+    if (step->output_count > 1 && step->outputs[1] >= 0)
+        done = talc_onnx_out(call, 1, talc_mean(x, axes, true));
+    if (done && step->output_count > 2 && step->outputs[2] >= 0) {
+        talc_tensor *variance = talc_var(x, axes, 0, true);
+        variance = variance == NULL || eps == (double)TALC_ZERO ? variance
+                                                                : talc_add_scalar(variance, eps);
+        done = talc_onnx_out(call, 2, variance == NULL ? NULL : talc_rsqrt(variance));
+    }
+    return done;
+}
+
 static bool run_layer_norm(talc_onnx_call *call)
 {
     talc_tensor *x = talc_onnx_in(call, 0);
@@ -297,26 +323,19 @@ static bool run_layer_norm(talc_onnx_call *call)
     talc_dims last = TALC_SCALAR;
     for (int i = axis; i < x->rank; i++)
         last.dim[last.rank++] = x->dims[i];
+    if (!statistics(call, x, axis, options.eps))
+        return false;
     return talc_onnx_out(
         call, 0, talc_layer_norm(x, last, talc_onnx_in(call, 1), talc_onnx_in(call, 2), &options));
-}
-
-static const char *refuses_statistics(const talc_onnx_node *node, int64_t opset)
-{
-    (void)opset;
-    for (int i = 1; i < node->output_count; i++)
-        if (node->outputs[i][0] != '\0')
-            return "its means are asked for";
-    return NULL;
 }
 
 static bool run_lrn(talc_onnx_call *call)
 {
     const talc_onnx_node *node = call->step->node;
     const talc_local_response_norm_options options = {
-        .alpha = talc_onnx_float(node, "alpha", 1e-4),
-        .beta = talc_onnx_float(node, "beta", 0.75),
-        .k = talc_onnx_float(node, "bias", 1),
+        .alpha = or_zero(talc_onnx_float(node, "alpha", 1e-4)),
+        .beta = or_zero(talc_onnx_float(node, "beta", 0.75)),
+        .k = or_zero(talc_onnx_float(node, "bias", 1)),
     };
     return talc_onnx_out(
         call, 0,
@@ -372,6 +391,10 @@ static talc_tensor *reduced(talc_onnx_call *call, talc_tensor *x, reduction *red
         return NULL;
     if (!reduces)
         return x;
+    if ((reduce == talc_max || reduce == talc_min) && talc_numel(x) == 0) {
+        talc_onnx_fail(call, TALC_UNSUPPORTED, "x has no elements");
+        return NULL;
+    }
     talc_tensor *y = reduce(x, axes, talc_onnx_int(call->step->node, "keepdims", 1) != 0);
     return y == NULL || y->dtype == x->dtype ? y : talc_cast(y, x->dtype);
 }
@@ -488,6 +511,9 @@ static bool run_resize(talc_onnx_call *call)
         .align_corners = strcmp(talc_onnx_string(node, "coordinate_transformation_mode", ""),
                                 "align_corners") == 0,
     };
+    const bool pytorch = options.mode == TALC_UPSAMPLE_BILINEAR &&
+                         strcmp(talc_onnx_string(node, "coordinate_transformation_mode", ""),
+                                "pytorch_half_pixel") == 0;
     if (options.mode == TALC_UPSAMPLE_NEAREST)
         options.align_corners = false;
     const bool scaled = scales_of(call, scales, &count);
@@ -505,6 +531,13 @@ static bool run_resize(talc_onnx_call *call)
             options.scale[i] = scales[2 + i];
         else
             options.size[i] = sizes[2 + i];
+        const double extent =
+            scaled ? (double)x->dims[2 + i] * scales[2 + i] : (double)sizes[2 + i];
+        if (options.align_corners && extent != floor(extent))
+            return talc_onnx_fail(call, TALC_UNSUPPORTED,
+                                  "align_corners with a factor that gives %g lines", extent);
+        if (pytorch && floor(extent) == 1 && x->dims[2 + i] > 1)
+            return talc_onnx_fail(call, TALC_UNSUPPORTED, "pytorch_half_pixel to one line");
     }
     return talc_onnx_out(call, 0, talc_upsample2d(x, &options));
 }
@@ -547,7 +580,7 @@ const talc_onnx_operator talc_onnx_nets[] = {
     { "GroupNormalization", run_group_norm, NULL },
     { "InstanceNormalization", run_instance_norm, NULL },
     { "LRN", run_lrn, NULL },
-    { "LayerNormalization", run_layer_norm, refuses_statistics },
+    { "LayerNormalization", run_layer_norm, NULL },
     { "LogSoftmax", run_log_softmax, NULL },
     { "MatMul", run_matmul, NULL },
     { "MaxPool", run_max_pool, refuses_max_pool },

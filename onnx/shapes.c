@@ -486,6 +486,8 @@ static bool run_cumsum(talc_onnx_call *call)
     talc_tensor *x = talc_onnx_in(call, 0);
     int64_t axis = 0;
     int dim = 0;
+    if (x != NULL && !talc_dtype_is_float(x->dtype))
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "sums of integers");
     if (x == NULL || talc_onnx_in_numbers(call, 1, &axis, 1) < 0 ||
         !talc_onnx_axis(call, axis, x->rank, &dim))
         return false;
