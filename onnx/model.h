@@ -27,7 +27,7 @@ typedef enum talc_onnx_type {
 /// "float", "int64"; "type 23" for one without a name here.
 const char *talc_onnx_type_name(int type, char text[24]);
 
-/// The bytes of one element; 0 for a type that no tensor of talc has.
+/// The bytes of one element; 0 for strings, and for a type that is not listed above.
 int64_t talc_onnx_type_size(int type);
 
 /// A tensor that the file holds: an initialiser, or an attribute.
@@ -37,7 +37,8 @@ typedef struct talc_onnx_tensor {
     talc_dims dims;
     int64_t count; ///< elements
     /// Where the elements are: `bytes` bytes of little endian from `offset` of a file, or, where
-    /// `file` is negative, in `data`.
+    /// `file` is negative, in `data`, in the host's byte order. Of a type without a size (see
+    /// talc_onnx_type_size) they are not looked at.
     int file; ///< number of the file in talc_onnx_model.files: 0 is the model itself
     int64_t offset, bytes;
     const void *data;
@@ -102,9 +103,11 @@ typedef struct talc_onnx_model {
 /// Reads a file's structure and checks it: every value is made once and before it is used (nodes in
 /// another order are sorted; a cycle is an error), names are unique, every output of the graph is
 /// made, every tensor's bytes are what its type and shape ask for and lie in their file, which lies
-/// in the model's folder. No weight is read. What it takes in memory is bounded by the file's
-/// structure, weights left out. NULL with TALC_BAD_FORMAT or TALC_IO_ERROR and a message that names
-/// path, node or tensor.
+/// in the model's folder. Attributes that hold graphs are listed without them. No weight is read.
+/// What it takes in memory is bounded by the file's structure, weights left out. NULL with a
+/// message that names path, node or tensor: TALC_BAD_FORMAT, TALC_IO_ERROR, TALC_NO_MEMORY, or
+/// TALC_UNSUPPORTED for an opset other than 9 to 23, sparse initialisers, a function of the model's
+/// own, a rank above 8, and in a build without a reader of ONNX.
 talc_onnx_model *talc_onnx_read(const char *path);
 
 /// Reads all elements of a tensor, tensor->count of its type's size, into `to`, in the host's byte

@@ -56,20 +56,25 @@ void talc_swap_bytes(unsigned char *bytes, size_t count, size_t size)
 talc_status talc_file_open(talc_file *file, const char *who, const char *path)
 {
     /* Without O_NONBLOCK, opening a pipe would wait for its other end before it can be refused. */
-    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file->descriptor < 0)
-        return talc_file_fail(who, "open", path, errno);
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return descriptor < 0 ? talc_file_fail(who, "open", path, errno)
+                          : talc_file_take(file, who, path, descriptor);
+}
+
+talc_status talc_file_take(talc_file *file, const char *who, const char *path, int descriptor)
+{
     struct stat about;
     talc_status status = TALC_OK;
-    if (fstat(file->descriptor, &about) != 0)
+    if (fstat(descriptor, &about) != 0)
         status = talc_file_fail(who, "open", path, errno);
     else if (!S_ISREG(about.st_mode))
         status = talc_file_fail_kind(who, path, about.st_mode);
     file->path = status == TALC_OK ? talc_memory_string(path) : NULL;
     if (file->path == NULL) {
-        (void)close(file->descriptor);
+        (void)close(descriptor);
         return talc_error_status();
     }
+    file->descriptor = descriptor;
     file->size = about.st_size;
     return TALC_OK;
 }

@@ -24,6 +24,10 @@ typedef struct talc_file {
 /// and devices.
 talc_status talc_file_open(talc_file *file, const char *who, const char *path);
 
+/// The same of a descriptor, which is the file's from then on, and closed on failure; `path` is
+/// what messages name.
+talc_status talc_file_take(talc_file *file, const char *who, const char *path, int descriptor);
+
 /// Reads exactly `count` bytes from `offset`; fewer, in a file that has shrunk, is an error.
 talc_status talc_file_read(const talc_file *file, const char *who, int64_t offset, void *bytes,
                            size_t count);

@@ -29,7 +29,7 @@ NAMING = [PAGE, "docs/training.md"]  # whose names in backticks are those of the
 MEASURED = "compare_torch.py"
 SECONDS = 550
 CODE = (".c", ".h", ".cu", ".cuh")
-FOLDERS = ("tensor", "ops", "backends", "nn", "check", "tools", "examples", "tests")
+FOLDERS = ("tensor", "ops", "backends", "nn", "onnx", "check", "tools", "examples", "tests")
 
 
 def blocks(text):

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 
-LIBRARY = ("tensor", "ops", "backends", "nn", "check")
+LIBRARY = ("tensor", "ops", "backends", "nn", "onnx", "check")
 ALL = LIBRARY + ("tools", "examples", "tests", "docs", "talc.h", "networks.h", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 # What is banned in the library's code, why, and the files that may.
