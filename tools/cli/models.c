@@ -29,6 +29,39 @@ static bool is_input(const char *name)
     return false;
 }
 
+// ---- Networks of ONNX files ---------------------------------------------------------------------
+
+/* The network of a file, as if it were one by name: one a command. */
+static struct {
+    talc_network network;
+    const char *path;
+} onnx_file;
+
+/* Extents that the file leaves open are those of ImageNet. */
+static const talc_network *read_file(const char *path)
+{
+    talc_module *module = talc_onnx_load(talc_device_get("cpu"), path, NULL);
+    if (module == NULL)
+        return NULL;
+    const talc_dims x = talc_onnx_input_dims(module, 0), y = talc_onnx_output_dims(module, 0);
+    const char *slash = strrchr(path, '/');
+    if (talc_onnx_input_count(module) != 1 || x.rank != 4)
+        talc_fail(TALC_UNSUPPORTED,
+                  "%s has %d inputs, the first of rank %d; commands run networks "
+                  "of one input [N,C,H,W]",
+                  TALC_SHOWN(path), talc_onnx_input_count(module), x.rank);
+    onnx_file.path = path;
+    onnx_file.network = (talc_network){
+        .name = slash == NULL ? path : slash + 1,
+        .what = "an ONNX file",
+        .image = { x.dim[1] > 0 ? x.dim[1] : 3, x.dim[2] > 0 ? x.dim[2] : 224,
+                   x.dim[3] > 0 ? x.dim[3] : 224 },
+        .classes = y.rank == 2 && y.dim[1] > 0 ? y.dim[1] : 1,
+    };
+    talc_module_free(module);
+    return talc_failed() ? NULL : &onnx_file.network;
+}
+
 error_t model_parse(int key, char *argument, struct argp_state *state)
 {
     model_arguments *self = state->input;
@@ -48,7 +81,8 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->network = talc_network_find(argument);
+        self->network =
+            ends_with(argument, ".onnx") ? read_file(argument) : talc_network_find(argument);
         if (self->network == NULL && is_input(argument))
             tool_usage(state, "there is no network '%s'; an image is --input's",
                        TALC_SHOWN(argument));
@@ -159,8 +193,11 @@ talc_module *model_new(const model_arguments *self)
     talc_model_info *info = info_of(self);
     const int64_t classes = self->classes == 0 && info != NULL ? info->classes : self->classes;
     const int64_t channels = info != NULL && info->channels <= 4 ? info->channels : 0;
-    talc_module *model = talc_network_new(
-        self->network->name, &(talc_network_options){ .channels = channels, .classes = classes });
+    talc_module *model =
+        self->network == &onnx_file.network
+            ? talc_onnx_load(talc_device_get("cpu"), onnx_file.path, NULL)
+            : talc_network_new(self->network->name,
+                               &(talc_network_options){ .channels = channels, .classes = classes });
     if (model != NULL && self->weights != NULL && !talc_module_load(model, self->weights, true)) {
         list_differences(model, self, info);
         talc_module_free(model);
