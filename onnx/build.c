@@ -249,7 +249,8 @@ static bool make_nodes(builder *b, const talc_proto_Model *from, const talc_onnx
             return refuse(b, TALC_BAD_FORMAT, talc_onnx_node_label(b->model, (int)i, label),
                           "no op_type");
         /* Functions that no node calls do no harm: exporters leave some behind. */
-        if (bsearch(&nodes[i], from->functions.items, from->functions.count, sizeof(void *),
+        if (from->functions.count > 0 &&
+            bsearch(&nodes[i], from->functions.items, from->functions.count, sizeof(void *),
                     compare_node) != NULL)
             return refuse(b, TALC_UNSUPPORTED, talc_onnx_node_label(b->model, (int)i, label),
                           "it calls a function of the model's own, which is not read");

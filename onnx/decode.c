@@ -13,6 +13,7 @@ typedef struct decoder {
     int64_t position;        /* of the next byte */
     int64_t buffered;        /* the position of the first byte of the buffer */
     size_t in_buffer;        /* bytes */
+    const char *fault;       /* what is wrong with the file; NULL: nothing, or it was raised */
     size_t delivered, asked; /* bytes that were read, not passed over; bytes of memory */
     unsigned char buffer[BUFFER];
 } decoder;
@@ -49,13 +50,6 @@ static bool deliver(pb_istream_t *stream, pb_byte_t *to, size_t count)
         d->position += (int64_t)taken;
     }
     return true;
-}
-
-static void pass_over(pb_istream_t *stream)
-{
-    decoder *d = stream->state;
-    d->position += (int64_t)stream->bytes_left;
-    stream->bytes_left = 0;
 }
 
 // ---- Fields -------------------------------------------------------------------------------------
@@ -97,15 +91,19 @@ static char *read_text(decoder *d, pb_istream_t *stream)
     return text.items;
 }
 
+static bool wrong_type(pb_istream_t *stream)
+{
+    stream->errmsg = "wrong wire type";
+    return false;
+}
+
 static bool read_numbers(decoder *d, pb_istream_t *stream, pb_type_t type, bool packed,
                          talc_onnx_field *field)
 {
     const bool fixed32 = type == PB_LTYPE_FIXED32, fixed64 = type == PB_LTYPE_FIXED64;
     const size_t width = fixed32 ? 4 : fixed64 ? 8 : 1, size = fixed32 ? 4 : 8;
-    if (packed ? stream->bytes_left % width != 0 : width > 1 && stream->bytes_left != width) {
-        stream->errmsg = "wrong wire type";
-        return false;
-    }
+    if (packed ? stream->bytes_left % width != 0 : width > 1 && stream->bytes_left != width)
+        return wrong_type(stream);
     const size_t more = packed ? stream->bytes_left / width : 1;
     if (!reserve(d, d->kept, field, size, more, packed ? stream->bytes_left : 0))
         return false;
@@ -132,7 +130,8 @@ static bool read_numbers(decoder *d, pb_istream_t *stream, pb_type_t type, bool 
     X(Model)                                                                                       \
     X(Opset)                                                                                       \
     X(Function)                                                                                    \
-    X(Graph) X(Node) X(Attribute) X(Tensor) X(SparseTensor) X(Named) X(Entry) X(ValueInfo) X(Type) \
+    X(Graph)                                                                                       \
+    X(Node) X(Attribute) X(Tensor) X(SparseTensor) X(Named) X(Entry) X(ValueInfo) X(Type)          \
         X(TensorType) X(Shape) X(Dim)
 
 static size_t size_of(const pb_msgdesc_t *message)
@@ -161,33 +160,27 @@ static void *read_message(decoder *d, pb_istream_t *stream, const pb_msgdesc_t *
                                                                                : NULL;
 }
 
-/* What nanopb calls for each field of onnx.proto but single numbers, each time the file has it. */
-bool talc_onnx_read_field(pb_istream_t *stream, pb_ostream_t *out, const pb_field_t *at)
+static bool read_field(decoder *d, pb_istream_t *stream, const pb_field_t *at)
 {
-    (void)out;
-    decoder *d =
-        ((owned_message *)((char *)at->message - offsetof(owned_message, message)))->decoder;
     talc_onnx_field *field = at->pData;
     const pb_type_t type = PB_LTYPE(at->type);
-    const bool delimited = stream->callback == deliver,
-               repeated = PB_HTYPE(at->type) == PB_HTYPE_REPEATED;
+    const bool delimited = stream->callback == deliver;
     if (type <= PB_LTYPE_LAST_PACKABLE)
         return read_numbers(d, stream, type, delimited, field);
-    if (!delimited) {
-        stream->errmsg = "wrong wire type";
-        return false;
-    }
+    if (!delimited)
+        return wrong_type(stream);
     if (type == PB_LTYPE_BYTES) {
         field->offset = d->position;
         field->count = stream->bytes_left;
-        pass_over(stream);
+        d->position += (int64_t)stream->bytes_left;
+        stream->bytes_left = 0;
         return true;
     }
     const bool is_text = type == PB_LTYPE_STRING;
     void *item = is_text ? (void *)read_text(d, stream) : read_message(d, stream, at->submsg_desc);
     if (item == NULL)
         return false;
-    if (!repeated) {
+    if (PB_HTYPE(at->type) != PB_HTYPE_REPEATED) {
         field->text = item;
         return true;
     }
@@ -197,14 +190,27 @@ bool talc_onnx_read_field(pb_istream_t *stream, pb_ostream_t *out, const pb_fiel
     return true;
 }
 
+/* What nanopb calls for each field of onnx.proto but single numbers, each time the file has it. It
+ * knows of a failure no more than that there was one. */
+bool talc_onnx_read_field(pb_istream_t *stream, pb_ostream_t *out, const pb_field_t *at)
+{
+    (void)out;
+    decoder *d =
+        ((owned_message *)((char *)at->message - offsetof(owned_message, message)))->decoder;
+    const bool read = read_field(d, stream, at);
+    if (!read && d->fault == NULL)
+        d->fault = PB_GET_ERROR(stream);
+    return read;
+}
+
 void *talc_onnx_decode(const talc_file *file, talc_onnx_arena *kept, talc_onnx_arena *decoded)
 {
     decoder d = { .file = file, .kept = kept, .decoded = decoded };
     pb_istream_t stream = { .callback = deliver, .state = &d, .bytes_left = (size_t)file->size };
     void *model = read_message(&d, &stream, &talc_proto_Model_msg);
     if (model == NULL && !talc_failed())
-        talc_fail(TALC_BAD_FORMAT,
-                  "onnx_load: '%s' is no ONNX file, or damaged: byte %" PRId64 ": %s",
-                  TALC_SHOWN(file->path), d.position, PB_GET_ERROR(&stream));
+        talc_fail(
+            TALC_BAD_FORMAT, "onnx_load: '%s' is no ONNX file, or damaged: byte %" PRId64 ": %s",
+            TALC_SHOWN(file->path), d.position, d.fault != NULL ? d.fault : PB_GET_ERROR(&stream));
     return model;
 }
