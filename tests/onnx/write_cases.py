@@ -43,9 +43,8 @@ def write(folder, model, inputs, outputs):
             numpy.save(folder / f"{kind}_{index}.npy", array)
 
 
-def main():
-    target = pathlib.Path(sys.argv[1])
-    pattern = sys.argv[2] if len(sys.argv) > 2 else "*"
+def write_all(target, pattern="*"):
+    """Returns a text of how many."""
     warnings.simplefilter("ignore")
     count = left_out = 0
     for case in node.collect_testcases(None):
@@ -58,8 +57,8 @@ def main():
             continue
         write(target / case.name, case.model, inputs, outputs)
         count += 1
-    print(f"{count} cases, {left_out} left out")
+    return f"{count} cases, {left_out} of other types or opsets left out"
 
 
 if __name__ == "__main__":
-    main()
+    print(write_all(pathlib.Path(sys.argv[1]), *sys.argv[2:]))

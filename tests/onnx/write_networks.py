@@ -19,7 +19,8 @@ import torchvision
 from torch import nn
 
 SIZES = {"inception_v3": 299}
-FIXED_SIZE = {"vit_b_16", "swin_t"} # whose shape of an image is part of the network
+# The shape of an image is part of the network, or of what the exporters make of adaptive pooling.
+FIXED_SIZE = {"vit_b_16", "swin_t", "alexnet", "vgg11_bn"}
 NAMES = ["resnet18", "resnet50", "vgg11_bn", "alexnet", "squeezenet1_1", "googlenet", "inception_v3", "densenet121",
          "mobilenet_v2", "mnasnet1_0", "regnet_y_400mf", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_v2_s",
          "shufflenet_v2_x1_0", "convnext_tiny", "vit_b_16", "swin_t", "deeplabv3_resnet50", "fcn_resnet50",
