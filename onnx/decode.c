@@ -131,8 +131,9 @@ static bool read_numbers(decoder *d, pb_istream_t *stream, pb_type_t type, bool 
     X(Opset)                                                                                       \
     X(Function)                                                                                    \
     X(Graph)                                                                                       \
-    X(Node) X(Attribute) X(Tensor) X(SparseTensor) X(Named) X(Entry) X(ValueInfo) X(Type)          \
-        X(TensorType) X(Shape) X(Dim)
+    X(Node)                                                                                        \
+    X(Attribute) X(Tensor) X(SparseTensor) X(Named) X(Entry) X(ValueInfo) X(Type) X(TensorType)    \
+        X(Shape) X(Dim)
 
 static size_t size_of(const pb_msgdesc_t *message)
 {
