@@ -471,3 +471,81 @@ static void run_load(fault_run *run)
 }
 
 TEST_SURVIVES(onnx, loading_and_running, 40, NULL, NULL, run_load, NULL, NULL)
+
+// ---- Writing ------------------------------------------------------------------------------------
+
+/* Convolution, norm, residual, pooling, a view and a linear map: [N,2,6,6] to [N,3]. */
+static talc_module *small_net(void)
+{
+    talc_manual_seed(5);
+    talc_module *net = TALC_SEQUENTIAL(
+        talc_nn_conv2d(&(talc_conv2d_layer){
+            .in_channels = 2, .out_channels = 4, .kernel = { 3, 3 }, .padding = { 1, 1 } }),
+        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }), talc_nn_silu(),
+        talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }), talc_nn_flatten(),
+        talc_nn_linear(&(talc_linear_layer){ .in_features = 36, .out_features = 3 }));
+    talc_module_eval(net);
+    return net;
+}
+
+Test(onnx, what_is_written_is_read_again)
+{
+    owned_module *net = small_net();
+    cr_assert(talc_module_to(net, tested_device()));
+    talc_tensor *x = op_numbers(tested_device(), TALC_DIMS(3, 2, 6, 6), 7);
+    const char *path = write_model("small.onnx", (wire){ 0 });
+    cr_assert(talc_onnx_save(net, talc_slice(x, 0, 0, 1, 1), path), "%s", talc_error_message());
+    owned_module *again = talc_onnx_load(tested_device(), path, NULL);
+    assert_no_failure();
+    cr_assert_not_null(talc_module_find(again, "5.weight"));
+    const talc_dims dims = talc_onnx_input_dims(again, 0);
+    cr_assert(dims.rank == 4 && dims.dim[0] == -1 && dims.dim[1] == 2);
+    talc_no_grad_enter();
+    assert_near(talc_forward(again, x), talc_forward(net, x), 1e-6, "y");
+    talc_no_grad_leave();
+}
+
+static talc_tensor *every_second(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_neg(talc_slice(talc_relu(x), 0, 0, TALC_END, 2));
+}
+
+Test(onnx, what_cannot_be_written_is_named)
+{
+    static const talc_module_class kind = { "EverySecond", sizeof(talc_module),
+                                            NULL,          every_second,
+                                            NULL,          NULL };
+    owned_module *own = talc_module_new(&kind, NULL),
+                 *crop = talc_nn_pad2d(&(talc_pad_options){ .padding = { 1, 1 } });
+    const char *path = write_model("old.onnx", (wire){ 0 });
+    talc_tensor *x = talc_ones(tested_device(), TALC_F32, TALC_DIMS(4, 3));
+    cr_assert(!talc_onnx_save(own, x, path));
+    assert_failed(TALC_UNSUPPORTED, "onnx_save: a view of shape [2,3]");
+    cr_assert(!talc_onnx_save(crop, x, path));
+    assert_failed(TALC_UNSUPPORTED, "onnx_save: ONNX has no operator for this pad, or talc writes");
+    cr_assert(!talc_onnx_save(own, talc_ones(tested_device(), TALC_I64, TALC_DIMS(4)), path));
+    assert_failed(TALC_BAD_DTYPE, "onnx_save: example is i64");
+    cr_assert(!talc_onnx_save(NULL, x, path));
+    assert_failed(TALC_NULL_ARGUMENT, "onnx_save: module is NULL");
+    cr_assert(!talc_onnx_save(own, x, NULL));
+    assert_failed(TALC_NULL_ARGUMENT, "onnx_save: path is NULL");
+}
+
+static void run_save(fault_run *run)
+{
+    owned_module *net = small_net();
+    talc_tensor *x = talc_ones(run->device, TALC_F32, TALC_DIMS(1, 2, 6, 6));
+    const char *path = write_model("saved.onnx", (wire){ 0 });
+    if (net != NULL && x != NULL && talc_module_to(net, run->device) &&
+        talc_onnx_save(net, x, path)) {
+        owned_module *again = talc_onnx_load(run->device, path, NULL);
+        talc_no_grad_enter();
+        talc_tensor *y = again == NULL ? NULL : talc_forward(again, x);
+        talc_no_grad_leave();
+        if (y != NULL)
+            fault_keep(run, y);
+    }
+}
+
+TEST_SURVIVES(onnx, saving, 100, NULL, NULL, run_save, NULL, NULL)
