@@ -222,36 +222,62 @@ Test(onnx, linear_maps_of_both_layouts)
     cr_assert_str_eq(talc_module_child(net, "one")->kind->name, "Linear");
 }
 
-Test(onnx, longer_forms_of_older_opsets_are_recognised)
+/* x (Erf(x / root) + one) half, in the steps of gelu. */
+static wire gelu_with(float root, float one, float half)
 {
     wire graph = { 0 };
-    FLOATS(&graph, "root", TALC_SCALAR, 1.41421356f);
-    FLOATS(&graph, "one", TALC_SCALAR, 1);
-    FLOATS(&graph, "half", TALC_SCALAR, 0.5f);
+    FLOATS(&graph, "root", TALC_SCALAR, root);
+    FLOATS(&graph, "one", TALC_SCALAR, one);
+    FLOATS(&graph, "half", TALC_SCALAR, half);
     ADD(&graph, "Div", "d", "x", "root");
     ADD(&graph, "Erf", "e", "d");
     ADD(&graph, "Add", "a", "e", "one");
     ADD(&graph, "Mul", "m", "x", "a");
-    ADD(&graph, "Mul", "g", "m", "half");
-    ADD(&graph, "Sigmoid", "s", "g");
-    ADD(&graph, "Mul", "y", "g", "s");
+    ADD(&graph, "Mul", "y", "m", "half");
     add_ends(&graph, "x", "y");
+    return graph;
+}
+
+Test(onnx, longer_forms_of_older_opsets_are_recognised)
+{
+    wire graph = gelu_with(1.41421356f, 1, 0.5f);
+    ADD(&graph, "Sigmoid", "s", "y");
+    ADD(&graph, "Mul", "z", "y", "s");
+    put_message(&graph, 12, value_of("z"));
     owned_module *net = load(graph);
-    talc_tensor *x = TENSOR_OF(TALC_DIMS(3), -1, 0.5, 2);
-    double expected[3];
+    talc_tensor *x = TENSOR_OF(TALC_DIMS(3), -1, 0.5, 2), *y[2];
     const double numbers[] = { -1, 0.5, 2 };
+    double gelu[3], silu[3];
     for (int i = 0; i < 3; i++) {
-        const double gelu = numbers[i] * 0.5 * (1 + erf(numbers[i] / sqrt(2)));
-        expected[i] = gelu / (1 + exp(-gelu));
+        gelu[i] = numbers[i] * 0.5 * (1 + erf(numbers[i] / sqrt(2)));
+        silu[i] = gelu[i] / (1 + exp(-gelu[i]));
     }
-    assert_values(observed(net, x), expected, 1e-6, "y");
+    counted.ops[0] = '\0';
+    talc_observe(&counted.base);
+    cr_assert(talc_onnx_run(net, &x, 1, y, 2), "%s", talc_error_message());
+    talc_observe(NULL);
+    assert_values(y[0], gelu, 1e-6, "gelu");
+    assert_values(y[1], silu, 1e-6, "silu");
     cr_assert_str_eq(counted.ops, "gelu silu ");
 }
 
-Test(onnx, layer_norm_of_older_opsets_is_recognised)
+Test(onnx, other_numbers_are_no_gelu)
+{
+    static const float numbers[][3] = { { 1.41421356f, 2, 0.5f },
+                                        { 1.41421356f, 1, 0.25f },
+                                        { 1.5f, 1, 0.5f } };
+    for (int i = 0; i < 3; i++) {
+        const float *n = numbers[i];
+        owned_module *net = load(gelu_with(n[0], n[1], n[2]));
+        assert_values(talc_forward(net, TENSOR_OF(TALC_DIMS(1), 2)),
+                      (double[]){ 2 * (erf(2 / (double)n[0]) + n[1]) * n[2] }, 1e-6, "y");
+    }
+}
+
+static wire layer_norm_with(float exponent)
 {
     wire graph = { 0 };
-    FLOATS(&graph, "two", TALC_SCALAR, 2);
+    FLOATS(&graph, "two", TALC_SCALAR, exponent);
     FLOATS(&graph, "eps", TALC_SCALAR, 0.5f);
     FLOATS(&graph, "n.weight", TALC_DIMS(2), 2, 3);
     FLOATS(&graph, "n.bias", TALC_DIMS(2), 1, 0);
@@ -268,12 +294,20 @@ Test(onnx, layer_norm_of_older_opsets_is_recognised)
     ADD(&graph, "Mul", "w", "q", "n.weight");
     ADD(&graph, "Add", "y", "w", "n.bias");
     add_ends(&graph, "x", "y");
-    owned_module *net = load(graph);
+    return graph;
+}
+
+Test(onnx, layer_norm_of_older_opsets_is_recognised)
+{
+    owned_module *net = load(layer_norm_with(2));
     /* mean 2, variance 1: +-1 / sqrt(1.5). */
     const double z = 1 / sqrt(1.5);
     assert_values(observed(net, TENSOR_OF(TALC_DIMS(1, 2), 1, 3)), (double[]){ 1 - 2 * z, 3 * z },
                   1e-6, "y");
     cr_assert_str_eq(counted.ops, "group_norm ");
+    owned_module *other = load(layer_norm_with(3)); /* of cubes, whose mean is 0 */
+    assert_values(observed(other, TENSOR_OF(TALC_DIMS(1, 2), 1, 3)),
+                  (double[]){ 1 - 2 / sqrt(0.5), 3 / sqrt(0.5) }, 1e-5, "y");
 }
 
 // ---- Shapes -------------------------------------------------------------------------------------
@@ -312,16 +346,19 @@ Test(onnx, a_shape_that_an_input_holds_is_read_each_time)
 {
     wire graph = { 0 };
     ADD(&graph, "Reshape", "y", "x", "shape");
+    ADD(&graph, "Shape", "s", "y"); /* follows from what the input holds, not from its shape */
     put_message(&graph, 11, value_of("x"));
     add_ends(&graph, "shape", "y");
+    put_message(&graph, 12, value_of("s"));
     owned_module *net = load(graph);
-    talc_tensor *x = TENSOR_OF(TALC_DIMS(6), 1, 2, 3, 4, 5, 6), *y = NULL;
+    talc_tensor *x = TENSOR_OF(TALC_DIMS(6), 1, 2, 3, 4, 5, 6), *y[2];
     const int64_t shapes[][2] = { { 2, 3 }, { 3, 2 }, { -1, 1 } };
     for (int i = 0; i < 3; i++) {
         talc_tensor *shape = talc_from_host(tested_device(), TALC_I64, TALC_DIMS(2), shapes[i]);
-        cr_assert(talc_onnx_run(net, (talc_tensor *[]){ x, shape }, 2, &y, 1), "%s",
+        cr_assert(talc_onnx_run(net, (talc_tensor *[]){ x, shape }, 2, y, 2), "%s",
                   talc_error_message());
-        cr_assert_eq(y->dims[0], i == 2 ? 6 : 2 + i);
+        cr_assert_eq(y[0]->dims[0], i == 2 ? 6 : 2 + i);
+        cr_assert_eq(talc_item_i64(talc_select(y[1], 0, 0)), y[0]->dims[0]);
     }
 }
 
