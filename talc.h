@@ -11,6 +11,7 @@
 #include "check/gradient.h"
 #include "check/model.h"
 #include "nn/nn.h"
+#include "onnx/onnx.h"
 #include "ops/ops.h"
 #include "tensor/autograd.h"
 #include "tensor/device.h"

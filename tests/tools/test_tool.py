@@ -24,7 +24,7 @@ TALC = os.path.abspath(sys.argv.pop(1))
 # What runs without a named device runs on the CPU, also where there is a GPU.
 os.environ.setdefault("TALC_DEVICE", "cpu")
 
-COMMANDS = ["bench", "check", "conv2d", "explain", "info", "run", "summary"]
+COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "run", "summary"]
 
 
 def talc(*arguments, stdout=subprocess.PIPE, **options):
@@ -751,6 +751,32 @@ class Networks(Tool):
         text = self.ok("summary", "lenet", "--device", "cpu")
         self.assertRegex(text, r"(?m)^fc1 +Linear +\[1,120\] +48,120 +48 k$")
         self.assertRegex(text, r"at most [\d.]+ KiB at once in a forward pass, [\d.]+ KiB in one with gradients")
+
+    def test_a_network_goes_to_an_onnx_file_and_back(self):
+        if "writes no ONNX files" in talc("export", "lenet", "-o", self.path("lenet.onnx")).stderr:
+            self.skipTest("built without nanopb")
+        for network, input_shape in (("lenet", "1x1x28x28"), ("resnet20", "1x3x32x32"), ("mobilenet_v2", "1x3x64x64")):
+            path, x, y, z = (self.path(network + end) for end in (".onnx", "-x.npy", "-y.npy", "-z.npy"))
+            done = self.json("export", network, "--seed", "3", "--input", input_shape, "-o", path)
+            self.assertEqual((done["network"], done["saved"], done["weights"]), (network, path, None))
+            # A batch of its own: the file leaves it open.
+            shape = [2, *map(int, input_shape.split("x")[1:])]
+            count = shape[0] * shape[1] * shape[2] * shape[3]
+            write_npy(x, shape, [((i * 37) % 101) / 50 - 1 for i in range(count)])
+            self.ok("run", network, "--seed", "3", "--input", x, "--output", y)
+            ran = self.ok("run", path, "--input", x, "--output", z)
+            self.assertIn("its own weights", ran.replace("\n", " "))
+            expected, got = read_npy(y)[1], read_npy(z)[1]
+            size = sum(value * value for value in expected) ** 0.5
+            self.assertLess(sum((a - b) ** 2 for a, b in zip(expected, got)) ** 0.5, 1e-5 * size)
+        self.assertRegex(self.ok("summary", self.path("lenet.onnx")), r"fc1 +Linear")
+        self.assertIn("Conv2d", self.ok("explain", self.path("lenet.onnx")))
+        self.assertIn("passed", self.ok("check", "model", self.path("lenet.onnx")))
+        self.fails(2, r"which file\? --output", "export", "lenet")
+        self.fails(2, r"input 'x' is \[1,1,30,30\], the file's is \[batch,1,28,28\]", "run", self.path("lenet.onnx"), "--input",
+                   "1x1x30x30")
+        self.fails(2, r"onnx_save: .*conv2d|onnx_save: .*copy", "export", "densenet121", "--input", "1x3x64x64", "-o",
+                   self.path("d.onnx"))
 
     def test_a_summary_up_to_the_layer_that_fails(self):
         done = talc("summary", "lenet", "--input", "1x1x40x40", "--device", "cpu")

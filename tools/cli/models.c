@@ -4,19 +4,76 @@
 #include <stdlib.h>
 #include <string.h>
 
-const talc_network *model_find(const char *name)
-{
-    const talc_network *row;
-    for (int i = 0; (row = talc_network_at(i)) != NULL; i++)
-        if (strcmp(row->name, name) == 0)
-            return row;
-    return NULL;
-}
-
 static bool ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+// ---- Networks of ONNX files ---------------------------------------------------------------------
+
+/* The network of a file, as if it were one by name: one a command. */
+static struct {
+    talc_network network;
+    const char *path;
+    int64_t batch; /* 0: the file leaves it open */
+} onnx_file;
+
+static talc_module *make_of_file(const void *path, int64_t channels, int64_t classes)
+{
+    (void)channels;
+    (void)classes;
+    return talc_onnx_load(talc_device_get("cpu"), path, NULL);
+}
+
+/* Extents that the file leaves open are those of ImageNet. NULL with a failure. */
+static const talc_network *read_file(const char *path)
+{
+    if (onnx_file.path != NULL && strcmp(onnx_file.path, path) == 0)
+        return &onnx_file.network;
+    talc_module *module = make_of_file(path, 0, 0);
+    if (module == NULL)
+        return NULL;
+    const talc_dims x = talc_onnx_input_dims(module, 0), y = talc_onnx_output_dims(module, 0);
+    const int inputs = talc_onnx_input_count(module);
+    talc_module_free(module);
+    if (inputs != 1 || x.rank != 4) {
+        talc_fail(TALC_UNSUPPORTED,
+                  "%s has %d inputs, the first of rank %d; commands run networks of one input "
+                  "[N,C,H,W]",
+                  TALC_SHOWN(path), inputs, x.rank);
+        return NULL;
+    }
+    const char *slash = strrchr(path, '/');
+    onnx_file.path = path;
+    onnx_file.batch = x.dim[0] > 0 ? x.dim[0] : 0;
+    onnx_file.network = (talc_network){
+        .name = slash == NULL ? path : slash + 1,
+        .what = "an ONNX file",
+        .image = { x.dim[1] > 0 ? x.dim[1] : 3, x.dim[2] > 0 ? x.dim[2] : 224,
+                   x.dim[3] > 0 ? x.dim[3] : 224 },
+        .classes = y.rank == 2 && y.dim[1] > 0 ? y.dim[1] : 1,
+        .make = make_of_file,
+        .config = path,
+    };
+    return &onnx_file.network;
+}
+
+talc_module *model_make(const talc_network *self, const talc_network_options *options)
+{
+    return self->make == make_of_file ? self->make(self->config, 0, 0)
+                                      : talc_network_new(self->name, options);
+}
+
+const talc_network *model_find(const char *name)
+{
+    const talc_network *row;
+    if (ends_with(name, ".onnx"))
+        return read_file(name);
+    for (int i = 0; (row = talc_network_at(i)) != NULL; i++)
+        if (strcmp(row->name, name) == 0)
+            return row;
+    return NULL;
 }
 
 /* Whether a name is one of an image, or of an array. */
@@ -48,7 +105,8 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->network = talc_network_find(argument);
+        self->network =
+            ends_with(argument, ".onnx") ? read_file(argument) : talc_network_find(argument);
         if (self->network == NULL && is_input(argument))
             tool_usage(state, "there is no network '%s'; an image is --input's",
                        TALC_SHOWN(argument));
@@ -159,8 +217,11 @@ talc_module *model_new(const model_arguments *self)
     talc_model_info *info = info_of(self);
     const int64_t classes = self->classes == 0 && info != NULL ? info->classes : self->classes;
     const int64_t channels = info != NULL && info->channels <= 4 ? info->channels : 0;
-    talc_module *model = talc_network_new(
-        self->network->name, &(talc_network_options){ .channels = channels, .classes = classes });
+    talc_module *model =
+        self->network == &onnx_file.network
+            ? talc_onnx_load(talc_device_get("cpu"), onnx_file.path, NULL)
+            : talc_network_new(self->network->name,
+                               &(talc_network_options){ .channels = channels, .classes = classes });
     if (model != NULL && self->weights != NULL && !talc_module_load(model, self->weights, true)) {
         list_differences(model, self, info);
         talc_module_free(model);
@@ -170,10 +231,19 @@ talc_module *model_new(const model_arguments *self)
     return model;
 }
 
+const char *model_weights(const model_arguments *self, char text[TALC_SHOWN_TEXT])
+{
+    if (self->weights != NULL)
+        return talc_shown(self->weights, SIZE_MAX, text, TALC_SHOWN_TEXT);
+    return self->network->make == make_of_file ? "its own" : "random";
+}
+
 // ---- Input --------------------------------------------------------------------------------------
 
 talc_tensor *model_images(const talc_network *self, int64_t batch)
 {
+    if (self->make == make_of_file && onnx_file.batch > 0)
+        batch = onnx_file.batch;
     return talc_randn(
         talc_device_get("cpu"), TALC_F32,
         TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));

@@ -6,8 +6,12 @@
 #include <talc/networks.h>
 #include "tools/cli/tool.h"
 
-/// The network of that name; NULL, without a failure, when there is none.
+/// The network of that name, or of that ONNX file; NULL, without a failure unless a file cannot be
+/// run, when there is none.
 const talc_network *model_find(const char *name);
+
+/// A new module of a network that was found; NULL with a failure.
+talc_module *model_make(const talc_network *self, const talc_network_options *options);
 
 /// What becomes of an image from a file. It is resized, then cropped, as is asked for; where
 /// neither is, a network for ImageNet whose weights do not say a size takes the middle of its own
@@ -56,7 +60,10 @@ talc_module *model_new(const model_arguments *self);
 /// Whether the input is a file of images, and not the shape of random ones.
 bool model_input_is_file(const model_arguments *self);
 
-/// Random images for a network, on the CPU.
+/// The file of its weights, in the caller's buffer, "its own" of an ONNX file, or "random".
+const char *model_weights(const model_arguments *self, char text[TALC_SHOWN_TEXT]);
+
+/// Random images for a network, on the CPU: of an ONNX file as many as it has to have.
 talc_tensor *model_images(const talc_network *self, int64_t batch);
 
 /// The network's input, on the CPU.

@@ -227,12 +227,11 @@ static bool print_table(const run *self)
     for (int64_t i = 0; i < self->count; i++)
         if (self->images[i].likeliest != NULL)
             all.images[count++] = &self->images[i];
-    char time[TOOL_TEXT];
+    char time[TOOL_TEXT], weights[TALC_SHOWN_TEXT];
     talc_print_wrapped(stdout, 2, "%s%s%s on %s: %" PRId64 " image%s in %s, %s weights",
                        tool_bold(), self->model->network->name, tool_plain(),
                        talc_device_name(self->device), count, TALC_PLURAL(count),
-                       tool_seconds(self->seconds, time),
-                       self->model->weights == NULL ? "random" : TALC_SHOWN(self->model->weights));
+                       tool_seconds(self->seconds, time), model_weights(self->model, weights));
     talc_table_print(stdout,
                      &(talc_table){ .count = self->ranking.names == NULL ? LABEL : LABEL + 1,
                                     .columns = columns,

@@ -11,6 +11,7 @@ static const command commands[] = {
     { "explain", "which algorithm a convolution would use, and why", command_explain },
     { "bench", "verifies, then times every algorithm beside its peers", command_bench },
     { "check", "checks every algorithm of every op against an oracle", command_check },
+    { "export", "writes a network as an ONNX file", command_export },
     { "run", "runs a network on an image, or model-new", command_run },
     { "ops", "the ops, and in JSON the whole interface of the library", command_ops },
     { "summary", "the layers of a network, its parameters and memory", command_summary },

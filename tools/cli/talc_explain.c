@@ -217,7 +217,7 @@ static int explain_model(const talc_network *known, const char *algorithm, talc_
 {
     if (algorithm != NULL)
         talc_algorithm_force("conv2d", algorithm);
-    talc_module *model = talc_network_new(known->name, NULL);
+    talc_module *model = model_make(known, NULL);
     talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
     talc_module_explanation explanation = { 0 };
     if (train)
@@ -244,6 +244,8 @@ int command_explain(int argc, char **argv)
     const talc_network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
     if (known != NULL)
         return explain_model(known, algorithm, device, self.train, self.tool.json);
+    if (talc_failed())
+        return tool_fail_talc();
     if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)
         return explain_op(self.texts[0], algorithm, device, self.tool.json);
     return explain_conv2d(&self, device);

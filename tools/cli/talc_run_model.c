@@ -177,7 +177,7 @@ static int report(const arguments *self, const talc_tensor *x, const talc_tensor
     json_t *classes = self->model.tool.json ? json_array() : NULL;
     for (int64_t i = 0; i < images && classes != NULL; i++)
         json_array_append_new(classes, ranking_json(r, likeliest + i * r->top));
-    char shape[TALC_DIMS_TEXT], other[TALC_DIMS_TEXT], time[TOOL_TEXT];
+    char shape[TALC_DIMS_TEXT], other[TALC_DIMS_TEXT], time[TOOL_TEXT], weights[TALC_SHOWN_TEXT];
     if (self->model.tool.json)
         return tool_json_print(
             json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "network",
@@ -189,7 +189,7 @@ static int report(const arguments *self, const talc_tensor *x, const talc_tensor
                        self->model.network->name, tool_plain(), talc_device_name(x->device),
                        talc_dims_text(talc_dims_of(x), shape),
                        talc_dims_text(talc_dims_of(y), other), tool_seconds(seconds, time),
-                       self->model.weights == NULL ? "random" : TALC_SHOWN(self->model.weights));
+                       model_weights(&self->model, weights));
     print_classes(r, likeliest, images);
     return tool_finish();
 }

@@ -1,0 +1,213 @@
+#include "onnx/graph.h"
+#include "tensor/device.h"
+#include "tensor/shown.h"
+#include "tensor/storage.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Attributes ---------------------------------------------------------------------------------
+
+int64_t talc_onnx_int(const talc_onnx_node *node, const char *name, int64_t fallback)
+{
+    const talc_onnx_attribute *a = talc_onnx_attribute_of(node, name);
+    return a != NULL && a->kind == TALC_ONNX_ATTRIBUTE_INT ? a->i : fallback;
+}
+
+double talc_onnx_float(const talc_onnx_node *node, const char *name, double fallback)
+{
+    const talc_onnx_attribute *a = talc_onnx_attribute_of(node, name);
+    return a != NULL && a->kind == TALC_ONNX_ATTRIBUTE_FLOAT ? (double)a->f : fallback;
+}
+
+const char *talc_onnx_string(const talc_onnx_node *node, const char *name, const char *fallback)
+{
+    const talc_onnx_attribute *a = talc_onnx_attribute_of(node, name);
+    return a != NULL && a->kind == TALC_ONNX_ATTRIBUTE_STRING && a->s != NULL ? a->s : fallback;
+}
+
+int talc_onnx_ints(const talc_onnx_node *node, const char *name, int64_t *list, int capacity)
+{
+    const talc_onnx_attribute *a = talc_onnx_attribute_of(node, name);
+    if (a == NULL || a->kind != TALC_ONNX_ATTRIBUTE_INTS)
+        return 0;
+    for (int64_t i = 0; i < a->count && i < capacity; i++)
+        list[i] = a->ints[i];
+    return (int)(a->count < capacity ? a->count : capacity);
+}
+
+// ---- Failures -----------------------------------------------------------------------------------
+
+bool talc_onnx_fail(const talc_onnx_call *call, talc_status status, const char *format, ...)
+{
+    char what[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    const talc_onnx_node *node = call->step->node;
+    const char *name = node->name[0] != '\0' ? node->name : node->outputs[0];
+    talc_fail(status, "%s: %s '%s': %s", TALC_SHOWN(call->graph->model->path), TALC_SHOWN(node->op),
+              TALC_SHOWN(name), what);
+    return false;
+}
+
+// ---- Inputs -------------------------------------------------------------------------------------
+
+static int value_of(const talc_onnx_call *call, int index)
+{
+    return index < call->step->input_count ? call->step->inputs[index] : -1;
+}
+
+bool talc_onnx_has(const talc_onnx_call *call, int index)
+{
+    return value_of(call, index) >= 0;
+}
+
+static talc_tensor *known_of(const talc_onnx_call *call, int value)
+{
+    talc_tensor *constant = call->graph->values[value].constant;
+    return constant != NULL ? constant : call->plan->known[value];
+}
+
+/* The elements where ops of the pass use them: kept by the plan. */
+static talc_tensor *moved(talc_onnx_call *call, int value)
+{
+    talc_tensor *known = known_of(call, value);
+    if (known == NULL || call->plan->moved[value] != NULL)
+        return call->plan->moved[value];
+    const talc_dtype dtype = talc_dtype_is_float(known->dtype) ? call->plan->dtype : known->dtype;
+    talc_tensor *there = talc_to(known, call->plan->device, dtype);
+    call->plan->moved[value] = talc_retain(there);
+    return there;
+}
+
+talc_tensor *talc_onnx_in(talc_onnx_call *call, int index)
+{
+    const int value = value_of(call, index);
+    if (value < 0)
+        return NULL;
+    if (call->folds)
+        return known_of(call, value);
+    talc_tensor *tensor = call->tensors[value];
+    if (tensor == NULL)
+        tensor = call->graph->values[value].parameter;
+    return tensor != NULL ? tensor : moved(call, value);
+}
+
+talc_tensor *talc_onnx_in_host(talc_onnx_call *call, int index)
+{
+    const int value = value_of(call, index);
+    if (value < 0)
+        return NULL;
+    talc_tensor *known = known_of(call, value);
+    if (known != NULL)
+        return talc_contiguous(known);
+    talc_tensor *tensor = talc_onnx_in(call, index);
+    tensor = tensor == NULL ? NULL : talc_to(tensor, talc_device_host(), tensor->dtype);
+    return tensor == NULL ? NULL : talc_contiguous(tensor);
+}
+
+int talc_onnx_in_numbers(talc_onnx_call *call, int index, int64_t *numbers, int capacity)
+{
+    const int value = value_of(call, index);
+    if (value < 0)
+        return 0;
+    if (known_of(call, value) == NULL)
+        *call->on_data = true;
+    const talc_tensor *host = talc_onnx_in_host(call, index);
+    const talc_tensor *wide = host == NULL ? NULL : talc_cast(host, TALC_I64);
+    if (wide == NULL)
+        return -1;
+    const int64_t count = talc_numel(wide);
+    if (count > capacity) {
+        talc_onnx_fail(call, TALC_BAD_ARGUMENT, "input %d has %lld elements, at most %d fit", index,
+                       (long long)count, capacity);
+        return -1;
+    }
+    if (count > 0)
+        memcpy(numbers, talc_data_read(wide, TALC_I64), (size_t)count * sizeof *numbers);
+    return (int)count;
+}
+
+bool talc_onnx_in_number(const talc_onnx_call *call, int index, double *number)
+{
+    const int value = value_of(call, index);
+    const talc_tensor *known = value < 0 ? NULL : known_of(call, value);
+    if (known == NULL || talc_numel(known) != 1)
+        return false;
+    *number = talc_item(known);
+    return true;
+}
+
+// ---- Outputs ------------------------------------------------------------------------------------
+
+bool talc_onnx_out_known(talc_onnx_call *call, int index, talc_tensor *tensor)
+{
+    if (tensor == NULL || talc_failed())
+        return false;
+    if (index >= call->step->output_count || call->step->outputs[index] < 0)
+        return true;
+    const int value = call->step->outputs[index];
+    if (call->plan->known[value] == NULL)
+        call->plan->known[value] = talc_retain(talc_contiguous(tensor));
+    return call->plan->known[value] != NULL;
+}
+
+bool talc_onnx_out(talc_onnx_call *call, int index, talc_tensor *tensor)
+{
+    if (tensor == NULL || talc_failed())
+        return false;
+    if (call->folds)
+        return talc_onnx_out_known(call, index, tensor);
+    if (index >= call->step->output_count || call->step->outputs[index] < 0)
+        return true;
+    if (tensor->device != call->plan->device)
+        tensor = talc_to(tensor, call->plan->device, tensor->dtype);
+    /* A handle of its own, so that letting go of an input leaves the output. */
+    for (int i = 0; tensor != NULL && i < call->step->input_count; i++)
+        if (talc_onnx_has(call, i) && talc_onnx_in(call, i) == tensor) {
+            tensor = talc_view(tensor, talc_dims_of(tensor));
+            break;
+        }
+    call->tensors[call->step->outputs[index]] = tensor;
+    return tensor != NULL;
+}
+
+// ---- Types --------------------------------------------------------------------------------------
+
+talc_dtype talc_onnx_dtype(int type)
+{
+    switch (type) {
+    case TALC_ONNX_FLOAT:
+        return TALC_F32;
+    case TALC_ONNX_DOUBLE:
+        return TALC_F64;
+    case TALC_ONNX_INT32:
+        return TALC_I32;
+    case TALC_ONNX_INT64:
+        return TALC_I64;
+    case TALC_ONNX_UINT8:
+    case TALC_ONNX_BOOL:
+        return TALC_U8;
+    default:
+        return TALC_DTYPE_COUNT;
+    }
+}
+
+talc_tensor *talc_onnx_tensor_new(const talc_onnx_model *model, const talc_onnx_tensor *tensor)
+{
+    const talc_dtype dtype = talc_onnx_dtype(tensor->type);
+    char text[24];
+    if (dtype == TALC_DTYPE_COUNT) {
+        talc_fail(TALC_UNSUPPORTED, "%s: tensor '%s' is of %s, which talc does not compute with",
+                  TALC_SHOWN(model->path), TALC_SHOWN(tensor->name),
+                  talc_onnx_type_name(tensor->type, text));
+        return NULL;
+    }
+    talc_tensor *made = talc_empty(talc_device_host(), dtype, tensor->dims);
+    if (made == NULL || tensor->count == 0)
+        return made;
+    return talc_onnx_read_elements(model, tensor, talc_data(made, dtype)) ? made : NULL;
+}

@@ -1,0 +1,601 @@
+/* Operators of networks: convolutions, products, pooling, norms, reductions, resizing. */
+#include "onnx/shared.h"
+#include "ops/batch_norm2d.h"
+#include "ops/conv2d.h"
+#include "ops/conv_transpose2d.h"
+#include "ops/elementwise.h"
+#include "ops/group_norm.h"
+#include "ops/linear.h"
+#include "ops/local_response_norm.h"
+#include "ops/matmul.h"
+#include "ops/pool2d.h"
+#include "ops/reduce.h"
+#include "ops/resample.h"
+#include "ops/softmax.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- Convolution --------------------------------------------------------------------------------
+
+/* x and weight with two dimensions of space; `space` is how many they have. */
+static bool spread(talc_onnx_call *call, talc_tensor **x, talc_tensor **weight, int *space)
+{
+    *x = talc_onnx_in(call, 0);
+    *weight = talc_onnx_in(call, 1);
+    if (*x == NULL || *weight == NULL)
+        return false;
+    *space = (*x)->rank - 2;
+    if (*space < 1 || *space > 2 || (*weight)->rank != (*x)->rank)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED,
+                              "x of rank %d, weight of rank %d: both of rank 3 or 4 are run",
+                              (*x)->rank, (*weight)->rank);
+    if (*space == 1) {
+        *x = talc_onnx_widen(*x);
+        *weight = talc_onnx_widen(*weight);
+    }
+    return *x != NULL && *weight != NULL;
+}
+
+static bool give(talc_onnx_call *call, talc_tensor *y, int space)
+{
+    return talc_onnx_out(call, 0, space == 1 ? talc_onnx_narrow(y) : y);
+}
+
+static bool run_conv(talc_onnx_call *call)
+{
+    talc_tensor *x, *weight;
+    int space;
+    talc_onnx_window window;
+    if (!spread(call, &x, &weight, &space))
+        return false;
+    const talc_dims dims = talc_dims_of(x);
+    talc_onnx_window_of(call->step->node, weight->dims + 4 - space, space, &dims, &window);
+    talc_conv2d_options options = { .groups = talc_onnx_int(call->step->node, "group", 1) };
+    memcpy(options.stride, window.stride, sizeof options.stride);
+    memcpy(options.dilation, window.dilation, sizeof options.dilation);
+    talc_onnx_padding(&window, options.padding, options.padding_end);
+    return give(call, talc_conv2d(x, weight, talc_onnx_in(call, 2), &options), space);
+}
+
+/* Padding of a transposed convolution is what is cut off: what its options cannot say, which is
+ * more at the end, a slice does. */
+static talc_tensor *cut(talc_tensor *y, const int64_t begin[2], const int64_t out[2])
+{
+    for (int i = 0; i < 2 && y != NULL; i++)
+        y = talc_slice(y, 2 + i, begin[i], begin[i] + out[i], 1);
+    return y;
+}
+
+static bool run_conv_transpose(talc_onnx_call *call)
+{
+    const talc_onnx_node *node = call->step->node;
+    talc_tensor *x, *weight;
+    int space;
+    talc_onnx_window w;
+    if (!spread(call, &x, &weight, &space))
+        return false;
+    talc_onnx_window_of(node, weight->dims + 4 - space, space, NULL, &w);
+    int64_t extra[2] = { 0, 0 }, shape[2] = { 0, 0 }, full[2], out[2];
+    talc_onnx_ints(node, "output_padding", extra + 2 - space, space);
+    const bool sized = talc_onnx_ints(node, "output_shape", shape + 2 - space, space) == space;
+    const char *mode = talc_onnx_string(node, "auto_pad", "NOTSET");
+    const bool same = strncmp(mode, "SAME_", 5) == 0;
+    bool symmetric = true;
+    for (int i = 0; i < 2; i++) {
+        const int64_t in = x->dims[2 + i];
+        full[i] = w.stride[i] * (in - 1) + (w.kernel[i] - 1) * w.dilation[i] + 1 + extra[i];
+        if (i >= 2 - space && (sized || same)) {
+            out[i] = sized ? shape[i] : in * w.stride[i];
+            const int64_t total = full[i] - out[i] < 0 ? 0 : full[i] - out[i];
+            w.begin[i] = strcmp(mode, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
+            w.end[i] = total - w.begin[i];
+            if (full[i] < out[i]) /* lines that no tap reaches */
+                extra[i] += out[i] - full[i];
+        } else {
+            out[i] = full[i] - w.begin[i] - w.end[i];
+        }
+        symmetric = symmetric && w.begin[i] == w.end[i];
+    }
+    talc_conv_transpose2d_options options = { .groups = talc_onnx_int(node, "group", 1) };
+    memcpy(options.stride, w.stride, sizeof options.stride);
+    memcpy(options.dilation, w.dilation, sizeof options.dilation);
+    memcpy(options.output_padding, extra, sizeof extra);
+    if (symmetric)
+        memcpy(options.padding, w.begin, sizeof options.padding);
+    talc_tensor *y = talc_conv_transpose2d(x, weight, talc_onnx_in(call, 2), &options);
+    return give(call, y == NULL || symmetric ? y : cut(y, w.begin, out), space);
+}
+
+// ---- Products -----------------------------------------------------------------------------------
+
+static bool run_matmul(talc_onnx_call *call)
+{
+    const talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1);
+    return a != NULL && b != NULL && talc_onnx_out(call, 0, talc_matmul(a, b));
+}
+
+/* alpha a b + beta c. */
+static bool run_gemm(talc_onnx_call *call)
+{
+    const talc_onnx_node *node = call->step->node;
+    talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1), *c = talc_onnx_in(call, 2);
+    const double alpha = talc_onnx_float(node, "alpha", 1), beta = talc_onnx_float(node, "beta", 1);
+    if (a != NULL && talc_onnx_int(node, "transA", 0) != 0)
+        a = talc_transpose(a, 0, 1);
+    if (b != NULL && talc_onnx_int(node, "transB", 0) != 0)
+        b = talc_transpose(b, 0, 1);
+    talc_tensor *y = a == NULL || b == NULL ? NULL : talc_matmul(a, b);
+    if (y != NULL && alpha != 1)
+        y = talc_mul_scalar(y, alpha);
+    if (y != NULL && c != NULL && beta != 1)
+        c = talc_mul_scalar(c, beta);
+    if (y != NULL && c != NULL)
+        y = talc_add(y, c);
+    return talc_onnx_out(call, 0, y);
+}
+
+// ---- Pooling ------------------------------------------------------------------------------------
+
+/* Extents are those of talc's ceil_mode but for windows that begin past the image, which newer
+ * opsets leave out too. */
+static bool pool(talc_onnx_call *call, bool max)
+{
+    const talc_onnx_node *node = call->step->node;
+    talc_tensor *x = talc_onnx_in(call, 0);
+    const int space = x == NULL ? 0 : x->rank - 2;
+    talc_onnx_window window;
+    if (x == NULL)
+        return false;
+    if (space < 1 || space > 2)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of rank %d: ranks 3 and 4 are run",
+                              x->rank);
+    if (!talc_dtype_is_float(x->dtype))
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of integers");
+    x = space == 1 ? talc_onnx_widen(x) : x;
+    if (x == NULL)
+        return false;
+    const talc_dims dims = talc_dims_of(x);
+    talc_onnx_window_of(node, NULL, space, &dims, &window);
+    talc_pool2d_options options = {
+        .ceil_mode = talc_onnx_int(node, "ceil_mode", 0) != 0,
+        .exclude_padding = !max && talc_onnx_int(node, "count_include_pad", 0) == 0,
+    };
+    memcpy(options.kernel, window.kernel, sizeof options.kernel);
+    memcpy(options.stride, window.stride, sizeof options.stride);
+    if (max)
+        memcpy(options.dilation, window.dilation, sizeof options.dilation);
+    talc_onnx_padding(&window, options.padding, options.padding_end);
+    return give(call, max ? talc_max_pool2d(x, &options) : talc_avg_pool2d(x, &options), space);
+}
+
+static bool run_max_pool(talc_onnx_call *call)
+{
+    return pool(call, true);
+}
+
+static bool run_average_pool(talc_onnx_call *call)
+{
+    return pool(call, false);
+}
+
+static const char *refuses_max_pool(const talc_onnx_node *node, int64_t opset)
+{
+    (void)opset;
+    return node->output_count > 1 && node->outputs[1][0] != '\0' ? "its indices are asked for"
+                                                                 : NULL;
+}
+
+static const char *refuses_average_pool(const talc_onnx_node *node, int64_t opset)
+{
+    int64_t dilations[2];
+    (void)opset;
+    for (int i = talc_onnx_ints(node, "dilations", dilations, 2); i > 0; i--)
+        if (dilations[i - 1] != 1)
+            return "its windows are dilated";
+    return NULL;
+}
+
+static talc_dims space_of(const talc_tensor *x)
+{
+    talc_dims axes = TALC_SCALAR;
+    for (int i = 2; i < x->rank; i++)
+        axes.dim[axes.rank++] = i;
+    return axes;
+}
+
+static bool run_global_average_pool(talc_onnx_call *call)
+{
+    const talc_tensor *x = talc_onnx_in(call, 0);
+    return x != NULL && talc_onnx_out(call, 0,
+                                      x->rank == 4 ? talc_adaptive_avg_pool2d(x, 1, 1)
+                                                   : talc_mean(x, space_of(x), true));
+}
+
+static bool run_global_max_pool(talc_onnx_call *call)
+{
+    const talc_tensor *x = talc_onnx_in(call, 0);
+    return x != NULL && talc_onnx_out(call, 0, talc_max(x, space_of(x), true));
+}
+
+// ---- Norms --------------------------------------------------------------------------------------
+
+/* A number of an options struct, where 0 would be the default. */
+static double or_zero(double number)
+{
+    return number == 0 ? (double)TALC_ZERO : number;
+}
+
+static double eps_of(const talc_onnx_node *node)
+{
+    return or_zero(talc_onnx_float(node, "epsilon", 1e-5));
+}
+
+static bool run_batch_norm(talc_onnx_call *call)
+{
+    talc_tensor *x = talc_onnx_in(call, 0), *in[4];
+    for (int i = 0; i < 4; i++)
+        in[i] = talc_onnx_in(call, i + 1);
+    if (x == NULL || in[3] == NULL)
+        return false;
+    if (x->rank < 2)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of rank %d: 2 and more are run", x->rank);
+    const talc_dims dims = talc_dims_of(x);
+    if (x->rank != 4) {
+        const int64_t rows = x->dims[0] * x->dims[1];
+        x = talc_reshape(
+            x, TALC_DIMS(x->dims[0], x->dims[1], rows == 0 ? 1 : talc_numel(x) / rows, 1));
+    }
+    const talc_batch_norm2d_options options = { .eps = eps_of(call->step->node) };
+    talc_tensor *y = x == NULL ? NULL : talc_batch_norm2d(x, in[0], in[1], in[2], in[3], &options);
+    return talc_onnx_out(call, 0, y == NULL || dims.rank == 4 ? y : talc_reshape(y, dims));
+}
+
+static const char *refuses_batch_norm(const talc_onnx_node *node, int64_t opset)
+{
+    (void)opset;
+    return talc_onnx_int(node, "training_mode", 0) != 0 ? "training_mode is not 0" : NULL;
+}
+
+static bool run_instance_norm(talc_onnx_call *call)
+{
+    talc_tensor *x = talc_onnx_in(call, 0);
+    const talc_norm_options options = { .eps = eps_of(call->step->node) };
+    return x != NULL && talc_onnx_out(call, 0,
+                                      talc_group_norm(x, x->dims[1], talc_onnx_in(call, 1),
+                                                      talc_onnx_in(call, 2), &options));
+}
+
+/* Opset 18 has one weight a group, 21 one a channel. */
+static talc_tensor *of_channels(talc_tensor *weight, int64_t channels)
+{
+    if (weight == NULL || weight->dims[0] == 0 || weight->dims[0] == channels)
+        return weight;
+    const int64_t groups = weight->dims[0];
+    talc_tensor *column = talc_reshape(weight, TALC_DIMS(groups, 1));
+    column = column == NULL ? NULL : talc_expand(column, TALC_DIMS(groups, channels / groups));
+    return column == NULL ? NULL : talc_reshape(column, TALC_DIMS(channels / groups * groups));
+}
+
+static bool run_group_norm(talc_onnx_call *call)
+{
+    talc_tensor *x = talc_onnx_in(call, 0);
+    const talc_norm_options options = { .eps = eps_of(call->step->node) };
+    if (x == NULL || x->rank < 2)
+        return false;
+    talc_tensor *weight = of_channels(talc_onnx_in(call, 1), x->dims[1]);
+    talc_tensor *bias = of_channels(talc_onnx_in(call, 2), x->dims[1]);
+    return weight != NULL && bias != NULL &&
+           talc_onnx_out(call, 0,
+                         talc_group_norm(x, talc_onnx_int(call->step->node, "num_groups", 1),
+                                         weight, bias, &options));
+}
+
+/* The mean and the reciprocal deviation, where they are asked for. */
+static bool statistics(talc_onnx_call *call, talc_tensor *x, int axis, double eps)
+{
+    talc_dims axes = TALC_SCALAR;
+    for (int i = axis; i < x->rank; i++)
+        axes.dim[axes.rank++] = i;
+    const talc_onnx_step *step = call->step;
+    bool done = true;
+    if (step->output_count > 1 && step->outputs[1] >= 0)
+        done = talc_onnx_out(call, 1, talc_mean(x, axes, true));
+    if (done && step->output_count > 2 && step->outputs[2] >= 0) {
+        talc_tensor *variance = talc_var(x, axes, 0, true);
+        variance = variance == NULL || eps == (double)TALC_ZERO ? variance
+                                                                : talc_add_scalar(variance, eps);
+        done = talc_onnx_out(call, 2, variance == NULL ? NULL : talc_rsqrt(variance));
+    }
+    return done;
+}
+
+static bool run_layer_norm(talc_onnx_call *call)
+{
+    talc_tensor *x = talc_onnx_in(call, 0);
+    const double eps = call->step->eps;
+    const talc_norm_options options = { .eps = eps != 0 ? eps : eps_of(call->step->node) };
+    int axis = 0;
+    if (x == NULL ||
+        !talc_onnx_axis(call, eps != 0 ? -1 : talc_onnx_int(call->step->node, "axis", -1), x->rank,
+                        &axis))
+        return false;
+    talc_dims last = TALC_SCALAR;
+    for (int i = axis; i < x->rank; i++)
+        last.dim[last.rank++] = x->dims[i];
+    if (!statistics(call, x, axis, options.eps))
+        return false;
+    return talc_onnx_out(
+        call, 0, talc_layer_norm(x, last, talc_onnx_in(call, 1), talc_onnx_in(call, 2), &options));
+}
+
+static bool run_lrn(talc_onnx_call *call)
+{
+    const talc_onnx_node *node = call->step->node;
+    const talc_local_response_norm_options options = {
+        .alpha = or_zero(talc_onnx_float(node, "alpha", 1e-4)),
+        .beta = or_zero(talc_onnx_float(node, "beta", 0.75)),
+        .k = or_zero(talc_onnx_float(node, "bias", 1)),
+    };
+    return talc_onnx_out(
+        call, 0,
+        talc_local_response_norm(talc_onnx_in(call, 0), talc_onnx_int(node, "size", 1), &options));
+}
+
+// ---- Softmax ------------------------------------------------------------------------------------
+
+/* Before opset 13 over all dimensions from the axis on, then over that one. */
+static bool softmax(talc_onnx_call *call, talc_tensor *(*of)(const talc_tensor *, int))
+{
+    const talc_tensor *x = talc_onnx_in(call, 0);
+    const bool old = call->graph->model->opset < 13;
+    int axis = 0;
+    if (x == NULL || !talc_onnx_axis(call, talc_onnx_int(call->step->node, "axis", old ? 1 : -1),
+                                     x->rank, &axis))
+        return false;
+    if (!old || axis == x->rank - 1)
+        return talc_onnx_out(call, 0, of(x, axis));
+    talc_tensor *y = talc_flatten(x, axis, -1);
+    y = y == NULL ? NULL : of(y, -1);
+    return talc_onnx_out(call, 0, y == NULL ? NULL : talc_reshape(y, talc_dims_of(x)));
+}
+
+static bool run_softmax(talc_onnx_call *call)
+{
+    return softmax(call, talc_softmax);
+}
+
+static bool run_log_softmax(talc_onnx_call *call)
+{
+    return softmax(call, talc_log_softmax);
+}
+
+// ---- Reductions ---------------------------------------------------------------------------------
+
+typedef talc_tensor *reduction(const talc_tensor *x, talc_dims axes, bool keep_dims);
+
+/* No axes are all, or none where the node says so; false in *reduces then. */
+static bool reduced_axes(talc_onnx_call *call, const talc_tensor *x, talc_dims *axes, bool *reduces)
+{
+    if (x == NULL || !talc_onnx_axes(call, 1, x->rank, axes))
+        return false;
+    *reduces = axes->rank > 0 || talc_onnx_int(call->step->node, "noop_with_empty_axes", 0) == 0;
+    return true;
+}
+
+static talc_tensor *reduced(talc_onnx_call *call, talc_tensor *x, reduction *reduce)
+{
+    talc_dims axes;
+    bool reduces;
+    if (!reduced_axes(call, x, &axes, &reduces))
+        return NULL;
+    if (!reduces)
+        return x;
+    if ((reduce == talc_max || reduce == talc_min) && talc_numel(x) == 0) {
+        talc_onnx_fail(call, TALC_UNSUPPORTED, "x has no elements");
+        return NULL;
+    }
+    talc_tensor *y = reduce(x, axes, talc_onnx_int(call->step->node, "keepdims", 1) != 0);
+    return y == NULL || y->dtype == x->dtype ? y : talc_cast(y, x->dtype);
+}
+
+#define REDUCTION(name, before, reduce, after)                                                     \
+    static bool run_reduce_##name(talc_onnx_call *call)                                            \
+    {                                                                                              \
+        talc_tensor *x = talc_onnx_in(call, 0);                                                    \
+        talc_tensor *y = x == NULL ? NULL : reduced(call, before, reduce);                         \
+        return talc_onnx_out(call, 0, y == NULL ? NULL : after);                                   \
+    }
+
+REDUCTION(sum, x, talc_sum, y)
+REDUCTION(mean, x, talc_mean, y)
+REDUCTION(max, x, talc_max, y)
+REDUCTION(min, x, talc_min, y)
+REDUCTION(l1, talc_abs(x), talc_sum, y)
+REDUCTION(l2, talc_mul(x, x), talc_sum, talc_sqrt(y))
+REDUCTION(sum_square, talc_mul(x, x), talc_sum, y)
+REDUCTION(log_sum, x, talc_sum, talc_log(y))
+REDUCTION(log_sum_exp, x, talc_logsumexp, y)
+
+/* On the CPU, dimension by dimension: products are of shapes. */
+static bool run_reduce_prod(talc_onnx_call *call)
+{
+    talc_tensor *y = talc_onnx_in_host(call, 0);
+    talc_dims axes;
+    bool reduces;
+    if (!reduced_axes(call, y, &axes, &reduces))
+        return false;
+    talc_dims kept = talc_dims_of(y), dims = TALC_SCALAR;
+    for (int dim = 0; dim < kept.rank && reduces; dim++) {
+        bool goes = axes.rank == 0;
+        for (int k = 0; k < axes.rank; k++)
+            goes = goes || axes.dim[k] == dim;
+        if (!goes) {
+            dims.dim[dims.rank++] = kept.dim[dim];
+            continue;
+        }
+        talc_dims one = talc_dims_of(y);
+        one.dim[dim] = 1;
+        talc_tensor *product = talc_full(y->device, y->dtype, one, 1);
+        for (int64_t i = 0; i < kept.dim[dim] && product != NULL; i++)
+            product = talc_mul(product, talc_slice(y, dim, i, i + 1, 1));
+        if (product == NULL)
+            return false;
+        y = product;
+    }
+    if (reduces && talc_onnx_int(call->step->node, "keepdims", 1) == 0)
+        y = talc_reshape(y, dims);
+    return talc_onnx_out(call, 0, y);
+}
+
+static bool arg(talc_onnx_call *call, reduction *find)
+{
+    const talc_tensor *x = talc_onnx_in(call, 0);
+    int axis = 0;
+    return x != NULL &&
+           talc_onnx_axis(call, talc_onnx_int(call->step->node, "axis", 0), x->rank, &axis) &&
+           talc_onnx_out(
+               call, 0,
+               find(x, TALC_DIMS(axis), talc_onnx_int(call->step->node, "keepdims", 1) != 0));
+}
+
+static bool run_argmax(talc_onnx_call *call)
+{
+    return arg(call, talc_argmax);
+}
+
+static bool run_argmin(talc_onnx_call *call)
+{
+    return arg(call, talc_argmin);
+}
+
+static const char *refuses_arg(const talc_onnx_node *node, int64_t opset)
+{
+    (void)opset;
+    return talc_onnx_int(node, "select_last_index", 0) != 0 ? "select_last_index is not 0" : NULL;
+}
+
+// ---- Resizing -----------------------------------------------------------------------------------
+
+/* Factors of a node of the opset's form; false, without a failure: there are sizes instead. */
+static bool scales_of(talc_onnx_call *call, double scales[TALC_MAX_RANK], int *count)
+{
+    const int input =
+        strcmp(call->step->node->op, "Upsample") == 0 || call->graph->model->opset < 11 ? 1 : 2;
+    *count = 0;
+    if (!talc_onnx_has(call, input))
+        return false;
+    const talc_tensor *host = talc_onnx_in_host(call, input);
+    const talc_tensor *wide = host == NULL ? NULL : talc_cast(host, TALC_F64);
+    if (wide == NULL || talc_numel(wide) == 0 || talc_numel(wide) > TALC_MAX_RANK)
+        return false;
+    *count = (int)talc_numel(wide);
+    memcpy(scales, talc_data_read(wide, TALC_F64), (size_t)*count * sizeof *scales);
+    return true;
+}
+
+static bool run_resize(talc_onnx_call *call)
+{
+    const talc_onnx_node *node = call->step->node;
+    const talc_tensor *x = talc_onnx_in(call, 0);
+    double scales[TALC_MAX_RANK];
+    int64_t sizes[TALC_MAX_RANK];
+    int count;
+    if (x == NULL)
+        return false;
+    talc_upsample2d_options options = {
+        .mode = strcmp(talc_onnx_string(node, "mode", "nearest"), "linear") == 0 ||
+                        strcmp(talc_onnx_string(node, "mode", "nearest"), "bilinear") == 0
+                    ? TALC_UPSAMPLE_BILINEAR
+                    : TALC_UPSAMPLE_NEAREST,
+        .align_corners = strcmp(talc_onnx_string(node, "coordinate_transformation_mode", ""),
+                                "align_corners") == 0,
+    };
+    const bool pytorch = options.mode == TALC_UPSAMPLE_BILINEAR &&
+                         strcmp(talc_onnx_string(node, "coordinate_transformation_mode", ""),
+                                "pytorch_half_pixel") == 0;
+    if (options.mode == TALC_UPSAMPLE_NEAREST)
+        options.align_corners = false;
+    const bool scaled = scales_of(call, scales, &count);
+    if (!scaled && !talc_failed())
+        count = talc_onnx_in_numbers(call, 3, sizes, TALC_MAX_RANK);
+    if (talc_failed())
+        return false;
+    if (x->rank != 4 || count != 4)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of rank %d: [N, C, H, W] is resized",
+                              x->rank);
+    for (int i = 0; i < 2; i++) {
+        if (scaled ? scales[i] != 1 : sizes[i] != x->dims[i])
+            return talc_onnx_fail(call, TALC_UNSUPPORTED, "the batch or the channels are resized");
+        if (scaled)
+            options.scale[i] = scales[2 + i];
+        else
+            options.size[i] = sizes[2 + i];
+        const double extent =
+            scaled ? (double)x->dims[2 + i] * scales[2 + i] : (double)sizes[2 + i];
+        if (options.align_corners && extent != floor(extent))
+            return talc_onnx_fail(call, TALC_UNSUPPORTED,
+                                  "align_corners with a factor that gives %g lines", extent);
+        if (pytorch && floor(extent) == 1 && x->dims[2 + i] > 1)
+            return talc_onnx_fail(call, TALC_UNSUPPORTED, "pytorch_half_pixel to one line");
+    }
+    return talc_onnx_out(call, 0, talc_upsample2d(x, &options));
+}
+
+static const char *refuses_resize(const talc_onnx_node *node, int64_t opset)
+{
+    const char *mode = talc_onnx_string(node, "mode", "nearest");
+    const bool old = opset < 11;
+    const char *way =
+        talc_onnx_string(node, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
+    const char *nearest =
+        talc_onnx_string(node, "nearest_mode", old ? "floor" : "round_prefer_floor");
+    if (strcmp(mode, "cubic") == 0)
+        return "mode cubic";
+    if (talc_onnx_int(node, "antialias", 0) != 0)
+        return "antialias is not 0";
+    if (talc_onnx_attribute_of(node, "axes") != NULL ||
+        strcmp(talc_onnx_string(node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0)
+        return "axes or keep_aspect_ratio_policy";
+    if (strcmp(mode, "nearest") == 0)
+        return strcmp(way, "asymmetric") == 0 && strcmp(nearest, "floor") == 0
+                   ? NULL
+                   : "nearest by other than asymmetric and floor";
+    return strcmp(way, "half_pixel") == 0 || strcmp(way, "pytorch_half_pixel") == 0 ||
+                   strcmp(way, "align_corners") == 0
+               ? NULL
+               : "linear by other than half_pixel and align_corners";
+}
+
+const talc_onnx_operator talc_onnx_nets[] = {
+    { "ArgMax", run_argmax, refuses_arg },
+    { "ArgMin", run_argmin, refuses_arg },
+    { "AveragePool", run_average_pool, refuses_average_pool },
+    { "BatchNormalization", run_batch_norm, refuses_batch_norm },
+    { "Conv", run_conv, NULL },
+    { "ConvTranspose", run_conv_transpose, NULL },
+    { "Gemm", run_gemm, NULL },
+    { "GlobalAveragePool", run_global_average_pool, NULL },
+    { "GlobalMaxPool", run_global_max_pool, NULL },
+    { "GroupNormalization", run_group_norm, NULL },
+    { "InstanceNormalization", run_instance_norm, NULL },
+    { "LRN", run_lrn, NULL },
+    { "LayerNormalization", run_layer_norm, NULL },
+    { "LogSoftmax", run_log_softmax, NULL },
+    { "MatMul", run_matmul, NULL },
+    { "MaxPool", run_max_pool, refuses_max_pool },
+    { "ReduceL1", run_reduce_l1, NULL },
+    { "ReduceL2", run_reduce_l2, NULL },
+    { "ReduceLogSum", run_reduce_log_sum, NULL },
+    { "ReduceLogSumExp", run_reduce_log_sum_exp, NULL },
+    { "ReduceMax", run_reduce_max, NULL },
+    { "ReduceMean", run_reduce_mean, NULL },
+    { "ReduceMin", run_reduce_min, NULL },
+    { "ReduceProd", run_reduce_prod, NULL },
+    { "ReduceSum", run_reduce_sum, NULL },
+    { "ReduceSumSquare", run_reduce_sum_square, NULL },
+    { "Resize", run_resize, refuses_resize },
+    { "Softmax", run_softmax, NULL },
+    { "Upsample", run_resize, refuses_resize },
+    { NULL, NULL, NULL },
+};

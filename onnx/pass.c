@@ -1,0 +1,328 @@
+/* A pass: steps one after the other, and the plan of what follows from shapes alone. */
+#include "onnx/graph.h"
+#include "tensor/autograd.h"
+#include "tensor/device.h"
+#include "tensor/memory.h"
+#include "tensor/observe.h"
+#include "tensor/shown.h"
+#include "tensor/storage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PLANS_MAX = 8 };
+
+// ---- Plans --------------------------------------------------------------------------------------
+
+static void plan_free(talc_onnx_plan *plan, int values)
+{
+    if (plan == NULL)
+        return;
+    for (int i = 0; i < values; i++) {
+        if (plan->known != NULL)
+            talc_release(plan->known[i]);
+        if (plan->moved != NULL)
+            talc_release(plan->moved[i]);
+    }
+    talc_memory_free(plan->known);
+    talc_memory_free(plan->moved);
+    talc_memory_free(plan->shapes);
+    talc_memory_free(plan->steps);
+    talc_memory_free(plan->last_use);
+    talc_memory_free(plan);
+}
+
+static talc_onnx_plan *plan_new(const talc_onnx_graph *graph, talc_tensor *const inputs[])
+{
+    talc_onnx_plan *plan = talc_memory_new(sizeof *plan, "onnx");
+    if (plan == NULL)
+        return NULL;
+    const size_t values = (size_t)graph->value_count + 1;
+    const int count = graph->model->input_count;
+    plan->users = 1;
+    plan->known = talc_memory_new(values * sizeof *plan->known, "onnx");
+    plan->moved = talc_memory_new(values * sizeof *plan->moved, "onnx");
+    plan->last_use = talc_memory_new(values * sizeof *plan->last_use, "onnx");
+    plan->steps = talc_memory_new((size_t)graph->step_count * sizeof *plan->steps + 1, "onnx");
+    plan->shapes = talc_memory_new((size_t)count * sizeof *plan->shapes + 1, "onnx");
+    if (talc_failed()) {
+        plan_free(plan, graph->value_count);
+        return NULL;
+    }
+    plan->dtype = graph->dtype;
+    plan->device = talc_device_host();
+    for (int i = count - 1; i >= 0; i--) {
+        plan->shapes[i] = talc_dims_of(inputs[i]);
+        plan->device = inputs[i]->device;
+        if (talc_dtype_is_float(inputs[i]->dtype))
+            plan->dtype = inputs[i]->dtype;
+    }
+    for (int i = 0; i < graph->value_count; i++)
+        plan->last_use[i] = graph->values[i].last_use;
+    return plan;
+}
+
+static bool plan_fits(const talc_onnx_plan *plan, const talc_onnx_graph *graph,
+                      talc_tensor *const inputs[])
+{
+    talc_dtype dtype = graph->dtype;
+    for (int i = graph->model->input_count - 1; i >= 0; i--) {
+        const talc_dims *shape = &plan->shapes[i];
+        if (inputs[i]->device != plan->device || inputs[i]->rank != shape->rank ||
+            memcmp(inputs[i]->dims, shape->dim, (size_t)shape->rank * sizeof *shape->dim) != 0)
+            return false;
+        if (talc_dtype_is_float(inputs[i]->dtype))
+            dtype = inputs[i]->dtype;
+    }
+    return dtype == plan->dtype;
+}
+
+/* The plan of these inputs, to be left again; NULL: there is none yet. */
+static talc_onnx_plan *plan_enter(talc_onnx_graph *graph, talc_tensor *const inputs[])
+{
+    pthread_mutex_lock(&graph->lock);
+    talc_onnx_plan *plan = graph->plans;
+    while (plan != NULL && !plan_fits(plan, graph, inputs))
+        plan = plan->next;
+    if (plan != NULL)
+        plan->users++;
+    pthread_mutex_unlock(&graph->lock);
+    return plan;
+}
+
+static void plan_leave(talc_onnx_graph *graph, talc_onnx_plan *plan)
+{
+    pthread_mutex_lock(&graph->lock);
+    const bool last = --plan->users == 0;
+    pthread_mutex_unlock(&graph->lock);
+    if (last)
+        plan_free(plan, graph->value_count);
+}
+
+/* Keeps a plan for passes to come, at the head of the list; the oldest goes. */
+static void plan_keep(talc_onnx_graph *graph, talc_onnx_plan *plan)
+{
+    talc_onnx_plan *gone = NULL;
+    pthread_mutex_lock(&graph->lock);
+    plan->users++;
+    plan->next = graph->plans;
+    graph->plans = plan;
+    int count = 1;
+    for (talc_onnx_plan *at = plan; at != NULL; at = at->next, count++)
+        if (count == PLANS_MAX && at->next != NULL) {
+            gone = at->next; /* the last: one is added at a time */
+            at->next = NULL;
+        }
+    pthread_mutex_unlock(&graph->lock);
+    if (gone != NULL)
+        plan_leave(graph, gone);
+}
+
+void talc_onnx_plans_free(talc_onnx_graph *graph)
+{
+    while (graph->plans != NULL) {
+        talc_onnx_plan *plan = graph->plans;
+        graph->plans = plan->next;
+        plan_free(plan, graph->value_count);
+    }
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+static bool known(const talc_onnx_call *call, int value)
+{
+    return value < 0 || call->graph->values[value].constant != NULL ||
+           call->plan->known[value] != NULL;
+}
+
+static bool inputs_known(const talc_onnx_call *call)
+{
+    bool all = call->step->layer_count == 0;
+    for (int i = 0; i < call->step->input_count && all; i++)
+        all = known(call, call->step->inputs[i]);
+    return all;
+}
+
+/* On the CPU, without a trace of it. */
+static bool fold(talc_onnx_call *call)
+{
+    talc_observer *observer = talc_observe_pause();
+    talc_no_grad_enter();
+    call->folds = true;
+    const bool done = call->step->op->run(call);
+    talc_no_grad_leave();
+    talc_observe_resume(observer);
+    return done;
+}
+
+static bool apply(talc_onnx_call *call)
+{
+    const talc_onnx_step *step = call->step;
+    if (step->layer_count == 0)
+        return step->op->run(call);
+    talc_tensor *x = talc_onnx_in(call, 0), *residual = NULL;
+    if (step->residual >= 0) {
+        talc_onnx_step other = { .node = step->node,
+                                 .inputs = (int *)&step->residual,
+                                 .input_count = 1 };
+        talc_onnx_call of_residual = *call;
+        of_residual.step = &other;
+        residual = talc_onnx_in(&of_residual, 0);
+    }
+    return x != NULL && (step->residual < 0 || residual != NULL) &&
+           talc_onnx_out(call, 0, talc_onnx_apply(step, x, residual));
+}
+
+/* In a scope of its own, so that what it makes on its way is freed. */
+static bool run(talc_onnx_call *call)
+{
+    const talc_onnx_step *step = call->step;
+    talc_scope *scope = talc_scope_enter();
+    const bool done = scope != NULL && apply(call);
+    for (int i = 0; done && i < step->output_count; i++)
+        if (step->outputs[i] >= 0)
+            talc_scope_return(scope, call->tensors[step->outputs[i]]);
+    talc_scope_leave(scope);
+    return done;
+}
+
+/* Lets go of what no later step reads. */
+static void drop(talc_onnx_call *call, int index)
+{
+    const talc_onnx_step *step = call->step;
+    for (int i = -1; i < step->input_count + step->output_count; i++) {
+        const int value = i < 0                   ? step->residual
+                          : i < step->input_count ? step->inputs[i]
+                                                  : step->outputs[i - step->input_count];
+        if (value < 0 || call->plan->last_use[value] > index || call->tensors[value] == NULL)
+            continue;
+        if (call->graph->values[value].producer >= 0)
+            talc_scope_drop(call->tensors[value]);
+        call->tensors[value] = NULL;
+    }
+}
+
+/* Says where it failed, unless the message does. */
+static bool failed_in(const talc_onnx_call *call)
+{
+    const talc_onnx_node *node = call->step->node;
+    const char *path = call->graph->model->path;
+    char message[1024];
+    const talc_status status = talc_error_status();
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    if (status == TALC_OK || strncmp(message, path, strlen(path)) == 0)
+        return false;
+    talc_error_clear();
+    talc_fail(status, "%s: %s '%s': %s", TALC_SHOWN(path), TALC_SHOWN(node->op),
+              TALC_SHOWN(node->name[0] != '\0' ? node->name : node->outputs[0]), message);
+    return false;
+}
+
+static bool run_steps(talc_onnx_call *call, int count)
+{
+    const talc_onnx_graph *graph = call->graph;
+    for (int i = 0; i < count; i++) {
+        const int index = call->planning ? i : call->plan->steps[i];
+        call->step = &graph->steps[index];
+        if (call->step->left_out)
+            continue;
+        call->folds = false;
+        const bool folds = call->planning && inputs_known(call);
+        if (!(folds ? fold(call) : run(call)))
+            return failed_in(call);
+        const int first = call->step->outputs[0];
+        if (call->planning && !folds && !(first >= 0 && call->plan->known[first] != NULL))
+            call->plan->steps[call->plan->step_count++] = index;
+        drop(call, index);
+    }
+    return true;
+}
+
+/* The last uses among the steps that are left to run. */
+static void find_last_uses(const talc_onnx_graph *graph, talc_onnx_plan *plan)
+{
+    for (int i = 0; i < graph->value_count; i++)
+        plan->last_use[i] = graph->values[i].is_output ? graph->step_count : -1;
+    for (int i = 0; i < plan->step_count; i++) {
+        const talc_onnx_step *step = &graph->steps[plan->steps[i]];
+        for (int k = -1; k < step->input_count; k++) {
+            const int value = k < 0 ? step->residual : step->inputs[k];
+            if (value >= 0 && plan->last_use[value] < plan->steps[i])
+                plan->last_use[value] = plan->steps[i];
+        }
+    }
+}
+
+/* Outputs, of which a known one goes to the device. */
+static bool take_results(talc_onnx_call *call, talc_tensor *results[])
+{
+    const talc_onnx_graph *graph = call->graph;
+    for (int i = 0; i < graph->model->output_count; i++) {
+        const int value = graph->outputs[i];
+        const talc_onnx_step last = { .node = &graph->model->nodes[0],
+                                      .inputs = (int *)&graph->outputs[i],
+                                      .input_count = 1 };
+        call->step = &last;
+        call->folds = false;
+        results[i] = talc_onnx_in(call, 0);
+        if (results[i] != NULL && call->tensors[value] == NULL)
+            results[i] = talc_view(results[i], talc_dims_of(results[i]));
+        if (results[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool check_inputs(const talc_onnx_graph *graph, talc_tensor *const inputs[])
+{
+    for (int i = 0; i < graph->model->input_count; i++) {
+        const talc_onnx_value_info *input = &graph->model->inputs[i];
+        bool fits = input->rank < 0 || input->rank == inputs[i]->rank;
+        for (int k = 0; k < input->rank && fits; k++)
+            fits = input->dim[k] < 0 || input->dim[k] == inputs[i]->dims[k];
+        if (fits)
+            continue;
+        char given[TALC_DIMS_TEXT], expected[TALC_DIMS_TEXT] = "[";
+        for (int k = 0; k < input->rank; k++) {
+            const size_t used = strlen(expected);
+            const char *comma = k + 1 < input->rank ? "," : "";
+            if (input->dim[k] >= 0)
+                snprintf(expected + used, sizeof expected - used, "%lld%s",
+                         (long long)input->dim[k], comma);
+            else
+                snprintf(expected + used, sizeof expected - used, "%.16s%s",
+                         input->dim_name[k] == NULL ? "?" : TALC_SHOWN(input->dim_name[k]), comma);
+        }
+        talc_fail(TALC_BAD_SHAPE, "%s: input '%s' is %s, the file's is %s]",
+                  TALC_SHOWN(graph->model->path), TALC_SHOWN(input->name),
+                  talc_dims_text(talc_dims_of(inputs[i]), given), expected);
+        return false;
+    }
+    return true;
+}
+
+bool talc_onnx_pass_run(talc_onnx_graph *graph, talc_tensor *const inputs[], talc_tensor *results[])
+{
+    if (!check_inputs(graph, inputs))
+        return false;
+    talc_onnx_plan *plan = plan_enter(graph, inputs);
+    bool on_data = false;
+    talc_onnx_call call = { .graph = graph, .planning = plan == NULL, .on_data = &on_data };
+    call.plan = plan != NULL ? plan : plan_new(graph, inputs);
+    call.tensors = talc_memory_new((size_t)graph->value_count * sizeof *call.tensors + 1, "onnx");
+    bool ran = call.plan != NULL && call.tensors != NULL;
+    if (ran) {
+        for (int i = 0; i < graph->model->input_count; i++)
+            call.tensors[graph->inputs[i]] = inputs[i];
+        ran = run_steps(&call, call.planning ? graph->step_count : call.plan->step_count) &&
+              take_results(&call, results);
+    }
+    if (ran && call.planning && !on_data) {
+        find_last_uses(graph, call.plan);
+        plan_keep(graph, call.plan);
+    }
+    if (call.plan != NULL)
+        plan_leave(graph, call.plan);
+    talc_memory_free(call.tensors);
+    return ran;
+}
