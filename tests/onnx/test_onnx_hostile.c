@@ -108,7 +108,7 @@ Test(onnx_hostile, what_is_not_read_is_named)
     put_message(&model, 25, function);
     owned_model *unused = talc_onnx_read(write_model("a.onnx", model));
     assert_no_failure();
-    static const char *const domains[] = { "aa", "ai.onnx", "b", "c" };
+    static const char *const domains[] = { "aa", "b", "c", "ai.onnx" };
     for (int i = 0; i < 4; i++) {
         wire own = { 0 };
         put_text(&own, 1, "Relu");
