@@ -8,8 +8,9 @@ usage: check_pages.py ROOT BUILD COMPILER SANITIZERS | check_pages.py --torch RO
 A block in ```c is a program; the lines of an indented block right behind it are what it prints. An indented block whose first line is
 `$ command` has lines that the command prints, in their order, on stdout or, where it fails, on stderr. A line of ... leaves lines out,
 ... in a line leaves out what differs between machines. Commands and programs run in an empty folder, with a folder `photos` of
-images by class, and the photograph `photo.jpg`, where they name them. What loads shared objects is left out where talc is none. What
-compare_torch.py prints is held, but for its numbers, by --torch alone, which needs PyTorch and torchvision.
+images by class, a folder `cells` of images with their masks, and the photograph `photo.jpg`, where they name them. What loads shared
+objects is left out where talc is none. What compare_torch.py prints is held, but for its numbers, by --torch alone, which needs
+PyTorch and torchvision.
 Where the block behind a program begins with `$ ./NAME ARGUMENTS`, the program is called so, in a folder that those of the page share: a
 later one reads what an earlier one wrote. docs/programs.md has programs of at most 80 lines.
 Names of C in backticks are names in the sources. SANITIZERS is meson's b_sanitize.
@@ -100,11 +101,25 @@ def make_photos(folder):
             write_png(folder / "photos" / name / f"{i:02}.png", side, pixels)
 
 
+def make_cells(folder):
+    """cells/images/*.png and cells/masks/*.png, 40 of each: three noisy discs somewhere in the image, and where they are."""
+    draw, side = random.Random(1), 32
+    for kind in "images", "masks":
+        (folder / "cells" / kind).mkdir(parents=True)
+    for i in range(40):
+        discs = [(draw.randrange(side), draw.randrange(side), draw.randint(4, 7)) for _ in range(3)]
+        inside = [any((k // side - y) ** 2 + (k % side - x) ** 2 <= r * r for y, x, r in discs) for k in range(side * side)]
+        write_png(folder / "cells/images" / f"{i:03}.png", side, [draw.randint(0, 90) + 100 * marked for marked in inside])
+        write_png(folder / "cells/masks" / f"{i:03}.png", side, [255 * marked for marked in inside])
+
+
 def run(words, folder, about, **environment):
-    """stdout, and where it failed stderr and the exit code, of a program that may want `photos` and `photo.jpg`."""
+    """stdout, and where it failed stderr and the exit code, of a program that may want `photos`, `cells` and `photo.jpg`."""
     folder = pathlib.Path(folder)
     if "photos" in about and not (folder / "photos").exists():
         make_photos(folder)
+    if "cells" in about and not (folder / "cells").exists():
+        make_cells(folder)
     if "photo.jpg" in about:
         (folder / "photo.jpg").write_bytes(base64.b64decode(PHOTO))
     try:
@@ -230,6 +245,18 @@ def check_measured(root, build):
     return problems if printed else ["the pages quote nothing"]
 
 
+def stale_operators(root):
+    """What docs/models.md does not say of the operators that onnx/ has, or says too much."""
+    if not (root / "docs/models.md").exists():
+        return []
+    has = set()
+    for source in (root / "onnx").glob("*.c"):
+        has |= set(re.findall(r'^    \{ "(\w+)", run_', source.read_text(), re.MULTILINE))
+    listed = re.search(r"^Run are (.*?)\.", (root / "docs/models.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    says = set(re.split(r",\s+|\s+and\s+", listed))
+    return [f"docs/models.md: {name}: {'not listed' if name in has else 'no operator of onnx/'}" for name in sorted((has - {"SiLU"}) ^ says)]
+
+
 def check(root, build, compiler, sanitizers):
     problems = []
     for page in NAMING:
@@ -239,6 +266,7 @@ def check(root, build, compiler, sanitizers):
         problems += wrong_programs(page, text, compiler, by_package.__getitem__)
         problems += wrong_output(page, text, root, build, printed)
     problems += stale_copies(root)
+    problems += stale_operators(root)
     problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
     text = (root / PAGE).read_text()
     problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
