@@ -39,6 +39,11 @@ int talc_onnx_ints(const talc_onnx_node *node, const char *name, int64_t *list, 
 
 // ---- Failures -----------------------------------------------------------------------------------
 
+const char *talc_onnx_node_name(const talc_onnx_node *node)
+{
+    return node->name[0] != '\0' ? node->name : node->output_count > 0 ? node->outputs[0] : "";
+}
+
 bool talc_onnx_fail(const talc_onnx_call *call, talc_status status, const char *format, ...)
 {
     char what[512];
@@ -47,7 +52,7 @@ bool talc_onnx_fail(const talc_onnx_call *call, talc_status status, const char *
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     const talc_onnx_node *node = call->step->node;
-    const char *name = node->name[0] != '\0' ? node->name : node->outputs[0];
+    const char *name = talc_onnx_node_name(node);
     talc_fail(status, "%s: %s '%s': %s", TALC_SHOWN(call->graph->model->path), TALC_SHOWN(node->op),
               TALC_SHOWN(name), what);
     return false;
@@ -77,7 +82,7 @@ static talc_tensor *moved(talc_onnx_call *call, int value)
     talc_tensor *known = known_of(call, value);
     if (known == NULL || call->plan->moved[value] != NULL)
         return call->plan->moved[value];
-    const talc_dtype dtype = talc_dtype_is_float(known->dtype) ? call->plan->dtype : known->dtype;
+    const talc_dtype dtype = known->dtype == call->graph->dtype ? call->plan->dtype : known->dtype;
     talc_tensor *there = talc_to(known, call->plan->device, dtype);
     call->plan->moved[value] = talc_retain(there);
     return there;
@@ -109,25 +114,81 @@ talc_tensor *talc_onnx_in_host(talc_onnx_call *call, int index)
     return tensor == NULL ? NULL : talc_contiguous(tensor);
 }
 
+/* Elements as doubles and as integers, which are cut as by a cast. The tensor is contiguous on the
+ * CPU and nothing writes it, so that it may be read while a device is recorded. */
+static void read_element(const talc_tensor *tensor, int64_t i, double *real, int64_t *whole)
+{
+    double number = 0;
+    int64_t integer = 0;
+    switch (tensor->dtype) {
+    case TALC_F32:
+        number = ((const float *)tensor->data)[i];
+        break;
+    case TALC_F64:
+        number = ((const double *)tensor->data)[i];
+        break;
+    case TALC_I64:
+        integer = ((const int64_t *)tensor->data)[i];
+        break;
+    case TALC_I32:
+        integer = ((const int32_t *)tensor->data)[i];
+        break;
+    default:
+        integer = ((const uint8_t *)tensor->data)[i];
+    }
+    if (talc_dtype_is_float(tensor->dtype))
+        integer = number >= 9.2e18 ? INT64_MAX : number > -9.2e18 ? (int64_t)number : INT64_MIN;
+    else
+        number = (double)integer;
+    *real = number;
+    *whole = integer;
+}
+
+/* The elements of an input, known ones at once and others from the device. */
+static talc_tensor *decided(talc_onnx_call *call, int index, int value)
+{
+    talc_tensor *known = known_of(call, value);
+    if (known != NULL)
+        return known;
+    *call->on_data = true;
+    talc_tensor *tensor = talc_onnx_in(call, index);
+    tensor = tensor == NULL ? NULL : talc_to(tensor, talc_device_host(), tensor->dtype);
+    tensor = tensor == NULL ? NULL : talc_contiguous(tensor);
+    return tensor == NULL || talc_numel(tensor) == 0 ||
+                   talc_data_read(tensor, tensor->dtype) != NULL
+               ? tensor
+               : NULL;
+}
+
+int talc_onnx_in_reals(talc_onnx_call *call, int index, double *numbers, int capacity)
+{
+    const int value = value_of(call, index);
+    const talc_tensor *tensor = value < 0 ? NULL : decided(call, index, value);
+    if (tensor == NULL)
+        return value < 0 ? 0 : -1;
+    int64_t whole;
+    for (int64_t i = 0; i < talc_numel(tensor) && i < capacity; i++)
+        read_element(tensor, i, &numbers[i], &whole);
+    return (int)(talc_numel(tensor) < capacity ? talc_numel(tensor) : capacity);
+}
+
 int talc_onnx_in_numbers(talc_onnx_call *call, int index, int64_t *numbers, int capacity)
 {
     const int value = value_of(call, index);
     if (value < 0)
         return 0;
-    if (known_of(call, value) == NULL)
-        *call->on_data = true;
-    const talc_tensor *host = talc_onnx_in_host(call, index);
-    const talc_tensor *wide = host == NULL ? NULL : talc_cast(host, TALC_I64);
-    if (wide == NULL)
+    const talc_tensor *tensor = decided(call, index, value);
+    if (tensor == NULL)
         return -1;
-    const int64_t count = talc_numel(wide);
+    const int64_t count = talc_numel(tensor);
     if (count > capacity) {
         talc_onnx_fail(call, TALC_BAD_ARGUMENT, "input %d has %lld elements, at most %d fit", index,
                        (long long)count, capacity);
         return -1;
     }
-    if (count > 0)
-        memcpy(numbers, talc_data_read(wide, TALC_I64), (size_t)count * sizeof *numbers);
+    double real;
+    for (int64_t i = 0; i < count; i++)
+        read_element(tensor, i, &real, &numbers[i]);
     return (int)count;
 }
 
@@ -135,10 +196,20 @@ bool talc_onnx_in_number(const talc_onnx_call *call, int index, double *number)
 {
     const int value = value_of(call, index);
     const talc_tensor *known = value < 0 ? NULL : known_of(call, value);
+    int64_t whole;
     if (known == NULL || talc_numel(known) != 1)
         return false;
-    *number = talc_item(known);
+    read_element(known, 0, number, &whole);
     return true;
+}
+
+bool talc_onnx_in_scalar(const talc_onnx_call *call, int index, int rank, double *number)
+{
+    const int value = value_of(call, index);
+    const talc_tensor *known = value < 0 ? NULL : known_of(call, value);
+    /* Of integers only such as a double holds. */
+    return known != NULL && known->rank <= rank && talc_onnx_in_number(call, index, number) &&
+           (talc_dtype_is_float(known->dtype) || (*number < 0x1p53 && *number > -0x1p53));
 }
 
 // ---- Outputs ------------------------------------------------------------------------------------

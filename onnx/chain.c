@@ -43,7 +43,7 @@ static int addend_of(const talc_onnx_graph *graph, const talc_onnx_step *add,
     if (strcmp(add->op->name, "Add") != 0 || add->input_count != 2)
         return -1;
     const int other = add->inputs[add->inputs[0] == step->outputs[0]];
-    return other != step->outputs[0] && graph->values[other].parameter == NULL &&
+    return other >= 0 && other != step->outputs[0] && graph->values[other].parameter == NULL &&
                    graph->values[other].constant == NULL
                ? other
                : -1;
@@ -59,9 +59,10 @@ static bool join(const talc_onnx_graph *graph, talc_onnx_step *step, talc_onnx_s
     } else if (next->layer_count != 1 || next->inputs[0] != step->outputs[0]) {
         return false;
     } else if (step->residual >= 0) {
-        next->activation = talc_activation_of(next->layers[0]);
-        if (next->activation == TALC_ACTIVATION_NONE || step->activation != TALC_ACTIVATION_NONE)
+        const talc_activation activation = talc_activation_of(next->layers[0]);
+        if (activation == TALC_ACTIVATION_NONE || step->activation != TALC_ACTIVATION_NONE)
             return false;
+        next->activation = activation;
         next->residual = step->residual;
         next->layer_count = 0;
     } else if (has_activation(step) || step->layer_count == TALC_ONNX_CHAIN_MAX ||
@@ -105,6 +106,8 @@ static bool residual_fits(const talc_module *module, const talc_tensor *x,
                           const talc_tensor *residual)
 {
     talc_dims y = talc_dims_of(x);
+    if (y.rank == 0)
+        return true; /* the op refuses it */
     if (module->kind == &talc_conv2d_class) {
         const talc_conv2d_module *conv = (const talc_conv2d_module *)module;
         talc_conv2d_problem p;
@@ -137,7 +140,7 @@ static talc_tensor *apply_linear(const talc_onnx_step *step, talc_tensor *x,
         });
 }
 
-talc_tensor *talc_onnx_apply(const talc_onnx_step *step, talc_tensor *x, talc_tensor *residual)
+static talc_tensor *apply(const talc_onnx_step *step, talc_tensor *x, talc_tensor *residual)
 {
     const talc_module *first = step->layers[0];
     const bool fits = residual == NULL || residual_fits(first, x, residual);
@@ -151,4 +154,27 @@ talc_tensor *talc_onnx_apply(const talc_onnx_step *step, talc_tensor *x, talc_te
     if (y == NULL || fits)
         return y;
     return talc_activated(step->activation, talc_add(y, residual));
+}
+
+/* [N, C, ...] as [N, C, rest, 1]; NULL passes. */
+static talc_tensor *as_planes(talc_tensor *x)
+{
+    if (x == NULL || x->rank < 2)
+        return x;
+    int64_t rest = 1;
+    for (int i = 2; i < x->rank; i++)
+        rest *= x->dims[i];
+    return talc_reshape(x, TALC_DIMS(x->dims[0], x->dims[1], rest, 1));
+}
+
+talc_tensor *talc_onnx_apply(const talc_onnx_step *step, talc_tensor *x, talc_tensor *residual)
+{
+    /* The format's batch norm takes any rank. */
+    if (step->layers[0]->kind != &talc_batch_norm2d_class || x->rank == 4 || x->rank < 2 ||
+        (residual != NULL && !talc_same_dims(x, residual)))
+        return apply(step, x, residual);
+    const talc_dims dims = talc_dims_of(x);
+    talc_tensor *planes = as_planes(x);
+    talc_tensor *y = planes == NULL ? NULL : apply(step, planes, as_planes(residual));
+    return y == NULL ? NULL : talc_reshape(y, dims);
 }

@@ -79,8 +79,10 @@ static bool run_prelu(talc_onnx_call *call)
                             slope->dims[0] == count;
     if (count == 1 || by_channel)
         return talc_onnx_out(call, 0, talc_prelu(x, talc_reshape(slope, TALC_DIMS(count))));
-    talc_tensor *above = talc_relu(x);
-    talc_tensor *below = above == NULL ? NULL : talc_mul(talc_sub(x, above), slope);
+    talc_tensor *above = talc_relu(x), *rest = talc_neg(x);
+    rest = rest == NULL ? NULL : talc_relu(rest);
+    rest = rest == NULL ? NULL : talc_neg(rest);
+    talc_tensor *below = rest == NULL ? NULL : talc_mul(rest, slope);
     return talc_onnx_out(call, 0, below == NULL ? NULL : talc_add(above, below));
 }
 
@@ -162,13 +164,10 @@ static bool binary(talc_onnx_call *call, of_tensors *both, of_scalar *scalar, bo
 {
     double number;
     for (int second = 1; second >= (commutes ? 0 : 1) && !call->folds && scalar != NULL; second--) {
-        if (!talc_onnx_in_number(call, second, &number))
-            continue;
-        const talc_tensor *number_of = talc_onnx_in_host(call, second);
         const talc_tensor *a = talc_onnx_in(call, 1 - second);
-        if (a == NULL || number_of == NULL)
+        if (a == NULL)
             return false;
-        if (a->rank >= number_of->rank)
+        if (talc_onnx_in_scalar(call, second, a->rank, &number))
             return talc_onnx_out(call, 0, scalar(a, number));
     }
     const talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1);
@@ -232,7 +231,7 @@ static bool integers(talc_onnx_call *call, const int64_t *operands[2], talc_tens
         wide = wide == NULL ? NULL : talc_contiguous(wide);
         if (wide == NULL)
             return false;
-        operands[i] = talc_data_read(wide, TALC_I64);
+        operands[i] = talc_numel(wide) == 0 ? NULL : talc_data_read(wide, TALC_I64);
     }
     *result = talc_empty(talc_device_host(), TALC_I64, dims);
     return *result != NULL;
@@ -245,8 +244,10 @@ static bool by_integers(talc_onnx_call *call, int64_t (*function)(int64_t, int64
     const talc_dtype dtype = talc_onnx_in(call, 0)->dtype;
     if (!integers(call, operands, &result))
         return false;
-    int64_t *y = talc_data(result, TALC_I64);
     const int64_t count = talc_numel(result);
+    int64_t *y = count == 0 ? NULL : talc_data(result, TALC_I64);
+    if (talc_failed())
+        return false;
     for (int64_t i = 0; i < count; i++)
         y[i] = function(operands[0][i], operands[1][i]);
     return talc_onnx_out(call, 0, talc_cast(result, dtype));
@@ -268,8 +269,11 @@ static bool run_div(talc_onnx_call *call)
 static bool run_pow(talc_onnx_call *call)
 {
     double exponent;
-    if (is_integer(call))
+    if (is_integer(call)) {
+        if (talc_dtype_is_float(talc_onnx_in(call, 1)->dtype))
+            return talc_onnx_fail(call, TALC_UNSUPPORTED, "integers to the power of floats");
         return by_integers(call, power);
+    }
     if (!call->folds && talc_onnx_in_number(call, 1, &exponent) && exponent == 2) {
         talc_tensor *x = talc_onnx_in(call, 0);
         return talc_onnx_out(call, 0, x == NULL ? NULL : talc_mul(x, x));
@@ -282,19 +286,17 @@ static bool run_pow(talc_onnx_call *call)
     return talc_onnx_out(call, 0, b == NULL ? NULL : talc_pow(a, b));
 }
 
-/* a - b floor(a / b), or with fmod a - b trunc(a / b). */
+/* a - b floor(a / b). */
 static bool run_mod(talc_onnx_call *call)
 {
-    const bool fmod = talc_onnx_int(call->step->node, "fmod", 0) != 0;
+    const bool as_in_c = talc_onnx_int(call->step->node, "fmod", 0) != 0;
     if (is_integer(call))
-        return by_integers(call, fmod ? remainder_of : modulo);
+        return by_integers(call, as_in_c ? remainder_of : modulo);
+    if (as_in_c)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "fmod of floats");
     talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1);
-    talc_tensor *ratio = a == NULL || b == NULL ? NULL : talc_div(a, b);
-    if (ratio == NULL)
-        return false;
-    talc_tensor *whole = talc_floor(ratio);
-    if (fmod)
-        whole = talc_mul(talc_sign(ratio), talc_floor(talc_abs(ratio)));
+    talc_tensor *whole = a == NULL || b == NULL ? NULL : talc_div(a, b);
+    whole = whole == NULL ? NULL : talc_floor(whole);
     return talc_onnx_out(call, 0, whole == NULL ? NULL : talc_sub(a, talc_mul(whole, b)));
 }
 
@@ -363,55 +365,56 @@ static bool run_where(talc_onnx_call *call)
 }
 
 const talc_onnx_operator talc_onnx_elementwise[] = {
-    { "Abs", run_abs, NULL },
-    { "Add", run_add, NULL },
-    { "And", run_and, NULL },
-    { "Cast", run_cast, refuses_cast },
-    { "CastLike", run_cast_like, NULL },
-    { "Ceil", run_ceil, NULL },
-    { "Clip", run_clip, NULL },
-    { "Div", run_div, NULL },
-    { "Dropout", run_dropout, NULL },
-    { "Elu", run_elu, NULL },
-    { "Equal", run_equal, NULL },
-    { "Erf", run_erf, NULL },
-    { "Exp", run_exp, NULL },
-    { "Floor", run_floor, NULL },
-    { "Gelu", run_gelu, NULL },
-    { "Greater", run_greater, NULL },
-    { "GreaterOrEqual", run_greater_equal, NULL },
-    { "HardSigmoid", run_hard_sigmoid, NULL },
-    { "HardSwish", run_hardswish, NULL },
-    { "Identity", run_identity, NULL },
-    { "LeakyRelu", run_leaky_relu, NULL },
-    { "Less", run_less, NULL },
-    { "LessOrEqual", run_less_equal, NULL },
-    { "Log", run_log, NULL },
-    { "Max", run_max, NULL },
-    { "Mean", run_mean, NULL },
-    { "Min", run_min, NULL },
-    { "Mish", run_mish, NULL },
-    { "Mod", run_mod, NULL },
-    { "Mul", run_mul, NULL },
-    { "Neg", run_neg, NULL },
-    { "Not", run_not, NULL },
-    { "Or", run_or, NULL },
-    { "PRelu", run_prelu, NULL },
-    { "Pow", run_pow, NULL },
-    { "Reciprocal", run_reciprocal, NULL },
-    { "Relu", run_relu, NULL },
-    { "Round", run_round, NULL },
-    { "Selu", run_selu, NULL },
-    { "Sigmoid", run_sigmoid, NULL },
-    { "Sign", run_sign, NULL },
-    { "SiLU", run_silu, NULL }, /* no operator of the format: x Sigmoid(x), as it is recognised */
-    { "Softplus", run_softplus, NULL },
-    { "Softsign", run_softsign, NULL },
-    { "Sqrt", run_sqrt, NULL },
-    { "Sub", run_sub, NULL },
-    { "Sum", run_sum, NULL },
-    { "Tanh", run_tanh, NULL },
-    { "Where", run_where, NULL },
-    { "Xor", run_xor, NULL },
-    { NULL, NULL, NULL },
+    { "Abs", run_abs, 1, NULL },
+    { "Add", run_add, 2, NULL },
+    { "And", run_and, 2, NULL },
+    { "Cast", run_cast, 1, refuses_cast },
+    { "CastLike", run_cast_like, 2, NULL },
+    { "Ceil", run_ceil, 1, NULL },
+    { "Clip", run_clip, 1, NULL },
+    { "Div", run_div, 2, NULL },
+    { "Dropout", run_dropout, 1, NULL },
+    { "Elu", run_elu, 1, NULL },
+    { "Equal", run_equal, 2, NULL },
+    { "Erf", run_erf, 1, NULL },
+    { "Exp", run_exp, 1, NULL },
+    { "Floor", run_floor, 1, NULL },
+    { "Gelu", run_gelu, 1, NULL },
+    { "Greater", run_greater, 2, NULL },
+    { "GreaterOrEqual", run_greater_equal, 2, NULL },
+    { "HardSigmoid", run_hard_sigmoid, 1, NULL },
+    { "HardSwish", run_hardswish, 1, NULL },
+    { "Identity", run_identity, 1, NULL },
+    { "LeakyRelu", run_leaky_relu, 1, NULL },
+    { "Less", run_less, 2, NULL },
+    { "LessOrEqual", run_less_equal, 2, NULL },
+    { "Log", run_log, 1, NULL },
+    { "Max", run_max, -1, NULL },
+    { "Mean", run_mean, -1, NULL },
+    { "Min", run_min, -1, NULL },
+    { "Mish", run_mish, 1, NULL },
+    { "Mod", run_mod, 2, NULL },
+    { "Mul", run_mul, 2, NULL },
+    { "Neg", run_neg, 1, NULL },
+    { "Not", run_not, 1, NULL },
+    { "Or", run_or, 2, NULL },
+    { "PRelu", run_prelu, 2, NULL },
+    { "Pow", run_pow, 2, NULL },
+    { "Reciprocal", run_reciprocal, 1, NULL },
+    { "Relu", run_relu, 1, NULL },
+    { "Round", run_round, 1, NULL },
+    { "Selu", run_selu, 1, NULL },
+    { "Sigmoid", run_sigmoid, 1, NULL },
+    { "Sign", run_sign, 1, NULL },
+    { "SiLU", run_silu, 1,
+      NULL }, /* no operator of the format: x Sigmoid(x), as it is recognised */
+    { "Softplus", run_softplus, 1, NULL },
+    { "Softsign", run_softsign, 1, NULL },
+    { "Sqrt", run_sqrt, 1, NULL },
+    { "Sub", run_sub, 2, NULL },
+    { "Sum", run_sum, -1, NULL },
+    { "Tanh", run_tanh, 1, NULL },
+    { "Where", run_where, 3, NULL },
+    { "Xor", run_xor, 2, NULL },
+    { NULL, NULL, 0, NULL },
 };

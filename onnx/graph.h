@@ -17,6 +17,7 @@ typedef struct talc_onnx_operator {
     const char *name; ///< "Conv"
     /// Makes its outputs. False with a failure.
     bool (*run)(talc_onnx_call *call);
+    int least; ///< inputs that are there; -1: all that are listed, one or more
     /// Why this node of it cannot be run; NULL: it can. NULL for one that always can.
     const char *(*refuses)(const talc_onnx_node *node, int64_t opset);
 } talc_onnx_operator;
@@ -37,9 +38,10 @@ typedef struct talc_onnx_step {
     int layer_count;
     int residual; ///< a value that is added to theirs; -1: none
     talc_activation activation;
-    bool left_out;     ///< another step does its work
-    double eps;        ///< of a norm that was recognised; 0: the node's
-    int normalised[3]; ///< the inputs of that norm
+    bool left_out;   ///< another step does its work
+    bool normalises; ///< it is a layer norm that was recognised, with this:
+    double eps;
+    int normalised[3]; ///< its inputs
 } talc_onnx_step;
 
 typedef struct talc_onnx_value {
@@ -106,8 +108,14 @@ bool talc_onnx_has(const talc_onnx_call *call, int index);
 /// -1 with a failure.
 int talc_onnx_in_numbers(talc_onnx_call *call, int index, int64_t *numbers, int capacity);
 
+/// The same as doubles, of which at most `capacity` are read.
+int talc_onnx_in_reals(talc_onnx_call *call, int index, double *numbers, int capacity);
+
 /// An input of one element that is known; false, without a failure, for another.
 bool talc_onnx_in_number(const talc_onnx_call *call, int index, double *number);
+
+/// The same where the number can stand for the tensor beside another of that rank.
+bool talc_onnx_in_scalar(const talc_onnx_call *call, int index, int rank, double *number);
 
 /// Gives output `index`. False, with a failure, for NULL.
 bool talc_onnx_out(talc_onnx_call *call, int index, talc_tensor *tensor);
@@ -122,6 +130,9 @@ double talc_onnx_float(const talc_onnx_node *node, const char *name, double fall
 const char *talc_onnx_string(const talc_onnx_node *node, const char *name, const char *fallback);
 int talc_onnx_ints(const talc_onnx_node *node, const char *name, int64_t *list, int capacity);
 
+/// What messages call a node: its name, else its first output's.
+const char *talc_onnx_node_name(const talc_onnx_node *node);
+
 /// Raises a failure that names the node: "resnet.onnx: Reshape '/Reshape': ...". False.
 bool talc_onnx_fail(const talc_onnx_call *call, talc_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -133,6 +144,10 @@ talc_dtype talc_onnx_dtype(int type);
 talc_tensor *talc_onnx_tensor_new(const talc_onnx_model *model, const talc_onnx_tensor *tensor);
 
 // ---- Parts --------------------------------------------------------------------------------------
+
+/// Whether every node has the inputs, outputs and attributes that its operator needs; false with a
+/// failure that names it.
+bool talc_onnx_nodes_fit(const talc_onnx_model *model);
 
 /// Puts modules in place of steps, and registers parameters.
 bool talc_onnx_build(talc_module *root, talc_onnx_graph *graph);

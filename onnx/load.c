@@ -55,8 +55,7 @@ static bool operators_run(const talc_onnx_model *model)
         const size_t used = strlen(list);
         if (used < sizeof list - 160)
             snprintf(list + used, sizeof list - used, "%s%s '%.60s' (%s)", used > 0 ? ", " : "",
-                     TALC_SHOWN(node->op),
-                     TALC_SHOWN(node->name[0] != '\0' ? node->name : node->outputs[0]), why);
+                     TALC_SHOWN(node->op), TALC_SHOWN(talc_onnx_node_name(node)), why);
         else if (list[used - 1] != '.')
             snprintf(list + used, sizeof list - used, ", ...");
     }
@@ -185,21 +184,64 @@ void talc_onnx_count_uses(talc_onnx_graph *graph)
 }
 
 /* What Identity gives is what it takes. */
-static void leave_out_identities(talc_onnx_graph *graph)
+static bool leave_out_identities(talc_onnx_graph *graph)
 {
+    int *same = talc_memory_new((size_t)graph->value_count * sizeof *same + 1, WHO);
+    if (same == NULL)
+        return false;
+    for (int i = 0; i < graph->value_count; i++)
+        same[i] = i;
     for (int i = 0; i < graph->step_count; i++) {
         talc_onnx_step *step = &graph->steps[i];
-        if (strcmp(step->node->op, "Identity") != 0 || graph->values[step->outputs[0]].is_output)
-            continue;
-        for (int k = i + 1; k < graph->step_count; k++)
-            for (int j = 0; j < graph->steps[k].input_count; j++)
-                if (graph->steps[k].inputs[j] == step->outputs[0])
-                    graph->steps[k].inputs[j] = step->inputs[0];
-        step->left_out = true;
+        for (int k = 0; k < step->input_count; k++)
+            if (step->inputs[k] >= 0)
+                step->inputs[k] = same[step->inputs[k]];
+        if (strcmp(step->node->op, "Identity") == 0 && !graph->values[step->outputs[0]].is_output) {
+            same[step->outputs[0]] = step->inputs[0];
+            step->left_out = true;
+        }
     }
+    talc_memory_free(same);
+    return true;
 }
 
 // ---- Constants ----------------------------------------------------------------------------------
+
+/* The float type of the file: of its weights, else of its inputs. */
+static void find_dtype(talc_onnx_graph *graph)
+{
+    const talc_onnx_model *model = graph->model;
+    bool found = false;
+    for (int i = 0; i < graph->value_count && !found; i++) {
+        const talc_onnx_value *value = &graph->values[i];
+        const talc_dtype dtype =
+            value->initializer == NULL ? TALC_I64 : talc_onnx_dtype(value->initializer->type);
+        found = value->uses > 0 && talc_dtype_is_float(dtype) && value->initializer->dims.rank > 0;
+        if (found)
+            graph->dtype = dtype;
+    }
+    for (int i = 0; i < model->input_count && !found; i++) {
+        const talc_dtype dtype = talc_onnx_dtype(model->inputs[i].type);
+        found = talc_dtype_is_float(dtype);
+        if (found)
+            graph->dtype = dtype;
+    }
+}
+
+/* Whether all that reads a value are operators to which it is a setting, such as a factor. */
+static bool is_setting(const talc_onnx_graph *graph, int value)
+{
+    static const char *const operators[] = { "Clip", "Pad", "Range", "Resize", "Upsample" };
+    bool only = true;
+    for (int i = 0; i < graph->step_count && only; i++)
+        for (int k = 0; k < graph->steps[i].input_count && only; k++) {
+            bool sets = graph->steps[i].inputs[k] != value;
+            for (size_t o = 0; o < sizeof operators / sizeof *operators; o++)
+                sets = sets || (k > 0 && strcmp(graph->steps[i].node->op, operators[o]) == 0);
+            only = sets;
+        }
+    return only;
+}
 
 /* Those of the file that are no parameters: integers, single numbers, and what Constant gives. */
 static bool read_constants(talc_onnx_graph *graph)
@@ -210,10 +252,9 @@ static bool read_constants(talc_onnx_graph *graph)
         if (tensor == NULL || value->uses == 0)
             continue;
         const talc_dtype dtype = talc_onnx_dtype(tensor->type);
-        if (dtype != TALC_DTYPE_COUNT && talc_dtype_is_float(dtype) && tensor->dims.rank > 0) {
-            graph->dtype = dtype;
+        if (talc_dtype_is_float(dtype) && tensor->dims.rank > 0 &&
+            !(tensor->count <= 2 * TALC_MAX_RANK && is_setting(graph, i)))
             continue;
-        }
         value->constant = talc_retain(talc_onnx_tensor_new(graph->model, tensor));
         if (value->constant == NULL)
             return false;
@@ -245,8 +286,10 @@ static bool onnx_init(talc_module *module, const void *options)
     pthread_mutex_init(&graph->lock, NULL);
     if (!make_values(graph))
         return false;
-    leave_out_identities(graph);
+    if (!leave_out_identities(graph))
+        return false;
     talc_onnx_count_uses(graph);
+    find_dtype(graph);
     if (!read_constants(graph) || !talc_onnx_recognise(graph) || !talc_onnx_build(module, graph))
         return false;
     talc_onnx_count_uses(graph);
@@ -305,7 +348,7 @@ talc_module *talc_onnx_load(talc_device *device, const char *path, const talc_on
     talc_onnx_model *model = talc_onnx_read(path);
     if (model == NULL)
         return NULL;
-    if (!operators_run(model)) {
+    if (!operators_run(model) || !talc_onnx_nodes_fit(model)) {
         talc_onnx_model_free(model);
         return NULL;
     }

@@ -310,28 +310,50 @@ static bool statistics(talc_onnx_call *call, talc_tensor *x, int axis, double ep
     return done;
 }
 
+static bool fits_last(const talc_tensor *weight, talc_dims last)
+{
+    return weight->rank == last.rank &&
+           memcmp(weight->dims, last.dim, (size_t)last.rank * sizeof *last.dim) == 0;
+}
+
+/* The format broadcasts a weight to the dimensions that are normalised. */
+static talc_tensor *stretched(talc_tensor *weight, talc_dims last)
+{
+    talc_tensor *whole = talc_expand(weight, last);
+    return whole == NULL ? NULL : talc_contiguous(whole);
+}
+
 static bool run_layer_norm(talc_onnx_call *call)
 {
     talc_tensor *x = talc_onnx_in(call, 0);
-    const double eps = call->step->eps;
-    const talc_norm_options options = { .eps = eps != 0 ? eps : eps_of(call->step->node) };
+    const bool recognised = call->step->normalises;
+    const talc_norm_options options = { .eps = recognised ? or_zero(call->step->eps)
+                                                          : eps_of(call->step->node) };
     int axis = 0;
     if (x == NULL ||
-        !talc_onnx_axis(call, eps != 0 ? -1 : talc_onnx_int(call->step->node, "axis", -1), x->rank,
-                        &axis))
+        !talc_onnx_axis(call, recognised ? -1 : talc_onnx_int(call->step->node, "axis", -1),
+                        x->rank, &axis))
         return false;
     talc_dims last = TALC_SCALAR;
     for (int i = axis; i < x->rank; i++)
         last.dim[last.rank++] = x->dims[i];
     if (!statistics(call, x, axis, options.eps))
         return false;
-    return talc_onnx_out(
-        call, 0, talc_layer_norm(x, last, talc_onnx_in(call, 1), talc_onnx_in(call, 2), &options));
+    talc_tensor *weight = talc_onnx_in(call, 1), *bias = talc_onnx_in(call, 2);
+    if (weight != NULL && !fits_last(weight, last))
+        weight = stretched(weight, last);
+    if (bias != NULL && !fits_last(bias, last))
+        bias = stretched(bias, last);
+    if (talc_failed())
+        return false;
+    return talc_onnx_out(call, 0, talc_layer_norm(x, last, weight, bias, &options));
 }
 
 static bool run_lrn(talc_onnx_call *call)
 {
     const talc_onnx_node *node = call->step->node;
+    if (talc_onnx_int(node, "size", 1) % 2 == 0)
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "an even size");
     const talc_local_response_norm_options options = {
         .alpha = or_zero(talc_onnx_float(node, "alpha", 1e-4)),
         .beta = or_zero(talc_onnx_float(node, "beta", 0.75)),
@@ -482,16 +504,8 @@ static bool scales_of(talc_onnx_call *call, double scales[TALC_MAX_RANK], int *c
 {
     const int input =
         strcmp(call->step->node->op, "Upsample") == 0 || call->graph->model->opset < 11 ? 1 : 2;
-    *count = 0;
-    if (!talc_onnx_has(call, input))
-        return false;
-    const talc_tensor *host = talc_onnx_in_host(call, input);
-    const talc_tensor *wide = host == NULL ? NULL : talc_cast(host, TALC_F64);
-    if (wide == NULL || talc_numel(wide) == 0 || talc_numel(wide) > TALC_MAX_RANK)
-        return false;
-    *count = (int)talc_numel(wide);
-    memcpy(scales, talc_data_read(wide, TALC_F64), (size_t)*count * sizeof *scales);
-    return true;
+    *count = talc_onnx_in_reals(call, input, scales, TALC_MAX_RANK);
+    return *count > 0;
 }
 
 static bool run_resize(talc_onnx_call *call)
@@ -533,6 +547,11 @@ static bool run_resize(talc_onnx_call *call)
             options.size[i] = sizes[2 + i];
         const double extent =
             scaled ? (double)x->dims[2 + i] * scales[2 + i] : (double)sizes[2 + i];
+        const double in = (double)x->dims[2 + i];
+        if (options.mode == TALC_UPSAMPLE_NEAREST && scaled && floor(extent) == 2 * in &&
+            scales[2 + i] != 2)
+            return talc_onnx_fail(call, TALC_UNSUPPORTED, "nearest by a factor of %g",
+                                  scales[2 + i]);
         if (options.align_corners && extent != floor(extent))
             return talc_onnx_fail(call, TALC_UNSUPPORTED,
                                   "align_corners with a factor that gives %g lines", extent);
@@ -568,34 +587,34 @@ static const char *refuses_resize(const talc_onnx_node *node, int64_t opset)
 }
 
 const talc_onnx_operator talc_onnx_nets[] = {
-    { "ArgMax", run_argmax, refuses_arg },
-    { "ArgMin", run_argmin, refuses_arg },
-    { "AveragePool", run_average_pool, refuses_average_pool },
-    { "BatchNormalization", run_batch_norm, refuses_batch_norm },
-    { "Conv", run_conv, NULL },
-    { "ConvTranspose", run_conv_transpose, NULL },
-    { "Gemm", run_gemm, NULL },
-    { "GlobalAveragePool", run_global_average_pool, NULL },
-    { "GlobalMaxPool", run_global_max_pool, NULL },
-    { "GroupNormalization", run_group_norm, NULL },
-    { "InstanceNormalization", run_instance_norm, NULL },
-    { "LRN", run_lrn, NULL },
-    { "LayerNormalization", run_layer_norm, NULL },
-    { "LogSoftmax", run_log_softmax, NULL },
-    { "MatMul", run_matmul, NULL },
-    { "MaxPool", run_max_pool, refuses_max_pool },
-    { "ReduceL1", run_reduce_l1, NULL },
-    { "ReduceL2", run_reduce_l2, NULL },
-    { "ReduceLogSum", run_reduce_log_sum, NULL },
-    { "ReduceLogSumExp", run_reduce_log_sum_exp, NULL },
-    { "ReduceMax", run_reduce_max, NULL },
-    { "ReduceMean", run_reduce_mean, NULL },
-    { "ReduceMin", run_reduce_min, NULL },
-    { "ReduceProd", run_reduce_prod, NULL },
-    { "ReduceSum", run_reduce_sum, NULL },
-    { "ReduceSumSquare", run_reduce_sum_square, NULL },
-    { "Resize", run_resize, refuses_resize },
-    { "Softmax", run_softmax, NULL },
-    { "Upsample", run_resize, refuses_resize },
-    { NULL, NULL, NULL },
+    { "ArgMax", run_argmax, 1, refuses_arg },
+    { "ArgMin", run_argmin, 1, refuses_arg },
+    { "AveragePool", run_average_pool, 1, refuses_average_pool },
+    { "BatchNormalization", run_batch_norm, 5, refuses_batch_norm },
+    { "Conv", run_conv, 2, NULL },
+    { "ConvTranspose", run_conv_transpose, 2, NULL },
+    { "Gemm", run_gemm, 2, NULL },
+    { "GlobalAveragePool", run_global_average_pool, 1, NULL },
+    { "GlobalMaxPool", run_global_max_pool, 1, NULL },
+    { "GroupNormalization", run_group_norm, 3, NULL },
+    { "InstanceNormalization", run_instance_norm, 3, NULL },
+    { "LRN", run_lrn, 1, NULL },
+    { "LayerNormalization", run_layer_norm, 2, NULL },
+    { "LogSoftmax", run_log_softmax, 1, NULL },
+    { "MatMul", run_matmul, 2, NULL },
+    { "MaxPool", run_max_pool, 1, refuses_max_pool },
+    { "ReduceL1", run_reduce_l1, 1, NULL },
+    { "ReduceL2", run_reduce_l2, 1, NULL },
+    { "ReduceLogSum", run_reduce_log_sum, 1, NULL },
+    { "ReduceLogSumExp", run_reduce_log_sum_exp, 1, NULL },
+    { "ReduceMax", run_reduce_max, 1, NULL },
+    { "ReduceMean", run_reduce_mean, 1, NULL },
+    { "ReduceMin", run_reduce_min, 1, NULL },
+    { "ReduceProd", run_reduce_prod, 1, NULL },
+    { "ReduceSum", run_reduce_sum, 1, NULL },
+    { "ReduceSumSquare", run_reduce_sum_square, 1, NULL },
+    { "Resize", run_resize, 1, refuses_resize },
+    { "Softmax", run_softmax, 1, NULL },
+    { "Upsample", run_resize, 1, refuses_resize },
+    { NULL, NULL, 0, NULL },
 };

@@ -4,6 +4,7 @@
 #include "tensor/device.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/recording.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
@@ -32,6 +33,15 @@ static void plan_free(talc_onnx_plan *plan, int values)
     talc_memory_free(plan);
 }
 
+/* That of the parameters, which may have been cast; without them the file's. */
+static talc_dtype float_dtype(const talc_onnx_graph *graph)
+{
+    for (int i = 0; i < graph->value_count; i++)
+        if (graph->values[i].parameter != NULL)
+            return graph->values[i].parameter->dtype;
+    return graph->dtype;
+}
+
 static talc_onnx_plan *plan_new(const talc_onnx_graph *graph, talc_tensor *const inputs[])
 {
     talc_onnx_plan *plan = talc_memory_new(sizeof *plan, "onnx");
@@ -49,7 +59,7 @@ static talc_onnx_plan *plan_new(const talc_onnx_graph *graph, talc_tensor *const
         plan_free(plan, graph->value_count);
         return NULL;
     }
-    plan->dtype = graph->dtype;
+    plan->dtype = float_dtype(graph);
     plan->device = talc_device_host();
     for (int i = count - 1; i >= 0; i--) {
         plan->shapes[i] = talc_dims_of(inputs[i]);
@@ -65,7 +75,7 @@ static talc_onnx_plan *plan_new(const talc_onnx_graph *graph, talc_tensor *const
 static bool plan_fits(const talc_onnx_plan *plan, const talc_onnx_graph *graph,
                       talc_tensor *const inputs[])
 {
-    talc_dtype dtype = graph->dtype;
+    talc_dtype dtype = float_dtype(graph);
     for (int i = graph->model->input_count - 1; i >= 0; i--) {
         const talc_dims *shape = &plan->shapes[i];
         if (inputs[i]->device != plan->device || inputs[i]->rank != shape->rank ||
@@ -81,11 +91,16 @@ static bool plan_fits(const talc_onnx_plan *plan, const talc_onnx_graph *graph,
 static talc_onnx_plan *plan_enter(talc_onnx_graph *graph, talc_tensor *const inputs[])
 {
     pthread_mutex_lock(&graph->lock);
-    talc_onnx_plan *plan = graph->plans;
-    while (plan != NULL && !plan_fits(plan, graph, inputs))
-        plan = plan->next;
-    if (plan != NULL)
+    talc_onnx_plan **at = &graph->plans;
+    while (*at != NULL && !plan_fits(*at, graph, inputs))
+        at = &(*at)->next;
+    talc_onnx_plan *plan = *at;
+    if (plan != NULL) { /* to the head: the last of the list is the one that is used least */
         plan->users++;
+        *at = plan->next;
+        plan->next = graph->plans;
+        graph->plans = plan;
+    }
     pthread_mutex_unlock(&graph->lock);
     return plan;
 }
@@ -99,7 +114,7 @@ static void plan_leave(talc_onnx_graph *graph, talc_onnx_plan *plan)
         plan_free(plan, graph->value_count);
 }
 
-/* Keeps a plan for passes to come, at the head of the list; the oldest goes. */
+/* Keeps a plan for passes to come, at the head of the list; the last goes. */
 static void plan_keep(talc_onnx_graph *graph, talc_onnx_plan *plan)
 {
     talc_onnx_plan *gone = NULL;
@@ -210,12 +225,27 @@ static bool failed_in(const talc_onnx_call *call)
     char message[1024];
     const talc_status status = talc_error_status();
     snprintf(message, sizeof message, "%s", talc_error_message());
+    if (status == TALC_OK)
+        talc_onnx_fail(call, TALC_BAD_FORMAT, "an input or an attribute does not fit");
     if (status == TALC_OK || strncmp(message, path, strlen(path)) == 0)
         return false;
     talc_error_clear();
     talc_fail(status, "%s: %s '%s': %s", TALC_SHOWN(path), TALC_SHOWN(node->op),
-              TALC_SHOWN(node->name[0] != '\0' ? node->name : node->outputs[0]), message);
+              TALC_SHOWN(talc_onnx_node_name(node)), message);
     return false;
+}
+
+/* Raises the failure of a pass that had no plan yet where none can be made. False: it was another
+ * one. */
+static bool unplanned(const talc_onnx_call *call)
+{
+    if (!call->planning || !talc_recording_active(call->plan->device) || !talc_failed())
+        return false;
+    talc_error_clear();
+    talc_onnx_fail(call, TALC_UNSUPPORTED,
+                   "shapes cannot be worked out while the pass is recorded: run one on an input of "
+                   "this shape before");
+    return true;
 }
 
 static bool run_steps(talc_onnx_call *call, int count)
@@ -229,7 +259,7 @@ static bool run_steps(talc_onnx_call *call, int count)
         call->folds = false;
         const bool folds = call->planning && inputs_known(call);
         if (!(folds ? fold(call) : run(call)))
-            return failed_in(call);
+            return unplanned(call) ? false : failed_in(call);
         const int first = call->step->outputs[0];
         if (call->planning && !folds && !(first >= 0 && call->plan->known[first] != NULL))
             call->plan->steps[call->plan->step_count++] = index;
@@ -265,12 +295,29 @@ static bool take_results(talc_onnx_call *call, talc_tensor *results[])
         call->step = &last;
         call->folds = false;
         results[i] = talc_onnx_in(call, 0);
-        if (results[i] != NULL && call->tensors[value] == NULL)
+        bool own = call->tensors[value] != NULL;
+        for (int k = 0; k < graph->model->input_count; k++)
+            own = own && results[i] != call->tensors[graph->inputs[k]];
+        if (results[i] != NULL && !own)
             results[i] = talc_view(results[i], talc_dims_of(results[i]));
         if (results[i] == NULL)
             return false;
     }
     return true;
+}
+
+/* Of the file's type; of its floats as the module has been cast. */
+static bool check_dtype(const talc_onnx_graph *graph, const talc_onnx_value_info *input,
+                        const talc_tensor *given)
+{
+    const talc_dtype dtype = talc_onnx_dtype(input->type);
+    if (dtype == TALC_DTYPE_COUNT || dtype == given->dtype ||
+        (talc_dtype_is_float(dtype) && talc_dtype_is_float(given->dtype)))
+        return true;
+    talc_fail(TALC_BAD_DTYPE, "%s: input '%s' is %s, the file's is %s",
+              TALC_SHOWN(graph->model->path), TALC_SHOWN(input->name),
+              talc_dtype_name(given->dtype), talc_dtype_name(dtype));
+    return false;
 }
 
 static bool check_inputs(const talc_onnx_graph *graph, talc_tensor *const inputs[])
@@ -280,6 +327,8 @@ static bool check_inputs(const talc_onnx_graph *graph, talc_tensor *const inputs
         bool fits = input->rank < 0 || input->rank == inputs[i]->rank;
         for (int k = 0; k < input->rank && fits; k++)
             fits = input->dim[k] < 0 || input->dim[k] == inputs[i]->dims[k];
+        if (!check_dtype(graph, input, inputs[i]))
+            return false;
         if (fits)
             continue;
         char given[TALC_DIMS_TEXT], expected[TALC_DIMS_TEXT] = "[";

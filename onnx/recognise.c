@@ -116,10 +116,11 @@ static bool recognise_layer_norm(talc_onnx_graph *graph, talc_onnx_step *step)
     talc_onnx_step *mean = maker(graph, difference->inputs[1], "ReduceMean");
     const double number = number_of(graph, eps);
     const talc_onnx_tensor *scale = graph->values[weight].initializer;
-    if (mean == NULL || mean->inputs[0] != difference->inputs[0] || isnan(number) ||
+    if (mean == NULL || mean->inputs[0] != difference->inputs[0] || !(number >= 0) ||
         !is_last_mean(graph, mean) || !is_last_mean(graph, variance) || scale == NULL ||
-        scale->dims.rank != 1 || graph->values[bias].initializer == NULL ||
-        graph->values[bias].initializer->dims.rank != 1)
+        scale->dims.rank != 1 || scale->count < 2 || graph->values[bias].initializer == NULL ||
+        graph->values[bias].initializer->dims.rank != 1 ||
+        graph->values[bias].initializer->count != scale->count)
         return false;
     talc_onnx_step *const parts[] = {
         scaled, ratio, root, sum, variance, square, difference, mean
@@ -127,6 +128,7 @@ static bool recognise_layer_norm(talc_onnx_graph *graph, talc_onnx_step *step)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         parts[i]->left_out = true;
     step->op = talc_onnx_operator_find("LayerNormalization");
+    step->normalises = true;
     step->eps = number;
     step->normalised[0] = mean->inputs[0];
     step->normalised[1] = weight;

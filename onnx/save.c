@@ -27,6 +27,7 @@ enum { NAME = 256 };
 /* A tensor that has a name in the file: the input, a parameter, or an op's result. */
 typedef struct named {
     talc_tensor *held; /* an alias, so that no other storage takes its place */
+    bool parameter;
     char name[NAME];
 } named;
 
@@ -36,9 +37,8 @@ typedef struct trace {
     named *list;
     size_t count, capacity;
     int64_t batch;
-    int made;                 /* names that were made up */
-    const talc_module *layer; /* that runs, or the first of those that run as one op */
-    bool folds;               /* what runs makes a weight */
+    int made;   /* names that were made up */
+    bool folds; /* what runs makes a weight */
 } trace;
 
 typedef struct hooks {
@@ -56,18 +56,31 @@ static bool name_tensor(trace *t, const talc_tensor *tensor, const char *name)
         return false;
     t->list = list;
     list[t->count].held = talc_retain(alias);
+    list[t->count].parameter = false;
     snprintf(list[t->count].name, NAME, "%s", name);
     t->count++;
     return true;
 }
 
-/* The latest that has a tensor's storage; NULL: none. */
+static bool is_same(const talc_tensor *a, const talc_tensor *b)
+{
+    return talc_same_dims(a, b) && a->data == b->data &&
+           memcmp(a->strides, b->strides, sizeof a->strides) == 0;
+}
+
+/* The value that a tensor is, else the first of its storage, of which it is a view; NULL: none. */
 static const named *storage_of(const trace *t, const talc_tensor *tensor)
 {
-    for (size_t i = t->count; i > 0; i--)
-        if (t->list[i - 1].held->storage == tensor->storage)
-            return &t->list[i - 1];
-    return NULL;
+    const named *first = NULL;
+    for (size_t i = t->count; i > 0; i--) {
+        const named *one = &t->list[i - 1];
+        if (one->held->storage != tensor->storage)
+            continue;
+        if (is_same(one->held, tensor))
+            return one;
+        first = one;
+    }
+    return first;
 }
 
 static void new_name(trace *t, const char *op, char name[NAME])
@@ -92,8 +105,9 @@ static void give_integers(trace *t, const int64_t *numbers, int count, char name
 }
 
 /* A reshaped, then transposed view of all elements of `from`. */
-static bool give_rearranged(trace *t, const talc_tensor *tensor, const char *from, char name[NAME])
+static bool give_rearranged(trace *t, const talc_tensor *tensor, const named *of, char name[NAME])
 {
+    const char *from = of->name;
     int order[TALC_MAX_RANK];
     int64_t dims[TALC_MAX_RANK], axes[TALC_MAX_RANK], expected = 1;
     char shape[NAME], middle[NAME];
@@ -115,8 +129,12 @@ static bool give_rearranged(trace *t, const talc_tensor *tensor, const char *fro
         axes[order[i]] = i;
         moved = moved || order[i] != i;
     }
-    if (tensor->rank > 0 && order[0] == 0 && dims[0] == t->batch)
-        dims[0] = 0; /* as the input has it, so that the batch may be another */
+    /* As many images as the operand has; or a multiple of them. */
+    const bool of_batch = of->held->rank > 0 && of->held->dims[0] == t->batch && !of->parameter;
+    if (of_batch && tensor->rank > 0 && dims[0] == t->batch)
+        dims[0] = 0;
+    else if (of_batch && tensor->rank > 0 && t->batch > 0 && dims[0] % t->batch == 0)
+        dims[0] = -1;
     give_integers(t, dims, tensor->rank, shape);
     new_name(t, "view", middle);
     talc_onnx_write_node(&t->writer, "Reshape", middle, 2, (const char *[]){ from, shape }, 0);
@@ -212,12 +230,11 @@ static bool name_of(trace *t, const talc_tensor *tensor, char name[NAME])
     }
     const talc_tensor *held = of->held;
     snprintf(name, NAME, "%s", of->name);
-    if (talc_same_dims(held, tensor) && held->data == tensor->data &&
-        memcmp(held->strides, tensor->strides, sizeof held->strides) == 0)
+    if (is_same(held, tensor))
         return true;
     if (held->data == tensor->data && talc_numel(held) == talc_numel(tensor) &&
         talc_is_contiguous(held)) {
-        if (!give_rearranged(t, tensor, of->name, name))
+        if (!give_rearranged(t, tensor, of, name))
             return false;
     } else if (!give_slice(t, tensor, of, name)) {
         return false;
@@ -401,23 +418,16 @@ static bool give_pool(trace *t, const talc_observation *o, const char *const in[
             : TALC_ONNX_INT_OF("count_include_pad", !p->exclude_padding));
 }
 
-/* Its statistics are the module's, which the op's operands leave out. */
 static bool give_batch_norm(trace *t, const talc_observation *o, const char *const in[],
                             char name[NAME])
 {
     const talc_batch_norm2d_problem *p = o->problem;
-    if (t->layer == NULL || t->layer->kind != &talc_batch_norm2d_class || in[1] == NULL ||
-        in[2] == NULL)
-        return false;
-    const talc_batch_norm2d_module *norm = (const talc_batch_norm2d_module *)t->layer;
-    char mean[NAME], variance[NAME];
-    if (norm->running_mean == NULL || !name_of(t, norm->running_mean, mean) ||
-        !name_of(t, norm->running_var, variance))
-        return false;
-    talc_onnx_write_node(&t->writer, "BatchNormalization", name, 5,
-                         (const char *[]){ in[0], in[1], in[2], mean, variance }, 1,
+    for (int i = 1; i < 5; i++)
+        if (in[i] == NULL) /* weight, bias and the statistics have no default in the format */
+            return false;
+    talc_onnx_write_node(&t->writer, "BatchNormalization", name, 5, in, 1,
                          TALC_ONNX_FLOAT_OF("epsilon", p->eps));
-    return give_end(t, o->inputs[3], p->activation, name);
+    return give_end(t, o->inputs[5], p->activation, name);
 }
 
 /* A layer norm, whose problem has the last dimension as channels. */
@@ -515,6 +525,9 @@ static void observe(talc_observer *observer, const talc_observation *o)
     char name[NAME];
     bool done = names != NULL && in != NULL;
     for (int i = 0; done && i < o->count; i++) {
+        if (o->inputs[i] != NULL && o->inputs[i]->dtype == TALC_I64 &&
+            strcmp(o->op, "batch_norm2d") == 0) /* how many batches were counted */
+            continue;
         in[i] = o->inputs[i] == NULL ? NULL : names[i];
         done = o->inputs[i] == NULL || name_of(t, o->inputs[i], names[i]);
     }
@@ -542,14 +555,9 @@ static void on_group(talc_forward_hooks *base, talc_module *const modules[], int
                      talc_group_phase phase)
 {
     trace *t = ((hooks *)base)->trace;
+    (void)modules;
     (void)count;
-    t->layer = modules[0];
     t->folds = phase == TALC_GROUP_FOLDS;
-}
-
-static void on_enter(talc_forward_hooks *base, const talc_module *module)
-{
-    ((hooks *)base)->trace->layer = module;
 }
 
 static void on_leave(talc_forward_hooks *base, const talc_module *module, const talc_tensor *x,
@@ -567,7 +575,14 @@ static bool name_parameter(const char *path, talc_tensor *tensor, bool is_buffer
     (void)is_buffer;
     if (tensor->dtype != TALC_F32 && tensor->dtype != TALC_F64)
         return true;
-    return name_tensor(t, tensor, path);
+    if (strlen(path) >= NAME || strcmp(path, "x") == 0 || strcmp(path, "y") == 0) {
+        talc_fail(TALC_UNSUPPORTED, "%s: a parameter called '%s'", WHO, TALC_SHOWN(path));
+        return false;
+    }
+    const bool done = name_tensor(t, tensor, path);
+    if (done)
+        t->list[t->count - 1].parameter = true;
+    return done;
 }
 
 /* Those that a node reads become initialisers; a folded weight takes the place of others. */
@@ -581,8 +596,7 @@ static void write_parameters(trace *t, size_t parameters)
 /* Runs the pass and writes its nodes. */
 static bool run(trace *t, talc_module *module, talc_tensor *x)
 {
-    hooks hooked = { .base = { .group = on_group, .enter = on_enter, .leave = on_leave },
-                     .trace = t };
+    hooks hooked = { .base = { .group = on_group, .leave = on_leave }, .trace = t };
     if (!name_tensor(t, x, "x") || !talc_module_visit(module, name_parameter, t))
         return false;
     const size_t parameters = t->count - 1;

@@ -8,6 +8,7 @@
 #include "ops/rearrange.h"
 #include "ops/resample.h"
 #include "tensor/memory.h"
+#include "tensor/tape.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -29,7 +30,6 @@ static talc_tensor *integers(const int64_t *numbers, int count)
 static bool run_constant(talc_onnx_call *call)
 {
     const talc_onnx_node *node = call->step->node;
-    int64_t list[64];
     const talc_onnx_attribute *value = talc_onnx_attribute_of(node, "value");
     if (value != NULL && value->t != NULL)
         return talc_onnx_out_known(call, 0, talc_onnx_tensor_new(call->graph->model, value->t));
@@ -42,8 +42,10 @@ static bool run_constant(talc_onnx_call *call)
     if ((value = talc_onnx_attribute_of(node, "value_floats")) != NULL)
         return talc_onnx_out_known(
             call, 0, talc_from_host(host(), TALC_F32, TALC_DIMS(value->count), value->floats));
-    const int count = talc_onnx_ints(node, "value_ints", list, 64);
-    return talc_onnx_out_known(call, 0, integers(list, count));
+    value = talc_onnx_attribute_of(node, "value_ints");
+    return value != NULL &&
+           talc_onnx_out_known(
+               call, 0, talc_from_host(host(), TALC_I64, TALC_DIMS(value->count), value->ints));
 }
 
 static const char *refuses_constant(const talc_onnx_node *node, int64_t opset)
@@ -200,6 +202,10 @@ static bool run_unsqueeze(talc_onnx_call *call)
     for (int i = 0; i < count; i++)
         list[i] += list[i] < 0 ? x->rank + count : 0;
     qsort(list, (size_t)count, sizeof *list, ascending);
+    for (int i = 0; i < count; i++)
+        if (list[i] < 0 || list[i] >= x->rank + count || (i > 0 && list[i] == list[i - 1]))
+            return talc_onnx_fail(call, TALC_BAD_ARGUMENT, "axis %lld is outside rank %d, or twice",
+                                  (long long)list[i], x->rank + count);
     talc_dims dims = { .rank = x->rank + count };
     for (int i = 0, used = 0, from = 0; i < dims.rank; i++) {
         const bool is_new = used < count && list[used] == i;
@@ -268,10 +274,11 @@ static bool run_concat(talc_onnx_call *call)
     bool there = tensors != NULL;
     for (int i = 0; there && i < count; i++)
         there = (tensors[i] = talc_onnx_in(call, i)) != NULL;
+    int axis = 0;
     const bool done =
         there &&
-        talc_onnx_out(call, 0,
-                      talc_concat(tensors, count, (int)talc_onnx_int(call->step->node, "axis", 0)));
+        talc_onnx_axis(call, talc_onnx_int(call->step->node, "axis", 0), tensors[0]->rank, &axis) &&
+        talc_onnx_out(call, 0, talc_concat(tensors, count, axis));
     talc_memory_free(tensors);
     return done;
 }
@@ -310,6 +317,9 @@ static bool run_split(talc_onnx_call *call)
         !talc_onnx_axis(call, talc_onnx_int(call->step->node, "axis", 0), x->rank, &axis))
         return false;
     const int count = parts_of(call, x->dims[axis], sizes);
+    if (count >= 0 && count != call->step->output_count)
+        return talc_onnx_fail(call, TALC_BAD_ARGUMENT, "%d parts, %d outputs", count,
+                              call->step->output_count);
     bool done = count > 0 && talc_split(x, sizes, count, axis, parts);
     for (int i = 0; done && i < count; i++)
         done = talc_onnx_out(call, i, parts[i]);
@@ -325,7 +335,8 @@ static talc_tensor *sliced(talc_tensor *x, int dim, int64_t start, int64_t end, 
     start = start < 0 ? start + extent : start;
     end = end < -extent ? -1 : end < 0 ? end + extent : end;
     start = start >= extent ? extent - 1 : start;
-    if (start <= end || start < 0)
+    start = start < 0 ? 0 : start; /* as the format clamps it */
+    if (start <= end || extent == 0)
         return talc_slice(x, dim, 0, 0, 1);
     const int64_t count = (start - end - 1) / -step + 1;
     talc_tensor *forwards = talc_slice(x, dim, start + (count - 1) * step, start + 1, -step);
@@ -345,9 +356,13 @@ static bool run_slice(talc_onnx_call *call)
     if (by_inputs) {
         count = talc_onnx_in_numbers(call, 1, starts, TALC_MAX_RANK);
         count_end = talc_onnx_in_numbers(call, 2, ends, TALC_MAX_RANK);
-        if (talc_onnx_in_numbers(call, 3, axes, TALC_MAX_RANK) < 0 ||
-            talc_onnx_in_numbers(call, 4, steps, TALC_MAX_RANK) < 0)
+        const int given = talc_onnx_in_numbers(call, 3, axes, TALC_MAX_RANK);
+        const int stepped = talc_onnx_in_numbers(call, 4, steps, TALC_MAX_RANK);
+        if (given < 0 || stepped < 0)
             return false;
+        if ((given > 0 && given != count) || (stepped > 0 && stepped != count))
+            return talc_onnx_fail(call, TALC_BAD_ARGUMENT, "%d starts, %d axes, %d steps", count,
+                                  given, stepped);
     } else {
         count = talc_onnx_ints(node, "starts", starts, TALC_MAX_RANK);
         count_end = talc_onnx_ints(node, "ends", ends, TALC_MAX_RANK);
@@ -428,6 +443,9 @@ static bool run_scatter_nd(talc_onnx_call *call)
     const talc_tensor *updates = talc_onnx_in_host(call, 2);
     if (data == NULL || given == NULL || updates == NULL)
         return false;
+    const talc_tensor *const operands[] = { talc_onnx_in(call, 0), talc_onnx_in(call, 2) };
+    if (!call->folds && talc_tape_wants(operands, 2)) /* which it would not record */
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "a gradient through it");
     const talc_tensor *index = talc_cast(given, TALC_I64);
     talc_tensor *y = talc_clone(data);
     const int depth = index == NULL || index->rank < 1 ? -1 : (int)index->dims[index->rank - 1];
@@ -445,9 +463,11 @@ static bool run_scatter_nd(talc_onnx_call *call)
     if (rows * slice == 0)
         return talc_onnx_out(call, 0, y);
     const size_t bytes = (size_t)slice * talc_dtype_size(data->dtype);
-    const int64_t *list = talc_data_read(index, TALC_I64);
+    const int64_t *list = talc_numel(index) == 0 ? NULL : talc_data_read(index, TALC_I64);
     char *to = talc_data(y, y->dtype);
     const char *from = talc_data_read(updates, updates->dtype);
+    if (talc_failed())
+        return false;
     for (int64_t row = 0; row < rows; row++) {
         int64_t at = 0;
         for (int k = 0; k < depth; k++) {
@@ -495,8 +515,13 @@ static bool run_cumsum(talc_onnx_call *call)
     const talc_dims dims = TALC_DIMS(dim);
     talc_tensor *from = reverse ? talc_flip(x, dims) : x;
     talc_tensor *y = from == NULL ? NULL : talc_cumsum(from, dim);
-    if (y != NULL && talc_onnx_int(call->step->node, "exclusive", 0) != 0)
-        y = talc_sub(y, from);
+    if (y != NULL && talc_onnx_int(call->step->node, "exclusive", 0) != 0) {
+        /* The sum before: all but the last, behind a 0. */
+        talc_pad_options shift = { .padding = { 0 } };
+        shift.padding[2 * (x->rank - 1 - dim)] = 1;
+        shift.padding[2 * (x->rank - 1 - dim) + 1] = -1;
+        y = talc_pad(y, &shift);
+    }
     return talc_onnx_out(call, 0, y != NULL && reverse ? talc_flip(y, dims) : y);
 }
 
@@ -538,28 +563,28 @@ static bool run_pad(talc_onnx_call *call)
 }
 
 const talc_onnx_operator talc_onnx_shapes[] = {
-    { "Concat", run_concat, NULL },
-    { "Constant", run_constant, refuses_constant },
-    { "ConstantOfShape", run_constant_of_shape, NULL },
-    { "CumSum", run_cumsum, NULL },
-    { "DepthToSpace", run_depth_to_space, NULL },
-    { "Expand", run_expand, NULL },
-    { "Flatten", run_flatten, NULL },
-    { "Gather", run_gather, NULL },
-    { "GatherElements", run_gather_elements, NULL },
-    { "Pad", run_pad, NULL },
-    { "Range", run_range, NULL },
-    { "Reshape", run_reshape, NULL },
-    { "ScatterND", run_scatter_nd, refuses_scatter_nd },
-    { "Shape", run_shape, NULL },
-    { "Size", run_size, NULL },
-    { "Slice", run_slice, NULL },
-    { "SpaceToDepth", run_space_to_depth, NULL },
-    { "Split", run_split, NULL },
-    { "Squeeze", run_squeeze, NULL },
-    { "Tile", run_tile, NULL },
-    { "Transpose", run_transpose, NULL },
-    { "Trilu", run_trilu, NULL },
-    { "Unsqueeze", run_unsqueeze, NULL },
-    { NULL, NULL, NULL },
+    { "Concat", run_concat, -1, NULL },
+    { "Constant", run_constant, 0, refuses_constant },
+    { "ConstantOfShape", run_constant_of_shape, 1, NULL },
+    { "CumSum", run_cumsum, 2, NULL },
+    { "DepthToSpace", run_depth_to_space, 1, NULL },
+    { "Expand", run_expand, 2, NULL },
+    { "Flatten", run_flatten, 1, NULL },
+    { "Gather", run_gather, 2, NULL },
+    { "GatherElements", run_gather_elements, 2, NULL },
+    { "Pad", run_pad, 1, NULL },
+    { "Range", run_range, 3, NULL },
+    { "Reshape", run_reshape, 2, NULL },
+    { "ScatterND", run_scatter_nd, 3, refuses_scatter_nd },
+    { "Shape", run_shape, 1, NULL },
+    { "Size", run_size, 1, NULL },
+    { "Slice", run_slice, 1, NULL },
+    { "SpaceToDepth", run_space_to_depth, 1, NULL },
+    { "Split", run_split, 1, NULL },
+    { "Squeeze", run_squeeze, 1, NULL },
+    { "Tile", run_tile, 2, NULL },
+    { "Transpose", run_transpose, 1, NULL },
+    { "Trilu", run_trilu, 1, NULL },
+    { "Unsqueeze", run_unsqueeze, 1, NULL },
+    { NULL, NULL, 0, NULL },
 };

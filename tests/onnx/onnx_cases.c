@@ -82,15 +82,17 @@ static bool run(const char *folder, talc_device *device, talc_module *module, ch
     }
     const char *differs = NULL;
     for (int pass = 0; pass < 2 && differs == NULL && !talc_failed(); pass++) {
-        if (!talc_onnx_run(module, inputs, in, outputs, out))
+        if (!talc_onnx_run(module, inputs, in, outputs, out)) {
+            differs = "no failure was raised";
             break;
+        }
         for (int i = 0; i < out && differs == NULL; i++) {
             const talc_tensor *expected = read(folder, "output", i);
             differs = expected == NULL ? "no output" : difference(outputs[i], expected, text);
         }
     }
-    if (talc_failed())
-        snprintf(text, 256, "%s", talc_error_message());
+    if (talc_failed() || (differs != NULL && differs != text))
+        snprintf(text, 256, "%s", talc_failed() ? talc_error_message() : differs);
     return differs == NULL && !talc_failed();
 }
 

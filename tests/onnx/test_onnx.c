@@ -74,6 +74,17 @@ static void add_ends(wire *graph, const char *input, const char *output)
     put_message(graph, 12, value_of(output));
 }
 
+/* An input of integers. */
+static wire integers_of(const char *name)
+{
+    wire type = { 0 }, element = { 0 }, value = { 0 };
+    put_int(&element, 1, INT64);
+    put_message(&type, 1, element);
+    put_text(&value, 1, name);
+    put_message(&value, 2, type);
+    return value;
+}
+
 static talc_module *load_on(talc_device *device, wire graph, int64_t opset)
 {
     return talc_onnx_load(device, write_model("model.onnx", model_of(graph, opset)), NULL);
@@ -200,6 +211,47 @@ Test(onnx, what_only_broadcasts_to_a_result_is_no_residual)
                   (double[]){ 12, 0 }, 0, "y");
 }
 
+Test(onnx, only_the_first_activation_joins)
+{
+    wire graph = convolution("c.weight", "c.bias");
+    ADD(&graph, "Neg", "n", "c");
+    ADD(&graph, "Add", "s", "n", "c");
+    ADD(&graph, "Relu", "r", "s");
+    ADD(&graph, "Sigmoid", "y", "r");
+    add_ends(&graph, "x", "y");
+    owned_module *net = load(graph);
+    talc_tensor *x = TENSOR_OF(TALC_DIMS(1, 1, 2, 2), 1, 2, 3, 4);
+    assert_values(talc_forward(net, x), (double[]){ 0.5, 0.5 }, 1e-7, "y");
+    wire other = convolution("c.weight", "c.bias");
+    ADD(&other, "Add", "s", "c", "x");
+    ADD(&other, "Relu", "r", "s");
+    ADD(&other, "Sigmoid", "y", "r");
+    add_ends(&other, "x", "y");
+    owned_module *second = load(other);
+    x = TENSOR_OF(TALC_DIMS(1, 1, 2, 2), 0, 0, 0, 0);
+    const double one = 1 / (1 + exp(-1.0));
+    assert_values(talc_forward(second, x), (double[]){ one, one, one, one, 0.5, 0.5, 0.5, 0.5 },
+                  1e-6, "y");
+}
+
+Test(onnx, a_norm_of_any_rank)
+{
+    wire graph = { 0 };
+    FLOATS(&graph, "n.weight", TALC_DIMS(2), 2, 3);
+    FLOATS(&graph, "n.bias", TALC_DIMS(2), 0, 1);
+    FLOATS(&graph, "n.mean", TALC_DIMS(2), 1, 0);
+    FLOATS(&graph, "n.var", TALC_DIMS(2), 1, 1);
+    ADD(&graph, "BatchNormalization", "n", "x", "n.weight", "n.bias", "n.mean", "n.var");
+    ADD(&graph, "Relu", "y", "n");
+    add_ends(&graph, "x", "y");
+    owned_module *net = load(graph);
+    talc_tensor *y = talc_forward(net, TENSOR_OF(TALC_DIMS(1, 2), 3, -1));
+    assert_values(y, (double[]){ 4, 0 }, 1e-4, "y");
+    y = talc_forward(net, TENSOR_OF(TALC_DIMS(1, 2, 2), 3, 2, -1, 1));
+    assert_values(y, (double[]){ 4, 2, 0, 4 }, 1e-4, "y");
+    cr_assert_eq(y->rank, 3);
+}
+
 Test(onnx, linear_maps_of_both_layouts)
 {
     wire graph = { 0 };
@@ -274,11 +326,11 @@ Test(onnx, other_numbers_are_no_gelu)
     }
 }
 
-static wire layer_norm_with(float exponent)
+static wire layer_norm_with(float exponent, float eps)
 {
     wire graph = { 0 };
     FLOATS(&graph, "two", TALC_SCALAR, exponent);
-    FLOATS(&graph, "eps", TALC_SCALAR, 0.5f);
+    FLOATS(&graph, "eps", TALC_SCALAR, eps);
     FLOATS(&graph, "n.weight", TALC_DIMS(2), 2, 3);
     FLOATS(&graph, "n.bias", TALC_DIMS(2), 1, 0);
     wire mean = NODE("ReduceMean", "m", "x"), variance = NODE("ReduceMean", "v", "p");
@@ -299,15 +351,34 @@ static wire layer_norm_with(float exponent)
 
 Test(onnx, layer_norm_of_older_opsets_is_recognised)
 {
-    owned_module *net = load(layer_norm_with(2));
+    owned_module *net = load(layer_norm_with(2, 0.5f));
     /* mean 2, variance 1: +-1 / sqrt(1.5). */
     const double z = 1 / sqrt(1.5);
     assert_values(observed(net, TENSOR_OF(TALC_DIMS(1, 2), 1, 3)), (double[]){ 1 - 2 * z, 3 * z },
                   1e-6, "y");
     cr_assert_str_eq(counted.ops, "group_norm ");
-    owned_module *other = load(layer_norm_with(3)); /* of cubes, whose mean is 0 */
+    owned_module *other = load(layer_norm_with(3, 0.5f)); /* of cubes, whose mean is 0 */
     assert_values(observed(other, TENSOR_OF(TALC_DIMS(1, 2), 1, 3)),
                   (double[]){ 1 - 2 / sqrt(0.5), 3 / sqrt(0.5) }, 1e-5, "y");
+}
+
+Test(onnx, a_layer_norm_may_have_no_eps)
+{
+    owned_module *net = load(layer_norm_with(2, 0));
+    assert_values(observed(net, TENSOR_OF(TALC_DIMS(1, 2), 1e-3f, 3e-3f)), (double[]){ -1, 3 },
+                  1e-5, "y");
+    cr_assert_str_eq(counted.ops, "group_norm ");
+    wire graph = { 0 }, norm = NODE("LayerNormalization", "y", "x", "w"), eps = { 0 };
+    FLOATS(&graph, "w", TALC_DIMS(1), 2); /* which is broadcast */
+    put_text(&eps, 1, "epsilon");
+    put_float(&eps, 2, 0);
+    put_int(&eps, 20, 1);
+    put_message(&norm, 5, eps);
+    put_message(&graph, 1, norm);
+    add_ends(&graph, "x", "y");
+    owned_module *other = load(graph);
+    assert_values(talc_forward(other, TENSOR_OF(TALC_DIMS(1, 2), 1e-3f, 3e-3f)),
+                  (double[]){ -2, 2 }, 1e-5, "y");
 }
 
 // ---- Shapes -------------------------------------------------------------------------------------
@@ -348,7 +419,8 @@ Test(onnx, a_shape_that_an_input_holds_is_read_each_time)
     ADD(&graph, "Reshape", "y", "x", "shape");
     ADD(&graph, "Shape", "s", "y"); /* follows from what the input holds, not from its shape */
     put_message(&graph, 11, value_of("x"));
-    add_ends(&graph, "shape", "y");
+    put_message(&graph, 11, integers_of("shape"));
+    put_message(&graph, 12, value_of("y"));
     put_message(&graph, 12, value_of("s"));
     owned_module *net = load(graph);
     talc_tensor *x = TENSOR_OF(TALC_DIMS(6), 1, 2, 3, 4, 5, 6), *y[2];
@@ -360,6 +432,49 @@ Test(onnx, a_shape_that_an_input_holds_is_read_each_time)
         cr_assert_eq(y[0]->dims[0], i == 2 ? 6 : 2 + i);
         cr_assert_eq(talc_item_i64(talc_select(y[1], 0, 0)), y[0]->dims[0]);
     }
+}
+
+Test(onnx, factors_that_an_input_holds_are_read_each_time)
+{
+    wire graph = { 0 };
+    ADD(&graph, "Resize", "r", "x", "", "scales");
+    ADD(&graph, "Shape", "y", "r");
+    put_message(&graph, 11, value_of("x"));
+    put_message(&graph, 11, value_of("scales"));
+    put_message(&graph, 12, value_of("y"));
+    talc_module *refused = load_on(tested_device(), graph, 13); /* half_pixel */
+    cr_assert_null(refused);
+    assert_failed(TALC_UNSUPPORTED, "nearest by other than asymmetric and floor");
+    wire old = { 0 };
+    ADD(&old, "Resize", "r", "x", "scales"); /* asymmetric in opset 10 */
+    ADD(&old, "Shape", "y", "r");
+    put_message(&old, 11, value_of("x"));
+    put_message(&old, 11, value_of("scales"));
+    put_message(&old, 12, value_of("y"));
+    owned_module *net = load_on(tested_device(), old, 10);
+    assert_no_failure();
+    talc_tensor *x = talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 1, 4, 4)), *y = NULL;
+    for (int factor = 2; factor < 5; factor++) {
+        talc_tensor *scales = on_device(TALC_DIMS(4), (float[]){ 1, 1, (float)factor, 2 });
+        cr_assert(talc_onnx_run(net, (talc_tensor *[]){ x, scales }, 2, &y, 1), "%s",
+                  talc_error_message());
+        cr_assert_eq(talc_item_i64(talc_select(y, 0, 2)), 4 * factor);
+    }
+}
+
+Test(onnx, a_graph_with_shapes_is_captured_after_a_pass)
+{
+    wire graph = flattened();
+    owned_module *net = load(graph);
+    talc_tensor *x = talc_ones(tested_device(), TALC_F32, TALC_DIMS(2, 2, 3));
+    cr_assert_not_null(talc_forward(net, x));
+    talc_graph *captured = talc_capture(net, x);
+    cr_assert_not_null(captured, "%s", talc_error_message());
+    const talc_tensor *y = talc_graph_replay(captured, x);
+    cr_assert(y != NULL && y->rank == 2 && y->dims[1] == 6, "%s", talc_error_message());
+    talc_graph_free(captured);
+    cr_assert_null(talc_capture(net, talc_ones(tested_device(), TALC_F32, TALC_DIMS(3, 2, 3))));
+    assert_failed(TALC_UNSUPPORTED, "run one on an input of this shape before");
 }
 
 Test(onnx, an_input_of_another_shape_than_the_file_says_is_named)
@@ -491,6 +606,51 @@ Test(onnx, a_failing_node_is_named)
     assert_failed(TALC_NULL_ARGUMENT, "onnx_load: device is NULL");
 }
 
+Test(onnx, a_node_without_what_it_needs_is_named)
+{
+    static const struct {
+        const char *op, *message;
+    } nodes[] = { { "Add", "node 0 (Add) 'y': no input 1" },
+                  { "Conv", "node 0 (Conv) 'y': no input 1" },
+                  { "Where", "node 0 (Where) 'y': no input 1" },
+                  { "MaxPool", "node 0 (MaxPool) 'y': no kernel_shape" },
+                  { "DepthToSpace", "node 0 (DepthToSpace) 'y': blocksize is 0" } };
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        wire graph = { 0 };
+        ADD(&graph, nodes[i].op, "y", "x");
+        add_ends(&graph, "x", "y");
+        cr_assert_null(load_on(tested_device(), graph, 17));
+        assert_failed(TALC_BAD_FORMAT, nodes[i].message);
+    }
+    wire graph = { 0 }, pool = NODE("MaxPool", "y", "x");
+    INTS(&pool, "kernel_shape", 2, 2);
+    INTS(&pool, "strides", 0, 0);
+    put_message(&graph, 1, pool);
+    add_ends(&graph, "x", "y");
+    cr_assert_null(load_on(tested_device(), graph, 17));
+    assert_failed(TALC_BAD_FORMAT, "strides has 0");
+}
+
+Test(onnx, a_gradient_that_would_be_lost_is_refused)
+{
+    wire graph = { 0 };
+    NUMBERS(&graph, "at", 1);
+    FLOATS(&graph, "with", TALC_DIMS(1), 5);
+    FLOATS(&graph, "w", TALC_DIMS(2), 2, 3);
+    NUMBERS(&graph, "dims", 1, 1);
+    ADD(&graph, "Reshape", "index", "at", "dims");
+    ADD(&graph, "Mul", "m", "x", "w");
+    ADD(&graph, "ScatterND", "y", "m", "index", "with");
+    add_ends(&graph, "x", "y");
+    owned_module *net = load(graph);
+    talc_tensor *x = TENSOR_OF(TALC_DIMS(2), 1, 1);
+    cr_assert_null(talc_forward(net, x));
+    assert_failed(TALC_UNSUPPORTED, "ScatterND 'y': a gradient through it");
+    talc_no_grad_enter();
+    assert_values(talc_forward(net, x), (double[]){ 2, 5 }, 0, "y");
+    talc_no_grad_leave();
+}
+
 // ---- Without memory -----------------------------------------------------------------------------
 
 static void run_load(fault_run *run)
@@ -540,6 +700,38 @@ Test(onnx, what_is_written_is_read_again)
     talc_no_grad_enter();
     assert_near(talc_forward(again, x), talc_forward(net, x), 1e-6, "y");
     talc_no_grad_leave();
+}
+
+static talc_tensor *swapped_halves(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *y = talc_relu(x);
+    const talc_tensor *parts[] = { talc_slice(y, 1, 2, 4, 1), talc_slice(y, 1, 0, 2, 1) };
+    return talc_concat(parts, 2, 1);
+}
+
+Test(onnx, norms_and_slices_are_written_as_they_are)
+{
+    static const talc_module_class kind = { "Swap", sizeof(talc_module), NULL, swapped_halves, NULL,
+                                            NULL };
+    owned_module *swap = talc_module_new(&kind, NULL);
+    owned_module *norm = TALC_SEQUENTIAL(
+        talc_nn_relu(), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    talc_module *const nets[] = { swap, norm };
+    for (int i = 0; i < 2; i++) {
+        talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 3, 4), 7);
+        for (int pass = 0; pass < 2; pass++)
+            cr_assert_not_null(talc_forward(nets[i], x));
+        talc_module_eval(nets[i]);
+        const char *path = write_model("net.onnx", (wire){ 0 });
+        cr_assert(talc_onnx_save(nets[i], talc_slice(x, 0, 0, 1, 1), path), "%s",
+                  talc_error_message());
+        owned_module *again = talc_onnx_load(cpu_device(), path, NULL);
+        assert_no_failure();
+        talc_no_grad_enter();
+        assert_near(talc_forward(again, x), talc_forward(nets[i], x), 1e-6, "y");
+        talc_no_grad_leave();
+    }
 }
 
 static talc_tensor *every_second(talc_module *module, talc_tensor *x)
