@@ -94,7 +94,11 @@ static bool run_clip(talc_onnx_call *call)
     const bool low_known = !talc_onnx_has(call, 1) || talc_onnx_in_number(call, 1, &low);
     const bool high_known = !talc_onnx_has(call, 2) || talc_onnx_in_number(call, 2, &high);
     talc_tensor *y = talc_onnx_in(call, 0);
-    if (low_known && high_known && low <= high)
+    /* Integers that a double does not hold are compared as tensors. */
+    const bool exact =
+        y != NULL && (talc_dtype_is_float(y->dtype) ||
+                      ((isinf(low) || fabs(low) < 0x1p53) && (isinf(high) || fabs(high) < 0x1p53)));
+    if (low_known && high_known && low <= high && exact)
         return talc_onnx_out(call, 0,
                              low == 0 && high == 6 && y != NULL && talc_dtype_is_float(y->dtype)
                                  ? talc_relu6(y)

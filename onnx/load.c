@@ -279,10 +279,17 @@ static bool read_constants(talc_onnx_graph *graph)
 
 // ---- The module ---------------------------------------------------------------------------------
 
+/* What onnx_init takes over; NULL then. */
+typedef struct model_handed {
+    talc_onnx_model **model;
+} model_handed;
+
 static bool onnx_init(talc_module *module, const void *options)
 {
     talc_onnx_graph *graph = &((onnx_module *)module)->graph;
-    graph->model = *(talc_onnx_model *const *)options;
+    const model_handed *handed = options;
+    graph->model = *handed->model;
+    *handed->model = NULL;
     pthread_mutex_init(&graph->lock, NULL);
     if (!make_values(graph))
         return false;
@@ -352,7 +359,8 @@ talc_module *talc_onnx_load(talc_device *device, const char *path, const talc_on
         talc_onnx_model_free(model);
         return NULL;
     }
-    talc_module *module = talc_module_new(&onnx_class, &model);
+    talc_module *module = talc_module_new(&onnx_class, &(model_handed){ &model });
+    talc_onnx_model_free(model);
     if (module == NULL)
         return NULL;
     const bool frozen = options != NULL && options->frozen;

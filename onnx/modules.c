@@ -38,7 +38,8 @@ static talc_module *conv_module(const talc_onnx_graph *graph, const talc_onnx_st
 {
     const talc_onnx_tensor *weight = parameter(graph, step, 1, 4);
     talc_onnx_window window;
-    if (weight == NULL || (!is_absent(step, 2) && parameter(graph, step, 2, 1) == NULL) ||
+    if (weight == NULL || !talc_onnx_window_fits(step->node, 2) ||
+        (!is_absent(step, 2) && parameter(graph, step, 2, 1) == NULL) ||
         !talc_onnx_window_of(step->node, weight->dims.dim + 2, 2, NULL, &window))
         return NULL;
     talc_conv2d_module *self = (talc_conv2d_module *)bare(&talc_conv2d_class);

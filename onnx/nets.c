@@ -30,6 +30,9 @@ static bool spread(talc_onnx_call *call, talc_tensor **x, talc_tensor **weight, 
         return talc_onnx_fail(call, TALC_UNSUPPORTED,
                               "x of rank %d, weight of rank %d: both of rank 3 or 4 are run",
                               (*x)->rank, (*weight)->rank);
+    if (!talc_onnx_window_fits(call->step->node, *space))
+        return talc_onnx_fail(call, TALC_BAD_FORMAT, "attributes of other than %d dimensions",
+                              *space);
     if (*space == 1) {
         *x = talc_onnx_widen(*x);
         *weight = talc_onnx_widen(*weight);
@@ -152,6 +155,9 @@ static bool pool(talc_onnx_call *call, bool max)
                               x->rank);
     if (!talc_dtype_is_float(x->dtype))
         return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of integers");
+    if (!talc_onnx_window_fits(node, space))
+        return talc_onnx_fail(call, TALC_BAD_FORMAT, "attributes of other than %d dimensions",
+                              space);
     x = space == 1 ? talc_onnx_widen(x) : x;
     if (x == NULL)
         return false;
@@ -204,18 +210,25 @@ static talc_dims space_of(const talc_tensor *x)
     return axes;
 }
 
+static bool has_space(const talc_onnx_call *call, const talc_tensor *x)
+{
+    return x != NULL &&
+           (x->rank > 2 ||
+            talc_onnx_fail(call, TALC_BAD_SHAPE, "x of rank %d, [N, C, ...] is pooled", x->rank));
+}
+
 static bool run_global_average_pool(talc_onnx_call *call)
 {
     const talc_tensor *x = talc_onnx_in(call, 0);
-    return x != NULL && talc_onnx_out(call, 0,
-                                      x->rank == 4 ? talc_adaptive_avg_pool2d(x, 1, 1)
-                                                   : talc_mean(x, space_of(x), true));
+    return has_space(call, x) && talc_onnx_out(call, 0,
+                                               x->rank == 4 ? talc_adaptive_avg_pool2d(x, 1, 1)
+                                                            : talc_mean(x, space_of(x), true));
 }
 
 static bool run_global_max_pool(talc_onnx_call *call)
 {
     const talc_tensor *x = talc_onnx_in(call, 0);
-    return x != NULL && talc_onnx_out(call, 0, talc_max(x, space_of(x), true));
+    return has_space(call, x) && talc_onnx_out(call, 0, talc_max(x, space_of(x), true));
 }
 
 // ---- Norms --------------------------------------------------------------------------------------

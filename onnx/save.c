@@ -51,10 +51,12 @@ typedef struct hooks {
 static bool name_tensor(trace *t, const talc_tensor *tensor, const char *name)
 {
     named *list = talc_memory_grown(t->list, t->count, &t->capacity, sizeof *list, WHO);
-    talc_tensor *alias = list == NULL ? NULL : talc_tensor_alias(tensor);
-    if (list == NULL || alias == NULL)
+    if (list == NULL)
         return false;
     t->list = list;
+    talc_tensor *alias = talc_tensor_alias(tensor);
+    if (alias == NULL)
+        return false;
     list[t->count].held = talc_retain(alias);
     list[t->count].parameter = false;
     snprintf(list[t->count].name, NAME, "%s", name);

@@ -99,7 +99,9 @@ static bool run_size(talc_onnx_call *call)
 static bool run_range(talc_onnx_call *call)
 {
     double numbers[3];
-    const talc_tensor *first = talc_onnx_in_host(call, 0);
+    const talc_tensor *first = talc_onnx_in(call, 0);
+    if (first == NULL)
+        return false;
     for (int i = 0; i < 3; i++)
         if (!talc_onnx_in_number(call, i, &numbers[i])) {
             const talc_tensor *number = talc_onnx_in_host(call, i);
@@ -108,6 +110,9 @@ static bool run_range(talc_onnx_call *call)
             *call->on_data = true;
             numbers[i] = talc_item(number);
         }
+    for (int i = 0; i < 3; i++)
+        if (!talc_dtype_is_float(first->dtype) && !(numbers[i] < 0x1p53 && numbers[i] > -0x1p53))
+            return talc_onnx_fail(call, TALC_UNSUPPORTED, "integers of 2^53 and more");
     if (numbers[2] == 0)
         return talc_onnx_fail(call, TALC_BAD_ARGUMENT, "a range of steps of 0");
     if ((numbers[1] - numbers[0]) / numbers[2] <= 0)
@@ -559,6 +564,8 @@ static bool run_pad(talc_onnx_call *call)
         *call->on_data = true;
         options.value = talc_item(value);
     }
+    if (!talc_dtype_is_float(x->dtype) && !(options.value < 0x1p53 && options.value > -0x1p53))
+        return talc_onnx_fail(call, TALC_UNSUPPORTED, "integers of 2^53 and more");
     return talc_onnx_out(call, 0, talc_pad(x, &options));
 }
 

@@ -78,6 +78,17 @@ bool talc_onnx_window_of(const talc_onnx_node *node, const int64_t *kernel, int 
     return true;
 }
 
+bool talc_onnx_window_fits(const talc_onnx_node *node, int space)
+{
+    static const char *const lists[] = { "kernel_shape", "strides", "dilations", "pads" };
+    for (int i = 0; i < 4; i++) {
+        const talc_onnx_attribute *list = talc_onnx_attribute_of(node, lists[i]);
+        if (list != NULL && list->count != (i == 3 ? 2 : 1) * space)
+            return false;
+    }
+    return true;
+}
+
 void talc_onnx_padding(const talc_onnx_window *window, int64_t padding[2], int64_t padding_end[2])
 {
     for (int i = 0; i < 2; i++) {

@@ -28,6 +28,9 @@ typedef struct talc_onnx_window {
 bool talc_onnx_window_of(const talc_onnx_node *node, const int64_t *kernel, int space,
                          const talc_dims *x, talc_onnx_window *window);
 
+/// Whether the lists of a node are of that many dimensions of space, where they are given.
+bool talc_onnx_window_fits(const talc_onnx_node *node, int space);
+
 /// Padding as options of ops have it: the end is TALC_ZERO where it is 0 and the begin is not.
 void talc_onnx_padding(const talc_onnx_window *window, int64_t padding[2], int64_t padding_end[2]);
 
