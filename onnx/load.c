@@ -228,19 +228,22 @@ static void find_dtype(talc_onnx_graph *graph)
     }
 }
 
-/* Whether all that reads a value are operators to which it is a setting, such as a factor. */
+/* Whether all that reads a value are operators to which it is a setting, such as a factor, or
+ * ScatterND, which makes masks. */
 static bool is_setting(const talc_onnx_graph *graph, int value)
 {
     static const char *const operators[] = { "Clip", "Pad", "Range", "Resize", "Upsample" };
-    bool only = true;
-    for (int i = 0; i < graph->step_count && only; i++)
-        for (int k = 0; k < graph->steps[i].input_count && only; k++) {
-            bool sets = graph->steps[i].inputs[k] != value;
+    const bool is_short = graph->values[value].initializer->count <= 2 * TALC_MAX_RANK;
+    for (int i = 0; i < graph->step_count; i++)
+        for (int k = 0; k < graph->steps[i].input_count; k++) {
+            const char *op = graph->steps[i].node->op;
+            bool sets = graph->steps[i].inputs[k] != value || strcmp(op, "ScatterND") == 0;
             for (size_t o = 0; o < sizeof operators / sizeof *operators; o++)
-                sets = sets || (k > 0 && strcmp(graph->steps[i].node->op, operators[o]) == 0);
-            only = sets;
+                sets = sets || (is_short && k > 0 && strcmp(op, operators[o]) == 0);
+            if (!sets)
+                return false;
         }
-    return only;
+    return true;
 }
 
 /* Those of the file that are no parameters: integers, single numbers, and what Constant gives. */
@@ -252,8 +255,7 @@ static bool read_constants(talc_onnx_graph *graph)
         if (tensor == NULL || value->uses == 0)
             continue;
         const talc_dtype dtype = talc_onnx_dtype(tensor->type);
-        if (talc_dtype_is_float(dtype) && tensor->dims.rank > 0 &&
-            !(tensor->count <= 2 * TALC_MAX_RANK && is_setting(graph, i)))
+        if (talc_dtype_is_float(dtype) && tensor->dims.rank > 0 && !is_setting(graph, i))
             continue;
         value->constant = talc_retain(talc_onnx_tensor_new(graph->model, tensor));
         if (value->constant == NULL)

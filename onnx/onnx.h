@@ -30,7 +30,7 @@ typedef struct talc_onnx_options {
 /// tensor), an opset other than 9 to 23, types other than float, double, int32, int64, uint8 and
 /// bool, operators that talc does not run, all of which one message lists before a weight is read,
 /// no memory. talc_forward on it fails, beside what ops fail with, where the file asks for more
-/// than one input, or asks for a shape that another input's elements would decide in a recording.
+/// than one input, and in a recording (talc_capture) where no pass of that shape ran before.
 TALC_API talc_module *talc_onnx_load(talc_device *device, const char *path,
                                      const talc_onnx_options *options);
 
