@@ -1,4 +1,4 @@
-/// A linear map whose weight is stored as [in, out], as the format's MatMul has it. Private to onnx/.
+/// A linear map whose weight is [in, out], as the format's MatMul has it. Private to onnx/.
 #ifndef TALC_ONNX_LINEAR_H
 #define TALC_ONNX_LINEAR_H
 
