@@ -60,17 +60,17 @@ bool talc_onnx_fail(const talc_onnx_call *call, talc_status status, const char *
 
 // ---- Inputs -------------------------------------------------------------------------------------
 
-static int value_of(const talc_onnx_call *call, int index)
+static int number_of(const talc_onnx_call *call, int index)
 {
     return index < call->step->input_count ? call->step->inputs[index] : -1;
 }
 
 bool talc_onnx_has(const talc_onnx_call *call, int index)
 {
-    return value_of(call, index) >= 0;
+    return number_of(call, index) >= 0;
 }
 
-static talc_tensor *known_of(const talc_onnx_call *call, int value)
+talc_tensor *talc_onnx_known(const talc_onnx_call *call, int value)
 {
     talc_tensor *constant = call->graph->values[value].constant;
     return constant != NULL ? constant : call->plan->known[value];
@@ -79,7 +79,7 @@ static talc_tensor *known_of(const talc_onnx_call *call, int value)
 /* The elements where ops of the pass use them: kept by the plan. */
 static talc_tensor *moved(talc_onnx_call *call, int value)
 {
-    talc_tensor *known = known_of(call, value);
+    talc_tensor *known = talc_onnx_known(call, value);
     if (known == NULL || call->plan->moved[value] != NULL)
         return call->plan->moved[value];
     const talc_dtype dtype = known->dtype == call->graph->dtype ? call->plan->dtype : known->dtype;
@@ -88,25 +88,29 @@ static talc_tensor *moved(talc_onnx_call *call, int value)
     return there;
 }
 
-talc_tensor *talc_onnx_in(talc_onnx_call *call, int index)
+talc_tensor *talc_onnx_value_of(talc_onnx_call *call, int value)
 {
-    const int value = value_of(call, index);
     if (value < 0)
         return NULL;
     if (call->folds)
-        return known_of(call, value);
+        return talc_onnx_known(call, value);
     talc_tensor *tensor = call->tensors[value];
     if (tensor == NULL)
         tensor = call->graph->values[value].parameter;
     return tensor != NULL ? tensor : moved(call, value);
 }
 
+talc_tensor *talc_onnx_in(talc_onnx_call *call, int index)
+{
+    return talc_onnx_value_of(call, number_of(call, index));
+}
+
 talc_tensor *talc_onnx_in_host(talc_onnx_call *call, int index)
 {
-    const int value = value_of(call, index);
+    const int value = number_of(call, index);
     if (value < 0)
         return NULL;
-    talc_tensor *known = known_of(call, value);
+    talc_tensor *known = talc_onnx_known(call, value);
     if (known != NULL)
         return talc_contiguous(known);
     talc_tensor *tensor = talc_onnx_in(call, index);
@@ -147,13 +151,11 @@ static void read_element(const talc_tensor *tensor, int64_t i, double *real, int
 /* The elements of an input, known ones at once and others from the device. */
 static talc_tensor *decided(talc_onnx_call *call, int index, int value)
 {
-    talc_tensor *known = known_of(call, value);
+    talc_tensor *known = talc_onnx_known(call, value);
     if (known != NULL)
         return known;
     *call->on_data = true;
-    talc_tensor *tensor = talc_onnx_in(call, index);
-    tensor = tensor == NULL ? NULL : talc_to(tensor, talc_device_host(), tensor->dtype);
-    tensor = tensor == NULL ? NULL : talc_contiguous(tensor);
+    talc_tensor *tensor = talc_onnx_in_host(call, index);
     return tensor == NULL || talc_numel(tensor) == 0 ||
                    talc_data_read(tensor, tensor->dtype) != NULL
                ? tensor
@@ -162,7 +164,7 @@ static talc_tensor *decided(talc_onnx_call *call, int index, int value)
 
 int talc_onnx_in_reals(talc_onnx_call *call, int index, double *numbers, int capacity)
 {
-    const int value = value_of(call, index);
+    const int value = number_of(call, index);
     const talc_tensor *tensor = value < 0 ? NULL : decided(call, index, value);
     if (tensor == NULL)
         return value < 0 ? 0 : -1;
@@ -174,7 +176,7 @@ int talc_onnx_in_reals(talc_onnx_call *call, int index, double *numbers, int cap
 
 int talc_onnx_in_numbers(talc_onnx_call *call, int index, int64_t *numbers, int capacity)
 {
-    const int value = value_of(call, index);
+    const int value = number_of(call, index);
     if (value < 0)
         return 0;
     const talc_tensor *tensor = decided(call, index, value);
@@ -194,8 +196,8 @@ int talc_onnx_in_numbers(talc_onnx_call *call, int index, int64_t *numbers, int 
 
 bool talc_onnx_in_number(const talc_onnx_call *call, int index, double *number)
 {
-    const int value = value_of(call, index);
-    const talc_tensor *known = value < 0 ? NULL : known_of(call, value);
+    const int value = number_of(call, index);
+    const talc_tensor *known = value < 0 ? NULL : talc_onnx_known(call, value);
     int64_t whole;
     if (known == NULL || talc_numel(known) != 1)
         return false;
@@ -205,8 +207,8 @@ bool talc_onnx_in_number(const talc_onnx_call *call, int index, double *number)
 
 bool talc_onnx_in_scalar(const talc_onnx_call *call, int index, int rank, double *number)
 {
-    const int value = value_of(call, index);
-    const talc_tensor *known = value < 0 ? NULL : known_of(call, value);
+    const int value = number_of(call, index);
+    const talc_tensor *known = value < 0 ? NULL : talc_onnx_known(call, value);
     /* Of integers only such as a double holds. */
     return known != NULL && known->rank <= rank && talc_onnx_in_number(call, index, number) &&
            (talc_dtype_is_float(known->dtype) || (*number < 0x1p53 && *number > -0x1p53));

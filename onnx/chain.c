@@ -117,7 +117,7 @@ static bool residual_fits(const talc_module *module, const talc_tensor *x,
     } else if (module->kind == &talc_onnx_linear_class) {
         y.dim[y.rank - 1] = ((const talc_onnx_linear *)module)->weight->dims[1];
     } else if (module->kind == &talc_linear_class) {
-        y.dim[y.rank - 1] = ((const talc_onnx_linear *)module)->weight->dims[0];
+        y.dim[y.rank - 1] = ((const talc_linear_module *)module)->weight->dims[0];
     }
     return y.rank == residual->rank &&
            memcmp(y.dim, residual->dims, (size_t)y.rank * sizeof *y.dim) == 0;

@@ -52,7 +52,9 @@ typedef struct talc_onnx_value {
     int producer;                        ///< step; -1: none
     int uses;                            ///< by steps that are not left out, and as outputs
     bool is_output;
-    int last_use; ///< the last step that reads it; the number of steps for an output
+    bool is_operand;   ///< of an initialiser: not only a setting
+    bool is_statistic; ///< of a batch norm: a buffer
+    int last_use;      ///< the last step that reads it; the number of steps for an output
 } talc_onnx_value;
 
 /// What follows from the shapes of the inputs.
@@ -94,6 +96,12 @@ struct talc_onnx_call {
 };
 
 // ---- What operators ask of a call ---------------------------------------------------------------
+
+/// A value by its number, -1 for none, where the op runs; NULL for none, and on a failure.
+talc_tensor *talc_onnx_value_of(talc_onnx_call *call, int value);
+
+/// Its elements on the CPU, where they are known without running the network; NULL: they are not.
+talc_tensor *talc_onnx_known(const talc_onnx_call *call, int value);
 
 /// Input `index` where the op runs; NULL for one that is left out, and on a failure.
 talc_tensor *talc_onnx_in(talc_onnx_call *call, int index);

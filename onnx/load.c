@@ -1,13 +1,11 @@
 #include "nn/pass.h"
-#include "onnx/graph.h"
-#include "ops/operand.h"
 #include "onnx/shared.h"
+#include "ops/operand.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const WHO = "onnx_load";
@@ -228,34 +226,36 @@ static void find_dtype(talc_onnx_graph *graph)
     }
 }
 
-/* Whether all that reads a value are operators to which it is a setting, such as a factor, or
- * ScatterND, which makes masks. */
-static bool is_setting(const talc_onnx_graph *graph, int value)
+/* Notes of each initialiser whether an operator reads it to which it is no setting, such as a
+ * factor, nor part of a mask, which ScatterND makes. */
+static void find_operands(talc_onnx_graph *graph)
 {
     static const char *const operators[] = { "Clip", "Pad", "Range", "Resize", "Upsample" };
-    const bool is_short = graph->values[value].initializer->count <= 2 * TALC_MAX_RANK;
-    for (int i = 0; i < graph->step_count; i++)
-        for (int k = 0; k < graph->steps[i].input_count; k++) {
-            const char *op = graph->steps[i].node->op;
-            bool sets = graph->steps[i].inputs[k] != value || strcmp(op, "ScatterND") == 0;
-            for (size_t o = 0; o < sizeof operators / sizeof *operators; o++)
-                sets = sets || (is_short && k > 0 && strcmp(op, operators[o]) == 0);
-            if (!sets)
-                return false;
+    for (int i = 0; i < graph->step_count; i++) {
+        const talc_onnx_step *step = &graph->steps[i];
+        bool sets = false, masks = strcmp(step->node->op, "ScatterND") == 0;
+        for (size_t o = 0; o < sizeof operators / sizeof *operators; o++)
+            sets = sets || strcmp(step->node->op, operators[o]) == 0;
+        for (int k = 0; k < step->input_count && !masks; k++) {
+            talc_onnx_value *value = step->inputs[k] < 0 ? NULL : &graph->values[step->inputs[k]];
+            if (value != NULL && value->initializer != NULL &&
+                !(sets && k > 0 && value->initializer->count <= 2 * TALC_MAX_RANK))
+                value->is_operand = true;
         }
-    return true;
+    }
 }
 
 /* Those of the file that are no parameters: integers, single numbers, and what Constant gives. */
 static bool read_constants(talc_onnx_graph *graph)
 {
+    find_operands(graph);
     for (int i = 0; i < graph->value_count; i++) {
         talc_onnx_value *value = &graph->values[i];
         const talc_onnx_tensor *tensor = value->initializer;
         if (tensor == NULL || value->uses == 0)
             continue;
         const talc_dtype dtype = talc_onnx_dtype(tensor->type);
-        if (talc_dtype_is_float(dtype) && tensor->dims.rank > 0 && !is_setting(graph, i))
+        if (talc_dtype_is_float(dtype) && tensor->dims.rank > 0 && value->is_operand)
             continue;
         value->constant = talc_retain(talc_onnx_tensor_new(graph->model, tensor));
         if (value->constant == NULL)

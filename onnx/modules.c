@@ -92,15 +92,7 @@ static talc_module *pool_module(const talc_onnx_step *step)
     talc_onnx_window window;
     if (kernel == NULL || kernel->count != 2 || !talc_onnx_window_of(node, NULL, 2, NULL, &window))
         return NULL;
-    talc_pool2d_options options = {
-        .ceil_mode = talc_onnx_int(node, "ceil_mode", 0) != 0,
-        .exclude_padding = !max && talc_onnx_int(node, "count_include_pad", 0) == 0,
-    };
-    memcpy(options.kernel, window.kernel, sizeof options.kernel);
-    memcpy(options.stride, window.stride, sizeof options.stride);
-    if (max)
-        memcpy(options.dilation, window.dilation, sizeof options.dilation);
-    talc_onnx_padding(&window, options.padding, options.padding_end);
+    const talc_pool2d_options options = talc_onnx_pool_options(node, &window);
     return max ? talc_nn_max_pool2d(&options) : talc_nn_avg_pool2d(&options);
 }
 

@@ -163,15 +163,7 @@ static bool pool(talc_onnx_call *call, bool max)
         return false;
     const talc_dims dims = talc_dims_of(x);
     talc_onnx_window_of(node, NULL, space, &dims, &window);
-    talc_pool2d_options options = {
-        .ceil_mode = talc_onnx_int(node, "ceil_mode", 0) != 0,
-        .exclude_padding = !max && talc_onnx_int(node, "count_include_pad", 0) == 0,
-    };
-    memcpy(options.kernel, window.kernel, sizeof options.kernel);
-    memcpy(options.stride, window.stride, sizeof options.stride);
-    if (max)
-        memcpy(options.dilation, window.dilation, sizeof options.dilation);
-    talc_onnx_padding(&window, options.padding, options.padding_end);
+    const talc_pool2d_options options = talc_onnx_pool_options(node, &window);
     return give(call, max ? talc_max_pool2d(x, &options) : talc_avg_pool2d(x, &options), space);
 }
 

@@ -33,9 +33,13 @@ static void plan_free(talc_onnx_plan *plan, int values)
     talc_memory_free(plan);
 }
 
-/* That of the parameters, which may have been cast; without them the file's. */
-static talc_dtype float_dtype(const talc_onnx_graph *graph)
+/* The float type of a pass: of its inputs, else of the parameters, which may have been cast, else
+ * of the file. */
+static talc_dtype dtype_of(const talc_onnx_graph *graph, talc_tensor *const inputs[])
 {
+    for (int i = 0; i < graph->model->input_count; i++)
+        if (talc_dtype_is_float(inputs[i]->dtype))
+            return inputs[i]->dtype;
     for (int i = 0; i < graph->value_count; i++)
         if (graph->values[i].parameter != NULL)
             return graph->values[i].parameter->dtype;
@@ -59,40 +63,34 @@ static talc_onnx_plan *plan_new(const talc_onnx_graph *graph, talc_tensor *const
         plan_free(plan, graph->value_count);
         return NULL;
     }
-    plan->dtype = float_dtype(graph);
-    plan->device = talc_device_host();
-    for (int i = count - 1; i >= 0; i--) {
+    plan->dtype = dtype_of(graph, inputs);
+    plan->device = count > 0 ? inputs[0]->device : talc_device_host();
+    for (int i = 0; i < count; i++)
         plan->shapes[i] = talc_dims_of(inputs[i]);
-        plan->device = inputs[i]->device;
-        if (talc_dtype_is_float(inputs[i]->dtype))
-            plan->dtype = inputs[i]->dtype;
-    }
     for (int i = 0; i < graph->value_count; i++)
         plan->last_use[i] = graph->values[i].last_use;
     return plan;
 }
 
-static bool plan_fits(const talc_onnx_plan *plan, const talc_onnx_graph *graph,
-                      talc_tensor *const inputs[])
+static bool plan_fits(const talc_onnx_plan *plan, talc_dtype dtype, talc_tensor *const inputs[],
+                      int count)
 {
-    talc_dtype dtype = float_dtype(graph);
-    for (int i = graph->model->input_count - 1; i >= 0; i--) {
+    bool fits = plan->dtype == dtype;
+    for (int i = 0; i < count && fits; i++) {
         const talc_dims *shape = &plan->shapes[i];
-        if (inputs[i]->device != plan->device || inputs[i]->rank != shape->rank ||
-            memcmp(inputs[i]->dims, shape->dim, (size_t)shape->rank * sizeof *shape->dim) != 0)
-            return false;
-        if (talc_dtype_is_float(inputs[i]->dtype))
-            dtype = inputs[i]->dtype;
+        fits = inputs[i]->device == plan->device && inputs[i]->rank == shape->rank &&
+               memcmp(inputs[i]->dims, shape->dim, (size_t)shape->rank * sizeof *shape->dim) == 0;
     }
-    return dtype == plan->dtype;
+    return fits;
 }
 
 /* The plan of these inputs, to be left again; NULL: there is none yet. */
 static talc_onnx_plan *plan_enter(talc_onnx_graph *graph, talc_tensor *const inputs[])
 {
+    const talc_dtype dtype = dtype_of(graph, inputs);
     pthread_mutex_lock(&graph->lock);
     talc_onnx_plan **at = &graph->plans;
-    while (*at != NULL && !plan_fits(*at, graph, inputs))
+    while (*at != NULL && !plan_fits(*at, dtype, inputs, graph->model->input_count))
         at = &(*at)->next;
     talc_onnx_plan *plan = *at;
     if (plan != NULL) { /* to the head: the last of the list is the one that is used least */
@@ -144,17 +142,11 @@ void talc_onnx_plans_free(talc_onnx_graph *graph)
 
 // ---- Steps --------------------------------------------------------------------------------------
 
-static bool known(const talc_onnx_call *call, int value)
-{
-    return value < 0 || call->graph->values[value].constant != NULL ||
-           call->plan->known[value] != NULL;
-}
-
 static bool inputs_known(const talc_onnx_call *call)
 {
     bool all = call->step->layer_count == 0;
     for (int i = 0; i < call->step->input_count && all; i++)
-        all = known(call, call->step->inputs[i]);
+        all = !talc_onnx_has(call, i) || talc_onnx_known(call, call->step->inputs[i]) != NULL;
     return all;
 }
 
@@ -175,15 +167,8 @@ static bool apply(talc_onnx_call *call)
     const talc_onnx_step *step = call->step;
     if (step->layer_count == 0)
         return step->op->run(call);
-    talc_tensor *x = talc_onnx_in(call, 0), *residual = NULL;
-    if (step->residual >= 0) {
-        talc_onnx_step other = { .node = step->node,
-                                 .inputs = (int *)&step->residual,
-                                 .input_count = 1 };
-        talc_onnx_call of_residual = *call;
-        of_residual.step = &other;
-        residual = talc_onnx_in(&of_residual, 0);
-    }
+    talc_tensor *x = talc_onnx_in(call, 0);
+    talc_tensor *residual = talc_onnx_value_of(call, step->residual);
     return x != NULL && (step->residual < 0 || residual != NULL) &&
            talc_onnx_out(call, 0, talc_onnx_apply(step, x, residual));
 }
@@ -287,14 +272,10 @@ static void find_last_uses(const talc_onnx_graph *graph, talc_onnx_plan *plan)
 static bool take_results(talc_onnx_call *call, talc_tensor *results[])
 {
     const talc_onnx_graph *graph = call->graph;
+    call->folds = false; /* as the last step may have */
     for (int i = 0; i < graph->model->output_count; i++) {
         const int value = graph->outputs[i];
-        const talc_onnx_step last = { .node = &graph->model->nodes[0],
-                                      .inputs = (int *)&graph->outputs[i],
-                                      .input_count = 1 };
-        call->step = &last;
-        call->folds = false;
-        results[i] = talc_onnx_in(call, 0);
+        results[i] = talc_onnx_value_of(call, value);
         bool own = call->tensors[value] != NULL;
         for (int k = 0; k < graph->model->input_count; k++)
             own = own && results[i] != call->tensors[graph->inputs[k]];

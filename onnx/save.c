@@ -4,19 +4,16 @@
 #include "onnx/onnx.h"
 #include "onnx/writer.h"
 #include "ops/elementwise.h"
+#include "ops/group_norm.h"
 #include "ops/observed.h"
 #include "ops/operand.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
-#include "ops/group_norm.h"
-#include "ops/resample.h"
-#include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

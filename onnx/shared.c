@@ -97,9 +97,20 @@ void talc_onnx_padding(const talc_onnx_window *window, int64_t padding[2], int64
     }
 }
 
-bool talc_onnx_has_dims(const talc_tensor *tensor, int rank)
+talc_pool2d_options talc_onnx_pool_options(const talc_onnx_node *node,
+                                           const talc_onnx_window *window)
 {
-    return tensor != NULL && tensor->rank == rank;
+    const bool max = strcmp(node->op, "MaxPool") == 0;
+    talc_pool2d_options options = {
+        .ceil_mode = talc_onnx_int(node, "ceil_mode", 0) != 0,
+        .exclude_padding = !max && talc_onnx_int(node, "count_include_pad", 0) == 0,
+    };
+    memcpy(options.kernel, window->kernel, sizeof options.kernel);
+    memcpy(options.stride, window->stride, sizeof options.stride);
+    if (max)
+        memcpy(options.dilation, window->dilation, sizeof options.dilation);
+    talc_onnx_padding(window, options.padding, options.padding_end);
+    return options;
 }
 
 talc_tensor *talc_onnx_widen(talc_tensor *x)

@@ -3,6 +3,7 @@
 #define TALC_ONNX_SHARED_H
 
 #include "onnx/graph.h"
+#include "ops/pool2d.h"
 #include "ops/window.h"
 #include "tensor/device.h"
 
@@ -34,8 +35,9 @@ bool talc_onnx_window_fits(const talc_onnx_node *node, int space);
 /// Padding as options of ops have it: the end is TALC_ZERO where it is 0 and the begin is not.
 void talc_onnx_padding(const talc_onnx_window *window, int64_t padding[2], int64_t padding_end[2]);
 
-/// Whether all is as a module's options can say.
-bool talc_onnx_has_dims(const talc_tensor *tensor, int rank);
+/// Options of a MaxPool or an AveragePool with that window.
+talc_pool2d_options talc_onnx_pool_options(const talc_onnx_node *node,
+                                           const talc_onnx_window *window);
 
 /// x with a dimension of 1 before its last, so that what has one dimension of space has two; and
 /// back.

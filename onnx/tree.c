@@ -127,16 +127,16 @@ bool talc_onnx_place(talc_module *root, const talc_onnx_graph *graph, talc_onnx_
 
 // ---- Parameters ---------------------------------------------------------------------------------
 
-/* The statistics of a batch norm are buffers. */
-static bool is_statistic(const talc_onnx_graph *graph, int value)
+/* The statistics of batch norms, which are buffers. */
+static void find_statistics(talc_onnx_graph *graph)
 {
     for (int i = 0; i < graph->step_count; i++) {
         const talc_onnx_step *step = &graph->steps[i];
-        if (!step->left_out && strcmp(step->op->name, "BatchNormalization") == 0 &&
-            (step->inputs[3] == value || step->inputs[4] == value))
-            return true;
+        if (step->left_out || strcmp(step->op->name, "BatchNormalization") != 0)
+            continue;
+        graph->values[step->inputs[3]].is_statistic = true;
+        graph->values[step->inputs[4]].is_statistic = true;
     }
-    return false;
 }
 
 static bool register_value(talc_module *root, talc_onnx_graph *graph, int number)
@@ -153,8 +153,8 @@ static bool register_value(talc_module *root, talc_onnx_graph *graph, int number
         talc_failed() ? NULL : talc_empty(talc_device_host(), dtype, value->initializer->dims);
     if (tensor == NULL)
         return false;
-    value->parameter = is_statistic(graph, number) ? talc_module_buffer(parent, name, tensor)
-                                                   : talc_module_parameter(parent, name, tensor);
+    value->parameter = value->is_statistic ? talc_module_buffer(parent, name, tensor)
+                                           : talc_module_parameter(parent, name, tensor);
     talc_scope_drop(tensor);
     return value->parameter != NULL;
 }
@@ -220,6 +220,7 @@ static bool read_all(const talc_onnx_graph *graph)
 
 bool talc_onnx_register(talc_module *root, talc_onnx_graph *graph)
 {
+    find_statistics(graph);
     for (int i = 0; i < graph->value_count; i++) {
         const talc_onnx_value *value = &graph->values[i];
         if (value->initializer != NULL && value->constant == NULL && value->uses > 0 &&

@@ -1,6 +1,5 @@
 #include "onnx/writer.h"
 
-#include "onnx/model.h"
 #include "tensor/file.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"

@@ -5,7 +5,7 @@
 #ifndef TALC_ONNX_WRITER_H
 #define TALC_ONNX_WRITER_H
 
-#include "tensor/tensor.h"
+#include "onnx/model.h"
 
 #include <stddef.h>
 
@@ -32,7 +32,7 @@ typedef struct talc_onnx_writer {
 
 typedef struct talc_onnx_attribute_value {
     const char *name;
-    int kind; ///< talc_onnx_attribute_kind
+    talc_onnx_attribute_kind kind;
     int64_t number;
     double real;
     int count;
@@ -42,9 +42,9 @@ typedef struct talc_onnx_attribute_value {
 talc_onnx_attribute_value talc_onnx_ints_value(const char *name, int count, const int64_t *list);
 #define TALC_ONNX_INTS_OF(name, count, list) talc_onnx_ints_value(name, count, list)
 #define TALC_ONNX_INT_OF(name_, value)                                                             \
-    ((talc_onnx_attribute_value){ .name = name_, .kind = 2, .number = value })
+    ((talc_onnx_attribute_value){ .name = name_, .kind = TALC_ONNX_ATTRIBUTE_INT, .number = value })
 #define TALC_ONNX_FLOAT_OF(name_, value)                                                           \
-    ((talc_onnx_attribute_value){ .name = name_, .kind = 1, .real = value })
+    ((talc_onnx_attribute_value){ .name = name_, .kind = TALC_ONNX_ATTRIBUTE_FLOAT, .real = value })
 
 /// A node of one output, which is its name too; `attributes` of them follow, each a
 /// talc_onnx_attribute_value. True.

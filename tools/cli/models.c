@@ -16,14 +16,17 @@ static bool ends_with(const char *text, const char *end)
 static struct {
     talc_network network;
     const char *path;
-    int64_t batch; /* 0: the file leaves it open */
+    int64_t batch;       /* 0: the file leaves it open */
+    talc_module *module; /* that was read to learn the rest; the first that is made */
 } onnx_file;
 
 static talc_module *make_of_file(const void *path, int64_t channels, int64_t classes)
 {
     (void)channels;
     (void)classes;
-    return talc_onnx_load(talc_device_get("cpu"), path, NULL);
+    talc_module *module = onnx_file.module;
+    onnx_file.module = NULL;
+    return module != NULL ? module : talc_onnx_load(talc_device_get("cpu"), path, NULL);
 }
 
 /* Extents that the file leaves open are those of ImageNet. NULL with a failure. */
@@ -36,14 +39,15 @@ static const talc_network *read_file(const char *path)
         return NULL;
     const talc_dims x = talc_onnx_input_dims(module, 0), y = talc_onnx_output_dims(module, 0);
     const int inputs = talc_onnx_input_count(module);
-    talc_module_free(module);
     if (inputs != 1 || x.rank != 4) {
         talc_fail(TALC_UNSUPPORTED,
                   "%s has %d inputs, the first of rank %d; commands run networks of one input "
                   "[N,C,H,W]",
                   TALC_SHOWN(path), inputs, x.rank);
+        talc_module_free(module);
         return NULL;
     }
+    onnx_file.module = module;
     const char *slash = strrchr(path, '/');
     onnx_file.path = path;
     onnx_file.batch = x.dim[0] > 0 ? x.dim[0] : 0;
