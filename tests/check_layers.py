@@ -112,7 +112,7 @@ def check_system(path, name):
 
 
 def folder_of_kernels(path):
-    """backends/cuda/conv2d of backends/cuda/conv2d/implicit_gemm/plan.cuh; None of other layers' files."""
+    """backends/cuda/conv2d of backends/cuda/conv2d/implicit_gemm/plan.h; None of other layers' files."""
     match = re.match(r"backends/\w+/\w+(?=/)", path)
     return match and match.group()
 

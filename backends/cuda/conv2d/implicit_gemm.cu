@@ -38,20 +38,16 @@ using namespace talc;
 /// B. COUNT: f16 products that make one f32 product, 3 (STRICT) or 1 (TF32). IS_STAGED: halo tiles
 /// are made from rows that bulk copies brought to shared memory.
 template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
-    static constexpr bool STAGED = IS_STAGED, LANES_READ = false;
-    static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = STAGED ? 128 : 256,
-                         FIRST_LOADER = MULTIPLIERS * 128;
-    /* A run is the steps whose wgmmas accumulate to the same registers one after the other: each
-     * change to other accumulators costs the tensor cores time. */
-    static constexpr int RUN = COUNT == 3 || STAGED ? 3 : 2, DEPTH = COUNT == 3 ? 6
-                                                                     : STAGED   ? 9
-                                                                                : 8;
+    static constexpr talc_gemm_form VALUES = IS_STAGED    ? TALC_GEMM_ROWS_TF32
+                                             : COUNT == 3 ? TALC_GEMM_WGMMA
+                                                          : TALC_GEMM_WGMMA_TF32;
+    static constexpr bool STAGED = VALUES.staged, LANES_READ = false;
+    static constexpr int PRODUCTS = VALUES.products, ROWS = VALUES.rows, LOADERS = VALUES.loaders,
+                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth;
     /* Registers of a thread, which setmaxnreg moves from the producers to the consumers. At launch
      * each thread has 168 where rows are staged, else 128. */
     static constexpr int MULTIPLIER_REGISTERS = STAGED ? 216 : 200,
                          LOADER_REGISTERS = STAGED ? 72 : 56;
-    /* For the estimate: elements of x that a block loads and converts in a clock cycle. */
-    static constexpr double LOADS = COUNT == 3 ? 1.25 : 1.6;
 
     /* This warpgroup's operand B in the first buffer, and how far behind it its low parts are, in
      * units of 16 bytes. */
@@ -62,11 +58,6 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     static const char *refuses(int capability)
     {
         return capability == 90 ? NULL : "the GPU is not of compute capability 9.0";
-    }
-    /* For the estimate: clock cycles that both warpgroups' wgmmas of a step take. */
-    static double cycles(int)
-    {
-        return BLOCKS * 32 * PRODUCTS * MULTIPLIERS;
     }
     static __device__ void begin_loading()
     {

@@ -13,33 +13,16 @@
 using namespace talc;
 
 template <int COUNT> struct mma_form {
-    /* With 384 threads each has 168 registers, 64 of them sums. With more threads, or with the sums
-     * of 8 rows, no registers are left to load the next matrices while the tensor cores multiply.
-     * Each sum would then wait for the one before it. */
-    static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128,
-                         FIRST_LOADER = MULTIPLIERS * 128;
-    static constexpr bool STAGED = false, LANES_READ = true;
-    static constexpr int RUN = COUNT == 3 ? 1 : 2, DEPTH = COUNT == 3 ? 3 : 6;
-    /* Elements that the block loads in a clock cycle. */
-    static constexpr double LOADS = COUNT == 3 ? 0.8 : 1;
+    static constexpr talc_gemm_form VALUES = COUNT == 3 ? TALC_GEMM_MMA : TALC_GEMM_MMA_TF32;
+    static constexpr bool STAGED = VALUES.staged, LANES_READ = true;
+    static constexpr int PRODUCTS = VALUES.products, ROWS = VALUES.rows, LOADERS = VALUES.loaders,
+                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth;
 
     uint32_t first; ///< address of this lane's row of the first four matrices
 
     static const char *refuses(int capability)
     {
         return capability >= 80 ? NULL : "the GPU is older than compute capability 8.0";
-    }
-    /* Clock cycles of the products of a step: the longer of the products, at the rate of the
-     * multiprocessor, and the accesses to shared memory, 128 bytes a cycle. */
-    static double cycles(int capability)
-    {
-        const double rate = capability == 90                          ? 1270
-                            : capability / 10 == 8 && capability > 80 ? 512
-                                                                      : 1024;
-        const double products = MULTIPLIERS * CHANNELS * ROWS * COLUMNS * STEP * PRODUCTS / rate;
-        const double reading =
-            MULTIPLIERS * 4 * (ROWS * BLOCKS * 256 + 1024) * PARTS<mma_form> / 128.;
-        return products > reading ? products : reading;
     }
     static __device__ void begin_loading()
     {

@@ -20,7 +20,6 @@
 /// sum is recomputed by FFMA where the magnitudes of its products are not well above that error, or
 /// where it is not finite. Gradients spread over many decades, and those of dead channels are 0.
 /// Sums that are small or 0 for that reason are not recomputed.
-#include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
 #include "backends/cuda/device/counter.h"
@@ -32,12 +31,11 @@ using namespace talc;
 
 /* The shape of tiles and halo tiles, and the threads that pack them. */
 template <int COUNT> struct packing_form {
-    static constexpr int PRODUCTS = COUNT, ROWS = TILE / STEP, LOADERS = 256, FIRST_LOADER = 0;
-    static constexpr int RUN = 1, DEPTH = 0;
-    static constexpr bool STAGED = false;
+    static constexpr talc_gemm_form VALUES = {
+        false, COUNT, TILE / STEP, STEP, 256, 0, 1, false, 0
+    };
+    static constexpr int PRODUCTS = COUNT, LOADERS = VALUES.loaders, FIRST_LOADER = 0;
 };
-
-template <int COUNT> constexpr int talc::TILE_COLUMNS<packing_form<COUNT>> = STEP;
 
 constexpr int THREADS = 256, WARPS = THREADS / WARP;
 /* Warp w of a block has 32 output channels, chosen by w / COLUMN_WARPS, and a share of the columns,
@@ -50,8 +48,8 @@ constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, unless the workspace 
 
 /* The exponent of a scale for the tile, from a sample: the first channels of each position. */
 template <typename Form>
-static __device__ int sampled_exponent(const gemm_problem &p, const gemm_tile &a, int channel_block,
-                                       unsigned *max_bits)
+static __device__ int sampled_exponent(const gemm_problem &p, const talc_gemm_tile &a,
+                                       int channel_block, unsigned *max_bits)
 {
     halo_item item = {};
     item.position = (int)threadIdx.x;
@@ -80,7 +78,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     __shared__ unsigned sample, measured[2][WARPS][4];
     const int channel_block = (int)blockIdx.y, g = (int)blockIdx.z;
-    const gemm_tile a = tile_of(p, g * p.pixel_tiles + first + (int)blockIdx.x);
+    const talc_gemm_tile a = talc_gemm_tile_of(&p, g * p.pixel_tiles + first + (int)blockIdx.x);
     const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + channel_block;
     if (threadIdx.x == 0)
         sample = 0;
@@ -400,12 +398,12 @@ template <typename Form>
 static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state &gpu,
                              int arrangement, int channels, gemm_problem &x, gemm_problem &dy)
 {
-    if (!gemm_problem_of<Form>(p, x) ||
-        !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false }))
+    if (!gemm_problem_of<Form>(p, x) || !talc_gemm_set_tiles(&x, &Form::VALUES, p, gemm_gpu_of(gpu),
+                                                             { arrangement, channels, 0, false }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.split_k_tiles = x.k_tiles;
-    x.by_inner.set(1), x.by_outer.set(x.column_tiles), x.by_splits.set(1);
+    x.by_inner = x.by_splits = talc_divisor_of(1), x.by_outer = talc_divisor_of(x.column_tiles);
     dy = x;
     dy.C = x.OC, dy.H = x.OH, dy.W = x.OW, dy.group_in = dy.in = x.group_out;
     dy.stride_h = dy.stride_w = 1, dy.top = dy.left = 0;
@@ -414,7 +412,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
     dy.positions = TILE;
     if (!dy.flat)
         dy.pitch = STEP;
-    dy.by_pitch.set(dy.pitch), dy.by_positions.set(TILE);
+    dy.by_pitch = talc_divisor_of(dy.pitch), dy.by_positions = talc_divisor_of(TILE);
     dy.channels = OC_TILE;
     dy.k_tiles = dy.split_k_tiles = (int)talc_ceil_div(dy.in, OC_TILE);
     dy.halo_tile_bytes = PARTS<Form> * OC_TILE * 2 * TILE;
@@ -517,21 +515,22 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
         return "the GPU is not of compute capability 9.0";
     if (gpu.capability < 80)
         return "the GPU is older than compute capability 8.0";
-    if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX || p->KH * p->KW > MAX_STEPS ||
-        p->groups > 65535)
+    if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX ||
+        p->KH * p->KW > TALC_GEMM_MAX_STEPS || p->groups > 65535)
         return "an extent is too large";
     if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     const int min_channels = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
     plan->seconds = INFINITY;
-    for (int arrangement = SAME; arrangement <= FLAT_SAME; arrangement += FLAT_SAME - SAME)
+    for (int arrangement : { TALC_GEMM_SAME, TALC_GEMM_FLAT_SAME })
         for (int channels = 64; channels >= min_channels; channels /= 2) {
             gemm_problem x = {}, dy = {};
             if (channels > min_channels && channels / 2 >= p->C / p->groups)
                 continue;
             if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
-                2 * (x.halo_tile_bytes + dy.halo_tile_bytes) > gemm_max_shared(gpu) ||
+                2 * (x.halo_tile_bytes + dy.halo_tile_bytes) >
+                    talc_gemm_max_shared(gemm_gpu_of(gpu)) ||
                 x.k_tiles > 65535 || dy.k_tiles > 65535)
                 continue;
             weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
@@ -640,7 +639,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     weight_problem m = weight_problem_of(x, dy, w, l, at);
     const cudaStream_t stream = talc_cuda_stream(device);
     const auto pack = &pack_tiles<Form>;
-    const int64_t max_shared = gemm_max_shared(gpu);
+    const int64_t max_shared = talc_gemm_max_shared(gemm_gpu_of(gpu));
     const int shared = 2 * (m.x_bytes + m.dy_bytes);
     auto of = [](const packed_tile_info *infos) { return const_cast<packed_tile_info *>(infos); };
     cudaError_t error = cudaSuccess;

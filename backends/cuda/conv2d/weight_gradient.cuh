@@ -40,8 +40,8 @@ struct weight_problem {
     /// of x: planes of 8 channels, positions of a plane, bytes to the low parts
     int planes, plane, low;
     int taps, group_taps, tap_groups, columns; ///< columns of a warp or a warpgroup
-    int steps[TILE / STEP];     ///< where the positions of a step begin in the halo tile
-    uint16_t shifts[MAX_STEPS]; ///< the offset of each tap
+    int steps[TILE / STEP];               ///< where the positions of a step begin in the halo tile
+    uint16_t shifts[TALC_GEMM_MAX_STEPS]; ///< the offset of each tap
 };
 
 /// A block's share of the work: its channels and taps, and its tiles.

@@ -3,29 +3,24 @@
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_INDEX_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_INDEX_CUH
 
+#include "backends/cuda/primitives/divisor.h"
 #include "backends/cuda/primitives/launch.cuh"
 
 namespace talc
 {
 
-/// Division by a number that is known before the launch, of numbers below 2^31 or 2^63, by a
-/// multiplication and a shift. Source: Granlund and Montgomery, Division by invariant integers
-/// using multiplication, 1994.
+/// Division by a number that is known before the launch, of numbers below 2^31 (divisor.h) or, the
+/// same way, 2^63.
 template <typename Index> struct divisor;
 
-template <> struct divisor<uint32_t> {
-    uint32_t by, factor, shift;
+template <> struct divisor<uint32_t> : talc_divisor {
     void set(int64_t d)
     {
-        by = (uint32_t)d;
-        shift = 0;
-        while (shift < 31 && (1u << shift) < by)
-            shift++;
-        factor = (uint32_t)(((uint64_t)1 << 32) * (((uint64_t)1 << shift) - by) / by + 1);
+        (talc_divisor &)*this = talc_divisor_of(d);
     }
     __device__ uint32_t quotient(uint32_t n) const
     {
-        return (__umulhi(n, factor) + n) >> shift; /* n < 2^31, so the sum does not wrap */
+        return talc_quotient(*this, n);
     }
 };
 

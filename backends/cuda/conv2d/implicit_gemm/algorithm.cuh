@@ -4,7 +4,6 @@
 
 #include "backends/cuda/conv2d/implicit_gemm/kernel.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/split_k.cuh"
-#include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
@@ -58,16 +57,16 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "it is empty, or an extent is too large";
     if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
-    gemm_choice choice;
-    if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
+    talc_gemm_choice choice;
+    if (!talc_gemm_choose(&g, &Form::VALUES, p, gemm_gpu_of(gpu), limit, &choice, &plan->seconds))
         return "the patch under a tile does not fit shared memory";
     /* Outputs wait for the residual, which is read at a third of the rate of memory. */
     if (p->residual)
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
-    plan->workspace = gemm_workspace<Form>(g);
-    plan->cached = gemm_cached_bytes<Form>(g);
+    plan->workspace = talc_gemm_workspace(&g, &Form::VALUES);
+    plan->cached = talc_gemm_cached_bytes(&g, &Form::VALUES);
     plan->cached_form =
-        gemm_channel_rows(g) << 8 | choice.channels * 2 | Form::STAGED << 1 | choice.folded;
+        talc_gemm_channel_rows(&g) << 8 | choice.channels * 2 | Form::STAGED << 1 | choice.folded;
     talc_plan_store(plan, &choice, sizeof choice);
     return NULL;
 }
@@ -79,33 +78,34 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    const gemm_choice *choice = (const gemm_choice *)talc_plan_data(plan);
+    const talc_gemm_choice *choice = (const talc_gemm_choice *)talc_plan_data(plan);
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     gemm_problem g = {};
     (void)gemm_problem_of<Form>(p, g);
-    (void)gemm_shape<Form>(g, p, gpu, *choice);
+    (void)talc_gemm_set_tiles(&g, &Form::VALUES, p, gemm_gpu_of(gpu), *choice);
     gemm_fill_shifts(g);
-    const size_t cached_bytes = gemm_cached_bytes<Form>(g);
+    const size_t cached_bytes = talc_gemm_cached_bytes(&g, &Form::VALUES);
     __half *packed = (__half *)(a->base.cached != NULL ? a->base.cached : a->base.workspace);
     char *rest = (char *)a->base.workspace + (a->base.cached != NULL ? 0 : cached_bytes);
-    int *exponents = (int *)((char *)packed + gemm_packed_bytes<Form>(g));
-    const int64_t rows = gemm_channel_rows(g);
+    int *exponents = (int *)((char *)packed + talc_gemm_packed_bytes(&g, &Form::VALUES));
+    const int64_t rows = talc_gemm_channel_rows(&g);
     float *thresholds = (float *)(exponents + rows);
     g.aligned = (uintptr_t)a->x % 16 == 0;
     g.x = (const float *)a->x, g.w = (const float *)a->w, g.y = (float *)a->y;
     g.packed = packed, g.exponents = exponents, g.thresholds = thresholds;
     g.recomputed = talc_cuda_recomputed(device);
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
-    const size_t shared = gemm_shared_bytes<Form>(g);
+    const size_t shared = talc_gemm_shared_bytes(&g, &Form::VALUES);
     const cudaStream_t stream = talc_cuda_stream(device);
     const auto pack = &pack_halves<Form>;
     const auto kernel = &implicit_gemm<Form>;
-    const cudaError_t error = allow_shared(kernel, gemm_shared_capacity<Form>(gpu));
+    const cudaError_t error =
+        allow_shared(kernel, talc_gemm_shared_capacity(&Form::VALUES, gemm_gpu_of(gpu)));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
     if (!a->base.cached_ready)
         pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
-    const int runs = g.tiles / tiles_of_run(g), max_blocks = gpu.multiprocessors,
+    const int runs = g.tiles / talc_gemm_run_of(&g), max_blocks = gpu.multiprocessors,
               blocks = runs < max_blocks ? runs : max_blocks;
     if (g.splits == 1) {
         /* A call of a function would cost the kernel registers and a tenth of its speed. */
@@ -118,14 +118,16 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     } else {
         g.recompute_limits = (float *)rest;
         gemm_problem split = g;
-        split.y = g.recompute_limits + gemm_limits_bytes(g) / sizeof(float);
+        split.y = g.recompute_limits + talc_gemm_limits_bytes(&g) / sizeof(float);
         split.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);
         kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(split);
         split_sums sums;
         sums.of = split.y;
-        sums.by_plane.set(p->OH * p->OW), sums.by_OC.set(p->OC), sums.by_OW.set(p->OW);
-        sums.by_group.set(g.group_out);
-        sums.by_columns.set(g.tile_columns), sums.by_rows.set(g.tile_rows);
+        sums.by_plane = talc_divisor_of(p->OH * p->OW), sums.by_OC = talc_divisor_of(p->OC),
+        sums.by_OW = talc_divisor_of(p->OW);
+        sums.by_group = talc_divisor_of(g.group_out);
+        sums.by_columns = talc_divisor_of(g.tile_columns),
+        sums.by_rows = talc_divisor_of(g.tile_rows);
         add_splits<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, sums);
     }
     return talc_cuda_launched(device, "conv2d");

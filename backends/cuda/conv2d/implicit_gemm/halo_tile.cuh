@@ -50,7 +50,7 @@ enum load_kind { PLAIN, CAREFUL, FOLDED };
 
 /// Sets the address of an item: that of its position in the first channel of the K tile.
 template <load_kind KIND>
-static __device__ __forceinline__ void find_item(const gemm_problem &p, const gemm_tile &a,
+static __device__ __forceinline__ void find_item(const gemm_problem &p, const talc_gemm_tile &a,
                                                  int k_tile, halo_item &item)
 {
     const int64_t plane = (int64_t)p.H * p.W;
@@ -59,10 +59,10 @@ static __device__ __forceinline__ void find_item(const gemm_problem &p, const ge
         ((int64_t)a.g * p.group_in + (KIND == FOLDED ? 0 : (int64_t)k_tile * p.channels)) * plane;
     int phase = 0, at = item.position;
     if (p.phases > 1) {
-        phase = (int)p.by_positions.quotient((uint32_t)at);
+        phase = (int)talc_quotient(p.by_positions, (uint32_t)at);
         at -= phase * p.positions;
     }
-    const gemm_pixel pixel = pixel_of(p, a, at);
+    const talc_gemm_pixel pixel = talc_gemm_pixel_of(&p, &a, at);
     int h = pixel.row * p.stride_h - p.top, w = pixel.column * p.stride_w - p.left;
     if (p.phases > 1) {
         const int phase_h = phase / p.phases_w;
@@ -142,7 +142,7 @@ static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, f
 /// channel in which the thread found an element other than zero.
 template <typename Form, load_kind KIND>
 static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &p,
-                                                            const gemm_tile &a, int k_tile,
+                                                            const talc_gemm_tile &a, int k_tile,
                                                             char *halo_tile, float scale,
                                                             uint64_t *nonzero = nullptr)
 {
@@ -241,7 +241,7 @@ static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, ch
     int buffer = 0, exponent = 0;
     uint32_t parity = 1;
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
-        const gemm_tile a = tile_of(p, t);
+        const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
         for (int k_tile = a.k_tile; k_tile < a.k_tile + a.k_tiles; k_tile++) {
             barrier_wait(empty + 8 * buffer, parity);
             char *halo_tile = halo_tiles + buffer * p.halo_tile_bytes;

@@ -35,7 +35,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
         sums_info of_sums = {};
-        const int k_tiles = tile_of(p, t).k_tiles;
+        const int k_tiles = talc_gemm_tile_of(&p, t).k_tiles;
         for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
             barrier_wait(full + 8 * buffer, parity);
             const halo_tile_info info = infos[buffer];
@@ -77,15 +77,15 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     implicit_gemm(const __grid_constant__ gemm_problem p)
 {
     extern __shared__ __align__(128) char shared[];
-    __shared__ __align__(8) uint64_t barriers[2 * MAX_BUFFERS];
-    __shared__ halo_tile_info infos[MAX_BUFFERS];
-    __shared__ unsigned measured[MAX_BUFFERS][2];
-    __shared__ __align__(8) uint64_t staged[STAGES];
+    __shared__ __align__(8) uint64_t barriers[2 * TALC_GEMM_MAX_BUFFERS];
+    __shared__ halo_tile_info infos[TALC_GEMM_MAX_BUFFERS];
+    __shared__ unsigned measured[TALC_GEMM_MAX_BUFFERS][2];
+    __shared__ __align__(8) uint64_t staged[TALC_GEMM_STAGES];
     __shared__ float zero;
-    __shared__ int offsets[Form::STAGED ? MAX_STAGED_POSITIONS : 1];
+    __shared__ int offsets[Form::STAGED ? TALC_GEMM_MAX_STAGED_POSITIONS : 1];
     char *halo_tiles = shared, *stages = halo_tiles + p.buffers * p.halo_tile_bytes;
     char *ring = stages + p.stages * p.stage_bytes, *store_buffers = ring + RING<Form>;
-    const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
+    const uint32_t full = shared_address(barriers), empty = full + 8 * TALC_GEMM_MAX_BUFFERS;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
             barrier_init(full + 8 * i, Form::LOADERS);

@@ -9,24 +9,8 @@ namespace talc
 
 struct split_sums {
     const float *of; ///< [split][shape of y]
-    divisor<uint32_t> by_plane, by_OC, by_OW, by_group, by_columns, by_rows;
+    talc_divisor by_plane, by_OC, by_OW, by_group, by_columns, by_rows;
 };
-
-/// The index in [tile][split] of the first split of the tile that has an output.
-static __device__ __forceinline__ int first_split(const gemm_problem &p, const split_sums &sums,
-                                                  int g, int channel_tile, gemm_pixel at)
-{
-    int tile;
-    if (p.flat) {
-        const int position = (at.n * p.image_rows + at.row) * p.pitch + at.column;
-        tile = g * p.column_tiles + (int)sums.by_columns.quotient((uint32_t)position);
-    } else {
-        const int row = (int)sums.by_rows.quotient((uint32_t)at.row),
-                  column = (int)sums.by_columns.quotient((uint32_t)at.column);
-        tile = ((g * p.N + at.n) * p.row_tiles + row) * p.column_tiles + column;
-    }
-    return (tile * p.channel_tiles + channel_tile) * p.splits;
-}
 
 /// One thread an output. It adds the splits in their order. A warp recomputes the sums below their
 /// limit, and the infinite ones, since a single split may overflow.
@@ -38,16 +22,18 @@ static __global__ void __launch_bounds__(BLOCK)
     for (uint32_t from = blockIdx.x * BLOCK + threadIdx.x - lane; from < count;
          from += gridDim.x * BLOCK) {
         const uint32_t i = min(from + lane, count - 1);
-        const int plane = (int)sums.by_plane.quotient(i),
+        const int plane = (int)talc_quotient(sums.by_plane, i),
                   pixel = (int)i - plane * (int)sums.by_plane.by;
-        gemm_pixel at;
-        at.n = (int)sums.by_OC.quotient((uint32_t)plane);
-        at.row = (int)sums.by_OW.quotient((uint32_t)pixel);
+        talc_gemm_pixel at;
+        at.n = (int)talc_quotient(sums.by_OC, (uint32_t)plane);
+        at.row = (int)talc_quotient(sums.by_OW, (uint32_t)pixel);
         at.column = pixel - at.row * p.OW;
-        const int oc = plane - at.n * p.OC, g = (int)sums.by_group.quotient((uint32_t)oc),
+        const int oc = plane - at.n * p.OC, g = (int)talc_quotient(sums.by_group, (uint32_t)oc),
                   c = oc - g * p.group_out, channel_tile = c / (both * CHANNELS);
         const float *recompute_limits =
-            p.recompute_limits + (int64_t)first_split(p, sums, g, channel_tile, at) * 2 * CHANNELS +
+            p.recompute_limits +
+            (int64_t)talc_gemm_tile_with(&p, g, channel_tile, at, sums.by_rows, sums.by_columns) *
+                2 * CHANNELS +
             c % (both * CHANNELS);
         float sum = 0, limit = 0;
 #pragma unroll 4

@@ -14,25 +14,18 @@
 namespace talc
 {
 
-/// One stage is converted while the other is filled.
-constexpr int STAGES = 2;
-/// The longest sum that may be staged.
-constexpr int MAX_STAGED_K_TILES = 8;
-/// The largest halo tile that may be staged.
-constexpr int MAX_STAGED_POSITIONS = 768;
-
 /// The rows of x that a halo tile needs: from `row` of image `n` to `last_row` of image `last`. The
 /// range may be empty.
 struct stage_range {
     int n, row, last, last_row;
 
-    __device__ stage_range(const gemm_problem &p, const gemm_tile &a)
+    __device__ stage_range(const gemm_problem &p, const talc_gemm_tile &a)
     {
-        const int first = (int)p.by_pitch.quotient((uint32_t)a.column),
-                  end = (int)p.by_pitch.quotient((uint32_t)(a.column + p.positions - 1));
-        n = (int)p.by_image_rows.quotient((uint32_t)first);
+        const int first = (int)talc_quotient(p.by_pitch, (uint32_t)a.column),
+                  end = (int)talc_quotient(p.by_pitch, (uint32_t)(a.column + p.positions - 1));
+        n = (int)talc_quotient(p.by_image_rows, (uint32_t)first);
         row = min(max(0, first - n * p.image_rows - p.top), p.H);
-        last = (int)p.by_image_rows.quotient((uint32_t)end);
+        last = (int)talc_quotient(p.by_image_rows, (uint32_t)end);
         last_row = max(-1, min(end - last * p.image_rows - p.top, p.H - 1));
         if (last >= p.N)
             last = p.N - 1, last_row = p.H - 1;
@@ -51,7 +44,7 @@ struct k_tile_walk {
     {
         if (t >= p.tiles)
             return;
-        const gemm_tile a = tile_of(p, t);
+        const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
         k_tile = a.k_tile, end = a.k_tile + a.k_tiles;
     }
     /// Goes to the next halo tile. Returns whether it is of another tile.
@@ -82,7 +75,7 @@ static __device__ __forceinline__ void fill_stage(const gemm_problem &p, const k
                                                   float *stage, uint32_t full)
 {
     const int lane = (int)threadIdx.x % WARP, plane = p.H * p.W;
-    const gemm_tile a = tile_of(p, walk.t);
+    const talc_gemm_tile a = talc_gemm_tile_of(&p, walk.t);
     const stage_range range(p, a);
     const float *x = p.x + ((int64_t)a.g * p.group_in + walk.k_tile * STEP) * plane;
     const int images = range.last - range.n + 1;
@@ -116,11 +109,11 @@ template <typename Form>
 static __device__ __forceinline__ void find_staged_offsets(const gemm_problem &p, int t,
                                                            int *offsets)
 {
-    const gemm_tile a = tile_of(p, t);
+    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
     const stage_range range(p, a);
 #pragma unroll 1
     for (int at = (int)threadIdx.x - Form::FIRST_LOADER; at < p.positions; at += Form::LOADERS) {
-        const gemm_pixel pixel = pixel_of(p, a, at);
+        const talc_gemm_pixel pixel = talc_gemm_pixel_of(&p, &a, at);
         const int h = pixel.row - p.top, w = pixel.column - p.left, image = pixel.n - range.n;
         const bool inside =
             (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W && pixel.n < p.N;

@@ -11,7 +11,7 @@ namespace talc
 
 /// The sum of one output, computed by a warp and added in the order of its lanes.
 static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g, int oc,
-                                                    gemm_pixel pixel)
+                                                    talc_gemm_pixel pixel)
 {
     const int taps = p.KH * p.KW, K = p.group_in * taps;
     const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
@@ -24,7 +24,7 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
 #pragma unroll
         for (int i = 0; i < AT_A_TIME; i++) {
             const int k = from + i * WARP;
-            const int c = (int)p.by_kernel.quotient((uint32_t)k), tap = k - c * taps,
+            const int c = (int)talc_quotient(p.by_kernel, (uint32_t)k), tap = k - c * taps,
                       kh = tap / p.KW, kw = tap - kh * p.KW;
             int h = pixel.row * p.stride_h - p.top + kh * p.dilation_h,
                 w_ = pixel.column * p.stride_w - p.left + kw * p.dilation_w;
@@ -75,24 +75,10 @@ static __device__ __forceinline__ int this_thread()
     return thread;
 }
 
-/// The channels of a warp in a tile, and the first position of its warpgroup.
-struct warp_tile {
-    int lane;
-    int first, channels; ///< channels of the group: the first, and their count, at most 16
-    int first_position;  ///< where the warpgroup's positions begin in the halo tile
-};
-
-static __device__ __forceinline__ warp_tile warp_tile_of(const gemm_problem &p, const gemm_tile &a)
+static __device__ __forceinline__ talc_gemm_warp_tile warp_tile_of(const gemm_problem &p,
+                                                                   const talc_gemm_tile &a)
 {
-    const int thread = this_thread(), warpgroup = thread / 128,
-              both = p.warpgroup_shift == 0 ? 2 : 1;
-    warp_tile w;
-    w.lane = thread % WARP;
-    w.first =
-        (a.channel_tile * both + (both == 2 ? warpgroup : 0)) * CHANNELS + thread / WARP % 4 * 16;
-    w.channels = max(0, min(16, p.group_out - w.first));
-    w.first_position = both == 2 ? 0 : warpgroup * p.warpgroup_shift;
-    return w;
+    return talc_gemm_warp_tile_of(&p, &a, this_thread());
 }
 
 /// Shared memory of a warp. `scales` has of each channel the scale, the bias and the magnitude
@@ -159,11 +145,12 @@ static __device__ __forceinline__ void scale_row(const float (&sums)[BLOCKS][ROW
 /// Recomputes the outputs whose bits are set. Those that the next tile writes too are also set in
 /// `carried`. There, channel c of row j begins shift(j, c) floats later.
 template <int ROWS, typename Shift>
-static __device__ __forceinline__ void recompute_outputs(const gemm_problem &p, const gemm_tile &a,
+static __device__ __forceinline__ void recompute_outputs(const gemm_problem &p,
+                                                         const talc_gemm_tile &a,
                                                          const store_buffer<ROWS> *buffer,
                                                          float *carried, Shift shift)
 {
-    const warp_tile w = warp_tile_of(p, a);
+    const talc_gemm_warp_tile w = warp_tile_of(p, a);
     __syncwarp();
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
@@ -177,7 +164,8 @@ static __device__ __forceinline__ void recompute_outputs(const gemm_problem &p, 
             for (; __any_sync(~0u, bits != 0); bits &= bits - 1) {
                 const int k = __ffs((int)bits) - 1, c = k / (2 * BLOCKS) * 8 + l / 4,
                           column = k / 2 % BLOCKS * 8 + l % 4 * 2 + k % 2;
-                const gemm_pixel at = pixel_of(p, a, w.first_position + j * p.row_shift + column);
+                const talc_gemm_pixel at =
+                    talc_gemm_pixel_of(&p, &a, w.first_position + j * p.row_shift + column);
                 if (__any_sync(~0u, c >= w.channels || at.n >= p.N || at.row >= p.OH ||
                                         at.column >= p.OW))
                     continue;
@@ -234,9 +222,9 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                                                   store_buffer<ROWS> *buffer, float *carried)
 {
     using four = vec<float, 4>;
-    const gemm_tile a = tile_of(p, t);
-    const warp_tile w = warp_tile_of(p, a);
-    const gemm_pixel at = pixel_of(p, a, w.first_position);
+    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+    const talc_gemm_warp_tile w = warp_tile_of(p, a);
+    const talc_gemm_pixel at = talc_gemm_pixel_of(&p, &a, w.first_position);
     const int plane = p.OH * p.OW, columns = max(0, min(COLUMNS, p.OW - at.column));
     /* The others need no recomputation. */
     if (columns < COLUMNS)
@@ -345,15 +333,16 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
                                                        const float (&sums)[BLOCKS][ROWS * 4],
                                                        store_buffer<ROWS> *buffer)
 {
-    const gemm_tile a = tile_of(p, t);
-    const warp_tile w = warp_tile_of(p, a);
+    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+    const talc_gemm_warp_tile w = warp_tile_of(p, a);
     const int plane = p.OH * p.OW;
     const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
     float *const to[2] = { &buffer->row[w.lane / 4][w.lane % 4 * 2],
                            &buffer->row[w.lane / 4 + 8][w.lane % 4 * 2] };
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
-        const gemm_pixel at = pixel_of(p, a, w.first_position + j * p.row_shift + w.lane);
+        const talc_gemm_pixel at =
+            talc_gemm_pixel_of(&p, &a, w.first_position + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
         if (__ballot_sync(~0u, inside) == 0) {
             buffer->recompute_bits[j][w.lane] = 0;
@@ -397,8 +386,8 @@ static __device__ __forceinline__ void store_full_positions(const gemm_problem &
                                                             store_buffer<ROWS> *buffer)
 {
     constexpr int AT_ONCE = 4;
-    const gemm_tile a = tile_of(p, t);
-    const warp_tile w = warp_tile_of(p, a);
+    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+    const talc_gemm_warp_tile w = warp_tile_of(p, a);
     const int64_t plane = (int64_t)p.OH * p.OW;
     const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
     float *const to[2] = { &buffer->row[w.lane / 4][w.lane % 4 * 2],
@@ -406,7 +395,8 @@ static __device__ __forceinline__ void store_full_positions(const gemm_problem &
     const float *column = &buffer->row[0][w.lane];
     /* The offset in y of column `lane` of row `j`, in the warp's first channel. -1: none. */
     auto find = [&](int j) {
-        const gemm_pixel at = pixel_of(p, a, w.first_position + j * p.row_shift + w.lane);
+        const talc_gemm_pixel at =
+            talc_gemm_pixel_of(&p, &a, w.first_position + j * p.row_shift + w.lane);
         return at.n < p.N && at.row < p.OH && at.column < p.OW
                    ? ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane + at.row * p.OW +
                          at.column
@@ -468,8 +458,8 @@ static __device__ __forceinline__ void store_tile(const gemm_problem &p, int t,
     constexpr int ROWS = Form::ROWS;
     store_buffer<ROWS> *buffer = store_buffer_of<ROWS>(p, shared);
     {
-        const gemm_tile a = tile_of(p, t);
-        const warp_tile w = warp_tile_of(p, a);
+        const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+        const talc_gemm_warp_tile w = warp_tile_of(p, a);
         const int c = w.lane % 16, both = p.warpgroup_shift == 0 ? 2 : 1;
         const int row = a.g * p.channel_tiles * both * CHANNELS + w.first + c;
         const int e = -(info.exponent + p.exponents[row]);
@@ -494,7 +484,8 @@ static __device__ __forceinline__ void store_tile(const gemm_problem &p, int t,
                                         limit, 0);
         __syncwarp();
     }
-    if (Form::STAGED && __shfl_sync(~0u, warp_tile_of(p, tile_of(p, t)).channels, 0) == 16)
+    if (Form::STAGED &&
+        __shfl_sync(~0u, warp_tile_of(p, talc_gemm_tile_of(&p, t)).channels, 0) == 16)
         store_full_positions<ROWS>(p, t, sums, buffer);
     else if (Form::STAGED || p.flat)
         store_positions<ROWS>(p, t, sums, buffer);

@@ -115,7 +115,7 @@ template <typename Form> struct weight_stream {
         left = 0;
         if (tile >= p.tiles)
             return;
-        const gemm_tile a = tile_of(p, tile);
+        const talc_gemm_tile a = talc_gemm_tile_of(&p, tile);
         const int warpgroup = (int)threadIdx.x / 128, both = p.warpgroup_shift == 0 ? 2 : 1;
         const int64_t block =
             ((int64_t)a.g * p.channel_tiles + a.channel_tile) * both + (both == 2 ? warpgroup : 0);

@@ -1,0 +1,132 @@
+/* Who computes which output of implicit_gemm: of any problem, on GPUs that need not be there, the
+ * blocks, warps, lanes and registers of a plan have each output once for each split, and the splits
+ * have each K tile once. */
+#include "tests/support/hooks.h"
+
+#include "backends/cuda/conv2d/implicit_gemm/plan.h"
+#include "tensor/extent.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* PCG, by O'Neill, 2014: XSH RR 64/32. */
+static uint32_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    const uint32_t mixed = (uint32_t)(((*state >> 18) ^ *state) >> 27),
+                   by = (uint32_t)(*state >> 59);
+    return mixed >> by | mixed << (-by & 31);
+}
+
+static int64_t between(uint64_t *state, int64_t low, int64_t high)
+{
+    return low + next_random(state) % (high - low + 1);
+}
+
+static talc_conv2d_problem random_problem(uint64_t *state)
+{
+    talc_conv2d_problem p = { .N = between(state, 1, 4), .groups = between(state, 1, 2) };
+    p.C = p.groups * between(state, 1, between(state, 0, 1) == 0 ? 8 : 150);
+    p.OC = p.groups * between(state, 1, 150);
+    p.H = between(state, 1, 40), p.W = between(state, 1, 70);
+    p.KH = between(state, 1, 5), p.KW = between(state, 1, 5);
+    p.stride_h = between(state, 1, 3), p.stride_w = between(state, 1, 3);
+    p.dilation_h = between(state, 1, 2), p.dilation_w = between(state, 1, 2);
+    p.pad_top = between(state, 0, 2), p.pad_bottom = between(state, 0, 2);
+    p.pad_left = between(state, 0, 2), p.pad_right = between(state, 0, 2);
+    p.OH = talc_window_extent(p.H, p.pad_top, p.pad_bottom, p.dilation_h, p.KH, p.stride_h);
+    p.OW = talc_window_extent(p.W, p.pad_left, p.pad_right, p.dilation_w, p.KW, p.stride_w);
+    return p;
+}
+
+/* Counts, of each output, the sums of it that the threads of a tile have. */
+static void count_tile(const talc_gemm_layout *g, const talc_gemm_form *form, int t,
+                       unsigned char *counts, unsigned char *k_tiles)
+{
+    const talc_gemm_tile a = talc_gemm_tile_of(g, t);
+    cr_assert(a.k_tiles > 0 && a.k_tile + a.k_tiles <= g->k_tiles);
+    for (int thread = 0; thread < TALC_GEMM_MULTIPLIERS * 128; thread++) {
+        const talc_gemm_warp_tile w = talc_gemm_warp_tile_of(g, &a, thread);
+        for (int i = 0; i < TALC_GEMM_BLOCKS * form->rows * 4; i++) {
+            const talc_gemm_sum sum =
+                talc_gemm_sum_of(w.lane, i / (form->rows * 4), i % (form->rows * 4));
+            const int position = w.first_position + sum.row * g->row_shift + sum.column;
+            const talc_gemm_pixel at = talc_gemm_pixel_of(g, &a, position);
+            if (sum.channel >= w.channels || at.n >= g->N || at.row >= g->OH || at.column >= g->OW)
+                continue;
+            const int oc = a.g * g->group_out + w.first + sum.channel;
+            const int64_t y = (((int64_t)at.n * g->OC + oc) * g->OH + at.row) * g->OW + at.column;
+            counts[y]++, k_tiles[y] = (unsigned char)(k_tiles[y] + a.k_tiles);
+            const int first =
+                talc_gemm_tile_with(g, a.g, a.channel_tile, at, talc_divisor_of(g->tile_rows),
+                                    talc_divisor_of(g->tile_columns));
+            cr_assert_eq(first + a.split, t);
+        }
+    }
+}
+
+static void check_layout(const talc_gemm_layout *g, const talc_gemm_form *form, int multiprocessors)
+{
+    unsigned char *counts = calloc((size_t)g->outputs, 1), *k_tiles = calloc((size_t)g->outputs, 1);
+    const int runs = g->tiles / talc_gemm_run_of(g),
+              blocks = (int)talc_smaller(runs, multiprocessors);
+    int tiles = 0;
+    for (int block = 0; block < blocks; block++)
+        for (int t = talc_gemm_first_tile(g, block); t < g->tiles;
+             t = talc_gemm_next_tile(g, t, blocks), tiles++)
+            count_tile(g, form, t, counts, k_tiles);
+    cr_assert_eq(tiles, g->tiles);
+    for (int64_t i = 0; i < g->outputs; i++)
+        cr_assert(counts[i] == g->splits && k_tiles[i] == (g->k_tiles & 255),
+                  "output %lld: %d sums of %d K tiles, of %d splits and %d K tiles", (long long)i,
+                  counts[i], k_tiles[i], g->splits, g->k_tiles);
+    free(counts);
+    free(k_tiles);
+}
+
+Test(tile_map, each_output_has_one_owner_in_each_split)
+{
+    const talc_gemm_form *const forms[] = { &TALC_GEMM_WGMMA, &TALC_GEMM_WGMMA_TF32,
+                                            &TALC_GEMM_ROWS_TF32, &TALC_GEMM_MMA,
+                                            &TALC_GEMM_MMA_TF32 };
+    /* So few multiprocessors that blocks take many tiles. */
+    const talc_gemm_gpu gpus[] = { { 90, 132, 232448 }, { 80, 3, 166912 }, { 90, 5, 232448 } };
+    int seen[TALC_GEMM_ARRANGEMENTS] = { 0 }, split = 0, folded = 0;
+    uint64_t state = 1;
+    for (int i = 0; i < 400; i++) {
+        const talc_conv2d_problem p = random_problem(&state);
+        const talc_gemm_form *form = forms[i % 5];
+        const talc_gemm_gpu gpu = gpus[form->wgmma ? i % 2 * 2 : i % 3];
+        talc_gemm_layout g;
+        if (!talc_gemm_layout_of(&p, &g))
+            continue;
+        talc_gemm_choice choice;
+        double seconds;
+        if (talc_gemm_choose(&g, form, &p, gpu, (size_t)1 << 30, &choice, &seconds)) {
+            split += g.splits > 1, folded += g.folded;
+            check_layout(&g, form, gpu.multiprocessors);
+        }
+        /* The arrangements that are not the fastest, and splits. */
+        choice = (talc_gemm_choice){ i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false };
+        if (choice.arrangement >= TALC_GEMM_SAME_CARRY)
+            choice.split_k_tiles = 0;
+        if (talc_gemm_set_tiles(&g, form, &p, gpu, choice)) {
+            seen[choice.arrangement]++;
+            check_layout(&g, form, gpu.multiprocessors);
+        }
+    }
+    cr_assert(split > 10 && folded > 10, "%d split, %d folded", split, folded);
+    for (int i = 0; i < TALC_GEMM_ARRANGEMENTS; i++)
+        cr_assert(seen[i] > 0, "arrangement %d is not seen", i);
+}
+
+Test(tile_map, divisors_divide)
+{
+    uint64_t state = 2;
+    for (int i = 0; i < 100000; i++) {
+        const uint32_t by = next_random(&state) >> 1 >> next_random(&state) % 31 | 1,
+                       n = next_random(&state) >> 1 >> next_random(&state) % 31;
+        const talc_divisor d = talc_divisor_of(by);
+        cr_assert_eq((uint32_t)((((uint64_t)n * d.factor >> 32) + n) >> d.shift), n / by);
+    }
+}
