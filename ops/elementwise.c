@@ -284,6 +284,11 @@ talc_tensor *talc_mul(const talc_tensor *a, const talc_tensor *b)
     return talc_binary_tensors(TALC_MUL, a, b);
 }
 
+talc_tensor *talc_squared_difference(const talc_tensor *a, const talc_tensor *b)
+{
+    return talc_binary_tensors(TALC_SQUARED_DIFFERENCE, a, b);
+}
+
 talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b)
 {
     return talc_binary_tensors(TALC_DIV, a, b);

@@ -80,6 +80,8 @@ TALC_API talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_sub(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_mul(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b);
+/// (a - b)^2, broadcast.
+TALC_API talc_tensor *talc_squared_difference(const talc_tensor *a, const talc_tensor *b);
 
 /// a to the power b, the larger and the smaller of a and b, broadcast.
 TALC_API talc_tensor *talc_pow(const talc_tensor *a, const talc_tensor *b);

@@ -177,6 +177,9 @@ enum {
     X(TALC_MUL,           mul,           TALC_WRAPS,    a * b,                                     \
       TALC_SAVES_B,                                talc_mul(dy, b),                                \
       TALC_SAVES_A,                                talc_mul(dy, a))                                \
+    X(TALC_SQUARED_DIFFERENCE, squared_difference, TALC_WRAPS, (a - b) * (a - b),                  \
+      TALC_SAVES_A | TALC_SAVES_B,                 talc_squared_difference_gradient(dy, a, b),     \
+      TALC_SAVES_A | TALC_SAVES_B,                 talc_squared_difference_gradient(dy, b, a))     \
     X(TALC_DIV,           div,           TALC_FLOATS,   a / b,                                     \
       TALC_SAVES_B,                                talc_div(dy, b),                                \
       TALC_SAVES_B | TALC_SAVES_Y,                 talc_neg(talc_div(talc_mul(dy, y), b)))         \

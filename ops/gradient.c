@@ -32,6 +32,12 @@ talc_tensor *talc_prelu_weight_gradient(const talc_tensor *dy, const talc_tensor
     return talc_keep_where(talc_greater_scalar(a, 0), talc_mul(dy, a), false);
 }
 
+talc_tensor *talc_squared_difference_gradient(const talc_tensor *dy, const talc_tensor *a,
+                                              const talc_tensor *b)
+{
+    return talc_mul(dy, talc_mul_scalar(talc_sub(a, b), 2));
+}
+
 /* dy without the elements where the other operand won, and half where neither did. */
 static talc_tensor *winners(const talc_tensor *dy, const talc_tensor *lost, const talc_tensor *tied)
 {

@@ -32,6 +32,8 @@ talc_tensor *talc_pow_exponent_gradient(const talc_tensor *dy, const talc_tensor
 talc_tensor *talc_prelu_input_gradient(const talc_tensor *dy, const talc_tensor *a,
                                        const talc_tensor *b);
 talc_tensor *talc_prelu_weight_gradient(const talc_tensor *dy, const talc_tensor *a);
+talc_tensor *talc_squared_difference_gradient(const talc_tensor *dy, const talc_tensor *a,
+                                              const talc_tensor *b);
 talc_tensor *talc_larger_gradient(const talc_tensor *dy, const talc_tensor *a,
                                   const talc_tensor *b);
 talc_tensor *talc_smaller_gradient(const talc_tensor *dy, const talc_tensor *a,

@@ -81,8 +81,7 @@ talc_tensor *talc_mse_loss(const talc_tensor *x, const talc_tensor *target,
     if (!check_operands("mse_loss", x, target, reduction))
         return NULL;
     const composed c = begun("mse_loss");
-    const talc_tensor *d = talc_sub(x, target);
-    return finished(c, reduced(talc_mul(d, d), reduction));
+    return finished(c, reduced(talc_squared_difference(x, target), reduction));
 }
 
 talc_tensor *talc_l1_loss(const talc_tensor *x, const talc_tensor *target, talc_reduction reduction)

@@ -148,6 +148,8 @@ static double binary_spread(talc_binary_function function, number a, number b)
         return a.off + b.off;
     case TALC_MUL:
         return fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
+    case TALC_SQUARED_DIFFERENCE:
+        return (2 * fabs(a.of - b.of) + a.off + b.off) * (a.off + b.off);
     case TALC_DIV:
         return quotient_spread(a, b);
     case TALC_PRELU:
@@ -169,7 +171,9 @@ static double binary_roundings(talc_binary_function function, talc_dtype dtype, 
     const bool sum = function == TALC_ADD || function == TALC_SUB;
     return function > TALC_POW || !isfinite(value)
                ? 0
-               : (function == TALC_POW ? 8 : 1) *
+               : (function == TALC_POW                  ? 8
+                  : function == TALC_SQUARED_DIFFERENCE ? 4
+                                                        : 1) *
                      (format.unit * (double)fabsl(value) + (sum ? 0 : format.smallest));
 }
 

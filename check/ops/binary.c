@@ -170,18 +170,21 @@ static bool inject(const check_problem *problem, talc_check_kind kind, int round
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
-/* Modulo the type's range. */
+/* Modulo the range of the type, and as results are read. */
 static long double wrapped(talc_dtype dtype, uint64_t bits)
 {
     return dtype == TALC_U8    ? (long double)(uint8_t)bits
            : dtype == TALC_I32 ? (long double)(int32_t)(uint32_t)bits
-                               : (long double)(int64_t)bits;
+                               : (long double)(double)(int64_t)bits;
 }
 
 static long double of_integers(talc_binary_function function, talc_dtype dtype, double a, double b)
 {
     const uint64_t x = (uint64_t)(int64_t)a, y = (uint64_t)(int64_t)b;
-    return wrapped(dtype, function == TALC_ADD ? x + y : function == TALC_SUB ? x - y : x * y);
+    return wrapped(dtype, function == TALC_ADD   ? x + y
+                          : function == TALC_SUB ? x - y
+                          : function == TALC_MUL ? x * y
+                                                 : (x - y) * (x - y));
 }
 
 static long double of_reals(talc_binary_function function, long double a, long double b)
@@ -193,6 +196,8 @@ static long double of_reals(talc_binary_function function, long double a, long d
         return a - b;
     case TALC_MUL:
         return a * b;
+    case TALC_SQUARED_DIFFERENCE:
+        return (a - b) * (a - b);
     case TALC_DIV:
         return a / b;
     case TALC_PRELU:
@@ -223,14 +228,17 @@ static long double of_reals(talc_binary_function function, long double a, long d
 check_expected talc_check_binary_expected(talc_binary_function function, talc_dtype dtype, double a,
                                           double b)
 {
-    if (!talc_dtype_is_float(dtype) && function <= TALC_MUL)
+    if (!talc_dtype_is_float(dtype) && function <= TALC_SQUARED_DIFFERENCE)
         return (check_expected){ .value = of_integers(function, dtype, a, b) };
     const long double value = of_reals(function, a, b);
     if (function > TALC_POW)
         return (check_expected){ .value = value };
     const bool held = talc_check_rounded(dtype, (double)value) == value;
+    const bool squared = function == TALC_SQUARED_DIFFERENCE;
+    const bool rounded = squared && talc_check_rounded(dtype, a - b) != (long double)a - b;
     return talc_check_in_units(dtype, value,
                                function == TALC_POW ? 4
+                               : rounded            ? 2 + CHECK_ONE_ROUNDING
                                : held               ? 0
                                                     : CHECK_ONE_ROUNDING,
                                0);

@@ -258,6 +258,7 @@ static const by_hand cases[] = {
     { "div:4", { 1, -1, 0, 6, 0, 0, 0, 4 }, 2, { INFINITY, -INFINITY, NAN, 1.5 } },
     { "add:1", { 0x1.fffffep127, 0x1.fffffep127 }, 2, { INFINITY } },
     { "pow:4,4", { 2, -8, 0, NAN, -2, 3, 0, 0 }, 2, { 0.25, -512, 1, 1 } },
+    { "squared_difference:3", { 1, -2, 3, 2, 2, 3 }, 2, { 1, 16, 0 } },
     { "maximum:3", { 1, NAN, 3, 2, 2, NAN }, 2, { 2, NAN, NAN } },
     { "minimum:3", { 1, NAN, 3, 2, 2, NAN }, 2, { 1, NAN, NAN } },
     { "less:3", { 1, 2, NAN, 2, 2, 2 }, 2, { 1, 0, 0 } },

@@ -180,6 +180,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(pow,              talc_pow(talc_abs(in->a), in->row))                                                            \
     X(pow_scalar,       talc_pow_scalar(in->a, 2))                                                                     \
     X(prelu,            talc_prelu(in->a, in->row))                                                                  \
+    X(squared_difference, talc_squared_difference(in->a, in->row))                                   \
     X(maximum,          talc_maximum(in->a, in->row))                                                                  \
     X(minimum,          talc_minimum(in->a, in->row))                                                                  \
     X(equal,            talc_equal(in->labels, talc_slice(in->labels, 0, 0, 1, 1)))                                       \

@@ -147,6 +147,7 @@ static talc_module *resnet20_b(void)
     X(max, "max", "tanh", -1, 1, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)), D(2, 6, 4)) \
     X(max_pool, "max_pool2d", "", -2, 2, POOL(max, .kernel = { 2, 3 }), D(2, 2, 4, 6)) \
     X(max_pool_overlap, "max_pool2d", "windows that overlap, padded, dilated", -2, 2, POOL(max, .kernel = { 3, 2 }, .stride = { 1, 2 }, .padding = { 1, 1 }, .dilation = { 2, 1 }), D(2, 2, 6, 5)) \
+    X(squared_difference, "squared_difference", "broadcast", -2, 2, talc_squared_difference(x[0], x[1]), D(4, 1), D(2, 1, 5)) \
     X(maximum, "maximum", "broadcast", -2, 2, talc_maximum(x[0], x[1]), D(4, 1), D(2, 1, 5)) \
     X(mean, "mean", "tanh", -1, 1, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)), D(2, 3, 4)) \
     X(min, "min", "tanh", -1, 1, talc_tanh(talc_min(x[0], TALC_DIMS(1), false)), D(2, 6, 4)) \

@@ -44,8 +44,9 @@ def graded(function, arrays, leaf, dy):
 # ---- Two operands -----------------------------------------------------------------------------------------------
 
 BINARY = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow,
-          "maximum": torch.maximum, "minimum": torch.minimum, "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt,
-          "less_equal": torch.le, "greater": torch.gt, "greater_equal": torch.ge}
+          "squared_difference": lambda a, b: (a - b) ** 2, "maximum": torch.maximum, "minimum": torch.minimum,
+          "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt,
+          "greater_equal": torch.ge}
 
 
 def pair_of(rng, dtype, op):
@@ -83,6 +84,8 @@ def binary_gradient(rng, dtype, op, leaf):
             return 1 / b if leaf == 0 else a / b / b
         if op == "mul":
             return (b, a)[leaf]
+        if op == "squared_difference":
+            return 2 * (a - b)
         return 1
 
     def expected_values():
@@ -525,7 +528,8 @@ FORWARD = {**PICKING, "one_hot": one_hot, **{op: bound_to(binary, op) for op in 
            **{op: bound_to(loss, op, False) for op in LOSSES},
            **{op: bound_to(class_loss, op, False) for op in ("cross_entropy", "nll_loss")}}
 GRADIENTS = {f"{op}.grad_input": pooling_gradient(make) for op, make in PICKING.items()}
-GRADIENTS.update({f"{op}.grad_{'ab'[leaf]}": bound_to(binary_gradient, op, leaf) for op in ("add", "sub", "mul", "div", "pow")
+GRADIENTS.update({f"{op}.grad_{'ab'[leaf]}": bound_to(binary_gradient, op, leaf)
+                  for op in ("add", "sub", "mul", "squared_difference", "div", "pow")
                   for leaf in (0, 1)})
 GRADIENTS.update({f"prelu.grad_{name}": bound_to(prelu, leaf) for leaf, name in enumerate(("input", "weight"))})
 GRADIENTS.update({f"{op}.grad_{name}": bound_to(product_gradient, op, leaf)
