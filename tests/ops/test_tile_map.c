@@ -1,9 +1,10 @@
-/* Who computes which output of implicit_gemm: of any problem, on GPUs that need not be there, the
- * blocks, warps, lanes and registers of a plan have each output once for each split, and the splits
- * have each K tile once. */
+/* Who computes which output of implicit_gemm and of products on tensor cores: of any problem, on
+ * GPUs that need not be there, the blocks, warps, lanes and registers of a plan have each output
+ * once for each split, and the splits have each K tile once. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
+#include "backends/cuda/matmul/tile_map.h"
 #include "tensor/extent.h"
 
 #include <stdlib.h>
@@ -118,6 +119,35 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
     cr_assert(split > 10 && folded > 10, "%d split, %d folded", split, folded);
     for (int i = 0; i < TALC_GEMM_ARRANGEMENTS; i++)
         cr_assert(seen[i] > 0, "arrangement %d is not seen", i);
+}
+
+Test(tile_map, each_output_of_a_product_has_one_owner_in_each_split)
+{
+    uint64_t state = 3;
+    for (int i = 0; i < 60; i++) {
+        const int products = (int)between(&state, 1, 3), panels = (int)between(&state, 1, 2);
+        talc_product_layout l =
+            talc_product_layout_of(products, (int)between(&state, 1, 40),
+                                   (int)between(&state, 1, 3), panels, (int)between(&state, 1, 3));
+        l.k_tiles = (int)between(&state, l.splits, 9);
+        const int64_t M = (int64_t)l.m_tiles * TALC_PRODUCT_PANEL,
+                      N = (int64_t)l.n_tiles * panels * TALC_PRODUCT_PANEL;
+        unsigned char *k_tiles = calloc((size_t)(products * M * N), 1);
+        for (int t = 0; t < l.work; t++) {
+            const talc_product_tile w = talc_product_tile_of(&l, t);
+            cr_assert(w.k_tile < w.end && w.split < l.splits && w.product < products);
+            for (int j = 0; j < 256 * panels * 64; j++) {
+                const talc_fragment f =
+                    talc_product_sum_of(&l, &w, j % 256, j / 256 / 64, j / 256 % 64);
+                cr_assert(f.row < M && f.column < N);
+                k_tiles[(w.product * M + f.row) * N + f.column] +=
+                    (unsigned char)(w.end - w.k_tile);
+            }
+        }
+        for (int64_t y = 0; y < products * M * N; y++)
+            cr_assert_eq(k_tiles[y], l.k_tiles, "product %d: output %lld", i, (long long)y);
+        free(k_tiles);
+    }
 }
 
 Test(tile_map, divisors_divide)

@@ -21,6 +21,7 @@
 #include "backends/cuda/matmul/tensor_cores.h"
 
 #include "backends/cuda/matmul/panels.cuh"
+#include "backends/cuda/matmul/tile_map.h"
 #include "backends/cuda/primitives/barriers.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/device/counter.h"
@@ -30,8 +31,6 @@ using namespace talc;
 
 constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
 constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
-/* Rows of tiles that blocks compute at a time. Those tiles share panels in the L2 cache. */
-constexpr int TILES_DOWN = 16;
 /* PANELS, 1 or 2, is the number of B's panels in a tile: a tile has PANELS * 128 columns. A stage
  * of the pipeline holds a K tile of one panel of A and of PANELS panels of B. */
 template <int PANELS> constexpr int STAGES = PANELS == 2 ? 4 : 6;
@@ -65,41 +64,16 @@ struct packed_product {
     bool aligned;             ///< four neighbours in y are 16 bytes that are aligned
     /// resumes: sums begin with those of the round before
     bool resumes = false, is_last_round = false;
-    int m_tiles, n_tiles, work;   ///< work: tiles times splits
-    int splits, segments;         ///< segments: of all rounds
-    int segment = 0, k_tiles = 0; ///< the first segment of this round, and its K tiles
+    int segments, segment = 0; ///< of all rounds, and the first of this round
+    talc_product_layout tiles; ///< its K tiles are those of this round
     /// 2^14 / sqrt(K). An element that underflows is off by at most 2^-25 once scaled, and is
     /// multiplied by less than 2^14. So the error of a sum that is not recomputed is at most
     /// sqrt(K) 2^-25 of it.
     float coefficient;
     unsigned long long *recomputed;
-    divisor<uint32_t> by_splits{}, by_tiles{}, by_group{};
     /// Of a product: the indices of its matrices, and the offsets of their first elements.
     strided_index<2, uint64_t> packed, sources;
 };
-
-struct product_work {
-    int product, m, n, split, k_tile, end; ///< m, n: the indices of the tile
-};
-
-/// The tile and split with index `i`. The tiles of a product are taken TILES_DOWN rows of tiles at
-/// a time, column by column.
-static __device__ __forceinline__ product_work work_of(const packed_product &p, int i)
-{
-    product_work w;
-    const int tile = (int)p.by_splits.quotient((uint32_t)i);
-    w.split = i - tile * p.splits;
-    w.product = (int)p.by_tiles.quotient((uint32_t)tile);
-    const int rest = tile - w.product * (int)p.by_tiles.by,
-              group = (int)p.by_group.quotient((uint32_t)rest);
-    const int in_group = rest - group * (int)p.by_group.by,
-              down = min(TILES_DOWN, p.m_tiles - group * TILES_DOWN);
-    w.n = in_group / down;
-    w.m = group * TILES_DOWN + in_group - w.n * down;
-    w.k_tile = (int)((int64_t)p.k_tiles * w.split / p.splits);
-    w.end = (int)((int64_t)p.k_tiles * (w.split + 1) / p.splits);
-    return w;
-}
 
 /* One output by FFMA, computed by a warp and added in the order of its lanes. */
 static __device__ float output_by_warp(const packed_product &p, int product, int64_t m, int64_t n)
@@ -156,7 +130,8 @@ static __device__ __noinline__ void recompute_outputs(const packed_product &p, i
  * rows lane / 4 and lane / 4 + 8 of its warp's 16 rows. Shared memory rearranges them, 32 columns
  * at a time. */
 template <int PANELS>
-static __device__ __forceinline__ void store_tile(const packed_product &p, const product_work &w,
+static __device__ __forceinline__ void store_tile(const packed_product &p,
+                                                  const talc_product_tile &w,
                                                   const int64_t (&matrices)[2], float *staged,
                                                   float (&sums)[PANELS][64])
 {
@@ -283,7 +258,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
 
 /* Takes the sums from the scales of the segment before to those of `segment`. */
 template <int PANELS>
-static __device__ __forceinline__ void rescale(const packed_product &p, const product_work &w,
+static __device__ __forceinline__ void rescale(const packed_product &p, const talc_product_tile &w,
                                                const int64_t (&matrices)[2], int segment,
                                                float (&sums)[PANELS][64])
 {
@@ -318,13 +293,14 @@ static __device__ __forceinline__ void load_panels(const packed_product &p, uint
 {
     int stage = 0;
     uint32_t parity = 1;
-    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
-        const product_work w = work_of(p, i);
+    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
+        const talc_product_tile w = talc_product_tile_of(&p.tiles, i);
         int64_t matrices[2];
         p.packed.offsets((uint64_t)w.product, matrices);
-        const char *a = p.a.panels + (matrices[0] * p.a.count + w.m) * p.k_tiles * PANEL_BYTES;
+        const char *a =
+            p.a.panels + (matrices[0] * p.a.count + w.m) * p.tiles.k_tiles * PANEL_BYTES;
         const char *b =
-            p.b.panels + (matrices[1] * p.b.count + w.n * PANELS) * p.k_tiles * PANEL_BYTES;
+            p.b.panels + (matrices[1] * p.b.count + w.n * PANELS) * p.tiles.k_tiles * PANEL_BYTES;
         for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
             const uint32_t to = shared + stage * STAGE_BYTES<PANELS>, ready = full + 8 * stage;
             barrier_wait(empty + 8 * stage, parity);
@@ -333,7 +309,8 @@ static __device__ __forceinline__ void load_panels(const packed_product &p, uint
 #pragma unroll
             for (int h = 0; h < PANELS; h++)
                 bulk_copy(to + (1 + h) * PANEL_BYTES,
-                          b + ((int64_t)h * p.k_tiles + k_tile) * PANEL_BYTES, PANEL_BYTES, ready);
+                          b + ((int64_t)h * p.tiles.k_tiles + k_tile) * PANEL_BYTES, PANEL_BYTES,
+                          ready);
             if (++stage == STAGES<PANELS>)
                 stage = 0, parity ^= 1;
         }
@@ -352,8 +329,8 @@ static __device__ __forceinline__ void multiply_panels(const packed_product &p, 
                     WARP_ROWS * PITCH;
     int stage = 0;
     uint32_t parity = 0;
-    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
-        const product_work w = work_of(p, i);
+    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
+        const talc_product_tile w = talc_product_tile_of(&p.tiles, i);
         int64_t matrices[2];
         p.packed.offsets((uint64_t)w.product, matrices);
         float sums[PANELS][64], partial[64];
@@ -428,7 +405,7 @@ static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant
     int64_t matrices[2];
     p.packed.offsets((uint64_t)product, matrices);
     float sum = 0;
-    for (int s = 0; s < p.splits; s++)
+    for (int s = 0; s < p.tiles.splits; s++)
         sum += p.split_sums[s * p.outputs + at];
     const bool bad =
         i < p.outputs &&
@@ -612,28 +589,23 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
         .outputs = p->batch * p->M * p->N,
         .rows = l.a_rows + l.b_rows,
         .aligned = p->N % WIDE == 0 && (uintptr_t)arguments->y % 16 == 0,
-        .m_tiles = (int)l.a_panels,
-        .n_tiles = (int)l.b_panels / w.panels,
-        .work = (int)(tiles_of(p, l, w) * w.splits),
-        .splits = w.splits,
         .segments = (int)l.segments,
+        .tiles = talc_product_layout_of(p->batch, (int)l.a_panels, (int)l.b_panels / w.panels,
+                                        w.panels, w.splits),
         .coefficient = 0x1p14f / sqrtf((float)p->K),
         .recomputed = talc_cuda_recomputed(device),
         .packed = { p->batch_rank, p->batch_dims, { a_matrices.numbers, b_matrices.numbers } },
         .sources = { p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides } },
     };
-    m.by_splits.set(w.splits);
-    m.by_tiles.set((int64_t)m.m_tiles * m.n_tiles);
-    m.by_group.set((int64_t)TILES_DOWN * m.n_tiles);
     const cudaStream_t stream = talc_cuda_stream(device);
     const int64_t k_tiles = talc_ceil_div(p->K, CHUNK);
     const int max_blocks = talc_cuda_state_of(device)->multiprocessors;
-    const unsigned blocks = (unsigned)(m.work < max_blocks ? m.work : max_blocks);
+    const unsigned blocks = (unsigned)(m.tiles.work < max_blocks ? m.tiles.work : max_blocks);
     cudaError_t error = cudaSuccess;
     for (int segment = 0; segment < l.segments && error == cudaSuccess; segment += w.round) {
         a.segment = b.segment = m.segment = segment;
         a.round = b.round = (int)talc_smaller(w.round, l.segments - segment);
-        a.chunks = b.chunks = m.k_tiles =
+        a.chunks = b.chunks = m.tiles.k_tiles =
             (int)talc_smaller((int64_t)w.round * CHUNKS, k_tiles - (int64_t)segment * CHUNKS);
         m.resumes = segment > 0, m.is_last_round = segment + w.round >= l.segments;
         pack(a, !p->transpose_a, stream);

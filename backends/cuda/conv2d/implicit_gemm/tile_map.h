@@ -9,15 +9,10 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_TILE_MAP_H
 
 #include "backends/cuda/primitives/divisor.h"
+#include "backends/cuda/primitives/fragment.h"
 #include "ops/window.h"
 
 TALC_BEGIN_DECLARATIONS
-
-#ifdef __CUDACC__
-#define TALC_TILE_MAP static __host__ __device__ __forceinline__
-#else
-#define TALC_TILE_MAP static inline
-#endif
 
 enum {
     TALC_GEMM_CHANNELS = 64,                  ///< output channels of a warpgroup
@@ -190,11 +185,10 @@ typedef struct talc_gemm_sum {
     int channel, row, column; ///< of 16, of the form's rows, of 32
 } talc_gemm_sum;
 
-/// The fragment of the result of wgmma and mma.sync: pairs of neighbouring columns, of channel lane
-/// / 4 and of that 8 further. Source: PTX ISA 8.5, section 9.7.13, m16n8k16 and wgmma's D.
 TALC_TILE_MAP talc_gemm_sum talc_gemm_sum_of(int lane, int block, int k)
 {
-    const talc_gemm_sum sum = { lane / 4 + k / 2 % 2 * 8, k / 4, block * 8 + lane % 4 * 2 + k % 2 };
+    const talc_fragment f = talc_fragment_of(lane, k % 4);
+    const talc_gemm_sum sum = { f.row, k / 4, block * 8 + f.column };
     return sum;
 }
 
