@@ -1,5 +1,6 @@
 #include "onnx/graph.h"
 #include "tensor/device.h"
+#include "tensor/observe.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
@@ -76,6 +77,15 @@ talc_tensor *talc_onnx_known(const talc_onnx_call *call, int value)
     return constant != NULL ? constant : call->plan->known[value];
 }
 
+/* As talc_to, and no op of the network: what a pass is compared with has its shapes elsewhere. */
+static talc_tensor *transferred(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
+{
+    talc_observer *observer = talc_observe_pause();
+    talc_tensor *there = talc_to(tensor, device, dtype);
+    talc_observe_resume(observer);
+    return there;
+}
+
 /* The elements where ops of the pass use them: kept by the plan. */
 static talc_tensor *moved(talc_onnx_call *call, int value)
 {
@@ -83,7 +93,7 @@ static talc_tensor *moved(talc_onnx_call *call, int value)
     if (known == NULL || call->plan->moved[value] != NULL)
         return call->plan->moved[value];
     const talc_dtype dtype = known->dtype == call->graph->dtype ? call->plan->dtype : known->dtype;
-    talc_tensor *there = talc_to(known, call->plan->device, dtype);
+    talc_tensor *there = transferred(known, call->plan->device, dtype);
     call->plan->moved[value] = talc_retain(there);
     return there;
 }
@@ -114,7 +124,7 @@ talc_tensor *talc_onnx_in_host(talc_onnx_call *call, int index)
     if (known != NULL)
         return talc_contiguous(known);
     talc_tensor *tensor = talc_onnx_in(call, index);
-    tensor = tensor == NULL ? NULL : talc_to(tensor, talc_device_host(), tensor->dtype);
+    tensor = tensor == NULL ? NULL : transferred(tensor, talc_device_host(), tensor->dtype);
     return tensor == NULL ? NULL : talc_contiguous(tensor);
 }
 
@@ -237,7 +247,7 @@ bool talc_onnx_out(talc_onnx_call *call, int index, talc_tensor *tensor)
     if (index >= call->step->output_count || call->step->outputs[index] < 0)
         return true;
     if (tensor->device != call->plan->device)
-        tensor = talc_to(tensor, call->plan->device, tensor->dtype);
+        tensor = transferred(tensor, call->plan->device, tensor->dtype);
     /* A handle of its own, so that letting go of an input leaves the output. */
     for (int i = 0; tensor != NULL && i < call->step->input_count; i++)
         if (talc_onnx_has(call, i) && talc_onnx_in(call, i) == tensor) {
