@@ -354,17 +354,21 @@ static __device__ __forceinline__ void store_tile(const split_product &p, const 
 #pragma unroll 1
         for (int j = 0; j < COUNT / 4; j++)
             recompute(p, w, bounds + j * 8, r, c0 + j * 8, rows, sums, j);
-    if (final && !p.last.is_empty())
+    if (final && !p.last.is_empty()) {
 #pragma unroll
         for (int j = 0; j < COUNT / 4; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int64_t row = r[i / 2], column = c0 + j * 8 + i % 2;
-                if (row < p.R && column < p.C)
-                    sums[j * 4 + i] =
-                        talc_epilogue(p.last, sums[j * 4 + i], p.y_column == 1 ? column : row,
-                                      first + row * p.y_row + column * p.y_column);
+                if (row >= p.R || column >= p.C)
+                    continue;
+                if (p.last.bias != nullptr)
+                    sums[j * 4 + i] += __ldg(p.last.bias + (p.y_column == 1 ? column : row));
+                if (p.last.residual != nullptr)
+                    sums[j * 4 + i] += p.last.residual[first + row * p.y_row + column * p.y_column];
             }
+        activate_all<false>(p.last.activation, sums);
+    }
 #pragma unroll
     for (int j = 0; j < COUNT / 4; j++) {
         const int64_t c = c0 + j * 8;
@@ -700,6 +704,7 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
     float *scales = (float *)(at += l.notes);
     row_bound *bounds = (row_bound *)(at += l.scales);
     float *sums = (float *)(at += l.bounds);
+    const bool in_place = !is_called(p->activation); /* as in tensor_cores.cu */
     split_product m{
         .from = (const float *)s.from,
         .row_step = s.along_k ? s.ld : 1,
@@ -715,7 +720,8 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
         .y = (float *)arguments->y,
         .splits_of_y = w.splits > 1 ? sums : NULL,
         .split_bounds = (row_bound *)((char *)sums + l.sums),
-        .last = { arguments->bias, arguments->residual, p->activation },
+        .last = { arguments->bias, arguments->residual,
+                  in_place ? p->activation : TALC_ACTIVATION_NONE },
         .R = s.rows,
         .C = o.rows,
         .K = p->K,
@@ -751,5 +757,7 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
         return talc_cuda_not_launched(device, "matmul", error);
     if (w.splits > 1)
         add_splits<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
+    if (!in_place)
+        epilogue_in_place<float>(device, { NULL, NULL, p->activation }, m.y, 1, 1, m.outputs);
     return talc_cuda_launched(device, "matmul");
 }

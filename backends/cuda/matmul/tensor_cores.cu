@@ -97,7 +97,7 @@ static __device__ __forceinline__ float with_epilogue(const packed_product &p, f
         sum += p.last.bias[n];
     if (p.last.residual != nullptr)
         sum += p.last.residual[at];
-    return talc_activate(p.last.activation, sum);
+    return talc_activate<false>(p.last.activation, sum);
 }
 
 /* How lanes store 32 columns of a warp's 16 rows: 8 lanes of WIDE columns each cover a row, so a
@@ -168,20 +168,24 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
         }
     };
     load(0);
-#pragma unroll
+    /* Unrolled, the instructions of an epilogue do not fit the instruction cache. */
+#pragma unroll 1
     for (int g = 0; g < PANELS * PANEL / WARP; g++) {
         const int64_t n = n0 + g * WARP, at = ((int64_t)w.product * p.M + m) * p.N + n;
         const float4 of_columns = next[0], bounds[2] = { next[1], next[2] };
         if (g + 1 < PANELS * PANEL / WARP)
             load(g + 1);
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int k = 0; k < PANELS * PANEL / WARP; k++)
+            if (k == g)
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const float *v = &sums[g / 4][(g % 4 * 4 + j) * 4 + r * 2];
-                *(float2 *)&staged[(lane / 4 + r * 8) * PITCH + j * 8 + lane % 4 * 2] =
-                    make_float2(v[0] * of_rows[r], v[1] * of_rows[r]);
-            }
+                for (int j = 0; j < 4; j++)
+#pragma unroll
+                    for (int r = 0; r < 2; r++) {
+                        const float *v = &sums[k / 4][(k % 4 * 4 + j) * 4 + r * 2];
+                        *(float2 *)&staged[(lane / 4 + r * 8) * PITCH + j * 8 + lane % 4 * 2] =
+                            make_float2(v[0] * of_rows[r], v[1] * of_rows[r]);
+                    }
         __syncwarp();
         float v[OWN_ROWS][WIDE];
 #pragma unroll
@@ -238,7 +242,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
             }
 #pragma unroll
             for (int i = 0; i < OWN_ROWS; i++)
-                activate_all(p.last.activation, v[i]);
+                activate_all<false>(p.last.activation, v[i]);
         }
 #pragma unroll
         for (int i = 0; i < OWN_ROWS; i++)
@@ -487,11 +491,12 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
     const double k_tile = w.panels == 2 ? 1800 : 970, tile = 7000. * w.panels;
     const double adding = w.splits > 1 ? outputs * w.splits * 8 * rounds / MEMORY + 3e-6
                                        : outputs * 8 * (rounds - 1) / MEMORY;
+    const double activating = is_called(p->activation) ? outputs * 8 / MEMORY : 0;
     const double storing = p->N % 4 == 0 ? 0 : outputs * 4 / UNALIGNED;
-    return MARGIN *
-           (LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
-            rows / 16 * (double)l.segments * PACKS +
-            waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding + storing);
+    return MARGIN * (LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
+                     rows / 16 * (double)l.segments * PACKS +
+                     waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding +
+                     activating + storing);
 }
 
 const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_matmul_problem *p,
@@ -577,12 +582,15 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
     a.notes = (row_note *)(at + l.a + l.b), b.notes = a.notes + l.a_rows * l.segments;
     float *scales = (float *)(at + l.a + l.b + l.notes);
     row_bound *bounds = (row_bound *)((char *)scales + l.scales);
+    /* A call of a function would cost the kernel its registers; a pass over y costs less. */
+    const bool in_place = !is_called(p->activation);
     packed_product m{
         .a = { a.to, scales, bounds, a.panels, a.from, a.row_step, a.k_step },
         .b = { b.to, scales + l.a_rows, bounds + l.a_rows, b.panels, b.from, b.row_step, b.k_step },
         .y = (float *)arguments->y,
         .split_sums = w.splits > 1 ? (float *)((char *)bounds + l.bounds) : NULL,
-        .last = { arguments->bias, arguments->residual, p->activation },
+        .last = { arguments->bias, arguments->residual,
+                  in_place ? p->activation : TALC_ACTIVATION_NONE },
         .M = p->M,
         .N = p->N,
         .K = p->K,
@@ -619,5 +627,7 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
         return talc_cuda_not_launched(device, "matmul", error);
     if (m.split_sums != NULL)
         add_splits<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
+    if (!in_place)
+        epilogue_in_place<float>(device, { NULL, NULL, p->activation }, m.y, 1, 1, m.outputs);
     return talc_cuda_launched(device, "matmul");
 }
