@@ -104,7 +104,7 @@ bool talc_gemm_layout_of(const talc_conv2d_problem *p, talc_gemm_layout *g)
     g->dilation_h = (int)p->dilation_h, g->dilation_w = (int)p->dilation_w;
     g->top = (int)p->pad_top, g->left = (int)p->pad_left;
     g->mode = p->padding_mode;
-    g->only_inside = p->only_inside;
+    g->only_inside = p->only_inside, g->absent = p->absent;
     g->outputs = p->N * p->OC * p->OH * p->OW;
     g->by_kernel = talc_divisor_of(g->KH * g->KW);
     return true;
