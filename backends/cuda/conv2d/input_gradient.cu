@@ -445,6 +445,37 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* At a horizontal stride of 2: one thread COUNT neighbours of each of the two phases of a row. */
+template <int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    join_pairs(float *dx, const float *of, const __grid_constant__ join_problem p, uint32_t count)
+{
+    constexpr int WIDE = COUNT > 1 ? 4 : 2;
+    TALC_GRID_LOOP(uint32_t, i, count)
+    {
+        const uint32_t row = p.W.quotient(i), first = (i - row * p.W.by) * COUNT;
+        const uint32_t own = p.H.quotient(row), h = row - own * p.H.by;
+        const uint32_t plane = own + p.group.quotient(own) * p.others;
+        const uint32_t down = p.stride_h.quotient(h), phase_h = h - down * p.stride_h.by;
+        vec<float, COUNT> v[2] = {};
+#pragma unroll
+        for (int w = 0; w < 2; w++) {
+            const int64_t at = p.at[phase_h * 2 + w],
+                          from = (int64_t)plane * p.rows[phase_h] + down;
+            if (at >= 0)
+                v[w] = *(const vec<float, COUNT> *)(of + at + from * p.columns[w] + first);
+        }
+#pragma unroll
+        for (int k = 0; k < 2 * COUNT; k += WIDE) {
+            vec<float, WIDE> to;
+#pragma unroll
+            for (int e = 0; e < WIDE; e++)
+                to.of[e] = v[e % 2].of[(k + e) / 2];
+            *(vec<float, WIDE> *)(dx + (int64_t)i * 2 * COUNT + k) = to;
+        }
+    }
+}
+
 static void join(talc_device *device, const talc_conv2d_problem *p, const phases &of,
                  const phases_layout &l, bool merged, int64_t images, float *dx, const float *from)
 {
@@ -456,11 +487,17 @@ static void join(talc_device *device, const talc_conv2d_problem *p, const phases
         problem.columns[i] = (int)of.w[merged ? 0 : i].count;
     problem.group.set(p->C / p->groups);
     problem.others = merged ? (uint32_t)(p->C / p->groups * (p->stride_h * p->stride_w - 1)) : 0;
+    const int64_t rows = images * p->C * p->H;
+    const bool pairs = p->stride_w == 2 && p->W % 2 == 0 && (uintptr_t)dx % 16 == 0;
     const bool wide = p->W % 4 == 0 && (uintptr_t)dx % 16 == 0;
-    const int64_t count = images * p->C * p->H * (wide ? p->W / 4 : p->W);
-    problem.W.set(wide ? p->W / 4 : p->W), problem.H.set(p->H);
+    const int each = pairs ? p->W % 8 == 0 ? 8 : p->W % 4 == 0 ? 4 : 2 : wide ? 4 : 1;
+    const auto kernel = !pairs      ? wide ? &join_phases<4> : &join_phases<1>
+                             : each == 8 ? &join_pairs<4>
+                        : each == 4 ? &join_pairs<2>
+                                    : &join_pairs<1>;
+    problem.W.set(p->W / each), problem.H.set(p->H);
     problem.stride_h.set(p->stride_h), problem.stride_w.set(p->stride_w);
-    const auto kernel = wide ? &join_phases<4> : &join_phases<1>;
+    const int64_t count = rows * (p->W / each);
     kernel<<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
         dx, from, problem, (uint32_t)count);
 }
