@@ -581,6 +581,8 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         return "the GPU is not of compute capability 9.0";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
+    if (p->absent)
+        return "some weights are absent";
     if (p->C / p->groups < MIN_PRODUCTS)
         return "sums of fewer than 16 products";
     if (p->H == 0 || p->W == 0 || talc_conv2d_flops(p) == 0)

@@ -153,6 +153,8 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "the GPU is older than compute capability 8.0";
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
+    if (p->absent)
+        return "some weights are absent";
     if (p->stride_h != 1 || p->stride_w != 1)
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)

@@ -36,6 +36,8 @@ static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride,
 static int64_t fewest_products(const talc_conv2d_problem *p)
 {
     const int64_t channels = p->C / p->groups;
+    if (p->absent) /* one tap at least */
+        return channels;
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return channels * p->KH * p->KW;
     return channels * fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *

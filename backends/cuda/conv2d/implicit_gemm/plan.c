@@ -104,7 +104,7 @@ bool talc_gemm_layout_of(const talc_conv2d_problem *p, talc_gemm_layout *g)
     g->dilation_h = (int)p->dilation_h, g->dilation_w = (int)p->dilation_w;
     g->top = (int)p->pad_top, g->left = (int)p->pad_left;
     g->mode = p->padding_mode;
-    g->only_inside = p->only_inside;
+    g->only_inside = p->only_inside, g->absent = p->absent;
     g->outputs = p->N * p->OC * p->OH * p->OW;
     g->by_kernel = talc_divisor_of(g->KH * g->KW);
     return true;
@@ -164,8 +164,11 @@ static bool set_stages(talc_gemm_layout *g, const talc_conv2d_problem *p, int ch
         g->group_in % TALC_GEMM_STEP != 0 || g->positions > TALC_GEMM_MAX_STAGED_POSITIONS)
         return false;
     const int64_t plane = p->H * p->W, image = (int64_t)g->pitch * g->image_rows;
-    const int64_t rows = talc_ceil_div(g->positions - 1, g->pitch) + 1,
-                  images = talc_ceil_div(g->positions - 1, image) + 1;
+    const int64_t images = talc_ceil_div(g->positions - 1, image) + 1;
+    /* With negative padding an image has more rows than positions need, and those lie between the
+     * rows of two images. */
+    const int64_t between = p->H > g->image_rows ? p->H - g->image_rows : 0;
+    const int64_t rows = talc_ceil_div(g->positions - 1, g->pitch) + 1 + (images - 1) * between;
     g->stage_rows = p->W % 4 == 0;
     const int64_t bytes = TALC_GEMM_STEP * 4 * (g->stage_rows ? rows * p->W : images * plane);
     if (bytes > 1 << 20)

@@ -57,6 +57,11 @@ struct gemm_problem : gemm_operands, talc_gemm_layout {
     folded_channel fold[TALC_GEMM_MAX_FOLDED];
 };
 
+static __device__ __forceinline__ bool is_absent(float w)
+{
+    return __float_as_uint(w) == TALC_ABSENT_WEIGHT;
+}
+
 /// Sets the problem without tiles. Returns false where it is empty or does not fit.
 template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
@@ -64,7 +69,9 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     if (!talc_gemm_layout_of(p, &g))
         return false;
     g.min_tininess = TINY<Form::PRODUCTS>;
-    g.coefficient = Form::PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
+    /* Of a sum whose weights are absent but for one tap at least. */
+    const int products = p->absent ? g.group_in : g.group_in * g.KH * g.KW;
+    g.coefficient = Form::PRODUCTS == 3 ? 0x1p14f / (float)(products / 4 + 2) : 4;
     return true;
 }
 

@@ -36,6 +36,8 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
                 k < K && (unsigned)h < (unsigned)p.H && (unsigned)w_ < (unsigned)p.W;
             v[i] = inside ? x[((int64_t)c * p.H + h) * p.W + w_] : 0;
             u[i] = k < K && (inside || !p.only_inside) ? w[k] : 0;
+            if (p.absent && is_absent(u[i]))
+                v[i] = u[i] = 0;
         }
 #pragma unroll
         for (int i = 0; i < AT_A_TIME; i++)

@@ -28,6 +28,7 @@ typedef struct talc_gemm_layout {
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
     talc_padding_mode mode;
     bool only_inside; ///< sums do not include products with padding (ops/conv2d.h)
+    bool absent;      ///< some weights make no product (ops/conv2d.h)
 
     /// Where channels are few, each pair of a channel of x and a phase of the stride is a channel
     /// of the product.

@@ -23,7 +23,8 @@ static __device__ __forceinline__ float weight_of(const gemm_problem &p, const f
         kw = kw * p.stride_w + phase - phase_h * p.fold_w;
     }
     const int ic = channel - phase * p.group_in;
-    return kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
+    const float v = kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
+    return p.absent && is_absent(v) ? 0 : v;
 }
 
 /// Packs the weights as f16: one block an output channel. It stores the exponent of the scale, the
