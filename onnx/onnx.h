@@ -58,10 +58,11 @@ TALC_API bool talc_onnx_run(talc_module *module, talc_tensor *const inputs[], in
 /// are folded into the convolutions before them, as in a pass; then a weight is called constant_1
 /// and so on. The first dimension is left open as "batch" where the result has the same, the others
 /// are the example's; of an example of one image the pass takes two, which tells the batch from
-/// other dimensions of one index. Modes, buffers and parameters stay as they are. The old file stays
-/// whole until the new one is complete. Errors: NULL, an example that is not f32 or f64, an op that
-/// the format has no operators for or talc writes none (names it), a tensor that several ops wrote
-/// other than side by side, a file of 2^31 bytes, what the pass and writing fail with, no memory.
+/// other dimensions of one index. Modes, buffers and parameters stay as they are. The old file
+/// stays whole until the new one is complete. Errors: NULL, an example that is not f32 or f64, an
+/// op that the format has no operators for or talc writes none (names it), a tensor that several
+/// ops wrote other than side by side, a file of 2^31 bytes, what the pass and writing fail with, no
+/// memory.
 TALC_API bool talc_onnx_save(talc_module *module, const talc_tensor *example, const char *path);
 
 TALC_END_DECLARATIONS
