@@ -60,7 +60,8 @@ typedef struct talc_onnx_value {
 /// What follows from the shapes of the inputs.
 typedef struct talc_onnx_plan {
     struct talc_onnx_plan *next;
-    int users; ///< passes, and 1 for the graph that keeps it
+    int users;    ///< passes, and 1 for the graph that keeps it
+    size_t bytes; ///< of what it holds, when it was made
     talc_device *device;
     talc_dtype dtype;
     talc_dims *shapes;   ///< of the inputs
