@@ -1,4 +1,5 @@
 /// Networks of ONNX files: what runs, and what comes out.
+#include "networks.h"
 #include "onnx/onnx.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
@@ -11,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FLOAT = 1, INT64 = 7 };
+enum { FLOAT = 1, UINT8 = 2, INT32 = 6, INT64 = 7, BOOL = 9 };
 
 // ---- Writing graphs -----------------------------------------------------------------------------
 
@@ -74,11 +75,11 @@ static void add_ends(wire *graph, const char *input, const char *output)
     put_message(graph, 12, value_of(output));
 }
 
-/* An input of integers. */
-static wire integers_of(const char *name)
+/* An input of a type. */
+static wire input_of(const char *name, int of)
 {
     wire type = { 0 }, element = { 0 }, value = { 0 };
-    put_int(&element, 1, INT64);
+    put_int(&element, 1, of);
     put_message(&type, 1, element);
     put_text(&value, 1, name);
     put_message(&value, 2, type);
@@ -274,6 +275,89 @@ Test(onnx, linear_maps_of_both_layouts)
     cr_assert_str_eq(talc_module_child(net, "one")->kind->name, "Linear");
 }
 
+Test(onnx, a_vector_is_flattened_and_normalised)
+{
+    wire graph = { 0 };
+    const char *const names[] = { "w", "b", "m", "v" };
+    for (int i = 0; i < 4; i++)
+        FLOATS(&graph, names[i], TALC_DIMS(1), (float)(i < 2 ? 3 - i : i == 2 ? 1 : 4));
+    ADD(&graph, "BatchNormalization", "n", "x", "w", "b", "m", "v");
+    ADD(&graph, "Flatten", "y", "n");
+    add_ends(&graph, "x", "y");
+    owned_module *net = load(graph);
+    const talc_tensor *y = talc_forward(net, TENSOR_OF(TALC_DIMS(3), 1, 3, -3));
+    assert_values(y, (double[]){ 2, 5, -4 }, 1e-4, "y");
+    cr_assert(y->rank == 2 && y->dims[0] == 3 && y->dims[1] == 1);
+}
+
+Test(onnx, dropout_drops_in_training_mode)
+{
+    for (int opset = 11; opset < 13; opset++) { /* the ratio is an attribute, an input */
+        wire graph = { 0 }, node = opset == 11 ? NODE("Dropout", "y", "x")
+                                               : NODE("Dropout", "y", "x", "ratio", "trains");
+        if (opset == 11) {
+            wire ratio = { 0 };
+            put_text(&ratio, 1, "ratio");
+            put_float(&ratio, 2, 0.75);
+            put_int(&ratio, 20, 1);
+            put_message(&node, 5, ratio);
+        }
+        put_message(&graph, 1, node);
+        FLOATS(&graph, "ratio", TALC_SCALAR, 0.75);
+        add_tensor(&graph, BOOL, "trains", 0, NULL, "", 1);
+        add_ends(&graph, "x", "y");
+        owned_module *net = load_on(tested_device(), graph, opset);
+        assert_no_failure();
+        talc_tensor *x = talc_ones(tested_device(), TALC_F32, TALC_DIMS(4096));
+        cr_assert_eq(talc_item(talc_mean(talc_forward(net, x), TALC_SCALAR, false)), 1);
+        talc_module_train(net);
+        talc_tensor *y = talc_forward(net, x);
+        const double kept = talc_item(talc_mean(talc_div_scalar(y, 4), TALC_SCALAR, false));
+        const talc_tensor *zero = talc_cast(talc_equal_scalar(y, 0), TALC_F32);
+        const double dropped = talc_item(talc_mean(zero, TALC_SCALAR, false));
+        cr_assert(kept + dropped == 1 && fabs(kept - 0.25) < 0.05, "%g, %g", kept, dropped);
+    }
+    wire always = { 0 };
+    FLOATS(&always, "ratio", TALC_SCALAR, 0.5);
+    add_tensor(&always, BOOL, "trains", 0, NULL, "\1", 1);
+    ADD(&always, "Dropout", "y", "x", "ratio", "trains");
+    add_ends(&always, "x", "y");
+    owned_module *net = load(always);
+    cr_assert_null(talc_forward(net, talc_ones(tested_device(), TALC_F32, TALC_DIMS(2))));
+    assert_failed(TALC_UNSUPPORTED, "Dropout 'y': training_mode is not 0");
+}
+
+Test(onnx, integers_are_cast_as_numpy_does)
+{
+    wire graph = { 0 };
+    for (int i = 0; i < 2; i++) {
+        wire node = NODE("Cast", i == 0 ? "narrow" : "byte", "x");
+        add_int(&node, "to", i == 0 ? INT32 : UINT8);
+        put_message(&graph, 1, node);
+    }
+    add_tensor(&graph, BOOL, "flag", 0, NULL, "", 1);
+    ADD(&graph, "Not", "other", "flag");
+    ADD(&graph, "Where", "chosen", "flag", "flag", "other");
+    ADD(&graph, "CastLike", "bool", "x", "flag");
+    ADD(&graph, "CastLike", "again", "x", "chosen");
+    ADD(&graph, "CastLike", "like", "x", "byte");
+    put_message(&graph, 11, input_of("x", INT64));
+    const char *const outputs[] = { "narrow", "byte", "bool", "again", "like" };
+    for (int i = 0; i < 5; i++)
+        put_message(&graph, 12, value_of(outputs[i]));
+    owned_module *net = load(graph);
+    const int64_t numbers[] = { 300, -1, 0x100000005, -2147483649 };
+    talc_tensor *x = talc_from_host(tested_device(), TALC_I64, TALC_DIMS(4), numbers), *y[5];
+    cr_assert(talc_onnx_run(net, &x, 1, y, 5), "%s", talc_error_message());
+    /* numpy.int64([300, -1, 2**32 + 5, -2**31 - 1]).astype(...) */
+    assert_values(y[0], (double[]){ 300, -1, 5, 2147483647 }, 0, outputs[0]);
+    assert_values(y[1], (double[]){ 44, 255, 5, 255 }, 0, outputs[1]);
+    assert_values(y[2], (double[]){ 1, 1, 1, 1 }, 0, outputs[2]);
+    assert_values(y[3], (double[]){ 1, 1, 1, 1 }, 0, outputs[3]);
+    assert_values(y[4], (double[]){ 44, 255, 5, 255 }, 0, outputs[4]);
+    cr_assert(y[0]->dtype == TALC_I32 && y[1]->dtype == TALC_U8);
+}
+
 /* x (Erf(x / root) + one) half, in the steps of gelu. */
 static wire gelu_with(float root, float one, float half)
 {
@@ -413,13 +497,38 @@ Test(onnx, shapes_are_worked_out_for_each_shape_of_the_input)
     }
 }
 
+Test(onnx, plans_hold_no_more_than_64_mib)
+{
+    wire graph = { 0 };
+    wire concat = NODE("Concat", "t", "s", "more");
+    NUMBERS(&graph, "more", 1 << 20);
+    ADD(&graph, "Shape", "s", "x");
+    add_int(&concat, "axis", 0);
+    put_message(&graph, 1, concat);
+    ADD(&graph, "ConstantOfShape", "z", "t"); /* 4 MiB for each of x */
+    ADD(&graph, "Size", "n", "z");
+    ADD(&graph, "Add", "y", "x", "n");
+    put_message(&graph, 11, input_of("x", INT64));
+    put_message(&graph, 12, value_of("y"));
+    owned_module *net = load(graph);
+    for (int64_t n = 1; n < 8; n++) {
+        talc_scope *scope = talc_scope_enter();
+        cr_assert_not_null(talc_forward(net, talc_zeros(tested_device(), TALC_I64, TALC_DIMS(n))),
+                           "%s", talc_error_message());
+        talc_scope_leave(scope);
+    }
+    /* Of 7, 6, 5 ... times 4 MiB the first two fit, not three. */
+    const size_t live = talc_device_memory(cpu_device()).live;
+    cr_assert(live > 50 << 20 && live <= 64 << 20, "%zu bytes", live);
+}
+
 Test(onnx, a_shape_that_an_input_holds_is_read_each_time)
 {
     wire graph = { 0 };
     ADD(&graph, "Reshape", "y", "x", "shape");
     ADD(&graph, "Shape", "s", "y"); /* follows from what the input holds, not from its shape */
     put_message(&graph, 11, value_of("x"));
-    put_message(&graph, 11, integers_of("shape"));
+    put_message(&graph, 11, input_of("shape", INT64));
     put_message(&graph, 12, value_of("y"));
     put_message(&graph, 12, value_of("s"));
     owned_module *net = load(graph);
@@ -816,6 +925,32 @@ Test(onnx, views_and_copies_are_written)
         talc_module_eval(own);
         assert_written(own, all[i].any_batch, all[i].kind.name);
     }
+}
+
+Test(onnx, a_trained_network_is_written)
+{
+    owned_module *net = talc_network_new("lenet", &(talc_network_options){ .seed = 3 });
+    owned_optimizer *sgd =
+        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.05 });
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(4, 1, 28, 28), 7);
+    talc_tensor *labels =
+        talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(4), (int64_t[]){ 3, 1, 4, 1 });
+    talc_tensor *before = talc_clone(talc_module_find(net, "conv1.weight"));
+    for (int step = 0; step < 3; step++) {
+        talc_optimizer_zero_grad(sgd);
+        cr_assert(talc_backward(talc_cross_entropy(talc_forward(net, x), labels)));
+        cr_assert(talc_optimizer_step(sgd), "%s", talc_error_message());
+    }
+    const char *path = write_model("lenet.onnx", (wire){ 0 });
+    cr_assert(talc_onnx_save(net, talc_slice(x, 0, 0, 1, 1), path), "%s", talc_error_message());
+    owned_module *again = talc_onnx_load(cpu_device(), path, NULL);
+    assert_no_failure();
+    talc_no_grad_enter();
+    const talc_tensor *weight = talc_module_find(again, "conv1.weight");
+    cr_assert_not_null(weight);
+    cr_assert_eq(talc_item(talc_max(talc_equal(weight, before), TALC_SCALAR, false)), 0);
+    assert_near(talc_forward(again, x), talc_forward(net, x), 1e-6, "y");
+    talc_no_grad_leave();
 }
 
 /* A window of a frame in two dimensions. */
