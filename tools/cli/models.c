@@ -321,13 +321,17 @@ static talc_tensor *read_image(const talc_network *self, const char *path,
                : NULL;
 }
 
-/* The network as its weights say, which may be of grey images. */
+/* The network as its weights say, which may be of grey images or of another size. */
 static talc_network network_of(const model_arguments *self, const talc_module *model)
 {
     talc_network own = *self->network;
     const talc_model_info *info = talc_module_info(model);
     if (info != NULL && info->channels > 0)
         own.image.channels = info->channels;
+    if (info != NULL && info->height > 0 && info->width > 0) {
+        own.image.height = info->height;
+        own.image.width = info->width;
+    }
     return own;
 }
 
