@@ -1,9 +1,9 @@
 /// Networks of ONNX files: what runs, and what comes out.
-#include "networks.h"
 #include "onnx/onnx.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
 #include "tests/support/guard.h"
+#include "tests/support/networks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/onnx_writer.h"
 #include "tests/support/op_cases.h"
