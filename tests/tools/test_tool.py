@@ -172,6 +172,7 @@ class Basics(Tool):
         self.fails(2, "there is no network 'resnet'; there are lenet, .*resnet101", "run", "resnet")
         self.fails(2, "which network", "run")
         self.fails(2, "there is no network 'x.png'; an image is --input's$", "run", "x.png")
+        self.fails(2, "'net.pt' is a PyTorch file: torch.onnx.export writes", "run", "net.pt")
         self.fails(2, "there is no network 'nosuch'; there are lenet, ", "run", "--top", "2", "nosuch")
         self.ok("run", "--device", "cpu", "--top", "2", "lenet")
         self.ok("bench", "--device", "cpu", "--batch", "2", "lenet")

@@ -95,6 +95,12 @@ static bool is_input(const char *name)
     return false;
 }
 
+/* Whether a name is one of PyTorch's files. */
+static bool is_checkpoint(const char *name)
+{
+    return ends_with(name, ".pt") || ends_with(name, ".pth");
+}
+
 error_t model_parse(int key, char *argument, struct argp_state *state)
 {
     model_arguments *self = state->input;
@@ -118,6 +124,11 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
             ends_with(argument, ".onnx") ? read_file(argument) : talc_network_find(argument);
         if (self->network == NULL && is_input(argument))
             tool_usage(state, "there is no network '%s'; an image is --input's",
+                       TALC_SHOWN(argument));
+        if (self->network == NULL && is_checkpoint(argument))
+            tool_usage(state,
+                       "'%s' is a PyTorch file: torch.onnx.export writes a network as one that "
+                       "talc runs, tools/torch/pt2safetensors.py its weights for --weights",
                        TALC_SHOWN(argument));
         if (self->network == NULL)
             tool_usage(state, "%s", talc_error_message());
@@ -215,8 +226,7 @@ static void list_differences(talc_module *model, const model_arguments *self,
     talc_error_clear();
     talc_fail(status, "%s%s%s%s", message, other ? "; it says that it is of " : "",
               other ? TALC_SHOWN(info->network) : "",
-              (ends_with(weights, ".pt") || ends_with(weights, ".pth")) &&
-                      strstr(message, "pt2safetensors") == NULL
+              is_checkpoint(weights) && strstr(message, "pt2safetensors") == NULL
                   ? "; tools/torch/pt2safetensors.py makes such a file of a checkpoint"
                   : "");
 }
