@@ -101,30 +101,35 @@ static void give_integers(trace *t, const int64_t *numbers, int count, char name
     talc_onnx_write_integers(&t->writer, name, numbers, count);
 }
 
-/* A node of the value `name` and of integers, whose result is `name` then. */
-static void give_node(trace *t, const char *op, char name[NAME], const int64_t *numbers, int count)
+static const talc_onnx_attribute_value no_attribute;
+
+/* A node of the value `name`, and of a second one unless it is NULL, whose result is `name` then.
+ * True. */
+static bool then(trace *t, const char *op, char name[NAME], const char *second,
+                 talc_onnx_attribute_value attribute)
 {
-    char from[NAME], list[NAME];
+    char from[NAME];
     snprintf(from, NAME, "%s", name);
-    give_integers(t, numbers, count, list);
-    new_name(t, "view", name);
-    talc_onnx_write_node(&t->writer, op, name, 2, (const char *[]){ from, list }, 0);
+    new_name(t, op, name);
+    return talc_onnx_write_node(&t->writer, op, name, second == NULL ? 1 : 2,
+                                (const char *[]){ from, second }, attribute.name != NULL,
+                                attribute);
 }
 
-/* A shape of as many images as the network's input has. */
-static void give_shape_of_batch(trace *t, const int64_t *rest, int count, char name[NAME])
+/* The same of a list of integers, and of a number. */
+static bool then_integers(trace *t, const char *op, char name[NAME], const int64_t *list, int count)
 {
-    char shape[NAME], first[NAME], others[NAME], start[NAME], end[NAME];
-    new_name(t, "shape", shape);
-    new_name(t, "shape", first);
-    new_name(t, "shape", name);
-    give_integers(t, (int64_t[]){ 0 }, 1, start);
-    give_integers(t, (int64_t[]){ 1 }, 1, end);
-    give_integers(t, rest, count, others);
-    talc_onnx_write_node(&t->writer, "Shape", shape, 1, (const char *[]){ "x" }, 0);
-    talc_onnx_write_node(&t->writer, "Slice", first, 3, (const char *[]){ shape, start, end }, 0);
-    talc_onnx_write_node(&t->writer, "Concat", name, 2, (const char *[]){ first, others }, 1,
-                         TALC_ONNX_INT_OF("axis", 0));
+    char second[NAME];
+    give_integers(t, list, count, second);
+    return then(t, op, name, second, no_attribute);
+}
+
+static bool then_number(trace *t, const char *op, char name[NAME], double number)
+{
+    char second[NAME];
+    new_name(t, "number", second);
+    talc_onnx_write_number(&t->writer, second, number);
+    return then(t, op, name, second, no_attribute);
 }
 
 static void give_slice(trace *t, char name[NAME], int count, const int64_t *start,
@@ -135,9 +140,20 @@ static void give_slice(trace *t, char name[NAME], int count, const int64_t *star
     give_integers(t, start, count, starts);
     give_integers(t, end, count, ends);
     give_integers(t, axis, count, axes);
-    new_name(t, "slice", name);
+    new_name(t, "Slice", name);
     talc_onnx_write_node(&t->writer, "Slice", name, 4, (const char *[]){ from, starts, ends, axes },
                          0);
+}
+
+/* A shape of as many images as the network's input has. */
+static void give_shape_of_batch(trace *t, const int64_t *rest, int count, char name[NAME])
+{
+    char others[NAME];
+    snprintf(name, NAME, "x");
+    then(t, "Shape", name, NULL, no_attribute);
+    give_slice(t, name, 1, (int64_t[]){ 0 }, (int64_t[]){ 1 }, (int64_t[]){ 0 });
+    give_integers(t, rest, count, others);
+    then(t, "Concat", name, others, TALC_ONNX_INT_OF("axis", 0));
 }
 
 // ---- Views --------------------------------------------------------------------------------------
@@ -224,7 +240,7 @@ static bool give_runs(trace *t, const talc_tensor *tensor, const named *of, cons
     if (of_batch)
         open_batch(t, dims, l->rank);
     if (!plain)
-        give_node(t, "Reshape", name, dims, l->rank);
+        then_integers(t, "Reshape", name, dims, l->rank);
     if (sliced > 0)
         give_slice(t, name, sliced, start, end, axes);
     for (int k = 0; k < tensor->rank; k++) {
@@ -235,26 +251,19 @@ static bool give_runs(trace *t, const talc_tensor *tensor, const named *of, cons
     if (of_batch)
         open_batch(t, dims, tensor->rank);
     if (l->rank > tensor->rank)
-        give_node(t, "Reshape", name, dims, tensor->rank);
-    if (moved) {
-        char from[NAME];
-        snprintf(from, NAME, "%s", name);
-        new_name(t, "view", name);
-        talc_onnx_write_node(&t->writer, "Transpose", name, 1, (const char *[]){ from }, 1,
-                             TALC_ONNX_INTS_OF("perm", tensor->rank, axes));
-    }
+        then_integers(t, "Reshape", name, dims, tensor->rank);
+    if (moved)
+        then(t, "Transpose", name, NULL, TALC_ONNX_INTS_OF("perm", tensor->rank, axes));
     for (int i = 0; i < tensor->rank; i++) {
         dims[i] = moves(tensor, i) ? 1 : tensor->dims[i];
         expanded = expanded || dims[i] > 1;
     }
     if (expanded && dims[0] == t->batch) {
-        char shape[NAME], from[NAME];
-        snprintf(from, NAME, "%s", name);
+        char shape[NAME];
         give_shape_of_batch(t, dims + 1, tensor->rank - 1, shape);
-        new_name(t, "view", name);
-        talc_onnx_write_node(&t->writer, "Expand", name, 2, (const char *[]){ from, shape }, 0);
+        then(t, "Expand", name, shape, no_attribute);
     } else if (expanded) {
-        give_node(t, "Expand", name, dims, tensor->rank);
+        then_integers(t, "Expand", name, dims, tensor->rank);
     }
     return true;
 }
@@ -292,22 +301,15 @@ static bool give_gathered(trace *t, const talc_tensor *tensor, const named *of, 
         for (int64_t k = rest.rank - 1, left = i; k >= 0; left /= rest.dim[k--])
             list[i] += left % rest.dim[k] * strides[k];
     }
-    char which[NAME], from[NAME];
+    char which[NAME];
     snprintf(name, NAME, "%s", of->name);
-    give_node(t, "Reshape", name, batch < 0 ? (int64_t[]){ -1 } : (int64_t[]){ -1, image },
-              batch < 0 ? 1 : 2);
+    then_integers(t, "Reshape", name, batch < 0 ? (int64_t[]){ -1 } : (int64_t[]){ -1, image },
+                  batch < 0 ? 1 : 2);
     new_name(t, "indices", which);
     talc_onnx_write_tensor(&t->writer, which, numbers);
-    snprintf(from, NAME, "%s", name);
-    new_name(t, "view", name);
-    talc_onnx_write_node(&t->writer, "Gather", name, 2, (const char *[]){ from, which }, 1,
-                         TALC_ONNX_INT_OF("axis", batch >= 0));
-    if (batch <= 0)
-        return true;
-    snprintf(from, NAME, "%s", name);
-    new_name(t, "view", name);
-    return talc_onnx_write_node(&t->writer, "Transpose", name, 1, (const char *[]){ from }, 1,
-                                TALC_ONNX_INTS_OF("perm", tensor->rank, axes));
+    then(t, "Gather", name, which, TALC_ONNX_INT_OF("axis", batch >= 0));
+    return batch <= 0 ||
+           then(t, "Transpose", name, NULL, TALC_ONNX_INTS_OF("perm", tensor->rank, axes));
 }
 
 /* Whether a tensor is one number everywhere. */
@@ -325,7 +327,7 @@ static bool is_uniform(const talc_tensor *tensor, double *number)
  * made for as many images as there are. */
 static bool give_constant(trace *t, const talc_tensor *tensor, char name[NAME])
 {
-    char dims[NAME], number_name[NAME];
+    char dims[NAME];
     double number = 0;
     talc_observer *observer = talc_observe_pause();
     const bool of_batch = tensor->rank > 2 && tensor->dims[0] == t->batch &&
@@ -333,10 +335,8 @@ static bool give_constant(trace *t, const talc_tensor *tensor, char name[NAME])
     new_name(t, "constant", name);
     if (!talc_failed() && of_batch) {
         give_shape_of_batch(t, tensor->dims + 1, tensor->rank - 1, dims);
-        new_name(t, "number", number_name);
-        talc_onnx_write_number(&t->writer, number_name, number);
-        talc_onnx_write_node(&t->writer, "Expand", name, 2, (const char *[]){ number_name, dims },
-                             0);
+        talc_onnx_write_number(&t->writer, name, number);
+        then(t, "Expand", name, dims, no_attribute);
     } else if (!talc_failed()) {
         talc_onnx_write_tensor(&t->writer, name, tensor);
     }
@@ -495,47 +495,43 @@ static bool give_unary(trace *t, const char *function, const double numbers[2], 
         { "sign", "Sign" },
         { "reciprocal", "Reciprocal" },
         { "softsign", "Softsign" },
+        { "selu", "Selu" },
     };
-    talc_onnx_writer *w = &t->writer;
-    const char *of[] = { x, NULL, NULL };
-    char other[NAME], third[NAME];
-    new_name(t, function, name);
+    const bool six = strcmp(function, "relu6") == 0;
+    snprintf(name, NAME, "%s", x);
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strcmp(plain[i].talc, function) == 0)
-            return talc_onnx_write_node(w, plain[i].onnx, name, 1, of, 0);
+            return then(t, plain[i].onnx, name, NULL, no_attribute);
     if (strcmp(function, "leaky_relu") == 0 || strcmp(function, "elu") == 0)
-        return talc_onnx_write_node(w, function[0] == 'e' ? "Elu" : "LeakyRelu", name, 1, of, 1,
-                                    TALC_ONNX_FLOAT_OF("alpha", numbers[0]));
+        return then(t, function[0] == 'e' ? "Elu" : "LeakyRelu", name, NULL,
+                    TALC_ONNX_FLOAT_OF("alpha", numbers[0]));
     if (strcmp(function, "hardsigmoid") == 0)
-        return talc_onnx_write_node(w, "HardSigmoid", name, 1, of, 1,
-                                    TALC_ONNX_FLOAT_OF("alpha", 1.0 / 6));
-    const bool six = strcmp(function, "relu6") == 0;
+        return then(t, "HardSigmoid", name, NULL, TALC_ONNX_FLOAT_OF("alpha", 1.0 / 6));
     if (six || strcmp(function, "hardtanh") == 0) {
-        new_name(t, "low", other);
-        new_name(t, "high", third);
-        talc_onnx_write_number(w, other, six ? 0 : numbers[0]);
-        talc_onnx_write_number(w, third, six ? 6 : numbers[1]);
-        return talc_onnx_write_node(w, "Clip", name, 3, (const char *[]){ x, other, third }, 0);
+        char low[NAME], high[NAME];
+        new_name(t, "low", low);
+        new_name(t, "high", high);
+        new_name(t, "Clip", name);
+        talc_onnx_write_number(&t->writer, low, six ? 0 : numbers[0]);
+        talc_onnx_write_number(&t->writer, high, six ? 6 : numbers[1]);
+        return talc_onnx_write_node(&t->writer, "Clip", name, 3, (const char *[]){ x, low, high },
+                                    0);
     }
-    if (strcmp(function, "silu") == 0) {
-        new_name(t, "gate", other);
-        talc_onnx_write_node(w, "Sigmoid", other, 1, of, 0);
-        return talc_onnx_write_node(w, "Mul", name, 2, (const char *[]){ x, other }, 0);
-    }
-    if (strcmp(function, "gelu") == 0) {
-        char root[NAME], one[NAME], half[NAME], a[NAME], b[NAME], c[NAME], d[NAME];
-        new_name(t, "root", root), new_name(t, "one", one), new_name(t, "half", half);
-        new_name(t, "gelu", a), new_name(t, "gelu", b), new_name(t, "gelu", c);
-        new_name(t, "gelu", d);
-        talc_onnx_write_number(w, root, 1.41421356237309504880);
-        talc_onnx_write_number(w, one, 1);
-        talc_onnx_write_number(w, half, 0.5);
-        talc_onnx_write_node(w, "Div", a, 2, (const char *[]){ x, root }, 0);
-        talc_onnx_write_node(w, "Erf", b, 1, (const char *[]){ a }, 0);
-        talc_onnx_write_node(w, "Add", c, 2, (const char *[]){ b, one }, 0);
-        talc_onnx_write_node(w, "Mul", d, 2, (const char *[]){ x, c }, 0);
-        return talc_onnx_write_node(w, "Mul", name, 2, (const char *[]){ d, half }, 0);
-    }
+    if (strcmp(function, "softplus") == 0 && numbers[0] == 1) /* the threshold is for speed */
+        return then(t, "Softplus", name, NULL, no_attribute);
+    if (strcmp(function, "rsqrt") == 0)
+        return then(t, "Sqrt", name, NULL, no_attribute) &&
+               then(t, "Reciprocal", name, NULL, no_attribute);
+    if (strcmp(function, "silu") == 0)
+        return then(t, "Sigmoid", name, NULL, no_attribute) &&
+               then(t, "Mul", name, x, no_attribute);
+    if (strcmp(function, "mish") == 0)
+        return then(t, "Softplus", name, NULL, no_attribute) &&
+               then(t, "Tanh", name, NULL, no_attribute) && then(t, "Mul", name, x, no_attribute);
+    if (strcmp(function, "gelu") == 0)
+        return then_number(t, "Div", name, 1.41421356237309504880) &&
+               then(t, "Erf", name, NULL, no_attribute) && then_number(t, "Add", name, 1) &&
+               then(t, "Mul", name, x, no_attribute) && then_number(t, "Mul", name, 0.5);
     return false;
 }
 
@@ -543,14 +539,10 @@ static bool give_unary(trace *t, const char *function, const double numbers[2], 
 static bool give_end(trace *t, const talc_tensor *residual, talc_activation activation,
                      char name[NAME])
 {
-    char other[NAME], sum[NAME];
-    if (residual != NULL) {
-        if (!name_of(t, residual, other))
-            return false;
-        new_name(t, "add", sum);
-        talc_onnx_write_node(&t->writer, "Add", sum, 2, (const char *[]){ name, other }, 0);
-        snprintf(name, NAME, "%s", sum);
-    }
+    char other[NAME];
+    if (residual != NULL &&
+        !(name_of(t, residual, other) && then(t, "Add", name, other, no_attribute)))
+        return false;
     snprintf(other, NAME, "%s", name);
     return activation == TALC_ACTIVATION_NONE ||
            give_unary(t, talc_activation_name(activation), (double[]){ TALC_ACTIVATION_NUMBER, 0 },
@@ -595,20 +587,17 @@ static bool give_linear(trace *t, const talc_observation *o, const char *const i
                         char name[NAME])
 {
     const talc_matmul_problem *p = o->problem;
-    talc_onnx_writer *w = &t->writer;
     if (o->inputs[0]->rank == 2) {
-        talc_onnx_write_node(w, "Gemm", name, in[2] == NULL ? 2 : 3, in, 1,
+        talc_onnx_write_node(&t->writer, "Gemm", name, in[2] == NULL ? 2 : 3, in, 1,
                              TALC_ONNX_INT_OF("transB", 1));
     } else {
-        char weight[NAME], product[NAME];
-        new_name(t, "weight", weight);
-        new_name(t, "linear", product);
-        talc_onnx_write_node(w, "Transpose", weight, 1, (const char *[]){ in[1] }, 1,
-                             TALC_ONNX_INTS_OF("perm", 2, ((int64_t[]){ 1, 0 })));
-        talc_onnx_write_node(w, "MatMul", in[2] == NULL ? name : product, 2,
-                             (const char *[]){ in[0], weight }, 0);
+        char weight[NAME];
+        snprintf(weight, NAME, "%s", in[1]);
+        snprintf(name, NAME, "%s", in[0]);
+        then(t, "Transpose", weight, NULL, TALC_ONNX_INTS_OF("perm", 2, ((int64_t[]){ 1, 0 })));
+        then(t, "MatMul", name, weight, no_attribute);
         if (in[2] != NULL)
-            talc_onnx_write_node(w, "Add", name, 2, (const char *[]){ product, in[2] }, 0);
+            then(t, "Add", name, in[2], no_attribute);
     }
     return give_end(t, o->inputs[3], p->activation, name);
 }

@@ -866,6 +866,16 @@ static talc_tensor *framed(talc_module *module, talc_tensor *x)
     return talc_neg(frame);
 }
 
+/* Those that take several nodes, and those with numbers. */
+static talc_tensor *functions(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    x = talc_elu(talc_selu(talc_mish(talc_softplus(x, 1, 20))), 0.5);
+    x = talc_gelu(talc_leaky_relu(talc_silu(talc_sub_scalar(x, 1)), 0.1));
+    x = talc_rsqrt(talc_add_scalar(talc_relu6(talc_hardtanh(x, -0.5, 2)), 1));
+    return talc_hardsigmoid(talc_hardswish(talc_sub_scalar(x, 0.75)));
+}
+
 static talc_tensor *of_one_image(talc_module *module, talc_tensor *x)
 {
     (void)module;
@@ -901,23 +911,24 @@ Test(onnx, norms_are_written_as_they_are)
     assert_written(norm, true, "norm");
 }
 
-Test(onnx, views_and_copies_are_written)
+Test(onnx, views_copies_and_functions_are_written)
 {
     const struct {
         talc_module_class kind;
         bool any_batch;
     } all[] = {
-#define VIEWS(function, any_batch)                                                                 \
+#define WRITTEN(function, any_batch)                                                               \
     { { #function, sizeof(talc_module), NULL, function, NULL, NULL }, any_batch }
-        VIEWS(swapped_halves, true),
-        VIEWS(selected_and_moved, true),
-        VIEWS(every_second, true),
-        VIEWS(every_second_of_three, true),
-        VIEWS(every_second_image, false),
-        VIEWS(with_token, true),
-        VIEWS(framed, true),
-        VIEWS(of_one_image, false),
-#undef VIEWS
+        WRITTEN(swapped_halves, true),
+        WRITTEN(selected_and_moved, true),
+        WRITTEN(every_second, true),
+        WRITTEN(every_second_of_three, true),
+        WRITTEN(every_second_image, false),
+        WRITTEN(with_token, true),
+        WRITTEN(framed, true),
+        WRITTEN(functions, true),
+        WRITTEN(of_one_image, false),
+#undef WRITTEN
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         owned_module *own = talc_module_new(&all[i].kind, NULL);
