@@ -647,16 +647,47 @@ static bool give_batch_norm(trace *t, const talc_observation *o, const char *con
     return give_end(t, o->inputs[5], p->activation, name);
 }
 
-/* A layer norm, whose problem has the last dimension as channels. */
-static bool give_layer_norm(trace *t, const talc_observation *o, const char *const in[],
+/* A layer norm, whose problem has the last dimension as channels; else an instance norm of groups,
+ * which opset 17 has no operator for, and the channels' weight and bias behind it. */
+static bool give_group_norm(trace *t, const talc_observation *o, const char *const in[],
                             char name[NAME])
 {
     const talc_group_norm_problem *p = o->problem;
     const talc_tensor *x = o->inputs[0];
-    if (p->groups != 1 || p->plane != 1 || x->dims[x->rank - 1] != p->C || in[1] == NULL)
+    if (p->groups == 1 && p->plane == 1 && x->dims[x->rank - 1] == p->C && in[1] != NULL) {
+        talc_onnx_write_node(&t->writer, "LayerNormalization", name, in[2] == NULL ? 2 : 3, in, 1,
+                             TALC_ONNX_FLOAT_OF("epsilon", p->eps));
+        return give_end(t, NULL, p->activation, name);
+    }
+    if (x->rank < 2 || x->dims[1] != p->C)
         return false;
-    talc_onnx_write_node(&t->writer, "LayerNormalization", name, in[2] == NULL ? 2 : 3, in, 1,
+    char groups[NAME], one[NAME], zero[NAME], other[NAME];
+    int64_t dims[TALC_MAX_RANK] = { -1 }, channels[TALC_MAX_RANK] = { p->C };
+    for (int i = 1; i < x->rank; i++) {
+        dims[i] = x->dims[i];
+        channels[i] = 1;
+    }
+    snprintf(groups, NAME, "%s", in[0]);
+    then_integers(t, "Reshape", groups, (int64_t[]){ 0, p->groups, -1 }, 3);
+    new_name(t, "one", one);
+    new_name(t, "zero", zero);
+    talc_tensor *ones = talc_ones(talc_device_host(), x->dtype, TALC_DIMS(p->groups)),
+                *zeros = talc_zeros(talc_device_host(), x->dtype, TALC_DIMS(p->groups));
+    if (ones == NULL || zeros == NULL)
+        return false;
+    talc_onnx_write_tensor(&t->writer, one, ones);
+    talc_onnx_write_tensor(&t->writer, zero, zeros);
+    talc_onnx_write_node(&t->writer, "InstanceNormalization", name, 3,
+                         (const char *[]){ groups, one, zero }, 1,
                          TALC_ONNX_FLOAT_OF("epsilon", p->eps));
+    then_integers(t, "Reshape", name, dims, x->rank);
+    for (int i = 1; i < 3; i++) {
+        if (in[i] == NULL)
+            continue;
+        snprintf(other, NAME, "%s", in[i]);
+        then_integers(t, "Reshape", other, channels, x->rank - 1);
+        then(t, i == 1 ? "Mul" : "Add", name, other, no_attribute);
+    }
     return give_end(t, NULL, p->activation, name);
 }
 
@@ -682,17 +713,33 @@ static bool give_binary(trace *t, const talc_observation *o, const char *const i
     return false;
 }
 
-static bool give_mean(trace *t, const talc_observation *o, const char *const in[], char name[NAME])
+static bool give_reduced(trace *t, const talc_observation *o, const char *x, char name[NAME])
 {
+    static const struct {
+        const char *talc, *onnx;
+    } plain[] = { { "mean", "ReduceMean" },
+                  { "max", "ReduceMax" },
+                  { "min", "ReduceMin" },
+                  { "logsumexp", "ReduceLogSumExp" } };
     const talc_reduce_observed *p = o->problem;
+    const talc_onnx_attribute_value keeps =
+        TALC_ONNX_INT_OF("keepdims", o->output->rank == o->inputs[0]->rank);
     int64_t axes[TALC_MAX_RANK];
     int count = 0;
     for (int i = 0; i < o->inputs[0]->rank; i++)
         if (p->reduced[i])
             axes[count++] = i;
-    return talc_onnx_write_node(
-        &t->writer, "ReduceMean", name, 1, in, 2, TALC_ONNX_INTS_OF("axes", count, axes),
-        TALC_ONNX_INT_OF("keepdims", o->output->rank == o->inputs[0]->rank));
+    if (count > 0 && strcmp(o->op, "sum") == 0) {
+        char list[NAME];
+        give_integers(t, axes, count, list);
+        snprintf(name, NAME, "%s", x);
+        return then(t, "ReduceSum", name, list, keeps);
+    }
+    for (size_t i = 0; count > 0 && i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(plain[i].talc, o->op) == 0)
+            return talc_onnx_write_node(&t->writer, plain[i].onnx, name, 1, &x, 2,
+                                        TALC_ONNX_INTS_OF("axes", count, axes), keeps);
+    return false;
 }
 
 /* The node or nodes of an op, whose result is `name`; false, without a failure: there are none. */
@@ -707,7 +754,7 @@ static bool give_op(trace *t, const talc_observation *o, const char *const in[],
     if (strcmp(op, "linear") == 0)
         return give_linear(t, o, in, name);
     if (strcmp(op, "group_norm") == 0)
-        return give_layer_norm(t, o, in, name);
+        return give_group_norm(t, o, in, name);
     if (strcmp(op, "matmul") == 0)
         return talc_onnx_write_node(w, "MatMul", name, 2, in, 0);
     if (strstr(op, "pool2d") != NULL)
@@ -718,8 +765,9 @@ static bool give_op(trace *t, const talc_observation *o, const char *const in[],
         return talc_onnx_write_node(
             w, "Concat", name, o->count, in, 1,
             TALC_ONNX_INT_OF("axis", ((const talc_concat_observed *)o->problem)->dim));
-    if (strcmp(op, "mean") == 0)
-        return give_mean(t, o, in, name);
+    if (strcmp(op, "sum") == 0 || strcmp(op, "mean") == 0 || strcmp(op, "max") == 0 ||
+        strcmp(op, "min") == 0 || strcmp(op, "logsumexp") == 0)
+        return give_reduced(t, o, in[0], name);
     if (strcmp(op, "softmax") == 0 || strcmp(op, "log_softmax") == 0)
         return talc_onnx_write_node(
             w, op[0] == 's' ? "Softmax" : "LogSoftmax", name, 1, in, 1,

@@ -506,8 +506,7 @@ Test(onnx, plans_hold_no_more_than_64_mib)
     add_int(&concat, "axis", 0);
     put_message(&graph, 1, concat);
     ADD(&graph, "ConstantOfShape", "z", "t"); /* 4 MiB for each of x */
-    ADD(&graph, "Size", "n", "z");
-    ADD(&graph, "Add", "y", "x", "n");
+    ADD(&graph, "Size", "y", "z");
     put_message(&graph, 11, input_of("x", INT64));
     put_message(&graph, 12, value_of("y"));
     owned_module *net = load(graph);
@@ -876,6 +875,24 @@ static talc_tensor *functions(talc_module *module, talc_tensor *x)
     return talc_hardsigmoid(talc_hardswish(talc_sub_scalar(x, 0.75)));
 }
 
+static talc_tensor *reduced(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *sum = talc_sum(x, TALC_DIMS(2, 3), true), *low = talc_min(x, TALC_DIMS(1), true),
+                *high = talc_max(x, TALC_DIMS(3), true);
+    x = talc_add(talc_add(talc_mul_scalar(sum, 0.1), low), high);
+    return talc_sub(talc_logsumexp(x, TALC_DIMS(1, 2), false),
+                    talc_mean(x, TALC_DIMS(1, 2), false));
+}
+
+static talc_tensor *normalised(talc_module *module, talc_tensor *x)
+{
+    const talc_tensor *weight = talc_reshape(talc_module_find(module, "token"), TALC_DIMS(12)),
+                      *bias = talc_slice(weight, 0, 3, 7, 1);
+    x = talc_group_norm(x, 2, talc_slice(weight, 0, 0, 4, 1), bias, NULL);
+    return talc_relu(talc_instance_norm2d(x, NULL, NULL, NULL));
+}
+
 static talc_tensor *of_one_image(talc_module *module, talc_tensor *x)
 {
     (void)module;
@@ -927,6 +944,8 @@ Test(onnx, views_copies_and_functions_are_written)
         WRITTEN(with_token, true),
         WRITTEN(framed, true),
         WRITTEN(functions, true),
+        WRITTEN(reduced, true),
+        WRITTEN(normalised, true),
         WRITTEN(of_one_image, false),
 #undef WRITTEN
     };
