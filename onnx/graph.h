@@ -41,7 +41,7 @@ typedef struct talc_onnx_step {
     bool left_out;   ///< another step does its work
     bool normalises; ///< it is a layer norm that was recognised, with this:
     double eps;
-    int normalised[3]; ///< its inputs
+    int operands[3]; ///< inputs of a step that was recognised as another
 } talc_onnx_step;
 
 typedef struct talc_onnx_value {

@@ -358,6 +358,31 @@ Test(onnx, integers_are_cast_as_numpy_does)
     cr_assert(y[0]->dtype == TALC_I32 && y[1]->dtype == TALC_U8);
 }
 
+Test(onnx, a_bias_joins_its_product)
+{
+    for (int count = 1; count < 3; count++) { /* of one number it is no linear map's */
+        wire graph = { 0 };
+        FLOATS(&graph, "m.weight", TALC_DIMS(3, 2), 1, 2, 3, 4, 5, 6);
+        if (count == 2)
+            FLOATS(&graph, "m.bias", TALC_DIMS(2), 1, -100);
+        else
+            FLOATS(&graph, "m.bias", TALC_DIMS(1), 1);
+        ADD(&graph, "MatMul", "p", "x", "m.weight");
+        ADD(&graph, "Add", "s", "m.bias", "p");
+        ADD(&graph, "Relu", "y", "s");
+        add_ends(&graph, "x", "y");
+        owned_module *net = load(graph);
+        talc_no_grad_enter();
+        talc_tensor *x = TENSOR_OF(TALC_DIMS(1, 1, 3), 1, 1, 1);
+        const talc_tensor *y = observed(net, x);
+        assert_values(y, (double[]){ 10, count == 2 ? 0 : 13 }, 0, "y");
+        cr_assert(y->rank == 3);
+        cr_assert_str_eq(counted.ops, count == 2 ? "linear " : "linear add relu ");
+        talc_no_grad_leave();
+        cr_assert_not_null(talc_module_find(net, "m.bias"));
+    }
+}
+
 /* x (Erf(x / root) + one) half, in the steps of gelu. */
 static wire gelu_with(float root, float one, float half)
 {
