@@ -238,6 +238,13 @@ bool talc_onnx_out_known(talc_onnx_call *call, int index, talc_tensor *tensor)
     return call->plan->known[value] != NULL;
 }
 
+/* Whether a value is that handle. */
+static bool holds(const talc_onnx_call *call, int value, const talc_tensor *tensor)
+{
+    return call->tensors[value] == tensor || call->graph->values[value].parameter == tensor ||
+           call->plan->moved[value] == tensor;
+}
+
 bool talc_onnx_out(talc_onnx_call *call, int index, talc_tensor *tensor)
 {
     if (tensor == NULL || talc_failed())
@@ -250,7 +257,7 @@ bool talc_onnx_out(talc_onnx_call *call, int index, talc_tensor *tensor)
         tensor = transferred(tensor, call->plan->device, tensor->dtype);
     /* A handle of its own, so that letting go of an input leaves the output. */
     for (int i = 0; tensor != NULL && i < call->step->input_count; i++)
-        if (talc_onnx_has(call, i) && talc_onnx_in(call, i) == tensor) {
+        if (talc_onnx_has(call, i) && holds(call, number_of(call, i), tensor)) {
             tensor = talc_view(tensor, talc_dims_of(tensor));
             break;
         }

@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 #include "onnx/graph.h"
 #include "onnx/linear.h"
+#include "onnx/shared.h"
 #include "ops/elementwise.h"
 #include "ops/gradient.h"
 #include "tensor/memory.h"
@@ -156,25 +157,16 @@ static talc_tensor *apply(const talc_onnx_step *step, talc_tensor *x, talc_tenso
     return talc_activated(step->activation, talc_add(y, residual));
 }
 
-/* [N, C, ...] as [N, C, rest, 1]; NULL passes. */
-static talc_tensor *as_planes(talc_tensor *x)
-{
-    if (x == NULL || x->rank < 2)
-        return x;
-    int64_t rest = 1;
-    for (int i = 2; i < x->rank; i++)
-        rest *= x->dims[i];
-    return talc_reshape(x, TALC_DIMS(x->dims[0], x->dims[1], rest, 1));
-}
-
 talc_tensor *talc_onnx_apply(const talc_onnx_step *step, talc_tensor *x, talc_tensor *residual)
 {
+    if (x->rank == 1 && strcmp(step->op->name, "Flatten") == 0)
+        return talc_reshape(x, TALC_DIMS(x->dims[0], 1));
     /* The format's batch norm takes any rank. */
-    if (step->layers[0]->kind != &talc_batch_norm2d_class || x->rank == 4 || x->rank < 2 ||
+    if (step->layers[0]->kind != &talc_batch_norm2d_class || x->rank == 4 || x->rank < 1 ||
         (residual != NULL && !talc_same_dims(x, residual)))
         return apply(step, x, residual);
     const talc_dims dims = talc_dims_of(x);
-    talc_tensor *planes = as_planes(x);
-    talc_tensor *y = planes == NULL ? NULL : apply(step, planes, as_planes(residual));
+    talc_tensor *planes = talc_onnx_planes(x);
+    talc_tensor *y = planes == NULL ? NULL : apply(step, planes, talc_onnx_planes(residual));
     return y == NULL ? NULL : talc_reshape(y, dims);
 }

@@ -115,7 +115,8 @@ static bool run_identity(talc_onnx_call *call)
     return talc_onnx_out(call, 0, talc_onnx_in(call, 0));
 }
 
-/* What evaluation makes of it. */
+/* One that is no module (onnx/modules.c), since its mask is asked for, or its ratio is an input:
+ * as in evaluation. */
 static bool run_dropout(talc_onnx_call *call)
 {
     talc_tensor *x = talc_onnx_in(call, 0);
@@ -130,6 +131,27 @@ static bool run_dropout(talc_onnx_call *call)
     return talc_onnx_out(call, 0, x);
 }
 
+/* Integers of a narrower type wrap around, as in numpy and onnxruntime, where talc_cast takes the
+ * nearest. */
+static talc_tensor *cast(talc_tensor *x, talc_dtype dtype)
+{
+    if (talc_dtype_is_float(x->dtype) || talc_dtype_is_float(dtype) ||
+        talc_dtype_size(dtype) >= talc_dtype_size(x->dtype))
+        return talc_cast(x, dtype);
+    talc_tensor *wide = talc_to(x, talc_device_host(), TALC_I64),
+                *narrow = talc_empty(talc_device_host(), dtype, talc_dims_of(x));
+    wide = wide == NULL || narrow == NULL ? NULL : talc_contiguous(wide);
+    const int64_t count = wide == NULL ? 0 : talc_numel(wide);
+    const int64_t *from = count == 0 ? NULL : talc_data_read(wide, TALC_I64);
+    void *to = count == 0 ? NULL : talc_data(narrow, dtype);
+    for (int64_t i = 0; i < count && !talc_failed(); i++)
+        if (dtype == TALC_I32)
+            ((int32_t *)to)[i] = (int32_t)(uint32_t)from[i];
+        else
+            ((uint8_t *)to)[i] = (uint8_t)from[i];
+    return talc_failed() ? NULL : narrow;
+}
+
 static bool run_cast(talc_onnx_call *call)
 {
     const int type = (int)talc_onnx_int(call->step->node, "to", TALC_ONNX_FLOAT);
@@ -141,13 +163,51 @@ static bool run_cast(talc_onnx_call *call)
     talc_dtype dtype = talc_onnx_dtype(type);
     if (dtype == call->graph->dtype && !call->folds) /* the module may have been cast */
         dtype = call->plan->dtype;
-    return talc_onnx_out(call, 0, talc_cast(x, dtype));
+    return talc_onnx_out(call, 0, cast(x, dtype));
+}
+
+/* Whether a value is of booleans, which talc has as u8: its type in the file, or that of the
+ * operator that makes it. */
+static bool is_bool(const talc_onnx_graph *graph, int value)
+{
+    static const char *const makers[] = { "And",  "Equal",       "Greater", "GreaterOrEqual",
+                                          "Less", "LessOrEqual", "Not",     "Or",
+                                          "Xor" };
+    for (;;) {
+        const talc_onnx_value *at = &graph->values[value];
+        if (at->initializer != NULL)
+            return at->initializer->type == TALC_ONNX_BOOL;
+        for (int i = 0; i < graph->model->input_count; i++)
+            if (graph->inputs[i] == value)
+                return graph->model->inputs[i].type == TALC_ONNX_BOOL;
+        if (at->producer < 0)
+            return false;
+        const talc_onnx_step *step = &graph->steps[at->producer];
+        const char *op = step->node->op;
+        const talc_onnx_attribute *constant = talc_onnx_attribute_of(step->node, "value");
+        for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+            if (strcmp(op, makers[i]) == 0)
+                return true;
+        if (strcmp(op, "Cast") == 0)
+            return talc_onnx_int(step->node, "to", TALC_ONNX_FLOAT) == TALC_ONNX_BOOL;
+        if (strncmp(op, "Constant", 8) == 0)
+            return constant != NULL && constant->t != NULL && constant->t->type == TALC_ONNX_BOOL;
+        /* Others give the type of an operand. */
+        const int of = strcmp(op, "CastLike") == 0 || strcmp(op, "Where") == 0;
+        if (of >= step->input_count || step->inputs[of] < 0)
+            return false;
+        value = step->inputs[of];
+    }
 }
 
 static bool run_cast_like(talc_onnx_call *call)
 {
     talc_tensor *x = talc_onnx_in(call, 0), *like = talc_onnx_in(call, 1);
-    return x != NULL && like != NULL && talc_onnx_out(call, 0, talc_cast(x, like->dtype));
+    if (x == NULL || like == NULL)
+        return false;
+    return talc_onnx_out(call, 0,
+                         is_bool(call->graph, call->step->inputs[1]) ? talc_not_equal_scalar(x, 0)
+                                                                     : cast(x, like->dtype));
 }
 
 static const char *refuses_cast(const talc_onnx_node *node, int64_t opset)

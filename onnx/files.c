@@ -109,6 +109,11 @@ int talc_onnx_files_find(talc_onnx_files *files, const char *location, const cha
         talc_fail(TALC_BAD_FORMAT,
                   "onnx_load: '%s': %s: external data at '%s', which is a link, or behind one",
                   TALC_SHOWN(model), user, TALC_SHOWN(location));
+    else if (errno == ENOENT)
+        talc_fail(
+            TALC_IO_ERROR,
+            "onnx_load: '%s': there is no '%s', which has its weights: keep both in one folder",
+            TALC_SHOWN(model), TALC_SHOWN(path));
     else
         talc_file_fail("onnx_load", "open", path, errno);
     talc_memory_free(path);

@@ -41,7 +41,7 @@ typedef struct talc_onnx_step {
     bool left_out;   ///< another step does its work
     bool normalises; ///< it is a layer norm that was recognised, with this:
     double eps;
-    int normalised[3]; ///< its inputs
+    int operands[3]; ///< inputs of a step that was recognised as another
 } talc_onnx_step;
 
 typedef struct talc_onnx_value {
@@ -60,7 +60,8 @@ typedef struct talc_onnx_value {
 /// What follows from the shapes of the inputs.
 typedef struct talc_onnx_plan {
     struct talc_onnx_plan *next;
-    int users; ///< passes, and 1 for the graph that keeps it
+    int users;    ///< passes, and 1 for the graph that keeps it
+    size_t bytes; ///< of what it holds, when it was made
     talc_device *device;
     talc_dtype dtype;
     talc_dims *shapes;   ///< of the inputs

@@ -230,7 +230,9 @@ static void find_dtype(talc_onnx_graph *graph)
  * factor, nor part of a mask, which ScatterND makes. */
 static void find_operands(talc_onnx_graph *graph)
 {
-    static const char *const operators[] = { "Clip", "Pad", "Range", "Resize", "Upsample" };
+    static const char *const operators[] = {
+        "Clip", "Dropout", "Pad", "Range", "Resize", "Upsample"
+    };
     for (int i = 0; i < graph->step_count; i++) {
         const talc_onnx_step *step = &graph->steps[i];
         bool sets = false, masks = strcmp(step->node->op, "ScatterND") == 0;

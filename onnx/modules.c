@@ -145,6 +145,21 @@ static talc_module *activation_module(const talc_onnx_graph *graph, const talc_o
     return NULL;
 }
 
+/* Drops where the module is in training mode. One that the file has in that mode always is refused
+ * as it runs. */
+static talc_module *dropout_module(const talc_onnx_graph *graph, const talc_onnx_step *step)
+{
+    const talc_tensor *ratio = is_absent(step, 1) ? NULL : graph->values[step->inputs[1]].constant;
+    const talc_tensor *trains = is_absent(step, 2) ? NULL : graph->values[step->inputs[2]].constant;
+    const bool masks = step->output_count > 1 && step->outputs[1] >= 0;
+    if (masks || is_absent(step, 1) != (ratio == NULL) || is_absent(step, 2) != (trains == NULL) ||
+        (ratio != NULL && talc_numel(ratio) != 1) ||
+        (trains != NULL && (talc_numel(trains) != 1 || talc_item_i64(trains) != 0)))
+        return NULL;
+    const double p = ratio != NULL ? talc_item(ratio) : talc_onnx_float(step->node, "ratio", 0.5);
+    return p >= 0 && p <= 1 ? talc_nn_dropout(p) : NULL;
+}
+
 /* NULL, without a failure, for a step that is an op of its own. */
 static talc_module *module_of(const talc_onnx_graph *graph, const talc_onnx_step *step)
 {
@@ -157,6 +172,8 @@ static talc_module *module_of(const talc_onnx_graph *graph, const talc_onnx_step
         return batch_norm_module(graph, step);
     if (strcmp(op, "MaxPool") == 0 || strcmp(op, "AveragePool") == 0)
         return pool_module(step);
+    if (strcmp(op, "Dropout") == 0)
+        return dropout_module(graph, step);
     if (strcmp(op, "Flatten") == 0 && talc_onnx_int(step->node, "axis", 1) == 1)
         return talc_nn_flatten();
     return activation_module(graph, step);

@@ -243,14 +243,10 @@ static bool run_batch_norm(talc_onnx_call *call)
         in[i] = talc_onnx_in(call, i + 1);
     if (x == NULL || in[3] == NULL)
         return false;
-    if (x->rank < 2)
-        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of rank %d: 2 and more are run", x->rank);
+    if (x->rank < 1)
+        return talc_onnx_fail(call, TALC_BAD_SHAPE, "x is a scalar");
     const talc_dims dims = talc_dims_of(x);
-    if (x->rank != 4) {
-        const int64_t rows = x->dims[0] * x->dims[1];
-        x = talc_reshape(
-            x, TALC_DIMS(x->dims[0], x->dims[1], rows == 0 ? 1 : talc_numel(x) / rows, 1));
-    }
+    x = x->rank == 4 ? x : talc_onnx_planes(x);
     const talc_batch_norm2d_options options = { .eps = eps_of(call->step->node) };
     talc_tensor *y = x == NULL ? NULL : talc_batch_norm2d(x, in[0], in[1], in[2], in[3], &options);
     return talc_onnx_out(call, 0, y == NULL || dims.rank == 4 ? y : talc_reshape(y, dims));

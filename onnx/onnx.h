@@ -56,11 +56,13 @@ TALC_API bool talc_onnx_run(talc_module *module, talc_tensor *const inputs[], in
 /// Writes a module as an ONNX file of opset 17, which other programs run: what one forward pass on
 /// `example` runs in evaluation mode, with weights inside the file under their paths. Batch norms
 /// are folded into the convolutions before them, as in a pass; then a weight is called constant_1
-/// and so on. The first dimension, where the result has the same, is left open as "batch", the
-/// others are the example's. Modes, buffers and parameters stay as they are. The old file stays
-/// whole until the new one is complete. Errors: NULL, an example that is not f32 or f64, an op or a
-/// view that the format has no operators for or talc writes none (names it), a file of 2^31 bytes,
-/// what the pass and writing fail with, no memory.
+/// and so on. The first dimension is left open as "batch" where the result has the same, the others
+/// are the example's; of an example of one image the pass takes two, which tells the batch from
+/// other dimensions of one index. Modes, buffers and parameters stay as they are. The old file
+/// stays whole until the new one is complete. Errors: NULL, an example that is not f32 or f64, an
+/// op that the format has no operators for or talc writes none (names it), a tensor that several
+/// ops wrote other than side by side, a file of 2^31 bytes, what the pass and writing fail with, no
+/// memory.
 TALC_API bool talc_onnx_save(talc_module *module, const talc_tensor *example, const char *path);
 
 TALC_END_DECLARATIONS

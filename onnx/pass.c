@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLANS_MAX = 8 };
+enum { PLANS_MAX = 8, PLANS_BYTES = 64 << 20 };
 
 // ---- Plans --------------------------------------------------------------------------------------
 
@@ -112,23 +112,39 @@ static void plan_leave(talc_onnx_graph *graph, talc_onnx_plan *plan)
         plan_free(plan, graph->value_count);
 }
 
-/* Keeps a plan for passes to come, at the head of the list; the last goes. */
+static size_t plan_bytes(const talc_onnx_graph *graph, const talc_onnx_plan *plan)
+{
+    size_t bytes = sizeof *plan + (size_t)graph->value_count * (2 * sizeof(void *) + sizeof(int)) +
+                   (size_t)graph->step_count * sizeof(int);
+    for (int i = 0; i < graph->value_count; i++)
+        bytes += (plan->known[i] == NULL ? 0 : talc_nbytes(plan->known[i])) +
+                 (plan->moved[i] == NULL ? 0 : talc_nbytes(plan->moved[i]));
+    return bytes;
+}
+
+/* Keeps a plan for passes to come, at the head of the list; those at its end go that are too many
+ * or hold too much. */
 static void plan_keep(talc_onnx_graph *graph, talc_onnx_plan *plan)
 {
-    talc_onnx_plan *gone = NULL;
+    plan->bytes = plan_bytes(graph, plan);
     pthread_mutex_lock(&graph->lock);
     plan->users++;
     plan->next = graph->plans;
     graph->plans = plan;
+    size_t bytes = plan->bytes;
     int count = 1;
-    for (talc_onnx_plan *at = plan; at != NULL; at = at->next, count++)
-        if (count == PLANS_MAX && at->next != NULL) {
-            gone = at->next; /* the last: one is added at a time */
-            at->next = NULL;
-        }
+    talc_onnx_plan *last = plan;
+    while (last->next != NULL && ++count <= PLANS_MAX &&
+           (bytes += last->next->bytes) <= PLANS_BYTES)
+        last = last->next;
+    talc_onnx_plan *gone = last->next;
+    last->next = NULL;
     pthread_mutex_unlock(&graph->lock);
-    if (gone != NULL)
+    while (gone != NULL) {
+        talc_onnx_plan *next = gone->next;
         plan_leave(graph, gone);
+        gone = next;
+    }
 }
 
 void talc_onnx_plans_free(talc_onnx_graph *graph)

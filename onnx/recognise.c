@@ -3,6 +3,7 @@
  *     SiLU       x Sigmoid(x)
  *     HardSwish  x HardSigmoid(x), with 1/6 and 1/2
  *     Gelu       x (1 + Erf(x / sqrt(2))) 0.5                         before opset 20
+ *     a linear map with a bias  x weight + bias
  *     LayerNormalization  (x - mean) / sqrt(mean of its squares + eps) weight + bias, before 17
  */
 #include "onnx/shared.h"
@@ -130,10 +131,33 @@ static bool recognise_layer_norm(talc_onnx_graph *graph, talc_onnx_step *step)
     step->op = talc_onnx_operator_find("LayerNormalization");
     step->normalises = true;
     step->eps = number;
-    step->normalised[0] = mean->inputs[0];
-    step->normalised[1] = weight;
-    step->normalised[2] = bias;
-    step->inputs = step->normalised;
+    step->operands[0] = mean->inputs[0];
+    step->operands[1] = weight;
+    step->operands[2] = bias;
+    step->inputs = step->operands;
+    step->input_count = 3;
+    return true;
+}
+
+/* Add(MatMul(x, weight), bias): a MatMul with a third input, which the linear map of it takes
+ * (onnx/modules.c). */
+static bool recognise_linear(talc_onnx_graph *graph, talc_onnx_step *step)
+{
+    int bias;
+    talc_onnx_step *product = one_of(graph, step, "MatMul", &bias);
+    if (product == NULL || bias < 0)
+        return false;
+    const talc_onnx_value *w = &graph->values[product->inputs[1]], *b = &graph->values[bias];
+    if (w->initializer == NULL || w->constant != NULL || w->initializer->dims.rank != 2 ||
+        b->initializer == NULL || b->constant != NULL || b->initializer->dims.rank != 1 ||
+        b->initializer->count != w->initializer->dims.dim[1])
+        return false;
+    product->left_out = true;
+    step->op = product->op;
+    step->operands[0] = product->inputs[0];
+    step->operands[1] = product->inputs[1];
+    step->operands[2] = bias;
+    step->inputs = step->operands;
     step->input_count = 3;
     return true;
 }
@@ -145,7 +169,7 @@ bool talc_onnx_recognise(talc_onnx_graph *graph)
         if (!step->left_out && strcmp(step->op->name, "Mul") == 0 && step->input_count == 2)
             (void)(recognise_gelu(graph, step) || recognise_gate(graph, step));
         if (!step->left_out && strcmp(step->op->name, "Add") == 0 && step->input_count == 2)
-            (void)recognise_layer_norm(graph, step);
+            (void)(recognise_layer_norm(graph, step) || recognise_linear(graph, step));
     }
     talc_onnx_count_uses(graph);
     return true;

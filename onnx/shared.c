@@ -113,6 +113,16 @@ talc_pool2d_options talc_onnx_pool_options(const talc_onnx_node *node,
     return options;
 }
 
+talc_tensor *talc_onnx_planes(talc_tensor *x)
+{
+    if (x == NULL || x->rank == 0)
+        return x;
+    int64_t rest = 1;
+    for (int i = 2; i < x->rank; i++)
+        rest *= x->dims[i];
+    return talc_reshape(x, TALC_DIMS(x->dims[0], x->rank > 1 ? x->dims[1] : 1, rest, 1));
+}
+
 talc_tensor *talc_onnx_widen(talc_tensor *x)
 {
     return x == NULL ? NULL : talc_unsqueeze(x, x->rank - 1);

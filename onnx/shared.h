@@ -39,6 +39,9 @@ void talc_onnx_padding(const talc_onnx_window *window, int64_t padding[2], int64
 talc_pool2d_options talc_onnx_pool_options(const talc_onnx_node *node,
                                            const talc_onnx_window *window);
 
+/// [N, C, ...] as [N, C, rest, 1], [N] as [N, 1, 1, 1]; NULL and a scalar pass.
+talc_tensor *talc_onnx_planes(talc_tensor *x);
+
 /// x with a dimension of 1 before its last, so that what has one dimension of space has two; and
 /// back.
 talc_tensor *talc_onnx_widen(talc_tensor *x);

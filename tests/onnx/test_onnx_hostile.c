@@ -433,6 +433,8 @@ Test(onnx_hostile, ways_out_of_the_folder)
         cr_assert(talc_error_status() == TALC_IO_ERROR &&
                       strstr(talc_error_message(), cases[i].location) != NULL,
                   "%s: %s", cases[i].location, talc_error_message());
+        cr_assert_eq(strcmp(cases[i].location, "nothing") == 0,
+                     strstr(talc_error_message(), "keep both in one folder") != NULL);
         talc_error_clear();
     }
     static const char *const made[] = { "link", "near", "up", "pipe", "a.data", "a.onnx" };

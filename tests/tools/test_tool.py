@@ -172,6 +172,7 @@ class Basics(Tool):
         self.fails(2, "there is no network 'resnet'; there are lenet, .*resnet101", "run", "resnet")
         self.fails(2, "which network", "run")
         self.fails(2, "there is no network 'x.png'; an image is --input's$", "run", "x.png")
+        self.fails(2, "'net.pt' is a PyTorch file: torch.onnx.export writes", "run", "net.pt")
         self.fails(2, "there is no network 'nosuch'; there are lenet, ", "run", "--top", "2", "nosuch")
         self.ok("run", "--device", "cpu", "--top", "2", "lenet")
         self.ok("bench", "--device", "cpu", "--batch", "2", "lenet")
@@ -755,7 +756,8 @@ class Networks(Tool):
     def test_a_network_goes_to_an_onnx_file_and_back(self):
         if "writes no ONNX files" in talc("export", "lenet", "-o", self.path("lenet.onnx")).stderr:
             self.skipTest("built without nanopb")
-        for network, input_shape in (("lenet", "1x1x28x28"), ("resnet20", "1x3x32x32"), ("mobilenet_v2", "1x3x64x64")):
+        for network, input_shape in (("lenet", "1x1x28x28"), ("resnet20", "1x3x32x32"), ("mobilenet_v2", "1x3x64x64"),
+                                     ("densenet121", "1x3x32x32")):
             path, x, y, z = (self.path(network + end) for end in (".onnx", "-x.npy", "-y.npy", "-z.npy"))
             done = self.json("export", network, "--seed", "3", "--input", input_shape, "-o", path)
             self.assertEqual((done["network"], done["saved"], done["weights"]), (network, path, None))
@@ -775,8 +777,41 @@ class Networks(Tool):
         self.fails(2, r"which file\? --output", "export", "lenet")
         self.fails(2, r"input 'x' is \[1,1,30,30\], the file's is \[batch,1,28,28\]", "run", self.path("lenet.onnx"), "--input",
                    "1x1x30x30")
-        self.fails(2, r"onnx_save: .*conv2d|onnx_save: .*copy", "export", "densenet121", "--input", "1x3x64x64", "-o",
-                   self.path("d.onnx"))
+
+    def onnx_of_relu(self, dims):
+        """A file of y = Relu(x), whose x has these extents, a text for one that it leaves open."""
+        def varint(n):
+            return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+
+        def field(number, value):
+            if isinstance(value, int):
+                return varint(8 * number) + varint(value)
+            value = value.encode() if isinstance(value, str) else value
+            return varint(8 * number + 2) + varint(len(value)) + value
+
+        shape = b"".join(field(1, field(1, dim) if isinstance(dim, int) else field(2, dim)) for dim in dims)
+        x = field(1, "x") + field(2, field(1, field(1, 1) + field(2, shape)))
+        node = field(1, "x") + field(2, "y") + field(4, "Relu")
+        graph = field(1, node) + field(2, "g") + field(11, x) + field(12, field(1, "y") + field(2, field(1, field(1, 1))))
+        path = self.path("relu.onnx")
+        with open(path, "wb") as file:
+            file.write(field(1, 8) + field(7, graph) + field(8, field(2, 17)))
+        return path
+
+    def test_an_onnx_file_of_other_than_images(self):
+        if "writes no ONNX files" in talc("export", "lenet", "-o", self.path("lenet.onnx")).stderr:
+            self.skipTest("built without nanopb")
+        path = self.onnx_of_relu(["batch", 3, 5])
+        self.assertEqual(self.json("run", path)["output"], [1, 3, 5])
+        self.assertEqual(self.json("run", path, "--input", "2x3x5")["output"], [2, 3, 5])
+        for command in (["summary"], ["bench"], ["explain"], ["check", "model"]):
+            self.ok(*command, path)
+        self.fails(2, r"input 'x' is \[1,4,5\], the file's is \[batch,3,5\]", "run", path, "--input", "1x4x5")
+        self.fails(2, r"takes no images: its input 'x' is", "run", path, "--input", "x.png")
+        path = self.onnx_of_relu(["batch", 3, "time"])
+        self.fails(2, r"leaves the shape of input 'x' open, \[\?,3,\?\]: --input says it, as --input 1x3xN", "run", path)
+        self.assertIn("[2,3,9]", self.ok("explain", path, "--input", "2x3x9"))
+        self.fails(2, r"--input is for models", "explain", "x 1x1x4x4, w 1x1x3x3", "--input", "1x1x4x4")
 
     def test_a_summary_up_to_the_layer_that_fails(self):
         done = talc("summary", "lenet", "--input", "1x1x40x40", "--device", "cpu")

@@ -16,7 +16,8 @@ static bool ends_with(const char *text, const char *end)
 static struct {
     talc_network network;
     const char *path;
-    int64_t batch;       /* 0: the file leaves it open */
+    char input[64];
+    talc_dims dims;      /* of its input; -1: the file leaves it open */
     talc_module *module; /* that was read to learn the rest; the first that is made */
 } onnx_file;
 
@@ -29,7 +30,8 @@ static talc_module *make_of_file(const void *path, int64_t channels, int64_t cla
     return module != NULL ? module : talc_onnx_load(talc_device_get("cpu"), path, NULL);
 }
 
-/* Extents that the file leaves open are those of ImageNet. NULL with a failure. */
+/* Height and width of images that the file leaves open are those of ImageNet. NULL with a
+ * failure. */
 static const talc_network *read_file(const char *path)
 {
     if (onnx_file.path != NULL && strcmp(onnx_file.path, path) == 0)
@@ -39,23 +41,26 @@ static const talc_network *read_file(const char *path)
         return NULL;
     const talc_dims x = talc_onnx_input_dims(module, 0), y = talc_onnx_output_dims(module, 0);
     const int inputs = talc_onnx_input_count(module);
-    if (inputs != 1 || x.rank != 4) {
+    if (inputs != 1) {
         talc_fail(TALC_UNSUPPORTED,
-                  "%s has %d inputs, the first of rank %d; commands run networks of one input "
-                  "[N,C,H,W]",
-                  TALC_SHOWN(path), inputs, x.rank);
+                  "%s has %d inputs; commands run networks of one, a program others by "
+                  "talc_onnx_run",
+                  TALC_SHOWN(path), inputs);
         talc_module_free(module);
         return NULL;
     }
     onnx_file.module = module;
     const char *slash = strrchr(path, '/');
     onnx_file.path = path;
-    onnx_file.batch = x.dim[0] > 0 ? x.dim[0] : 0;
+    snprintf(onnx_file.input, sizeof onnx_file.input, "%s",
+             TALC_SHOWN(talc_onnx_input_name(module, 0)));
+    onnx_file.dims = x;
     onnx_file.network = (talc_network){
         .name = slash == NULL ? path : slash + 1,
         .what = "an ONNX file",
-        .image = { x.dim[1] > 0 ? x.dim[1] : 3, x.dim[2] > 0 ? x.dim[2] : 224,
-                   x.dim[3] > 0 ? x.dim[3] : 224 },
+        .image = { x.rank == 4 && x.dim[1] > 0 ? x.dim[1] : 3,
+                   x.rank == 4 && x.dim[2] > 0 ? x.dim[2] : 224,
+                   x.rank == 4 && x.dim[3] > 0 ? x.dim[3] : 224 },
         .classes = y.rank == 2 && y.dim[1] > 0 ? y.dim[1] : 1,
         .make = make_of_file,
         .config = path,
@@ -90,6 +95,12 @@ static bool is_input(const char *name)
     return false;
 }
 
+/* Whether a name is one of PyTorch's files. */
+static bool is_checkpoint(const char *name)
+{
+    return ends_with(name, ".pt") || ends_with(name, ".pth");
+}
+
 error_t model_parse(int key, char *argument, struct argp_state *state)
 {
     model_arguments *self = state->input;
@@ -114,6 +125,11 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         if (self->network == NULL && is_input(argument))
             tool_usage(state, "there is no network '%s'; an image is --input's",
                        TALC_SHOWN(argument));
+        if (self->network == NULL && is_checkpoint(argument))
+            tool_usage(state,
+                       "'%s' is a PyTorch file: torch.onnx.export writes a network as one that "
+                       "talc runs, tools/torch/pt2safetensors.py its weights for --weights",
+                       TALC_SHOWN(argument));
         if (self->network == NULL)
             tool_usage(state, "%s", talc_error_message());
         return 0;
@@ -122,7 +138,7 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Four numbers with an x between; false for another text. */
+/* Numbers with an x between; false for another text. */
 static bool read_shape(const char *text, talc_dims *dims)
 {
     char commas[128];
@@ -210,8 +226,7 @@ static void list_differences(talc_module *model, const model_arguments *self,
     talc_error_clear();
     talc_fail(status, "%s%s%s%s", message, other ? "; it says that it is of " : "",
               other ? TALC_SHOWN(info->network) : "",
-              (ends_with(weights, ".pt") || ends_with(weights, ".pth")) &&
-                      strstr(message, "pt2safetensors") == NULL
+              is_checkpoint(weights) && strstr(message, "pt2safetensors") == NULL
                   ? "; tools/torch/pt2safetensors.py makes such a file of a checkpoint"
                   : "");
 }
@@ -235,22 +250,50 @@ talc_module *model_new(const model_arguments *self)
     return model;
 }
 
+bool model_is_random(const model_arguments *self)
+{
+    return self->weights == NULL && self->network->make != make_of_file;
+}
+
 const char *model_weights(const model_arguments *self, char text[TALC_SHOWN_TEXT])
 {
     if (self->weights != NULL)
         return talc_shown(self->weights, SIZE_MAX, text, TALC_SHOWN_TEXT);
-    return self->network->make == make_of_file ? "its own" : "random";
+    return model_is_random(self) ? "random" : "its own";
 }
 
 // ---- Input --------------------------------------------------------------------------------------
 
+/* Whether the network takes no images, but what an ONNX file says. */
+static bool is_other(const talc_network *self)
+{
+    return self->make == make_of_file && onnx_file.dims.rank != 4;
+}
+
 talc_tensor *model_images(const talc_network *self, int64_t batch)
 {
-    if (self->make == make_of_file && onnx_file.batch > 0)
-        batch = onnx_file.batch;
-    return talc_randn(
-        talc_device_get("cpu"), TALC_F32,
-        TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));
+    talc_dims dims = { 4, { batch, self->image.channels, self->image.height, self->image.width } };
+    if (self->make == make_of_file && onnx_file.dims.rank == 4 && onnx_file.dims.dim[0] > 0)
+        dims.dim[0] = onnx_file.dims.dim[0];
+    char shape[TALC_DIMS_TEXT] = "", given[TALC_DIMS_TEXT] = "";
+    bool open = false;
+    for (int i = 0; is_other(self) && i < onnx_file.dims.rank; i++) {
+        const int64_t extent = onnx_file.dims.dim[i];
+        const size_t used = strlen(shape), said = strlen(given);
+        dims.rank = onnx_file.dims.rank;
+        dims.dim[i] = extent < 0 && i == 0 ? batch : extent;
+        open = open || dims.dim[i] < 0;
+        snprintf(shape + used, sizeof shape - used, extent < 0 ? "%s?" : "%s%" PRId64,
+                 i == 0 ? "" : ",", extent);
+        snprintf(given + said, sizeof given - said, dims.dim[i] < 0 ? "%sN" : "%s%" PRId64,
+                 i == 0 ? "" : "x", dims.dim[i]);
+    }
+    if (is_other(self) && (open || onnx_file.dims.rank == 0))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: the file leaves the shape of input '%s' open, [%s]: --input says it%s%s",
+                  self->name, onnx_file.input, open ? shape : "...", open ? ", as --input " : "",
+                  given);
+    return talc_failed() ? NULL : talc_randn(talc_device_get("cpu"), TALC_F32, dims);
 }
 
 /* Numbers for the channels: those that were given, else those of the weights' file, NULL: it has
@@ -321,19 +364,29 @@ static talc_tensor *read_image(const talc_network *self, const char *path,
                : NULL;
 }
 
-/* The network as its weights say, which may be of grey images. */
+/* The network as its weights say, which may be of grey images or of another size. */
 static talc_network network_of(const model_arguments *self, const talc_module *model)
 {
     talc_network own = *self->network;
     const talc_model_info *info = talc_module_info(model);
     if (info != NULL && info->channels > 0)
         own.image.channels = info->channels;
+    if (info != NULL && info->height > 0 && info->width > 0) {
+        own.image.height = info->height;
+        own.image.width = info->width;
+    }
     return own;
 }
 
 talc_tensor *model_image(const model_arguments *self, const talc_module *model, const char *path)
 {
     const talc_network own = network_of(self, model);
+    char shape[TALC_DIMS_TEXT];
+    if (is_other(&own)) {
+        talc_fail(TALC_BAD_SHAPE, "%s takes no images: its input '%s' is %s", own.name,
+                  onnx_file.input, talc_dims_text(onnx_file.dims, shape));
+        return NULL;
+    }
     return read_image(&own, path, &self->pixels, talc_module_info(model));
 }
 
@@ -361,13 +414,13 @@ talc_tensor *model_input(const model_arguments *self, const talc_module *model)
     char shape[TALC_DIMS_TEXT];
     if (x == NULL)
         return NULL;
-    if (x->dtype != TALC_F32)
+    if (x->dtype != TALC_F32 && !(is_other(of) && !talc_dtype_is_float(x->dtype)))
         talc_fail(TALC_BAD_DTYPE,
                   "%s: '%s' is %s, the network takes f32, which np.save('%s', "
                   "np.load('%s').astype(np.float32)) writes",
                   of->name, TALC_SHOWN(text), talc_dtype_name(x->dtype), TALC_SHOWN(text),
                   TALC_SHOWN(text));
-    else if (x->rank != 4 || x->dims[1] != of->image.channels)
+    else if (!is_other(of) && (x->rank != 4 || x->dims[1] != of->image.channels))
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
                   TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);
     else if (self->batch_given && x->dims[0] != self->batch)
@@ -383,14 +436,14 @@ bool model_open(const model_arguments *self, talc_module **model, talc_tensor **
     *model = device == NULL ? NULL : model_new(self);
     *x = *model == NULL ? NULL : model_input(self, *model);
     return *x != NULL && talc_module_to(*model, device) &&
-           (*x = talc_to(*x, device, TALC_F32)) != NULL;
+           (*x = talc_to(*x, device, (*x)->dtype)) != NULL;
 }
 
 int model_usage(const model_arguments *self, const talc_tensor *x)
 {
     const talc_network *of = self->network;
-    const bool other_size =
-        x != NULL && (x->dims[2] != of->image.height || x->dims[3] != of->image.width);
+    const bool other_size = x != NULL && x->rank == 4 &&
+                            (x->dims[2] != of->image.height || x->dims[3] != of->image.width);
     char message[1024], shape[TALC_DIMS_TEXT];
     snprintf(message, sizeof message, "%s", talc_error_message());
     if (talc_error_status() == TALC_BAD_SHAPE && other_size) {

@@ -60,10 +60,14 @@ talc_module *model_new(const model_arguments *self);
 /// Whether the input is a file of images, and not the shape of random ones.
 bool model_input_is_file(const model_arguments *self);
 
+/// Whether its weights are random: of no file.
+bool model_is_random(const model_arguments *self);
+
 /// The file of its weights, in the caller's buffer, "its own" of an ONNX file, or "random".
 const char *model_weights(const model_arguments *self, char text[TALC_SHOWN_TEXT]);
 
-/// Random images for a network, on the CPU: of an ONNX file as many as it has to have.
+/// Random images for a network, on the CPU: of an ONNX file as many as it has to have, or what its
+/// input is. NULL, with a failure, where the file leaves an extent open that is not of images.
 talc_tensor *model_images(const talc_network *self, int64_t batch);
 
 /// The network's input, on the CPU.

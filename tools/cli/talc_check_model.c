@@ -78,7 +78,7 @@ static bool takes(const arguments *self, talc_module *model, talc_tensor **x)
 static bool make(const arguments *self, talc_module **model, talc_tensor **x)
 {
     *model = model_new(&self->model);
-    const bool random = self->model.weights == NULL;
+    const bool random = model_is_random(&self->model);
     const bool tried = random && self->model.input != NULL && self->activations == NULL;
     if (*model == NULL || (tried && !takes(self, *model, x)))
         return false;

@@ -13,6 +13,7 @@ typedef struct arguments {
     bool bias;
     talc_dtype dtype;
     bool train;
+    const char *input;
 } arguments;
 
 enum { KEY_BIAS = 3000, KEY_DTYPE };
@@ -20,6 +21,8 @@ enum { KEY_BIAS = 3000, KEY_DTYPE };
 static const tool_option options[] = {
     { "bias", KEY_BIAS, NULL, "with a bias (for shapes)", 3, TOOL_OWN, 0, 0 },
     { "dtype", KEY_DTYPE, "NAME", "f32 or f64 (for shapes)", 3, TOOL_OWN, 0, 0 },
+    { "input", MODEL_INPUT, "SHAPE|X.npy", "of a model: what it is given (default: one image)", 3,
+      TOOL_STRING_AT(arguments, input) },
     { "train", 0, NULL, "of a model in training, with its gradient recorded", 3,
       TOOL_TRUE_AT(arguments, train) },
     { .name = NULL },
@@ -48,9 +51,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_END:
         if (state->arg_num == 0)
             tool_usage(state, "give a problem, or the shapes of x and w");
-        if (self->train && (state->arg_num > 1 || model_find(self->texts[0]) == NULL))
-            tool_usage(state, "--train is for models, which '%s' is not",
-                       TALC_SHOWN(self->texts[0]));
+        if ((self->train || self->input != NULL) &&
+            (state->arg_num > 1 || model_find(self->texts[0]) == NULL)) {
+            if (talc_failed())
+                tool_usage(state, "%s", talc_error_message());
+            tool_usage(state, "--%s is for models, which '%s' is not",
+                       self->train ? "train" : "input", TALC_SHOWN(self->texts[0]));
+        }
         if (state->arg_num == 1 && self->conv2d.shaped)
             tool_usage(state,
                        "the problem '%s' has all options but --algorithm in its text; give the "
@@ -212,13 +219,16 @@ static int print_steps(const talc_network *of, const talc_device *device,
                                      talc_device_name(device), "steps", steps));
 }
 
-static int explain_model(const talc_network *known, const char *algorithm, talc_device *device,
-                         bool train, bool json)
+static int explain_model(const talc_network *known, const arguments *self, talc_device *device)
 {
+    const char *algorithm = self->conv2d.options.algorithm;
+    const bool train = self->train;
+    const model_arguments model_of = { .network = known, .input = self->input, .batch = 1 };
     if (algorithm != NULL)
         talc_algorithm_force("conv2d", algorithm);
     talc_module *model = model_make(known, NULL);
-    talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
+    talc_tensor *x = model == NULL ? NULL : model_input(&model_of, model);
+    x = x == NULL ? NULL : talc_to(x, device, x->dtype);
     talc_module_explanation explanation = { 0 };
     if (train)
         talc_no_grad_leave();
@@ -227,7 +237,8 @@ static int explain_model(const talc_network *known, const char *algorithm, talc_
         (train ? talc_module_explain_training : talc_module_explain)(model, x, &explanation);
     if (train)
         talc_no_grad_enter();
-    const int code = explained ? print_steps(known, device, &explanation, json) : tool_fail_talc();
+    const int code =
+        explained ? print_steps(known, device, &explanation, self->tool.json) : tool_fail_talc();
     talc_module_explanation_free(&explanation);
     talc_module_free(model);
     return code;
@@ -243,7 +254,7 @@ int command_explain(int argc, char **argv)
     const char *algorithm = self.conv2d.options.algorithm;
     const talc_network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
     if (known != NULL)
-        return explain_model(known, algorithm, device, self.train, self.tool.json);
+        return explain_model(known, &self, device);
     if (talc_failed())
         return tool_fail_talc();
     if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)

@@ -21,10 +21,10 @@
 /* A cache line, and the widest vector register. */
 static const size_t ALIGNMENT = 64;
 
-/* Blocks of several huge pages start on one, and ask for them: one fault then maps 2 MiB instead of
+/* Blocks that hold a huge page start on one, and ask for them: one fault then maps 2 MiB instead of
  * 4 KiB. */
 static const size_t HUGE_PAGE = (size_t)2 << 20;
-static const size_t HUGE_FROM = (size_t)8 << 20;
+static const size_t HUGE_FROM = (size_t)2 << 20;
 
 static const size_t DEFAULT_WORKSPACE = (size_t)32 << 20;
 
