@@ -105,6 +105,9 @@ const char *const talc_check_conv2d_edges[] = {
     "n1c3h6w5o4k3x3s6x5p1x1", "n2c3h6w5o4k3x3s100x99p1x1{|_dx}", "n2c5h9w7o6k1x1s2x3{|_dw}",
     "n7c30h75w77o40k1x1s2x2", "n20c17h35w37o40k3x3s2x2p1x1{|_f64}", "n1c3h26w25o4k1x1s12x14",
     "n1c2h12w13o3k3x3s4x4{|_dx}", "n1c2h4w4o2k2x2s1000000000x1000000007{|_dw}",
+    /* An input gradient's phases as one problem, with more and with fewer taps than its window. */
+    "n3c8h19w22o24k{3x3|4x4|2x2|5x5|3x1}s2x2p1x1_dx", "n2c10h13w17o32k3x3s{3x2|2x4}p1x1g2_dx",
+    "n3c8h27w13o64k1x1s2x2p1x2x0x1_dx", "n4c1h40w35o64k2x2s3x4p1x0_dx",
 
     /* Rows and columns that no window reads. */
     "n1c2h8w9o3k3x3s2x2", "n1c2h13w11o3k2x2s4x5{|_dx}", "n1c2h10w10o3k1x1s3x3{|_dw}",
