@@ -3,28 +3,21 @@
 
 #define LANES        NAME(LANES)
 #define vector       NAME(vector)
-#define half         NAME(half)
 #define store        NAME(store)
 #define vector_start NAME(vector_start)
 #define copy_slot    NAME(copy_slot)
 #define copy_input   NAME(copy_input)
-#define row_sums     NAME(row_sums)
-#define band_sums    NAME(band_sums)
+#define join_phases  NAME(join_phases)
 #define column_3x3   NAME(column_3x3)
 #define copy_columns NAME(copy_columns)
 #define band_3x3     NAME(band_3x3)
 #define LOAD(at)     (*(const vector *)(at))
-#define HALF(at)     (*(const half *)(at))
 
 enum { LANES = CACHE_LINE / sizeof(real) };
 
 /* The widest vector register there is, at any address; compilers make several narrower ones of
  * it. */
 typedef real vector __attribute__((vector_size(CACHE_LINE), aligned(sizeof(real)), may_alias));
-
-/* For sums over many taps: gcc keeps a vector wider than the processor's in memory, not in several
- * registers. */
-typedef real half __attribute__((vector_size(CACHE_LINE / 2), aligned(sizeof(real)), may_alias));
 
 /* The first `columns` lanes, all of them when there are more columns. */
 static ALWAYS_INLINE void store(real *at, const vector *v, int64_t columns)
@@ -66,66 +59,45 @@ static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_
 // ---- Rows: any kernel, stride and dilation ------------------------------------------------------
 
 /* Rows first .. end - 1 of the input of a tile, [input rows, slots, width]. */
-static ALWAYS_INLINE void copy_input(const talc_conv2d_problem *p, const depthwise_plan *plan,
-                                     const depthwise_tile *tile, int64_t first, int64_t end,
-                                     const real *plane, real *in)
+TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const depthwise_plan *plan,
+                                          const depthwise_tile *tile, int64_t first, int64_t end,
+                                          const real *plane, real *in)
 {
-    const int64_t top = tile->row * p->stride_h - p->pad_top;
+    const depthwise_axis *h = &pass->h, *w = &pass->w;
+    const int64_t top = tile->row * h->stride - h->pad;
     for (int64_t slot = 0; slot < plan->slots; slot++) {
-        const int64_t iw = tile->column * p->stride_w - p->pad_left +
-                           (slot == 0 ? 0 : slot * p->dilation_w % p->stride_w);
-        const talc_range inside = talc_window_inside(iw, p->stride_w, plan->width, p->W),
+        const int64_t iw =
+            tile->column * w->stride - w->pad + (slot == 0 ? 0 : slot * w->dilation % w->stride);
+        const talc_range inside = talc_window_inside(iw, w->stride, plan->width, w->in),
                          none = { 0, 0 };
         for (int64_t i = first; i < end; i++) {
-            const bool in_image = top + i >= 0 && top + i < p->H;
-            const real *row = plane + (in_image ? top + i : 0) * p->W;
+            const bool in_image = top + i >= 0 && top + i < h->in;
+            const real *row = plane + (in_image ? top + i : 0) * w->in;
             if (in_image && slot == 0)
-                for (int64_t at = 0; at < p->W; at += LANES)
+                for (int64_t at = 0; at < w->in; at += LANES)
                     prefetch(row + at, PREFETCH_BYTES);
-            copy_slot(row, iw, p->stride_w, in_image ? inside : none, plan->width,
+            copy_slot(row, iw, w->stride, in_image ? inside : none, plan->width,
                       in + (i * plan->slots + slot) * plan->width);
         }
     }
 }
 
-/* One row of outputs, `taps` a constant where this is inlined. */
-static ALWAYS_INLINE void row_sums(int64_t taps, const int64_t *restrict offsets,
-                                   const real *restrict w, const real *restrict in, int64_t columns,
-                                   real *restrict out)
+/* A row of dx of `columns` pixels, from rows of its phases that stand `apart`. */
+TALC_TARGET_CLONES static void join_phases(int64_t phases, int64_t columns,
+                                           const real *restrict from, int64_t apart,
+                                           real *restrict dx)
 {
-    for (int64_t q = 0; q < columns; q += LANES) {
-        const int64_t at = vector_start(q, columns);
-        const real *x = in + offsets[0] + at;
-        half sums[2] = { w[0] * HALF(x), w[0] * HALF(x + LANES / 2) };
-        for (int64_t t = 1; t < taps; t++) {
-            x = in + offsets[t] + at;
-            sums[0] += w[t] * HALF(x);
-            sums[1] += w[t] * HALF(x + LANES / 2);
-        }
-        store(out + at, (const vector *)sums, columns);
+    if (phases == 1)
+        memcpy(dx, from, (size_t)columns * sizeof(real));
+    const int64_t pairs = phases == 2 ? columns / 2 : 0;
+    const real *odd = from + apart;
+    for (int64_t i = 0; i < pairs; i++) {
+        dx[2 * i] = from[i];
+        dx[2 * i + 1] = odd[i];
     }
-}
-
-/* Rows first .. first + rows - 1 of a tile. Each input row is copied just before it is needed, so
- * that reading from memory and computing overlap. */
-TALC_TARGET_CLONES static void band_sums(const depthwise_context *c, const depthwise_tile *tile,
-                                         int64_t first, int64_t rows, const real *plane,
-                                         const real *w, real *in, real *out, int64_t out_step)
-{
-    const talc_conv2d_problem *p = c->problem;
-    const int64_t taps = p->KH * p->KW;
-    const int64_t step = p->stride_h * c->plan.slots * c->plan.width;
-    for (int64_t r = first; r < first + rows; r++, out += out_step) {
-        const real *x = in + r * step;
-        copy_input(p, &c->plan, tile, r == 0 ? 0 : input_rows(p, r), input_rows(p, r + 1), plane,
-                   in);
-        if (taps == 9)
-            row_sums(9, c->offsets, w, x, tile->columns, out);
-        else if (taps == 25)
-            row_sums(25, c->offsets, w, x, tile->columns, out);
-        else
-            row_sums(taps, c->offsets, w, x, tile->columns, out);
-    }
+    for (int64_t b = 0; b < phases && phases > 1; b++)
+        for (int64_t i = pairs; b + i * phases < columns; i++)
+            dx[b + i * phases] = from[b * apart + i];
 }
 
 // ---- Columns: a 3x3 kernel of stride 1 without dilation -----------------------------------------
@@ -217,18 +189,15 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 
 #undef LANES
 #undef vector
-#undef half
 #undef store
 #undef vector_start
 #undef copy_slot
 #undef copy_input
-#undef row_sums
-#undef band_sums
+#undef join_phases
 #undef column_3x3
 #undef copy_columns
 #undef band_3x3
 #undef LOAD
-#undef HALF
 #undef real
 #undef NAME
 #undef ZERO_BEFORE

@@ -130,10 +130,20 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 
 TALC_CPU_FLOATS(ALL_KERNELS)
 
+#define real     float
+#define TYPED(x) x##_f32
+#include "backends/cpu/primitives/depthwise_microkernel.h"
+
+#define real     double
+#define TYPED(x) x##_f64
+#include "backends/cpu/primitives/depthwise_microkernel.h"
+
 #define ENTRY(suffix, vectors, rows) [vectors][rows] = tile_##suffix##_##vectors##x##rows,
 #define TABLE(constant, suffix, T, A)                                                              \
     .suffix = { .lanes = VECTOR_BYTES / sizeof(T),                                                 \
                 .rows = { 0, ROWS, ROWS, WIDE_ROWS },                                              \
-                .tile = { EACH_SIZE(ENTRY, suffix) } },
+                .tile = { EACH_SIZE(ENTRY, suffix) },                                              \
+                .depthwise_sums = depthwise_sums_##suffix,                                         \
+                .depthwise_products = depthwise_products_##suffix },
 
 const talc_cpu_microkernels INSTANCE = { .name = NAME, TALC_CPU_FLOATS(TABLE) };
