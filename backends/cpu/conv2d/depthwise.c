@@ -35,6 +35,7 @@
 #include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/processor.h"
+#include "backends/cpu/primitives/short_copy.h"
 #include "backends/cpu/primitives/stream.h"
 #include "backends/cpu/primitives/target.h"
 #include "backends/cpu/device/threads.h"
@@ -260,12 +261,18 @@ enum { NO_BORDER, LEFT_BORDER, RIGHT_BORDER };
     __builtin_shufflevector(v, (vector){ 0 }, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 #define ZERO_AFTER(v)                                                                              \
     __builtin_shufflevector(v, (vector){ 0 }, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
+#define EVEN(a, b)                                                                                 \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define ODD(a, b)                                                                                  \
+    __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
 #include "backends/cpu/conv2d/depthwise_loops.h"
 
 #define real           double
 #define NAME(x)        x##_f64
 #define ZERO_BEFORE(v) __builtin_shufflevector(v, (vector){ 0 }, 8, 0, 1, 2, 3, 4, 5, 6)
 #define ZERO_AFTER(v)  __builtin_shufflevector(v, (vector){ 0 }, 1, 2, 3, 4, 5, 6, 7, 8)
+#define EVEN(a, b)     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD(a, b)      __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
 #include "backends/cpu/conv2d/depthwise_loops.h"
 
 /* Tile i of a plane. */
@@ -319,7 +326,7 @@ static void sum_band(const depthwise_context *c, const depthwise_pass *pass,
     sums->x_step = h->dilation * row;
     sums->y_step = apart * y_step;
     for (int64_t r = first, end = first + rows, next; r < end; r = next) {
-        next = talc_smaller(end, r + TALC_CPU_DEPTHWISE_ROWS * apart);
+        next = talc_smaller(end, r + c->kernels->depthwise_rows * apart);
         if (h->taps > 0 && pass->w.taps > 0)
             TALC_CPU_CALL(p->dtype, copy_input,
                           (pass, &c->plan, tile, r == 0 ? 0 : input_rows(h, r), input_rows(h, next),
@@ -474,9 +481,9 @@ static void weight_tile(const depthwise_context *c, const depthwise_tile *tile, 
         p->dtype, copy_input,
         (&c->forward, plan, tile, 0, input_rows(&c->forward.h, tile->rows), x, (void *)in));
     for (int64_t r = 0; r < tile->rows; r++)
-        memcpy(band + r * plan->pitch * size,
-               (const char *)dy + ((tile->row + r) * p->OW + tile->column) * size,
-               (size_t)(tile->columns * size));
+        talc_cpu_short_copy(band + r * plan->pitch * size,
+                            (const char *)dy + ((tile->row + r) * p->OW + tile->column) * size,
+                            (size_t)(tile->columns * size));
     talc_cpu_depthwise_products t = { .columns = tile->columns, .dy_step = plan->pitch };
     t.x_step = p->stride_h * plan->slots * plan->width;
     const int64_t fitting = TERMS / talc_ceil_div(tile->columns, c->kernels->lanes);

@@ -5,6 +5,7 @@
 #define vector       NAME(vector)
 #define store        NAME(store)
 #define vector_start NAME(vector_start)
+#define copy_pairs   NAME(copy_pairs)
 #define copy_slot    NAME(copy_slot)
 #define copy_input   NAME(copy_input)
 #define join_phases  NAME(join_phases)
@@ -12,6 +13,7 @@
 #define copy_columns NAME(copy_columns)
 #define band_3x3     NAME(band_3x3)
 #define LOAD(at)     (*(const vector *)(at))
+#define NO_CALL()    __asm__ volatile("" ::: "memory")
 
 enum { LANES = CACHE_LINE / sizeof(real) };
 
@@ -36,24 +38,43 @@ static inline int64_t vector_start(int64_t q, int64_t columns)
     return q + LANES <= columns || columns < LANES ? q : columns - LANES;
 }
 
-/* `width` columns of an image row, `stride` apart, from column iw on: zero where they are not in
- * `inside`. */
-static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t stride,
+/* LANES columns of an image row of W, two apart, from column iw on. */
+static ALWAYS_INLINE void copy_pairs(const real *row, int64_t iw, int64_t W, real *dst)
+{
+    const int64_t odd = iw + 2 * LANES > W; /* the one behind the last is not in the row */
+    const vector a = LOAD(row + (iw - odd)), b = LOAD(row + (iw - odd + LANES));
+    *(vector *)dst = odd ? ODD(a, b) : EVEN(a, b);
+}
+
+/* `width` columns of an image row of W, `stride` apart, from column iw on: zero where they are not
+ * in `inside`. Whole vectors of dst are written. */
+static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t W, int64_t stride,
                                     talc_range inside, int64_t width, real *restrict dst)
 {
-    int64_t i = 0;
-    for (; i < inside.lo; i++)
-        dst[i] = 0;
-    if (stride == 1)
-        for (; i + LANES <= inside.hi; i += LANES)
-            *(vector *)(dst + i) = LOAD(row + (iw + i));
-    if (stride == 2)
-        for (; i < inside.hi; i++)
-            dst[i] = row[iw + i * 2];
-    for (; i < inside.hi; i++)
-        dst[i] = row[iw + i * stride];
-    for (; i < width; i++)
-        dst[i] = 0;
+    for (int64_t i = 0; i < inside.lo; i += LANES) {
+        *(vector *)(dst + i) = (vector){ 0 };
+        NO_CALL();
+    }
+    for (int64_t i = inside.hi / LANES * LANES; i < width; i += LANES) {
+        *(vector *)(dst + i) = (vector){ 0 };
+        NO_CALL();
+    }
+    const int64_t last = inside.hi - LANES, from = iw + inside.lo * stride;
+    const bool vectors = stride == 1 || (stride == 2 && (from > 0 || 2 * LANES <= W));
+    if (last >= inside.lo && vectors) {
+        for (int64_t i = inside.lo; i < inside.hi; i += LANES) {
+            const int64_t at = talc_smaller(i, last);
+            if (stride == 1)
+                *(vector *)(dst + at) = LOAD(row + (iw + at));
+            else
+                copy_pairs(row, iw + 2 * at, W, dst + at);
+        }
+    } else if (stride == 1)
+        talc_cpu_short_copy((char *)(dst + inside.lo), (const char *)(row + from),
+                            (size_t)(inside.hi - inside.lo) * sizeof(real));
+    else
+        for (int64_t i = inside.lo; i < inside.hi; i++)
+            dst[i] = row[iw + i * stride];
 }
 
 // ---- Rows: any kernel, stride and dilation ------------------------------------------------------
@@ -76,7 +97,7 @@ TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const dept
             if (in_image && slot == 0)
                 for (int64_t at = 0; at < w->in; at += LANES)
                     prefetch(row + at, PREFETCH_BYTES);
-            copy_slot(row, iw, w->stride, in_image ? inside : none, plan->width,
+            copy_slot(row, iw, w->in, w->stride, in_image ? inside : none, plan->width,
                       in + (i * plan->slots + slot) * plan->width);
         }
     }
@@ -148,7 +169,7 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     for (int64_t i = inside.lo; i < inside.hi; i++) {
         const real *row = plane + (ih + i) * W;
         prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        copy_slot(row, iw - 1, 1, columns, LANES + 2, copied + i * COPIED_COLUMNS);
+        copy_slot(row, iw - 1, W, 1, columns, LANES + 2, copied + i * COPIED_COLUMNS);
     }
 }
 
@@ -191,6 +212,7 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 #undef vector
 #undef store
 #undef vector_start
+#undef copy_pairs
 #undef copy_slot
 #undef copy_input
 #undef join_phases
@@ -198,7 +220,10 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 #undef copy_columns
 #undef band_3x3
 #undef LOAD
+#undef NO_CALL
 #undef real
 #undef NAME
 #undef ZERO_BEFORE
 #undef ZERO_AFTER
+#undef EVEN
+#undef ODD

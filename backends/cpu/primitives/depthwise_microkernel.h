@@ -18,7 +18,7 @@ enum { lanes = VECTOR_BYTES / sizeof(real) };
  * all of them. */
 ALWAYS_INLINE void TYPED(add_row)(const int vectors, const int lo, const int hi,
                                   const talc_cpu_depthwise_sums *t, const real *x, const real *w,
-                                  vector sums[TALC_CPU_DEPTHWISE_ROWS][2])
+                                  vector sums[DEPTHWISE_ROWS][2])
 {
     for (int64_t k = 0; k < t->KW; k++, w += t->w_column) {
         const real *from = x + t->offsets[k];
@@ -41,8 +41,8 @@ ALWAYS_INLINE void TYPED(add_row)(const int vectors, const int lo, const int hi,
 ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwise_sums *t,
                                       int64_t at, int64_t count)
 {
-    vector sums[TALC_CPU_DEPTHWISE_ROWS][2];
-    EACH(i, TALC_CPU_DEPTHWISE_ROWS)
+    vector sums[DEPTHWISE_ROWS][2];
+    EACH(i, DEPTHWISE_ROWS)
     {
         EACH(v, vectors)
         {
@@ -61,16 +61,19 @@ ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwis
         const real *w = (const real *)t->w + u * t->w_row - lo * t->w_shift;
         switch (lo * 8 + hi) {
 #define ROWS_OF(lo, hi)                                                                            \
-    case (lo)*8 + (hi):                                                                            \
-        TYPED(add_row)(vectors, lo, hi, t, x, w, sums);                                            \
+    case (lo) * 8 + (hi):                                                                          \
+        if (hi <= DEPTHWISE_ROWS)                                                                  \
+            TYPED(add_row)(vectors, lo, hi, t, x, w, sums);                                        \
         break;
-            ROWS_OF(0, 1)
-            ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4)
-                ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(3, 4)
+            ROWS_OF(0, 1) ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6)
+            ROWS_OF(0, 7) ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6)
+            ROWS_OF(1, 7) ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7)
+            ROWS_OF(3, 4) ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7) ROWS_OF(4, 5) ROWS_OF(4, 6)
+            ROWS_OF(4, 7) ROWS_OF(5, 6) ROWS_OF(5, 7) ROWS_OF(6, 7)
 #undef ROWS_OF
         }
     }
-    EACH(i, TALC_CPU_DEPTHWISE_ROWS)
+    EACH(i, DEPTHWISE_ROWS)
     {
         real *y = (real *)t->y + i * t->y_step + at;
         if (i < t->outputs)

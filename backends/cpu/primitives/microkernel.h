@@ -42,9 +42,9 @@ typedef struct talc_cpu_tile {
 
 typedef void talc_cpu_tile_function(const talc_cpu_tile *tile);
 
-enum { TALC_CPU_DEPTHWISE_ROWS = 4, TALC_CPU_DEPTHWISE_TAPS = 12 };
+enum { TALC_CPU_DEPTHWISE_TAPS = 12 };
 
-/// Rows of `depthwise`'s outputs, i < outputs at most TALC_CPU_DEPTHWISE_ROWS of them:
+/// Rows of `depthwise`'s outputs, i < outputs:
 ///
 ///     y[i][q] = (add ? y[i][q] : 0) + sum over u in `rows`, k < KW, with 0 <= u - i*shift < KH, of
 ///               w[(u - i*shift)*w_row + k*w_column] * x[u*x_step + offsets[k] + q]
@@ -77,6 +77,7 @@ typedef struct talc_cpu_kernels {
     int64_t lanes;                      ///< elements of a vector
     int64_t rows[TALC_CPU_VECTORS + 1]; ///< at most, of a tile of so many vectors
     talc_cpu_tile_function *tile[TALC_CPU_VECTORS + 1][TALC_CPU_ROWS + 1]; ///< by vectors and rows
+    int64_t depthwise_rows; ///< of outputs at most
     void (*depthwise_sums)(const talc_cpu_depthwise_sums *sums);
     /// Of at most TALC_CPU_DEPTHWISE_TAPS taps.
     void (*depthwise_products)(int taps, const talc_cpu_depthwise_products *products);
