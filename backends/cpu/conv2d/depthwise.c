@@ -193,9 +193,9 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p, bool by_columns, siz
     plan.tasks = talc_ceil_div(planes, plan.planes) * tiles;
 
     plan.in = rounded(input_rows(&h, plan.rows) * plan.slots * plan.width, VECTOR);
-    plan.band = p->direction == TALC_FORWARD
-                    ? talc_smaller(plan.rows, rounded(BAND_BYTES / (plan.columns * size) + 1, 4))
-                    : plan.rows;
+    plan.band = p->direction == TALC_GRAD_WEIGHT || is_joined(p)
+                    ? plan.rows
+                    : talc_smaller(plan.rows, rounded(BAND_BYTES / (plan.columns * size) + 1, 28));
     if (by_columns)
         plan.in = (plan.band + 3) * COPIED_COLUMNS; /* a row of zeros, copied columns */
     plan.in_bytes = (size_t)(plan.in * size);
@@ -315,6 +315,11 @@ static void sum_band(const depthwise_context *c, const depthwise_pass *pass,
     const int64_t common = talc_gcd(h->stride, h->dilation), apart = h->dilation / common;
     char *y = sums->y;
     const int64_t y_step = sums->y_step;
+    if (c->plan.by_columns) {
+        TALC_CPU_CALL(p->dtype, band_3x3,
+                      (c, pass, tile, first, rows, plane, w, (void *)in, (void *)y, y_step));
+        return;
+    }
     sums->shift = h->stride / common;
     sums->KH = h->taps;
     sums->KW = pass->w.taps;
@@ -382,11 +387,7 @@ static void forward_tile(const depthwise_context *c, const depthwise_tile *tile,
         const int64_t step = in_band ? tile->columns : p->OW;
         char *out = in_band ? band : (char *)c->arguments->y + at * size;
         talc_cpu_depthwise_sums sums = { .columns = tile->columns, .y = out, .y_step = step };
-        if (c->plan.by_columns)
-            TALC_CPU_CALL(p->dtype, band_3x3,
-                          (c, tile, first, rows, x, w, (void *)in, (void *)out, step));
-        else
-            sum_band(c, &c->forward, tile, first, rows, x, w, inside, in, &sums);
+        sum_band(c, &c->forward, tile, first, rows, x, w, inside, in, &sums);
         finish_band(c, tile, first, rows, plane, out, step);
     }
 }
@@ -426,15 +427,19 @@ static void input_tile(const depthwise_context *c, const depthwise_tile *tile, i
         for (int64_t b = 0; b < w_phases && rows > 0; b++) {
             pass.w = phase_of(&c->forward.w, b);
             for (int64_t m = 0; m < M; m++) {
-                talc_cpu_depthwise_sums sums = {
-                    .columns = joined ? rounded(tile->columns, VECTOR) : tile->columns,
-                    .y = joined ? bands + b * tile->rows * pitch * size : to,
-                    .y_step = joined ? pitch : p->stride_h * p->W,
-                    .add = m > 0,
-                };
-                sum_band(c, &pass, tile, 0, rows,
-                         at_plane(p->dtype, c->arguments->dy, plane * M + m, p->OH * p->OW),
-                         at_plane(p->dtype, w, m, p->KH * p->KW), true, in, &sums);
+                const void *dy = at_plane(p->dtype, c->arguments->dy, plane * M + m, p->OH * p->OW);
+                for (int64_t first = 0; first < rows; first += c->plan.band) {
+                    char *y = joined ? bands + b * tile->rows * pitch * size
+                                     : to + first * p->stride_h * p->W * size;
+                    talc_cpu_depthwise_sums sums = {
+                        .columns = joined ? rounded(tile->columns, VECTOR) : tile->columns,
+                        .y = y,
+                        .y_step = joined ? pitch : p->stride_h * p->W,
+                        .add = m > 0,
+                    };
+                    sum_band(c, &pass, tile, first, talc_smaller(c->plan.band, rows - first), dy,
+                             at_plane(p->dtype, w, m, p->KH * p->KW), true, in, &sums);
+                }
             }
         }
         for (int64_t r = 0; r < rows && joined; r++)
@@ -581,8 +586,8 @@ const char *talc_cpu_conv2d_depthwise_columns_plan(const talc_device *device, co
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
-    if (p->direction != TALC_FORWARD)
-        return "it has no gradients";
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no weight gradient";
     if (refusal_of(p) != NULL)
         return refusal_of(p);
     if (p->KH != 3 || p->KW != 3)
@@ -591,6 +596,8 @@ const char *talc_cpu_conv2d_depthwise_columns_plan(const talc_device *device, co
         return "the stride is not 1";
     if (p->dilation_h != 1 || p->dilation_w != 1)
         return "the dilation is not 1";
+    if (p->direction == TALC_GRAD_INPUT && p->OC > p->C)
+        return "an input channel has several filters";
     return plan_form(p, true, limit, plan);
 }
 

@@ -173,23 +173,27 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     }
 }
 
-/* The same rows as band_sums, from x itself: columns are copied only where an image is narrow or
- * the padding is not 1. `in` holds a row of zeros and space for copied columns. */
-TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_tile *tile,
-                                        int64_t first, int64_t rows, const real *plane,
-                                        const real *w, real *in, real *out, int64_t out_step)
+/* Rows first .. first + rows - 1 of a tile of a pass, from its input itself: columns are copied only
+ * where an image is narrow or the padding is not 1. `in` holds a row of zeros and space for copied
+ * columns. */
+TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_pass *pass,
+                                        const depthwise_tile *tile, int64_t first, int64_t rows,
+                                        const real *plane, const real *filter, real *in, real *out,
+                                        int64_t out_step)
 {
-    const talc_conv2d_problem *p = c->problem;
-    const int64_t ih = tile->row + first - p->pad_top, W = p->W;
-    const talc_range inside = talc_window_inside(ih, 1, rows + 2, p->H);
+    const int64_t ih = tile->row + first - pass->h.pad, W = pass->w.in;
+    const talc_range inside = talc_window_inside(ih, 1, rows + 2, pass->h.in);
     const int64_t ahead = rows * W * (int64_t)sizeof(real);
     const bool stream = c->stores == STREAM_CACHE_LINES;
-    real *zeros = in + 1, *copied = in + COPIED_COLUMNS;
+    real *zeros = in + 1, *copied = in + COPIED_COLUMNS, w[9];
+    for (int64_t tap = 0; tap < 9; tap++)
+        w[tap] = filter[(pass->h.w + tap / 3 * pass->h.w_step) * 3 + pass->w.w +
+                        tap % 3 * pass->w.w_step];
     for (int64_t i = 0; i < COPIED_COLUMNS; i++)
         in[i] = 0;
     for (int64_t q = 0; q < tile->columns; q += LANES) {
         const int64_t at = vector_start(q, tile->columns);
-        const int64_t iw = tile->column + at - p->pad_left + 1; /* of the middle tap */
+        const int64_t iw = tile->column + at - pass->w.pad + 1; /* of the middle tap */
         const int64_t start = ih * W + iw;
         if (iw >= 1 && iw + LANES < W)
             column_3x3(NO_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
