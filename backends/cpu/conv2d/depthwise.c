@@ -63,6 +63,7 @@ typedef struct depthwise_axis {
     int64_t in, out; /* extents */
     int64_t taps, stride, dilation, pad;
     int64_t w, w_step; /* the first tap's weight, and how far the next one stands, along the axis */
+    int64_t spread;    /* of all phases, how far their paddings differ */
 } depthwise_axis;
 
 typedef struct depthwise_pass {
@@ -96,7 +97,7 @@ static int64_t rounded(int64_t count, int64_t step)
 static depthwise_axis axis_of(int64_t in, int64_t out, int64_t taps, int64_t stride,
                               int64_t dilation, int64_t pad)
 {
-    return (depthwise_axis){ in, out, taps, stride, taps == 1 ? 1 : dilation, pad, 0, 1 };
+    return (depthwise_axis){ in, out, taps, stride, taps == 1 ? 1 : dilation, pad, 0, 1, 0 };
 }
 
 static depthwise_pass forward_of(const talc_conv2d_problem *p)
@@ -134,18 +135,45 @@ static depthwise_axis phase_of(const depthwise_axis *forward, int64_t phase)
     return axis;
 }
 
-/* The largest extents of all phases. */
-static depthwise_axis largest_phase(const depthwise_axis *forward)
+/* What holds for the input of every pass: of dx the largest extents of all phases. */
+static depthwise_axis window_of(const depthwise_axis *forward, bool to_input)
 {
+    if (!to_input)
+        return *forward;
     depthwise_axis axis = phase_of(forward, 0);
-    axis.taps = talc_ceil_div(forward->taps, -axis.w_step);
+    int64_t low = axis.pad, high = axis.pad;
+    bool met = axis.taps > 0;
+    for (int64_t phase = 1; phase < phases_of(forward); phase++) {
+        const depthwise_axis one = phase_of(forward, phase);
+        if (one.taps == 0)
+            continue;
+        axis.taps = talc_larger(axis.taps, one.taps);
+        low = met ? talc_smaller(low, one.pad) : one.pad;
+        high = met ? talc_larger(high, one.pad) : one.pad;
+        met = true;
+    }
+    axis.pad = high;
+    axis.spread = high - low;
     return axis;
+}
+
+/* Padding on the left in columns of a slot. */
+static int64_t slot_pad(const depthwise_axis *w)
+{
+    return w->pad > 0 ? talc_ceil_div(w->pad, w->stride) : -(-w->pad / w->stride);
+}
+
+/* Columns that a row of copied input has before those that are read, so that its first pixel stands
+ * at the start of a vector. */
+static int64_t lead_of(const depthwise_axis *w, int64_t column)
+{
+    return ((column - slot_pad(w)) % VECTOR + VECTOR) % VECTOR;
 }
 
 /* Input rows under `rows` output rows. */
 static int64_t input_rows(const depthwise_axis *h, int64_t rows)
 {
-    return (rows - 1) * h->stride + (h->taps - 1) * h->dilation + 1;
+    return (rows - 1) * h->stride + (h->taps - 1) * h->dilation + 1 + h->spread;
 }
 
 /* How many different remainders kw * dilation_w has modulo stride_w: they repeat with this
@@ -166,16 +194,15 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p, bool by_columns, siz
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const bool to_input = p->direction == TALC_GRAD_INPUT;
     const depthwise_pass forward = forward_of(p);
-    const depthwise_axis h = to_input ? largest_phase(&forward.h) : forward.h;
-    const depthwise_axis w = to_input ? largest_phase(&forward.w) : forward.w;
+    const depthwise_axis h = window_of(&forward.h, to_input), w = window_of(&forward.w, to_input);
     const int64_t bands = is_joined(p) ? phases_of(&forward.w) : 1;
     depthwise_plan plan = { .by_columns = by_columns,
                             .column_blocks = talc_ceil_div(w.out * bands, TILE_COLUMNS) };
     plan.columns = talc_ceil_div(w.out, plan.column_blocks);
     plan.column_blocks = talc_ceil_div(w.out, plan.columns);
     plan.slots = talc_smaller(w.taps, remainders(&w));
-    plan.width =
-        rounded(plan.columns, VECTOR) + rounded((w.taps - 1) * w.dilation / w.stride, VECTOR);
+    plan.width = rounded(plan.columns, VECTOR) +
+                 rounded((w.taps - 1) * w.dilation / w.stride + w.spread + VECTOR, VECTOR);
     plan.pitch = rounded(plan.columns, VECTOR);
 
     const int64_t row = talc_larger(h.stride * plan.slots * plan.width, bands * plan.pitch) * size;
@@ -237,7 +264,7 @@ typedef struct depthwise_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
     depthwise_plan plan;
-    depthwise_pass forward;
+    depthwise_pass forward, window;
     const talc_cpu_kernels *kernels;
     const int64_t *offsets; /* of a row's taps; for dw, of all */
     char *slices;
@@ -276,14 +303,13 @@ enum { NO_BORDER, LEFT_BORDER, RIGHT_BORDER };
 #include "backends/cpu/conv2d/depthwise_loops.h"
 
 /* Tile i of a plane. */
-static depthwise_tile tile_of(const depthwise_context *c, int64_t i, const depthwise_axis *h,
-                              const depthwise_axis *w)
+static depthwise_tile tile_of(const depthwise_context *c, int64_t i)
 {
     const depthwise_plan *plan = &c->plan;
     depthwise_tile tile = { .row = i / plan->column_blocks * plan->rows,
                             .column = i % plan->column_blocks * plan->columns };
-    tile.rows = talc_smaller(plan->rows, h->out - tile.row);
-    tile.columns = talc_smaller(plan->columns, w->out - tile.column);
+    tile.rows = talc_smaller(plan->rows, c->window.h.out - tile.row);
+    tile.columns = talc_smaller(plan->columns, c->window.w.out - tile.column);
     return tile;
 }
 
@@ -301,23 +327,51 @@ static bool is_finite(talc_dtype dtype, const void *w, int64_t count)
     return zeros == 0;
 }
 
+/* A worker's copy of the part of a plane that a tile reads. */
+typedef struct depthwise_copy {
+    char *rows;
+    const void *plane; /* whose first `copied` rows it has */
+    int64_t copied;
+    bool zeroed; /* the padding is there, of another plane */
+} depthwise_copy;
+
+static void copy_rows(const depthwise_context *c, const depthwise_tile *tile, const void *plane,
+                      int64_t rows, depthwise_copy *copy)
+{
+    if (copy->plane != plane) {
+        copy->zeroed = copy->plane != NULL;
+        copy->plane = plane;
+        copy->copied = 0;
+    }
+    if (rows > copy->copied) {
+        TALC_CPU_CALL(c->problem->dtype, copy_input,
+                      (&c->window, &c->plan, tile, copy->copied, rows, plane, copy->zeroed,
+                       (void *)copy->rows));
+        copy->copied = rows;
+    }
+}
+
 /* Rows first .. first + rows - 1 of a tile of a pass, from a plane of its input and one filter. Each
  * input row is copied just before it is needed, so that reading from memory and computing overlap.
  * `inside`: rows of padding are left out. */
 static void sum_band(const depthwise_context *c, const depthwise_pass *pass,
                      const depthwise_tile *tile, int64_t first, int64_t rows, const void *plane,
-                     const void *w, bool inside, char *in, talc_cpu_depthwise_sums *sums)
+                     const void *w, bool inside, depthwise_copy *copy,
+                     talc_cpu_depthwise_sums *sums)
 {
     const talc_conv2d_problem *p = c->problem;
     const depthwise_axis *h = &pass->h;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t row = c->plan.slots * c->plan.width;
     const int64_t common = talc_gcd(h->stride, h->dilation), apart = h->dilation / common;
+    const int64_t column = lead_of(&c->window.w, tile->column) + c->window.w.pad - pass->w.pad;
+    const char *x = copy->rows + ((c->window.h.pad - h->pad) * row + column) * size;
     char *y = sums->y;
     const int64_t y_step = sums->y_step;
     if (c->plan.by_columns) {
-        TALC_CPU_CALL(p->dtype, band_3x3,
-                      (c, pass, tile, first, rows, plane, w, (void *)in, (void *)y, y_step));
+        TALC_CPU_CALL(
+            p->dtype, band_3x3,
+            (c, pass, tile, first, rows, plane, w, (void *)copy->rows, (void *)y, y_step));
         return;
     }
     sums->shift = h->stride / common;
@@ -332,13 +386,10 @@ static void sum_band(const depthwise_context *c, const depthwise_pass *pass,
     sums->y_step = apart * y_step;
     for (int64_t r = first, end = first + rows, next; r < end; r = next) {
         next = talc_smaller(end, r + c->kernels->depthwise_rows * apart);
-        if (h->taps > 0 && pass->w.taps > 0)
-            TALC_CPU_CALL(p->dtype, copy_input,
-                          (pass, &c->plan, tile, r == 0 ? 0 : input_rows(h, r), input_rows(h, next),
-                           plane, (void *)in));
+        copy_rows(c, tile, plane, input_rows(&c->window.h, next), copy);
         for (int64_t i = r; i < talc_smaller(r + apart, next); i++) {
             sums->outputs = talc_ceil_div(next - i, apart);
-            sums->x = in + i * h->stride * row * size;
+            sums->x = x + i * h->stride * row * size;
             sums->y = y + (i - first) * y_step * size;
             sums->rows = (talc_range){ 0, (sums->outputs - 1) * sums->shift + h->taps };
             if (inside)
@@ -372,7 +423,7 @@ static void finish_band(const depthwise_context *c, const depthwise_tile *tile, 
 
 /* `plane` is n * OC + oc. */
 static void forward_tile(const depthwise_context *c, const depthwise_tile *tile, int64_t plane,
-                         char *in, char *band)
+                         depthwise_copy *copy, char *band)
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t oc = plane % p->OC, M = p->OC / p->C;
@@ -387,7 +438,7 @@ static void forward_tile(const depthwise_context *c, const depthwise_tile *tile,
         const int64_t step = in_band ? tile->columns : p->OW;
         char *out = in_band ? band : (char *)c->arguments->y + at * size;
         talc_cpu_depthwise_sums sums = { .columns = tile->columns, .y = out, .y_step = step };
-        sum_band(c, &c->forward, tile, first, rows, x, w, inside, in, &sums);
+        sum_band(c, &c->forward, tile, first, rows, x, w, inside, copy, &sums);
         finish_band(c, tile, first, rows, plane, out, step);
     }
 }
@@ -409,7 +460,7 @@ static void mend_rows(const depthwise_context *c, int64_t plane, int64_t row, in
 
 /* `plane` is n * C + channel. */
 static void input_tile(const depthwise_context *c, const depthwise_tile *tile, int64_t plane,
-                       char *in, char *bands)
+                       depthwise_copy *copy, char *bands)
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), M = p->OC / p->C;
@@ -438,7 +489,7 @@ static void input_tile(const depthwise_context *c, const depthwise_tile *tile, i
                         .add = m > 0,
                     };
                     sum_band(c, &pass, tile, first, talc_smaller(c->plan.band, rows - first), dy,
-                             at_plane(p->dtype, w, m, p->KH * p->KW), true, in, &sums);
+                             at_plane(p->dtype, w, m, p->KH * p->KW), true, copy, &sums);
                 }
             }
         }
@@ -461,14 +512,13 @@ static void tile_task(void *context, int64_t task, int worker)
     const depthwise_plan *plan = &c->plan;
     const bool forward = p->direction == TALC_FORWARD;
     char *in = c->slices + (size_t)worker * plan->slice, *band = in + plan->in_bytes;
-    const depthwise_axis h = forward ? c->forward.h : phase_of(&c->forward.h, 0);
-    const depthwise_axis w = forward ? c->forward.w : phase_of(&c->forward.w, 0);
+    depthwise_copy copy = { .rows = in };
     const int64_t tiles = plan->row_blocks * plan->column_blocks;
-    const depthwise_tile tile = tile_of(c, task % tiles, &h, &w);
+    const depthwise_tile tile = tile_of(c, task % tiles);
     const int64_t first = task / tiles * plan->planes;
     const int64_t end = talc_smaller(first + plan->planes, p->N * (forward ? p->OC : p->C));
     for (int64_t plane = first; plane < end; plane++)
-        (forward ? forward_tile : input_tile)(c, &tile, plane, in, band);
+        (forward ? forward_tile : input_tile)(c, &tile, plane, &copy, band);
     if (c->stores != IN_PLACE)
         talc_cpu_stream_end();
 }
@@ -482,9 +532,9 @@ static void weight_tile(const depthwise_context *c, const depthwise_tile *tile, 
     const talc_conv2d_problem *p = c->problem;
     const depthwise_plan *plan = &c->plan;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), count = p->KH * p->KW;
-    TALC_CPU_CALL(
-        p->dtype, copy_input,
-        (&c->forward, plan, tile, 0, input_rows(&c->forward.h, tile->rows), x, (void *)in));
+    depthwise_copy copy = { .rows = in };
+    copy_rows(c, tile, x, input_rows(&c->window.h, tile->rows), &copy);
+    in += lead_of(&c->window.w, tile->column) * size;
     for (int64_t r = 0; r < tile->rows; r++)
         talc_cpu_short_copy(band + r * plan->pitch * size,
                             (const char *)dy + ((tile->row + r) * p->OW + tile->column) * size,
@@ -520,7 +570,7 @@ static void weight_task(void *context, int64_t task, int worker)
     memset(taps, 0, (size_t)count * sizeof *taps);
     for (int64_t term = terms.lo; term < terms.hi; term++) {
         const int64_t n = term / tiles;
-        const depthwise_tile tile = tile_of(c, term % tiles, &c->forward.h, &c->forward.w);
+        const depthwise_tile tile = tile_of(c, term % tiles);
         weight_tile(c, &tile, at_plane(p->dtype, c->arguments->x, n * p->C + oc / M, p->H * p->W),
                     at_plane(p->dtype, c->arguments->dy, n * p->OC + oc, p->OH * p->OW), in, band,
                     taps);
@@ -560,21 +610,27 @@ static talc_status run(const talc_conv2d_problem *p, const talc_plan *plan,
     const bool to_weight = p->direction == TALC_GRAD_WEIGHT;
     char *workspace = a->base.workspace;
     int64_t *offsets = (int64_t *)(void *)(workspace + talc_cpu_split_k_bytes(&planned->split_k));
-    depthwise_context context = { p,
-                                  a,
-                                  *planned,
-                                  forward_of(p),
-                                  talc_cpu_kernels_of(p->dtype),
-                                  offsets,
-                                  workspace + planned->shared,
-                                  p->direction == TALC_FORWARD ? stores_of(p, a->y) : IN_PLACE };
-    const depthwise_axis *forward = &context.forward.w;
-    const depthwise_axis w = p->direction == TALC_GRAD_INPUT ? largest_phase(forward) : *forward;
-    const int64_t row = context.forward.h.dilation * planned->slots * planned->width;
+    const depthwise_pass forward = forward_of(p);
+    const bool to_input = p->direction == TALC_GRAD_INPUT;
+    const depthwise_pass window = { window_of(&forward.h, to_input),
+                                    window_of(&forward.w, to_input) };
+    depthwise_context context = {
+        p,
+        a,
+        *planned,
+        forward,
+        window,
+        talc_cpu_kernels_of(p->dtype),
+        offsets,
+        workspace + planned->shared,
+        p->direction == TALC_FORWARD ? stores_of(p, a->y) : IN_PLACE,
+    };
+    const depthwise_axis *w = &window.w;
+    const int64_t row = window.h.dilation * planned->slots * planned->width, pad = slot_pad(w);
     for (int64_t kh = 0; kh < (to_weight ? p->KH : 1); kh++)
-        for (int64_t kw = 0; kw < w.taps; kw++)
-            offsets[kh * w.taps + kw] =
-                kh * row + kw % planned->slots * planned->width + kw * w.dilation / w.stride;
+        for (int64_t kw = 0; kw < w->taps; kw++)
+            offsets[kh * w->taps + kw] = kh * row + kw % planned->slots * planned->width +
+                                         (kw * w->dilation - w->pad + pad * w->stride) / w->stride;
     const int slices = (int)((plan->workspace - planned->shared) / planned->slice);
     const talc_status status = talc_cpu_parallel_limited(
         planned->tasks, slices, to_weight ? weight_task : tile_task, &context);

@@ -47,15 +47,16 @@ static ALWAYS_INLINE void copy_pairs(const real *row, int64_t iw, int64_t W, rea
 }
 
 /* `width` columns of an image row of W, `stride` apart, from column iw on: zero where they are not
- * in `inside`. Whole vectors of dst are written. */
+ * in `inside`, unless these are `zeroed`. Whole vectors of dst are written. */
 static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t W, int64_t stride,
-                                    talc_range inside, int64_t width, real *restrict dst)
+                                    talc_range inside, int64_t width, bool zeroed,
+                                    real *restrict dst)
 {
-    for (int64_t i = 0; i < inside.lo; i += LANES) {
+    for (int64_t i = 0; i < inside.lo && !zeroed; i += LANES) {
         *(vector *)(dst + i) = (vector){ 0 };
         NO_CALL();
     }
-    for (int64_t i = inside.hi / LANES * LANES; i < width; i += LANES) {
+    for (int64_t i = inside.hi / LANES * LANES; i < width && !zeroed; i += LANES) {
         *(vector *)(dst + i) = (vector){ 0 };
         NO_CALL();
     }
@@ -82,13 +83,14 @@ static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_
 /* Rows first .. end - 1 of the input of a tile, [input rows, slots, width]. */
 TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const depthwise_plan *plan,
                                           const depthwise_tile *tile, int64_t first, int64_t end,
-                                          const real *plane, real *in)
+                                          const real *plane, bool zeroed, real *in)
 {
     const depthwise_axis *h = &pass->h, *w = &pass->w;
     const int64_t top = tile->row * h->stride - h->pad;
     for (int64_t slot = 0; slot < plan->slots; slot++) {
+        const int64_t from = slot_pad(w) * w->stride - w->pad + slot * w->dilation;
         const int64_t iw =
-            tile->column * w->stride - w->pad + (slot == 0 ? 0 : slot * w->dilation % w->stride);
+            (tile->column - slot_pad(w) - lead_of(w, tile->column)) * w->stride + from % w->stride;
         const talc_range inside = talc_window_inside(iw, w->stride, plan->width, w->in),
                          none = { 0, 0 };
         for (int64_t i = first; i < end; i++) {
@@ -97,7 +99,7 @@ TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const dept
             if (in_image && slot == 0)
                 for (int64_t at = 0; at < w->in; at += LANES)
                     prefetch(row + at, PREFETCH_BYTES);
-            copy_slot(row, iw, w->in, w->stride, in_image ? inside : none, plan->width,
+            copy_slot(row, iw, w->in, w->stride, in_image ? inside : none, plan->width, zeroed,
                       in + (i * plan->slots + slot) * plan->width);
         }
     }
@@ -169,7 +171,7 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     for (int64_t i = inside.lo; i < inside.hi; i++) {
         const real *row = plane + (ih + i) * W;
         prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        copy_slot(row, iw - 1, W, 1, columns, LANES + 2, copied + i * COPIED_COLUMNS);
+        copy_slot(row, iw - 1, W, 1, columns, LANES + 2, false, copied + i * COPIED_COLUMNS);
     }
 }
 
