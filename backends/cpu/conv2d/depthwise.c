@@ -74,6 +74,7 @@ typedef struct depthwise_plan {
     int64_t rows, columns; /* outputs of a tile */
     int64_t band;          /* rows of outputs at a time */
     bool by_columns;       /* the form */
+    bool ahead;            /* the input does not stay in the caches, and is prefetched */
     int64_t row_blocks, column_blocks;
     int64_t planes; /* output planes of a task; more than 1 only when a tile is a whole plane */
     int64_t tasks;
@@ -212,6 +213,7 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p, bool by_columns, siz
     plan.rows = talc_ceil_div(h.out, plan.row_blocks);
     plan.row_blocks = talc_ceil_div(h.out, plan.rows);
 
+    plan.ahead = p->N * p->OC * h.in * w.in * size >= TALC_CPU_STREAM_BYTES;
     const int64_t tiles = plan.row_blocks * plan.column_blocks;
     const int64_t planes = p->N * (to_input ? p->C : p->OC);
     plan.planes =

@@ -7,6 +7,7 @@
 #define vector_start NAME(vector_start)
 #define copy_pairs   NAME(copy_pairs)
 #define copy_slot    NAME(copy_slot)
+#define zero_around  NAME(zero_around)
 #define copy_input   NAME(copy_input)
 #define join_phases  NAME(join_phases)
 #define column_3x3   NAME(column_3x3)
@@ -38,70 +39,84 @@ static inline int64_t vector_start(int64_t q, int64_t columns)
     return q + LANES <= columns || columns < LANES ? q : columns - LANES;
 }
 
-/* LANES columns of an image row of W, two apart, from column iw on. */
-static ALWAYS_INLINE void copy_pairs(const real *row, int64_t iw, int64_t W, real *dst)
+/* Zeros of a row of copied columns around those in `inside`, in whole vectors. */
+static ALWAYS_INLINE void zero_around(talc_range inside, int64_t width, real *dst)
 {
-    const int64_t odd = iw + 2 * LANES > W; /* the one behind the last is not in the row */
-    const vector a = LOAD(row + (iw - odd)), b = LOAD(row + (iw - odd + LANES));
-    *(vector *)dst = odd ? ODD(a, b) : EVEN(a, b);
+    for (int64_t i = 0; i < inside.lo; i += LANES) {
+        *(vector *)(dst + i) = (vector){ 0 };
+        NO_CALL();
+    }
+    for (int64_t i = inside.hi / LANES * LANES; i < width; i += LANES) {
+        *(vector *)(dst + i) = (vector){ 0 };
+        NO_CALL();
+    }
 }
 
-/* `width` columns of an image row of W, `stride` apart, from column iw on: zero where they are not
- * in `inside`, unless these are `zeroed`. Whole vectors of dst are written. */
-static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t W, int64_t stride,
-                                    talc_range inside, int64_t width, bool zeroed,
-                                    real *restrict dst)
+/* Columns lo .. hi - 1 of those that stand `stride` apart in an image row, from column iw on. */
+static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t stride,
+                                    int64_t lo, int64_t hi, real *restrict dst)
 {
-    for (int64_t i = 0; i < inside.lo && !zeroed; i += LANES) {
-        *(vector *)(dst + i) = (vector){ 0 };
-        NO_CALL();
-    }
-    for (int64_t i = inside.hi / LANES * LANES; i < width && !zeroed; i += LANES) {
-        *(vector *)(dst + i) = (vector){ 0 };
-        NO_CALL();
-    }
-    const int64_t last = inside.hi - LANES, from = iw + inside.lo * stride;
-    const bool vectors = stride == 1 || (stride == 2 && (from > 0 || 2 * LANES <= W));
-    if (last >= inside.lo && vectors) {
-        for (int64_t i = inside.lo; i < inside.hi; i += LANES) {
-            const int64_t at = talc_smaller(i, last);
-            if (stride == 1)
-                *(vector *)(dst + at) = LOAD(row + (iw + at));
-            else
-                copy_pairs(row, iw + 2 * at, W, dst + at);
-        }
-    } else if (stride == 1)
-        talc_cpu_short_copy((char *)(dst + inside.lo), (const char *)(row + from),
-                            (size_t)(inside.hi - inside.lo) * sizeof(real));
-    else
-        for (int64_t i = inside.lo; i < inside.hi; i++)
+    if (stride > 1)
+        for (int64_t i = lo; i < hi; i++)
             dst[i] = row[iw + i * stride];
+    else if (hi - lo < LANES)
+        talc_cpu_short_copy((char *)(dst + lo), (const char *)(row + (iw + lo)),
+                            (size_t)(hi - lo) * sizeof(real));
+    else
+        for (int64_t i = lo; i < hi; i += LANES) {
+            const int64_t at = talc_smaller(i, hi - LANES);
+            *(vector *)(dst + at) = LOAD(row + (iw + at));
+        }
+}
+
+/* Pairs of columns, at least LANES of them, of which each slot of stride 2 takes one. */
+static ALWAYS_INLINE void copy_pairs(const real *restrict row, int64_t iw, talc_range pairs,
+                                     real *restrict even, real *restrict odd)
+{
+    for (int64_t i = pairs.lo; i < pairs.hi; i += LANES) {
+        const int64_t at = talc_smaller(i, pairs.hi - LANES);
+        const vector a = LOAD(row + (iw + 2 * at)), b = LOAD(row + (iw + 2 * at + LANES));
+        *(vector *)(even + at) = EVEN(a, b);
+        *(vector *)(odd + at) = ODD(a, b);
+    }
 }
 
 // ---- Rows: any kernel, stride and dilation ------------------------------------------------------
 
-/* Rows first .. end - 1 of the input of a tile, [input rows, slots, width]. */
+/* Rows first .. end - 1 of the input of a tile, [input rows, slots, width], with zeros around it
+ * unless these are there. */
 TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const depthwise_plan *plan,
                                           const depthwise_tile *tile, int64_t first, int64_t end,
                                           const real *plane, bool zeroed, real *in)
 {
     const depthwise_axis *h = &pass->h, *w = &pass->w;
-    const int64_t top = tile->row * h->stride - h->pad;
+    const int64_t top = tile->row * h->stride - h->pad, pad = slot_pad(w), stride = w->stride;
+    const int64_t iw = (tile->column - pad - lead_of(w, tile->column)) * stride;
+    const int64_t before = pad * stride - w->pad, row_step = plan->slots * plan->width;
+    const talc_range image = talc_window_inside(top + first, 1, end - first, h->in);
+    talc_range pairs = talc_window_inside(iw, 2, plan->width, w->in - 1);
+    const bool paired = stride == 2 && plan->slots == 2 && pairs.hi - pairs.lo >= LANES;
     for (int64_t slot = 0; slot < plan->slots; slot++) {
-        const int64_t from = slot_pad(w) * w->stride - w->pad + slot * w->dilation;
-        const int64_t iw =
-            (tile->column - slot_pad(w) - lead_of(w, tile->column)) * w->stride + from % w->stride;
-        const talc_range inside = talc_window_inside(iw, w->stride, plan->width, w->in),
-                         none = { 0, 0 };
-        for (int64_t i = first; i < end; i++) {
-            const bool in_image = top + i >= 0 && top + i < h->in;
-            const real *row = plane + (in_image ? top + i : 0) * w->in;
-            if (in_image && slot == 0)
-                for (int64_t at = 0; at < w->in; at += LANES)
-                    prefetch(row + at, PREFETCH_BYTES);
-            copy_slot(row, iw, w->in, w->stride, in_image ? inside : none, plan->width, zeroed,
-                      in + (i * plan->slots + slot) * plan->width);
+        const int64_t from = iw + (before + slot * w->dilation) % stride;
+        const talc_range inside = talc_window_inside(from, stride, plan->width, w->in);
+        real *to = in + first * row_step + slot * plan->width;
+        for (int64_t i = 0; i < end - first; i++, to += row_step) {
+            const bool in_image = i >= image.lo && i < image.hi;
+            if (!zeroed)
+                zero_around(in_image ? inside : (talc_range){ 0, 0 }, plan->width, to);
+            if (in_image)
+                copy_slot(plane + (top + first + i) * w->in, from, stride,
+                          paired ? pairs.hi : inside.lo, inside.hi, to);
         }
+    }
+    real *even = in + (first + image.lo) * row_step + before % 2 * plan->width;
+    const real *row = plane + (top + first + image.lo) * w->in;
+    for (int64_t i = image.lo; i < image.hi; i++, row += w->in, even += row_step) {
+        if (plan->ahead)
+            for (int64_t at = 0; at < w->in; at += LANES)
+                prefetch(row + at, PREFETCH_BYTES);
+        if (paired)
+            copy_pairs(row, iw, pairs, even, before % 2 ? even - plan->width : even + plan->width);
     }
 }
 
@@ -171,7 +186,8 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     for (int64_t i = inside.lo; i < inside.hi; i++) {
         const real *row = plane + (ih + i) * W;
         prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        copy_slot(row, iw - 1, W, 1, columns, LANES + 2, false, copied + i * COPIED_COLUMNS);
+        zero_around(columns, LANES + 2, copied + i * COPIED_COLUMNS);
+        copy_slot(row, iw - 1, 1, columns.lo, columns.hi, copied + i * COPIED_COLUMNS);
     }
 }
 
@@ -220,6 +236,7 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 #undef vector_start
 #undef copy_pairs
 #undef copy_slot
+#undef zero_around
 #undef copy_input
 #undef join_phases
 #undef column_3x3
