@@ -271,6 +271,7 @@ typedef struct depthwise_context {
     const int64_t *offsets; /* of a row's taps; for dw, of all */
     char *slices;
     depthwise_stores stores;
+    int64_t apart, shift; /* of outputs that share rows: how far they are, and their first rows */
 } depthwise_context;
 
 /* Prefetches the cache line `ahead` bytes after `at`, which may be outside the image and need not
@@ -365,7 +366,7 @@ static void sum_band(const depthwise_context *c, const depthwise_pass *pass,
     const depthwise_axis *h = &pass->h;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t row = c->plan.slots * c->plan.width;
-    const int64_t common = talc_gcd(h->stride, h->dilation), apart = h->dilation / common;
+    const int64_t apart = c->apart;
     const int64_t column = lead_of(&c->window.w, tile->column) + c->window.w.pad - pass->w.pad;
     const char *x = copy->rows + ((c->window.h.pad - h->pad) * row + column) * size;
     char *y = sums->y;
@@ -376,7 +377,7 @@ static void sum_band(const depthwise_context *c, const depthwise_pass *pass,
             (c, pass, tile, first, rows, plane, w, (void *)copy->rows, (void *)y, y_step));
         return;
     }
-    sums->shift = h->stride / common;
+    sums->shift = c->shift;
     sums->KH = h->taps;
     sums->KW = pass->w.taps;
     sums->offsets = c->offsets;
@@ -616,6 +617,7 @@ static talc_status run(const talc_conv2d_problem *p, const talc_plan *plan,
     const bool to_input = p->direction == TALC_GRAD_INPUT;
     const depthwise_pass window = { window_of(&forward.h, to_input),
                                     window_of(&forward.w, to_input) };
+    const int64_t common = talc_gcd(window.h.stride, window.h.dilation);
     depthwise_context context = {
         p,
         a,
@@ -626,6 +628,8 @@ static talc_status run(const talc_conv2d_problem *p, const talc_plan *plan,
         offsets,
         workspace + planned->shared,
         p->direction == TALC_FORWARD ? stores_of(p, a->y) : IN_PLACE,
+        window.h.dilation / common,
+        window.h.stride / common,
     };
     const depthwise_axis *w = &window.w;
     const int64_t row = window.h.dilation * planned->slots * planned->width, pad = slot_pad(w);

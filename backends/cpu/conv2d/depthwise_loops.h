@@ -28,8 +28,9 @@ static ALWAYS_INLINE void store(real *at, const vector *v, int64_t columns)
     if (columns >= LANES)
         *(vector *)at = *v;
     else {
-        const vector narrow = *v;
-        memcpy(at, &narrow, (size_t)columns * sizeof(real));
+        char narrow[CACHE_LINE];
+        *(vector *)(void *)narrow = *v;
+        talc_cpu_part_copy((char *)at, narrow, (size_t)columns * sizeof(real));
     }
 }
 

@@ -61,15 +61,16 @@ ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwis
         const real *w = (const real *)t->w + u * t->w_row - lo * t->w_shift;
         switch (lo * 8 + hi) {
 #define ROWS_OF(lo, hi)                                                                            \
-    case (lo) * 8 + (hi):                                                                          \
+    case (lo)*8 + (hi):                                                                            \
         if (hi <= DEPTHWISE_ROWS)                                                                  \
             TYPED(add_row)(vectors, lo, hi, t, x, w, sums);                                        \
         break;
-            ROWS_OF(0, 1) ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6)
-            ROWS_OF(0, 7) ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6)
-            ROWS_OF(1, 7) ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7)
-            ROWS_OF(3, 4) ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7) ROWS_OF(4, 5) ROWS_OF(4, 6)
-            ROWS_OF(4, 7) ROWS_OF(5, 6) ROWS_OF(5, 7) ROWS_OF(6, 7)
+            ROWS_OF(0, 1)
+            ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6) ROWS_OF(0, 7)
+                ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6) ROWS_OF(1, 7)
+                    ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7)
+                        ROWS_OF(3, 4) ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7) ROWS_OF(4, 5)
+                            ROWS_OF(4, 6) ROWS_OF(4, 7) ROWS_OF(5, 6) ROWS_OF(5, 7) ROWS_OF(6, 7)
 #undef ROWS_OF
         }
     }
@@ -80,8 +81,10 @@ ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwis
             EACH(v, vectors)
             {
                 if (v == vectors - 1 && count < lanes) {
-                    const stored narrow = sums[i][v];
-                    __builtin_memcpy(y + v * lanes, &narrow, (size_t)count * sizeof(real));
+                    char narrow[64];
+                    *(stored *)(void *)narrow = sums[i][v];
+                    talc_cpu_part_copy((char *)(y + v * lanes), narrow,
+                                       (size_t)count * sizeof(real));
                 } else {
                     *(stored *)(y + v * lanes) = sums[i][v];
                 }

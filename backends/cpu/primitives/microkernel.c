@@ -1,6 +1,7 @@
 #include "backends/cpu/primitives/microkernel.h"
 
 #include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/short_copy.h"
 
 /* The build says which generation is compiled, as the target of the whole library may have AVX as
  * well.

@@ -77,7 +77,7 @@ typedef struct talc_cpu_kernels {
     int64_t lanes;                      ///< elements of a vector
     int64_t rows[TALC_CPU_VECTORS + 1]; ///< at most, of a tile of so many vectors
     talc_cpu_tile_function *tile[TALC_CPU_VECTORS + 1][TALC_CPU_ROWS + 1]; ///< by vectors and rows
-    int64_t depthwise_rows; ///< of outputs at most
+    int64_t depthwise_rows;                                                ///< of outputs at most
     void (*depthwise_sums)(const talc_cpu_depthwise_sums *sums);
     /// Of at most TALC_CPU_DEPTHWISE_TAPS taps.
     void (*depthwise_products)(int taps, const talc_cpu_depthwise_products *products);
