@@ -9,7 +9,6 @@
 #define copy_slot    NAME(copy_slot)
 #define zero_around  NAME(zero_around)
 #define copy_input   NAME(copy_input)
-#define join_phases  NAME(join_phases)
 #define column_3x3   NAME(column_3x3)
 #define copy_columns NAME(copy_columns)
 #define band_3x3     NAME(band_3x3)
@@ -121,24 +120,6 @@ TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const dept
     }
 }
 
-/* A row of dx of `columns` pixels, from rows of its phases that stand `apart`. */
-TALC_TARGET_CLONES static void join_phases(int64_t phases, int64_t columns,
-                                           const real *restrict from, int64_t apart,
-                                           real *restrict dx)
-{
-    if (phases == 1)
-        memcpy(dx, from, (size_t)columns * sizeof(real));
-    const int64_t pairs = phases == 2 ? columns / 2 : 0;
-    const real *odd = from + apart;
-    for (int64_t i = 0; i < pairs; i++) {
-        dx[2 * i] = from[i];
-        dx[2 * i + 1] = odd[i];
-    }
-    for (int64_t b = 0; b < phases && phases > 1; b++)
-        for (int64_t i = pairs; b + i * phases < columns; i++)
-            dx[b + i * phases] = from[b * apart + i];
-}
-
 // ---- Columns: a 3x3 kernel of stride 1 without dilation -----------------------------------------
 
 /* Computes a column of outputs as wide as a vector register, row by row: each input row is loaded
@@ -239,7 +220,6 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 #undef copy_slot
 #undef zero_around
 #undef copy_input
-#undef join_phases
 #undef column_3x3
 #undef copy_columns
 #undef band_3x3
