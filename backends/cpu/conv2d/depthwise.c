@@ -10,26 +10,27 @@
 ///
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w.
 ///
-/// A task is a tile of one plane, whose input stays near in the caches. The part of x' that it reads
-/// is copied to the worker's slice of the workspace with its columns sorted by their remainder
-/// modulo stride_w. Then every tap reads adjacent elements for adjacent outputs, whatever the
-/// stride, dilation and padding: tap t of output (oh, ow) stands at oh * row_step + ow + offset[t].
-/// The microkernels (primitives/depthwise_microkernel.h) have the sums of a few rows in registers,
-/// of outputs whose rows of x' are the same, dilation_h / gcd(stride_h, dilation_h) apart: each of
-/// these is loaded once for all of them. Rows of padding are left out, unless a weight is not
-/// finite.
+/// A task is a tile of one plane, whose input stays near in the caches. The part of x' that it
+/// reads is copied to the worker's slice of the workspace with its columns sorted by their
+/// remainder modulo stride_w. Then every tap reads adjacent elements for adjacent outputs, whatever
+/// the stride, dilation and padding: tap t of output (oh, ow) stands at oh * row_step + ow +
+/// offset[t]. The microkernels (primitives/depthwise_microkernel.h) have the sums of a few rows in
+/// registers, of outputs whose rows of x' are the same, dilation_h / gcd(stride_h, dilation_h)
+/// apart: each of these is loaded once for all of them. Rows of padding are left out, unless a
+/// weight is not finite.
 ///
 /// dx is the same loop over dy: pixels that are stride_h and stride_w apart, a phase, meet the same
 /// taps, and are a convolution at stride 1 with these, last first; phases of columns are joined
 /// behind it. Columns around dy are multiplied as zeros; pixels that weights that are not finite
 /// make NaN of them are summed again, by the formula. dw has a vector of sums for each of up to 12
-/// taps, f64 adds them up after TERMS terms at most, and over the tiles and images of a split.
+/// taps, which f64 adds up after TERMS terms a lane at most, and over the tiles and images of a
+/// split (depthwise_gradient.c).
 ///
 /// The form "rows" is all this. The form "columns" is for the common problem, a 3x3 kernel of
-/// stride 1 without dilation, forward: it reads x itself, down columns of outputs whose sums stay in
-/// registers (depthwise_loops.h); a weight over padding is multiplied by zero. Sums of y and dx are
-/// in the data's type, taps in order. Tiles follow from the problem alone, so every number of
-/// threads gives the same bits.
+/// stride 1 without dilation, and for its dx: it reads x itself, down columns of outputs whose sums
+/// stay in registers (depthwise_loops.h); a weight over padding is multiplied by zero. Sums of y
+/// and dx are in the data's type, taps in order. Tiles follow from the problem alone, so every
+/// number of threads gives the same bits.
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/conv2d/depthwise.h"
@@ -112,9 +113,9 @@ void talc_cpu_depthwise_copy_rows(const depthwise_context *c, const depthwise_ti
     }
 }
 
-/* Rows first .. first + rows - 1 of a tile of a pass, from a plane of its input and one filter. Each
- * input row is copied just before it is needed, so that reading from memory and computing overlap.
- * `inside`: rows of padding are left out. */
+/* Rows first .. first + rows - 1 of a tile of a pass, from a plane of its input and one filter.
+ * Each input row is copied just before it is needed, so that reading from memory and computing
+ * overlap. `inside`: rows of padding are left out. */
 void talc_cpu_depthwise_sum_band(const depthwise_context *c, const depthwise_pass *pass,
                                  const depthwise_tile *tile, int64_t first, int64_t rows,
                                  const void *plane, const void *w, bool inside,

@@ -1,5 +1,5 @@
-/// The gradients of the depthwise convolution: dx by the passes of depthwise.c, one a phase, and dw by
-/// products of rows.
+/// The gradients of the depthwise convolution: dx by the passes of depthwise.c, one a phase, and
+/// dw by products of rows.
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/conv2d/depthwise.h"
 #include "backends/cpu/primitives/short_copy.h"

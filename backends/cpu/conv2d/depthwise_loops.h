@@ -173,9 +173,9 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     }
 }
 
-/* Rows first .. first + rows - 1 of a tile of a pass, from its input itself: columns are copied only
- * where an image is narrow or the padding is not 1. `in` holds a row of zeros and space for copied
- * columns. */
+/* Rows first .. first + rows - 1 of a tile of a pass, from its input itself: columns are copied
+ * only where an image is narrow or the padding is not 1. `in` holds a row of zeros and space for
+ * copied columns. */
 TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_pass *pass,
                                         const depthwise_tile *tile, int64_t first, int64_t rows,
                                         const real *plane, const real *filter, real *in, real *out,

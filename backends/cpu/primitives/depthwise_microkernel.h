@@ -66,11 +66,12 @@ ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwis
             TYPED(add_row)(vectors, lo, hi, t, x, w, sums);                                        \
         break;
             ROWS_OF(0, 1)
-            ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6) ROWS_OF(0, 7)
-                ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6) ROWS_OF(1, 7)
-                    ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7)
-                        ROWS_OF(3, 4) ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7) ROWS_OF(4, 5)
-                            ROWS_OF(4, 6) ROWS_OF(4, 7) ROWS_OF(5, 6) ROWS_OF(5, 7) ROWS_OF(6, 7)
+            ROWS_OF(0, 2)
+            ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6) ROWS_OF(0, 7) ROWS_OF(1, 2)
+                ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6) ROWS_OF(1, 7) ROWS_OF(2, 3)
+                    ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7) ROWS_OF(3, 4)
+                        ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7) ROWS_OF(4, 5) ROWS_OF(4, 6)
+                            ROWS_OF(4, 7) ROWS_OF(5, 6) ROWS_OF(5, 7) ROWS_OF(6, 7)
 #undef ROWS_OF
         }
     }
@@ -113,8 +114,8 @@ static void TYPED(depthwise_sums)(const talc_cpu_depthwise_sums *t)
 
 // ---- Products -----------------------------------------------------------------------------------
 
-/* One vector of dy with what each tap reads. The lanes that `mask` clears lie behind the row, and may
- * hold anything. */
+/* One vector of dy with what each tap reads. The lanes that `mask` clears lie behind the row,
+ * and may hold anything. */
 ALWAYS_INLINE void TYPED(add_products)(const int taps, const int64_t *offsets, const real *x,
                                        const real *dy, const integers *mask, vector *sums)
 {
