@@ -306,6 +306,14 @@ static const char *const cases[] = {
     "n1c2h300w300o3k1x1",
     "n1c3h12w9o5k5x3p2x1x3x4",
     "n2c4h9w8o6k3x3p4x5",
+    "n1c1h40w45o2k31x31p15x15",
+    "n2c2h25w50o4k7x9p3x4g2",
+    "n2c2h30w19o2k5x3s4x1p2x1d3x1g2",
+    "n1c2h30w67o4k3x4s1x3p1x2d2x2g2",
+    "n1c2h23w66o2k3x5s2x4p0x3d4x6g2_f64",
+    "n1c2h23w37o2k5x5s2x2p2x2g2",
+    "n1c2h19w21o6k2x3s3x4p0x2g2", /* phases without a tap */
+    "n2c1h9w2300o1k3x5s1x2p1x2",
     "n2c4h6w7o6k3x3s1x2p6x7_circular_f64",
     "n1c3h4w3000o2k2x7s1x2p0x3",
     "n1c2h11w12o3k2x2s3x5",
@@ -487,11 +495,19 @@ static void expect_nonfinite(talc_conv2d_problem p, talc_direction direction)
 Test(conv2d_gradient, what_is_not_finite_goes_where_the_sums_say)
 {
     static const char *const problems[] = {
-        "n1c8h16w16o8k3x3p1x1", "n2c6h13w11o9k3x4s2x3p2x1d2x1g3",
-        "n2c4h7w7o4k3x3p1x1g4", "n1c3h9w8o4k3x3s2x1p1x1_f64",
-        "n1c2h8w9o3k3x3s2x2",   "n1c2h5w3o2k3x3s5x7p9x9g2",
-        "n3c9h5w5o20k4x4p3x3",  "n2c4h6w6o5k1x1s2x2",
-        "n2c5h6w6o5k1x1",       "n1c40h9w9o40k3x3p1x1d2x2",
+        "n1c8h16w16o8k3x3p1x1",
+        "n2c6h13w11o9k3x4s2x3p2x1d2x1g3",
+        "n2c4h7w7o4k3x3p1x1g4",
+        "n1c3h9w8o4k3x3s2x1p1x1_f64",
+        "n1c2h8w9o3k3x3s2x2",
+        "n1c2h5w3o2k3x3s5x7p9x9g2",
+        "n3c9h5w5o20k4x4p3x3",
+        "n2c4h6w6o5k1x1s2x2",
+        "n2c5h6w6o5k1x1",
+        "n1c40h9w9o40k3x3p1x1d2x2",
+        /* Lanes behind a row of dy, over columns that a tap does not read. */
+        "n2c2h5w40o2k3x3g2",
+        "n2c2h9w19o4k3x5s1x2p1x0g2",
     };
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int direction = TALC_FORWARD; direction <= TALC_GRAD_WEIGHT; direction++)

@@ -51,10 +51,5 @@ const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *prob
 talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *problem,
                                                 const talc_plan *plan,
                                                 const talc_conv2d_arguments *arguments);
-const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *problem,
-                                                    size_t limit, talc_plan *plan);
-talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *problem,
-                                                   const talc_plan *plan,
-                                                   const talc_conv2d_arguments *arguments);
 
 #endif

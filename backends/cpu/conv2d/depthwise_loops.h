@@ -3,18 +3,17 @@
 
 #define LANES        NAME(LANES)
 #define vector       NAME(vector)
-#define half         NAME(half)
 #define store        NAME(store)
 #define vector_start NAME(vector_start)
+#define copy_pairs   NAME(copy_pairs)
 #define copy_slot    NAME(copy_slot)
+#define zero_around  NAME(zero_around)
 #define copy_input   NAME(copy_input)
-#define row_sums     NAME(row_sums)
-#define band_sums    NAME(band_sums)
 #define column_3x3   NAME(column_3x3)
 #define copy_columns NAME(copy_columns)
 #define band_3x3     NAME(band_3x3)
 #define LOAD(at)     (*(const vector *)(at))
-#define HALF(at)     (*(const half *)(at))
+#define NO_CALL()    __asm__ volatile("" ::: "memory")
 
 enum { LANES = CACHE_LINE / sizeof(real) };
 
@@ -22,18 +21,15 @@ enum { LANES = CACHE_LINE / sizeof(real) };
  * it. */
 typedef real vector __attribute__((vector_size(CACHE_LINE), aligned(sizeof(real)), may_alias));
 
-/* For sums over many taps: gcc keeps a vector wider than the processor's in memory, not in several
- * registers. */
-typedef real half __attribute__((vector_size(CACHE_LINE / 2), aligned(sizeof(real)), may_alias));
-
 /* The first `columns` lanes, all of them when there are more columns. */
 static ALWAYS_INLINE void store(real *at, const vector *v, int64_t columns)
 {
     if (columns >= LANES)
         *(vector *)at = *v;
     else {
-        const vector narrow = *v;
-        memcpy(at, &narrow, (size_t)columns * sizeof(real));
+        char narrow[CACHE_LINE];
+        *(vector *)(void *)narrow = *v;
+        talc_cpu_part_copy((char *)at, narrow, (size_t)columns * sizeof(real));
     }
 }
 
@@ -43,88 +39,84 @@ static inline int64_t vector_start(int64_t q, int64_t columns)
     return q + LANES <= columns || columns < LANES ? q : columns - LANES;
 }
 
-/* `width` columns of an image row, `stride` apart, from column iw on: zero where they are not in
- * `inside`. */
-static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t stride,
-                                    talc_range inside, int64_t width, real *restrict dst)
+/* Zeros of a row of copied columns around those in `inside`, in whole vectors. */
+static ALWAYS_INLINE void zero_around(talc_range inside, int64_t width, real *dst)
 {
-    int64_t i = 0;
-    for (; i < inside.lo; i++)
-        dst[i] = 0;
-    if (stride == 1)
-        for (; i + LANES <= inside.hi; i += LANES)
-            *(vector *)(dst + i) = LOAD(row + (iw + i));
-    if (stride == 2)
-        for (; i < inside.hi; i++)
-            dst[i] = row[iw + i * 2];
-    for (; i < inside.hi; i++)
-        dst[i] = row[iw + i * stride];
-    for (; i < width; i++)
-        dst[i] = 0;
+    for (int64_t i = 0; i < inside.lo; i += LANES) {
+        *(vector *)(dst + i) = (vector){ 0 };
+        NO_CALL();
+    }
+    for (int64_t i = inside.hi / LANES * LANES; i < width; i += LANES) {
+        *(vector *)(dst + i) = (vector){ 0 };
+        NO_CALL();
+    }
+}
+
+/* Columns lo .. hi - 1 of those that stand `stride` apart in an image row, from column iw on. */
+static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t stride,
+                                    int64_t lo, int64_t hi, real *restrict dst)
+{
+    if (stride > 1)
+        for (int64_t i = lo; i < hi; i++)
+            dst[i] = row[iw + i * stride];
+    else if (hi - lo < LANES)
+        talc_cpu_short_copy((char *)(dst + lo), (const char *)(row + (iw + lo)),
+                            (size_t)(hi - lo) * sizeof(real));
+    else
+        for (int64_t i = lo; i < hi; i += LANES) {
+            const int64_t at = talc_smaller(i, hi - LANES);
+            *(vector *)(dst + at) = LOAD(row + (iw + at));
+        }
+}
+
+/* Pairs of columns, at least LANES of them, of which each slot of stride 2 takes one. */
+static ALWAYS_INLINE void copy_pairs(const real *restrict row, int64_t iw, talc_range pairs,
+                                     real *restrict even, real *restrict odd)
+{
+    for (int64_t i = pairs.lo; i < pairs.hi; i += LANES) {
+        const int64_t at = talc_smaller(i, pairs.hi - LANES);
+        const vector a = LOAD(row + (iw + 2 * at)), b = LOAD(row + (iw + 2 * at + LANES));
+        *(vector *)(even + at) = EVEN(a, b);
+        *(vector *)(odd + at) = ODD(a, b);
+    }
 }
 
 // ---- Rows: any kernel, stride and dilation ------------------------------------------------------
 
-/* Rows first .. end - 1 of the input of a tile, [input rows, slots, width]. */
-static ALWAYS_INLINE void copy_input(const talc_conv2d_problem *p, const depthwise_plan *plan,
-                                     const depthwise_tile *tile, int64_t first, int64_t end,
-                                     const real *plane, real *in)
+/* Rows first .. end - 1 of the input of a tile, [input rows, slots, width], with zeros around it
+ * unless these are there. */
+TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const depthwise_plan *plan,
+                                          const depthwise_tile *tile, int64_t first, int64_t end,
+                                          const real *plane, bool zeroed, real *in)
 {
-    const int64_t top = tile->row * p->stride_h - p->pad_top;
+    const depthwise_axis *h = &pass->h, *w = &pass->w;
+    const int64_t top = tile->row * h->stride - h->pad, pad = slot_pad(w), stride = w->stride;
+    const int64_t iw = (tile->column - pad - lead_of(w, tile->column)) * stride;
+    const int64_t before = pad * stride - w->pad, row_step = plan->slots * plan->width;
+    const talc_range image = talc_window_inside(top + first, 1, end - first, h->in);
+    talc_range pairs = talc_window_inside(iw, 2, plan->width, w->in - 1);
+    const bool paired = stride == 2 && plan->slots == 2 && pairs.hi - pairs.lo >= LANES;
     for (int64_t slot = 0; slot < plan->slots; slot++) {
-        const int64_t iw = tile->column * p->stride_w - p->pad_left +
-                           (slot == 0 ? 0 : slot * p->dilation_w % p->stride_w);
-        const talc_range inside = talc_window_inside(iw, p->stride_w, plan->width, p->W),
-                         none = { 0, 0 };
-        for (int64_t i = first; i < end; i++) {
-            const bool in_image = top + i >= 0 && top + i < p->H;
-            const real *row = plane + (in_image ? top + i : 0) * p->W;
-            if (in_image && slot == 0)
-                for (int64_t at = 0; at < p->W; at += LANES)
-                    prefetch(row + at, PREFETCH_BYTES);
-            copy_slot(row, iw, p->stride_w, in_image ? inside : none, plan->width,
-                      in + (i * plan->slots + slot) * plan->width);
+        const int64_t from = iw + (before + slot * w->dilation) % stride;
+        const talc_range inside = talc_window_inside(from, stride, plan->width, w->in);
+        real *to = in + first * row_step + slot * plan->width;
+        for (int64_t i = 0; i < end - first; i++, to += row_step) {
+            const bool in_image = i >= image.lo && i < image.hi;
+            if (!zeroed)
+                zero_around(in_image ? inside : (talc_range){ 0, 0 }, plan->width, to);
+            if (in_image)
+                copy_slot(plane + (top + first + i) * w->in, from, stride,
+                          paired ? pairs.hi : inside.lo, inside.hi, to);
         }
     }
-}
-
-/* One row of outputs, `taps` a constant where this is inlined. */
-static ALWAYS_INLINE void row_sums(int64_t taps, const int64_t *restrict offsets,
-                                   const real *restrict w, const real *restrict in, int64_t columns,
-                                   real *restrict out)
-{
-    for (int64_t q = 0; q < columns; q += LANES) {
-        const int64_t at = vector_start(q, columns);
-        const real *x = in + offsets[0] + at;
-        half sums[2] = { w[0] * HALF(x), w[0] * HALF(x + LANES / 2) };
-        for (int64_t t = 1; t < taps; t++) {
-            x = in + offsets[t] + at;
-            sums[0] += w[t] * HALF(x);
-            sums[1] += w[t] * HALF(x + LANES / 2);
-        }
-        store(out + at, (const vector *)sums, columns);
-    }
-}
-
-/* Rows first .. first + rows - 1 of a tile. Each input row is copied just before it is needed, so
- * that reading from memory and computing overlap. */
-TALC_TARGET_CLONES static void band_sums(const depthwise_context *c, const depthwise_tile *tile,
-                                         int64_t first, int64_t rows, const real *plane,
-                                         const real *w, real *in, real *out, int64_t out_step)
-{
-    const talc_conv2d_problem *p = c->problem;
-    const int64_t taps = p->KH * p->KW;
-    const int64_t step = p->stride_h * c->plan.slots * c->plan.width;
-    for (int64_t r = first; r < first + rows; r++, out += out_step) {
-        const real *x = in + r * step;
-        copy_input(p, &c->plan, tile, r == 0 ? 0 : input_rows(p, r), input_rows(p, r + 1), plane,
-                   in);
-        if (taps == 9)
-            row_sums(9, c->offsets, w, x, tile->columns, out);
-        else if (taps == 25)
-            row_sums(25, c->offsets, w, x, tile->columns, out);
-        else
-            row_sums(taps, c->offsets, w, x, tile->columns, out);
+    real *even = in + (first + image.lo) * row_step + before % 2 * plan->width;
+    const real *row = plane + (top + first + image.lo) * w->in;
+    for (int64_t i = image.lo; i < image.hi; i++, row += w->in, even += row_step) {
+        if (plan->ahead)
+            for (int64_t at = 0; at < w->in; at += LANES)
+                prefetch(row + at, PREFETCH_BYTES);
+        if (paired)
+            copy_pairs(row, iw, pairs, even, before % 2 ? even - plan->width : even + plan->width);
     }
 }
 
@@ -176,27 +168,32 @@ static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih,
     for (int64_t i = inside.lo; i < inside.hi; i++) {
         const real *row = plane + (ih + i) * W;
         prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        copy_slot(row, iw - 1, 1, columns, LANES + 2, copied + i * COPIED_COLUMNS);
+        zero_around(columns, LANES + 2, copied + i * COPIED_COLUMNS);
+        copy_slot(row, iw - 1, 1, columns.lo, columns.hi, copied + i * COPIED_COLUMNS);
     }
 }
 
-/* The same rows as band_sums, from x itself: columns are copied only where an image is narrow or
- * the padding is not 1. `in` holds a row of zeros and space for copied columns. */
-TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_tile *tile,
-                                        int64_t first, int64_t rows, const real *plane,
-                                        const real *w, real *in, real *out, int64_t out_step)
+/* Rows first .. first + rows - 1 of a tile of a pass, from its input itself: columns are copied
+ * only where an image is narrow or the padding is not 1. `in` holds a row of zeros and space for
+ * copied columns. */
+TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_pass *pass,
+                                        const depthwise_tile *tile, int64_t first, int64_t rows,
+                                        const real *plane, const real *filter, real *in, real *out,
+                                        int64_t out_step)
 {
-    const talc_conv2d_problem *p = c->problem;
-    const int64_t ih = tile->row + first - p->pad_top, W = p->W;
-    const talc_range inside = talc_window_inside(ih, 1, rows + 2, p->H);
+    const int64_t ih = tile->row + first - pass->h.pad, W = pass->w.in;
+    const talc_range inside = talc_window_inside(ih, 1, rows + 2, pass->h.in);
     const int64_t ahead = rows * W * (int64_t)sizeof(real);
     const bool stream = c->stores == STREAM_CACHE_LINES;
-    real *zeros = in + 1, *copied = in + COPIED_COLUMNS;
+    real *zeros = in + 1, *copied = in + COPIED_COLUMNS, w[9];
+    for (int64_t tap = 0; tap < 9; tap++)
+        w[tap] = filter[(pass->h.w + tap / 3 * pass->h.w_step) * 3 + pass->w.w +
+                        tap % 3 * pass->w.w_step];
     for (int64_t i = 0; i < COPIED_COLUMNS; i++)
         in[i] = 0;
     for (int64_t q = 0; q < tile->columns; q += LANES) {
         const int64_t at = vector_start(q, tile->columns);
-        const int64_t iw = tile->column + at - p->pad_left + 1; /* of the middle tap */
+        const int64_t iw = tile->column + at - pass->w.pad + 1; /* of the middle tap */
         const int64_t start = ih * W + iw;
         if (iw >= 1 && iw + LANES < W)
             column_3x3(NO_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
@@ -217,19 +214,20 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 
 #undef LANES
 #undef vector
-#undef half
 #undef store
 #undef vector_start
+#undef copy_pairs
 #undef copy_slot
+#undef zero_around
 #undef copy_input
-#undef row_sums
-#undef band_sums
 #undef column_3x3
 #undef copy_columns
 #undef band_3x3
 #undef LOAD
-#undef HALF
+#undef NO_CALL
 #undef real
 #undef NAME
 #undef ZERO_BEFORE
 #undef ZERO_AFTER
+#undef EVEN
+#undef ODD

@@ -1,25 +1,27 @@
 #include "backends/cpu/primitives/microkernel.h"
 
 #include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/short_copy.h"
 
 /* The build says which generation is compiled, as the target of the whole library may have AVX as
  * well.
  *
  * How many rows fit the registers beside one vector for each column of the tile and one for the
  * element that is broadcast: of 16 registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or
- * 12 * 2 + 2 + 1. */
+ * 12 * 2 + 2 + 1. Of depthwise's rows of two vectors 4 * 2 + 2 + 1 and 7 * 2 + 2 + 1: 7 divides
+ * the extents of most networks' layers. */
 #if defined(TALC_UNITS_AVX512)
 #define INSTANCE talc_cpu_microkernels_avx512
 #define NAME     "avx512"
-enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12 };
+enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12, DEPTHWISE_ROWS = 7 };
 #elif defined(TALC_UNITS_AVX2)
 #define INSTANCE talc_cpu_microkernels_avx2
 #define NAME     "avx2"
-enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6 };
+enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
 #else
 #define INSTANCE talc_cpu_microkernels_portable
 #define NAME     "portable"
-enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
+enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -130,10 +132,21 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 
 TALC_CPU_FLOATS(ALL_KERNELS)
 
+#define real     float
+#define TYPED(x) x##_f32
+#include "backends/cpu/primitives/depthwise_microkernel.h"
+
+#define real     double
+#define TYPED(x) x##_f64
+#include "backends/cpu/primitives/depthwise_microkernel.h"
+
 #define ENTRY(suffix, vectors, rows) [vectors][rows] = tile_##suffix##_##vectors##x##rows,
 #define TABLE(constant, suffix, T, A)                                                              \
     .suffix = { .lanes = VECTOR_BYTES / sizeof(T),                                                 \
                 .rows = { 0, ROWS, ROWS, WIDE_ROWS },                                              \
-                .tile = { EACH_SIZE(ENTRY, suffix) } },
+                .tile = { EACH_SIZE(ENTRY, suffix) },                                              \
+                .depthwise_rows = DEPTHWISE_ROWS,                                                  \
+                .depthwise_sums = depthwise_sums_##suffix,                                         \
+                .depthwise_products = depthwise_products_##suffix },
 
 const talc_cpu_microkernels INSTANCE = { .name = NAME, TALC_CPU_FLOATS(TABLE) };

@@ -1,5 +1,5 @@
-/// The microkernels of `implicit_gemm`: the inner loops that keep a tile of sums in registers.
-/// Private to backends/cpu.
+/// The microkernels of `implicit_gemm` and of `depthwise`: the inner loops that keep a tile of sums
+/// in registers. Private to backends/cpu.
 ///
 /// A tile has some rows and up to three vectors of columns. For each term of the sums one element
 /// of each row's operand is broadcast, a vector of each column's is loaded, and all products are
@@ -16,6 +16,8 @@
 /// "The indirect convolution algorithm", arXiv 1907.02129.
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_MICROKERNEL_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_MICROKERNEL_H
+
+#include "ops/window.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,11 +42,45 @@ typedef struct talc_cpu_tile {
 
 typedef void talc_cpu_tile_function(const talc_cpu_tile *tile);
 
+enum { TALC_CPU_DEPTHWISE_TAPS = 12 };
+
+/// Rows of `depthwise`'s outputs, i < outputs:
+///
+///     y[i][q] = (add ? y[i][q] : 0) + sum over u in `rows`, k < KW, with 0 <= u - i*shift < KH, of
+///               w[(u - i*shift)*w_row + k*w_column] * x[u*x_step + offsets[k] + q]
+///
+/// in order, so that row u of x is read once for all of them. x may be read as far behind its last
+/// column as a vector is long. Where they are added, `columns` is a multiple of `lanes`.
+typedef struct talc_cpu_depthwise_sums {
+    int64_t outputs, columns, shift, KH, KW;
+    talc_range rows;
+    const void *x, *w;
+    const int64_t *offsets;
+    int64_t x_step, w_row, w_column, w_shift; ///< w_shift: shift * w_row
+    void *y;
+    int64_t y_step;
+    bool add;
+} talc_cpu_depthwise_sums;
+
+/// sums[i] += sum over r < rows, q < columns of dy[r*dy_step + q] * x[r*x_step + offsets[i] + q], a
+/// sum for each lane, which f64 adds. Both are read to the end of the last vector.
+typedef struct talc_cpu_depthwise_products {
+    int64_t rows, columns;
+    const void *x, *dy;
+    int64_t x_step, dy_step;
+    const int64_t *offsets;
+    double *sums;
+} talc_cpu_depthwise_products;
+
 /// The microkernels of one element type.
 typedef struct talc_cpu_kernels {
     int64_t lanes;                      ///< elements of a vector
     int64_t rows[TALC_CPU_VECTORS + 1]; ///< at most, of a tile of so many vectors
     talc_cpu_tile_function *tile[TALC_CPU_VECTORS + 1][TALC_CPU_ROWS + 1]; ///< by vectors and rows
+    int64_t depthwise_rows;                                                ///< of outputs at most
+    void (*depthwise_sums)(const talc_cpu_depthwise_sums *sums);
+    /// Of at most TALC_CPU_DEPTHWISE_TAPS taps.
+    void (*depthwise_products)(int taps, const talc_cpu_depthwise_products *products);
 } talc_cpu_kernels;
 
 /// One generation of vector units.

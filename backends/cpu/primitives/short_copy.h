@@ -10,16 +10,13 @@
 
 enum { TALC_CPU_SHORT = 256, TALC_CPU_SHORT_BLOCK = 32 };
 
-static inline __attribute__((always_inline)) void talc_cpu_short_copy(char *dst, const char *src,
-                                                                      size_t bytes)
+/// Of at most 64 bytes.
+static inline __attribute__((always_inline)) void talc_cpu_part_copy(char *dst, const char *src,
+                                                                     size_t bytes)
 {
-    const size_t block = TALC_CPU_SHORT_BLOCK;
-    if (bytes > TALC_CPU_SHORT) {
-        memcpy(dst, src, bytes);
-    } else if (bytes >= block) {
-        for (size_t i = 0; i + block < bytes; i += block)
-            memcpy(dst + i, src + i, block);
-        memcpy(dst + bytes - block, src + bytes - block, block);
+    if (bytes >= 32) {
+        memcpy(dst, src, 32);
+        memcpy(dst + bytes - 32, src + bytes - 32, 32);
     } else if (bytes >= 16) {
         memcpy(dst, src, 16);
         memcpy(dst + bytes - 16, src + bytes - 16, 16);
@@ -28,6 +25,21 @@ static inline __attribute__((always_inline)) void talc_cpu_short_copy(char *dst,
         memcpy(dst + bytes - 8, src + bytes - 8, 8);
     } else if (bytes >= 4) {
         memcpy(dst, src, 4);
+    }
+}
+
+static inline __attribute__((always_inline)) void talc_cpu_short_copy(char *dst, const char *src,
+                                                                      size_t bytes)
+{
+    const size_t block = TALC_CPU_SHORT_BLOCK;
+    if (bytes > TALC_CPU_SHORT) {
+        memcpy(dst, src, bytes);
+    } else if (bytes > 2 * block) {
+        for (size_t i = 0; i + block < bytes; i += block)
+            memcpy(dst + i, src + i, block);
+        memcpy(dst + bytes - block, src + bytes - block, block);
+    } else {
+        talc_cpu_part_copy(dst, src, bytes);
     }
 }
 
