@@ -34,6 +34,7 @@
 /// such products out (only_inside). A form does either in both. The difference shows only where a
 /// weight is NaN or infinite: then outputs are recomputed by the formula (window_sum.cuh).
 #include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/conv2d/depthwise_polyphase.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
 #include "backends/cuda/conv2d/form.cuh"
@@ -362,17 +363,20 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
                                       2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
-/* All forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply at 0.4
- * of the rate of FMA. So their estimates are equal, and the first of the list runs. Where outputs
- * are few, tiles leave most of the GPU idle, and their estimate is IDLE times as long. */
+/* All these forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply at
+ * 0.4 of the rate of FMA, but for loops over taps whose extents are not known when they are
+ * compiled. So their estimates are equal, and the first of the list runs. Where outputs are few,
+ * tiles leave most of the GPU idle, and their estimate is IDLE times as long. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
                              const char *refusal, talc_plan *plan)
 {
     constexpr double IDLE = 1.25;
     if (refusal != NULL)
         return refusal;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
-                    (tiles && has_few_outputs(device, p) ? IDLE : 1);
+    const bool loops = !tiles && !(p->KH == p->KW && (p->KH == 3 || p->KH == 5));
+    plan->seconds =
+        talc_cuda_conv2d_seconds(device, p, loops ? 0.05 : 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
+        (tiles && has_few_outputs(device, p) ? IDLE : 1);
     return NULL;
 }
 
@@ -392,5 +396,8 @@ static const char *refuses(const talc_conv2d_problem *p)
 FORM(register_tiles, true, plan_register_tiles<T>(p, plan))
 FORM(warp_tiles, true, plan_warp_tiles<T>(device, p, plan))
 FORM(plane_tiles, true, plan_plane_tiles<T>(p, plan))
+TALC_CUDA_FORM(depthwise_polyphase,
+               refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
+               (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
 FORM(outputs, false, NULL)
 TALC_CUDA_FORM_NONE(depthwise_gather, "it has only an input gradient")

@@ -12,6 +12,7 @@
 /// kernels, else through the cache (depthwise_weight_gradient.cuh).
 ///
 /// Sums are in the data's type, in a fixed order.
+#include "backends/cuda/conv2d/depthwise_polyphase.cuh"
 #include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
 #include "backends/cuda/conv2d/gradient_taps.cuh"
 #include "backends/cuda/conv2d/im2col.h"
@@ -245,13 +246,22 @@ static const char *refuses(const talc_conv2d_problem *p)
     return NULL;
 }
 
-/* What moves, and what a thread waits for: each of its loads of dy, or for the sums of a block. */
+/* What moves, and what a thread waits for: for the sums of a block. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p)
 {
-    constexpr double LOAD = 0.1e-6, SUMS = 5e-6;
-    const double loads = (double)(p->OC / p->groups * p->KH * p->KW);
-    return talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) +
-           (p->direction == TALC_GRAD_INPUT ? loads * LOAD : SUMS);
+    constexpr double SUMS = 5e-6;
+    return talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) + SUMS;
+}
+
+/* Elements of dx and their taps, and what a thread waits for: each of its loads of dy. */
+static double gather_seconds(const talc_device *device, const talc_conv2d_problem *p)
+{
+    constexpr double LOAD = 0.1e-6, ELEMENT = 1.9e-9, TAP = 0.11e-9; /* of a multiprocessor */
+    const double elements = (double)p->N * (double)p->C * (double)p->H * (double)p->W;
+    const double taps = (double)(p->OC / p->groups) * (double)(p->KH * p->KW) /
+                        ((double)p->stride_h * (double)p->stride_w);
+    return TALC_CUDA_LAUNCH + taps * LOAD +
+           elements * (ELEMENT + TAP * taps) / talc_cuda_state_of(device)->multiprocessors;
 }
 
 /* dx by gathering is no faster than the forward kernels are where they serve. */
@@ -265,7 +275,7 @@ static const char *plan_gather(const talc_device *device, const talc_conv2d_prob
                         talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_depthwise_outputs_plan,
                                                       device, p, limit, &rotated) == NULL &&
                         rotated.workspace <= limit;
-    plan->seconds = fmax(seconds(device, p), serves ? rotated.seconds : 0);
+    plan->seconds = fmax(gather_seconds(device, p), serves ? rotated.seconds : 0);
     return NULL;
 }
 
@@ -323,6 +333,11 @@ TALC_CUDA_FORM_ROTATED(depthwise_register_tiles, refuses_rotated(p), plan_no_wei
 TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_sums<true>, run_sums<true>)
 TALC_CUDA_FORM_ROTATED(depthwise_plane_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
 TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_sums<false>, run_sums<false>)
+TALC_CUDA_FORM(depthwise_polyphase_gradient,
+               refuses(p) != NULL                 ? refuses(p)
+               : p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient"
+                                                  : plan_polyphase<T>(device, p, plan),
+               (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
 TALC_CUDA_FORM(depthwise_gather_gradient,
                refuses(p) != NULL ? refuses(p) : plan_gather(device, p, limit, plan),
                run_gather<T>(device, p, a))
