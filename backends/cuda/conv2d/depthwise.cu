@@ -400,4 +400,5 @@ TALC_CUDA_FORM(depthwise_polyphase,
                refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
                (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
 FORM(outputs, false, NULL)
+TALC_CUDA_FORM_NONE(depthwise_phases, "it has only an input gradient")
 TALC_CUDA_FORM_NONE(depthwise_gather, "it has only an input gradient")

@@ -12,8 +12,10 @@
 /// kernels, else through the cache (depthwise_weight_gradient.cuh).
 ///
 /// Sums are in the data's type, in a fixed order.
+#include "backends/cuda/conv2d/depthwise_phases.cuh"
 #include "backends/cuda/conv2d/depthwise_polyphase.cuh"
 #include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
+#include "backends/cuda/conv2d/depthwise_weight_tiles.cuh"
 #include "backends/cuda/conv2d/gradient_taps.cuh"
 #include "backends/cuda/conv2d/im2col.h"
 #include "backends/cuda/conv2d/form.cuh"
@@ -219,10 +221,18 @@ static void run_windows(talc_device *device, const talc_conv2d_problem *p,
 }
 
 template <typename T>
+static void end(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
+                const T *sums, int64_t splits)
+{
+    const int64_t blocks = talc_ceil_div(p->OC * p->KH * p->KW, BLOCK / WARP);
+    end_weights<T><<<grid_for_blocks(device, blocks), BLOCK, 0, talc_cuda_stream(device)>>>(
+        (T *)a->dw, sums, splits, (const T *)a->x, (const T *)a->dy, *p);
+}
+
+template <typename T>
 static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
                         const talc_conv2d_arguments *a, bool warp_tiles, int64_t splits)
 {
-    const int64_t count = p->OC * p->KH * p->KW;
     T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
     if (warp_tiles)
         run_warp_tiles<T>(device, p, a, sums, splits);
@@ -231,8 +241,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     else
         run_windows<T, int64_t>(device, p, a, sums, splits);
     if (splits > 1)
-        add_splits<T><<<grid_for_blocks(device, talc_ceil_div(count, BLOCK / WARP)), BLOCK, 0,
-                        talc_cuda_stream(device)>>>(dw, sums, splits, count);
+        end<T>(device, p, a, sums, splits);
 }
 
 // ---- The algorithms -----------------------------------------------------------------------------
@@ -247,10 +256,15 @@ static const char *refuses(const talc_conv2d_problem *p)
 }
 
 /* What moves, and what a thread waits for: for the sums of a block. */
-static double seconds(const talc_device *device, const talc_conv2d_problem *p)
+static double seconds(const talc_device *device, const talc_conv2d_problem *p, double share)
 {
     constexpr double SUMS = 5e-6;
-    return talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) + SUMS;
+    return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p) / 0.8, 2) + SUMS;
+}
+
+static double phases_seconds(const talc_device *device, const talc_conv2d_problem *p)
+{
+    return talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.85, 1);
 }
 
 /* Elements of dx and their taps, and what a thread waits for: each of its loads of dy. */
@@ -294,7 +308,7 @@ template <bool WARP_TILES>
 static const char *plan_sums(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
                              talc_plan *plan)
 {
-    plan->seconds = seconds(device, p);
+    plan->seconds = seconds(device, p, WARP_TILES ? 0.3 : 0.035);
     return with_float(p->dtype, [&](auto element) -> const char * {
         using T = typename decltype(element)::type;
         if (WARP_TILES && !takes_warp_tiles<T>(p))
@@ -318,6 +332,15 @@ static talc_status run_sums(talc_device *device, const talc_conv2d_problem *p,
     });
 }
 
+template <typename T>
+static void run_tiles(talc_device *device, const talc_conv2d_problem *p,
+                      const weight_tiling &tiling, const talc_conv2d_arguments *a)
+{
+    T *sums = (T *)(tiling.splits > 1 ? a->base.workspace : a->dw);
+    run_weight_tiles<T>(device, p, tiling, a, sums);
+    end<T>(device, p, a, sums, tiling.splits);
+}
+
 /* Of dx by a form of the forward direction. */
 static const char *refuses_rotated(const talc_conv2d_problem *p)
 {
@@ -334,10 +357,19 @@ TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_sums<true>
 TALC_CUDA_FORM_ROTATED(depthwise_plane_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
 TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_sums<false>, run_sums<false>)
 TALC_CUDA_FORM(depthwise_polyphase_gradient,
-               refuses(p) != NULL                 ? refuses(p)
-               : p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient"
-                                                  : plan_polyphase<T>(device, p, plan),
-               (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+               p->direction == TALC_GRAD_INPUT
+                   ? talc_cuda_conv2d_depthwise_polyphase_plan(device, p, limit, plan)
+               : refuses(p) != NULL ? refuses(p)
+                                    : plan_weight_tiles<T>(device, p, limit, plan),
+               p->direction == TALC_GRAD_INPUT
+                   ? talc_cuda_conv2d_depthwise_polyphase_run(device, p, plan, a)
+                   : (run_tiles<T>(device, p, own_plan<weight_tiling>(plan), a),
+                      talc_cuda_launched(device, "conv2d")))
+TALC_CUDA_FORM(depthwise_phases_gradient,
+               refuses(p) != NULL
+                   ? refuses(p)
+                   : (plan->seconds = phases_seconds(device, p), plan_phases<T>(device, p, plan)),
+               (run_phases<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
 TALC_CUDA_FORM(depthwise_gather_gradient,
                refuses(p) != NULL ? refuses(p) : plan_gather(device, p, limit, plan),
                run_gather<T>(device, p, a))

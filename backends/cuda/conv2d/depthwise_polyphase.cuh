@@ -103,12 +103,13 @@ struct polyphase_axis {
 
 // ---- Tiles --------------------------------------------------------------------------------------
 
-constexpr int POLYPHASE_THREADS = 128;
+constexpr int POLYPHASE_THREADS = 128, POLYPHASE_SHARED = 18 << 10; ///< elements of a block
 
 /// A block's threads: `across` by `down` register tiles of each of `images` times `channels` planes,
 /// lanes across first, then over planes.
 struct polyphase_tiling {
     int64_t N, C, M; ///< planes of the result, and OC / C
+    divisor<uint32_t> by_images, by_M;
     int across, down, images, channels;
     int tiles_across, tiles_down, tiles_of_images;
     int pitch, plane_pitch, w_pitch, w_plane; ///< elements from row to row, plane to plane
@@ -138,7 +139,9 @@ struct polyphase_tiling {
             const int64_t rows = talc_smaller(read, (h.in - 1) / h.at(0, 0).in_step + 1);
             /* A lane's tile of the next plane, or row of tiles, is in the next banks. */
             const int step = w.in % V == 0 ? V : 1, planes_of_block = images * channels;
-            pitch = across * RW + w.max_taps() - 1 + V - 1;
+            pitch = (int)talc_smaller(across * RW + w.max_taps() - 1,
+                                      (w.in - 1) / w.at(0, 0).in_step + 2 * RW + V) +
+                    V - 1;
             pitch = (int)talc_ceil_div(pitch, V) * V;
             if (across * planes_of_block % WARP != 0) {
                 int best = banks;
@@ -161,6 +164,7 @@ struct polyphase_tiling {
                 break;
         }
         images = (int)talc_ceil_div(N, talc_ceil_div(N, images));
+        by_images.set(images), by_M.set(M);
         tiles_across = (int)talc_ceil_div(tiles_w, across);
         tiles_down = (int)talc_ceil_div(tiles_h, down);
         tiles_of_images = (int)talc_ceil_div(N, images);
@@ -191,17 +195,61 @@ static __device__ __forceinline__ int2 inside_of(int first, int step, int count,
     return make_int2(begin, max(begin, end));
 }
 
+/// Calls visit(plane, row, lane, lanes) for the `rows` rows of each of `planes` planes, with as many
+/// lanes, a power of two up to a warp, as `columns` columns need, EACH for a lane.
+template <int THREADS, int EACH, typename Visit>
+static __device__ __forceinline__ void for_rows(int planes, int rows, int columns, Visit visit)
+{
+    int shift = 0;
+    while (shift < 5 && EACH << shift < columns)
+        shift++;
+    const int lanes = 1 << shift, lane = (int)threadIdx.x & (lanes - 1), step = THREADS >> shift;
+    int row = (int)threadIdx.x >> shift, plane = 0;
+#pragma unroll 2
+    while (true) {
+        while (row >= rows && plane < planes)
+            row -= rows, plane++;
+        if (plane >= planes)
+            break;
+        visit(plane, row, lane, lanes);
+        row += step;
+    }
+}
+
+/// Begins to copy rows of planes into shared memory: the `rows` rows from `row` on that are row_step
+/// apart, all in the image, of W elements, and the `columns` columns from `column` on that are
+/// column_step apart, EACH at a time; those outside 0 to `end` are zeros. plane_at(i) is where plane
+/// i begins.
+template <int THREADS, int EACH, typename T, typename PlaneAt>
+static __device__ __forceinline__ void copy_rows(T *to, int to_step, int pitch, PlaneAt plane_at,
+                                                 int planes, int row, int row_step, int rows,
+                                                 int column, int column_step, int columns, int end,
+                                                 int W)
+{
+    if (rows > 0)
+        for_rows<THREADS, EACH>(planes, rows, columns, [&](int plane, int r, int lane, int lanes) {
+            const T *const x = plane_at(plane) + (int64_t)(row + r * row_step) * W;
+            T *const shared = to + plane * to_step + r * pitch;
+#pragma unroll 2
+            for (int i = lane * EACH; i < columns; i += lanes * EACH) {
+                const int at = column + i * column_step;
+                const bool inside = at >= 0 && at < end;
+                begin_copy<EACH * sizeof(T)>(shared + i, inside ? x + at : x,
+                                             inside ? EACH * (int)sizeof(T) : 0);
+            }
+        });
+}
+
 template <typename T, int RH, int RW>
 static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <= 112    ? 5
                                                             : RH * RW * sizeof(T) <= 224 ? 4
                                                                                          : 2)
     depthwise_polyphase(const __grid_constant__ polyphase_problem<T> p)
 {
-    constexpr int V = VECTOR_BYTES / sizeof(T), WARPS = POLYPHASE_THREADS / WARP;
+    constexpr int V = VECTOR_BYTES / sizeof(T);
     extern __shared__ __align__(CACHE_LINE) unsigned char polyphase_bytes[];
     const polyphase_tiling &t = p.tiling;
     T *const weights = (T *)polyphase_bytes, *const rows = weights + t.channels * t.w_plane;
-    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
 
     /* The block's tile. */
     unsigned rest = blockIdx.x;
@@ -236,7 +284,9 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
     const int64_t x_channels = p.down.is_gradient ? t.C * t.M : t.C / t.M;
     const int64_t x_plane = (int64_t)p.down.in * p.across.in;
     /* The first of the planes of x, and of the channels of w, that a channel of y reads. */
-    const auto x_channel = [&](int64_t c) { return p.down.is_gradient ? c * t.M : c / t.M; };
+    const auto x_channel = [&](int64_t c) {
+        return p.down.is_gradient ? c * t.M : (int64_t)t.by_M.quotient((uint32_t)c);
+    };
     const auto w_channel = [&](int64_t c) { return c * terms; };
 
 #pragma unroll 1
@@ -248,33 +298,30 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
             break; /* then no term has any */
         const int first_row = h.in + h.in_step * oh, first_column = w.in + w.in_step * ow;
         const int2 in = inside_of(first_row, h.in_step, height + h.taps - 1, p.down.in);
+        const int2 in_w = inside_of(first_column, w.in_step, width + w.taps - 1, p.across.in);
+        /* Columns that only products with zeros would read are not there. */
+        const int gone = max(in_w.x - (RW - 1) - (V - 1), 0);
         const bool vectors = p.aligned && w.in_step == 1;
-        const int skew = vectors ? first_column & (V - 1) : 0, columns = width + w.taps - 1 + skew;
-        const int read = in.y - in.x;
+        const int skew = vectors ? (first_column + gone) & (V - 1) : 0;
+        const int columns = min(width + w.taps - 1, in_w.y + RW - 1) - gone + skew;
         __syncthreads(); /* what the last pass left is read */
-#pragma unroll 1
-        for (int r = warp; r < t.images * channels * read; r += WARPS) {
-            const int of = r / read, row = r - of * read, c = of / t.images, n = of - c * t.images;
-            if (n >= images)
-                continue;
-            const T *from = p.x +
-                            ((image + n) * x_channels + x_channel(channel + c) + term) * x_plane +
-                            (int64_t)(first_row + (in.x + row) * h.in_step) * p.across.in;
-            T *to = rows + of * t.plane_pitch + row * t.pitch;
-            const auto copy = [&](auto each) {
-                constexpr int EACH = decltype(each)::value;
-                for (int i = lane * EACH; i < columns; i += WARP * EACH) {
-                    const int at = first_column + (i - skew) * w.in_step;
-                    const bool inside = (unsigned)at < (unsigned)p.across.in;
-                    begin_copy<EACH * sizeof(T)>(to + i, inside ? from + at : p.x,
-                                                 inside ? EACH * (int)sizeof(T) : 0);
-                }
-            };
-            if (vectors)
-                copy(std::integral_constant<int, V>());
-            else
-                copy(std::integral_constant<int, 1>());
-        }
+        const auto copy = [&](auto each) {
+            copy_rows<POLYPHASE_THREADS, decltype(each)::value>(
+                rows, t.plane_pitch, t.pitch,
+                [&](int of) {
+                    const int c = (int)t.by_images.quotient(of), n = of - c * t.images;
+                    return p.x + ((image + min(n, images - 1)) * x_channels +
+                                  x_channel(channel + c) + term) *
+                                     x_plane;
+                },
+                t.images * channels, first_row + in.x * h.in_step, h.in_step, in.y - in.x,
+                first_column + (gone - skew) * w.in_step, w.in_step, columns, p.across.in,
+                p.across.in);
+        };
+        if (vectors)
+            copy(std::integral_constant<int, V>());
+        else
+            copy(std::integral_constant<int, 1>());
         __pipeline_commit();
 #pragma unroll 1
         for (int i = (int)threadIdx.x; i < channels * h.taps * w.taps; i += POLYPHASE_THREADS) {
@@ -290,7 +337,10 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
         if (!busy)
             continue;
         const T *const x_row = rows + plane * t.plane_pitch + (row_of_tiles * RH - in.x) * t.pitch +
-                               column * RW + skew;
+                               column * RW + skew - gone;
+        /* The taps with which this thread reads anything but zeros. */
+        const int begin = max(in_w.x - (RW - 1) - column * RW, 0) & ~(V - 1);
+        const int end = min(in_w.y - column * RW, w.taps);
         const T *const w_row = weights + its_channel * t.w_plane;
 #pragma unroll 1
         for (int i = 0; i < RH + h.taps - 1; i++) {
@@ -299,7 +349,7 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
                 continue;
             /* ENDS: some sums have no tap in this row. */
             const auto add = [&](auto ends) {
-                const T *from = x_row + i * t.pitch, *tap = w_row + i * t.w_pitch;
+                const T *from = x_row + i * t.pitch + begin, *tap = w_row + i * t.w_pitch + begin;
                 const auto add_taps = [&](auto count) {
                     constexpr int COUNT = decltype(count)::value;
                     accumulator_of<T> window[RW + COUNT - 1];
@@ -318,12 +368,12 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
                         }
                     from += COUNT, tap += COUNT;
                 };
-                int k = 0;
+                int k = begin;
 #pragma unroll 1
-                for (; k + V <= w.taps; k += V)
+                for (; k + V <= end; k += V)
                     add_taps(std::integral_constant<int, V>());
 #pragma unroll 1
-                for (; k < w.taps; k++)
+                for (; k < end; k++)
                     add_taps(std::integral_constant<int, 1>());
             };
             if (i >= RH - 1 && i < h.taps)
@@ -367,21 +417,29 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
         }
     }
     __syncthreads();
-#pragma unroll 1
-    for (int r = warp; r < t.images * channels * height; r += WARPS) {
-        const int of = r / height, row = r - of * height, c = of / t.images, n = of - c * t.images;
-        if (n >= images)
-            continue;
-        const int64_t at = ((((image + n) * t.C + channel + c) * p.down.out) + y_down.out +
-                            (int64_t)(oh + row) * y_down.out_step) *
-                               p.across.out +
-                           y_across.out;
-        const T *from = rows + of * t.plane_pitch + row * result_pitch;
-        for (int i = lane; i < width; i += WARP) {
-            const int64_t to = at + (int64_t)(ow + i) * y_across.out_step;
-            p.y[to] = talc_epilogue(p.last, (accumulator_of<T>)from[i], channel + c, to);
-        }
-    }
+    const int64_t y_plane = (int64_t)p.down.out * p.across.out;
+    with_activation<T>(p.last.activation, [&](auto activate) {
+        for_rows<POLYPHASE_THREADS, 1>(
+            t.images * channels, height, width, [&](int of, int row, int lane, int lanes) {
+                const int c = (int)t.by_images.quotient(of), n = of - c * t.images;
+                if (n >= images)
+                    return;
+                const T *const from = rows + of * t.plane_pitch + row * result_pitch;
+                const int64_t at =
+                    ((image + n) * t.C + channel + c) * y_plane +
+                    (int64_t)(y_down.out + (oh + row) * y_down.out_step) * p.across.out +
+                    y_across.out + ow * y_across.out_step;
+                const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel + c];
+#pragma unroll 2
+                for (int i = lane; i < width; i += lanes) {
+                    const int64_t to = at + i * y_across.out_step;
+                    T result = from[i] + bias;
+                    if (p.last.residual != nullptr)
+                        result += p.last.residual[to];
+                    p.y[to] = activate(result);
+                }
+            });
+    });
 }
 
 // ---- Plan and launch ----------------------------------------------------------------------------
@@ -435,7 +493,7 @@ static const char *plan_polyphase(const talc_device *device, const talc_conv2d_p
                                   talc_plan *plan)
 {
     const bool is_gradient = p->direction == TALC_GRAD_INPUT;
-    const int64_t limit = shared_up_to(device, 14 * 1024 * (int64_t)sizeof(T));
+    const int64_t limit = shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T));
     polyphase_plan own;
     if (p->H < 1 || p->W < 1 || p->N < 1)
         return "there is nothing to compute";
@@ -443,6 +501,7 @@ static const char *plan_polyphase(const talc_device *device, const talc_conv2d_p
                       is_gradient ? p->H : p->OH, is_gradient) ||
         !own.across.set(p->stride_w, p->dilation_w, p->KW, p->pad_left, is_gradient ? p->OW : p->W,
                         is_gradient ? p->W : p->OW, is_gradient) ||
+        p->OC > INT_MAX ||
         (double)p->OC / (double)p->C * own.down.passes * own.across.passes > INT_MAX)
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
@@ -481,7 +540,7 @@ static void run_polyphase(talc_device *device, const talc_conv2d_problem *p, con
                                      is_gradient || p->only_inside };
     const auto kernel = own.height == 7 ? &depthwise_polyphase<T, 7, POLYPHASE_WIDTH>
                                         : &depthwise_polyphase<T, 4, POLYPHASE_WIDTH>;
-    (void)allow_shared(kernel, shared_up_to(device, 14 * 1024 * (int64_t)sizeof(T)));
+    (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
     kernel<<<(unsigned)own.tiling.blocks, POLYPHASE_THREADS, (size_t)own.tiling.bytes,
              talc_cuda_stream(device)>>>(d);
 }
