@@ -32,7 +32,6 @@ TALC_BEGIN_DECLARATIONS
     X(depthwise_phases, "depthwise", "phases", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_polyphase, "depthwise", "polyphase", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT) \
     X(pointwise_cublas_tf32, "pointwise", "cublas", "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32) \

@@ -148,6 +148,7 @@ static const char *plan_phases(const talc_device *device, const talc_conv2d_prob
     if (!planes_fit(p, INT_MAX / 8) ||
         (double)p->N * (double)p->C * (double)across * (double)talc_ceil_div(rows, pairs) > INT_MAX)
         return "a plane passes 2^28, or there are more than 2^31 - 1 threads";
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.85, 1);
     talc_plan_store(plan, &pairs, sizeof pairs);
     return NULL;
 }
