@@ -340,19 +340,19 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
 }
 
 /* All these forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply at
- * 0.4 of the rate of FMA, but for loops over taps whose extents are not known when they are
- * compiled. So their estimates are equal, and the first of the list runs. Where outputs are few,
- * tiles leave most of the GPU idle, and their estimate is IDLE times as long. */
+ * 0.4 of the rate of FMA, but for outputs, each of whose products takes a load and a test. So the
+ * estimates of tiles are equal, and the first of the list runs. Where outputs are few, tiles leave
+ * most of the GPU idle, and their estimate is IDLE times as long. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
                              const char *refusal, talc_plan *plan)
 {
     constexpr double IDLE = 1.25;
     if (refusal != NULL)
         return refusal;
-    const bool loops = !tiles && !(p->KH == p->KW && (p->KH == 3 || p->KH == 5));
-    plan->seconds =
-        talc_cuda_conv2d_seconds(device, p, loops ? 0.05 : 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
-        (tiles && has_few_outputs(device, p) ? IDLE : 1);
+    const bool few = has_few_outputs(device, p);
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, tiles || few ? 0.4 : 0.05,
+                                             talc_conv2d_bytes(p) / 0.9, 1) *
+                    (tiles && few ? IDLE : 1);
     return NULL;
 }
 

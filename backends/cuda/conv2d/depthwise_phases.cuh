@@ -58,7 +58,15 @@ static __global__ void __launch_bounds__(BLOCK, K *K * sizeof(T) <= 72     ? 4
     /* window[i][j] is dy[u - i][left + j]. */
     const int left = (column + p.pad_left) / 2 - (REACH - 1);
     const T *const dy = p.dy + (int64_t)plane * p.OH * p.OW + left;
-    const auto read = [&](int u) {
+    T ahead[COUNT]; /* row u, while the one before it is summed */
+    const auto load = [&](int u) {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++)
+            ahead[j] = (unsigned)u < (unsigned)p.OH && (unsigned)(left + j) < (unsigned)p.OW
+                           ? __ldg(dy + (u * p.OW + j))
+                           : (T)0;
+    };
+    const auto push = [&] {
 #pragma unroll
         for (int i = REACH - 1; i > 0; i--)
 #pragma unroll
@@ -66,17 +74,17 @@ static __global__ void __launch_bounds__(BLOCK, K *K * sizeof(T) <= 72     ? 4
                 window[i][j] = window[i - 1][j];
 #pragma unroll
         for (int j = 0; j < COUNT; j++)
-            window[0][j] = (unsigned)u < (unsigned)p.OH && (unsigned)(left + j) < (unsigned)p.OW
-                               ? __ldg(dy + (u * p.OW + j))
-                               : (T)0;
+            window[0][j] = ahead[j];
     };
 #pragma unroll
     for (int i = REACH - 1; i > 0; i--)
-        read(first - i);
+        load(first - i), push();
+    load(first);
     T *row = p.dx + ((int64_t)plane * p.H + 2 * first - p.pad_top) * p.W + column;
 #pragma unroll 2
     for (int u = first; u < end; u++) {
-        read(u);
+        push();
+        load(u + 1);
 #pragma unroll
         for (int parity = 0; parity < 2; parity++, row += p.W) {
             vec<T, COLUMNS> out;
@@ -142,7 +150,7 @@ static const char *plan_phases(const talc_device *device, const talc_conv2d_prob
     const int64_t rows = (p->H - 1 + p->pad_top) / 2 - p->pad_top / 2 + 1;
     const int64_t enough = (int64_t)talc_cuda_state_of(device)->multiprocessors * 2048 * 2;
     int64_t pairs = p->KH * 4;
-    while (pairs > p->KH && p->N * p->C * across * talc_ceil_div(rows, pairs) < enough)
+    while (pairs > 2 && p->N * p->C * across * talc_ceil_div(rows, pairs) < enough)
         pairs--;
     pairs = talc_ceil_div(rows, talc_ceil_div(rows, pairs));
     if (!planes_fit(p, INT_MAX / 8) ||

@@ -43,6 +43,12 @@ struct dense_axis {
     int in, in_step, tap, tap_step, taps, out, out_step, outputs;
 };
 
+/// n / by, which is 1 in most problems.
+static inline __host__ __device__ int over(int n, int by)
+{
+    return by == 1 ? n : n / by;
+}
+
 struct polyphase_axis {
     int stride, dilation, K, pad, in, out; ///< extents of what is read and of the result
     int lcm, tap_step, y_step;             ///< lcm(stride, dilation); over dilation; over stride
@@ -71,7 +77,7 @@ struct polyphase_axis {
 
     __host__ __device__ int max_taps() const
     {
-        return (K - 1) / tap_step + 1;
+        return over(K - 1, tap_step) + 1;
     }
     int max_outputs() const
     {
@@ -82,20 +88,21 @@ struct polyphase_axis {
     {
         dense_axis a;
         a.out = of_class, a.out_step = is_gradient ? lcm : y_step;
-        a.outputs = of_class < out ? (out - 1 - of_class) / a.out_step + 1 : 0;
+        a.outputs = of_class < out ? over(out - 1 - of_class, a.out_step) + 1 : 0;
         a.tap = pass, a.tap_step = tap_step;
         a.in = stride * of_class + dilation * pass - pad, a.in_step = lcm;
         if (is_gradient) {
             const int end = K < tap_step ? K : tap_step;
-            for (a.in = of_class + pad; a.tap < end && a.in % stride != 0; a.in -= dilation)
+            for (a.in = of_class + pad; stride > 1 && a.tap < end && a.in % stride != 0;
+                 a.in -= dilation)
                 a.tap++;
-            a.in /= stride, a.in_step = y_step;
-            a.taps = a.tap < end ? (K - 1 - a.tap) / tap_step + 1 : 0;
+            a.in = over(a.in, stride), a.in_step = y_step;
+            a.taps = a.tap < end ? over(K - 1 - a.tap, tap_step) + 1 : 0;
             a.in -= y_step * (a.taps - 1); /* backwards over the taps */
             a.tap += tap_step * (a.taps - 1);
             a.tap_step = -tap_step;
         } else {
-            a.taps = (K - 1 - a.tap) / tap_step + 1;
+            a.taps = over(K - 1 - a.tap, tap_step) + 1;
         }
         return a;
     }
@@ -190,30 +197,27 @@ template <typename T> struct polyphase_problem {
  * behind the last. */
 static __device__ __forceinline__ int2 inside_of(int first, int step, int count, int extent)
 {
-    const int begin = first >= 0 ? 0 : (-first + step - 1) / step;
-    const int end = first >= extent ? 0 : min((extent - 1 - first) / step + 1, count);
+    const int begin = first >= 0 ? 0 : over(-first + step - 1, step);
+    const int end = first >= extent ? 0 : min(over(extent - 1 - first, step) + 1, count);
     return make_int2(begin, max(begin, end));
 }
 
-/// Calls visit(plane, row, lane, lanes) for the `rows` rows of each of `planes` planes, with as many
-/// lanes, a power of two up to a warp, as `columns` columns need, EACH for a lane.
+/// Divides the `rows` rows of `planes` planes among the block's threads: calls visit(plane, first,
+/// step, column, columns a step) for the rows first, first + step ... and the columns from `column`
+/// on that are a thread's. A power of two of lanes, up to a warp, has the columns, EACH a lane.
 template <int THREADS, int EACH, typename Visit>
-static __device__ __forceinline__ void for_rows(int planes, int rows, int columns, Visit visit)
+static __device__ __forceinline__ void for_planes(int planes, int columns, Visit visit)
 {
-    int shift = 0;
+    int shift = 0, parts = THREADS / WARP; /* warps of a plane */
     while (shift < 5 && EACH << shift < columns)
         shift++;
-    const int lanes = 1 << shift, lane = (int)threadIdx.x & (lanes - 1), step = THREADS >> shift;
-    int row = (int)threadIdx.x >> shift, plane = 0;
-#pragma unroll 2
-    while (true) {
-        while (row >= rows && plane < planes)
-            row -= rows, plane++;
-        if (plane >= planes)
-            break;
-        visit(plane, row, lane, lanes);
-        row += step;
-    }
+    while (parts > 1 && planes * parts > THREADS / WARP)
+        parts /= 2;
+    const int lane = (int)threadIdx.x % WARP, lanes = 1 << shift, warp = (int)threadIdx.x / WARP;
+    const int first = (warp & (parts - 1)) * (WARP >> shift) + (lane >> shift);
+#pragma unroll 1
+    for (int plane = warp / parts; plane < planes; plane += THREADS / WARP / parts)
+        visit(plane, first, parts * (WARP >> shift), (lane & (lanes - 1)) * EACH, lanes * EACH);
 }
 
 /// Begins to copy rows of planes into shared memory: the `rows` rows from `row` on that are row_step
@@ -226,16 +230,22 @@ static __device__ __forceinline__ void copy_rows(T *to, int to_step, int pitch, 
                                                  int column, int column_step, int columns, int end,
                                                  int W)
 {
-    if (rows > 0)
-        for_rows<THREADS, EACH>(planes, rows, columns, [&](int plane, int r, int lane, int lanes) {
-            const T *const x = plane_at(plane) + (int64_t)(row + r * row_step) * W;
-            T *const shared = to + plane * to_step + r * pitch;
-#pragma unroll 2
-            for (int i = lane * EACH; i < columns; i += lanes * EACH) {
+    for_planes<THREADS, EACH>(
+        planes, columns, [&](int plane, int first, int step, int i, int next) {
+            const T *const x = plane_at(plane) + (int64_t)(row + first * row_step) * W;
+            const int64_t down = (int64_t)step * row_step * W;
+#pragma unroll 1
+            for (; i < columns; i += next) {
                 const int at = column + i * column_step;
-                const bool inside = at >= 0 && at < end;
-                begin_copy<EACH * sizeof(T)>(shared + i, inside ? x + at : x,
-                                             inside ? EACH * (int)sizeof(T) : 0);
+                const int real = at >= 0 && at < end ? EACH * (int)sizeof(T) : 0;
+                const T *from = real == 0 ? x : x + at;
+                unsigned shared =
+                    (unsigned)__cvta_generic_to_shared(to + plane * to_step + first * pitch + i);
+#pragma unroll 4
+                for (int r = first; r < rows; r += step) {
+                    begin_copy<EACH * sizeof(T)>(shared, from, real);
+                    from += down, shared += (unsigned)(step * pitch) * (unsigned)sizeof(T);
+                }
             }
         });
 }
@@ -255,7 +265,7 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
     unsigned rest = blockIdx.x;
     const auto digit = [&rest](int base) {
         const unsigned of = rest;
-        rest /= base;
+        rest = base == 1 ? rest : rest / base;
         return (int)(of - rest * base);
     };
     const int class_w = digit(p.across.classes), class_h = digit(p.down.classes);
@@ -291,8 +301,8 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
 
 #pragma unroll 1
     for (int pass = 0; pass < terms * p.down.passes * p.across.passes; pass++) {
-        const int pass_w = pass % p.across.passes, passes = pass / p.across.passes;
-        const int pass_h = passes % p.down.passes, term = passes / p.down.passes;
+        const int passes = over(pass, p.across.passes), pass_w = pass - passes * p.across.passes;
+        const int term = over(passes, p.down.passes), pass_h = passes - term * p.down.passes;
         const dense_axis h = p.down.at(class_h, pass_h), w = p.across.at(class_w, pass_w);
         if (h.taps == 0 || w.taps == 0)
             break; /* then no term has any */
@@ -419,24 +429,29 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
     __syncthreads();
     const int64_t y_plane = (int64_t)p.down.out * p.across.out;
     with_activation<T>(p.last.activation, [&](auto activate) {
-        for_rows<POLYPHASE_THREADS, 1>(
-            t.images * channels, height, width, [&](int of, int row, int lane, int lanes) {
+        for_planes<POLYPHASE_THREADS, 1>(
+            t.images * channels, width, [&](int of, int first, int step, int i, int next) {
                 const int c = (int)t.by_images.quotient(of), n = of - c * t.images;
                 if (n >= images)
                     return;
-                const T *const from = rows + of * t.plane_pitch + row * result_pitch;
                 const int64_t at =
                     ((image + n) * t.C + channel + c) * y_plane +
-                    (int64_t)(y_down.out + (oh + row) * y_down.out_step) * p.across.out +
+                    (int64_t)(y_down.out + (oh + first) * y_down.out_step) * p.across.out +
                     y_across.out + ow * y_across.out_step;
+                const int64_t down = (int64_t)step * y_down.out_step * p.across.out;
                 const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel + c];
-#pragma unroll 2
-                for (int i = lane; i < width; i += lanes) {
-                    const int64_t to = at + i * y_across.out_step;
-                    T result = from[i] + bias;
-                    if (p.last.residual != nullptr)
-                        result += p.last.residual[to];
-                    p.y[to] = activate(result);
+#pragma unroll 1
+                for (; i < width; i += next) {
+                    int64_t to = at + i * y_across.out_step;
+                    const T *from = rows + of * t.plane_pitch + first * result_pitch + i;
+#pragma unroll 4
+                    for (int r = first; r < height; r += step) {
+                        T result = *from + bias;
+                        if (p.last.residual != nullptr)
+                            result += p.last.residual[to];
+                        p.y[to] = activate(result);
+                        to += down, from += step * result_pitch;
+                    }
                 }
             });
     });
@@ -463,27 +478,47 @@ static inline double inside_share(const polyphase_axis &a)
     return fmax(1 - (before * before + after * after) / 2 / (outputs * taps), 0.1);
 }
 
-/* Each block's instructions, in FMAs: those of its products, of its results, and of its copies of
- * x. A multiprocessor needs two blocks to be busy. */
+/* Seconds of `blocks` blocks of `work` instructions of threads and of `bytes` that move. The more
+ * warps a multiprocessor has, of at most `fit` blocks by their registers, the busier it is. Copies
+ * wait for products, and products for copies, of the same block. */
+static inline double tiles_seconds(const talc_device *device, const talc_conv2d_problem *p,
+                                   double blocks, double work, int fit, double shared, double bytes,
+                                   int launches)
+{
+    constexpr double SHARE = 0.9, ALONE = 4, WAITS = 0.4;
+    const talc_cuda_state *state = talc_cuda_state_of(device);
+    const double resident = fmin(fmin(fit, floor((double)state->block_shared / (shared + 1024))),
+                                 ceil(blocks / state->multiprocessors));
+    const double warps = resident * POLYPHASE_THREADS / WARP;
+    const double full =
+        ceil(blocks / (state->multiprocessors * resident)) * resident * state->multiprocessors;
+    const double computing = talc_cuda_seconds(device, p->dtype, (full + blocks) * work,
+                                               SHARE * warps / (warps + ALONE), 0, 0);
+    const double moving = talc_cuda_seconds(device, p->dtype, 0, 1, bytes, 0);
+    return fmax(computing, moving) + WAITS * fmin(computing, moving) + launches * TALC_CUDA_LAUNCH;
+}
+
+/* A block's instructions: of its products, by threads, of planes that it copies and stores, and of
+ * their elements. */
 static inline double polyphase_seconds(const talc_device *device, const talc_conv2d_problem *p,
                                        const polyphase_plan &own, int64_t V)
 {
-    constexpr double BUSY = 2, SHARE = 0.6, ROW = 2.5, TAP = 1.6, RESULT = 30, COPY = 12;
+    constexpr double START = 1000, PASS = 400, ROW = 3, TAP = 1.5, RESULT = 14, PLANE = 4000,
+                     COPY = 8;
     const polyphase_tiling &t = own.tiling;
     const double tile = own.height * POLYPHASE_WIDTH, rows = own.down.max_taps();
     const double whole = (double)(own.across.max_taps() / V * V);
     const double columns = whole + (own.across.max_taps() - whole) * TAP + ROW;
     const double passes =
         (double)(own.down.is_gradient ? t.M : 1) * own.down.passes * own.across.passes;
-    const double copies = (double)t.plane_pitch * t.images * t.channels * COPY;
+    const double planes = (double)t.images * t.channels;
     const double block =
-        POLYPHASE_THREADS * tile * (passes * rows * columns * inside_share(own.down) + RESULT) +
-        passes * copies;
-    const double blocks =
-        fmax((double)t.blocks, BUSY * talc_cuda_state_of(device)->multiprocessors);
-    const bool strided = own.across.lcm > 1;
-    return talc_cuda_seconds(device, p->dtype, 2 * blocks * block, SHARE,
-                             talc_conv2d_bytes(p) / (strided ? 0.4 : 0.7), 1);
+        POLYPHASE_THREADS * (tile * (passes * rows * columns * inside_share(own.down) + RESULT) +
+                             START + passes * PASS) +
+        passes * planes * (PLANE + t.plane_pitch * (own.across.in % V == 0 ? COPY / V : COPY));
+    return tiles_seconds(device, p, (double)t.blocks, block, own.height == 7 ? 4 : 5,
+                         (double)t.bytes, talc_conv2d_bytes(p) / (own.across.lcm > 1 ? 0.5 : 0.8),
+                         1);
 }
 
 /// Keeps the tiles of a problem, forward or of its input gradient, and estimates; why there are
@@ -505,11 +540,12 @@ static const char *plan_polyphase(const talc_device *device, const talc_conv2d_p
         (double)p->OC / (double)p->C * own.down.passes * own.across.passes > INT_MAX)
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
-    for (const int height : { 7, 4 }) {
+    for (int i = 0; i < 4; i++) {
         polyphase_tiling &t = own.tiling;
         t.N = p->N, t.C = is_gradient ? p->C : p->OC, t.M = p->OC / p->C;
-        own.height = height;
-        if (!t.cut(own.down, own.across, height, POLYPHASE_WIDTH, sizeof(T), limit) ||
+        own.height = i % 2 == 0 ? 7 : 4;
+        if (!t.cut(own.down, own.across, own.height, POLYPHASE_WIDTH, sizeof(T),
+                   i / 2 == 0 ? limit / 2 : limit) ||
             t.blocks > INT_MAX)
             continue;
         const double seconds = polyphase_seconds(device, p, own, VECTOR_BYTES / sizeof(T));

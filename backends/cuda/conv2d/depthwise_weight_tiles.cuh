@@ -25,6 +25,7 @@ constexpr int WEIGHT_THREADS = 128;
 struct weight_tiling {
     polyphase_axis down, across;
     int taps;                       ///< along each side of a tile of taps: TH and TW
+    int apart;                      ///< columns and rows of x from output to output: 1 or 2
     int groups, bands, rows;        ///< threads across a plane and down it, and rows of dy of each
     int images;                     ///< of a unit
     int tiles_across, tiles_down;   ///< of a class
@@ -53,9 +54,9 @@ struct weight_tiling {
                 return false;
             tiles_down = (int)talc_ceil_div(height, bands * 14);
             rows = (int)talc_ceil_div(height, (int64_t)tiles_down * bands);
-            const int64_t read = talc_smaller((int64_t)bands * rows + taps - 1,
+            const int64_t read = talc_smaller(((int64_t)bands * rows - 1) * apart + taps,
                                               (down.in - 1) / down.at(0, 0).in_step + 1);
-            x_pitch = (int)talc_ceil_div(groups * V + taps - 1, V) * V;
+            x_pitch = (int)talc_ceil_div((groups * V - 1) * apart + taps, V) * V;
             /* Vectors of the next plane are in the next banks. */
             const auto spread = [&](int64_t bare) {
                 return (int)(bare + ((groups * V - bare) % banks + banks) % banks);
@@ -94,12 +95,14 @@ template <typename T> struct weight_tile_problem {
     bool aligned; ///< rows of dy begin at 16 bytes
 };
 
-template <typename T, int TAPS>
+/* STRIDE: elements of x from output to output. */
+template <typename T, int TAPS, int STRIDE>
 static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) <= 200 ? 4 : 2)
     sum_weight_tiles(const __grid_constant__ weight_tile_problem<T> p)
 {
     constexpr int V = VECTOR_BYTES / sizeof(T), WARPS = WEIGHT_THREADS / WARP;
-    constexpr int COUNT = (V + TAPS - 1 + V - 1) / V * V; /* columns of x that a thread reads */
+    constexpr int COUNT =
+        ((V - 1) * STRIDE + TAPS + V - 1) / V * V; /* columns of x that a thread reads */
     extern __shared__ __align__(CACHE_LINE) unsigned char weight_tile_bytes[];
     const weight_tiling &t = p.tiling;
     T *const x_rows = (T *)weight_tile_bytes, *const dy_rows = x_rows + t.images * t.x_plane;
@@ -107,7 +110,7 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
     unsigned rest = blockIdx.x;
     const auto digit = [](auto &of, auto base) {
         const auto whole = of;
-        of /= base;
+        of = base == 1 ? of : of / base;
         return (int)(whole - of * base);
     };
     const int64_t split = digit(rest, (unsigned)t.splits);
@@ -134,14 +137,16 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
         const int width = min(t.groups * V, w.outputs - ow);
         if (height <= 0 || width <= 0)
             continue;
-        const int padded = (width + V - 1) / V * V, first_row = h.in + h.in_step * (oh + kh0);
-        const int2 in = inside_of(first_row, h.in_step, height + TAPS - 1, t.down.in);
+        const int padded = (width + V - 1) / V * V,
+                  first_row = h.in + h.in_step * (oh * STRIDE + kh0);
+        const int2 in = inside_of(first_row, h.in_step, (height - 1) * STRIDE + TAPS, t.down.in);
         __syncthreads(); /* the last unit is read */
         copy_rows<WEIGHT_THREADS, 1>(
             x_rows, t.x_plane, t.x_pitch,
             [&](int n) { return p.x + ((first + n) * C + x_channel) * t.down.in * t.across.in; },
             images, first_row + in.x * h.in_step, h.in_step, in.y - in.x,
-            w.in + w.in_step * (ow + kw0), w.in_step, padded + TAPS - 1, t.across.in, t.across.in);
+            w.in + w.in_step * (ow * STRIDE + kw0), w.in_step, (padded - 1) * STRIDE + TAPS,
+            t.across.in, t.across.in);
         const auto copy_dy = [&](auto each) {
             copy_rows<WEIGHT_THREADS, decltype(each)::value>(
                 dy_rows, t.dy_plane, t.groups * V,
@@ -161,8 +166,8 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
         if (image >= images || band >= t.bands || group * V >= width || rows <= 0)
             continue;
         const T *const dy = dy_rows + image * t.dy_plane + (band * t.rows * t.groups + group) * V;
-        const T *const x =
-            x_rows + image * t.x_plane + (band * t.rows - in.x) * t.x_pitch + group * V;
+        const T *const x = x_rows + image * t.x_plane +
+                           (band * t.rows * STRIDE - in.x) * t.x_pitch + group * V * STRIDE;
 #pragma unroll 1
         for (int r = 0; r < rows; r++) {
             const vec<T, V> some = *(const vec<T, V> *)(dy + r * t.groups * V);
@@ -171,8 +176,9 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
                 not_finite += some.of[v] * 0;
         }
 #pragma unroll 1
-        for (int i = 0; i < rows + TAPS - 1; i++) {
-            if (band * t.rows + i < in.x || band * t.rows + i >= in.y)
+        for (int i = 0; i < (rows - 1) * STRIDE + TAPS; i++) {
+            const int row = band * t.rows * STRIDE + i;
+            if (row < in.x || row >= in.y)
                 continue;
             T window[COUNT];
 #pragma unroll
@@ -186,16 +192,18 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
             const auto add = [&](auto ends) {
 #pragma unroll
                 for (int kh = 0; kh < TAPS; kh++)
-                    if (!decltype(ends)::value || (unsigned)(i - kh) < (unsigned)rows) {
-                        const vec<T, V> some = *(const vec<T, V> *)(dy + (i - kh) * t.groups * V);
+                    if (!decltype(ends)::value ||
+                        ((i - kh) % STRIDE == 0 && i >= kh && (i - kh) / STRIDE < rows)) {
+                        const vec<T, V> some =
+                            *(const vec<T, V> *)(dy + (i - kh) / STRIDE * t.groups * V);
 #pragma unroll
                         for (int v = 0; v < V; v++)
 #pragma unroll
                             for (int kw = 0; kw < TAPS; kw++)
-                                sums[kh][kw] += window[v + kw] * some.of[v];
+                                sums[kh][kw] += window[v * STRIDE + kw] * some.of[v];
                     }
             };
-            if (i >= TAPS - 1 && i < rows)
+            if (STRIDE == 1 && i >= TAPS - 1 && i < rows)
                 add(std::false_type());
             else
                 add(std::true_type());
@@ -266,20 +274,22 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- Plan and launch ----------------------------------------------------------------------------
 
-/// Of a block: its units' products, rows of x, copies and last sums, in FMAs.
+/// Of a block: its units' products, rows of x, copies and last sums.
 static inline double weight_tile_seconds(const talc_device *device, const talc_conv2d_problem *p,
                                          const weight_tiling &t, int V)
 {
-    constexpr double BUSY = 2, SHARE = 0.55, ROW = 20, COPY = 12, SUM = 6;
+    constexpr double START = 500, UNIT = 500, ROW = 20, PLANE = 4000, COPY = 8, SUM = 6;
     const double taps = t.taps, each = (double)talc_ceil_div(t.units, t.splits);
-    const double products = t.rows * taps * (taps * V + 4) * inside_share(t.down);
-    const double block = each * (WEIGHT_THREADS * (products + (t.rows + taps - 1) * ROW) +
-                                 (double)t.images * (t.x_plane + (double)t.dy_plane / V) * COPY) +
-                         WEIGHT_THREADS * taps * taps * SUM;
-    const double blocks = fmax((double)(t.blocks_of_split(p->OC) * t.splits),
-                               BUSY * talc_cuda_state_of(device)->multiprocessors);
-    return talc_cuda_seconds(device, p->dtype, 2 * blocks * block, SHARE,
-                             talc_conv2d_bytes(p) / (t.across.lcm > 1 ? 0.4 : 0.75), 2);
+    const double products = t.rows * taps * (taps * V + 6) * inside_share(t.down);
+    const double block =
+        WEIGHT_THREADS * (START + taps * taps * SUM +
+                          each * (UNIT + products + (t.rows * t.apart + taps - 1) * ROW)) +
+        each * t.images * (2 * PLANE + (t.x_plane + (double)t.dy_plane / V) * COPY);
+    return tiles_seconds(device, p, (double)(t.blocks_of_split(p->OC) * t.splits), block,
+                         t.taps == 3   ? 6
+                         : t.taps == 5 ? 5
+                                       : 4,
+                         (double)t.bytes, talc_conv2d_bytes(p) / (t.across.lcm > 1 ? 0.5 : 0.8), 2);
 }
 
 /// Keeps the tiles of a problem and estimates; why there are none.
@@ -291,12 +301,17 @@ static const char *plan_weight_tiles(const talc_device *device, const talc_conv2
     weight_tiling t;
     if (p->H < 1 || p->W < 1 || p->N < 1)
         return "there is nothing to compute";
-    if (!t.down.set(p->stride_h, p->dilation_h, p->KH, p->pad_top, p->H, p->OH, false) ||
-        !t.across.set(p->stride_w, p->dilation_w, p->KW, p->pad_left, p->W, p->OW, false))
+    /* At stride 2 without dilation the kernel skips elements of x itself, else passes do. */
+    const bool two =
+        p->stride_h == 2 && p->stride_w == 2 && p->dilation_h == 1 && p->dilation_w == 1;
+    t.apart = two ? 2 : 1;
+    if (!t.down.set(two ? 1 : p->stride_h, p->dilation_h, p->KH, p->pad_top, p->H, p->OH, false) ||
+        !t.across.set(two ? 1 : p->stride_w, p->dilation_w, p->KW, p->pad_left, p->W, p->OW, false))
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
-    for (const int taps : { 3, 5, 7 }) {
-        if (!t.cut(p, taps, sizeof(T), shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T))))
+    for (int i = 0; i < 6; i++) {
+        const int64_t shared = shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T));
+        if (!t.cut(p, 3 + i % 3 * 2, sizeof(T), i / 3 == 0 ? shared / 2 : shared))
             continue;
         /* As many splits as keep the GPU busy and the workspace holds, of as many units each. */
         const size_t each = (size_t)(p->OC * p->KH * p->KW) * sizeof(T);
@@ -328,9 +343,11 @@ static void run_weight_tiles(talc_device *device, const talc_conv2d_problem *p,
                                        p->C,
                                        p->OW % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 &&
                                            is_aligned(a->dy) };
-    const auto kernel = t.taps == 3   ? &sum_weight_tiles<T, 3>
-                        : t.taps == 5 ? &sum_weight_tiles<T, 5>
-                                      : &sum_weight_tiles<T, 7>;
+    const auto kernel =
+        t.taps == 3    ? t.apart == 2 ? &sum_weight_tiles<T, 3, 2> : &sum_weight_tiles<T, 3, 1>
+           : t.taps == 5 ? t.apart == 2 ? &sum_weight_tiles<T, 5, 2> : &sum_weight_tiles<T, 5, 1>
+           : t.apart == 2 ? &sum_weight_tiles<T, 7, 2>
+                       : &sum_weight_tiles<T, 7, 1>;
     const cudaStream_t stream = talc_cuda_stream(device);
     const int64_t last = talc_ceil_div(p->OC * p->KH * p->KW, BLOCK / WARP);
     (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
