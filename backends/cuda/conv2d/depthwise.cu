@@ -8,7 +8,7 @@
 ///
 /// M is the channel multiplier, OC / C.
 ///
-/// All forms are bound by memory bandwidth:
+/// All forms but polyphase are bound by memory bandwidth:
 ///
 ///   register tiles  Square kernels with M = 1 on narrow images whose width is a multiple of 7. A
 ///                   thread computes a tile of outputs in registers
@@ -17,7 +17,9 @@
 ///                   warp_tiles.cuh.
 ///   plane tiles     Square kernels with M = 1 on other narrow images. A block keeps whole planes,
 ///                   or rows of one, in shared memory (depthwise_tiles.cuh).
-///   outputs         Any problem, dilation for instance. A thread computes one output.
+///   polyphase       Any kernel, stride and dilation. Blocks compute tiles of the dense convolutions
+///                   at stride 1 that the problem is made of (depthwise_polyphase.cuh).
+///   outputs         Few outputs, of any problem. A thread computes one.
 ///
 /// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane computes V adjacent
 /// columns and loops down the rows of x. It reads its window of a row, V columns and their halo,
@@ -29,10 +31,11 @@
 ///     sums        KH x V    KH x V         KH x V         shared memory
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Sums are in the data's type and add the taps in row-major order. By the formula, the forward
-/// pass multiplies padding as zeros, and an input gradient, which these kernels compute too, leaves
-/// such products out (only_inside). A form does either in both. The difference shows only where a
-/// weight is NaN or infinite: then outputs are recomputed by the formula (window_sum.cuh).
+///  Sums are in the data's type and add the taps in row-major order, at a stride those of a phase
+/// after another. By the formula, the forward  pass multiplies padding as zeros, and an input
+/// gradient, which these kernels compute too, leaves  such products out (only_inside). A form does
+/// either in both. The difference shows only where a  weight is NaN or infinite: then outputs are
+/// recomputed by the formula (window_sum.cuh).
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_polyphase.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
@@ -339,10 +342,10 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
                                       2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
-/* All these forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply at
- * 0.4 of the rate of FMA, but for outputs, each of whose products takes a load and a test. So the
- * estimates of tiles are equal, and the first of the list runs. Where outputs are few, tiles leave
- * most of the GPU idle, and their estimate is IDLE times as long. */
+/* All these forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply
+ * at 0.4 of the rate of FMA, but for outputs, each of whose products takes a load and a test. So
+ * the estimates of tiles are equal, and the first of the list runs. Where outputs are few, tiles
+ * leave most of the GPU idle, and their estimate is IDLE times as long. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
                              const char *refusal, talc_plan *plan)
 {

@@ -7,10 +7,10 @@
 ///     m = 2u + 1:  dy[u], dy[u - 1] ...  through  w[1], w[3] ...
 ///
 /// and columns likewise. So rows 2u and 2u + 1 of the padded dx need the same REACH = (K + 1) / 2
-/// rows of dy, and use each tap for one of the two. A thread has COLUMNS neighbouring columns of dx,
-/// which one store writes, and goes down some pairs of rows with its window of dy in registers, so
-/// that it reads each element of dy once. Outputs that there are not are zeros in this window; where
-/// a weight is not finite, elements are computed again without them (window_sum.cuh).
+/// rows of dy, and use each tap for one of the two. A thread has COLUMNS neighbouring columns of
+/// dx, which one store writes, and goes down some pairs of rows with its window of dy in registers,
+/// so that it reads each element of dy once. Outputs that there are not are zeros in this window;
+/// where a weight is not finite, elements are computed again without them (window_sum.cuh).
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_PHASES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_PHASES_CUH
 
@@ -185,10 +185,10 @@ static void run_phases(talc_device *device, const talc_conv2d_problem *p, const 
                                           : 1 };
     d.across.set(across), d.down.set(down), d.channels.set(p->C);
     const bool odd = p->pad_left % 2 != 0;
-    const auto kernel = p->KH == 3   ? odd ? &depthwise_phases<T, 3, 1> : &depthwise_phases<T, 3, 0>
-                          : p->KH == 5 ? odd ? &depthwise_phases<T, 5, 1> : &depthwise_phases<T, 5, 0>
-                          : odd ? &depthwise_phases<T, 7, 1>
-                                     : &depthwise_phases<T, 7, 0>;
+    const auto three = odd ? &depthwise_phases<T, 3, 1> : &depthwise_phases<T, 3, 0>;
+    const auto five = odd ? &depthwise_phases<T, 5, 1> : &depthwise_phases<T, 5, 0>;
+    const auto seven = odd ? &depthwise_phases<T, 7, 1> : &depthwise_phases<T, 7, 0>;
+    const auto kernel = p->KH == 3 ? three : p->KH == 5 ? five : seven;
     kernel<<<(unsigned)talc_ceil_div(count, BLOCK), BLOCK, 0, talc_cuda_stream(device)>>>(d);
 }
 

@@ -112,8 +112,8 @@ struct polyphase_axis {
 
 constexpr int POLYPHASE_THREADS = 128, POLYPHASE_SHARED = 18 << 10; ///< elements of a block
 
-/// A block's threads: `across` by `down` register tiles of each of `images` times `channels` planes,
-/// lanes across first, then over planes.
+/// A block's threads: `across` by `down` register tiles of each of `images` times `channels`
+/// planes, lanes across first, then over planes.
 struct polyphase_tiling {
     int64_t N, C, M; ///< planes of the result, and OC / C
     divisor<uint32_t> by_images, by_M;
@@ -220,10 +220,10 @@ static __device__ __forceinline__ void for_planes(int planes, int columns, Visit
         visit(plane, first, parts * (WARP >> shift), (lane & (lanes - 1)) * EACH, lanes * EACH);
 }
 
-/// Begins to copy rows of planes into shared memory: the `rows` rows from `row` on that are row_step
-/// apart, all in the image, of W elements, and the `columns` columns from `column` on that are
-/// column_step apart, EACH at a time; those outside 0 to `end` are zeros. plane_at(i) is where plane
-/// i begins.
+/// Begins to copy rows of planes into shared memory: the `rows` rows from `row` on that are
+/// row_step apart, all in the image, of W elements, and the `columns` columns from `column` on that
+/// are column_step apart, EACH at a time; those outside 0 to `end` are zeros. plane_at(i) is where
+/// plane i begins.
 template <int THREADS, int EACH, typename T, typename PlaneAt>
 static __device__ __forceinline__ void copy_rows(T *to, int to_step, int pitch, PlaneAt plane_at,
                                                  int planes, int row, int row_step, int rows,
