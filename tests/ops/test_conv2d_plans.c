@@ -361,7 +361,7 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n32c64h112w112o64k3x3s2x2p1x1g64", "depthwise", "plane tiles" },
         { "n32c64h224w224o64k3x3s2x2p1x1g64", "depthwise", "warp tiles" },
         { "n16c64h128w128o64k3x3p1x1g64_dx", "depthwise", "warp tiles" },
-        { "n16c64h128w128o64k3x3p1x1g64_dw", "depthwise", "polyphase" },
+        { "n16c64h128w128o64k3x3p1x1g64_dw", "depthwise", "warp tiles" },
         { "n1c64h28w28o64k3x3p1x1g64", "depthwise", "outputs" }, /* they are few */
         { "n32c64h56w56o64k3x3p1x1g64_dw", "depthwise", "polyphase" },
         { "n32c64h56w56o64k9x9p4x4g64", "depthwise", "polyphase" },

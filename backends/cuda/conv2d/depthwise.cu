@@ -194,9 +194,15 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_
                 sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
             }
         }
-        if (p.only_inside && sum != sum)
-            sum = sum_of_window<T>({ from, weights, 1, 0, 0, p.H, p.W, ih, iw, KH, KW, p.dilation_h,
-                                     p.dilation_w, KW, 1, true });
+        if (p.only_inside && sum != sum) {
+            sum = 0;
+#pragma unroll 1
+            for (int tap = 0; tap < KH * KW; tap++) {
+                const int h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
+                if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
+                    sum += from[h * p.W + w] * weights[tap];
+            }
+        }
         p.y[i] = talc_epilogue(p.last, sum, channel, i);
     }
 }

@@ -9,17 +9,214 @@
 /// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the rotated kernel
 /// (input_gradient.h); at stride 2 square kernels have a form of their own (depthwise_phases.cuh).
 /// Any other dx is made of dense convolutions (depthwise_polyphase.cuh), and so is dw
-/// (depthwise_weight_tiles.cuh).
+/// (depthwise_weight_tiles.cuh) but for two forms (depthwise_weight_gradient.cuh): warps go down
+/// tiles of wide images, and small images at a stride are read through the cache.
 ///
 /// Sums are in the data's type, in a fixed order.
 #include "backends/cuda/conv2d/depthwise_phases.cuh"
 #include "backends/cuda/conv2d/depthwise_weight_tiles.cuh"
+#include "backends/cuda/conv2d/im2col.h"
 
 using namespace talc;
 
+struct depthwise_plan {
+    int64_t splits; /* of the outputs of a channel */
+};
+
+/* Whether 32-bit integers can count the elements of x and y, and hold every coordinate of the
+ * padded image. */
+static bool fits_32_bits(const talc_conv2d_problem *p)
+{
+    const double x = (double)p->N * (double)p->C * (double)p->H * (double)p->W;
+    const double y = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
+    return talc_cuda_im2col_is_narrow(p) && x < INT_MAX / 2 && y < INT_MAX / 2 &&
+           (double)p->KH * (double)p->KW < INT_MAX / 2;
+}
+
+// ---- The weight gradient ------------------------------------------------------------------------
+
+/* Values of TAPS for sum_windows: kernels up to FEW by FEW get tiles of FEW by FEW taps. */
+constexpr int64_t FEW = 3, MANY = 5;
+
+static int64_t taps_of(const talc_conv2d_problem *p)
+{
+    return p->KH <= FEW && p->KW <= FEW ? FEW : MANY;
+}
+
+template <typename T> static int64_t tiles_across(const talc_conv2d_problem *p)
+{
+    return talc_ceil_div(p->OW, WARP * (int64_t)(VECTOR_BYTES / sizeof(T)));
+}
+
+static bool has_kernel(const talc_conv2d_problem *p, int64_t KH, int64_t KW)
+{
+    return p->KH == KH && p->KW == KW;
+}
+
+/* Whether the kernel of warp tiles is used: not for narrow images, where most lanes would idle. */
+template <typename T> static bool takes_warp_tiles(const talc_conv2d_problem *p)
+{
+    const int64_t max = INT_MAX / 4, width = WARP * (int64_t)(VECTOR_BYTES / sizeof(T));
+    if (!has_kernel(p, 3, 3) && !has_kernel(p, 3, 1) && !has_kernel(p, 3, 7) &&
+        !has_kernel(p, 5, 5))
+        return false;
+    return p->stride_h == 1 && p->stride_w == 1 && p->dilation_h == 1 && p->dilation_w == 1 &&
+           p->OW >= width * 2 / 3 && planes_fit(p, max) && p->OC <= max / 512 &&
+           (double)p->N * (double)tiles_across<T>(p) * (double)talc_ceil_div(p->OH, HIGH) <=
+               (double)max;
+}
+
+/* As many splits as keep the GPU busy, at most as many as the workspace holds. Each has the same
+ * number of units, but for the last. */
+static int64_t splits_for(const talc_conv2d_problem *p, int64_t wanted, int64_t units, size_t limit)
+{
+    const size_t each = (size_t)(p->OC * p->KH * p->KW) * talc_dtype_size(p->dtype);
+    const int64_t fit = (int64_t)(limit / each);
+    const int64_t splits =
+        talc_larger(talc_smaller(talc_smaller(wanted, talc_larger(units, 1)), fit), 1);
+    return talc_larger(talc_ceil_div(units, talc_larger(talc_ceil_div(units, splits), 1)), 1);
+}
+
+template <typename T>
+static void plan_weight(const talc_device *device, const talc_conv2d_problem *p, bool warp_tiles,
+                        size_t limit, talc_plan *plan)
+{
+    const int64_t busy = talc_cuda_state_of(device)->multiprocessors;
+    depthwise_plan planned = {};
+    if (warp_tiles) {
+        const int64_t tiles = p->N * tiles_across<T>(p) * talc_ceil_div(p->OH, HIGH);
+        planned.splits = splits_for(p, busy * 96 / p->OC, tiles, limit);
+    } else {
+        const int64_t tiles = talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p));
+        const int64_t batches = talc_ceil_div(p->N * p->OH * p->OW, 4 * BLOCK);
+        planned.splits =
+            splits_for(p, busy * 32 / (p->OC < busy ? p->OC * tiles : p->OC), batches, limit);
+    }
+    plan->workspace =
+        planned.splits > 1 ? (size_t)(planned.splits * p->OC * p->KH * p->KW) * sizeof(T) : 0;
+    talc_plan_store(plan, &planned, sizeof planned);
+}
+
+template <typename T, int KH, int KW>
+static bool run_warp_tiles_of(const talc_conv2d_problem *p, const warp_tile_sums<T> &s,
+                              cudaStream_t stream)
+{
+    if (!has_kernel(p, KH, KW))
+        return false;
+    const unsigned blocks = (unsigned)talc_ceil_div(p->OC * (int64_t)s.splits.by, WARPS_PER_BLOCK);
+    sum_warp_tiles<T, KH, KW><<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(s);
+    return true;
+}
+
+template <typename T>
+static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
+                           const talc_conv2d_arguments *a, T *sums, int64_t splits)
+{
+    const int64_t across = tiles_across<T>(p), down = talc_ceil_div(p->OH, HIGH);
+    warp_tile_sums<T> s = { plane_sizes(p),
+                            (const T *)a->x,
+                            (const T *)a->dy,
+                            sums,
+                            {},
+                            {},
+                            {},
+                            {},
+                            (uint32_t)p->OC,
+                            (uint32_t)(p->N * across * down),
+                            (uint32_t)p->C,
+                            (int)talc_ceil_div(p->OH, down) };
+    s.splits.set(splits);
+    s.across.set(across);
+    s.down.set(down);
+    s.multiplier.set(p->OC / p->C);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    (void)(run_warp_tiles_of<T, 3, 3>(p, s, stream) || run_warp_tiles_of<T, 3, 1>(p, s, stream) ||
+           run_warp_tiles_of<T, 3, 7>(p, s, stream) || run_warp_tiles_of<T, 5, 5>(p, s, stream));
+}
+
+template <typename T, typename Index>
+static void run_windows(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a, T *sums, int64_t splits)
+{
+    const int64_t taps = taps_of(p), count = p->N * p->OH * p->OW;
+    window_sums<T, Index> s;
+    s.x = (const T *)a->x, s.dy = (const T *)a->dy, s.sums = sums;
+    s.plane.set(p->OH * p->OW), s.OW.set(p->OW);
+    s.H = (Index)p->H, s.W = (Index)p->W, s.KH = (Index)p->KH, s.KW = (Index)p->KW;
+    s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
+    s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
+    s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
+    s.count = (Index)count, s.each = (Index)talc_ceil_div(count, splits);
+    s.C = p->C, s.OC = p->OC, s.multiplier = p->OC / p->C, s.splits = splits;
+    s.tiles = (int)talc_ceil_div(p->KW, taps);
+    const dim3 grid((unsigned)splits, (unsigned)talc_smaller(p->OC, 65535),
+                    (unsigned)(talc_ceil_div(p->KH, taps) * s.tiles));
+    const cudaStream_t stream = talc_cuda_stream(device);
+    if (taps == FEW)
+        sum_windows<T, Index, (int)FEW><<<grid, BLOCK, 0, stream>>>(s);
+    else
+        sum_windows<T, Index, (int)MANY><<<grid, BLOCK, 0, stream>>>(s);
+}
+
+template <typename T>
+static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a, bool warp_tiles, int64_t splits)
+{
+    T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
+    if (warp_tiles)
+        run_warp_tiles<T>(device, p, a, sums, splits);
+    else if (fits_32_bits(p))
+        run_windows<T, int32_t>(device, p, a, sums, splits);
+    else
+        run_windows<T, int64_t>(device, p, a, sums, splits);
+    if (splits > 1)
+        end_sums<T>(device, p, a, sums, splits);
+}
+
+// ---- The algorithms -----------------------------------------------------------------------------
+
 static const char *refuses(const talc_conv2d_problem *p)
 {
-    return p->groups != p->C ? "groups are not the input channels" : NULL;
+    if (p->groups != p->C)
+        return "groups are not the input channels";
+    if (talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p)) > 65535)
+        return "the kernel has more than 65,535 tiles of taps";
+    return NULL;
+}
+
+/* What moves, and what a thread waits for: for the sums of a block. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p, double share)
+{
+    constexpr double SUMS = 5e-6;
+    return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p) / 0.8, 2) + SUMS;
+}
+
+template <bool WARP_TILES>
+static const char *plan_sums(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                             talc_plan *plan)
+{
+    plan->seconds = seconds(device, p, WARP_TILES ? 0.3 : p->KH * p->KW <= 25 ? 0.043 : 0.03);
+    return with_float(p->dtype, [&](auto element) -> const char * {
+        using T = typename decltype(element)::type;
+        if (WARP_TILES && !takes_warp_tiles<T>(p))
+            return "there is no kernel of these extents, or rows are short";
+        plan_weight<T>(device, p, WARP_TILES, limit, plan);
+        return NULL;
+    });
+}
+
+template <bool WARP_TILES>
+static talc_status run_sums(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_plan *plan, const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        grad_weight<typename decltype(element)::type>(device, p, a, WARP_TILES,
+                                                      own_plan<depthwise_plan>(plan).splits);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }
 
 /* Of dx by a form of the forward direction. */
@@ -34,9 +231,9 @@ static const char *refuses_rotated(const talc_conv2d_problem *p)
 
 TALC_CUDA_FORM_ROTATED(depthwise_register_tiles, refuses_rotated(p), plan_no_weights,
                        run_no_weights)
-TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
+TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_sums<true>, run_sums<true>)
 TALC_CUDA_FORM_ROTATED(depthwise_plane_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
-TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_no_weights, run_no_weights)
+TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_sums<false>, run_sums<false>)
 TALC_CUDA_FORM(depthwise_polyphase_gradient,
                p->direction == TALC_GRAD_INPUT
                    ? talc_cuda_conv2d_depthwise_polyphase_plan(device, p, limit, plan)

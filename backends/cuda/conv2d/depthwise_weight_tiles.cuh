@@ -16,6 +16,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_WEIGHT_TILES_CUH
 
 #include "backends/cuda/conv2d/depthwise_polyphase.cuh"
+#include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
 
 namespace talc
 {
@@ -77,15 +78,6 @@ struct weight_tiling {
 };
 
 // ---- Kernels ------------------------------------------------------------------------------------
-
-/* The sum over a warp, in all lanes; a tree. */
-template <typename T> static __device__ __forceinline__ T sum_of_warp(T sum)
-{
-#pragma unroll
-    for (int mask = WARP / 2; mask > 0; mask /= 2)
-        sum += __shfl_xor_sync(~0u, sum, mask);
-    return sum;
-}
 
 template <typename T> struct weight_tile_problem {
     const T *x, *dy;
@@ -236,42 +228,6 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
     }
 }
 
-/// dw[i] is the sum over its splits, by the formula where that is NaN, as tiles also sum products
-/// that there are not. A warp computes it.
-template <typename T>
-static __global__ void __launch_bounds__(BLOCK)
-    end_weights(T *dw, const T *sums, int64_t splits, const T *x, const T *dy,
-                const __grid_constant__ talc_conv2d_problem p)
-{
-    const int lane = (int)threadIdx.x % WARP;
-    const int64_t step = (int64_t)gridDim.x * (BLOCK / WARP);
-    for (int64_t i = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
-         i < p.OC * p.KH * p.KW; i += step) {
-        accumulator_of<T> sum = 0;
-#pragma unroll 4
-        for (int64_t split = lane; split < splits; split += WARP)
-            sum += sums[i * splits + split];
-        sum = sum_of_warp(sum);
-        if (sum != sum) {
-            const int64_t oc = i / (p.KH * p.KW), c = oc / (p.OC / p.C);
-            const int64_t h = i / p.KW % p.KH * p.dilation_h - p.pad_top;
-            const int64_t w = i % p.KW * p.dilation_w - p.pad_left;
-            sum = 0;
-#pragma unroll 1
-            for (int64_t e = lane; e < p.N * p.OH * p.OW; e += WARP) {
-                const int64_t row = e / p.OW, n = row / p.OH, oh = row - n * p.OH;
-                const int64_t ih = h + oh * p.stride_h, iw = w + (e - row * p.OW) * p.stride_w;
-                const bool inside = ih >= 0 && ih < p.H && iw >= 0 && iw < p.W;
-                sum += dy[((n * p.OC + oc) * p.OH + oh) * p.OW + (e - row * p.OW)] *
-                       (inside ? x[((n * p.C + c) * p.H + ih) * p.W + iw] : (T)0);
-            }
-            sum = sum_of_warp(sum);
-        }
-        if (lane == 0)
-            dw[i] = (T)sum;
-    }
-}
-
 // ---- Plan and launch ----------------------------------------------------------------------------
 
 /// Of a block: its units' products, rows of x, copies and last sums.
@@ -349,12 +305,10 @@ static void run_weight_tiles(talc_device *device, const talc_conv2d_problem *p,
            : t.apart == 2 ? &sum_weight_tiles<T, 7, 2>
                        : &sum_weight_tiles<T, 7, 1>;
     const cudaStream_t stream = talc_cuda_stream(device);
-    const int64_t last = talc_ceil_div(p->OC * p->KH * p->KW, BLOCK / WARP);
     (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
     kernel<<<(unsigned)(t.blocks_of_split(p->OC) * t.splits), WEIGHT_THREADS, (size_t)t.bytes,
              stream>>>(s);
-    end_weights<T><<<grid_for_blocks(device, last), BLOCK, 0, stream>>>((T *)a->dw, s.sums,
-                                                                        t.splits, s.x, s.dy, *p);
+    end_sums<T>(device, p, a, s.sums, t.splits);
 }
 
 } // namespace talc
