@@ -17,8 +17,8 @@
 ///                   warp_tiles.cuh.
 ///   plane tiles     Square kernels with M = 1 on other narrow images. A block keeps whole planes,
 ///                   or rows of one, in shared memory (depthwise_tiles.cuh).
-///   polyphase       Any kernel, stride and dilation. Blocks compute tiles of the dense convolutions
-///                   at stride 1 that the problem is made of (depthwise_polyphase.cuh).
+///   polyphase       Any kernel, stride and dilation. Blocks compute tiles of the dense
+///                   convolutions that the problem is made of (depthwise_polyphase.cuh).
 ///   outputs         Few outputs, of any problem. A thread computes one.
 ///
 /// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane computes V adjacent
