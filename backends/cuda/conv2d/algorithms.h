@@ -29,8 +29,9 @@ TALC_BEGIN_DECLARATIONS
     X(depthwise_register_tiles, "depthwise", "register tiles", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_warp_tiles, "depthwise", "warp tiles", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_plane_tiles, "depthwise", "plane tiles", "the data's own type, FMA", TALC_STRICT) \
+    X(depthwise_phases, "depthwise", "phases", "the data's own type, FMA", TALC_STRICT) \
+    X(depthwise_polyphase, "depthwise", "polyphase", "the data's own type, FMA", TALC_STRICT) \
     X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_gather, "depthwise", "gather", "the data's own type, FMA", TALC_STRICT) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT) \
     X(pointwise_cublas_tf32, "pointwise", "cublas", "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32) \

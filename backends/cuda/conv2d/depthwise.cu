@@ -8,7 +8,7 @@
 ///
 /// M is the channel multiplier, OC / C.
 ///
-/// All forms are bound by memory bandwidth:
+/// All forms but polyphase are bound by memory bandwidth:
 ///
 ///   register tiles  Square kernels with M = 1 on narrow images whose width is a multiple of 7. A
 ///                   thread computes a tile of outputs in registers
@@ -17,7 +17,9 @@
 ///                   warp_tiles.cuh.
 ///   plane tiles     Square kernels with M = 1 on other narrow images. A block keeps whole planes,
 ///                   or rows of one, in shared memory (depthwise_tiles.cuh).
-///   outputs         Any problem, dilation for instance. A thread computes one output.
+///   polyphase       Any kernel, stride and dilation. Blocks compute tiles of the dense
+///                   convolutions that the problem is made of (depthwise_polyphase.cuh).
+///   outputs         Few outputs, of any problem. A thread computes one.
 ///
 /// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane computes V adjacent
 /// columns and loops down the rows of x. It reads its window of a row, V columns and their halo,
@@ -29,17 +31,17 @@
 ///     sums        KH x V    KH x V         KH x V         shared memory
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Sums are in the data's type and add the taps in row-major order. By the formula, the forward
-/// pass multiplies padding as zeros, and an input gradient, which these kernels compute too, leaves
-/// such products out (only_inside). A form does either in both. The difference shows only where a
-/// weight is NaN or infinite: then outputs are recomputed by the formula (window_sum.cuh).
+///  Sums are in the data's type and add the taps in row-major order, at a stride those of a phase
+/// after another. By the formula, the forward  pass multiplies padding as zeros, and an input
+/// gradient, which these kernels compute too, leaves  such products out (only_inside). A form does
+/// either in both. The difference shows only where a  weight is NaN or infinite: then outputs are
+/// recomputed by the formula (window_sum.cuh).
 #include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/conv2d/depthwise_polyphase.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/warp_tiles.cuh"
-
-#include <type_traits>
 
 using namespace talc;
 
@@ -158,50 +160,46 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 
 // ---- One thread per output ----------------------------------------------------------------------
 
-/* `Index` is an integer type that holds the number of outputs and every coordinate of the padded
- * image. */
-template <typename T, typename Index> struct outputs_problem {
-    using Count = std::make_unsigned_t<Index>;
+template <typename T> struct outputs_problem {
     const T *x, *w;
     T *y;
     epilogue<T> last;
-    divisor<Count> OW, OH, channels, multiplier;
-    Index H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
-    Count count;
+    divisor<uint32_t> OW, OH, channels, multiplier;
+    int H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+    uint32_t count;
     bool only_inside;
 };
 
 /* KH_ and KW_ are the extents of w where they are known at compile time, else 0. */
-template <typename T, typename Index, int KH_, int KW_>
-static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_problem<T, Index> p)
+template <typename T, int KH_, int KW_>
+static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_problem<T> p)
 {
-    using Count = typename outputs_problem<T, Index>::Count;
-    const Index KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
-    TALC_GRID_LOOP(Count, i, p.count)
+    const int KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
+    TALC_GRID_LOOP(uint32_t, i, p.count)
     {
-        const Count row = p.OW.quotient(i), plane = p.OH.quotient(row);
-        const Index channel = (Index)(plane - p.channels.quotient(plane) * p.channels.by);
-        const Index ow = (Index)(i - row * p.OW.by), oh = (Index)(row - plane * p.OH.by);
-        const Index ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
+        const uint32_t row = p.OW.quotient(i), plane = p.OH.quotient(row);
+        const int channel = (int)(plane - p.channels.quotient(plane) * p.channels.by);
+        const int ow = (int)(i - row * p.OW.by), oh = (int)(row - plane * p.OH.by);
+        const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
         const T *from = p.x + (int64_t)p.multiplier.quotient(plane) * (p.H * p.W);
         const T *weights = p.w + (int64_t)channel * (KH * KW);
         accumulator_of<T> sum = 0;
 #pragma unroll(KH_ > 0 ? KH_ : 1)
-        for (Index kh = 0; kh < KH; kh++) {
-            const Index h = ih + kh * p.dilation_h;
+        for (int kh = 0; kh < KH; kh++) {
+            const int h = ih + kh * p.dilation_h;
 #pragma unroll(KW_ > 0 ? KW_ : 1)
-            for (Index kw = 0; kw < KW; kw++) {
-                const Index w = iw + kw * p.dilation_w;
-                const bool inside = (Count)h < (Count)p.H && (Count)w < (Count)p.W;
+            for (int kw = 0; kw < KW; kw++) {
+                const int w = iw + kw * p.dilation_w;
+                const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
                 sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
             }
         }
         if (p.only_inside && sum != sum) {
             sum = 0;
 #pragma unroll 1
-            for (Index tap = 0; tap < KH * KW; tap++) {
-                const Index h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
-                if ((Count)h < (Count)p.H && (Count)w < (Count)p.W)
+            for (int tap = 0; tap < KH * KW; tap++) {
+                const int h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
+                if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
                     sum += from[h * p.W + w] * weights[tap];
             }
         }
@@ -209,59 +207,47 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_
     }
 }
 
-/* Whether int32_t can be the `Index` of outputs_problem. */
-static bool fits_32_bits(const talc_conv2d_problem *p)
+/* Whether 32-bit integers count the outputs and hold every coordinate of the padded image. */
+static const char *plan_outputs(const talc_conv2d_problem *p)
 {
     const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
     const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
     const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
-    return count <= INT_MAX && h * w <= INT_MAX && h + (double)p->stride_h <= INT_MAX &&
-           w + (double)p->stride_w <= INT_MAX;
-}
-
-template <typename T, typename Index, int KH, int KW>
-static void launch_outputs(talc_device *device, const talc_conv2d_problem *p,
-                           const talc_conv2d_arguments *a)
-{
-    using Count = typename outputs_problem<T, Index>::Count;
-    outputs_problem<T, Index> o = { (const T *)a->x,
-                                    (const T *)a->w,
-                                    (T *)a->y,
-                                    epilogue<T>(a->bias, a->residual, p->activation),
-                                    {},
-                                    {},
-                                    {},
-                                    {},
-                                    (Index)p->H,
-                                    (Index)p->W,
-                                    (Index)p->KH,
-                                    (Index)p->KW,
-                                    (Index)p->stride_h,
-                                    (Index)p->stride_w,
-                                    (Index)p->pad_top,
-                                    (Index)p->pad_left,
-                                    (Index)p->dilation_h,
-                                    (Index)p->dilation_w,
-                                    (Count)(p->N * p->OC * p->OH * p->OW),
-                                    p->only_inside };
-    o.OW.set(p->OW), o.OH.set(p->OH);
-    o.channels.set(p->OC), o.multiplier.set(p->OC / p->C);
-    depthwise_outputs<T, Index, KH, KW>
-        <<<grid_for_threads(device, (int64_t)o.count), BLOCK, 0, talc_cuda_stream(device)>>>(o);
+    const bool fits = count <= INT_MAX && h * w <= INT_MAX && h + (double)p->stride_h <= INT_MAX &&
+                      w + (double)p->stride_w <= INT_MAX;
+    return fits ? NULL : "there are more than 2^31 - 1 outputs, or elements of a padded plane";
 }
 
 template <typename T>
 static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const talc_plan *,
                         const talc_conv2d_arguments *a)
 {
-    if (!fits_32_bits(p))
-        launch_outputs<T, int64_t, 0, 0>(device, p, a);
-    else if (p->KH == 3 && p->KW == 3)
-        launch_outputs<T, int32_t, 3, 3>(device, p, a);
-    else if (p->KH == 5 && p->KW == 5)
-        launch_outputs<T, int32_t, 5, 5>(device, p, a);
-    else
-        launch_outputs<T, int32_t, 0, 0>(device, p, a);
+    outputs_problem<T> o = { (const T *)a->x,
+                             (const T *)a->w,
+                             (T *)a->y,
+                             epilogue<T>(a->bias, a->residual, p->activation),
+                             {},
+                             {},
+                             {},
+                             {},
+                             (int)p->H,
+                             (int)p->W,
+                             (int)p->KH,
+                             (int)p->KW,
+                             (int)p->stride_h,
+                             (int)p->stride_w,
+                             (int)p->pad_top,
+                             (int)p->pad_left,
+                             (int)p->dilation_h,
+                             (int)p->dilation_w,
+                             (uint32_t)(p->N * p->OC * p->OH * p->OW),
+                             p->only_inside };
+    o.OW.set(p->OW), o.OH.set(p->OH);
+    o.channels.set(p->OC), o.multiplier.set(p->OC / p->C);
+    const auto kernel = p->KH == 3 && p->KW == 3   ? &depthwise_outputs<T, 3, 3>
+                        : p->KH == 5 && p->KW == 5 ? &depthwise_outputs<T, 5, 5>
+                                                   : &depthwise_outputs<T, 0, 0>;
+    kernel<<<grid_for_threads(device, (int64_t)o.count), BLOCK, 0, talc_cuda_stream(device)>>>(o);
 }
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
@@ -362,17 +348,20 @@ static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem
                                       2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
-/* All forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply at 0.4
- * of the rate of FMA. So their estimates are equal, and the first of the list runs. Where outputs
- * are few, tiles leave most of the GPU idle, and their estimate is IDLE times as long. */
+/* All these forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply
+ * at 0.4 of the rate of FMA, but for outputs, each of whose products takes a load and a test. So
+ * the estimates of tiles are equal, and the first of the list runs. Where outputs are few, tiles
+ * leave most of the GPU idle, and their estimate is IDLE times as long. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
                              const char *refusal, talc_plan *plan)
 {
     constexpr double IDLE = 1.25;
     if (refusal != NULL)
         return refusal;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1) *
-                    (tiles && has_few_outputs(device, p) ? IDLE : 1);
+    const bool few = has_few_outputs(device, p);
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, tiles || few ? 0.4 : 0.05,
+                                             talc_conv2d_bytes(p) / 0.9, 1) *
+                    (tiles && few ? IDLE : 1);
     return NULL;
 }
 
@@ -392,5 +381,8 @@ static const char *refuses(const talc_conv2d_problem *p)
 FORM(register_tiles, true, plan_register_tiles<T>(p, plan))
 FORM(warp_tiles, true, plan_warp_tiles<T>(device, p, plan))
 FORM(plane_tiles, true, plan_plane_tiles<T>(p, plan))
-FORM(outputs, false, NULL)
-TALC_CUDA_FORM_NONE(depthwise_gather, "it has only an input gradient")
+TALC_CUDA_FORM(depthwise_polyphase,
+               refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
+               (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+FORM(outputs, false, plan_outputs(p))
+TALC_CUDA_FORM_NONE(depthwise_phases, "it has only an input gradient")

@@ -7,80 +7,21 @@
 ///                              ow*stride_w - left + kw*dilation_w]
 ///
 /// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the rotated kernel
-/// (input_gradient.h). Otherwise a thread computes one element of dx, of the taps that read it
-/// (gradient_taps.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
-/// kernels, else through the cache (depthwise_weight_gradient.cuh).
+/// (input_gradient.h); at stride 2 square kernels have a form of their own (depthwise_phases.cuh).
+/// Any other dx is made of dense convolutions (depthwise_polyphase.cuh), and so is dw
+/// (depthwise_weight_tiles.cuh) but for two forms (depthwise_weight_gradient.cuh): warps go down
+/// tiles of wide images, and small images at a stride are read through the cache.
 ///
 /// Sums are in the data's type, in a fixed order.
-#include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
-#include "backends/cuda/conv2d/gradient_taps.cuh"
+#include "backends/cuda/conv2d/depthwise_phases.cuh"
+#include "backends/cuda/conv2d/depthwise_weight_tiles.cuh"
 #include "backends/cuda/conv2d/im2col.h"
-#include "backends/cuda/conv2d/form.cuh"
-#include "backends/cuda/primitives/dtype.cuh"
-#include "tensor/extent.h"
-
-#include <cmath>
 
 using namespace talc;
 
 struct depthwise_plan {
     int64_t splits; /* of the outputs of a channel */
 };
-
-// ---- The input gradient -------------------------------------------------------------------------
-
-template <typename T, typename Index> struct gather_problem {
-    using Count = std::make_unsigned_t<Index>;
-    const T *dy, *w;
-    T *dx;
-    gather_axis<Index> down, across;
-    divisor<Count> W, H, C;
-    int64_t M, taps;
-    Count count;
-};
-
-template <typename T, typename Index>
-static __global__ void __launch_bounds__(BLOCK) gather_outputs(const gather_problem<T, Index> p)
-{
-    using Count = typename gather_problem<T, Index>::Count;
-    TALC_GRID_LOOP(Count, i, p.count)
-    {
-        const Count row = p.W.quotient(i), plane = p.H.quotient(row);
-        const Count channel = plane - p.C.quotient(plane) * p.C.by;
-        const gather_taps<Index> down = p.down.taps((Index)(row - plane * p.H.by));
-        const gather_taps<Index> across = p.across.taps((Index)(i - row * p.W.by));
-        accumulator_of<T> sum = 0;
-        for (int64_t m = 0; m < p.M; m++) {
-            const T *from = p.dy + ((int64_t)plane * p.M + m) * p.down.O * p.across.O;
-            const T *weights = p.w + ((int64_t)channel * p.M + m) * p.taps;
-            for (Index u = 0; u < down.count; u++) {
-                const Index oh = down.out - u * p.down.out_step;
-                const Index kh = down.tap + u * p.down.tap_step;
-                for (Index v = 0; v < across.count; v++)
-                    sum += (accumulator_of<T>)
-                               from[oh * p.across.O + across.out - v * p.across.out_step] *
-                           weights[kh * p.across.K + across.tap + v * p.across.tap_step];
-            }
-        }
-        p.dx[i] = (T)sum;
-    }
-}
-
-template <typename T, typename Index>
-static void launch_gather(talc_device *device, const talc_conv2d_problem *p,
-                          const talc_conv2d_arguments *a)
-{
-    gather_problem<T, Index> g;
-    g.dy = (const T *)a->dy, g.w = (const T *)a->w, g.dx = (T *)a->dx;
-    g.down.set(p->stride_h, p->dilation_h, p->KH, p->OH, p->pad_top);
-    g.across.set(p->stride_w, p->dilation_w, p->KW, p->OW, p->pad_left);
-    g.W.set(p->W), g.H.set(p->H), g.C.set(p->C);
-    g.M = p->OC / p->C, g.taps = p->KH * p->KW;
-    const int64_t count = p->N * p->C * p->H * p->W;
-    g.count = (typename gather_problem<T, Index>::Count)count;
-    gather_outputs<T, Index>
-        <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(g);
-}
 
 /* Whether 32-bit integers can count the elements of x and y, and hold every coordinate of the
  * padded image. */
@@ -221,7 +162,6 @@ template <typename T>
 static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
                         const talc_conv2d_arguments *a, bool warp_tiles, int64_t splits)
 {
-    const int64_t count = p->OC * p->KH * p->KW;
     T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
     if (warp_tiles)
         run_warp_tiles<T>(device, p, a, sums, splits);
@@ -230,8 +170,7 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     else
         run_windows<T, int64_t>(device, p, a, sums, splits);
     if (splits > 1)
-        add_splits<T><<<grid_for_blocks(device, talc_ceil_div(count, BLOCK / WARP)), BLOCK, 0,
-                        talc_cuda_stream(device)>>>(dw, sums, splits, count);
+        end_sums<T>(device, p, a, sums, splits);
 }
 
 // ---- The algorithms -----------------------------------------------------------------------------
@@ -245,46 +184,18 @@ static const char *refuses(const talc_conv2d_problem *p)
     return NULL;
 }
 
-/* What moves, and what a thread waits for: each of its loads of dy, or for the sums of a block. */
-static double seconds(const talc_device *device, const talc_conv2d_problem *p)
+/* What moves, and what a thread waits for: for the sums of a block. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p, double share)
 {
-    constexpr double LOAD = 0.1e-6, SUMS = 5e-6;
-    const double loads = (double)(p->OC / p->groups * p->KH * p->KW);
-    return talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) +
-           (p->direction == TALC_GRAD_INPUT ? loads * LOAD : SUMS);
-}
-
-/* dx by gathering is no faster than the forward kernels are where they serve. */
-static const char *plan_gather(const talc_device *device, const talc_conv2d_problem *p,
-                               size_t limit, talc_plan *plan)
-{
-    talc_plan rotated = {};
-    if (p->direction == TALC_GRAD_WEIGHT)
-        return "it has no weight gradient";
-    const bool serves = p->OC == p->C &&
-                        talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_depthwise_outputs_plan,
-                                                      device, p, limit, &rotated) == NULL &&
-                        rotated.workspace <= limit;
-    plan->seconds = fmax(seconds(device, p), serves ? rotated.seconds : 0);
-    return NULL;
-}
-
-template <typename T>
-static talc_status run_gather(talc_device *device, const talc_conv2d_problem *p,
-                              const talc_conv2d_arguments *a)
-{
-    if (fits_32_bits(p))
-        launch_gather<T, int32_t>(device, p, a);
-    else
-        launch_gather<T, int64_t>(device, p, a);
-    return talc_cuda_launched(device, "conv2d");
+    constexpr double SUMS = 5e-6;
+    return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p) / 0.8, 2) + SUMS;
 }
 
 template <bool WARP_TILES>
 static const char *plan_sums(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
                              talc_plan *plan)
 {
-    plan->seconds = seconds(device, p);
+    plan->seconds = seconds(device, p, WARP_TILES ? 0.3 : p->KH * p->KW <= 25 ? 0.043 : 0.03);
     return with_float(p->dtype, [&](auto element) -> const char * {
         using T = typename decltype(element)::type;
         if (WARP_TILES && !takes_warp_tiles<T>(p))
@@ -323,6 +234,15 @@ TALC_CUDA_FORM_ROTATED(depthwise_register_tiles, refuses_rotated(p), plan_no_wei
 TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_sums<true>, run_sums<true>)
 TALC_CUDA_FORM_ROTATED(depthwise_plane_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
 TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_sums<false>, run_sums<false>)
-TALC_CUDA_FORM(depthwise_gather_gradient,
-               refuses(p) != NULL ? refuses(p) : plan_gather(device, p, limit, plan),
-               run_gather<T>(device, p, a))
+TALC_CUDA_FORM(depthwise_polyphase_gradient,
+               p->direction == TALC_GRAD_INPUT
+                   ? talc_cuda_conv2d_depthwise_polyphase_plan(device, p, limit, plan)
+               : refuses(p) != NULL ? refuses(p)
+                                    : plan_weight_tiles<T>(device, p, limit, plan),
+               p->direction == TALC_GRAD_INPUT
+                   ? talc_cuda_conv2d_depthwise_polyphase_run(device, p, plan, a)
+                   : (run_weight_tiles<T>(device, p, own_plan<weight_tiling>(plan), a),
+                      talc_cuda_launched(device, "conv2d")))
+TALC_CUDA_FORM(depthwise_phases_gradient,
+               refuses(p) != NULL ? refuses(p) : plan_phases<T>(device, p, plan),
+               (run_phases<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))

@@ -184,23 +184,49 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
 
 // ---- The last sums ------------------------------------------------------------------------------
 
-/// dw[i] is the sum over its splits. A warp computes it.
+/// dw[i] is the sum over its splits, by the formula where that is NaN, as tiles also sum products
+/// that there are not. A warp computes it.
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
-    add_splits(T *dw, const T *__restrict__ sums, int64_t splits, int64_t count)
+    end_weights(T *dw, const T *sums, int64_t splits, const T *x, const T *dy,
+                const __grid_constant__ talc_conv2d_problem p)
 {
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * (BLOCK / WARP);
-    for (int64_t i = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP; i < count;
-         i += step) {
+    for (int64_t i = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
+         i < p.OC * p.KH * p.KW; i += step) {
         accumulator_of<T> sum = 0;
 #pragma unroll 4
         for (int64_t split = lane; split < splits; split += WARP)
             sum += sums[i * splits + split];
         sum = sum_of_warp(sum);
+        if (sum != sum) {
+            const int64_t oc = i / (p.KH * p.KW), c = oc / (p.OC / p.C);
+            const int64_t h = i / p.KW % p.KH * p.dilation_h - p.pad_top;
+            const int64_t w = i % p.KW * p.dilation_w - p.pad_left;
+            sum = 0;
+#pragma unroll 1
+            for (int64_t e = lane; e < p.N * p.OH * p.OW; e += WARP) {
+                const int64_t row = e / p.OW, n = row / p.OH, oh = row - n * p.OH;
+                const int64_t ih = h + oh * p.stride_h, iw = w + (e - row * p.OW) * p.stride_w;
+                const bool inside = ih >= 0 && ih < p.H && iw >= 0 && iw < p.W;
+                sum += dy[((n * p.OC + oc) * p.OH + oh) * p.OW + (e - row * p.OW)] *
+                       (inside ? x[((n * p.C + c) * p.H + ih) * p.W + iw] : (T)0);
+            }
+            sum = sum_of_warp(sum);
+        }
         if (lane == 0)
             dw[i] = (T)sum;
     }
+}
+
+template <typename T>
+static void end_sums(talc_device *device, const talc_conv2d_problem *p,
+                     const talc_conv2d_arguments *a, const T *sums, int64_t splits)
+{
+    const int64_t blocks = talc_ceil_div(p->OC * p->KH * p->KW, BLOCK / WARP);
+    end_weights<T><<<grid_for_blocks(device, blocks), BLOCK, 0, talc_cuda_stream(device)>>>(
+        (T *)a->dw, sums, splits, (const T *)a->x, (const T *)a->dy, *p);
 }
 
 } // namespace talc
