@@ -14,7 +14,7 @@
 #include "check/engine/text.h"
 #include "ops/backend.h"
 
-enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 3072 };
+enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1280, CHECK_ARGUMENTS_BYTES = 3072 };
 
 /// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the
 /// op's algorithms take.

@@ -6,6 +6,8 @@
 /// takes up every row of dy that shows it, in order, so that sums have one order; they are summed
 /// in f64. Elements that are shown alone are moved as unsigned integers of their size, so NaN keeps
 /// its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
+/// Cubic axes, which are the last two, mix rows first and then what they give: a block of columns
+/// at a time, so that the weights of columns are worked out once for all rows of a task.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
@@ -16,7 +18,9 @@
 
 enum {
     TASK_ELEMENTS = 32768,
-    COLUMNS = 1024 /* sums on the stack: 8 KB */
+    COLUMNS = 1024,      /* sums on the stack: 8 KB */
+    CUBIC_COLUMNS = 256, /* of y, whose taps are on the stack: at most 12 KB */
+    CUBIC_SHARE = 16     /* elements of a mixed row for each of them; more are not worth mixing */
 };
 
 typedef struct resample_context {
@@ -73,7 +77,7 @@ static talc_range image_of(const talc_resample_axis *a)
                 if (o == a->out)                                                                   \
                     return;                                                                        \
             }                                                                                      \
-            const int64_t at = x == NULL ? -1 : talc_resample_taps_of(a, o).at;                    \
+            const int64_t at = x == NULL ? -1 : talc_resample_source(a, o);                        \
             y[o] = at < 0 ? value : x[at];                                                         \
         }                                                                                          \
     }                                                                                              \
@@ -103,7 +107,7 @@ MOVE(doubles, uint64_t)
         const T *x = c->arguments->x, *first = x + rows.first, *second = x + rows.second;          \
         T *y = (T *)c->arguments->y + row * a->out;                                                \
         for (int64_t o = 0; o < a->out; o++) {                                                     \
-            const talc_resample_taps at = talc_resample_taps_of(a, o);                             \
+            const talc_resample_taps at = talc_resample_linear_of(a, o);                           \
             y[o] =                                                                                 \
                 mean_##name(mean_##name(first[at.at], first[at.next], at.weight),                  \
                             mean_##name(second[at.at], second[at.next], at.weight), rows.weight);  \
@@ -134,6 +138,59 @@ MOVE(doubles, uint64_t)
     }
 
 TALC_CPU_FLOATS(MIX)
+
+/* Rows first .. end - 1, and what row `row` of dy gives to sums, by a weight. */
+#define MIX_CUBIC(constant, name, T, A)                                                            \
+    static void mix_cubic_##name(const resample_context *c, int64_t first, int64_t end)            \
+    {                                                                                              \
+        const talc_resample_axis *w = &c->problem->axes[c->problem->rank - 1], *h = w - 1;         \
+        int at[CUBIC_COLUMNS][4];                                                                  \
+        T weights[CUBIC_COLUMNS][4], mixed[COLUMNS];                                               \
+        for (int64_t begin = 0, count; begin < w->out; begin += count) {                           \
+            /* Columns begin .. begin + count - 1 show elements lo .. hi - 1. */                   \
+            int64_t lo = 0, hi = 0;                                                                \
+            for (count = 0; count < CUBIC_COLUMNS && begin + count < w->out; count++) {            \
+                const talc_resample_cubic taps = talc_resample_cubic_of(w, begin + count);         \
+                const int64_t last = talc_smaller(taps.first + 3, w->in - 1);                      \
+                if (count == 0)                                                                    \
+                    lo = talc_larger(taps.first, 0);                                               \
+                else if (last - lo >= talc_smaller(COLUMNS, CUBIC_SHARE * count))                  \
+                    break;                                                                         \
+                hi = last + 1;                                                                     \
+                for (int k = 0; k < 4; k++) {                                                      \
+                    weights[count][k] = (T)taps.weight[k];                                         \
+                    at[count][k] = weights[count][k] == 0 ? 0 : (int)(taps.first + k - lo);        \
+                }                                                                                  \
+            }                                                                                      \
+            for (int64_t row = first; row < end; row++) {                                          \
+                const talc_resample_cubic rows = talc_resample_cubic_of(h, row % h->out);          \
+                T *y = (T *)c->arguments->y + row * w->out + begin;                                \
+                memset(mixed, 0, (size_t)(hi - lo) * sizeof *mixed);                               \
+                for (int k = 0; k < 4; k++) {                                                      \
+                    const int64_t line = row / h->out * h->in + rows.first + k;                    \
+                    const T weight = (T)rows.weight[k];                                            \
+                    if (weight == 0)                                                               \
+                        continue;                                                                  \
+                    const T *x = (const T *)c->arguments->x + line * w->in + lo;                   \
+                    for (int64_t i = 0; i < hi - lo; i++)                                          \
+                        mixed[i] += weight * x[i];                                                 \
+                }                                                                                  \
+                for (int64_t o = 0; o < count; o++) {                                              \
+                    T sum = 0;                                                                     \
+                    for (int k = 0; k < 4; k++)                                                    \
+                        sum += weights[o][k] == 0 ? 0 : weights[o][k] * mixed[at[o][k]];           \
+                    y[o] = sum;                                                                    \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void add_row_##name(const T *dy, double weight, int64_t count, double *sums)            \
+    {                                                                                              \
+        for (int64_t o = 0; o < count; o++)                                                        \
+            sums[o] += weight * (double)dy[o];                                                     \
+    }
+
+TALC_CPU_FLOATS(MIX_CUBIC)
 
 // ---- Gradient -----------------------------------------------------------------------------------
 
@@ -175,14 +232,53 @@ static void give(const resample_context *c, int64_t row)
     }
 }
 
+/* The same of cubic axes: the rows of dy are summed by their weights, COLUMNS at a time, and then
+ * what they sum to. */
+static void give_cubic(const resample_context *c, int64_t row)
+{
+    const talc_resample_problem *p = c->problem;
+    const talc_resample_axis *w = &p->axes[p->rank - 1], *h = w - 1;
+    const int64_t ih = row % h->in, plane = row / h->in * h->out;
+    const talc_range rows = talc_resample_cubic_readers(h, ih);
+    for (int64_t begin = 0; begin < w->in; begin += COLUMNS) {
+        const int64_t end = talc_smaller(begin + COLUMNS, w->in);
+        const int64_t last = talc_resample_cubic_readers(w, end - 1).hi;
+        double sums[COLUMNS] = { 0 };
+        for (int64_t first = talc_resample_cubic_readers(w, begin).lo; first < last;
+             first += COLUMNS) {
+            const int64_t count = talc_smaller(COLUMNS, last - first);
+            double given[COLUMNS] = { 0 };
+            for (int64_t oh = rows.lo; oh < rows.hi; oh++) {
+                const double weight = talc_resample_cubic_weight(h, oh, ih);
+                const int64_t at = (plane + oh) * w->out + first;
+                if (weight != 0)
+                    TALC_CPU_CALL(
+                        p->dtype, add_row,
+                        (talc_cpu_at(p->dtype, c->arguments->x, at), weight, count, given));
+            }
+            for (int64_t o = 0; o < count; o++) {
+                const talc_resample_cubic taps = talc_resample_cubic_of(w, first + o);
+                for (int k = 0; k < 4; k++) {
+                    const int64_t i = taps.first + k;
+                    if (taps.weight[k] != 0 && i >= begin && i < end)
+                        sums[i - begin] += taps.weight[k] * given[o];
+                }
+            }
+        }
+        for (int64_t i = begin; i < end; i++)
+            talc_cpu_store(p->dtype, c->arguments->y, row * w->in + i, sums[i - begin]);
+    }
+}
+
 // ---- Run ----------------------------------------------------------------------------------------
 
-static bool is_linear(const talc_resample_problem *p)
+/* Of the axis that mixes the most. */
+static talc_resample_kind kind_of(const talc_resample_problem *p)
 {
+    talc_resample_kind kind = TALC_RESAMPLE_PAD;
     for (int i = 0; i < p->rank; i++)
-        if (p->axes[i].kind == TALC_RESAMPLE_LINEAR || p->axes[i].kind == TALC_RESAMPLE_ALIGNED)
-            return true;
-    return false;
+        kind = p->axes[i].kind > kind ? p->axes[i].kind : kind;
+    return kind;
 }
 
 static void resample_task(void *context, int64_t task, int worker)
@@ -191,12 +287,18 @@ static void resample_task(void *context, int64_t task, int worker)
     const resample_context *c = context;
     const talc_resample_problem *p = c->problem;
     const size_t size = talc_dtype_size(p->dtype);
-    const bool linear = is_linear(p);
+    const talc_resample_kind kind = kind_of(p);
     const int64_t first = task * c->per_task, end = talc_smaller(first + c->per_task, c->rows);
+    if (p->direction == TALC_FORWARD && kind == TALC_RESAMPLE_CUBIC) {
+        TALC_CPU_CALL(p->dtype, mix_cubic, (c, first, end));
+        return;
+    }
     for (int64_t row = first; row < end; row++) {
-        if (p->direction == TALC_GRAD_INPUT)
+        if (p->direction == TALC_GRAD_INPUT && kind == TALC_RESAMPLE_CUBIC)
+            give_cubic(c, row);
+        else if (p->direction == TALC_GRAD_INPUT)
             give(c, row);
-        else if (linear)
+        else if (kind == TALC_RESAMPLE_LINEAR)
             TALC_CPU_CALL(p->dtype, mix, (c, row));
         else if (size == 1)
             move_bytes(c, row);
@@ -212,7 +314,9 @@ static const char *resample_plan(const talc_device *device, const void *problem,
 {
     (void)device, (void)limit, (void)plan;
     const talc_resample_problem *p = problem;
-    return p->direction == TALC_FORWARD && !is_linear(p) ? NULL : talc_cpu_refuses(p->dtype);
+    return p->direction == TALC_FORWARD && kind_of(p) < TALC_RESAMPLE_LINEAR
+               ? NULL
+               : talc_cpu_refuses(p->dtype);
 }
 
 static talc_status resample_run(talc_device *device, const void *problem, const talc_plan *planned,
