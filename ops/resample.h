@@ -143,9 +143,8 @@ typedef struct talc_resample_axis {
 } talc_resample_axis;
 
 /// y, of extents `out`, from x, of extents `in`, both contiguous. The input gradient gives dx, as
-/// x, from dy, as y. Two axes at most are linear, or cubic, and then all others show what they
-/// have; the type is then a float. At least one axis; cubic ones are among the last two of two or
-/// three.
+/// x, from dy, as y. At least one axis. All that are not padded are of one kind, a float's where it
+/// mixes, and the last two, or one of them; then all others show what they have.
 typedef struct talc_resample_problem {
     talc_direction direction; ///< forward or input gradient, of a float
     talc_dtype dtype;
