@@ -6,8 +6,8 @@
 /// takes up every row of dy that shows it, in order, so that sums have one order; they are summed
 /// in f64. Elements that are shown alone are moved as unsigned integers of their size, so NaN keeps
 /// its bits. A weight of 0 is no product: an infinity beside the element that is shown stays out.
-/// Means are made of a block of columns at a time, whose weights are worked out once for all rows of
-/// a task. Cubic axes, which are the last two, mix rows first and then what they give.
+/// Means are made of a block of columns at a time, whose weights are worked out once for all rows
+/// of a task. Cubic axes, which are the last two, mix rows first and then what they give.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
@@ -201,8 +201,8 @@ TALC_CPU_FLOATS(MIX_CUBIC)
 
 // ---- Gradient -----------------------------------------------------------------------------------
 
-/* A row of dx of padding: the rows of dy that show it, those of the last dimension but one innermost, summed
- * in f64, COLUMNS at a time. */
+/* A row of dx of padding: the rows of dy that show it, those of the last dimension but one
+ * innermost, summed in f64, COLUMNS at a time. */
 static void give(const resample_context *c, int64_t row)
 {
     const talc_resample_problem *p = c->problem;
