@@ -130,6 +130,7 @@ typedef struct check_direction {
     bool (*expected_of_run)(const struct check_direction *self, const struct check_ran *ran,
                             struct check_model_expected *expected);
     unsigned factors; ///< a bit for each operand that the result is linear in together: x and w
+    bool weighs;      ///< by weights of either sign: the result moves by S of how far a factor does
     unsigned picks;   ///< a bit for one that says which elements of the others count: an index
     /// The element of that one that output `index` reads; NULL: element `index`.
     int64_t (*picking_at)(const struct check_ran *ran, int64_t index);

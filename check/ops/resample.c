@@ -604,8 +604,8 @@ static const check_family family = {
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .expected_of_run = expected_of_run, .factors = 1U << X,  \
-        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
-        .terms = terms, .list = TALC_OP_resample,                                                  \
+        .weighs = true, .operands = operands, .takes = takes, .fill = fill,                        \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 
