@@ -509,82 +509,136 @@ static bool scales_of(talc_onnx_call *call, double scales[TALC_MAX_RANK], int *c
     return *count > 0;
 }
 
-static bool run_resize(talc_onnx_call *call)
+/* By talc's numbers; where PyTorch's rules hold there is no name. */
+static const char *const coordinates[] = {
+    "",  "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners",
+    NULL
+};
+static const char *const roundings[] = { "floor", "ceil", "round_prefer_floor", "round_prefer_ceil",
+                                         NULL };
+
+/* The place of a name; past the last one for another. */
+static int place_of(const char *const *names, const char *name)
 {
-    const talc_onnx_node *node = call->step->node;
-    const talc_tensor *x = talc_onnx_in(call, 0);
+    int i = 0;
+    while (names[i] != NULL && strcmp(names[i], name) != 0)
+        i++;
+    return i;
+}
+
+static int coordinates_of(const talc_onnx_node *node, int64_t opset)
+{
+    return place_of(coordinates, talc_onnx_string(node, "coordinate_transformation_mode",
+                                                  opset < 11 ? "asymmetric" : "half_pixel"));
+}
+
+static int rounding_of(const talc_onnx_node *node, int64_t opset)
+{
+    return place_of(roundings, talc_onnx_string(node, "nearest_mode",
+                                                opset < 11 ? "floor" : "round_prefer_floor"));
+}
+
+/* All but where to: of nearest unless the mode says otherwise. */
+static talc_upsample2d_options resizing(const talc_onnx_node *node, int64_t opset)
+{
+    const char *mode = talc_onnx_string(node, "mode", "nearest");
+    talc_upsample2d_options options = { .coordinates = (talc_upsample_coordinates)coordinates_of(
+                                            node, opset) };
+    if (strcmp(mode, "nearest") == 0) {
+        options.rounding = (talc_upsample_rounding)rounding_of(node, opset);
+    } else if (strcmp(mode, "cubic") == 0) {
+        const double a = talc_onnx_float(node, "cubic_coeff_a", -0.75);
+        options.mode = TALC_UPSAMPLE_BICUBIC;
+        options.coefficient = a == 0 ? (double)TALC_ZERO : a;
+        options.exclude_outside = talc_onnx_int(node, "exclude_outside", 0) != 0;
+    } else {
+        options.mode = TALC_UPSAMPLE_BILINEAR;
+    }
+    return options;
+}
+
+/* What becomes of each dimension of x: factors of it, or sizes. */
+typedef struct resized {
+    bool scaled;
+    double scales[TALC_MAX_RANK];
+    int64_t sizes[TALC_MAX_RANK];
+} resized;
+
+static bool read_resized(talc_onnx_call *call, const talc_tensor *x, resized *to)
+{
+    const talc_onnx_attribute *axes = talc_onnx_attribute_of(call->step->node, "axes");
     double scales[TALC_MAX_RANK];
     int64_t sizes[TALC_MAX_RANK];
     int count;
-    if (x == NULL)
-        return false;
-    talc_upsample2d_options options = {
-        .mode = strcmp(talc_onnx_string(node, "mode", "nearest"), "linear") == 0 ||
-                        strcmp(talc_onnx_string(node, "mode", "nearest"), "bilinear") == 0
-                    ? TALC_UPSAMPLE_BILINEAR
-                    : TALC_UPSAMPLE_NEAREST,
-        .align_corners = strcmp(talc_onnx_string(node, "coordinate_transformation_mode", ""),
-                                "align_corners") == 0,
-    };
-    const bool pytorch = options.mode == TALC_UPSAMPLE_BILINEAR &&
-                         strcmp(talc_onnx_string(node, "coordinate_transformation_mode", ""),
-                                "pytorch_half_pixel") == 0;
-    if (options.mode == TALC_UPSAMPLE_NEAREST)
-        options.align_corners = false;
-    const bool scaled = scales_of(call, scales, &count);
-    if (!scaled && !talc_failed())
+    to->scaled = scales_of(call, scales, &count);
+    if (!to->scaled && !talc_failed())
         count = talc_onnx_in_numbers(call, 3, sizes, TALC_MAX_RANK);
     if (talc_failed())
         return false;
-    if (x->rank != 4 || count != 4)
-        return talc_onnx_fail(call, TALC_UNSUPPORTED, "x of rank %d: [N, C, H, W] is resized",
+    if (count != (axes == NULL ? x->rank : axes->count))
+        return talc_onnx_fail(call, TALC_BAD_SHAPE, "%d factors or sizes for x of rank %d", count,
                               x->rank);
-    for (int i = 0; i < 2; i++) {
-        if (scaled ? scales[i] != 1 : sizes[i] != x->dims[i])
-            return talc_onnx_fail(call, TALC_UNSUPPORTED, "the batch or the channels are resized");
-        if (scaled)
-            options.scale[i] = scales[2 + i];
+    for (int i = 0; i < x->rank; i++) {
+        to->scales[i] = 1;
+        to->sizes[i] = x->dims[i];
+    }
+    for (int i = 0; i < count; i++) {
+        int dim = i;
+        if (axes != NULL && !talc_onnx_axis(call, axes->ints[i], x->rank, &dim))
+            return false;
+        if (to->scaled)
+            to->scales[dim] = scales[i];
         else
-            options.size[i] = sizes[2 + i];
-        const double extent =
-            scaled ? (double)x->dims[2 + i] * scales[2 + i] : (double)sizes[2 + i];
-        const double in = (double)x->dims[2 + i];
-        if (options.mode == TALC_UPSAMPLE_NEAREST && scaled && floor(extent) == 2 * in &&
-            scales[2 + i] != 2)
-            return talc_onnx_fail(call, TALC_UNSUPPORTED, "nearest by a factor of %g",
-                                  scales[2 + i]);
-        if (options.align_corners && extent != floor(extent))
+            to->sizes[dim] = sizes[i];
+        if (dim < x->rank - 2 && (to->scaled ? scales[i] != 1 : sizes[i] != x->dims[dim]))
+            return talc_onnx_fail(call, TALC_UNSUPPORTED,
+                                  "other than the last two dimensions are resized");
+    }
+    return true;
+}
+
+static bool run_resize(talc_onnx_call *call)
+{
+    talc_tensor *x = talc_onnx_in(call, 0);
+    resized to;
+    if (x == NULL || !read_resized(call, x, &to))
+        return false;
+    talc_upsample2d_options options = resizing(call->step->node, call->graph->model->opset);
+    talc_dims dims = talc_dims_of(x), image = TALC_DIMS(1, 1, 1);
+    for (int i = 0; i < x->rank; i++) {
+        const int at = i < x->rank - 2 ? 0 : i - x->rank + 3;
+        image.dim[at] *= x->dims[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        const int dim = x->rank - 2 + i;
+        options.size[i] = to.scaled ? 0 : dim < 0 ? 1 : to.sizes[dim];
+        options.scale[i] = !to.scaled ? 0 : dim < 0 ? 1 : to.scales[dim];
+        const double extent = (double)image.dim[1 + i] * options.scale[i];
+        if (options.coordinates == TALC_COORDINATES_ALIGN_CORNERS && extent != floor(extent))
             return talc_onnx_fail(call, TALC_UNSUPPORTED,
                                   "align_corners with a factor that gives %g lines", extent);
-        if (pytorch && floor(extent) == 1 && x->dims[2 + i] > 1)
-            return talc_onnx_fail(call, TALC_UNSUPPORTED, "pytorch_half_pixel to one line");
     }
-    return talc_onnx_out(call, 0, talc_upsample2d(x, &options));
+    if (x->rank == 3 || x->rank == 4)
+        return talc_onnx_out(call, 0, talc_upsample2d(x, &options));
+    const talc_tensor *view = talc_reshape(x, image);
+    talc_tensor *y = view == NULL ? NULL : talc_upsample2d(view, &options);
+    for (int i = 0; i < 2 && i < x->rank && y != NULL; i++)
+        dims.dim[x->rank - 1 - i] = y->dims[2 - i];
+    return talc_onnx_out(call, 0, y == NULL ? NULL : talc_reshape(y, dims));
 }
 
 static const char *refuses_resize(const talc_onnx_node *node, int64_t opset)
 {
-    const char *mode = talc_onnx_string(node, "mode", "nearest");
-    const bool old = opset < 11;
-    const char *way =
-        talc_onnx_string(node, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
-    const char *nearest =
-        talc_onnx_string(node, "nearest_mode", old ? "floor" : "round_prefer_floor");
-    if (strcmp(mode, "cubic") == 0)
-        return "mode cubic";
+    const bool nearest = strcmp(talc_onnx_string(node, "mode", "nearest"), "nearest") == 0;
+    if (coordinates[coordinates_of(node, opset)] == NULL || coordinates_of(node, opset) == 0)
+        return "coordinates that talc does not have";
+    if (nearest && roundings[rounding_of(node, opset)] == NULL)
+        return "a nearest_mode that does not exist";
     if (talc_onnx_int(node, "antialias", 0) != 0)
         return "antialias is not 0";
-    if (talc_onnx_attribute_of(node, "axes") != NULL ||
-        strcmp(talc_onnx_string(node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0)
-        return "axes or keep_aspect_ratio_policy";
-    if (strcmp(mode, "nearest") == 0)
-        return strcmp(way, "asymmetric") == 0 && strcmp(nearest, "floor") == 0
-                   ? NULL
-                   : "nearest by other than asymmetric and floor";
-    return strcmp(way, "half_pixel") == 0 || strcmp(way, "pytorch_half_pixel") == 0 ||
-                   strcmp(way, "align_corners") == 0
-               ? NULL
-               : "linear by other than half_pixel and align_corners";
+    if (strcmp(talc_onnx_string(node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0)
+        return "keep_aspect_ratio_policy";
+    return NULL;
 }
 
 const talc_onnx_operator talc_onnx_nets[] = {

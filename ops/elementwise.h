@@ -66,7 +66,8 @@ TALC_API talc_tensor *talc_prelu(const talc_tensor *x, const talc_tensor *weight
 /// scale x where x is above 0, else scale alpha (exp(x) - 1), with the two numbers, 1.0507... and
 /// 1.6732..., of Klambauer et al., "Self-normalizing neural networks", 2017.
 TALC_API talc_tensor *talc_selu(const talc_tensor *x);
-TALC_API talc_tensor *talc_softsign(const talc_tensor *x); ///< x / (1 + |x|)
+/// x / (1 + |x|). Its slope, 1 / (1 + |x|)^2, is 0 at infinities, where PyTorch's is NaN.
+TALC_API talc_tensor *talc_softsign(const talc_tensor *x);
 /// g = min(max(slope x + offset, 0), 1), as ONNX's HardSigmoid, and x g; talc_hardsigmoid and
 /// talc_hardswish have 1/6 and 1/2. Both numbers are finite. Where g is 0 or 1 it has slope 0.
 TALC_API talc_tensor *talc_hardsigmoid_ramp(const talc_tensor *x, double slope, double offset);

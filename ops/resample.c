@@ -117,6 +117,11 @@ static bool check_pad(const talc_tensor *x, const talc_pad_options *options)
 
 // ---- Checks of upsample2d -----------------------------------------------------------------------
 
+static bool is_nearest(const talc_upsample2d_options *o)
+{
+    return o->mode == TALC_UPSAMPLE_NEAREST || o->mode == TALC_UPSAMPLE_NEAREST_EXACT;
+}
+
 bool talc_upsample2d_check(const talc_upsample2d_options *o)
 {
     if (talc_operand_missing("upsample2d", "options", o))
@@ -126,8 +131,26 @@ bool talc_upsample2d_check(const talc_upsample2d_options *o)
     if ((unsigned)o->mode >= TALC_UPSAMPLE_MODE_COUNT)
         talc_fail(TALC_BAD_ARGUMENT, "upsample2d: mode %d is outside 0..%d", (int)o->mode,
                   TALC_UPSAMPLE_MODE_COUNT - 1);
-    else if (o->align_corners && o->mode != TALC_UPSAMPLE_BILINEAR)
-        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear");
+    else if (o->align_corners && is_nearest(o))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "upsample2d: align_corners is an option of bilinear and bicubic");
+    else if ((unsigned)o->coordinates >= TALC_COORDINATES_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: coordinates %d is outside 0..%d",
+                  (int)o->coordinates, TALC_COORDINATES_COUNT - 1);
+    else if (o->coordinates != TALC_COORDINATES_DEFAULT && o->mode == TALC_UPSAMPLE_NEAREST_EXACT)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: coordinates is no option of nearest_exact");
+    else if (o->align_corners && o->coordinates != TALC_COORDINATES_DEFAULT)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: both align_corners and coordinates are given");
+    else if ((unsigned)o->rounding >= TALC_ROUNDING_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: rounding %d is outside 0..%d", (int)o->rounding,
+                  TALC_ROUNDING_COUNT - 1);
+    else if (o->rounding != TALC_ROUNDING_FLOOR && o->mode != TALC_UPSAMPLE_NEAREST)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: rounding is an option of nearest");
+    else if ((o->coefficient != 0 || o->exclude_outside) && o->mode != TALC_UPSAMPLE_BICUBIC)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: %s is an option of bicubic",
+                  o->exclude_outside ? "exclude_outside" : "coefficient");
+    else if (!isfinite(o->coefficient))
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: coefficient %g must be finite", o->coefficient);
     else if (sized && scaled)
         talc_fail(TALC_BAD_ARGUMENT,
                   "upsample2d: both size [%" PRId64 ",%" PRId64 "] and scale [%g,%g] are given",
@@ -153,7 +176,7 @@ static bool check_upsample(const talc_tensor *x, const talc_upsample2d_options *
     else if (x->dims[x->rank - 2] == 0 || x->dims[x->rank - 1] == 0)
         talc_fail(TALC_BAD_SHAPE, "upsample2d: x %s has an empty image",
                   talc_dims_text(talc_dims_of(x), text));
-    else if (o->mode == TALC_UPSAMPLE_BILINEAR)
+    else if (!is_nearest(o))
         return talc_operand_float("upsample2d", "x", x);
     return !talc_failed();
 }
@@ -178,22 +201,56 @@ static bool output_extents(const talc_upsample2d_options *o, const int64_t in[2]
     return !talc_failed();
 }
 
+/* Where outputs lie, before any rounding. */
+static void place_outputs(talc_resample_axis *axis, talc_upsample_coordinates coordinates)
+{
+    const double in = (double)axis->in, out = (double)axis->out;
+    if (coordinates == TALC_COORDINATES_ALIGN_CORNERS)
+        axis->scale = axis->out > 1 ? (in - 1) / (out - 1) : 0;
+    else if (coordinates == TALC_COORDINATES_PYTORCH_HALF_PIXEL && axis->out == 1)
+        axis->scale = 0;
+    else if (coordinates != TALC_COORDINATES_ASYMMETRIC) {
+        axis->shift = 0.5;
+        axis->offset = -0.5;
+        if (coordinates == TALC_COORDINATES_HALF_PIXEL_SYMMETRIC)
+            axis->shift += (in / axis->scale - out) / 2;
+    }
+}
+
 static talc_resample_axis upsample_axis(const talc_upsample2d_options *o, int64_t in, int64_t out,
                                         double factor)
 {
-    if (in == out)
-        return (talc_resample_axis){ .in = in, .out = out };
-    talc_resample_axis axis = { .kind = o->mode == TALC_UPSAMPLE_NEAREST ? TALC_RESAMPLE_NEAREST
-                                        : o->align_corners               ? TALC_RESAMPLE_ALIGNED
-                                                                         : TALC_RESAMPLE_LINEAR,
-                                .in = in,
-                                .out = out };
-    if (axis.kind == TALC_RESAMPLE_ALIGNED)
-        axis.scale = out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
-    else if (axis.kind == TALC_RESAMPLE_NEAREST && in <= INT64_MAX / 2 && out == 2 * in)
-        axis.scale = 0.5;
-    else
-        axis.scale = factor > 0 ? 1 / factor : (double)in / (double)out;
+    const bool cubic = o->mode == TALC_UPSAMPLE_BICUBIC;
+    const bool asymmetric = o->mode == TALC_UPSAMPLE_NEAREST;
+    const bool pytorch = o->coordinates == TALC_COORDINATES_DEFAULT;
+    const talc_upsample_rounding rounding =
+        o->mode == TALC_UPSAMPLE_NEAREST_EXACT ? TALC_ROUNDING_PREFER_CEIL : o->rounding;
+    const talc_resample_axis plain = { .in = in, .out = out };
+    talc_resample_axis axis = plain;
+    axis.kind = is_nearest(o) ? TALC_RESAMPLE_NEAREST
+                : cubic       ? TALC_RESAMPLE_CUBIC
+                              : TALC_RESAMPLE_LINEAR;
+    axis.scale = asymmetric && pytorch && in <= INT64_MAX / 2 && out == 2 * in ? 0.5
+                 : factor > 0                                                  ? 1 / factor
+                              : (double)in / (double)out;
+    place_outputs(&axis, o->align_corners ? TALC_COORDINATES_ALIGN_CORNERS
+                         : !pytorch       ? o->coordinates
+                         : asymmetric     ? TALC_COORDINATES_ASYMMETRIC
+                                          : TALC_COORDINATES_HALF_PIXEL);
+    const bool copies = pytorch && (asymmetric || o->mode == TALC_UPSAMPLE_BILINEAR);
+    if (in == out && (copies || (axis.scale == 1 && axis.shift + axis.offset == 0)))
+        return plain;
+    axis.up = rounding == TALC_ROUNDING_CEIL || rounding == TALC_ROUNDING_PREFER_FLOOR;
+    axis.offset += rounding == TALC_ROUNDING_PREFER_CEIL    ? 0.5
+                   : rounding == TALC_ROUNDING_PREFER_FLOOR ? -0.5
+                                                            : 0;
+    if (is_nearest(o) && !pytorch) /* what is next to where the choice changes is there */
+        axis.offset += (axis.up ? -0x1p-23 : 0x1p-23) * (double)in;
+    axis.inside = o->exclude_outside;
+    axis.coefficient = !cubic                                ? 0
+                       : o->coefficient == 0                 ? -0.75
+                       : o->coefficient == (double)TALC_ZERO ? 0
+                                                             : o->coefficient;
     return axis;
 }
 

@@ -14,7 +14,7 @@
 #include "check/engine/text.h"
 #include "ops/backend.h"
 
-enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 3072 };
+enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1280, CHECK_ARGUMENTS_BYTES = 3072 };
 
 /// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the
 /// op's algorithms take.
@@ -130,6 +130,7 @@ typedef struct check_direction {
     bool (*expected_of_run)(const struct check_direction *self, const struct check_ran *ran,
                             struct check_model_expected *expected);
     unsigned factors; ///< a bit for each operand that the result is linear in together: x and w
+    bool weighs;      ///< by weights of either sign: the result moves by S of how far a factor does
     unsigned picks;   ///< a bit for one that says which elements of the others count: an index
     /// The element of that one that output `index` reads; NULL: element `index`.
     int64_t (*picking_at)(const struct check_ran *ran, int64_t index);

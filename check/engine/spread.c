@@ -119,7 +119,8 @@ bool talc_check_add_spread(const check_direction *direction, const check_ran *ra
     }
     done = done && talc_check_elements_of_run(direction, &sizes, more);
     for (int64_t i = 0; done && i < ran->output.count; i++)
-        expected->spread[i] += (double)fmaxl(size_of(more[i].value), 0);
+        expected->spread[i] +=
+            fmax((double)size_of(more[i].value), direction->weighs ? more[i].S : 0);
     for (int k = 0; k < ran->count; k++)
         if (inputs[k].of != ran->inputs[k].of)
             talc_memory_free(inputs[k].of);

@@ -3,17 +3,21 @@
 ///
 /// pad: p has elements before and after the last dimension, then the one ahead of it, and so on; c
 /// likewise those that are cut off; value: another number than 0. upsample2d: o has the output's
-/// extents, f7x3 instead of it the scale factor 7/3; nearest without a word, else bilinear or
-/// aligned, which is bilinear with align_corners.
+/// extents, f7x3 instead of it the scale factor 7/3; nearest without a word, else bilinear,
+/// bicubic, exact, which is nearest_exact, or aligned, which is bilinear with align_corners; then
+/// what else talc_upsample2d_options has.
 ///
 /// Along each axis w[o, i] says how much of element i output o shows, which is 0 or 1 unless it is
-/// linear:
+/// linear or cubic:
 ///
 ///     y[o...] = sum over i... of w[o, i] ... x[i...],
 ///     dx[i...] = sum over o... of w[o, i] ... dy[o...]
 ///
-/// Linear, w is the hat max(0, 1 - |place - i|). A term goes through at most K + 2 roundings: of
-/// four, in two means, each two products, two sums and two weights. What is shown alone has none.
+/// Linear, w is the hat max(0, 1 - |place - i|); cubic, the sum of k(|place - j|) over the j that i
+/// stands for, k being Keys' polynomials. A term goes through at most K + 2
+/// roundings: of four, in two means, each two products, two sums and two weights. What is shown
+/// alone has none. A cubic weight is off by 10 u at most, whose parts may be of opposite signs, and
+/// by 19 u where their sum divides it; for each cubic axis that many are added to K.
 #include "ops/resample.h"
 
 #include "check/conv2d/conv2d.h"
@@ -27,7 +31,10 @@
 
 typedef struct resample_problem {
     talc_resample_problem p;
-    talc_resample_kind kind; /* of the axes that are no copy */
+    int kind; /* of the axes that are no copy: a talc_resample_kind, ALIGNED or EXACT */
+    talc_upsample_coordinates coordinates;
+    talc_upsample_rounding rounding;
+    bool keys, exclude;
     talc_padding_mode mode;
     bool value;
     check_layout x;                                       /* what is padded, by `pad` */
@@ -35,6 +42,8 @@ typedef struct resample_problem {
     int64_t out[2];                                       /* extents of what is scaled */
     int64_t up, down; /* the scale factor is up / down; 0: none is given */
 } resample_problem;
+
+_Static_assert(sizeof(resample_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
 
 static const resample_problem *read_resample(const check_problem *problem)
 {
@@ -47,12 +56,13 @@ static resample_problem *write_resample(check_problem *problem)
 }
 
 enum { X, VALUE, Y, HEIGHT = 2, IMAGE_RANK = 4 };
+enum { ALIGNED = TALC_RESAMPLE_CUBIC + 1, EXACT };
 
 // ---- Problem ------------------------------------------------------------------------------------
 
-static bool is_linear(const resample_problem *self)
+static bool mixes(const resample_problem *self)
 {
-    return self->kind == TALC_RESAMPLE_LINEAR || self->kind == TALC_RESAMPLE_ALIGNED;
+    return self->kind > TALC_RESAMPLE_NEAREST && self->kind != EXACT;
 }
 
 static const char *wrong_padding(const talc_resample_axis *a, int behind)
@@ -73,16 +83,46 @@ static const char *wrong_padding(const talc_resample_axis *a, int behind)
                : NULL;
 }
 
-/* Where the output has the extent of the image, it is a copy. */
+/* Where PyTorch has the extent of the image as output, it copies; where outputs lie at elements, it
+ * is a copy too. */
 static void scale(const resample_problem *self, talc_resample_axis *a)
 {
-    a->kind = a->in == a->out ? TALC_RESAMPLE_PAD : self->kind;
-    a->scale = a->kind == TALC_RESAMPLE_PAD ? 0
-               : a->kind == TALC_RESAMPLE_ALIGNED
-                   ? (a->out == 1 ? 0 : (double)(a->in - 1) / (double)(a->out - 1))
-               : a->kind == TALC_RESAMPLE_NEAREST && a->out - a->in == a->in ? 0.5
+    const double in = (double)a->in, out = (double)a->out;
+    const bool given = self->coordinates != TALC_COORDINATES_DEFAULT;
+    const bool nearest = self->kind == TALC_RESAMPLE_NEAREST;
+    const talc_upsample_coordinates coordinates = self->kind == ALIGNED
+                                                      ? TALC_COORDINATES_ALIGN_CORNERS
+                                                  : given   ? self->coordinates
+                                                  : nearest ? TALC_COORDINATES_ASYMMETRIC
+                                                            : TALC_COORDINATES_HALF_PIXEL;
+    const bool corners = coordinates == TALC_COORDINATES_ALIGN_CORNERS;
+    const bool point = coordinates == TALC_COORDINATES_PYTORCH_HALF_PIXEL && a->out == 1;
+    const bool half = !corners && !point && coordinates != TALC_COORDINATES_ASYMMETRIC;
+    a->kind = self->kind == ALIGNED ? TALC_RESAMPLE_LINEAR
+              : self->kind == EXACT ? TALC_RESAMPLE_NEAREST
+                                    : (talc_resample_kind)self->kind;
+    a->scale = point     ? 0
+               : corners ? (a->out == 1 ? 0 : (in - 1) / (out - 1))
+               : nearest && !given && a->out - a->in == a->in ? 0.5
                : self->up > 0 ? 1 / ((double)self->up / (double)self->down)
-                              : (double)a->in / (double)a->out;
+                              : in / out;
+    a->shift = half ? 0.5 : 0;
+    a->offset = half ? -0.5 : 0;
+    if (coordinates == TALC_COORDINATES_HALF_PIXEL_SYMMETRIC)
+        a->shift += (in / a->scale - out) / 2;
+    if (a->in == a->out &&
+        ((!given && a->kind != TALC_RESAMPLE_CUBIC) || (a->scale == 1 && a->shift == -a->offset))) {
+        *a = (talc_resample_axis){ .in = a->in, .out = a->out };
+        return;
+    }
+    a->offset += self->rounding == TALC_ROUNDING_PREFER_CEIL || self->kind == EXACT ? 0.5
+                 : self->rounding == TALC_ROUNDING_PREFER_FLOOR                     ? -0.5
+                                                                                    : 0;
+    a->up = self->rounding == TALC_ROUNDING_CEIL || self->rounding == TALC_ROUNDING_PREFER_FLOOR;
+    if (nearest && given)
+        a->offset += (a->up ? -0x1p-23 : 0x1p-23) * in;
+    a->coefficient = a->kind != TALC_RESAMPLE_CUBIC ? 0 : self->keys ? -0.5 : -0.75;
+    a->inside = self->exclude;
 }
 
 /* What is both padded and cut off is so by the difference. */
@@ -131,12 +171,18 @@ static const char *complete(check_problem *problem, const char **key)
 {
     resample_problem *self = write_resample(problem);
     talc_resample_problem *p = &self->p;
+    if (self->kind >= ALIGNED && self->coordinates != TALC_COORDINATES_DEFAULT)
+        return "aligned and exact without other coordinates";
+    if (self->rounding != TALC_ROUNDING_FLOOR && self->kind != TALC_RESAMPLE_NEAREST)
+        return "rounding of nearest";
+    if ((self->keys || self->exclude) && self->kind != TALC_RESAMPLE_CUBIC)
+        return "keys and exclude of bicubic";
     const char *misfit =
         self->kind == TALC_RESAMPLE_PAD ? lay_padding(self, key) : lay_image(self, key);
     if (misfit != NULL)
         return misfit;
     int64_t in[TALC_MAX_RANK], out[TALC_MAX_RANK], count;
-    if ((p->direction != TALC_FORWARD || is_linear(self)) && !talc_dtype_is_float(p->dtype))
+    if ((p->direction != TALC_FORWARD || mixes(self)) && !talc_dtype_is_float(p->dtype))
         return "elements of f32 or f64";
     for (int i = 0; i < p->rank; i++) {
         talc_resample_axis *a = &p->axes[i];
@@ -178,7 +224,25 @@ static const check_key keys[] = {
     { "_circular", CHECK_CHOICE, .offset = FIELD(mode), TALC_PADDING_CIRCULAR, PAD },
     { "_value", CHECK_FLAG, .offset = FIELD(value), .ops = PAD },
     { "_bilinear", CHECK_CHOICE, .offset = FIELD(kind), TALC_RESAMPLE_LINEAR, UPSAMPLE },
-    { "_aligned", CHECK_CHOICE, .offset = FIELD(kind), TALC_RESAMPLE_ALIGNED, UPSAMPLE },
+    { "_bicubic", CHECK_CHOICE, .offset = FIELD(kind), TALC_RESAMPLE_CUBIC, UPSAMPLE },
+    { "_aligned", CHECK_CHOICE, .offset = FIELD(kind), ALIGNED, UPSAMPLE },
+    { "_exact", CHECK_CHOICE, .offset = FIELD(kind), EXACT, UPSAMPLE },
+    { "_half", CHECK_CHOICE, .offset = FIELD(coordinates), TALC_COORDINATES_HALF_PIXEL, UPSAMPLE },
+    { "_pytorch", CHECK_CHOICE, .offset = FIELD(coordinates), TALC_COORDINATES_PYTORCH_HALF_PIXEL,
+      UPSAMPLE },
+    { "_symmetric", CHECK_CHOICE, .offset = FIELD(coordinates),
+      TALC_COORDINATES_HALF_PIXEL_SYMMETRIC, UPSAMPLE },
+    { "_asymmetric", CHECK_CHOICE, .offset = FIELD(coordinates), TALC_COORDINATES_ASYMMETRIC,
+      UPSAMPLE },
+    { "_corners", CHECK_CHOICE, .offset = FIELD(coordinates), TALC_COORDINATES_ALIGN_CORNERS,
+      UPSAMPLE },
+    { "_ceil", CHECK_CHOICE, .offset = FIELD(rounding), TALC_ROUNDING_CEIL, UPSAMPLE },
+    { "_prefer_floor", CHECK_CHOICE, .offset = FIELD(rounding), TALC_ROUNDING_PREFER_FLOOR,
+      UPSAMPLE },
+    { "_prefer_ceil", CHECK_CHOICE, .offset = FIELD(rounding), TALC_ROUNDING_PREFER_CEIL,
+      UPSAMPLE },
+    { "_keys", CHECK_FLAG, .offset = FIELD(keys), .ops = UPSAMPLE },
+    { "_exclude", CHECK_FLAG, .offset = FIELD(exclude), .ops = UPSAMPLE },
     { "_dx", CHECK_CHOICE, .offset = FIELD(p.direction), TALC_GRAD_INPUT },
     CHECK_FLOAT_KEYS(FIELD(p.dtype)),
     CHECK_INTEGER_KEYS(FIELD(p.dtype), .ops = 0),
@@ -218,8 +282,15 @@ static void draw_pad(uint64_t *state, resample_problem *self)
 static void draw_upsample(uint64_t *state, resample_problem *self)
 {
     talc_resample_axis *a = self->p.axes;
-    self->kind =
-        (talc_resample_kind)talc_check_draw(state, TALC_RESAMPLE_NEAREST, TALC_RESAMPLE_ALIGNED);
+    self->kind = (int)CHECK_PICK(state, TALC_RESAMPLE_NEAREST, TALC_RESAMPLE_NEAREST,
+                                 TALC_RESAMPLE_LINEAR, TALC_RESAMPLE_CUBIC, ALIGNED, EXACT);
+    if (self->kind < ALIGNED && talc_check_draw(state, 0, 1) != 0)
+        self->coordinates =
+            (talc_upsample_coordinates)talc_check_draw(state, 0, TALC_COORDINATES_COUNT - 1);
+    if (self->kind == TALC_RESAMPLE_NEAREST && talc_check_draw(state, 0, 1) != 0)
+        self->rounding = (talc_upsample_rounding)talc_check_draw(state, 0, TALC_ROUNDING_COUNT - 1);
+    self->keys = self->kind == TALC_RESAMPLE_CUBIC && talc_check_draw(state, 0, 3) == 0;
+    self->exclude = self->kind == TALC_RESAMPLE_CUBIC && talc_check_draw(state, 0, 3) == 0;
     a[0].in = talc_check_draw(state, 1, 3);
     a[1].in = talc_check_draw(state, 1, 5);
     const bool factor = talc_check_draw(state, 0, 3) == 0;
@@ -242,7 +313,7 @@ static bool random_problem(uint64_t *state, talc_direction direction, check_prob
         draw_pad(state, self);
     else
         draw_upsample(state, self);
-    if (direction == TALC_FORWARD && !is_linear(self) && talc_check_draw(state, 0, 3) == 0)
+    if (direction == TALC_FORWARD && !mixes(self) && talc_check_draw(state, 0, 3) == 0)
         self->p.dtype = (talc_dtype)CHECK_PICK(state, TALC_I64, TALC_I32, TALC_U8);
     return self->kind != TALC_RESAMPLE_PAD || self->x.rank > 0;
 }
@@ -276,7 +347,8 @@ static double readers(const talc_resample_problem *p)
     for (int i = 0; i < p->rank; i++) {
         const talc_resample_axis *a = &p->axes[i];
         const int64_t added = talc_larger(a->begin, 0) + talc_larger(a->out - a->in - a->begin, 0);
-        max *= a->kind != TALC_RESAMPLE_PAD    ? 2 * (floor((double)a->out / (double)a->in) + 2)
+        const double taps = a->kind == TALC_RESAMPLE_CUBIC ? 4 : 2;
+        max *= a->kind != TALC_RESAMPLE_PAD    ? taps * (floor((double)a->out / (double)a->in) + 2)
                : a->mode == TALC_PADDING_ZEROS ? 1
                                                : 1 + (double)added;
     }
@@ -290,10 +362,9 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     const resample_problem *self = read_resample(problem);
     if (!talc_dtype_is_float(self->p.dtype))
         return kind == TALC_CHECK_EXACT;
-    return kind == TALC_CHECK_EXACT
-               ? !is_linear(self) &&
-                     readers(&self->p) * LARGEST < talc_check_format(self->p.dtype).integers
-               : kind <= TALC_CHECK_INFINITY;
+    return kind == TALC_CHECK_EXACT ? !mixes(self) && readers(&self->p) * LARGEST <
+                                                          talc_check_format(self->p.dtype).integers
+                                    : kind <= TALC_CHECK_INFINITY;
 }
 
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
@@ -312,18 +383,42 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------
 
+/* How much of an element that lies at a distance from an output it shows: in factors, as it is near
+ * 0 where they are. */
+static long double cubic(long double a, long double d)
+{
+    d = fabsl(d);
+    return d <= 1  ? (1 - d) * (1 + d - (a + 2) * d * d)
+           : d < 2 ? a * (d - 1) * (d - 2) * (d - 2)
+                   : 0;
+}
+
 /* How much of element i output o shows. */
 static long double shown(const talc_resample_axis *a, int64_t o, int64_t i)
 {
     const double last = (double)(a->in - 1);
     if (a->kind == TALC_RESAMPLE_PAD)
         return talc_check_source(a->mode, o - a->begin, a->in) == i;
-    if (a->kind == TALC_RESAMPLE_NEAREST)
-        return fmin((double)floorf((float)o * (float)a->scale), last) == (double)i;
+    if (a->kind == TALC_RESAMPLE_NEAREST) {
+        const float product = ((float)o + (float)a->shift) * (float)a->scale;
+        const double place = (double)product + a->offset;
+        return fmax(0, fmin(a->up ? ceil(place) : floor(place), last)) == (double)i;
+    }
     /* The product is rounded, as the op's is: no fused multiplication. */
-    const double scaled = a->scale * ((double)o + (a->kind == TALC_RESAMPLE_LINEAR ? 0.5 : 0));
-    const double coordinate = a->kind == TALC_RESAMPLE_LINEAR ? scaled - 0.5 : scaled;
-    return fmaxl(0, 1 - fabsl((long double)fmin(fmax(coordinate, 0), last) - (long double)i));
+    const double scaled = a->scale * ((double)o + a->shift), place = scaled + a->offset;
+    if (a->kind == TALC_RESAMPLE_LINEAR)
+        return fmaxl(0, 1 - fabsl((long double)fmin(fmax(place, 0), last) - (long double)i));
+    if (i > 0 && (double)i < last && fabs(place - (double)i) >= 2)
+        return 0;
+    long double weight = 0, sum = 0;
+    for (int64_t j = (int64_t)floor(place) - 1; j <= (int64_t)floor(place) + 2; j++) {
+        const bool counts = !a->inside || (j >= 0 && j < a->in);
+        const long double part =
+            counts ? cubic(a->coefficient, (long double)place - (long double)j) : 0;
+        sum += part;
+        weight += talc_between(j, 0, a->in - 1) == i ? part : 0;
+    }
+    return a->inside ? weight / sum : weight;
 }
 
 typedef struct showing {
@@ -341,7 +436,8 @@ static void add_shown(const showing *s, int axis, int64_t from, long double weig
     if (axis == s->p->rank) {
         const long double term = weight * s->of[from];
         expected->value += term;
-        expected->S += isfinite(term) ? (double)fabsl(term) : 0;
+        /* What underflows is a term still. */
+        expected->S += !isfinite(term) ? 0 : fmax((double)fabsl(term), term != 0 ? 0x1p-1074 : 0);
         expected->K++;
         return;
     }
@@ -371,11 +467,17 @@ static check_expected expected_of(const check_problem *problem, const check_valu
     if (expected.border && forward)
         expected.value = values->of[VALUE] != NULL ? values->of[VALUE][0]
                                                    : talc_check_cast(TALC_F64, p->dtype, p->value);
-    bool linear = false;
-    for (int i = 0; i < p->rank; i++)
-        linear = linear || p->axes[i].kind > TALC_RESAMPLE_NEAREST;
-    if (expected.K <= 1 && !linear)
+    bool mixes = false;
+    double roundings = 0; /* of cubic weights */
+    for (int i = 0; i < p->rank; i++) {
+        mixes = mixes || p->axes[i].kind > TALC_RESAMPLE_NEAREST;
+        if (p->axes[i].kind == TALC_RESAMPLE_CUBIC)
+            roundings += p->axes[i].inside ? 19 : 10;
+    }
+    if (expected.K <= 1 && !mixes)
         expected.K = expected.S = 0;
+    else if (expected.K > 0)
+        expected.K += roundings;
     return expected;
 }
 
@@ -388,7 +490,7 @@ static double terms(const check_problem *problem)
     for (p.rank = forward ? 1 : 0; p.rank < read_resample(problem)->p.rank; p.rank++) {
         const talc_resample_axis *a = &p.axes[p.rank];
         if (!forward || a->kind != TALC_RESAMPLE_PAD)
-            sum += (double)(forward ? a->in : a->out) * (forward ? 2 : readers(&p));
+            sum += (double)(forward ? a->in : a->out) * (forward ? 4 : readers(&p));
     }
     return sum + 1;
 }
@@ -432,6 +534,8 @@ static const char *const quick[] = {
     "upsample2d:n1c2h7w6f7x3_bilinear_f64",
     "{pad:3x5x7p1x2x0x3c0x0x1x0|pad:3x5x7p2x1x4x1_reflect|pad:3x5x17p3x0x0x2_replicate_f64|pad:3x5x7p7x2x1x5_circular}_dx",
     "upsample2d:n2c3h5w7o{10x14|3x16}{|_bilinear|_aligned}_dx",
+    "upsample2d:n2c3h5w7o{10x14|3x16}_bicubic{|_dx}", "upsample2d:n1c2h7w6f7x3_bicubic_corners_f64",
+    "upsample2d:n1c2h5w8o7x12_{exact|half_prefer_ceil}{_u8|_dx}", "upsample2d:n1c2h5w8o2x11_corners_ceil",
     NULL,
 };
 
@@ -457,6 +561,19 @@ static const char *const edges[] = {
     "upsample2d:n70c33h3w2o6x4{|_bilinear|_aligned_f64}{|_dx}",
     "upsample2d:n0c2h3w2o6x4{|_bilinear_dx}", "upsample2d:n1c3h5w7o9x16_{i64|i32|u8}",
     "upsample2d:n1c2h2w3o70x65{|_bilinear|_aligned}_dx",
+
+    /* The other ways: of both extents, to one, twice, halves, ties, fractions, the same extent. */
+    "upsample2d:n1c2h1w1o3x5{_bicubic|_half_ceil|_bicubic_exclude}{|_dx}",
+    "upsample2d:n2c3h5w7o{1x1|5x14|4x3|11x29}_{bicubic|bicubic_exclude|bicubic_corners_keys}{|_dx}",
+    "upsample2d:n1c2h9w8f{3x2|2x3|21x20}_bicubic{|_pytorch|_symmetric|_asymmetric|_asymmetric_exclude}{|_dx}",
+    "upsample2d:n1c2h9w8f{3x2|2x3|21x20}_bilinear_{half|pytorch|symmetric|asymmetric|corners}{|_dx}",
+    "upsample2d:n1c2h9w8f{3x2|2x3|21x20}_{ceil|prefer_floor|prefer_ceil}{|_dx}",
+    "upsample2d:n1c2h9w8f{3x2|2x3|21x20}_{exact|exact_dx}", "upsample2d:n1c2h9w8f{3x2|2x3|21x20}_{half|pytorch|symmetric|corners}{|_ceil|_prefer_floor|_prefer_ceil}{|_dx}",
+    "upsample2d:n1c2h8w9o{4x13|1x18}_{half|pytorch|symmetric|corners|asymmetric}_{ceil|prefer_floor|prefer_ceil}",
+    "upsample2d:n1c3h5w7o9x16_half_prefer_{ceil_i64|floor_i32|floor_u8|ceil_dx_f64}",
+    "upsample2d:n1c2h3w129o7x300_bicubic{|_f64}{|_dx}", "upsample2d:n1c1h1w1100o2x{7|1200}_bicubic{|_dx}",
+    "upsample2d:n70c33h3w2o6x4_bicubic{|_exclude_f64}{|_dx}", "upsample2d:n0c2h3w2o6x4_bicubic{|_dx}",
+    "upsample2d:n1c2h2w3o70x65_bicubic_dx",
     NULL,
 };
 // clang-format on
@@ -469,7 +586,10 @@ static const check_family family = {
              "    so on; c: likewise, cut off; replicate, circular; value: not 0\n"
              "upsample2d:n2c3h5w7o8x9_bilinear\n"
              "    f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with\n"
-             "    aligned corners; without either nearest\n",
+             "    aligned corners; bicubic; exact: nearest_exact; without any of them nearest;\n"
+             "    half, pytorch, symmetric, asymmetric, corners: coordinates; nearest: ceil,\n"
+             "    prefer_floor, prefer_ceil; bicubic: keys: the coefficient -0.5; exclude:\n"
+             "    exclude_outside\n",
     .quick = quick,
     .edges = edges,
     .keys = keys,
@@ -484,8 +604,8 @@ static const check_family family = {
     {                                                                                              \
         .family = &family, .of = direction, .ops = names, .gradient = other,                       \
         .problem_of_run = problem_of_run, .expected_of_run = expected_of_run, .factors = 1U << X,  \
-        .operands = operands, .takes = takes, .fill = fill, .expected = expected_of,               \
-        .terms = terms, .list = TALC_OP_resample,                                                  \
+        .weighs = true, .operands = operands, .takes = takes, .fill = fill,                        \
+        .expected = expected_of, .terms = terms, .list = TALC_OP_resample,                         \
         .arguments = { POINTER(x), POINTER(value), POINTER(y) }, .is_empty = is_empty,             \
     }
 

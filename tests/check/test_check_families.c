@@ -319,7 +319,13 @@ static const struct {
     { "upsample2d:n2c3h5w7", "f0x4", "a factor above 0, an output below 2^62" },
     { "upsample2d:", "n2c3h5w7f1x9", "an image and an output of at least 1x1" },
     { "upsample2d:", "n2c3h5w7o4x4_bilinear_i64", "elements of f32 or f64" },
-    { "upsample2d:n2c3h5w7o4x4_bilinear_", "aligned", "dx, f32, f64, i64, i32 or u8" },
+    { "upsample2d:n2c3h5w7o4x4_bilinear_", "aligned",
+      "half, pytorch, symmetric, asymmetric, corners, ceil, prefer_floor, prefer_ceil, keys, "
+      "exclude, dx, f32, f64, i64, i32 or u8" },
+    { "upsample2d:", "n2c3h5w7o4x4_aligned_half", "aligned and exact without other coordinates" },
+    { "upsample2d:", "n2c3h5w7o4x4_bicubic_ceil", "rounding of nearest" },
+    { "upsample2d:", "n2c3h5w7o4x4_bilinear_keys", "keys and exclude of bicubic" },
+    { "upsample2d:", "n2c3h5w7o4x4_exclude", "keys and exclude of bicubic" },
     { "gather:", "@0i5", "at least one dimension" },
     { "gather:5x7", "", "'x' or '@'" },
     { "gather:5x7@", "2i5x7", "one of x's dimensions" },
@@ -445,7 +451,7 @@ Test(check_families, random_problems_are_problems_and_the_same_each_time)
 Test(check_families, random_problems_are_of_all_sorts)
 {
     static const struct {
-        const char *op, *words[14];
+        const char *op, *words[26];
     } rows[] = {
         { "max_pool2d",
           { "max_pool2d", "avg_pool2d", "adaptive", "_ceil", "_exclude", "_divisor", "_indices",
@@ -473,12 +479,15 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "nll_loss.grad_input", { "_ignore", "_weighted", "_f64" } },
         { "group_norm",
           { "l1g", "l260", "g1_", "g4", "_plain", "_eps0", "_relu", "_sigmoid", "_tanh", "_f64" } },
-        { "pad",
-          { "pad:", "upsample2d:", "_reflect", "_replicate", "_circular", "_value", "_bilinear",
-            "_aligned", "f7x", "p1x", "c1x", "_f64", "_i64", "_u8" } },
+        { "pad", { "pad:",          "upsample2d:",  "_reflect",    "_replicate", "_circular",
+                   "_value",        "_bilinear",    "_bicubic",    "_aligned",   "_half",
+                   "_pytorch",      "_symmetric",   "_asymmetric", "_corners",   "_ceil",
+                   "_prefer_floor", "_prefer_ceil", "_keys",       "_exclude",   "f7x",
+                   "p1x",           "c1x",          "_f64",        "_i64",       "_u8" } },
         { "pad.grad_input",
           { "pad:", "upsample2d:", "_reflect", "_replicate", "_circular", "_bilinear", "_aligned",
-            "f7x", "p1x", "c1x", "_f64" } },
+            "_bicubic", "_half", "_symmetric", "_corners", "_prefer_floor", "_exclude", "f7x",
+            "p1x", "c1x", "_f64" } },
         { "gather",
           { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_reversed", "_f64", "_i32" } },
         { "gather.grad_input", { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_f64" } },
@@ -499,7 +508,7 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "cumprod.grad_input", { "@0", "@1", "@3", "_dx_f64" } },
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-        for (int w = 0; w < 14 && rows[r].words[w] != NULL; w++) {
+        for (int w = 0; w < 26 && rows[r].words[w] != NULL; w++) {
             const check_direction *direction = direction_of(rows[r].op);
             int found = 0;
             for (uint64_t seed = 0; seed < SEEDS; seed++) {

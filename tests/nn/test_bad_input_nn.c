@@ -171,7 +171,7 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_BAD_ARGUMENT, "upsample2d: neither size nor scale is given", talc_nn_upsample(&(talc_upsample2d_options){ .size = { 0 } }));
     REFUSED(TALC_BAD_ARGUMENT, "upsample2d: size [4,-2] must be at least 1", talc_nn_upsample(&(talc_upsample2d_options){ .size = { 4, -2 } }));
     REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [2,inf] must be finite and above 0", talc_nn_upsample(&(talc_upsample2d_options){ .scale = { 2, INFINITY } }));
-    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear", talc_nn_upsample(&(talc_upsample2d_options){ .scale = { 2, 2 }, .align_corners = true }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear and bicubic", talc_nn_upsample(&(talc_upsample2d_options){ .scale = { 2, 2 }, .align_corners = true }));
     REFUSED(TALC_BAD_ARGUMENT, "ChannelShuffle: groups 0 must be at least 1", talc_nn_channel_shuffle(0));
     REFUSED(TALC_BAD_SHAPE, "Unflatten: shape has rank 0, needs 1 to 8", talc_nn_unflatten(1, TALC_SCALAR));
     REFUSED(TALC_BAD_SHAPE, "Unflatten: shape [2,-2] is of no dimension: extents are at least 0, of which one may be -1 beside others of at least 1", talc_nn_unflatten(1, TALC_DIMS(2, -2)));

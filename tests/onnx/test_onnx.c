@@ -38,6 +38,15 @@ static void add_int(wire *node, const char *name, int64_t value)
     put_message(node, 5, attribute);
 }
 
+static void add_text(wire *node, const char *name, const char *value)
+{
+    wire attribute = { 0 };
+    put_text(&attribute, 1, name);
+    put_text(&attribute, 4, value);
+    put_int(&attribute, 20, 3);
+    put_message(node, 5, attribute);
+}
+
 /* A node of `count` inputs, and the graph's next. */
 static wire node_with(const char *op, const char *output, int count, const char *const *inputs)
 {
@@ -569,17 +578,8 @@ Test(onnx, a_shape_that_an_input_holds_is_read_each_time)
 
 Test(onnx, factors_that_an_input_holds_are_read_each_time)
 {
-    wire graph = { 0 };
-    ADD(&graph, "Resize", "r", "x", "", "scales");
-    ADD(&graph, "Shape", "y", "r");
-    put_message(&graph, 11, value_of("x"));
-    put_message(&graph, 11, value_of("scales"));
-    put_message(&graph, 12, value_of("y"));
-    talc_module *refused = load_on(tested_device(), graph, 13); /* half_pixel */
-    cr_assert_null(refused);
-    assert_failed(TALC_UNSUPPORTED, "nearest by other than asymmetric and floor");
     wire old = { 0 };
-    ADD(&old, "Resize", "r", "x", "scales"); /* asymmetric in opset 10 */
+    ADD(&old, "Resize", "r", "x", "scales"); /* opset 10, which has no roi */
     ADD(&old, "Shape", "y", "r");
     put_message(&old, 11, value_of("x"));
     put_message(&old, 11, value_of("scales"));
@@ -593,6 +593,40 @@ Test(onnx, factors_that_an_input_holds_are_read_each_time)
                   talc_error_message());
         cr_assert_eq(talc_item_i64(talc_select(y, 0, 2)), 4 * factor);
     }
+}
+
+/* A matrix, as onnx.reference has it: along its rows, then both ways, with an axis from the end. */
+Test(onnx, a_matrix_is_resized_along_axes)
+{
+    const talc_tensor *x = TENSOR_OF(TALC_DIMS(2, 4), 1, 2, 4, 8, 3, -1, 0, 5);
+    wire rows = { 0 }, cubic = NODE("Resize", "y", "x", "", "scales"), a = { 0 };
+    put_text(&a, 1, "cubic_coeff_a");
+    put_float(&a, 2, -0.5F);
+    put_int(&a, 20, 1);
+    put_message(&cubic, 5, a);
+    add_text(&cubic, "mode", "cubic");
+    INTS(&cubic, "axes", -1);
+    put_message(&rows, 1, cubic);
+    FLOATS(&rows, "scales", TALC_DIMS(1), 1.5F);
+    add_ends(&rows, "x", "y");
+    owned_module *net = load_on(tested_device(), rows, 18);
+    assert_no_failure();
+    assert_values(talc_forward(net, (talc_tensor *)x),
+                  (double[]){ 0.9421296296296297, 1.375, 2.252314814814815, 3.5393518518518516,
+                              6.125, 8.231481481481481, 3.2314814814814814, 0.9375,
+                              -1.1689814814814816, -0.45601851851851855, 2.5625,
+                              5.289351851851852 },
+                  2e-6, "rows");
+    wire both = { 0 }, nearest = NODE("Resize", "y", "x", "", "", "sizes");
+    add_text(&nearest, "nearest_mode", "ceil");
+    INTS(&nearest, "axes", 1, 0);
+    put_message(&both, 1, nearest);
+    NUMBERS(&both, "sizes", 3, 3);
+    add_ends(&both, "x", "y");
+    owned_module *other = load_on(tested_device(), both, 18);
+    assert_no_failure();
+    assert_values(talc_forward(other, (talc_tensor *)x), (double[]){ 2, 4, 8, -1, 0, 5, -1, 0, 5 },
+                  0, "both ways");
 }
 
 Test(onnx, a_graph_with_shapes_is_captured_after_a_pass)
@@ -711,17 +745,13 @@ Test(onnx, all_that_cannot_be_run_is_in_one_message)
     put_text(&own, 7, "com.example");
     put_message(&graph, 1, own);
     ADD(&graph, "NonZero", "n", "f");
-    wire mode = { 0 };
-    put_text(&mode, 1, "mode");
-    put_text(&mode, 4, "cubic");
-    put_int(&mode, 20, 3);
-    put_message(&resize, 5, mode);
+    add_int(&resize, "antialias", 1);
     put_message(&graph, 1, resize);
     add_ends(&graph, "x", "y");
     cr_assert_null(load_on(tested_device(), graph, 17));
     assert_failed(TALC_UNSUPPORTED,
                   "opset 17, 3 of 3 nodes cannot be run: Fancy 'f' (of another domain than ONNX's "
-                  "own), NonZero 'n' (not run by talc), Resize 'y' (mode cubic)");
+                  "own), NonZero 'n' (not run by talc), Resize 'y' (antialias is not 0)");
 }
 
 Test(onnx, a_failing_node_is_named)

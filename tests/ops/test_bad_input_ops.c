@@ -560,8 +560,16 @@ Test(bad_input_ops, resample)
     REFUSED(TALC_BAD_ARGUMENT, "pad: reflect pads the last 3 dimensions, not dimension 0 of 4", PAD(image, .padding = { 0, 0, 0, 0, 0, 0, 1 }, .mode = TALC_PADDING_REFLECT));
     REFUSED(TALC_NULL_ARGUMENT, "upsample2d: x is NULL", talc_upsample2d(NULL, &(talc_upsample2d_options){ .size = { 1, 1 } }));
     REFUSED(TALC_NULL_ARGUMENT, "upsample2d: options is NULL", talc_upsample2d(image, NULL));
-    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: mode 2 is outside 0..1", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_MODE_COUNT));
-    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear", UPSAMPLE(.size = { 2, 2 }, .align_corners = true));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: mode 4 is outside 0..3", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_MODE_COUNT));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear and bicubic", UPSAMPLE(.size = { 2, 2 }, .align_corners = true));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: coordinates 6 is outside 0..5", UPSAMPLE(.size = { 2, 2 }, .coordinates = TALC_COORDINATES_COUNT));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: coordinates is no option of nearest_exact", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_NEAREST_EXACT, .coordinates = TALC_COORDINATES_ASYMMETRIC));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: both align_corners and coordinates are given", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_BICUBIC, .align_corners = true, .coordinates = TALC_COORDINATES_ALIGN_CORNERS));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: rounding -1 is outside 0..3", UPSAMPLE(.size = { 2, 2 }, .rounding = (talc_upsample_rounding)-1));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: rounding is an option of nearest", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_BICUBIC, .rounding = TALC_ROUNDING_CEIL));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: coefficient is an option of bicubic", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_BILINEAR, .coefficient = -0.5));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: exclude_outside is an option of bicubic", UPSAMPLE(.size = { 2, 2 }, .exclude_outside = true));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: coefficient nan must be finite", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_BICUBIC, .coefficient = NAN));
     REFUSED(TALC_BAD_SHAPE, "upsample2d: x [4] has rank 1, needs 4: [N,C,H,W], or 3: [C,H,W]", talc_upsample2d(vector, &(talc_upsample2d_options){ .size = { 1, 1 } }));
     REFUSED(TALC_BAD_SHAPE, "upsample2d: x [1,0,3] has an empty image", talc_upsample2d(talc_unsqueeze(empty, 0), &(talc_upsample2d_options){ .size = { 1, 1 } }));
     REFUSED(TALC_BAD_ARGUMENT, "upsample2d: both size [2,3] and scale [0,1.5] are given", UPSAMPLE(.size = { 2, 3 }, .scale = { 0, 1.5 }));
@@ -576,7 +584,7 @@ Test(bad_input_ops, resample)
     REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [0.1,2] of an image [7,6] leaves an output of [0,12]", UPSAMPLE(.scale = { 0.1, 2 }));
     talc_tensor *whole = talc_ones(cpu_device(), TALC_I64, TALC_DIMS(1, 2, 2));
     REFUSED(TALC_BAD_DTYPE, "upsample2d: x is i64, it must be f32 or f64", talc_upsample2d(whole, &(talc_upsample2d_options){ .size = { 4, 4 }, .mode = TALC_UPSAMPLE_BILINEAR }));
-    refused_end(29);
+    refused_end(37);
 }
 
 Test(bad_input_ops, taking_apart)

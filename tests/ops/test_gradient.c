@@ -446,6 +446,7 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
         { "erf", f_erf, { 0, -inf, nan, 3 }, { 0 }, { 1.1283791670955126, 0, nan, 0.00013925305194674786 }, { 0 } },
         { "selu", f_selu, { 0, -inf, nan, -3 }, { 0 }, { 1.7580993408473766, 0, 1.0507009873554805, 0.08753061208026487 }, { 0 } },
         { "softsign", f_softsign, { 0, -0.0, nan, -3 }, { 0 }, { 1, 1, nan, 0.0625 }, { 0 } },
+        { "softsign at infinities", f_softsign, { inf, -inf, 1, -1 }, { 0 }, { 0, 0, 0.25, 0.25 }, { 0 } },
         { "hardsigmoid_ramp", f_hardsigmoid_ramp, { -2, 2, nan, 1 }, { 0 }, { 0, 0, 0, 0.25 }, { 0 } },
         { "hardswish_ramp", f_hardswish_ramp, { -2, 2, nan, -inf }, { 0 }, { 0, 1, 1, 0 }, { 0 } },
         { "rsqrt", f_rsqrt, { 0, 4, inf, -1 }, { 0 }, { -inf, -0.0625, 0, nan }, { 0 } },

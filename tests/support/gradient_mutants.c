@@ -299,7 +299,8 @@ MUTANT_CORRUPTED(nll_loss, sign, negate(p, a))
 // ---- Padding, upsampling, picking ---------------------------------------------------------------
 
 MUTANT_OTHER(resample, image_moved, other.axes[p->rank - 1].begin--)
-MUTANT_OTHER(resample, corners_not_aligned, other.axes[p->rank - 1].kind = TALC_RESAMPLE_LINEAR)
+MUTANT_OTHER(resample, corners_not_aligned, other.axes[p->rank - 1].shift = 0.5;
+             other.axes[p->rank - 1].offset = -0.5)
 MUTANT_OTHER(gather, last_not_added, other.dims[other.along]--)
 
 // ---- All of them --------------------------------------------------------------------------------
@@ -378,6 +379,8 @@ const op_mutant gradient_mutants[] = {
       &classes_last },
     { "pad dx", "one element less before the image", "pad:3x5x7p1x2x4x3_reflect_dx", &image_moved },
     { "upsample dx", "align_corners ignored", "upsample2d:n2c3h5w7o9x11_aligned_dx",
+      &corners_not_aligned },
+    { "upsample cubic dx", "align_corners ignored", "upsample2d:n2c3h5w7o9x11_bicubic_corners_dx",
       &corners_not_aligned },
     { "gather dx", "the last picked is not added", "gather:5x7@1i4x9_dx", &last_not_added },
     { "index_select dx", "the last picked is not added", "index_select:5x7@0i9_dx",

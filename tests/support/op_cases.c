@@ -248,6 +248,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(pad_reflect,     talc_pad(talc_transpose(in->a, 0, 1), &(talc_pad_options){ .padding = { 2, 1, 0, 4 }, .mode = TALC_PADDING_REFLECT })) \
     X(pad_circular,    talc_pad(in->image, &(talc_pad_options){ .padding = { 3, -1, 7, 2 }, .mode = TALC_PADDING_CIRCULAR })) \
     X(upsample_nearest, talc_upsample2d(talc_cast(in->image, TALC_F64), &(talc_upsample2d_options){ .scale = { 1.7, 0.6 } })) \
+    X(upsample_bicubic, talc_upsample2d(in->image, &(talc_upsample2d_options){ .size = { 5, 13 }, .mode = TALC_UPSAMPLE_BICUBIC })) \
     X(upsample_bilinear, talc_upsample2d(in->image, &(talc_upsample2d_options){ .size = { 5, 13 }, .mode = TALC_UPSAMPLE_BILINEAR })) \
     X(max_pool2d,      talc_max_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 3, 2 }, .padding = { 1 } }))     \
     X(max_pool2d_indices, max_indices(in))                                                                             \

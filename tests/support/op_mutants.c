@@ -416,9 +416,13 @@ MUTANT_OTHER(resample, edge_repeated,
                  other.axes[i]
                      .mode = TALC_PADDING_REPLICATE)
 MUTANT_OTHER(resample, image_moved, last_axis(&other)->begin--)
-MUTANT_OTHER(resample, corners_not_aligned, last_axis(&other)->kind = TALC_RESAMPLE_LINEAR)
+MUTANT_OTHER(resample, corners_not_aligned, last_axis(&other)->shift = 0.5;
+             last_axis(&other)->offset = -0.5)
 MUTANT_OTHER(resample, nearest_alone, last_axis(&other)->kind = TALC_RESAMPLE_NEAREST)
 MUTANT_OTHER(resample, scale_off, last_axis(&other)->scale *= 1.001)
+MUTANT_OTHER(resample, tie_down, last_axis(&other)->up = true; last_axis(&other)->offset -= 1)
+MUTANT_OTHER(resample, coefficient_of_keys, last_axis(&other)->coefficient = -0.5)
+MUTANT_OTHER(resample, outside_counted, last_axis(&other)->inside = false)
 MUTANT_OTHER(gather, index_of_first, other.index_strides[0] = 0)
 
 // ---- All of them --------------------------------------------------------------------------------
@@ -474,6 +478,12 @@ const op_mutant op_mutants[] = {
       &corners_not_aligned },
     { "upsample nearest", "nearest for bilinear", "upsample2d:n2c3h5w7o9x11_bilinear",
       &nearest_alone },
+    { "upsample tie", "of two as near the first", "upsample2d:n2c3h5w8o9x5_exact",
+      &tie_down },
+    { "upsample cubic", "another coefficient", "upsample2d:n2c3h5w7o9x11_bicubic",
+      &coefficient_of_keys },
+    { "upsample outside", "the border for what is outside",
+      "upsample2d:n2c3h5w7o9x11_bicubic_exclude", &outside_counted },
     { "upsample scale", "the scale off by 0.1 %", "upsample2d:n2c3h5w7o9x11_bilinear", &scale_off },
     { "gather", "the first row's index for all", "gather:5x7@1i4x9", &index_of_first },
     { "index_select", "one index for all", "index_select:5x7@0i9", &index_of_first },

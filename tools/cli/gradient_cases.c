@@ -177,6 +177,9 @@ static talc_module *resnet20_b(void)
     X(sum, "sum", "tanh", -1, 1, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)), D(2, 3, 4)) \
     X(upsample_bilinear, "upsample2d", "bilinear", -2, 2, UPSAMPLE(.scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BILINEAR), D(2, 1, 4, 5)) \
     X(upsample_aligned, "upsample2d", "bilinear, corners aligned", -2, 2, UPSAMPLE(.size = { 7, 5 }, .mode = TALC_UPSAMPLE_BILINEAR, .align_corners = true), D(2, 1, 4, 3)) \
+    X(upsample_bicubic, "upsample2d", "bicubic", -2, 2, UPSAMPLE(.scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BICUBIC), D(2, 1, 4, 5)) \
+    X(upsample_outside, "upsample2d", "bicubic, asymmetric, inside", -2, 2, UPSAMPLE(.size = { 7, 5 }, .mode = TALC_UPSAMPLE_BICUBIC, .coordinates = TALC_COORDINATES_ASYMMETRIC, .exclude_outside = true), D(2, 1, 4, 3)) \
+    X(upsample_exact, "upsample2d", "nearest, exact", -2, 2, UPSAMPLE(.scale = { 1.7, 2.3 }, .mode = TALC_UPSAMPLE_NEAREST_EXACT), D(2, 1, 4, 3)) \
     X(upsample_nearest, "upsample2d", "nearest", -2, 2, UPSAMPLE(.scale = { 1.7, 2.3 }), D(2, 1, 4, 3)) \
     X(var, "var", "tanh", -1, 1, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)), D(2, 3, 4)) \
     X(where, "where", "broadcast", -2, 2, talc_where(talc_less_scalar(x[0], 0), talc_tanh(x[1]), x[2]), D(4, 5), D(4, 1), D(5))

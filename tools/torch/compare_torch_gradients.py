@@ -175,11 +175,12 @@ def pooling_gradient(make):
             shape = tuple(forward.pool(torch.from_numpy(x)).shape)
         dy = fill(rng, dtype, shape)
 
-        def back(dy):
-            return derivative(forward.pool, torch.from_numpy(x).to(dy.dtype), dy)
+        def back(dy, function=forward.pool):
+            return derivative(function, torch.from_numpy(x).to(dy.dtype), dy)
 
         def expected_values():
-            expected = summed(back, [dy], dtype, forward.readers + 2)
+            sizes_of = forward.sizes_of and (lambda dy: back(dy, forward.sizes_of))
+            expected = summed(back, [dy], dtype, forward.readers + 2, sizes_of=sizes_of)
             expected.doubt = expected.doubt + forward.weights * forward.readers * np.abs(dy).max(initial=0)
             return [expected]
 

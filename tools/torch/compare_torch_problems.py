@@ -64,9 +64,12 @@ def two_sum(hi, lo, term):
     return total, lo + ((hi - (total - back)) + (term - back))
 
 
-def summed(product, operands, dtype, K, addends=(), activation="none", divided=False):
-    """The expected of activation(product(operands) + addends), where the product is linear in each operand and has K terms."""
-    sizes = product(*tensors([np.abs(a) for a in operands], "f8")).numpy()
+def summed(product, operands, dtype, K, addends=(), activation="none", divided=False, sizes_of=None):
+    """The expected of activation(product(operands) + addends), where the product is linear in each operand and has K terms.
+
+    sizes_of is the product by the sizes of its own weights, where some are negative.
+    """
+    sizes = (sizes_of or product)(*tensors([np.abs(a) for a in operands], "f8")).numpy()
     sizes = sizes + sum(np.abs(a.astype("f8")) for a in addends)
     hi, lo = np.zeros(sizes.shape), np.zeros(sizes.shape)
     exact = dtype == "f64"  # in f32 the rounding of float64 does not count
@@ -114,13 +117,13 @@ def activate(expected, activation):
 class Case:
     """A problem, its operands, how talc computes it, and its expected_values, one for each result.
 
-    A pooling also has the function of x by which PyTorch does it, how many outputs read an element at most, and by how much
-    both sides' weights of elements may be off, in units of 2^-53.
+    A pooling also has the function of x by which PyTorch does it, how many outputs read an element at most, by how much
+    both sides' weights of elements may be off, in units of 2^-53, and, where some are negative, that function by their sizes.
     """
 
-    def __init__(self, text, operands, call, expected_values, views=None, pool=None, readers=0, weights=0):
+    def __init__(self, text, operands, call, expected_values, views=None, pool=None, readers=0, weights=0, sizes_of=None):
         self.text, self.operands, self.call, self.expected_values, self.pool, self.readers = text, operands, call, expected_values, pool, readers
-        self.weights = weights
+        self.weights, self.sizes_of = weights, sizes_of
         self.views = len(operands) if views is None else views  # how many operands may be views
 
 
@@ -396,35 +399,58 @@ def pad(rng, dtype):
                 lambda: [Expected(function(torch.from_numpy(x)).numpy())], pool=function, readers=20**3)
 
 
+RESIZES = ("nearest", "bilinear", "bicubic", "nearest-exact")
+
+
 def upsample2d(rng, dtype):
     shape = (int(rng.integers(0, 3)) if rng.random() < 0.1 else 2, extent(rng, 5), extent(rng, 40), extent(rng, 40))
-    x, mode, align = fill(rng, dtype, shape), one(rng, "nearest", "bilinear"), rng.random() < 0.5
-    sized, align = rng.random() < 0.5, align and mode == "bilinear"
+    x, mode, align = fill(rng, dtype, shape), one(rng, *RESIZES), rng.random() < 0.5
+    nearest = mode.startswith("nearest")
+    sized, align = rng.random() < 0.5, align and not nearest
     size = [int(rng.integers(1, 3 * e + 1)) for e in shape[2:]]
     scale = [max(float(rng.integers(1, 30)) / 8, 1.0 / e) for e in shape[2:]]
 
     def call(talc, x):
         options = Upsample2dOptions(Pair(*size) if sized else Pair(), (c_double * 2)(*([0, 0] if sized else scale)),
-                                    ("nearest", "bilinear").index(mode), align)
+                                    RESIZES.index(mode), align)
         return [talc.upsample2d(x, byref(options))]
 
     def function(x):
         if 0 in x.shape:  # which PyTorch refuses
             return x[..., :1, :1].expand(-1, -1, *(size if sized else [int(e * s) for e, s in zip(x.shape[2:], scale)]))
-        return F.interpolate(x, size if sized else None, None if sized else scale, mode, align if mode == "bilinear" else None)
+        if mode == "nearest-exact" and x.dtype == torch.float64:  # whose places are worked out in float64
+            return exact(x)
+        return F.interpolate(x, size if sized else None, None if sized else scale, mode, None if nearest else align)
 
-    weights = 8 * sum(shape[2:])  # places among the elements are rounded
+    def exact(x):
+        """What PyTorch shows in float32, of float64."""
+        places = torch.arange(x.shape[2] * x.shape[3], dtype=torch.float32).reshape(1, 1, *x.shape[2:])
+        shown = F.interpolate(places, size if sized else None, None if sized else scale, mode).long()
+        return x.flatten(2)[..., shown.flatten()].reshape(*x.shape[:2], *shown.shape[2:])
+
+    def along(i):
+        """The sizes of the weights of one dimension's elements, [outputs, elements]."""
+        eye = torch.eye(shape[2 + i], dtype=torch.float64).reshape(1, *shape[2 + i:3 + i] * 2, 1)
+        weights = F.interpolate(eye, (size[i], 1) if sized else None, None if sized else (scale[i], 1.0), mode, align)
+        return weights[0, :, :, 0].T.abs()
+
+    def sizes_of(x):
+        return torch.einsum("oh,nchw,pw->ncop", along(0), x, along(1))
+
+    sizes_of = sizes_of if mode == "bicubic" and 0 not in shape else None
+    taps, weights = (4, 32) if mode == "bicubic" else (2, 8)
+    weights *= sum(shape[2:])  # places among the elements are rounded
 
     def expected_values():
-        if mode == "nearest":
+        if nearest:
             return [Expected(function(torch.from_numpy(x)).numpy())]
-        expected = summed(function, [x], dtype, 4)
+        expected = summed(function, [x], dtype, taps**2, sizes_of=sizes_of)
         expected.doubt = expected.doubt + weights * np.abs(x).max(initial=0)
         return [expected]
 
-    readers = int(np.prod([2 * (o // e + 3) for o, e in zip(size if sized else [e * s for e, s in zip(shape[2:], scale)], shape[2:])]))
+    readers = int(np.prod([taps * (o // e + 3) for o, e in zip(size if sized else [e * s for e, s in zip(shape[2:], scale)], shape[2:])]))
     return Case(f"{'x'.join(map(str, shape))}:{mode}{'_aligned' * bool(align)}_{size if sized else scale}".replace(" ", "") + words(dtype),
-                [x], call, expected_values, pool=function, readers=readers, weights=weights * (mode == "bilinear"))
+                [x], call, expected_values, pool=function, readers=readers, weights=0 if nearest else weights, sizes_of=sizes_of)
 
 
 def batch_norm2d(rng, dtype):

@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(BLOCK)
         for (int i = TALC_MAX_RANK - 1; i >= 0; i--) {
             if (i >= plan.rank)
                 continue;
-            const int64_t along = talc_resample_taps_of(&plan.axes[i], plan.digit(i, rest)).at;
+            const int64_t along = talc_resample_source(&plan.axes[i], plan.digit(i, rest));
             shown = shown && along >= 0;
             at += along * stride;
             stride *= plan.axes[i].in;
@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(BLOCK)
             if (i >= plan.rank)
                 continue;
             const talc_resample_taps taps =
-                talc_resample_taps_of(&plan.axes[i], plan.digit(i, rest));
+                talc_resample_linear_of(&plan.axes[i], plan.digit(i, rest));
             if (i == plan.rank - 1) {
                 last = taps;
             } else {
@@ -147,12 +147,71 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-static bool is_linear(const talc_resample_problem *p)
+/* Cubic axes: the last two, of planes that show what they have. */
+template <typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    mix_cubic(T *y, const T *x, Index count, const plan_of<Index> plan)
 {
+    const talc_resample_axis &h = plan.axes[plan.rank - 2], &w = plan.axes[plan.rank - 1];
+    TALC_GRID_LOOP(Index, o, count)
+    {
+        Index plane = o;
+        const talc_resample_cubic across =
+            talc_resample_cubic_of(&w, plan.digit(plan.rank - 1, plane));
+        const talc_resample_cubic down =
+            talc_resample_cubic_of(&h, plan.digit(plan.rank - 2, plane));
+        const T *image = x + (int64_t)plane * h.in * w.in;
+        T sum = 0;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const T *row = image + (down.first + k) * w.in;
+            if ((T)down.weight[k] == 0)
+                continue;
+            T mixed = 0;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const T weight = (T)across.weight[j];
+                if (weight != 0)
+                    mixed += weight * row[across.first + j];
+            }
+            sum += (T)down.weight[k] * mixed;
+        }
+        y[o] = sum;
+    }
+}
+
+template <typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    give_cubic(T *dx, const T *dy, Index count, const plan_of<Index> plan)
+{
+    const talc_resample_axis &h = plan.axes[plan.rank - 2], &w = plan.axes[plan.rank - 1];
+    TALC_GRID_LOOP(Index, element, count)
+    {
+        Index plane = element;
+        const int64_t iw = plan.digit(plan.rank - 1, plane), ih = plan.digit(plan.rank - 2, plane);
+        const talc_range rows = talc_resample_cubic_readers(&h, ih),
+                         columns = talc_resample_cubic_readers(&w, iw);
+        double sum = 0;
+        for (int64_t ow = columns.lo; ow < columns.hi; ow++) {
+            const double across = talc_resample_cubic_weight(&w, ow, iw);
+            const T *column = dy + (int64_t)plane * h.out * w.out + ow;
+            for (int64_t oh = rows.lo; across != 0 && oh < rows.hi; oh++) {
+                const double weight = across * talc_resample_cubic_weight(&h, oh, ih);
+                if (weight != 0)
+                    sum += weight * (double)column[oh * w.out];
+            }
+        }
+        dx[element] = (T)sum;
+    }
+}
+
+/* Of the axis that mixes the most. */
+static talc_resample_kind kind_of(const talc_resample_problem *p)
+{
+    talc_resample_kind kind = TALC_RESAMPLE_PAD;
     for (int i = 0; i < p->rank; i++)
-        if (p->axes[i].kind == TALC_RESAMPLE_LINEAR || p->axes[i].kind == TALC_RESAMPLE_ALIGNED)
-            return true;
-    return false;
+        kind = p->axes[i].kind > kind ? p->axes[i].kind : kind;
+    return kind;
 }
 
 /* Calls `launch` with a plan, how many elements there are, and the number of blocks. */
@@ -187,7 +246,8 @@ static talc_status run_resample(talc_device *device, const talc_resample_problem
     if (status != TALC_OK)
         return status;
     const bool forward = p->direction == TALC_FORWARD;
-    if (forward && !is_linear(p)) {
+    const talc_resample_kind kind = kind_of(p);
+    if (forward && kind < TALC_RESAMPLE_LINEAR) {
         const size_t size = talc_dtype_size(p->dtype);
         return size == 1   ? move_elements<uint8_t>(device, p, arguments)
                : size == 4 ? move_elements<uint32_t>(device, p, arguments)
@@ -196,7 +256,10 @@ static talc_status run_resample(talc_device *device, const talc_resample_problem
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         return launched(device, p, [&](auto plan, auto count, unsigned grid) {
-            const auto kernel = forward ? mix<T, decltype(count)> : give<T, decltype(count)>;
+            using Index = decltype(count);
+            const auto kernel = kind == TALC_RESAMPLE_CUBIC
+                                    ? (forward ? mix_cubic<T, Index> : give_cubic<T, Index>)
+                                    : (forward ? mix<T, Index> : give<T, Index>);
             kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
                 (T *)arguments->y, (const T *)arguments->x, count, plan);
         });
@@ -206,7 +269,7 @@ static talc_status run_resample(talc_device *device, const talc_resample_problem
 static const char *plan_resample(const talc_device *, const talc_resample_problem *p, size_t,
                                  talc_plan *)
 {
-    if (p->direction == TALC_FORWARD && !is_linear(p))
+    if (p->direction == TALC_FORWARD && kind_of(p) < TALC_RESAMPLE_LINEAR)
         return NULL;
     return with_float(p->dtype, [](auto) { return (const char *)NULL; });
 }
