@@ -65,13 +65,15 @@ ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwis
         if (hi <= DEPTHWISE_ROWS)                                                                  \
             TYPED(add_row)(vectors, lo, hi, t, x, w, sums);                                        \
         break;
-            ROWS_OF(0, 1)
-            ROWS_OF(0, 2)
-            ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6) ROWS_OF(0, 7) ROWS_OF(1, 2)
-                ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6) ROWS_OF(1, 7) ROWS_OF(2, 3)
-                    ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7) ROWS_OF(3, 4)
-                        ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7) ROWS_OF(4, 5) ROWS_OF(4, 6)
-                            ROWS_OF(4, 7) ROWS_OF(5, 6) ROWS_OF(5, 7) ROWS_OF(6, 7)
+            // clang-format off
+            ROWS_OF(0, 1) ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6) ROWS_OF(0, 7)
+            ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6) ROWS_OF(1, 7)
+            ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7)
+            ROWS_OF(3, 4) ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7)
+            ROWS_OF(4, 5) ROWS_OF(4, 6) ROWS_OF(4, 7)
+            ROWS_OF(5, 6) ROWS_OF(5, 7)
+            ROWS_OF(6, 7)
+            // clang-format on
 #undef ROWS_OF
         }
     }
