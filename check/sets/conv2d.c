@@ -109,6 +109,11 @@ const char *const talc_check_conv2d_edges[] = {
     "n3c8h19w22o24k{3x3|4x4|2x2|5x5|3x1}s2x2p1x1_dx", "n2c10h13w17o32k3x3s{3x2|2x4}p1x1g2_dx",
     "n3c8h27w13o64k1x1s2x2p1x2x0x1_dx", "n4c1h40w35o64k2x2s3x4p1x0_dx",
 
+    /* Depthwise: large kernels, strides, dilation, more outputs than inputs. */
+    "n2c3h30w29o3k{9x9|13x5|3x11}p4x2g3{|_dx|_dw}", "n2c2h40w41o2k31x31p15x15g2{|_dx|_dw}",
+    "n2c3h30w31o9k5x5s{2x1|3x2}p2x2g3{|_dx|_dw}", "n2c4h28w28o4k7x7p9x9d3x3g4{|_dx|_dw}",
+    "n3c5h27w30o5k{3x3|5x5|7x7}s2x2p1x1g5{|_dx|_dw}",
+
     /* Rows and columns that no window reads. */
     "n1c2h8w9o3k3x3s2x2", "n1c2h13w11o3k2x2s4x5{|_dx}", "n1c2h10w10o3k1x1s3x3{|_dw}",
     "n1c2h9w9o3k3x3s4x4d4x4",
