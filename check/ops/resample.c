@@ -587,8 +587,8 @@ static const check_family family = {
              "upsample2d:n2c3h5w7o8x9_bilinear\n"
              "    f7x3 in place of o: the scale factor 7/3, f2: 2; aligned: bilinear with\n"
              "    aligned corners; bicubic; exact: nearest_exact; without any of them nearest;\n"
-             "    half, pytorch, symmetric, asymmetric, corners: coordinates; nearest: ceil,\n"
-             "    prefer_floor, prefer_ceil; bicubic: keys: the coefficient -0.5; exclude:\n"
+             "    half, pytorch, symmetric, asymmetric, corners: coordinates; ceil, prefer_floor,\n"
+             "    prefer_ceil: of nearest; keys: bicubic's coefficient -0.5; exclude:\n"
              "    exclude_outside\n",
     .quick = quick,
     .edges = edges,

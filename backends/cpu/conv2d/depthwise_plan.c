@@ -90,8 +90,11 @@ depthwise_plan talc_cpu_depthwise_plan_of(const talc_conv2d_problem *p, bool by_
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const bool to_input = p->direction == TALC_GRAD_INPUT;
     const depthwise_pass forward = talc_cpu_depthwise_forward(p);
-    const depthwise_axis h = talc_cpu_depthwise_window(&forward.h, to_input),
-                         w = talc_cpu_depthwise_window(&forward.w, to_input);
+    depthwise_axis h = talc_cpu_depthwise_window(&forward.h, to_input),
+                   w = talc_cpu_depthwise_window(&forward.w, to_input);
+    const int64_t planes = h.out * w.out == 0 ? 0 : p->N * (to_input ? p->C : p->OC);
+    h.out = talc_larger(h.out, 1),
+    w.out = talc_larger(w.out, 1); /* where there are none, no task */
     const int64_t bands = talc_cpu_depthwise_joins(p) ? phases_of(&forward.w) : 1;
     depthwise_plan plan = { .by_columns = by_columns,
                             .column_blocks = talc_ceil_div(w.out * bands, TILE_COLUMNS) };
@@ -111,10 +114,9 @@ depthwise_plan talc_cpu_depthwise_plan_of(const talc_conv2d_problem *p, bool by_
 
     plan.ahead = p->N * p->OC * h.in * w.in * size >= TALC_CPU_STREAM_BYTES;
     const int64_t tiles = plan.row_blocks * plan.column_blocks;
-    const int64_t planes = p->N * (to_input ? p->C : p->OC);
-    plan.planes =
-        tiles > 1 ? 1
-                  : talc_smaller(TASK_OUTPUTS / (h.out * w.out) + 1, talc_ceil_div(planes, TASKS));
+    plan.planes = tiles > 1 ? 1
+                            : talc_between(talc_ceil_div(planes, TASKS), 1,
+                                           TASK_OUTPUTS / (h.out * w.out) + 1);
     plan.tasks = talc_ceil_div(planes, plan.planes) * tiles;
 
     plan.in = rounded(input_rows(&h, plan.rows) * plan.slots * plan.width, VECTOR);
