@@ -108,6 +108,7 @@ const char *const talc_check_conv2d_edges[] = {
     /* An input gradient's phases as one problem, with more and with fewer taps than its window. */
     "n3c8h19w22o24k{3x3|4x4|2x2|5x5|3x1}s2x2p1x1_dx", "n2c10h13w17o32k3x3s{3x2|2x4}p1x1g2_dx",
     "n3c8h27w13o64k1x1s2x2p1x2x0x1_dx", "n4c1h40w35o64k2x2s3x4p1x0_dx",
+    "n2c3h2w11o16k5x4s4x5p2x0_dx",
 
     /* Depthwise: large kernels, strides, dilation, more outputs than inputs. */
     "n2c3h30w29o3k{9x9|13x5|3x11}p4x2g3{|_dx|_dw}", "n2c2h40w41o2k31x31p15x15g2{|_dx|_dw}",

@@ -61,6 +61,7 @@ static talc_conv2d_problem rotated_problem(const talc_conv2d_problem *p, const r
  * dy: [group][phase][channel]. Its window is the union of those of the phases. */
 struct merged_axis {
     int64_t first, window; /* of the window, from an element of dy on; its elements */
+    bool whole;            /* all phases have all of its taps */
 };
 
 static merged_axis merged_axis_of(const rotated_axis *axes, int64_t stride)
@@ -71,7 +72,10 @@ static merged_axis merged_axis_of(const rotated_axis *axes, int64_t stride)
             first = talc_smaller(first, -axes[i].before);
             end = talc_larger(end, axes[i].taps - axes[i].before);
         }
-    return { first, first < end ? end - first : 0 };
+    merged_axis merged = { first, first < end ? end - first : 0, true };
+    for (int64_t i = 0; i < stride; i++)
+        merged.whole = merged.whole && axes[i].taps == merged.window;
+    return merged;
 }
 
 /* Why phases cannot be one problem; NULL where they can, and the problem for `images` images. */
@@ -93,7 +97,7 @@ static const char *merged_problem(const talc_conv2d_problem *p, const phases &of
     t.pad_top = -h.first, t.pad_left = -w.first;
     t.pad_bottom = t.OH - p->OH + h.first + h.window - 1;
     t.pad_right = t.OW - p->OW + w.first + w.window - 1;
-    t.absent = phases * h.window * w.window != p->KH * p->KW;
+    t.absent = !h.whole || !w.whole;
     *merged = t;
     return NULL;
 }
