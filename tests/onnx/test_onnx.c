@@ -38,6 +38,15 @@ static void add_int(wire *node, const char *name, int64_t value)
     put_message(node, 5, attribute);
 }
 
+static void add_float(wire *node, const char *name, float value)
+{
+    wire attribute = { 0 };
+    put_text(&attribute, 1, name);
+    put_float(&attribute, 2, value);
+    put_int(&attribute, 20, 1);
+    put_message(node, 5, attribute);
+}
+
 static void add_text(wire *node, const char *name, const char *value)
 {
     wire attribute = { 0 };
@@ -188,11 +197,7 @@ Test(onnx, a_norm_is_folded_and_a_residual_joins)
     FLOATS(&graph, "n.mean", TALC_DIMS(2), 1, 0);
     FLOATS(&graph, "n.var", TALC_DIMS(2), 1, 1);
     wire norm = NODE("BatchNormalization", "n", "c", "n.weight", "n.bias", "n.mean", "n.var");
-    wire eps = { 0 };
-    put_text(&eps, 1, "epsilon");
-    put_float(&eps, 2, 0);
-    put_int(&eps, 20, 1);
-    put_message(&norm, 5, eps);
+    add_float(&norm, "epsilon", 0);
     put_message(&graph, 1, norm);
     ADD(&graph, "Neg", "r", "c");
     ADD(&graph, "Add", "s", "r", "n");
@@ -305,11 +310,7 @@ Test(onnx, dropout_drops_in_training_mode)
         wire graph = { 0 }, node = opset == 11 ? NODE("Dropout", "y", "x")
                                                : NODE("Dropout", "y", "x", "ratio", "trains");
         if (opset == 11) {
-            wire ratio = { 0 };
-            put_text(&ratio, 1, "ratio");
-            put_float(&ratio, 2, 0.75);
-            put_int(&ratio, 20, 1);
-            put_message(&node, 5, ratio);
+            add_float(&node, "ratio", 0.75);
         }
         put_message(&graph, 1, node);
         FLOATS(&graph, "ratio", TALC_SCALAR, 0.75);
@@ -486,12 +487,9 @@ Test(onnx, a_layer_norm_may_have_no_eps)
     assert_values(observed(net, TENSOR_OF(TALC_DIMS(1, 2), 1e-3f, 3e-3f)), (double[]){ -1, 3 },
                   1e-5, "y");
     cr_assert_str_eq(counted.ops, "group_norm ");
-    wire graph = { 0 }, norm = NODE("LayerNormalization", "y", "x", "w"), eps = { 0 };
+    wire graph = { 0 }, norm = NODE("LayerNormalization", "y", "x", "w");
     FLOATS(&graph, "w", TALC_DIMS(1), 2); /* which is broadcast */
-    put_text(&eps, 1, "epsilon");
-    put_float(&eps, 2, 0);
-    put_int(&eps, 20, 1);
-    put_message(&norm, 5, eps);
+    add_float(&norm, "epsilon", 0);
     put_message(&graph, 1, norm);
     add_ends(&graph, "x", "y");
     owned_module *other = load(graph);
@@ -599,11 +597,8 @@ Test(onnx, factors_that_an_input_holds_are_read_each_time)
 Test(onnx, a_matrix_is_resized_along_axes)
 {
     const talc_tensor *x = TENSOR_OF(TALC_DIMS(2, 4), 1, 2, 4, 8, 3, -1, 0, 5);
-    wire rows = { 0 }, cubic = NODE("Resize", "y", "x", "", "scales"), a = { 0 };
-    put_text(&a, 1, "cubic_coeff_a");
-    put_float(&a, 2, -0.5F);
-    put_int(&a, 20, 1);
-    put_message(&cubic, 5, a);
+    wire rows = { 0 }, cubic = NODE("Resize", "y", "x", "", "scales");
+    add_float(&cubic, "cubic_coeff_a", -0.5F);
     add_text(&cubic, "mode", "cubic");
     INTS(&cubic, "axes", -1);
     put_message(&rows, 1, cubic);

@@ -8,7 +8,6 @@
 #include "tensor/extent.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* PCG, by O'Neill, 2014: XSH RR 64/32. */
 static uint32_t next_random(uint64_t *state)
