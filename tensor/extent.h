@@ -26,6 +26,12 @@ static inline int64_t talc_ceil_div(int64_t total, int64_t step)
     return total / step + (total % step != 0);
 }
 
+/// The least multiple of step that is not below count. For count >= 0 and step > 0.
+static inline int64_t talc_round_up(int64_t count, int64_t step)
+{
+    return talc_ceil_div(count, step) * step;
+}
+
 /// The size of equal blocks of at most `max`, at least 1 each.
 static inline int64_t talc_even(int64_t total, int64_t max)
 {

@@ -189,8 +189,8 @@ static void forward_tile(const depthwise_context *c, const depthwise_tile *tile,
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t oc = plane % p->OC, M = p->OC / p->C;
-    const void *x = at_plane(p->dtype, c->arguments->x, plane / M, p->H * p->W);
-    const void *w = at_plane(p->dtype, c->arguments->w, oc, p->KH * p->KW);
+    const void *x = talc_cpu_at(p->dtype, c->arguments->x, (plane / M) * p->H * p->W);
+    const void *w = talc_cpu_at(p->dtype, c->arguments->w, oc * p->KH * p->KW);
     const bool inside =
         !c->plan.by_columns && talc_cpu_depthwise_is_finite(p->dtype, w, p->KH * p->KW);
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);

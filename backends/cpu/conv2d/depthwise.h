@@ -79,11 +79,6 @@ typedef struct depthwise_copy {
     bool zeroed; /* the padding is there, of another plane */
 } depthwise_copy;
 
-static inline int64_t rounded(int64_t count, int64_t step)
-{
-    return talc_ceil_div(count, step) * step;
-}
-
 /* Phases of dx that have pixels. */
 static inline int64_t phases_of(const depthwise_axis *forward)
 {
@@ -108,12 +103,6 @@ static inline int64_t lead_of(const depthwise_axis *w, int64_t column)
 static inline int64_t input_rows(const depthwise_axis *h, int64_t rows)
 {
     return (rows - 1) * h->stride + (h->taps - 1) * h->dilation + 1 + h->spread;
-}
-
-/* The element of a plane of a tensor. */
-static inline void *at_plane(talc_dtype dtype, const void *tensor, int64_t plane, int64_t elements)
-{
-    return (char *)(uintptr_t)tensor + plane * elements * (int64_t)talc_dtype_size(dtype);
 }
 
 /* Tile i of a plane. */

@@ -39,7 +39,8 @@ static void mend_rows(const depthwise_context *c, int64_t plane, int64_t row, in
                       int64_t column, int64_t columns)
 {
     const talc_conv2d_problem *p = c->problem;
-    void *dx = at_plane(p->dtype, c->arguments->dx, plane, p->H * p->W);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    char *dx = (char *)c->arguments->dx + plane * p->H * p->W * size;
     for (int64_t ih = row; ih < row + rows; ih++)
         for (int64_t iw = column; iw < column + columns; iw++)
             if (isnan(talc_cpu_load(p->dtype, dx, ih * p->W + iw)))
@@ -55,11 +56,10 @@ void talc_cpu_depthwise_input_tile(const depthwise_context *c, const depthwise_t
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), M = p->OC / p->C;
     const int64_t w_phases = phases_of(&c->forward.w), pitch = c->plan.pitch;
     const bool joined = talc_cpu_depthwise_joins(p);
-    const void *w = at_plane(p->dtype, c->arguments->w, plane % p->C, M * p->KH * p->KW);
+    const void *w = talc_cpu_at(p->dtype, c->arguments->w, (plane % p->C) * M * p->KH * p->KW);
     const int64_t column = tile->column * p->stride_w;
     const int64_t columns = talc_smaller(tile->columns * p->stride_w, p->W - column);
-    char *dx = at_plane(p->dtype, c->arguments->dx, plane, p->H * p->W);
-    dx += column * size;
+    char *dx = (char *)c->arguments->dx + (plane * p->H * p->W + column) * size;
     for (int64_t a = 0; a < phases_of(&c->forward.h); a++) {
         depthwise_pass pass = { .h = talc_cpu_depthwise_phase(&c->forward.h, a) };
         const int64_t rows = talc_smaller(tile->rows, pass.h.out - tile->row);
@@ -67,19 +67,20 @@ void talc_cpu_depthwise_input_tile(const depthwise_context *c, const depthwise_t
         for (int64_t b = 0; b < w_phases && rows > 0; b++) {
             pass.w = talc_cpu_depthwise_phase(&c->forward.w, b);
             for (int64_t m = 0; m < M; m++) {
-                const void *dy = at_plane(p->dtype, c->arguments->dy, plane * M + m, p->OH * p->OW);
+                const void *dy =
+                    talc_cpu_at(p->dtype, c->arguments->dy, (plane * M + m) * p->OH * p->OW);
                 for (int64_t first = 0; first < rows; first += c->plan.band) {
                     char *y = joined ? bands + b * tile->rows * pitch * size
                                      : to + first * p->stride_h * p->W * size;
                     talc_cpu_depthwise_sums sums = {
-                        .columns = joined ? rounded(tile->columns, VECTOR) : tile->columns,
+                        .columns = joined ? talc_round_up(tile->columns, VECTOR) : tile->columns,
                         .y = y,
                         .y_step = joined ? pitch : p->stride_h * p->W,
                         .add = m > 0,
                     };
                     talc_cpu_depthwise_sum_band(
                         c, &pass, tile, first, talc_smaller(c->plan.band, rows - first), dy,
-                        at_plane(p->dtype, w, m, p->KH * p->KW), true, copy, &sums);
+                        talc_cpu_at(p->dtype, w, m * p->KH * p->KW), true, copy, &sums);
                 }
             }
         }
@@ -138,14 +139,15 @@ void talc_cpu_depthwise_weight_task(void *context, int64_t task, int worker)
     const int64_t tiles = plan->row_blocks * plan->column_blocks;
     const talc_range terms = talc_cpu_split_k_terms(&plan->split_k, split);
     double *taps = (double *)(void *)(c->slices + (size_t)worker * plan->slice);
-    char *in = (char *)(taps + rounded(count, 8)), *band = in + plan->in_bytes;
+    char *in = (char *)(taps + talc_round_up(count, 8)), *band = in + plan->in_bytes;
     memset(taps, 0, (size_t)count * sizeof *taps);
     for (int64_t term = terms.lo; term < terms.hi; term++) {
         const int64_t n = term / tiles;
         const depthwise_tile tile = tile_of(c, term % tiles);
-        weight_tile(c, &tile, at_plane(p->dtype, c->arguments->x, n * p->C + oc / M, p->H * p->W),
-                    at_plane(p->dtype, c->arguments->dy, n * p->OC + oc, p->OH * p->OW), in, band,
-                    taps);
+        weight_tile(c, &tile,
+                    talc_cpu_at(p->dtype, c->arguments->x, (n * p->C + oc / M) * p->H * p->W),
+                    talc_cpu_at(p->dtype, c->arguments->dy, (n * p->OC + oc) * p->OH * p->OW), in,
+                    band, taps);
     }
     void *dw = talc_cpu_split_k_at(&plan->split_k, p, c->arguments, split, oc * count);
     for (int64_t tap = 0; tap < count; tap++)

@@ -101,9 +101,9 @@ depthwise_plan talc_cpu_depthwise_plan_of(const talc_conv2d_problem *p, bool by_
     plan.columns = talc_ceil_div(w.out, plan.column_blocks);
     plan.column_blocks = talc_ceil_div(w.out, plan.columns);
     plan.slots = talc_smaller(w.taps, remainders(&w));
-    plan.width = rounded(plan.columns, VECTOR) +
-                 rounded((w.taps - 1) * w.dilation / w.stride + w.spread + VECTOR, VECTOR);
-    plan.pitch = rounded(plan.columns, VECTOR);
+    plan.width = talc_round_up(plan.columns, VECTOR) +
+                 talc_round_up((w.taps - 1) * w.dilation / w.stride + w.spread + VECTOR, VECTOR);
+    plan.pitch = talc_round_up(plan.columns, VECTOR);
 
     const int64_t row = talc_larger(h.stride * plan.slots * plan.width, bands * plan.pitch) * size;
     const int64_t halo = (input_rows(&h, 1) - h.stride) * plan.slots * plan.width * size;
@@ -119,17 +119,18 @@ depthwise_plan talc_cpu_depthwise_plan_of(const talc_conv2d_problem *p, bool by_
                                            TASK_OUTPUTS / (h.out * w.out) + 1);
     plan.tasks = talc_ceil_div(planes, plan.planes) * tiles;
 
-    plan.in = rounded(input_rows(&h, plan.rows) * plan.slots * plan.width, VECTOR);
-    plan.band = p->direction == TALC_GRAD_WEIGHT || talc_cpu_depthwise_joins(p)
-                    ? plan.rows
-                    : talc_smaller(plan.rows, rounded(BAND_BYTES / (plan.columns * size) + 1, 28));
+    plan.in = talc_round_up(input_rows(&h, plan.rows) * plan.slots * plan.width, VECTOR);
+    plan.band =
+        p->direction == TALC_GRAD_WEIGHT || talc_cpu_depthwise_joins(p)
+            ? plan.rows
+            : talc_smaller(plan.rows, talc_round_up(BAND_BYTES / (plan.columns * size) + 1, 28));
     if (by_columns)
         plan.in = (plan.band + 3) * COPIED_COLUMNS; /* a row of zeros, copied columns */
     plan.in_bytes = (size_t)(plan.in * size);
     plan.slice = plan.in_bytes + (size_t)(bands * plan.band * plan.pitch * size);
-    plan.shared = (size_t)rounded(w.taps, 8) * sizeof(int64_t);
+    plan.shared = (size_t)talc_round_up(w.taps, 8) * sizeof(int64_t);
     if (p->direction == TALC_GRAD_WEIGHT) {
-        const size_t taps = (size_t)rounded(p->KH * p->KW, 8) * sizeof(double);
+        const size_t taps = (size_t)talc_round_up(p->KH * p->KW, 8) * sizeof(double);
         plan.split_k = talc_cpu_split_k_of(p, p->OC, p->N * tiles, limit);
         plan.tasks = plan.split_k.splits * p->OC;
         plan.shared = taps + talc_cpu_split_k_bytes(&plan.split_k);

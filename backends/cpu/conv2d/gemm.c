@@ -58,11 +58,6 @@ static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
     return block_count(g, plan) * plan->made_blocks;
 }
 
-static int64_t rounded_up(int64_t count, int64_t step)
-{
-    return talc_ceil_div(count, step) * step;
-}
-
 /* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs
  * if the halo tile is gathered, else through the rows of an image's slot of the halo tile, each
  * image's from a vector of its own. */
@@ -71,8 +66,8 @@ static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, 
 {
     const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
     return plan->gathered
-               ? rounded_up(images * rows * columns, lanes)
-               : images * rounded_up((rows - 1) * plan->halo_tile.w.size + columns, lanes);
+               ? talc_round_up(images * rows * columns, lanes)
+               : images * talc_round_up((rows - 1) * plan->halo_tile.w.size + columns, lanes);
 }
 
 /* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that
@@ -152,7 +147,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     const int64_t all = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->gathered = true;
     const int64_t used = width_of(g, plan, plan->images, plan->rows, plan->columns);
-    plan->channel = g->h.taps * g->w.taps * rounded_up(used, TALC_CPU_VECTORS * lanes);
+    plan->channel = g->h.taps * g->w.taps * talc_round_up(used, TALC_CPU_VECTORS * lanes);
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
     plan->gathered = may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&

@@ -32,7 +32,7 @@ void talc_cpu_im2col_add(const talc_cpu_im2col_block *block, const void *src, in
 /// Wide blocks start where a cache line does, when planes do.
 static inline int64_t talc_cpu_im2col_aligned(int64_t columns)
 {
-    return columns < 64 ? columns : talc_ceil_div(columns, 16) * 16;
+    return columns < 64 ? columns : talc_round_up(columns, 16);
 }
 
 #endif

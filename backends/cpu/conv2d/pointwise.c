@@ -79,7 +79,7 @@ static talc_status exchange_channels(const talc_conv2d_problem *p, const talc_co
                             .summed = forward ? IC : OC };
     const int64_t wanted = talc_ceil_div(TASKS, p->N * p->groups);
     c.column_blocks = talc_larger(talc_ceil_div(P, COLUMNS), talc_smaller(wanted, P / NARROW));
-    c.columns = talc_ceil_div(talc_ceil_div(P, c.column_blocks), 16) * 16;
+    c.columns = talc_round_up(talc_ceil_div(P, c.column_blocks), 16);
     c.column_blocks = talc_ceil_div(P, c.columns);
     const int64_t planes = p->N * p->groups * c.column_blocks;
     const int64_t max = talc_smaller(talc_ceil_div(TASKS, planes), talc_ceil_div(c.made, CHANNELS));
