@@ -251,8 +251,9 @@ static talc_range readers_of(const talc_resample_axis *a, int64_t i)
 
 static double weight_of(const talc_resample_axis *a, int64_t o, int64_t i)
 {
-    const int64_t k = i - taps_of(a, o).first;
-    return k < 0 || k > 3 ? 0 : taps_of(a, o).weight[k];
+    const talc_resample_cubic taps = taps_of(a, o);
+    const int64_t k = i - taps.first;
+    return k < 0 || k > 3 ? 0 : taps.weight[k];
 }
 
 /* Rows begin .. end - 1 of dx of upsampling: the rows of dy that show one are summed by their
