@@ -13,6 +13,7 @@
 #include "layers.h"
 #include "module.h"
 #include "optimizer.h"
+#include "parallel.h"
 #include "schedule.h"
 #include "step.h"
 

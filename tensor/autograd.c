@@ -20,6 +20,8 @@ typedef struct node_list {
 
 typedef struct pass {
     node_list heap, leaves;
+    talc_tape_hook **hooks; /* of the leaves, each once */
+    size_t hook_count, hook_capacity;
 } pass;
 
 /* The pass holds the node from here to `forget`. */
@@ -98,11 +100,30 @@ static talc_tensor *add(const talc_tensor *a, const talc_tensor *b)
     return a->device->interface->add(a, b);
 }
 
+static bool note_hook(pass *p, talc_tape_hook *hook)
+{
+    for (size_t i = 0; i < p->hook_count; i++)
+        if (p->hooks[i] == hook)
+            return true;
+    talc_tape_hook **grown =
+        talc_memory_grown(p->hooks, p->hook_count, &p->hook_capacity, sizeof *grown, WHO);
+    if (grown == NULL)
+        return false;
+    p->hooks = grown;
+    p->hooks[p->hook_count++] = hook;
+    return true;
+}
+
+static bool reach_leaf(pass *p, talc_node *leaf)
+{
+    return append(&p->leaves, leaf, p) && (leaf->hook == NULL || note_hook(p, leaf->hook));
+}
+
 /* Adds to what has come for a node, and sees to it that the pass comes there. */
 static bool contribute(pass *p, talc_node *node, talc_tensor *gradient)
 {
     if (atomic_load(&node->holder) != p &&
-        !(node->rule == NULL ? append(&p->leaves, node, p) : push(p, node)))
+        !(node->rule == NULL ? reach_leaf(p, node) : push(p, node)))
         return false;
     talc_tensor *sum = node->pending == NULL ? gradient : add(node->pending, gradient);
     if (sum == NULL)
@@ -150,6 +171,50 @@ static bool distribute(pass *p, const talc_node *node, talc_tensor *const gradie
     return true;
 }
 
+/* Makes what came for a leaf the leaf's alone: an optimizer may write to it. */
+static bool settle(talc_node *leaf)
+{
+    talc_tensor *pending = leaf->pending;
+    const tensor_record *record = (const tensor_record *)pending;
+    const bool alone =
+        atomic_load(&record->references) == 1 && atomic_load(&pending->storage->references) == 1;
+    talc_tensor *own = leaf->gradient != NULL                 ? add(leaf->gradient, pending)
+                       : alone && talc_is_contiguous(pending) ? pending
+                                                              : talc_clone_for(WHO, pending);
+    if (own == NULL)
+        return false;
+    if (own != pending) {
+        talc_retain(own);
+        talc_scope_drop(own);
+        talc_release(pending);
+        leaf->pending = own;
+    }
+    leaf->settled = true;
+    return true;
+}
+
+static bool show(talc_node *leaf)
+{
+    return leaf->hook == NULL || leaf->settled ||
+           (settle(leaf) && leaf->hook->ready(leaf->hook, leaf->hooked, leaf->pending));
+}
+
+/* Shows hooks the leaves that no other node is going to add to than this one, which has. */
+static bool show_complete(const talc_node *node)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        talc_node *leaf = node->inputs[i].node;
+        if (leaf == NULL || leaf->hook == NULL || leaf->pending == NULL)
+            continue;
+        int here = 0;
+        for (int k = 0; k < node->input_count; k++)
+            here += node->inputs[k].node == leaf;
+        if (atomic_load(&leaf->uses) == here && !show(leaf))
+            return false;
+    }
+    return true;
+}
+
 static bool play(pass *p, talc_node *node)
 {
     if (!intact(node))
@@ -173,38 +238,18 @@ static bool play(pass *p, talc_node *node)
     if (gradients != few)
         talc_memory_free(gradients);
     talc_scope_leave(scope);
+    ok = ok && show_complete(node);
     talc_node_spend(node);
     return ok;
 }
 
 // ---- The pass -----------------------------------------------------------------------------------
 
-/* Makes what came for a leaf the leaf's alone: an optimizer may write to it. */
-static bool settle(talc_node *leaf)
-{
-    talc_tensor *pending = leaf->pending;
-    const tensor_record *record = (const tensor_record *)pending;
-    const bool alone =
-        atomic_load(&record->references) == 1 && atomic_load(&pending->storage->references) == 1;
-    talc_tensor *own = leaf->gradient != NULL                 ? add(leaf->gradient, pending)
-                       : alone && talc_is_contiguous(pending) ? pending
-                                                              : talc_clone_for(WHO, pending);
-    if (own == NULL)
-        return false;
-    if (own != pending) {
-        talc_retain(own);
-        talc_scope_drop(own);
-        talc_release(pending);
-        leaf->pending = own;
-    }
-    return true;
-}
-
 /* Hands the leaves their gradients: all of them or none. */
 static bool commit(const node_list *leaves)
 {
     for (size_t i = 0; i < leaves->count; i++)
-        if (!settle(leaves->list[i]))
+        if (!leaves->list[i]->settled && !settle(leaves->list[i]))
             return false;
     for (size_t i = 0; i < leaves->count; i++) {
         talc_node *leaf = leaves->list[i];
@@ -224,6 +269,7 @@ static void forget(talc_node *node)
 {
     talc_release(node->pending);
     node->pending = NULL;
+    node->settled = false;
     atomic_store(&node->holder, NULL);
     talc_node_release(node);
 }
@@ -233,6 +279,26 @@ static void end(node_list *list)
     for (size_t i = 0; i < list->count; i++)
         forget(list->list[i]);
     talc_memory_free(list->list);
+}
+
+bool talc_tape_hook_give(void *pass_of, talc_tensor *leaf, talc_tensor *gradient)
+{
+    if (!contribute(pass_of, leaf->autograd, gradient))
+        return false;
+    leaf->autograd->settled = true;
+    return true;
+}
+
+/* Shows hooks the leaves that they have not seen, and lets them end what they began. */
+static bool finish_hooks(pass *p)
+{
+    for (size_t i = 0; i < p->leaves.count; i++)
+        if (!show(p->leaves.list[i]))
+            return false;
+    for (size_t i = 0; i < p->hook_count; i++)
+        if (!p->hooks[i]->finish(p->hooks[i], p))
+            return false;
+    return true;
 }
 
 /* A cotangent that is NULL is 1, of a node whose gradient for it is ready. */
@@ -246,9 +312,12 @@ static bool run(const talc_tensor *y, const talc_tensor *cotangent)
         ok = play(&p, node);
         forget(node);
     }
-    ok = ok && commit(&p.leaves);
+    ok = ok && finish_hooks(&p) && commit(&p.leaves);
+    for (size_t i = 0; i < p.hook_count && !ok; i++)
+        p.hooks[i]->fail(p.hooks[i]);
     end(&p.heap);
     end(&p.leaves);
+    talc_memory_free(p.hooks);
     return ok;
 }
 

@@ -33,7 +33,8 @@ TALC_BEGIN_DECLARATIONS
     X(TALC_DEVICE_LOST, "the device reported a fault and is lost")                                 \
     X(TALC_IO_ERROR, "a file could not be read or written")                                        \
     X(TALC_BAD_FORMAT, "a file's content breaks its format")                                       \
-    X(TALC_NOT_FOUND, "a named thing does not exist")
+    X(TALC_NOT_FOUND, "a named thing does not exist")                                              \
+    X(TALC_PEER_LOST, "another process of a group is gone or does not answer")
 
 #define TALC_STATUS_ENUMERATOR(name, text) name,
 typedef enum talc_status {

@@ -35,6 +35,10 @@ struct talc_autograd {
     talc_leaf_name *name; ///< a leaf's, when it is called; NULL: it has none
     const void *named;    ///< what `name` takes
     bool spent;           ///< a pass was here
+    talc_tape_hook *hook; ///< a leaf's; NULL: none
+    int hooked;           ///< what the hook calls the leaf
+    bool settled;         ///< `pending` is the gradient to be, a leaf's alone
+    atomic_int uses;      ///< by nodes that are not spent, of a leaf
     talc_node *next;      ///< in a list of nodes to be freed
     int input_count, saved_count;
     int ready; ///< see talc_record

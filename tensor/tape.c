@@ -46,6 +46,7 @@ static talc_node *node_new(const talc_tensor *tensor, const talc_record *record,
         return NULL;
     talc_node *node = (void *)block;
     atomic_init(&node->references, 1);
+    atomic_init(&node->uses, 0);
     node->order = atomic_fetch_add(&made, 1);
     node->op = record->op;
     node->rule = record->rule;
@@ -85,6 +86,8 @@ static void empty(talc_node *node, talc_node **list)
         node->saved[i].tensor = NULL;
     }
     for (int i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].node != NULL)
+            atomic_fetch_sub(&node->inputs[i].node->uses, 1);
         drop(node->inputs[i].node, list);
         node->inputs[i].node = NULL;
     }
@@ -229,6 +232,26 @@ void talc_tape_give(const talc_tensor *leaf, const void *holder)
         atomic_store(&leaf->autograd->holder, NULL);
 }
 
+bool talc_tape_hook_on(const char *who, talc_tensor *leaf, talc_tape_hook *hook, int number)
+{
+    talc_node *node = leaf->autograd;
+    if (node == NULL || node->rule != NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: the tensor is no leaf that asks for a gradient", who);
+    else if (node->hook != NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: the gradient is averaged over a group already", who);
+    if (talc_failed())
+        return false;
+    node->hook = hook;
+    node->hooked = number;
+    return true;
+}
+
+void talc_tape_hook_off(talc_tensor *leaf, const talc_tape_hook *hook)
+{
+    if (leaf->autograd != NULL && leaf->autograd->hook == hook)
+        leaf->autograd->hook = NULL;
+}
+
 void talc_tape_forget(talc_tensor *tensor)
 {
     talc_node_release(tensor->autograd);
@@ -301,6 +324,8 @@ static bool fill_in(talc_node *node, const talc_record *record)
         node->inputs[i].dims = talc_dims_of(input);
         node->inputs[i].node = input->autograd;
         talc_node_retain(input->autograd);
+        if (input->autograd != NULL)
+            atomic_fetch_add(&input->autograd->uses, 1);
     }
     for (int i = 0; i < node->saved_count; i++) {
         const talc_tensor *tensor = record->saved[i].tensor;

@@ -105,6 +105,31 @@ void talc_tape_moved(talc_tensor *tensor);
 /// Makes a leaf what it was before it asked for a gradient. Works while a failure stands.
 void talc_tape_forget(talc_tensor *tensor);
 
+// ---- Between a pass and what it gives -----------------------------------------------------------
+
+/// What sees the gradients of some leaves before a backward pass hands them over, and may change
+/// them: the average over processes.
+typedef struct talc_tape_hook talc_tape_hook;
+struct talc_tape_hook {
+    /// `gradient` is what leaf number `leaf` is going to have, complete, and stays until finish:
+    /// called as soon as no recorded op uses the leaf any more, else at the end of the pass. False
+    /// with a failure.
+    bool (*ready)(talc_tape_hook *hook, int leaf, talc_tensor *gradient);
+    /// The pass is over, and hands over the gradients when all hooks have returned. False with a
+    /// failure.
+    bool (*finish)(talc_tape_hook *hook, void *pass);
+    /// The pass has failed; instead of finish, or after it. The failure stands.
+    void (*fail)(talc_tape_hook *hook);
+};
+
+/// Puts a hook on a leaf. False, with a failure, where another is there, and for a tensor that is
+/// no leaf. off takes it off where it is there, also while a failure stands.
+bool talc_tape_hook_on(const char *who, talc_tensor *leaf, talc_tape_hook *hook, int number);
+void talc_tape_hook_off(talc_tensor *leaf, const talc_tape_hook *hook);
+
+/// In finish: makes `gradient` what a leaf is going to have that the pass did not reach.
+bool talc_tape_hook_give(void *pass, talc_tensor *leaf, talc_tensor *gradient);
+
 void talc_node_retain(talc_node *node);  ///< NULL passes
 void talc_node_release(talc_node *node); ///< NULL passes
 

@@ -1,0 +1,70 @@
+#include "nn/parallel/launcher.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+static const char *const WHO = "group";
+
+/* By whom, in the order in which they are asked: torchrun, Open MPI, MPICH and its like, Slurm. */
+static const struct {
+    const char *rank, *size;
+} LAUNCHERS[] = {
+    { "RANK", "WORLD_SIZE" },
+    { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+    { "PMI_RANK", "PMI_SIZE" },
+    { "SLURM_PROCID", "SLURM_NTASKS" },
+};
+
+static bool number_of(const char *name, int *number)
+{
+    const char *text = getenv(name);
+    char *end;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < 0 || value > INT_MAX) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s=%s is no number of processes", WHO, name, text);
+        return false;
+    }
+    *number = (int)value;
+    return true;
+}
+
+static bool ask(const char *rank, const char *size, talc_member *member)
+{
+    const char *missing = getenv(rank) == NULL ? rank : getenv(size) == NULL ? size : NULL;
+    if (missing != NULL) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s is set, %s is not", WHO, missing == rank ? size : rank,
+                  missing);
+        return false;
+    }
+    member->said_by = size;
+    return number_of(rank, &member->rank) && number_of(size, &member->size);
+}
+
+bool talc_member_find(const talc_group_options *options, talc_member *member)
+{
+    *member = (talc_member){ .rank = 0, .size = 1, .said_by = "size" };
+    if (options->size != 0 || options->rank != 0) {
+        member->rank = options->rank;
+        member->size = options->size;
+    } else {
+        for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
+            if (getenv(LAUNCHERS[i].rank) != NULL || getenv(LAUNCHERS[i].size) != NULL) {
+                if (!ask(LAUNCHERS[i].rank, LAUNCHERS[i].size, member))
+                    return false;
+                break;
+            }
+    }
+    if (member->size >= 1 && member->rank >= 0 && member->rank < member->size)
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT, "%s: rank %d of %d: ranks are 0 .. size - 1", WHO, member->rank,
+              member->size);
+    return false;
+}
+
+bool talc_member_of_mpi(void)
+{
+    return getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL ||
+           getenv("PMI_RANK") != NULL;
+}

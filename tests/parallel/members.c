@@ -1,0 +1,362 @@
+/* A member of a group, started by mpirun (tests/parallel/test_parallel.py): each case by its name.
+ *
+ *     mpirun -n 3 members collectives gradients
+ *
+ * Prints what is wrong and ends with 1; else one line a case by rank 0. */
+#include <talc/talc.h>
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static talc_group *group;
+static talc_device *cpu;
+static int rank, size;
+
+static void stop(const char *what, double value)
+{
+    printf("rank %d: %s: %.17g: %s\n", rank, what, value, talc_error_message());
+    fflush(stdout);
+    _exit(1);
+}
+
+#define REQUIRE(condition, value)                                                                  \
+    do                                                                                             \
+        if (!(condition))                                                                          \
+            stop(#condition, (double)(value));                                                     \
+    while (0)
+
+/* The failure that stands says all of it. */
+static void require_failure(const char *const parts[])
+{
+    REQUIRE(talc_failed(), 0);
+    for (int i = 0; parts[i] != NULL; i++)
+        if (strstr(talc_error_message(), parts[i]) == NULL)
+            stop(parts[i], i);
+    talc_error_clear();
+}
+#define REQUIRE_FAILURE(...) require_failure((const char *const[]){ __VA_ARGS__, NULL })
+
+/* What `value` says of an element as a number. */
+static double at(const talc_tensor *tensor, int64_t i)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *all = talc_cast(talc_contiguous(tensor), TALC_F64);
+    const double *elements = talc_data_read(all, TALC_F64);
+    REQUIRE(elements != NULL, i);
+    const double value = elements[i];
+    talc_scope_leave(scope);
+    return value;
+}
+
+static void collectives(void)
+{
+    for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++) {
+        talc_tensor *x = talc_full(cpu, (talc_dtype)dtype, TALC_DIMS(5, 4), rank + 1);
+        REQUIRE(talc_group_all_reduce(group, x, TALC_GROUP_SUM), dtype);
+        for (int i = 0; i < 20; i++)
+            REQUIRE(at(x, i) == size * (size + 1) / 2, at(x, i));
+        talc_tensor *y = talc_full(cpu, (talc_dtype)dtype, TALC_DIMS(3), rank);
+        REQUIRE(talc_group_broadcast(group, y, size - 1), dtype);
+        REQUIRE(at(y, 2) == size - 1, at(y, 2));
+        talc_tensor *all =
+            talc_group_all_gather(group, talc_full(cpu, (talc_dtype)dtype, TALC_DIMS(2, 3), rank));
+        REQUIRE(all != NULL && all->rank == 3 && all->dims[0] == size, dtype);
+        for (int i = 0; i < 6 * size; i++)
+            REQUIRE(at(all, i) == i / 6, at(all, i));
+    }
+    talc_tensor *m = talc_full(cpu, TALC_F32, TALC_DIMS(4), rank);
+    REQUIRE(talc_group_all_reduce(group, m, TALC_GROUP_MEAN), 0);
+    REQUIRE(at(m, 3) == (size - 1) / 2.0, at(m, 3));
+    /* A view with gaps: the other column stays. */
+    talc_tensor *wide = talc_full(cpu, TALC_F64, TALC_DIMS(3, 2), rank);
+    REQUIRE(talc_group_all_reduce(group, talc_slice(wide, 1, 0, 1, 1), TALC_GROUP_SUM), 0);
+    for (int i = 0; i < 6; i++)
+        REQUIRE(at(wide, i) == (i % 2 == 0 ? size * (size - 1) / 2 : rank), at(wide, i));
+    talc_tensor *none = talc_empty(cpu, TALC_F32, TALC_DIMS(0, 3));
+    REQUIRE(talc_group_all_reduce(group, none, TALC_GROUP_SUM), 0);
+    REQUIRE(talc_group_barrier(group), 0);
+
+    REQUIRE(talc_group_agree(group, "seven", 7), 0);
+    REQUIRE(!talc_group_agree(group, "the rank", rank), 0);
+    REQUIRE_FAILURE("the rank is 0 on rank 0, 1 on rank 1");
+    REQUIRE(!talc_group_all_reduce(group, talc_ones(cpu, TALC_I32, TALC_DIMS(1)), TALC_GROUP_MEAN),
+            0);
+    REQUIRE_FAILURE("mean", "i32");
+    REQUIRE(!talc_group_broadcast(group, m, size), 0);
+    REQUIRE_FAILURE("root", "no rank");
+    REQUIRE(!talc_group_all_reduce(NULL, m, TALC_GROUP_SUM), 0);
+    REQUIRE_FAILURE("group is NULL");
+}
+
+static const char *const PATHS[] = { "conv.weight", "conv.bias", "fc.weight", "spare.weight" };
+
+/* A network without batch norm, with a layer that a flag leaves out. */
+typedef struct net {
+    talc_module base;
+    talc_module *conv, *fc, *spare;
+    int64_t width;
+    bool uses_spare;
+} net;
+
+static bool net_init(talc_module *module, const void *options)
+{
+    net *n = (net *)module;
+    n->width = *(const int64_t *)options;
+    n->conv = talc_module_add(module, "conv",
+                              talc_nn_conv2d(&(talc_conv2d_layer){
+                                  .in_channels = 2, .out_channels = n->width, .kernel = { 3, 3 } }));
+    n->fc = talc_module_add(module, "fc", talc_nn_linear(&(talc_linear_layer){ .in_features = n->width * 16, .out_features = 3, .no_bias = true }));
+    n->spare = talc_module_add(module, "spare", talc_nn_linear(&(talc_linear_layer){ .in_features = 3, .out_features = 3, .no_bias = true }));
+    return n->spare != NULL;
+}
+
+static talc_tensor *net_forward(talc_module *module, talc_tensor *x)
+{
+    net *n = (net *)module;
+    talc_tensor *h = talc_relu(talc_forward(n->conv, x));
+    h = talc_forward(n->fc, talc_reshape(h, TALC_DIMS(x->dims[0], -1)));
+    return n->uses_spare ? talc_add(h, talc_forward(n->spare, h)) : h;
+}
+
+static const talc_module_class net_class = { "Net", sizeof(net), net_init, net_forward, NULL, NULL };
+
+static talc_module *net_new(int64_t width, talc_dtype dtype, uint64_t seed)
+{
+    talc_manual_seed(seed);
+    talc_module *module = talc_module_new(&net_class, &width);
+    REQUIRE(module != NULL && talc_module_cast(module, dtype), width);
+    ((net *)module)->uses_spare = true;
+    return module;
+}
+
+/* Images and labels of samples begin .. begin + count - 1 of a batch that follows from the seed. */
+static talc_tensor *loss_of(talc_module *module, uint64_t seed, int64_t begin, int64_t count,
+                            int64_t of, talc_dtype dtype)
+{
+    const talc_generator before = talc_generator_get();
+    talc_manual_seed(seed);
+    talc_tensor *images = talc_randn(cpu, dtype, TALC_DIMS(of, 2, 6, 6));
+    talc_tensor *labels = talc_randint(cpu, TALC_I64, TALC_DIMS(of), 0, 3);
+    talc_generator_set(before);
+    talc_tensor *logits = talc_forward(module, talc_slice(images, 0, begin, begin + count, 1));
+    return talc_cross_entropy(logits, talc_slice(labels, 0, begin, begin + count, 1));
+}
+
+typedef struct comparison {
+    talc_module *other;
+    double worst, bound;
+} comparison;
+
+static bool compare(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    comparison *c = context;
+    talc_tensor *a = talc_grad(tensor), *b = talc_grad(talc_module_find(c->other, path));
+    REQUIRE(!is_buffer && (a == NULL) == (b == NULL), 0);
+    for (int64_t i = 0; a != NULL && i < talc_numel(a); i++) {
+        const double difference = fabs(at(a, i) - at(b, i));
+        REQUIRE(difference <= c->bound * (1 + fabs(at(b, i))), difference);
+        c->worst = fmax(c->worst, difference);
+    }
+    return true;
+}
+
+/* The group's gradients of n shares are one process's of the whole batch; steps add up. */
+static void gradients_of(talc_dtype dtype, double bound, int64_t bucket, int parts)
+{
+    talc_module *shared = net_new(4, dtype, 5), *alone = net_new(4, dtype, 5);
+    talc_manual_seed(9);
+    talc_parallel *parallel =
+        talc_parallel_new(shared, group, &(talc_parallel_options){ .bucket = bucket });
+    REQUIRE(parallel != NULL, bucket);
+    for (uint64_t step = 0; step < 3; step++) {
+        talc_scope *scope = talc_scope_enter();
+        for (int k = 0; k < parts; k++) {
+            REQUIRE(talc_parallel_accumulate(parallel, k < parts - 1), k);
+            REQUIRE(talc_backward(loss_of(shared, step * 7 + (uint64_t)k, rank * 2, 2, size * 2,
+                                          dtype)), k);
+            REQUIRE(talc_backward(loss_of(alone, step * 7 + (uint64_t)k, 0, size * 2, size * 2,
+                                          dtype)), k);
+        }
+        comparison c = { .other = alone, .bound = bound };
+        REQUIRE(talc_module_visit(shared, compare, &c), step);
+        REQUIRE(dtype == TALC_F64 || c.worst < 1e-4, c.worst);
+        talc_scope_leave(scope);
+    }
+    talc_parallel_free(parallel);
+    talc_module_free(shared);
+    talc_module_free(alone);
+}
+
+static void gradients(void)
+{
+    gradients_of(TALC_F64, 1e-12, 0, 1);
+    gradients_of(TALC_F64, 1e-12, 1, 1);   /* a bucket for each */
+    gradients_of(TALC_F64, 1e-12, 700, 3); /* accumulated */
+    gradients_of(TALC_F32, 2e-5, 0, 1);
+}
+
+/* Parameters are the same to the bit on all ranks after many steps. */
+static void steps(void)
+{
+    talc_module *module = net_new(4, TALC_F32, 11 + (uint64_t)rank); /* rank 0's win */
+    talc_manual_seed(3);
+    talc_parallel *parallel =
+        talc_parallel_new(module, group, &(talc_parallel_options){ .bucket = 500 });
+    REQUIRE(parallel != NULL, 0);
+    talc_optimizer *optimizer = talc_optimizer_new(
+        module, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.05, .momentum = 0.9 });
+    for (uint64_t step = 0; step < 1000; step++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_optimizer_zero_grad(optimizer);
+        REQUIRE(talc_backward(loss_of(module, step, rank * 4, 4, size * 4, TALC_F32)), step);
+        REQUIRE(talc_optimizer_step(optimizer), step);
+        talc_scope_leave(scope);
+    }
+    for (int i = 0; i < 4; i++) {
+        talc_tensor *own = talc_module_find(module, PATHS[i]);
+        talc_tensor *all = talc_group_all_gather(group, talc_detach(own));
+        REQUIRE(all != NULL, i);
+        const float *elements = talc_data_read(all, TALC_F32);
+        for (int r = 1; r < size; r++)
+            REQUIRE(memcmp(elements, elements + r * talc_numel(own), talc_nbytes(own)) == 0, r);
+        double sum = 0;
+        for (int64_t k = 0; k < talc_numel(own); k++)
+            sum += (k + 1) * (double)elements[k];
+        if (rank == 0)
+            printf("%s %.17g\n", PATHS[i], sum);
+    }
+    talc_optimizer_free(optimizer);
+    talc_parallel_free(parallel);
+    talc_module_free(module);
+}
+
+static void unused(void)
+{
+    /* Nobody reaches it: an error that names it, with nothing begun. */
+    talc_module *module = net_new(2, TALC_F64, 1);
+    talc_parallel *parallel = talc_parallel_new(module, group, NULL);
+    ((net *)module)->uses_spare = false;
+    REQUIRE(!talc_backward(loss_of(module, 1, rank, 1, size, TALC_F64)), 0);
+    REQUIRE_FAILURE("did not reach", "'spare.weight'", "allow_unused");
+    REQUIRE(talc_grad(talc_module_find(module, "fc.weight")) == NULL, 0);
+    ((net *)module)->uses_spare = true;
+    REQUIRE(talc_backward(loss_of(module, 1, rank, 1, size, TALC_F64)), 0);
+    talc_parallel_free(parallel);
+    talc_module_free(module);
+
+    /* Rank 0 alone reaches it: the others have its gradient by size; then nobody. */
+    module = net_new(2, TALC_F64, 1);
+    talc_module *alone = net_new(2, TALC_F64, 1);
+    parallel = talc_parallel_new(module, group, &(talc_parallel_options){ .allow_unused = true });
+    for (int pass = 0; pass < 2; pass++) {
+        ((net *)module)->uses_spare = rank == 0;
+        REQUIRE(talc_backward(loss_of(module, 1, 0, 1, size, TALC_F64)), pass);
+        REQUIRE(talc_backward(loss_of(alone, 1, 0, 1, size, TALC_F64)), pass);
+        talc_tensor *spare = talc_grad(talc_module_find(module, "spare.weight"));
+        talc_tensor *whole = talc_grad(talc_module_find(alone, "spare.weight"));
+        for (int i = 0; i < 9; i++)
+            REQUIRE(fabs(at(spare, i) - at(whole, i) / size) < 1e-12, at(spare, i));
+        talc_module_require_grad(alone, false);
+        talc_module_require_grad(alone, true);
+        for (int i = 0; i < 4; i++)
+            talc_grad_clear(talc_module_find(module, PATHS[i]));
+    }
+    ((net *)module)->uses_spare = false;
+    REQUIRE(talc_backward(loss_of(module, 1, 0, 1, size, TALC_F64)), 0);
+    REQUIRE(talc_grad(talc_module_find(module, "spare.weight")) == NULL, 0);
+    REQUIRE(talc_grad(talc_module_find(module, "fc.weight")) != NULL, 0);
+    talc_parallel_free(parallel);
+    talc_module_free(module);
+    talc_module_free(alone);
+}
+
+static void differences(void)
+{
+    talc_module *module = net_new(rank == size - 1 ? 3 : 2, TALC_F32, 1);
+    REQUIRE(talc_parallel_new(module, group, NULL) == NULL, 0);
+    char last[32];
+    snprintf(last, sizeof last, "on rank %d", size - 1);
+    REQUIRE_FAILURE("conv.weight f32 [2,2,3,3] on rank 0", "conv.weight f32 [3,2,3,3]", last);
+    talc_module_free(module);
+    module = net_new(2, rank == 0 ? TALC_F32 : TALC_F64, 1);
+    REQUIRE(talc_parallel_new(module, group, NULL) == NULL, 0);
+    REQUIRE_FAILURE("f32 [2,2,3,3] on rank 0", "f64 [2,2,3,3] on rank 1");
+    talc_module_free(module);
+    module = net_new(2, TALC_F32, 1);
+    talc_manual_seed(rank == 1 ? 8 : 7);
+    REQUIRE(talc_parallel_new(module, group, NULL) == NULL, 0);
+    REQUIRE_FAILURE("seed is 7 on rank 0, 8 on rank 1");
+    talc_module_free(module);
+    /* Each rank draws its own numbers, and rank 0 those of one process. */
+    module = net_new(2, TALC_F32, 1);
+    talc_manual_seed(7);
+    talc_parallel *parallel = talc_parallel_new(module, group, NULL);
+    REQUIRE(parallel != NULL && talc_parallel_new(module, group, NULL) == NULL, 0);
+    REQUIRE_FAILURE("already");
+    REQUIRE(talc_generator_get().seed == talc_group_seed(7, rank), 0);
+    REQUIRE((rank == 0) == (talc_generator_get().seed == 7), 0);
+    talc_parallel_free(parallel);
+    talc_module_free(module);
+}
+
+/* Rank 1 is in another call than the others: all fail, and say so. */
+static void order(void)
+{
+    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(3));
+    if (rank == 1)
+        REQUIRE(!talc_group_barrier(group), 0);
+    else
+        REQUIRE(!talc_group_all_reduce(group, x, TALC_GROUP_SUM), 0);
+    if (rank == 1)
+        REQUIRE_FAILURE("barrier", "rank 0 is in all_reduce");
+    else
+        REQUIRE_FAILURE("all_reduce", "rank 1 is in barrier");
+    REQUIRE(!talc_group_barrier(group), 0);
+    REQUIRE_FAILURE(rank == 1 ? "rank 0 is in all_reduce" : "rank 1 is in barrier"); /* for good */
+}
+
+/* Calls for ever: the test ends or stops one. */
+static void forever(void)
+{
+    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(100000));
+    printf("%d %d\n", rank, (int)getpid());
+    fflush(stdout);
+    while (talc_group_all_reduce(group, x, TALC_GROUP_MEAN))
+        ;
+    stop("forever", rank);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = { { "collectives", collectives }, { "gradients", gradients },
+                  { "steps", steps },             { "unused", unused },
+                  { "differences", differences }, { "order", order },
+                  { "forever", forever } };
+    cpu = talc_device_host();
+    const char *timeout = getenv("TIMEOUT");
+    group = talc_group_new(
+        cpu, &(talc_group_options){ .timeout = timeout == NULL ? 30 : atof(timeout) });
+    if (group == NULL) {
+        printf("%s\n", talc_error_message());
+        return 2;
+    }
+    rank = talc_group_rank(group);
+    size = talc_group_size(group);
+    for (int i = 1; i < argc; i++)
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+            if (strcmp(cases[k].name, argv[i]) == 0) {
+                cases[k].run();
+                REQUIRE(!talc_failed(), i);
+                if (rank == 0)
+                    printf("%s: ok\n", argv[i]);
+            }
+    talc_group_free(group);
+    return talc_failed();
+}
