@@ -223,6 +223,13 @@ static void claim(const char *path)
     }
 }
 
+/* Where this member's test images begin, those of the next one for 1. */
+static int64_t test_place(const training *run, int next)
+{
+    return talc_dataset_count(run->test_data) * (talc_group_rank(run->group) + next) /
+           talc_group_size(run->group);
+}
+
 int training_begin(training *run, int argc, char **argv)
 {
     int code = read_options(run, argc, argv);
@@ -231,24 +238,29 @@ int training_begin(training *run, int argc, char **argv)
     struct sigaction action = { .sa_handler = on_interrupt,
                                 .sa_flags = SA_RESTART | (int)SA_RESETHAND };
     sigaction(SIGINT, &action, NULL);
+    run->device =
+        run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);
+    run->group = talc_group_new(run->device, NULL);
+    run->leads = talc_group_rank(run->group) == 0;
     char curves[PATH_CAPACITY];
     static char checkpoint[PATH_CAPACITY];
     if (run->checkpoint == NULL)
         run->checkpoint = path_in(run->report, "checkpoint.safetensors", checkpoint);
-    mkdir(run->report, 0777);
-    try_writing(path_in(run->report, "curves.svg", curves));
-    try_writing(run->checkpoint);
-    claim(curves);
-    claim(run->checkpoint);
+    if (run->leads) {
+        mkdir(run->report, 0777);
+        try_writing(path_in(run->report, "curves.svg", curves));
+        try_writing(run->checkpoint);
+        claim(curves);
+        claim(run->checkpoint);
+    }
     talc_manual_seed((uint64_t)run->seed);
-    run->device =
-        run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);
     open_data(run);
     talc_loader_options options = { .device = run->device,
                                     .batch = run->batch,
                                     .shuffle = true,
                                     .seed = (uint64_t)run->seed,
-                                    .shift = run->shift };
+                                    .shift = run->shift,
+                                    .group = run->group };
     talc_dataset_statistics(run->train_data, options.mean, options.deviation);
     run->info = talc_dataset_info(run->train_data, &options);
     run->info.network = run->network;
@@ -256,7 +268,10 @@ int training_begin(training *run, int argc, char **argv)
     options.shuffle = false;
     options.shift = 0;
     options.batch = 250;
-    run->test = talc_loader_new(run->test_data, &options);
+    options.group = NULL; /* each member tests on a part, which may be smaller */
+    talc_dataset *own = talc_dataset_part(run->test_data, test_place(run, 0), test_place(run, 1));
+    run->test = talc_loader_new(own, &options);
+    talc_dataset_free(own);
     run->answers = talc_data(
         talc_zeros(talc_device_host(), TALC_I64, TALC_DIMS(talc_dataset_count(run->test_data))),
         TALC_I64);
@@ -311,7 +326,7 @@ bool training_prepare(training *run, talc_step_function *function)
 {
     talc_device *host = talc_device_host();
     talc_dims rows = TALC_DIMS(run->epochs, TRAINING_COLUMNS);
-    const double setup[SETUP] = { (double)run->batch,
+    const double setup[SETUP] = { (double)(run->batch * talc_group_size(run->group)),
                                   (double)run->seed,
                                   (double)run->shift,
                                   (double)talc_dataset_count(run->train_data),
@@ -328,10 +343,12 @@ bool training_prepare(training *run, talc_step_function *function)
     talc_module *beside = talc_module_add(run->net, "optimizer", talc_nn_identity());
     talc_module_buffer(beside, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
     run->history = talc_module_buffer(beside, "history", talc_zeros(host, TALC_F64, rows));
-    if (!run->resume || talc_failed())
-        return !talc_failed();
-    compare_setup(run, setup);
-    return talc_checkpoint_load(run->checkpoint, run->net, run->optimizer, &run->at);
+    if (run->resume && !talc_failed()) {
+        compare_setup(run, setup);
+        talc_checkpoint_load(run->checkpoint, run->net, run->optimizer, &run->at);
+    }
+    run->parallel = talc_parallel_new(run->net, run->group, NULL);
+    return run->parallel != NULL;
 }
 
 /* The most likely classes, in host memory; they belong to the open scope. */
@@ -346,7 +363,7 @@ static void show(training *run, const double *row)
     double now = seconds(), rate = run->images_trained / (now - run->started);
     double all = (double)(run->epochs * talc_dataset_count(run->train_data));
     double done = (double)(run->at.epoch * talc_dataset_count(run->train_data)) + row[IMAGES];
-    if (!isatty(STDERR_FILENO) || now - run->drawn < 0.1)
+    if (!run->leads || !isatty(STDERR_FILENO) || now - run->drawn < 0.1)
         return;
     run->drawn = now;
     char text[128];
@@ -450,15 +467,34 @@ bool training_next(training *run)
     return !interrupted;
 }
 
+/* Adds up what the members have in this array. */
+static bool gather(const training *run, void *numbers, talc_dtype dtype, int64_t count)
+{
+    if (talc_group_size(run->group) == 1)
+        return true;
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *sum = talc_from_host(talc_device_host(), dtype, TALC_DIMS(count), numbers);
+    sum = talc_to(sum, run->device, dtype);
+    talc_group_all_reduce(run->group, sum, TALC_GROUP_SUM);
+    talc_to_host(sum, numbers, (size_t)count * talc_dtype_size(dtype));
+    talc_scope_leave(scope);
+    return !talc_failed();
+}
+
+/* Of all members, at the end of an epoch; counts of the epoch become those of all too. */
 static bool evaluate(training *run, double *row)
 {
     talc_batch batch;
     if (talc_failed())
         return false;
+    const int64_t tests = talc_dataset_count(run->test_data);
+    memset(run->answers, 0, (size_t)tests * sizeof *run->answers);
+    talc_parallel_share_buffers(run->parallel);
     talc_module_eval(run->net);
     talc_no_grad_enter();
     talc_loader_start(run->test, 0);
-    for (int64_t first = 0; talc_loader_next(run->test, &batch); first += batch.count) {
+    for (int64_t first = test_place(run, 0); talc_loader_next(run->test, &batch);
+         first += batch.count) {
         talc_scope *scope = talc_scope_enter();
         talc_tensor *logits = talc_forward(run->net, batch.images);
         double loss = talc_item(talc_cross_entropy(logits, batch.labels));
@@ -472,7 +508,8 @@ static bool evaluate(training *run, double *row)
         talc_scope_leave(scope);
     }
     talc_no_grad_leave();
-    return talc_module_train(run->net);
+    return talc_module_train(run->net) && gather(run, run->answers, TALC_I64, tests) &&
+           gather(run, row, TALC_F64, TRAINING_COLUMNS);
 }
 
 /* Whether no epoch before this one was as good on the test images. */
@@ -494,20 +531,22 @@ bool training_save(training *run)
         talc_progress next = { run->at.epoch + 1, 0 };
         if (!evaluate(run, row))
             return false;
-        if (is_best(run, run->at.epoch) &&
+        if (run->leads && is_best(run, run->at.epoch) &&
             !talc_checkpoint_save(path_in(run->report, "best.safetensors", best), run->net,
                                   run->optimizer, &next))
             return false;
-        if (isatty(STDERR_FILENO))
+        if (run->leads && isatty(STDERR_FILENO))
             fprintf(stderr, "\r\033[K"); /* the progress, which stands there */
-        printf("epoch %2d/%d  loss %.4f  test %.4f  accuracy %6.2f %%  test %6.2f %%  %.0f s\n",
-               (int)run->at.epoch + 1, (int)run->epochs, row[LOSS] / row[IMAGES],
-               row[TEST_LOSS] / row[TEST_IMAGES], 100 * row[RIGHT] / row[IMAGES],
-               100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
+        if (run->leads)
+            printf("epoch %2d/%d  loss %.4f  test %.4f  accuracy %6.2f %%  test %6.2f %%  %.0f s\n",
+                   (int)run->at.epoch + 1, (int)run->epochs, row[LOSS] / row[IMAGES],
+                   row[TEST_LOSS] / row[TEST_IMAGES], 100 * row[RIGHT] / row[IMAGES],
+                   100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
         fflush(stdout);
         run->at = next;
     }
-    return talc_checkpoint_save(run->checkpoint, run->net, run->optimizer, &run->at) &&
+    return (!run->leads ||
+            talc_checkpoint_save(run->checkpoint, run->net, run->optimizer, &run->at)) &&
            !interrupted;
 }
 
@@ -516,7 +555,7 @@ int training_end(training *run)
     const bool stopped = interrupted; /* later ones wait for the report */
     if (!talc_failed() && stopped)
         fprintf(stderr, "\n%s: interrupted and saved; --resume goes on\n", run->name);
-    else if (evaluate(run, (double[TRAINING_COLUMNS]){ 0 }))
+    else if (evaluate(run, (double[TRAINING_COLUMNS]){ 0 }) && run->leads)
         training_report(run);
     bool failed = talc_failed();
     if (failed)
@@ -525,11 +564,13 @@ int training_end(training *run)
     while (lock_count > 0)
         remove(locks[--lock_count]);
     talc_step_free(run->step);
+    talc_parallel_free(run->parallel);
     talc_optimizer_free(run->optimizer);
     talc_module_free(run->net);
     talc_loader_free(run->train);
     talc_loader_free(run->test);
     talc_dataset_free(run->train_data);
     talc_dataset_free(run->test_data);
+    talc_group_free(run->group);
     return failed ? FAILED : stopped ? INTERRUPTED : 0;
 }

@@ -1,5 +1,6 @@
 /* What the training programs share: options, data, progress, evaluation and reports. Networks,
- * optimizers and loops stand in the programs.
+ * optimizers and loops stand in the programs. `mpirun -n 2 ./train_lenet` trains with two processes,
+ * --batch images of each step for each.
  *
  * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch
  * and on Ctrl-C, from which
@@ -25,6 +26,9 @@ typedef struct training {
 
     talc_optimizer_kind kind;
     talc_device *device;
+    talc_group *group; /* of the processes that mpirun or torchrun started, this one else */
+    talc_parallel *parallel;
+    bool leads; /* rank 0 writes and reports */
     talc_module *net; /* the program makes it, and the optimizer */
     talc_optimizer *optimizer;
     talc_step_function *function;

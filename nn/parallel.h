@@ -94,8 +94,9 @@ typedef struct talc_parallel_options {
 /// numbers in each rank (talc_group_seed).
 ///
 /// Each member's loss is a mean over its own share; as many samples in each make the gradients
-/// those of the whole batch. Running statistics of batch norm are each member's own; rank 0's are
-/// in the checkpoint it writes. The module stays on its device meanwhile, and neither loads nor
+/// those of the whole batch. Buffers, such as the running statistics of batch norm, go on as each
+/// member's own (talc_parallel_share_buffers); those on other devices than the group's always are.
+/// The module stays on its device meanwhile, and neither loads nor
 /// casts. Errors: NULL, another device, a module without parameters that ask for a gradient or that is
 /// in another talc_parallel, members with other parameters, dtypes, options or generators (names
 /// the first, with both), no memory, and those of the collectives.
@@ -109,6 +110,10 @@ TALC_API void talc_parallel_free(talc_parallel *parallel);
 /// Whether backward passes add up gradients without averaging them, as all but the last of an
 /// accumulated step do; the pass after averages what has been added up. False at first.
 TALC_API bool talc_parallel_accumulate(talc_parallel *parallel, bool accumulate);
+
+/// Overwrites the module's buffers, such as running statistics, by those of rank 0: before all
+/// members evaluate, or rank 0 saves. A call of every member.
+TALC_API bool talc_parallel_share_buffers(talc_parallel *parallel);
 
 /// What a rank draws from where one process would draw from `seed`: itself for rank 0.
 TALC_API uint64_t talc_group_seed(uint64_t seed, int rank);

@@ -1,6 +1,7 @@
 #include "nn/data/batch.h"
 
 #include "nn/data/augment_planes.h"
+#include "nn/parallel.h"
 #include "tensor/extent.h"
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
@@ -27,10 +28,14 @@ static bool counts_fit(const talc_loader_options *o, const talc_dataset *dataset
                   talc_dtype_name(o->dtype));
     else if (o->batch < 1)
         talc_fail(TALC_BAD_ARGUMENT, "%s: batch %" PRId64 " must be at least 1", WHO, o->batch);
-    else if (o->drop_last && o->batch > count)
+    else if (o->batch > INT64_MAX / talc_group_size(o->group))
+        talc_fail(TALC_TOO_LARGE, "%s: %d batches of %" PRId64 " samples", WHO,
+                  talc_group_size(o->group), o->batch);
+    else if (count < (o->drop_last ? o->batch : 1) * talc_group_size(o->group))
         talc_fail(TALC_BAD_ARGUMENT,
-                  "%s: batch %" PRId64 " with drop_last leaves nothing of %" PRId64 " sample%s",
-                  WHO, o->batch, count, TALC_PLURAL(count));
+                  "%s: batch %" PRId64 "%s leaves nothing of %" PRId64 " sample%s%s", WHO, o->batch,
+                  o->drop_last ? " with drop_last" : "", count, TALC_PLURAL(count),
+                  talc_group_size(o->group) == 1 ? "" : " for each process");
     else if (pixels && (o->shift < 0 || o->shift >= min))
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: shift %" PRId64 " is outside 0..%" PRId64 " for images of %" PRId64
@@ -156,6 +161,17 @@ static bool take_memory(talc_batch_plan *plan, bool weighted)
     return true;
 }
 
+/* All that the order of an epoch and the shares follow from. */
+static bool members_agree(const talc_batch_plan *plan)
+{
+    const talc_loader_options *o = &plan->options;
+    return o->group == NULL || (talc_group_agree(o->group, "the loader's seed", (int64_t)o->seed) &&
+                                talc_group_agree(o->group, "the loader's batch", o->batch) &&
+                                talc_group_agree(o->group, "the loader's samples", plan->count) &&
+                                talc_group_agree(o->group, "shuffle", o->shuffle) &&
+                                talc_group_agree(o->group, "drop_last", o->drop_last));
+}
+
 bool talc_batch_plan_begin(talc_batch_plan *plan, const talc_dataset *dataset,
                            const talc_loader_options *options)
 {
@@ -182,7 +198,7 @@ bool talc_batch_plan_begin(talc_batch_plan *plan, const talc_dataset *dataset,
     if (talc_failed() || !counts_fit(o, dataset, plan->count) ||
         !normalisation_fits(o, pixels ? dataset->samples->dims.dim[0] : 0) || !changes_fit(plan))
         return false;
-    if (take_memory(plan, weighted))
+    if (take_memory(plan, weighted) && members_agree(plan))
         return true;
     talc_batch_plan_end(plan);
     return false;
@@ -193,6 +209,23 @@ void talc_batch_plan_end(talc_batch_plan *plan)
     talc_memory_free(plan->order);
     talc_memory_free(plan->cumulative);
     talc_memory_free(plan->values);
+}
+
+talc_batch_places talc_batch_places_of(const talc_batch_plan *plan, int64_t batch)
+{
+    const int64_t size = talc_group_size(plan->options.group);
+    const int64_t rank = talc_group_rank(plan->options.group);
+    const int64_t first = batch * plan->options.batch * size;
+    const int64_t all = talc_smaller(plan->options.batch * size, plan->count - first);
+    const int64_t begin = all * rank / size;
+    return (talc_batch_places){ first + begin, all * (rank + 1) / size - begin };
+}
+
+int64_t talc_batch_plan_batches(const talc_batch_plan *plan)
+{
+    const int64_t size = talc_group_size(plan->options.group);
+    const int64_t batch = plan->options.batch * size;
+    return plan->count / batch + (plan->count % batch >= size && !plan->options.drop_last);
 }
 
 // ---- Order --------------------------------------------------------------------------------------

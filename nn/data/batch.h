@@ -26,6 +26,17 @@ void talc_batch_plan_end(talc_batch_plan *plan);
 /// or draws by weight.
 void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch);
 
+/// Places of the epoch.
+typedef struct talc_batch_places {
+    int64_t first, count;
+} talc_batch_places;
+
+/// Where the samples of a batch are, this process's share of it in a group.
+talc_batch_places talc_batch_places_of(const talc_batch_plan *plan, int64_t batch);
+
+/// Batches of an epoch.
+int64_t talc_batch_plan_batches(const talc_batch_plan *plan);
+
 /// The sample at a place of the epoch.
 int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t offset);
 

@@ -197,6 +197,15 @@ typedef struct talc_loader_options {
     /// once.
     const double *weights;
     int64_t samples;
+    /// Of processes that train together (nn/parallel.h): the epoch's order is the same in all, a
+    /// batch of the group is `batch` samples for each, and this process takes its rank's share of
+    /// it, so that n processes see what one sees by batches n times as large. The group's last
+    /// batch is shared as evenly as it goes, and passed over where it has less than a sample for
+    /// each; rates of members' losses are exact with drop_last. For evaluation, which needs all
+    /// samples, each takes a part of the dataset instead. talc_loader_new is a call of the group
+    /// then; another seed, order or number of samples in one of them is an error. The group
+    /// outlives the loader. NULL: one process.
+    struct talc_group *group;
 } talc_loader_options;
 
 /// A loader; NULL for options: all defaults. The dataset stays the caller's and may be freed first.

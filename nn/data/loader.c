@@ -35,9 +35,7 @@ static void pair_release(talc_pair *p)
 
 static int64_t rows_of(const talc_loader *loader, int64_t batch)
 {
-    const int64_t size = loader->plan.options.batch;
-    const int64_t left = loader->plan.count - batch * size;
-    return left < size ? left : size;
+    return talc_batch_places_of(&loader->plan, batch).count;
 }
 
 /* [rows,...] for samples of that shape. */
@@ -86,9 +84,7 @@ talc_loader *talc_loader_new(talc_dataset *dataset, const talc_loader_options *o
         talc_memory_free(loader);
         return NULL;
     }
-    const talc_loader_options *o = &loader->plan.options;
-    const int64_t count = loader->plan.count;
-    loader->batches = count / o->batch + (count % o->batch != 0 && !o->drop_last);
+    loader->batches = talc_batch_plan_batches(&loader->plan);
     talc_slots_begin(&loader->slots, &loader->plan);
     return loader;
 }

@@ -31,9 +31,9 @@ static bool open_slot(const talc_batch_plan *plan, talc_slot *slot)
 static int64_t fill(const talc_batch_plan *plan, talc_slot *slot, int64_t first, int64_t end,
                     talc_scratch *scratch)
 {
+    const int64_t place = talc_batch_places_of(plan, slot->batch).first;
     int64_t i = first;
-    while (i < end && talc_batch_fill(plan, slot->batch * plan->options.batch + i, i, slot->images,
-                                      slot->labels, scratch))
+    while (i < end && talc_batch_fill(plan, place + i, i, slot->images, slot->labels, scratch))
         i++;
     return i;
 }

@@ -39,9 +39,11 @@ struct talc_parallel {
     bool accumulates;
     int count;
     member_gradient *list;
-    int64_t *order; /* [count]: the parameters as the first pass made their gradients */
-    int made;       /* of them, in this pass */
-    int bucket_count; /* 0 before the first pass ends */
+    int buffer_count;
+    talc_tensor **buffers; /* retained */
+    int64_t *order;        /* [count]: the parameters as the first pass made their gradients */
+    int made;              /* of them, in this pass */
+    int bucket_count;      /* 0 before the first pass ends */
     bucket *buckets;
     int started, ended; /* buckets, in this pass */
     int64_t calls;      /* of the group, before this pass */
@@ -90,8 +92,9 @@ static bool lay_out(talc_parallel *p)
         member_gradient *g = &p->list[p->order[i]];
         bucket *b = &p->buckets[g->bucket];
         if (b->elements == NULL) {
-            b->elements = talc_retain(talc_tensor_new(WHO, g->parameter->device, g->parameter->dtype,
-                                                      TALC_DIMS(elements_of(p, g->bucket))));
+            b->elements =
+                talc_retain(talc_tensor_new(WHO, g->parameter->device, g->parameter->dtype,
+                                            TALC_DIMS(elements_of(p, g->bucket))));
             offset = 0;
         }
         const int64_t end = offset + talc_numel(g->parameter);
@@ -110,9 +113,8 @@ static bool agree_on_order(talc_parallel *p)
     for (int i = 0; i < p->count; i++)
         if (p->list[i].gradient == NULL)
             p->order[p->made++] = i;
-    talc_tensor *order =
-        talc_from_host_for(WHO, talc_group_device(p->group), TALC_I64, TALC_DIMS(p->count),
-                           p->order);
+    talc_tensor *order = talc_from_host_for(WHO, talc_group_device(p->group), TALC_I64,
+                                            TALC_DIMS(p->count), p->order);
     return order != NULL && talc_group_broadcast(p->group, order, 0) &&
            talc_to_host(order, p->order, (size_t)p->count * sizeof *p->order) && lay_out(p);
 }
@@ -287,7 +289,6 @@ static bool listed(const talc_parallel *p, const talc_tensor *parameter)
 
 static bool note(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
-    (void)is_buffer;
     walk *w = context;
     char dims[TALC_DIMS_TEXT];
     if (w->lines != NULL)
@@ -295,7 +296,7 @@ static bool note(const char *path, talc_tensor *tensor, bool is_buffer, void *co
                  TALC_SHOWN(path), talc_dtype_name(tensor->dtype),
                  talc_dims_text(talc_dims_of(tensor), dims));
     w->count++;
-    if (tensor->device != talc_group_device(w->parallel->group))
+    if (!is_buffer && tensor->device != talc_group_device(w->parallel->group))
         talc_fail(TALC_BAD_DEVICE, "%s: '%s' is on %s, the group on %s", WHO, TALC_SHOWN(path),
                   tensor->device->name, talc_group_device(w->parallel->group)->name);
     return !talc_failed();
@@ -304,21 +305,24 @@ static bool note(const char *path, talc_tensor *tensor, bool is_buffer, void *co
 static bool take(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     talc_parallel *p = ((walk *)context)->parallel;
+    if (is_buffer && tensor->device == talc_group_device(p->group))
+        p->buffers[p->buffer_count++] = talc_retain(tensor);
     if (is_buffer || !talc_wants_grad(tensor) || listed(p, tensor))
         return true;
     member_gradient *g = &p->list[p->count];
     g->path = talc_memory_string(path);
-    g->parameter = g->path == NULL ? NULL : talc_retain(tensor);
-    if (g->parameter == NULL)
+    if (g->path == NULL)
         return false;
-    p->count++;
-    return talc_tape_hook_on(WHO, tensor, &p->hook, p->count - 1);
+    g->parameter = talc_retain(tensor);
+    return talc_tape_hook_on(WHO, tensor, &p->hook, p->count++);
 }
 
-static bool broadcast(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+/* Frozen parameters too. */
+static bool broadcast_parameter(const char *path, talc_tensor *tensor, bool is_buffer,
+                                void *context)
 {
-    (void)path, (void)is_buffer;
-    return talc_group_broadcast(((walk *)context)->parallel->group, tensor, 0);
+    (void)path;
+    return is_buffer || talc_group_broadcast(((walk *)context)->parallel->group, tensor, 0);
 }
 
 /* The members' models and options. Leaves lines to be freed. */
@@ -361,7 +365,9 @@ static bool begin(talc_parallel *p, talc_module *module)
         return false;
     p->list = talc_memory_new((size_t)w.count * sizeof *p->list, WHO);
     p->order = talc_memory_new((size_t)w.count * sizeof *p->order, WHO);
-    if (p->list == NULL || p->order == NULL || !talc_module_visit(module, take, &w))
+    p->buffers = talc_memory_new((size_t)w.count * sizeof *p->buffers, WHO);
+    if (p->list == NULL || p->order == NULL || p->buffers == NULL ||
+        !talc_module_visit(module, take, &w))
         return false;
     if (p->count == 0) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s has no parameter that asks for a gradient", WHO,
@@ -370,7 +376,8 @@ static bool begin(talc_parallel *p, talc_module *module)
     }
     const bool agreed = agree(p, module, &w);
     talc_memory_free(w.lines);
-    if (!agreed || !talc_module_visit(module, broadcast, &w) || !part_generators(p->group))
+    if (!agreed || !talc_module_visit(module, broadcast_parameter, &w) ||
+        !talc_parallel_share_buffers(p) || !part_generators(p->group))
         return false;
     begin_pass(p);
     return true;
@@ -419,6 +426,9 @@ void talc_parallel_free(talc_parallel *parallel)
     for (int i = 0; i < p->bucket_count && p->buckets != NULL; i++)
         if (!talc_group_broken(p->group))
             talc_release(p->buckets[i].elements);
+    for (int i = 0; i < p->buffer_count; i++)
+        talc_release(p->buffers[i]);
+    talc_memory_free(p->buffers);
     talc_memory_free(p->buckets);
     talc_memory_free(p->order);
     talc_memory_free(p->list);
@@ -430,5 +440,15 @@ bool talc_parallel_accumulate(talc_parallel *parallel, bool accumulate)
     if (talc_operand_missing(WHO, "parallel", parallel))
         return false;
     parallel->accumulates = accumulate;
+    return true;
+}
+
+bool talc_parallel_share_buffers(talc_parallel *parallel)
+{
+    if (talc_operand_missing(WHO, "parallel", parallel))
+        return false;
+    for (int i = 0; i < parallel->buffer_count; i++)
+        if (!talc_group_broadcast(parallel->group, parallel->buffers[i], 0))
+            return false;
     return true;
 }

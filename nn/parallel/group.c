@@ -17,8 +17,8 @@ struct talc_group {
     void *link;
     int64_t calls;
     bool parted;
-    talc_status broken;  /* TALC_OK: it works */
-    char why[512];       /* it does not */
+    talc_status broken; /* TALC_OK: it works */
+    char why[512];      /* it does not */
 };
 
 // ---- Groups -------------------------------------------------------------------------------------
@@ -180,8 +180,9 @@ static bool overwrite(const char *who, talc_group *group, talc_tensor *tensor,
     if (!belongs(who, group, tensor) || !talc_operand_writable(who, tensor))
         return false;
     talc_scope *scope = talc_scope_enter();
-    talc_tensor *packed =
-        scope == NULL ? NULL : talc_is_contiguous(tensor) ? tensor : talc_clone_for(who, tensor);
+    talc_tensor *packed = scope == NULL                ? NULL
+                          : talc_is_contiguous(tensor) ? tensor
+                                                       : talc_clone_for(who, tensor);
     bool ok = packed != NULL;
     if (ok) {
         collective.dtype = packed->dtype;

@@ -199,8 +199,7 @@ static void call_roll(link *l, const talc_collective *call)
         if (rank != l->member.rank)
             mpi.MPI_Isend(&l->own, sizeof l->own, mpi.ompi_mpi_byte, rank, 0, l->places, &sent);
     int missing = l->member.size - 1;
-    for (const double end = now() + ROLL_CALL; missing > 0 && now() < end;
-         pause_between(INT_MAX)) {
+    for (const double end = now() + ROLL_CALL; missing > 0 && now() < end; pause_between(INT_MAX)) {
         int there = 0;
         MPI_Status from;
         if (mpi.MPI_Iprobe(MPI_ANY_SOURCE, 0, l->places, &there, &from) != MPI_SUCCESS)
@@ -209,8 +208,8 @@ static void call_roll(link *l, const talc_collective *call)
         place *other = there ? &l->others[from.MPI_SOURCE] : NULL;
         if (there && mpi.MPI_Irecv(other, sizeof *other, mpi.ompi_mpi_byte, from.MPI_SOURCE, 0,
                                    l->places, &request) == MPI_SUCCESS) {
-            for (int done = 0; !done && mpi.MPI_Test(&request, &done, MPI_STATUS_IGNORE) ==
-                                            MPI_SUCCESS;)
+            for (int done = 0;
+                 !done && mpi.MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS;)
                 ;
             missing -= !answered[from.MPI_SOURCE];
             answered[from.MPI_SOURCE] = true;
@@ -355,8 +354,8 @@ static int begin_part(const link *l, const talc_collective *call, int64_t begin,
         return mpi.MPI_Ibcast(data, (int)count, type, call->root, comm, request);
     case TALC_COLLECTIVE_SUM:
     case TALC_COLLECTIVE_MEAN:
-        return mpi.MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, type, mpi.ompi_mpi_op_sum,
-                                  comm, request);
+        return mpi.MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, type, mpi.ompi_mpi_op_sum, comm,
+                                  request);
     case TALC_COLLECTIVE_GATHER:
         return mpi.MPI_Iallgather(call->from, (int)count, type, data, (int)count, type, comm,
                                   request);

@@ -17,8 +17,8 @@ typedef enum talc_collective_kind {
 typedef struct talc_collective {
     talc_collective_kind kind;
     talc_dtype dtype;
-    int64_t count; ///< elements of a member
-    void *data;    ///< read and written; of a gather the result, size * count elements
+    int64_t count;    ///< elements of a member
+    void *data;       ///< read and written; of a gather the result, size * count elements
     const void *from; ///< of a gather
     int root;         ///< of a broadcast
     int64_t number;   ///< of the group's calls

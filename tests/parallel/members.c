@@ -106,11 +106,17 @@ static bool net_init(talc_module *module, const void *options)
 {
     net *n = (net *)module;
     n->width = *(const int64_t *)options;
-    n->conv = talc_module_add(module, "conv",
-                              talc_nn_conv2d(&(talc_conv2d_layer){
-                                  .in_channels = 2, .out_channels = n->width, .kernel = { 3, 3 } }));
-    n->fc = talc_module_add(module, "fc", talc_nn_linear(&(talc_linear_layer){ .in_features = n->width * 16, .out_features = 3, .no_bias = true }));
-    n->spare = talc_module_add(module, "spare", talc_nn_linear(&(talc_linear_layer){ .in_features = 3, .out_features = 3, .no_bias = true }));
+    n->conv =
+        talc_module_add(module, "conv",
+                        talc_nn_conv2d(&(talc_conv2d_layer){
+                            .in_channels = 2, .out_channels = n->width, .kernel = { 3, 3 } }));
+    n->fc =
+        talc_module_add(module, "fc",
+                        talc_nn_linear(&(talc_linear_layer){
+                            .in_features = n->width * 16, .out_features = 3, .no_bias = true }));
+    n->spare = talc_module_add(module, "spare",
+                               talc_nn_linear(&(talc_linear_layer){
+                                   .in_features = 3, .out_features = 3, .no_bias = true }));
     return n->spare != NULL;
 }
 
@@ -122,7 +128,9 @@ static talc_tensor *net_forward(talc_module *module, talc_tensor *x)
     return n->uses_spare ? talc_add(h, talc_forward(n->spare, h)) : h;
 }
 
-static const talc_module_class net_class = { "Net", sizeof(net), net_init, net_forward, NULL, NULL };
+static const talc_module_class net_class = {
+    "Net", sizeof(net), net_init, net_forward, NULL, NULL
+};
 
 static talc_module *net_new(int64_t width, talc_dtype dtype, uint64_t seed)
 {
@@ -176,10 +184,12 @@ static void gradients_of(talc_dtype dtype, double bound, int64_t bucket, int par
         talc_scope *scope = talc_scope_enter();
         for (int k = 0; k < parts; k++) {
             REQUIRE(talc_parallel_accumulate(parallel, k < parts - 1), k);
-            REQUIRE(talc_backward(loss_of(shared, step * 7 + (uint64_t)k, rank * 2, 2, size * 2,
-                                          dtype)), k);
-            REQUIRE(talc_backward(loss_of(alone, step * 7 + (uint64_t)k, 0, size * 2, size * 2,
-                                          dtype)), k);
+            REQUIRE(talc_backward(
+                        loss_of(shared, step * 7 + (uint64_t)k, rank * 2, 2, size * 2, dtype)),
+                    k);
+            REQUIRE(
+                talc_backward(loss_of(alone, step * 7 + (uint64_t)k, 0, size * 2, size * 2, dtype)),
+                k);
         }
         comparison c = { .other = alone, .bound = bound };
         REQUIRE(talc_module_visit(shared, compare, &c), step);
@@ -335,10 +345,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = { { "collectives", collectives }, { "gradients", gradients },
-                  { "steps", steps },             { "unused", unused },
-                  { "differences", differences }, { "order", order },
-                  { "forever", forever } };
+    } cases[] = {
+        { "collectives", collectives }, { "gradients", gradients },     { "steps", steps },
+        { "unused", unused },           { "differences", differences }, { "order", order },
+        { "forever", forever }
+    };
     cpu = talc_device_host();
     const char *timeout = getenv("TIMEOUT");
     group = talc_group_new(
