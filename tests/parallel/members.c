@@ -125,7 +125,7 @@ static talc_tensor *net_forward(talc_module *module, talc_tensor *x)
     net *n = (net *)module;
     talc_tensor *h = talc_relu(talc_forward(n->conv, x));
     h = talc_forward(n->fc, talc_reshape(h, TALC_DIMS(x->dims[0], -1)));
-    return n->uses_spare ? talc_add(h, talc_forward(n->spare, h)) : h;
+    return n->uses_spare ? talc_add(h, talc_forward(n->spare, talc_forward(n->spare, h))) : h;
 }
 
 static const talc_module_class net_class = {
@@ -201,8 +201,88 @@ static void gradients_of(talc_dtype dtype, double bound, int64_t bucket, int par
     talc_module_free(alone);
 }
 
+/* What is only added up is each member's own. */
+static void accumulated(void)
+{
+    talc_module *module = net_new(2, TALC_F64, 5);
+    talc_parallel *parallel = talc_parallel_new(module, group, NULL);
+    REQUIRE(talc_parallel_accumulate(parallel, true), 0);
+    REQUIRE(talc_backward(loss_of(module, 1, rank, 1, size, TALC_F64)), 0);
+    talc_tensor *all = talc_group_all_gather(group, talc_grad(talc_module_find(module, PATHS[0])));
+    REQUIRE(at(all, 0) != at(all, talc_numel(all) / size), at(all, 0));
+    talc_parallel_free(parallel);
+    talc_module_free(module);
+}
+
+static talc_status number_of(void *context, int64_t index, void *image, void *target)
+{
+    (void)context;
+    *(float *)image = (float)index;
+    *(int64_t *)target = index;
+    return TALC_OK;
+}
+
+/* The members' batches, one behind the other, are those of one process. */
+static void loader_of(int64_t count, int64_t batch, bool drop_last, int64_t batches)
+{
+    talc_dataset *data = talc_dataset_callbacks(&(talc_callbacks){ .count = count,
+                                                                   .image = TALC_SCALAR,
+                                                                   .target = TALC_SCALAR,
+                                                                   .target_dtype = TALC_I64,
+                                                                   .get = number_of });
+    talc_loader_options options = {
+        .batch = batch, .shuffle = true, .seed = 5, .drop_last = drop_last, .group = group
+    };
+    talc_loader *shared = talc_loader_new(data, &options);
+    options.group = NULL;
+    options.batch *= size;
+    talc_loader *alone = talc_loader_new(data, &options);
+    REQUIRE(shared != NULL && alone != NULL, count);
+    REQUIRE(talc_loader_batches(shared) == batches, talc_loader_batches(shared));
+    for (int epoch = 0; epoch < 2; epoch++) {
+        talc_batch own, whole;
+        REQUIRE(talc_loader_start_at(shared, epoch, epoch), epoch);
+        REQUIRE(talc_loader_start_at(alone, epoch, epoch), epoch);
+        int64_t seen = 0;
+        while (talc_loader_next(shared, &own)) {
+            REQUIRE(talc_loader_next(alone, &whole), seen);
+            seen++;
+            REQUIRE(own.count * size - whole.count < size && whole.count - own.count * size < size,
+                    own.count);
+            /* Each label at its place, 0 elsewhere. */
+            talc_tensor *all = talc_zeros_like(whole.labels);
+            const int64_t first = whole.count * rank / size;
+            REQUIRE(talc_copy(talc_slice(all, 0, first, first + own.count, 1), own.labels), seen);
+            REQUIRE(talc_group_all_reduce(group, all, TALC_GROUP_SUM), seen);
+            for (int64_t i = 0; i < whole.count; i++)
+                REQUIRE(at(all, i) == at(whole.labels, i), i);
+        }
+        REQUIRE(seen == batches - epoch && own.images == NULL && !talc_failed(), seen);
+    }
+    talc_loader_free(shared);
+    talc_loader_free(alone);
+    talc_dataset_free(data);
+}
+
+static void loader(void)
+{
+    loader_of(24 * size, 4, false, 6);
+    loader_of(24 * size + size + 1, 4, false, 7); /* a last batch that does not divide */
+    loader_of(24 * size + size - 1, 4, false, 6); /* nor suffices */
+    loader_of(24 * size + size + 1, 4, true, 6);
+    talc_dataset *data = talc_dataset_digits(30, 1);
+    talc_loader_options options = { .batch = 4, .seed = rank == size - 1 ? 9 : 8, .group = group };
+    REQUIRE(talc_loader_new(data, &options) == NULL, 0);
+    REQUIRE_FAILURE("the loader's seed is 8 on rank 0, 9 on rank");
+    options = (talc_loader_options){ .batch = 30, .drop_last = true, .group = group };
+    REQUIRE(talc_loader_new(data, &options) == NULL, 0);
+    REQUIRE_FAILURE("batch 30 with drop_last leaves nothing of 30 samples for each process");
+    talc_dataset_free(data);
+}
+
 static void gradients(void)
 {
+    accumulated();
     gradients_of(TALC_F64, 1e-12, 0, 1);
     gradients_of(TALC_F64, 1e-12, 1, 1);   /* a bucket for each */
     gradients_of(TALC_F64, 1e-12, 700, 3); /* accumulated */
@@ -345,11 +425,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {
-        { "collectives", collectives }, { "gradients", gradients },     { "steps", steps },
-        { "unused", unused },           { "differences", differences }, { "order", order },
-        { "forever", forever }
-    };
+    } cases[] = { { "collectives", collectives },
+                  { "gradients", gradients },
+                  { "loader", loader },
+                  { "steps", steps },
+                  { "unused", unused },
+                  { "differences", differences },
+                  { "order", order },
+                  { "forever", forever } };
     cpu = talc_device_host();
     const char *timeout = getenv("TIMEOUT");
     group = talc_group_new(
