@@ -1,6 +1,6 @@
 /* What the training programs share: options, data, progress, evaluation and reports. Networks,
- * optimizers and loops stand in the programs. `mpirun -n 2 ./train_lenet` trains with two processes,
- * --batch images of each step for each.
+ * optimizers and loops stand in the programs. `mpirun -n 2 ./train_lenet` trains by two processes,
+ * with --batch images of each step for each.
  *
  * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch
  * and on Ctrl-C, from which

@@ -96,10 +96,10 @@ typedef struct talc_parallel_options {
 /// Each member's loss is a mean over its own share; as many samples in each make the gradients
 /// those of the whole batch. Buffers, such as the running statistics of batch norm, go on as each
 /// member's own (talc_parallel_share_buffers); those on other devices than the group's always are.
-/// The module stays on its device meanwhile, and neither loads nor
-/// casts. Errors: NULL, another device, a module without parameters that ask for a gradient or that is
-/// in another talc_parallel, members with other parameters, dtypes, options or generators (names
-/// the first, with both), no memory, and those of the collectives.
+/// The module stays on its device meanwhile, and neither loads nor casts. Errors: NULL, another
+/// device, a module without parameters that ask for a gradient or that is in another talc_parallel,
+/// members with other parameters, dtypes, options or generators (names the first, with both), no
+/// memory, and those of the collectives.
 TALC_API talc_parallel *talc_parallel_new(talc_module *module, talc_group *group,
                                           const talc_parallel_options *options);
 

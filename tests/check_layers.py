@@ -36,6 +36,7 @@ LIBRARIES = {
     r"(cuda|cublas|curand|cufft|nccl|nvrtc|nvtx|cooperative_groups|mma|driver_types).*": ["backends/cuda", "tests/device/ranges_listener.c", "tests/support/gpu.c"],
     r"(zlib|png|pngconf|jpeglib|jerror)\.h": ["nn/data", "tools", "tests"],
     r"pb(_\w+)?\.h": ["onnx", "tests"],
+    r"mpi\.h": ["nn/parallel"],
     r"argp\.h": ["tools", "examples", "tests"],
     r"criterion/.*": ["tests"],
     r"sanitizer/.*": ["tests"],
