@@ -1,5 +1,8 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
+#include "nn/parallel/sync_batch_norm.h"
+#include "ops/elementwise.h"
+#include "ops/gradient.h"
 #include "ops/operand.h"
 #include "tensor/storage.h"
 
@@ -56,6 +59,11 @@ talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
     options.activation = end->activation;
     options.residual = end->residual;
     options.num_batches_tracked = self->num_batches_tracked;
+    if (self->group != NULL && options.training) {
+        talc_tensor *y = talc_sync_batch_norm2d(self, x);
+        y = end->residual == NULL ? y : talc_add(y, end->residual);
+        return talc_activated(end->activation, y);
+    }
     return talc_batch_norm2d(x, self->weight, self->bias, self->running_mean, self->running_var,
                              &options);
 }

@@ -31,6 +31,7 @@ typedef struct talc_batch_norm2d_module {
     talc_tensor *running_mean, *running_var; /* [C], or NULL without tracking */
     talc_tensor *num_batches_tracked;        /* i64 scalar, or NULL without tracking */
     talc_batch_norm2d_options options;
+    struct talc_group *group; /* whose batch it normalises in training; NULL: its own */
 } talc_batch_norm2d_module;
 
 extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;

@@ -84,6 +84,9 @@ typedef struct talc_parallel_options {
     /// Parameters that a backward pass does not reach get the mean of what the other members have
     /// for them, with 0 for their own; none that no member reaches. False: they are an error.
     bool allow_unused;
+    /// Batch norms normalise in training by the mean and variance of all members' images. Twice the
+    /// memory, and two calls of the group a layer, forward and backward.
+    bool sync_batch_norm;
 } talc_parallel_options;
 
 /// Makes `module` one of a group: parameters and buffers become those of rank 0, and from then on
@@ -103,8 +106,8 @@ typedef struct talc_parallel_options {
 TALC_API talc_parallel *talc_parallel_new(talc_module *module, talc_group *group,
                                           const talc_parallel_options *options);
 
-/// Backward passes are this member's alone again. The group outlives it; the module may be gone.
-/// NULL passes.
+/// Backward passes are this member's alone again. The group and the module outlive it. NULL
+/// passes.
 TALC_API void talc_parallel_free(talc_parallel *parallel);
 
 /// Whether backward passes add up gradients without averaging them, as all but the last of an

@@ -1,5 +1,6 @@
 /* Averages of gradients: which parameter lies where in which bucket, and when a bucket travels. */
 #include "nn/parallel/group.h"
+#include "nn/parallel/sync_batch_norm.h"
 
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
@@ -34,6 +35,7 @@ typedef struct bucket {
 
 struct talc_parallel {
     talc_tape_hook hook;
+    talc_module *module;
     talc_group *group;
     talc_parallel_options options;
     bool accumulates;
@@ -335,7 +337,8 @@ static bool agree(talc_parallel *p, talc_module *module, walk *w)
            talc_group_agree(p->group, "the number of parameters and buffers", count) &&
            talc_group_agree_texts(p->group, "a parameter or buffer", w->lines, count, LINE) &&
            talc_group_agree(p->group, "the bytes of a bucket", p->options.bucket) &&
-           talc_group_agree(p->group, "allow_unused", p->options.allow_unused);
+           talc_group_agree(p->group, "allow_unused", p->options.allow_unused) &&
+           talc_group_agree(p->group, "sync_batch_norm", p->options.sync_batch_norm);
 }
 
 uint64_t talc_group_seed(uint64_t seed, int rank)
@@ -379,6 +382,8 @@ static bool begin(talc_parallel *p, talc_module *module)
     if (!agreed || !talc_module_visit(module, broadcast_parameter, &w) ||
         !talc_parallel_share_buffers(p) || !part_generators(p->group))
         return false;
+    if (p->options.sync_batch_norm)
+        talc_sync_batch_norms(module, p->group);
     begin_pass(p);
     return true;
 }
@@ -391,7 +396,7 @@ talc_parallel *talc_parallel_new(talc_module *module, talc_group *group,
     talc_parallel *p = talc_memory_new(sizeof *p, WHO);
     if (p == NULL)
         return NULL;
-    *p = (talc_parallel){ .hook = { ready, finish, fail }, .group = group };
+    *p = (talc_parallel){ .hook = { ready, finish, fail }, .module = module, .group = group };
     if (options != NULL)
         p->options = *options;
     if (p->options.bucket == 0)
@@ -416,6 +421,8 @@ void talc_parallel_free(talc_parallel *parallel)
     talc_parallel *p = parallel;
     if (p == NULL)
         return;
+    if (p->options.sync_batch_norm)
+        talc_sync_batch_norms(p->module, NULL);
     for (int i = 0; i < p->count; i++) {
         member_gradient *g = &p->list[i];
         talc_tape_hook_off(g->parameter, &p->hook);

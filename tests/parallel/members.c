@@ -162,8 +162,10 @@ typedef struct comparison {
 static bool compare(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     comparison *c = context;
+    if (is_buffer)
+        return true;
     talc_tensor *a = talc_grad(tensor), *b = talc_grad(talc_module_find(c->other, path));
-    REQUIRE(!is_buffer && (a == NULL) == (b == NULL), 0);
+    REQUIRE((a == NULL) == (b == NULL), 0);
     for (int64_t i = 0; a != NULL && i < talc_numel(a); i++) {
         const double difference = fabs(at(a, i) - at(b, i));
         REQUIRE(difference <= c->bound * (1 + fabs(at(b, i))), difference);
@@ -393,6 +395,57 @@ static void differences(void)
     talc_module_free(module);
 }
 
+static bool compare_buffers(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    talc_tensor *other = talc_module_find(context, path);
+    for (int64_t i = 0; is_buffer && i < talc_numel(tensor); i++)
+        REQUIRE(fabs(at(tensor, i) - at(other, i)) < 1e-12, at(tensor, i));
+    return true;
+}
+
+static talc_module *normed_new(talc_activation activation)
+{
+    talc_manual_seed(4);
+    talc_module *module = TALC_SEQUENTIAL(
+        talc_nn_conv2d(&(talc_conv2d_layer){
+            .in_channels = 2, .out_channels = 3, .kernel = { 3, 3 }, .no_bias = true }),
+        talc_nn_batch_norm2d(
+            &(talc_batch_norm2d_layer){ .channels = 3, .momentum = 0.3, .activation = activation }),
+        talc_nn_flatten(),
+        talc_nn_linear(&(talc_linear_layer){ .in_features = 48, .out_features = 3 }));
+    REQUIRE(module != NULL && talc_module_cast(module, TALC_F64), 0);
+    return module;
+}
+
+/* A network whose batch norms see all members' images has one process's gradients and statistics
+ * of the whole batch, also where the members have different numbers of images. */
+static void normed(void)
+{
+    for (int ragged = 0; ragged < 2; ragged++) {
+        talc_module *shared = normed_new(TALC_ACTIVATION_RELU);
+        talc_module *alone = normed_new(TALC_ACTIVATION_RELU);
+        talc_parallel *parallel =
+            talc_parallel_new(shared, group, &(talc_parallel_options){ .sync_batch_norm = true });
+        REQUIRE(parallel != NULL, 0);
+        const int64_t count = ragged ? rank + 1 : 2,
+                      begin = ragged ? rank * (rank + 1) / 2 : 2 * rank;
+        const int64_t all = ragged ? size * (size + 1) / 2 : 2 * size;
+        for (uint64_t step = 0; step < 3; step++) {
+            /* The mean of the members' losses, weighted by their images. */
+            talc_tensor *own = loss_of(shared, step, begin, count, all, TALC_F64);
+            REQUIRE(talc_backward(talc_mul_scalar(own, (double)(count * size) / (double)all)),
+                    step);
+            REQUIRE(talc_backward(loss_of(alone, step, 0, all, all, TALC_F64)), step);
+            comparison c = { .other = alone, .bound = 1e-11 };
+            REQUIRE(talc_module_visit(shared, compare, &c), step);
+            REQUIRE(talc_module_visit(shared, compare_buffers, alone), step);
+        }
+        talc_parallel_free(parallel);
+        talc_module_free(shared);
+        talc_module_free(alone);
+    }
+}
+
 /* Rank 1 is in another call than the others: all fail, and say so. */
 static void order(void)
 {
@@ -425,13 +478,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = { { "collectives", collectives },
-                  { "gradients", gradients },
-                  { "loader", loader },
-                  { "steps", steps },
-                  { "unused", unused },
-                  { "differences", differences },
-                  { "order", order },
+    } cases[] = { { "collectives", collectives }, { "gradients", gradients },
+                  { "loader", loader },           { "steps", steps },
+                  { "unused", unused },           { "normed", normed },
+                  { "differences", differences }, { "order", order },
                   { "forever", forever } };
     cpu = talc_device_host();
     const char *timeout = getenv("TIMEOUT");

@@ -51,7 +51,7 @@ def start(processes, program, case, **environment):
 
 def check_cases(members):
     for processes in 2, 3:
-        for cases in ["differences"], ["collectives", "gradients", "unused", "loader"]:
+        for cases in ["differences"], ["collectives", "gradients", "unused", "normed", "loader"]:
             code, text = run(command(processes, members, *cases))
             require(code == 0 and all(f"{case}: ok" in text for case in cases), f"{processes} processes, {cases}: {code} {text}")
         # Where a member is elsewhere all say so, and mpirun is told nothing of the end: its own code says that.
