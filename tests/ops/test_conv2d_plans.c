@@ -299,7 +299,7 @@ Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
                                        .capability = 86,
                                        .block_shared = shared << 10 };
             const talc_plan plan = plan_by("direct(small)", &p, (size_t)512 << 20);
-            const talc_cuda_small_tiles *tiles = talc_plan_data(&plan);
+            const talc_small_tiles *tiles = talc_plan_data(&plan);
             if (plan.seconds == 0)
                 continue;
             cr_expect(tiles->shared > 0 && tiles->shared <= (size_t)state.block_shared,

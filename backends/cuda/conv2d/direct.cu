@@ -13,6 +13,7 @@
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size
 /// alone.
 #include "backends/cuda/primitives/dtype.cuh"
+#include "backends/cuda/conv2d/direct_tile_map.h"
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/epilogue.cuh"
@@ -24,13 +25,10 @@ using namespace talc;
 
 // ---- Every problem ------------------------------------------------------------------------------
 
-/* Output channels of a thread, products of weights in shared memory at a time, loads of a thread at
- * a time. */
-constexpr int OUTPUTS = 8, TILE_K = 256, AHEAD = 4;
-
-struct textbook_plan {
-    int64_t pixels, pixel_blocks, channel_blocks, blocks;
-};
+/* Output channels of a thread, terms whose weights are in shared memory at a time, loads of a
+ * thread at a time. */
+constexpr int OUTPUTS = TALC_TEXTBOOK_CHANNELS, TILE_K = TALC_TEXTBOOK_K, AHEAD = 4;
+static_assert(BLOCK == TALC_TEXTBOOK_THREADS, "direct_tile_map.h");
 
 /* talc_window_source, the image itself first. */
 static __device__ __forceinline__ int64_t source_of(talc_padding_mode mode, int64_t i,
@@ -77,20 +75,18 @@ template <typename T> struct window_walk {
  * the splits are added in order. */
 template <typename T, int SPLITS>
 static __global__ void __launch_bounds__(BLOCK)
-    textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
-             const epilogue<T> last)
+    textbook(const talc_conv2d_problem p, const talc_textbook_layout plan, const T *x, const T *w,
+             T *y, const epilogue<T> last)
 {
     constexpr int PIXELS = BLOCK / SPLITS, SPLIT_TERMS = TILE_K / SPLITS;
     using sum_type = accumulator_of<T>;
     __shared__ sum_type weights[TILE_K][OUTPUTS];
     const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
-    const int split = (int)threadIdx.x / PIXELS, pixel_index = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
-        int64_t rest = block / plan.pixel_blocks;
-        const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + pixel_index;
-        const int64_t first = rest % plan.channel_blocks * OUTPUTS;
-        rest /= plan.channel_blocks;
-        const int64_t g = rest % p.groups, n = rest / p.groups;
+        const talc_textbook_thread own =
+            talc_textbook_thread_of(&p, &plan, SPLITS, block, (int)threadIdx.x);
+        const int64_t n = own.n, g = own.g, first = own.first, pixel = own.pixel;
+        const int split = own.split;
         const bool inside = pixel < plan.pixels;
         const int64_t oh = pixel / p.OW, ow = pixel - oh * p.OW;
         window_walk<T> window;
@@ -106,10 +102,8 @@ static __global__ void __launch_bounds__(BLOCK)
                     k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
             }
             __syncthreads();
-            const int64_t begin = from + split * SPLIT_TERMS;
-            const int count = !inside || begin >= K     ? 0
-                              : K - begin < SPLIT_TERMS ? (int)(K - begin)
-                                                        : SPLIT_TERMS;
+            const int64_t begin = talc_textbook_first_term(from, SPLITS, split);
+            const int count = talc_textbook_terms(begin, inside ? K : 0, SPLITS);
             if (count > 0)
                 window.start(p, begin);
             for (int k = 0; k < count; k += AHEAD) {
@@ -137,7 +131,7 @@ static __global__ void __launch_bounds__(BLOCK)
             for (int s = 1; s < SPLITS; s++)
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++)
-                    sums[i] += weights[s * PIXELS + pixel_index][i];
+                    sums[i] += weights[s * PIXELS + (int)threadIdx.x % PIXELS][i];
         }
         const int64_t channel = g * OC + first;
         const int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
@@ -175,44 +169,22 @@ static __global__ void __launch_bounds__(BLOCK)
 
 template <typename T, int SPLITS>
 static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
-                            const textbook_plan &plan, const talc_conv2d_arguments *a)
+                            const talc_textbook_layout &layout, const talc_conv2d_arguments *a)
 {
-    const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
+    const int blocks = (int)(layout.blocks < INT_MAX ? layout.blocks : INT_MAX);
     textbook<T, SPLITS><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
-        *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
+        *p, layout, (const T *)a->x, (const T *)a->w, (T *)a->y,
         epilogue<T>(a->bias, a->residual, p->activation));
-}
-
-/* What the algorithm keeps of its plan. */
-struct textbook_choice {
-    textbook_plan blocks;
-    bool splits;
-};
-
-constexpr int MANY_SPLITS = 8;
-
-static textbook_choice choose_textbook(const talc_device *device, const talc_conv2d_problem *p)
-{
-    const int64_t pixels = p->OH * p->OW,
-                  channel_blocks = talc_ceil_div(p->OC / p->groups, OUTPUTS);
-    /* Threads with a pixel each, against those that the GPU runs at once. */
-    const int64_t threads = p->N * p->groups * channel_blocks * pixels;
-    textbook_choice own = {};
-    own.splits = threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK;
-    const int64_t pixel_blocks = talc_ceil_div(pixels, BLOCK / (own.splits ? MANY_SPLITS : 1));
-    own.blocks = { pixels, pixel_blocks, channel_blocks,
-                   pixel_blocks * channel_blocks * p->groups * p->N };
-    return own;
 }
 
 template <typename T>
 static talc_status run_textbook(talc_device *device, const talc_conv2d_problem *p,
-                                const textbook_choice &own, const talc_conv2d_arguments *a)
+                                const talc_textbook_layout &layout, const talc_conv2d_arguments *a)
 {
-    if (own.splits)
-        launch_textbook<T, MANY_SPLITS>(device, p, own.blocks, a);
+    if (layout.splits > 1)
+        launch_textbook<T, TALC_TEXTBOOK_SPLITS>(device, p, layout, a);
     else
-        launch_textbook<T, 1>(device, p, own.blocks, a);
+        launch_textbook<T, 1>(device, p, layout, a);
     return talc_cuda_launched(device, "conv2d");
 }
 
@@ -226,14 +198,15 @@ static const char *plan_textbook(const talc_device *device, const talc_conv2d_pr
     const double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     const double waits = TALC_CUDA_LAUNCH + 30e-9 * (double)(p->C / p->groups * p->KH * p->KW);
     const double work = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
-    const textbook_choice own = choose_textbook(device, p);
+    const talc_textbook_layout own =
+        talc_textbook_layout_of(p, talc_cuda_state_of(device)->multiprocessors);
     plan->seconds = work > waits ? work : waits;
     talc_plan_store(plan, &own, sizeof own);
     return NULL;
 }
 
 TALC_CUDA_FORM(direct_textbook, plan_textbook(device, p, plan),
-               run_textbook<T>(device, p, own_plan<textbook_choice>(plan), a))
+               run_textbook<T>(device, p, own_plan<talc_textbook_layout>(plan), a))
 TALC_CUDA_FORM_NONE(direct_phases, "it has only gradients")
 TALC_CUDA_FORM_NONE(direct_registers, "it has only gradients")
 TALC_CUDA_FORM_NONE(direct_one_by_one, "it has only gradients")

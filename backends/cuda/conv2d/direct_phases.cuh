@@ -1,4 +1,4 @@
-/// The input gradient at a stride by FFMA, with all phases of a tile in one block (phases.cuh): dx
+/// The input gradient at a stride by FFMA, with all phases of a tile in one block (phases.h): dx
 /// is written once, in whole rows, and no zeros are multiplied. For few channels, where products on
 /// tensor cores cost less than moving dx; included by direct_gradient.cu.
 ///
@@ -17,7 +17,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DIRECT_PHASES_CUH
 
 #include "backends/cuda/conv2d/form.cuh"
-#include "backends/cuda/conv2d/phases.cuh"
+#include "backends/cuda/conv2d/phases.h"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
 
@@ -28,8 +28,13 @@ constexpr int PHASES = 8; /* of an axis, at most */
 constexpr int CHANNELS = 8, ROWS = 2, WARPS = BLOCK / WARP;
 constexpr int WEIGHT_BYTES = 24 << 10, SHARED_BYTES = 160 << 10;
 
+/* talc_phase_axis in 32 bits. */
+struct phase_taps {
+    int count, tap, taps, apart, dilation, before;
+};
+
 struct phases_axis {
-    phase_axis_taps<int> phases[PHASES];
+    phase_taps phases[PHASES];
     int stride, O, extent;
 };
 
@@ -151,9 +156,9 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         load_weights(0, p.OC);
 
     for (int i = 0; i < p.down.stride; i++) {
-        const phase_axis_taps<int> down = p.down.phases[i];
+        const phase_taps down = p.down.phases[i];
         for (int j = 0; j < p.across.stride; j++) {
-            const phase_axis_taps<int> across = p.across.phases[j];
+            const phase_taps across = p.across.phases[j];
             accumulator_of<T> sums[ROWS][CHANNELS] = {};
             for (int first = 0; down.taps * across.taps > 0 && first < p.OC;
                  first += p.stage_channels) {
@@ -263,7 +268,7 @@ static void set_phases(phases_axis &a, int64_t extent, int64_t O, int64_t K, int
 {
     a.stride = (int)stride, a.O = (int)O, a.extent = (int)extent;
     for (int i = 0; i < stride; i++) {
-        const phase_axis_taps<int64_t> of = phase_axis_taps_of(extent, K, stride, dilation, pad, i);
+        const talc_phase_axis of = talc_phase_axis_of(extent, K, stride, dilation, pad, i);
         a.phases[i] = { (int)of.count, (int)of.tap,      (int)of.taps,
                         (int)of.apart, (int)of.dilation, (int)of.before };
     }

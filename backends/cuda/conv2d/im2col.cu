@@ -25,6 +25,7 @@
 #include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/im2col.h"
+#include "backends/cuda/conv2d/im2col_tile_map.h"
 #include "ops/window.h"
 #include "tensor/extent.h"
 
@@ -32,73 +33,12 @@
 
 using namespace talc;
 
-/* Columns a thread has in flight. They are a warp apart, so that accesses are coalesced. */
-constexpr int COLUMNS = 4;
-
-/* Rows of B that a thread writes at least, so that its divisions by OW cost little. */
-constexpr int64_t WRITES = 16;
-
-/* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole
- * waves of tiles over the multiprocessors where the workspace is large enough, so that none idles
- * at the end. With fewer than MIN_COLUMNS columns a product is slower than one whose sum is split
- * into chunks of rows. */
-constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, MIN_COLUMNS = 2048;
-
-/* The columns of a plan where not even four fit the limit. Fewer would do, but launches would take
- * longer than the work. */
-constexpr int64_t FEWEST = MIN_COLUMNS;
+constexpr int COLUMNS = TALC_IM2COL_COLUMNS;
+static_assert(BLOCK == TALC_IM2COL_THREADS, "im2col_tile_map.h");
 
 // ---- Plan ---------------------------------------------------------------------------------------
 
 using im2col_plan = talc_cuda_im2col_plan;
-
-/* Rows of B are aligned to 16 bytes. */
-static int64_t aligned(int64_t columns)
-{
-    return talc_ceil_div(columns, 4) * 4;
-}
-
-/* The columns of a chunk are a multiple of this: whole waves of tiles if that many fit, else tiles,
- * else 16 bytes. Waves do not take the columns below MIN_COLUMNS where more fit: the plan for
- * exactly the bytes of a plan would then be another, with fewer channels. */
-static int64_t unit_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
-{
-    const int64_t tiles = talc_cuda_state_of(device)->multiprocessors /
-                          talc_ceil_div(p->OC / p->groups, TILE_CHANNELS);
-    const int64_t round = tiles * TILE_COLUMNS;
-    if (tiles > 1 && fit >= round && (fit < MIN_COLUMNS || fit / round * round >= MIN_COLUMNS))
-        return round;
-    return fit >= TILE_COLUMNS ? TILE_COLUMNS : 4;
-}
-
-static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
-{
-    const int64_t P = p->OH * p->OW;
-    if (aligned(P) <= fit)
-        return P;
-    if (fit < 4)
-        return talc_smaller(FEWEST, P);
-    const int64_t unit = unit_of(device, p, fit);
-    return fit / unit * unit;
-}
-
-im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_problem *p,
-                                 size_t limit)
-{
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype), capacity = (int64_t)(limit / size);
-    const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
-    im2col_plan plan = { 1, P, C, aligned(P), 0, 0, 0 };
-    if (C * taps <= capacity / plan.ld) {
-        plan.slices = talc_even(p->N * p->groups, capacity / (C * taps * plan.ld));
-    } else {
-        const int64_t min = aligned(talc_smaller(P, MIN_COLUMNS));
-        plan.channels = talc_even(C, talc_smaller(C, capacity / taps / min));
-        plan.columns = columns_of(device, p, capacity / (plan.channels * taps));
-        plan.ld = aligned(plan.columns);
-    }
-    plan.bytes = (size_t)(plan.slices * plan.channels * taps * plan.ld * size);
-    return plan;
-}
 
 talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const im2col_plan *plan, int64_t taps,
                                               void *workspace)
@@ -117,7 +57,7 @@ talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const im2col_plan *plan, int64_t t
 const char *talc_cuda_im2col_cut_packed(const talc_device *device, const talc_conv2d_problem *p,
                                         size_t limit, im2col_plan *plan, double *seconds)
 {
-    *plan = talc_cuda_im2col_cut(device, p, limit / 2);
+    *plan = talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, p, limit / 2);
     const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(plan, p->KH * p->KW, NULL);
     talc_plan one = {};
     plan->packing_at = talc_cuda_aligned(plan->bytes);
@@ -152,13 +92,13 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
     im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_chunk<Index> chunk)
 {
     using Count = typename im2col_chunk<Index>::Count;
-    const Count thread = (Count)blockIdx.x * blockDim.x + threadIdx.x;
-    const Index first = (Index)(thread / WARP * WARP * COLUMNS + thread % WARP);
+    const Index first = (Index)((Count)blockIdx.x * blockDim.x * COLUMNS) +
+                        talc_im2col_first_column((int)threadIdx.x);
     Index top[COLUMNS], left[COLUMNS];
     bool live[COLUMNS];
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        const Index at = first + c * WARP;
+        const Index at = first + talc_im2col_behind(c);
         const Count j = (Count)(chunk.column + at), oh = chunk.OW.quotient(j);
         live[c] = at < chunk.columns;
         top[c] = (Index)oh * chunk.stride_h - chunk.top;
@@ -199,7 +139,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++)
                         if (live[c])
-                            out[c * WARP] = value[c];
+                            out[talc_im2col_behind(c)] = value[c];
                 }
             }
         }
@@ -224,20 +164,14 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
     s.ld = chunk.ldb, s.row_step = taps * chunk.ldb, s.b_stride = chunk.b_stride;
     x += chunk.slice * s.x_stride + channel * s.plane;
 
-    const int64_t threads =
-        talc_between(talc_ceil_div(chunk.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
-    const int64_t blocks = talc_ceil_div(chunk.columns, threads * COLUMNS);
-    const int64_t slices = talc_smaller(chunk.slices, 65535);
-    const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)16;
-    int64_t rows = talc_smaller(channels, 65535);
-    if (taps < WRITES && blocks * slices * talc_ceil_div(rows * taps, WRITES) >= few)
-        rows = talc_ceil_div(rows * taps, WRITES);
-    const dim3 grid((unsigned)blocks, (unsigned)rows, (unsigned)slices);
+    const talc_im2col_grid of = talc_im2col_grid_of(chunk.slices, channels, taps, chunk.columns,
+                                                    talc_cuda_state_of(device)->multiprocessors);
+    const dim3 grid((unsigned)of.blocks, (unsigned)of.rows, (unsigned)of.slices);
     const cudaStream_t stream = talc_cuda_stream(device);
     if (p->padding_mode == TALC_PADDING_ZEROS)
-        im2col_kernel<T, Index, true><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
+        im2col_kernel<T, Index, true><<<grid, (unsigned)of.threads, 0, stream>>>(b, x, s);
     else
-        im2col_kernel<T, Index, false><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
+        im2col_kernel<T, Index, false><<<grid, (unsigned)of.threads, 0, stream>>>(b, x, s);
 }
 
 /* Whether 32 bits hold all coordinates and columns of the padded plane, with a margin for the last
@@ -345,7 +279,9 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
         TALC_CUDA_CUBLAS + talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
                                                     talc_conv2d_bytes(p), has_epilogue(p) ? 2 : 1);
     plan->missing = talc_cuda_blas_refuses;
-    return end_plan(device, p, talc_cuda_im2col_cut(device, p, limit), products, plan);
+    return end_plan(device, p,
+                    talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, p, limit),
+                    products, plan);
 }
 
 TALC_CUDA_FORM(im2col_tensor_cores, plan_tensor_cores(device, p, limit, plan),

@@ -15,9 +15,10 @@ typedef struct talc_cuda_im2col_plan {
     size_t packing_at, packing;        ///< for tensor cores, after B; 0 bytes: cuBLAS multiplies
 } talc_cuda_im2col_plan;
 
-/// As much of B as `limit` bytes hold, or the least that is worth a launch.
-talc_cuda_im2col_plan talc_cuda_im2col_cut(const talc_device *device,
-                                           const talc_conv2d_problem *problem, size_t limit);
+/// As much of B as `limit` bytes hold, or the least that is worth a launch, for a GPU of so many
+/// multiprocessors. Plain C without CUDA (im2col_plan.c).
+talc_cuda_im2col_plan talc_cuda_im2col_cut(int multiprocessors, const talc_conv2d_problem *problem,
+                                           size_t limit);
 
 /// The same in half of that, with packing for tensor cores: `seconds` is how long all products take
 /// there. Why they cannot make them; NULL where they can.

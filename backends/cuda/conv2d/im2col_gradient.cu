@@ -227,8 +227,8 @@ static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_prob
     const size_t part = talc_cuda_aligned(1);
     const talc_cuda_conv2d_sums_plan max = talc_cuda_conv2d_sums_cut(
         device, p, group.C * taps, p->N, p->OH * p->OW, limit / 4 > part ? limit / 4 - part : 0);
-    plan.matrix =
-        talc_cuda_im2col_cut(device, &group, limit - (max.bytes > 0 ? max.bytes + part : 0));
+    plan.matrix = talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, &group,
+                                       limit - (max.bytes > 0 ? max.bytes + part : 0));
     plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
     plan.sums = talc_cuda_conv2d_sums_cut(
         device, p, plan.matrix.channels * taps, talc_smaller(plan.matrix.slices, p->N),
@@ -242,7 +242,8 @@ static const char *plan_packed_sums(const talc_device *device, const talc_conv2d
                                     size_t limit, gradient_plan &plan, double &seconds)
 {
     const talc_conv2d_problem group = group_of(p);
-    plan.matrix = talc_cuda_im2col_cut(device, &group, limit / 2);
+    plan.matrix =
+        talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, &group, limit / 2);
     const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan.matrix, p->KH * p->KW, NULL);
     plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
     plan.sums = talc_cuda_conv2d_sums_whole(p, chunk.rows);
@@ -347,7 +348,8 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
                          (double)(talc_ceil_div(narrow, 64) * 64);
     gradient_plan planned = {};
     if (input)
-        planned.matrix = talc_cuda_im2col_cut(device, p, limit);
+        planned.matrix =
+            talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, p, limit);
     else
         planned = plan_sums(device, p, limit);
     plan->missing = talc_cuda_blas_refuses;

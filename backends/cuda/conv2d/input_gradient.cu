@@ -1,7 +1,7 @@
 /// Input gradients by forward kernels (input_gradient.h), and the gradients of the algorithm split,
 /// which has no others.
 #include "backends/cuda/conv2d/input_gradient.h"
-#include "backends/cuda/conv2d/phases.cuh"
+#include "backends/cuda/conv2d/phases.h"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
@@ -17,7 +17,7 @@ constexpr size_t ROUND_BYTES = (size_t)192 << 20;
 
 // ---- The phases ---------------------------------------------------------------------------------
 
-using rotated_axis = phase_axis_taps<int64_t>;
+using rotated_axis = talc_phase_axis;
 
 struct phases {
     rotated_axis h[MAX_PHASES], w[MAX_PHASES];
@@ -27,9 +27,9 @@ static phases phases_of(const talc_conv2d_problem *p)
 {
     phases of;
     for (int64_t i = 0; i < p->stride_h; i++)
-        of.h[i] = phase_axis_taps_of(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, i);
+        of.h[i] = talc_phase_axis_of(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, i);
     for (int64_t i = 0; i < p->stride_w; i++)
-        of.w[i] = phase_axis_taps_of(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, i);
+        of.w[i] = talc_phase_axis_of(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, i);
     return of;
 }
 

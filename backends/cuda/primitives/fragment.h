@@ -10,10 +10,13 @@
 
 TALC_BEGIN_DECLARATIONS
 
+/* TALC_TILE_CONSTANT: a template of CUDA may ask for its result at compile time. */
 #ifdef __CUDACC__
-#define TALC_TILE_MAP static __host__ __device__ __forceinline__
+#define TALC_TILE_MAP      static __host__ __device__ __forceinline__
+#define TALC_TILE_CONSTANT TALC_TILE_MAP constexpr
 #else
-#define TALC_TILE_MAP static inline
+#define TALC_TILE_MAP      static inline
+#define TALC_TILE_CONSTANT static inline
 #endif
 
 /// Of a warp's 16 rows and its columns.

@@ -1,4 +1,4 @@
-/// One axis of the phases of a stride. Private to backends/cuda.
+/// One axis of the phases of a stride. Compiles as C and as CUDA C++. Private to backends/cuda.
 ///
 /// Of an axis of dx the elements first, first + stride, ..., a phase, read the same taps: those for
 /// which first + pad - tap * dilation is a multiple of the stride. So a phase is a convolution of
@@ -6,28 +6,26 @@
 ///
 ///     dy[q - before + j * dilation / gcd]  through  w[tap + (taps - 1 - j) * apart],
 ///     0 <= j < taps
-#ifndef TALC_BACKENDS_CUDA_CONV2D_PHASES_CUH
-#define TALC_BACKENDS_CUDA_CONV2D_PHASES_CUH
+#ifndef TALC_BACKENDS_CUDA_CONV2D_PHASES_H
+#define TALC_BACKENDS_CUDA_CONV2D_PHASES_H
 
+#include "tensor/api.h"
 #include "tensor/extent.h"
 
-namespace talc
-{
+TALC_BEGIN_DECLARATIONS
 
-template <typename Index> struct phase_axis_taps {
-    Index count;            ///< elements
-    Index tap, taps, apart; ///< the first tap, how many there are, and from one to the next
-    Index dilation, before;
-};
+typedef struct talc_phase_axis {
+    int64_t count;            ///< elements
+    int64_t tap, taps, apart; ///< the first tap, how many there are, and from one to the next
+    int64_t dilation, before;
+} talc_phase_axis;
 
-inline phase_axis_taps<int64_t> phase_axis_taps_of(int64_t extent, int64_t K, int64_t stride,
-                                                   int64_t dilation, int64_t pad, int64_t first)
+static inline talc_phase_axis talc_phase_axis_of(int64_t extent, int64_t K, int64_t stride,
+                                                 int64_t dilation, int64_t pad, int64_t first)
 {
     const int64_t common = talc_gcd(stride, dilation), remainder = (first + pad) % stride;
-    phase_axis_taps<int64_t> a = {};
+    talc_phase_axis a = { 0, 0, 0, stride / common, dilation / common, 0 };
     a.count = first < extent ? (extent - 1 - first) / stride + 1 : 0;
-    a.apart = stride / common;
-    a.dilation = dilation / common;
     while (a.tap < a.apart && a.tap < K && a.tap * dilation % stride != remainder)
         a.tap++;
     if (a.tap == a.apart || a.tap >= K || a.count == 0)
@@ -38,6 +36,6 @@ inline phase_axis_taps<int64_t> phase_axis_taps_of(int64_t extent, int64_t K, in
     return a;
 }
 
-} // namespace talc
+TALC_END_DECLARATIONS
 
 #endif

@@ -1,0 +1,37 @@
+/// Random convolutions for tests that need no data.
+#ifndef TALC_TESTS_SUPPORT_RANDOM_PROBLEM_H
+#define TALC_TESTS_SUPPORT_RANDOM_PROBLEM_H
+
+#include "ops/conv2d.h"
+
+/* PCG, by O'Neill, 2014: XSH RR 64/32. */
+static inline uint32_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    const uint32_t mixed = (uint32_t)(((*state >> 18) ^ *state) >> 27),
+                   by = (uint32_t)(*state >> 59);
+    return mixed >> by | mixed << (-by & 31);
+}
+
+static inline int64_t between(uint64_t *state, int64_t low, int64_t high)
+{
+    return low + next_random(state) % (high - low + 1);
+}
+
+static inline talc_conv2d_problem random_problem(uint64_t *state)
+{
+    talc_conv2d_problem p = { .N = between(state, 1, 4), .groups = between(state, 1, 2) };
+    p.C = p.groups * between(state, 1, between(state, 0, 1) == 0 ? 8 : 150);
+    p.OC = p.groups * between(state, 1, 150);
+    p.H = between(state, 1, 40), p.W = between(state, 1, 70);
+    p.KH = between(state, 1, 5), p.KW = between(state, 1, 5);
+    p.stride_h = between(state, 1, 3), p.stride_w = between(state, 1, 3);
+    p.dilation_h = between(state, 1, 2), p.dilation_w = between(state, 1, 2);
+    p.pad_top = between(state, 0, 2), p.pad_bottom = between(state, 0, 2);
+    p.pad_left = between(state, 0, 2), p.pad_right = between(state, 0, 2);
+    p.OH = talc_window_extent(p.H, p.pad_top, p.pad_bottom, p.dilation_h, p.KH, p.stride_h);
+    p.OW = talc_window_extent(p.W, p.pad_left, p.pad_right, p.dilation_w, p.KW, p.stride_w);
+    return p;
+}
+
+#endif
