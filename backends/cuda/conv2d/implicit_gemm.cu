@@ -55,10 +55,6 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     uint32_t low;
     float partial[ROWS * 4]; /* a member, so that all BLOCKS accumulate in the same registers */
 
-    static const char *refuses(int capability)
-    {
-        return capability == 90 ? NULL : "the GPU is not of compute capability 9.0";
-    }
     static __device__ void begin_loading()
     {
         registers_down<LOADER_REGISTERS>();

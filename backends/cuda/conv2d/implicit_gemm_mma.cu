@@ -20,10 +20,6 @@ template <int COUNT> struct mma_form {
 
     uint32_t first; ///< address of this lane's row of the first four matrices
 
-    static const char *refuses(int capability)
-    {
-        return capability >= 80 ? NULL : "the GPU is older than compute capability 8.0";
-    }
     static __device__ void begin_loading()
     {
     }

@@ -11,57 +11,18 @@
 namespace talc
 {
 
-/* The fewest taps of an axis that lie inside the image for any output, but at least one. */
-static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride, int64_t dilation,
-                           int64_t pad)
-{
-    int64_t fewest = K;
-    for (int64_t o = 0; o < O; o++) {
-        const int64_t begin = o * stride - pad, end = begin + (K - 1) * dilation;
-        if (begin >= 0 && end < extent) {
-            /* The last output of which that is true. */
-            o = (extent - 1 - (end - begin) + pad) / stride;
-            continue;
-        }
-        const int64_t outside = begin < 0 ? talc_ceil_div(-begin, dilation) : 0;
-        const int64_t taps = begin >= extent ? 0 : (extent - 1 - begin) / dilation + 1;
-        const int64_t inside = (taps < K ? taps : K) - outside;
-        if (inside > 0 && inside < fewest)
-            fewest = inside;
-    }
-    return fewest;
-}
-
-/* The fewest products of any sum that is not empty. */
-static int64_t fewest_products(const talc_conv2d_problem *p)
-{
-    const int64_t channels = p->C / p->groups;
-    if (p->absent) /* one tap at least */
-        return channels;
-    if (p->padding_mode != TALC_PADDING_ZEROS)
-        return channels * p->KH * p->KW;
-    return channels * fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
-           fewest_taps(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
-}
-
 template <typename Form>
 static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
                            talc_plan *plan)
 {
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
-    const char *reason = Form::refuses(gpu.capability);
+    static_assert(MIN_PRODUCTS == TALC_GEMM_MIN_PRODUCTS, "");
+    talc_gemm_layout g;
+    talc_gemm_choice choice;
+    const char *reason =
+        talc_gemm_plan(&g, &Form::VALUES, p, gemm_gpu_of(gpu), limit, &choice, &plan->seconds);
     if (reason != NULL)
         return reason;
-    gemm_problem g = {};
-    if (!gemm_problem_of<Form>(p, g))
-        return "it is empty, or an extent is too large";
-    if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
-    talc_gemm_choice choice;
-    if (!talc_gemm_choose(&g, &Form::VALUES, p, gemm_gpu_of(gpu), limit, &choice, &plan->seconds))
-        return "the patch under a tile does not fit shared memory";
     /* Outputs wait for the residual, which is read at a third of the rate of memory. */
     if (p->residual)
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;

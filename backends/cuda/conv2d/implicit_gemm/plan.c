@@ -366,3 +366,56 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     }
     return *seconds < (double)INFINITY && talc_gemm_set_tiles(g, form, p, gpu, *choice);
 }
+
+// ---- The plan -----------------------------------------------------------------------------------
+
+/* The fewest taps of an axis that lie inside the image for any output, but at least one. */
+static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride, int64_t dilation,
+                           int64_t pad)
+{
+    int64_t fewest = K;
+    for (int64_t o = 0; o < O; o++) {
+        const int64_t begin = o * stride - pad, end = begin + (K - 1) * dilation;
+        if (begin >= 0 && end < extent) {
+            /* The last output of which that is true. */
+            o = (extent - 1 - (end - begin) + pad) / stride;
+            continue;
+        }
+        const int64_t outside = begin < 0 ? talc_ceil_div(-begin, dilation) : 0;
+        const int64_t taps = begin >= extent ? 0 : (extent - 1 - begin) / dilation + 1;
+        const int64_t inside = (taps < K ? taps : K) - outside;
+        if (inside > 0 && inside < fewest)
+            fewest = inside;
+    }
+    return fewest;
+}
+
+int64_t talc_gemm_fewest_products(const talc_conv2d_problem *p)
+{
+    const int64_t channels = p->C / p->groups;
+    if (p->absent) /* one tap at least */
+        return channels;
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return channels * p->KH * p->KW;
+    return channels * fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
+           fewest_taps(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
+}
+
+const char *talc_gemm_plan(talc_gemm_layout *g, const talc_gemm_form *form,
+                           const talc_conv2d_problem *p, talc_gemm_gpu gpu, size_t limit,
+                           talc_gemm_choice *choice, double *seconds)
+{
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (form->wgmma && gpu.capability != 90)
+        return "the GPU is not of compute capability 9.0";
+    if (gpu.capability < 80)
+        return "the GPU is older than compute capability 8.0";
+    if (!talc_gemm_layout_of(p, g))
+        return "it is empty, or an extent is too large";
+    if (form->products == 3 && talc_gemm_fewest_products(p) < TALC_GEMM_MIN_PRODUCTS)
+        return "sums of fewer than 16 products";
+    if (!talc_gemm_choose(g, form, p, gpu, limit, choice, seconds))
+        return "the patch under a tile does not fit shared memory";
+    return NULL;
+}

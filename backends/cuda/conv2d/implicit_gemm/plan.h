@@ -13,6 +13,8 @@ enum {
     TALC_GEMM_STEP = 16,
     TALC_GEMM_PLANE = 8,
     TALC_GEMM_MAX_BUFFERS = 4,
+    /// Products of a sum, below which high and low parts do not reach the strict class.
+    TALC_GEMM_MIN_PRODUCTS = 16,
     TALC_GEMM_MAX_STEPS = 1024,
     TALC_GEMM_MAX_FOLDED = 128,
     /// Floats of a sector, the unit of transfers to memory.
@@ -96,6 +98,14 @@ bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
 /// chosen only where the workspace stays below the limit.
 bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const talc_conv2d_problem *p,
                       talc_gemm_gpu gpu, size_t limit, talc_gemm_choice *choice, double *seconds);
+
+/// Why the form does not do a problem on such a GPU; else NULL, with layout, choice and seconds.
+const char *talc_gemm_plan(talc_gemm_layout *g, const talc_gemm_form *form,
+                           const talc_conv2d_problem *p, talc_gemm_gpu gpu, size_t limit,
+                           talc_gemm_choice *choice, double *seconds);
+
+/// The fewest products of any sum that is not empty.
+int64_t talc_gemm_fewest_products(const talc_conv2d_problem *p);
 
 /// Shared memory that a block may ask for: what the GPU has, less what the kernel declares; of a
 /// staged form also less the offsets of positions.
