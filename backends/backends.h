@@ -7,6 +7,7 @@
 #define TALC_BACKENDS_BACKENDS_H
 
 #include "../ops/own_algorithm.h"
+#include "../ops/owner_map.h"
 #include "../tensor/device.h"
 
 TALC_BEGIN_DECLARATIONS
@@ -35,6 +36,11 @@ TALC_API talc_device *talc_device_default(void);
 /// `plan` and `run` may raise a failure by talc_fail; a `run` that returns a status other than
 /// TALC_OK and raises none has one raised for it.
 TALC_API bool talc_algorithm_register(const char *op, const talc_own_algorithm *own);
+
+/// The convolutions of a backend, "cpu" or "cuda", also of one that this talc was built without,
+/// with what they tell of who computes what (ops/owner_map.h); ended by one without a name. NULL,
+/// with a failure, for another backend.
+TALC_API const talc_mapped_algorithm *talc_mapped_algorithms(const char *backend);
 
 /// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process
 /// may use. Threads that talc starts take none of the program's signals. Every thread, the caller's

@@ -1,6 +1,8 @@
 #include "backends/backends.h"
 
+#include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cuda/conv2d/algorithms.h"
 #if defined(TALC_CUDA)
 #include "backends/cuda/cuda.h"
 #endif
@@ -67,6 +69,19 @@ bool talc_algorithm_register(const char *op, const talc_own_algorithm *own)
               strcmp(own->device, "cuda") == 0 ? ", as it was built without CUDA"
                                                : "; names are cpu, cuda");
     return false;
+}
+
+const talc_mapped_algorithm *talc_mapped_algorithms(const char *backend)
+{
+    if (talc_operand_missing("mapped_algorithms", "backend", backend))
+        return NULL;
+    if (strcmp(backend, "cpu") == 0)
+        return talc_cpu_conv2d_mapped;
+    if (strcmp(backend, "cuda") == 0)
+        return talc_cuda_conv2d_mapped;
+    talc_fail(TALC_BAD_DEVICE, "mapped_algorithms: there is no backend '%s'; names are cpu, cuda",
+              TALC_SHOWN(backend));
+    return NULL;
 }
 
 talc_device *talc_device_host(void)

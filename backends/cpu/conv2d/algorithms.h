@@ -4,18 +4,20 @@
 #define TALC_BACKENDS_CPU_CONV2D_ALGORITHMS_H
 
 #include "ops/conv2d.h"
+#include "ops/owner_map.h"
 
 /// Most specialised first, the most general last; of one name, the form that is faster where it can
 /// do a problem. `wide`: sums are kept in f64 (talc_arithmetic).
+/// `map`: who computes what, of an algorithm that tells (ops/owner_map.h); NULL.
 // clang-format off
-//    functions  name, form               arithmetic                                   precision    wide
+//    functions  name, form               arithmetic                                   precision    wide   map
 #define TALC_CPU_CONV2D_TABLE(X)                                                 \
-    X(depthwise_columns, "depthwise", "columns", "the data's own type",          TALC_STRICT, false) \
-    X(depthwise_rows, "depthwise", "rows", "the data's own type",                TALC_STRICT, false) \
-    X(pointwise, "pointwise", NULL, "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
-    X(implicit_gemm, "implicit_gemm", NULL, "the data's own type",               TALC_STRICT, false) \
-    X(im2col, "im2col", NULL, "products in the data's own type by OpenBLAS",     TALC_STRICT, false) \
-    X(reference, "reference", NULL, "f64 accumulation, one rounding",            TALC_STRICT, true)
+    X(depthwise_columns, "depthwise", "columns", "the data's own type",          TALC_STRICT, false, NULL) \
+    X(depthwise_rows, "depthwise", "rows", "the data's own type",                TALC_STRICT, false, NULL) \
+    X(pointwise, "pointwise", NULL, "products in the data's own type by OpenBLAS", TALC_STRICT, false, NULL) \
+    X(implicit_gemm, "implicit_gemm", NULL, "the data's own type",               TALC_STRICT, false, talc_cpu_conv2d_implicit_gemm_map) \
+    X(im2col, "im2col", NULL, "products in the data's own type by OpenBLAS",     TALC_STRICT, false, talc_cpu_conv2d_im2col_map) \
+    X(reference, "reference", NULL, "f64 accumulation, one rounding",            TALC_STRICT, true,  NULL)
 // clang-format on
 
 #define TALC_CPU_CONV2D_FUNCTIONS(name, ...)                                                       \
@@ -25,6 +27,11 @@
                                              const talc_plan *plan, const void *arguments);
 TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
 #undef TALC_CPU_CONV2D_FUNCTIONS
+
+talc_map_function talc_cpu_conv2d_implicit_gemm_map, talc_cpu_conv2d_im2col_map;
+
+/// The list with its maps.
+extern const talc_mapped_algorithm talc_cpu_conv2d_mapped[];
 
 /// Why algorithms that copy the image under a kernel refuse long kernels and strides, with which
 /// their sizes could overflow; NULL for others.

@@ -8,6 +8,9 @@
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
+#include <stdio.h>
+#include <string.h>
+
 // ---- Blocks -------------------------------------------------------------------------------------
 
 /* A block's halo tile of up to TERMS terms takes at most half of the L2 cache, and so do its sums;
@@ -64,7 +67,7 @@ static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, int64_t images,
                         int64_t rows, int64_t columns)
 {
-    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
+    const int64_t lanes = g->kernels->lanes;
     return plan->gathered
                ? talc_round_up(images * rows * columns, lanes)
                : images * talc_round_up((rows - 1) * plan->halo_tile.w.size + columns, lanes);
@@ -99,7 +102,7 @@ static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     const double elements =
         (double)block_count(g, plan) * (double)g->summed * (double)plan->channel + LINE;
-    const bool few = elements * (double)size <= (double)(SHARED * talc_cpu_cache_bytes());
+    const bool few = elements * (double)size <= (double)(SHARED * g->cache_bytes);
     return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
 }
 
@@ -115,7 +118,7 @@ static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
  * loading w for each block. */
 static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
-    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes, rest = g->h.outputs % plan->rows;
+    const int64_t lanes = g->kernels->lanes, rest = g->h.outputs % plan->rows;
     const int64_t width =
         g->h.outputs / plan->rows *
             (width_of(g, plan, plan->images, plan->rows, plan->columns) + lanes / 4) +
@@ -131,7 +134,7 @@ static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
 static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
                 talc_cpu_gemm_plan *plan)
 {
-    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
+    const int64_t lanes = g->kernels->lanes;
     plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
     plan->rows = rows_of(g, outputs, plan);
     const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
@@ -150,7 +153,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->channel = g->h.taps * g->w.taps * talc_round_up(used, TALC_CPU_VECTORS * lanes);
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
-    plan->gathered = may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
+    plan->gathered = may_gather && bytes <= g->cache_bytes / CACHE_SHARE &&
                      (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
                          lanes * filling_of(g, plan);
     if (!plan->gathered)
@@ -171,7 +174,7 @@ static int64_t one_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 static void add_sizes(const talc_cpu_gemm *g, size_t capacity, size_t limit,
                       talc_cpu_gemm_plan *plan)
 {
-    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(g->dtype);
+    const talc_cpu_kernels *kernels = g->kernels;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = talc_larger(taps_of(g), 1);
     /* Terms' distances in w have 32 bits. */
     const int64_t fitting = talc_smaller((int64_t)capacity / size / plan->channel,
@@ -196,7 +199,7 @@ static void add_sizes(const talc_cpu_gemm *g, size_t capacity, size_t limit,
 void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan)
 {
     const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
-    const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
+    const int64_t share = talc_smaller(gemm->cache_bytes / CACHE_SHARE, (int64_t)(limit / 2));
     const int64_t plane = talc_larger(gemm->H * gemm->W, MIN_COLUMNS);
     int64_t outputs =
         talc_smaller(talc_larger(2 * COLUMNS / phases_of(gemm), MIN_COLUMNS), COLUMNS);
@@ -235,7 +238,6 @@ size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pl
 typedef struct gemm_context {
     const talc_cpu_gemm *gemm;
     const talc_cpu_gemm_plan *plan;
-    const talc_cpu_kernels *kernels;
     const talc_cpu_term *terms;
     const void *x, *w;
     void *y;
@@ -253,10 +255,9 @@ typedef struct gemm_block {
     int64_t column, columns;
 } gemm_block;
 
-static gemm_block block_of(const gemm_context *c, int64_t block_index, int64_t made_block)
+static gemm_block block_of(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                           int64_t block_index, int64_t made_block)
 {
-    const talc_cpu_gemm *gemm = c->gemm;
-    const talc_cpu_gemm_plan *plan = c->plan;
     gemm_block b = { .made = made_block * plan->made };
     b.column = block_index % plan->column_blocks * plan->columns;
     block_index /= plan->column_blocks;
@@ -273,12 +274,42 @@ static gemm_block block_of(const gemm_context *c, int64_t block_index, int64_t m
 
 /* The first element of row `row` of y that a block writes in plane `made` of the group of an
  * image. */
+static int64_t element_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t n, int64_t made,
+                          int64_t row)
+{
+    const int64_t plane = (n * g->groups + b->g) * g->made + made;
+    return (plane * g->H + row) * g->W + b->column * g->w_phases;
+}
+
 static char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t made, int64_t row)
 {
-    const talc_cpu_gemm *g = c->gemm;
-    const int64_t plane = (n * g->groups + b->g) * g->made + made;
-    const int64_t at = (plane * g->H + row) * g->W + b->column * g->w_phases;
-    return (char *)c->y + at * (int64_t)talc_dtype_size(g->dtype);
+    return (char *)c->y +
+           element_at(c->gemm, b, n, made, row) * (int64_t)talc_dtype_size(c->gemm->dtype);
+}
+
+/* A block's planes are made in panels of as many as a tile of the microkernel has rows. */
+static int64_t panels_of(const talc_cpu_gemm *g, int64_t planes)
+{
+    return talc_ceil_div(planes, g->kernels->rows[TALC_CPU_VECTORS]);
+}
+
+static talc_range panel_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t panel)
+{
+    const int64_t panels = panels_of(g, b->made_count);
+    return (talc_range){ panel * b->made_count / panels, (panel + 1) * b->made_count / panels };
+}
+
+/* Where the sums of a plane of a block have the outputs of an image and of a row. */
+typedef struct sums_layout {
+    int64_t all, image, row; /* sums; from one image to the next, from one row */
+} sums_layout;
+
+static sums_layout layout_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                             const gemm_block *b)
+{
+    const int64_t all = width_of(g, plan, b->images, b->rows, b->columns);
+    return plan->gathered ? (sums_layout){ all, b->rows * b->columns, b->columns }
+                          : (sums_layout){ all, all / b->images, plan->halo_tile.w.size };
 }
 
 /* The first element of w for plane `from` of x and the first plane that a block makes. */
@@ -302,7 +333,7 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
                          talc_cpu_tile *tile, const char *halo_tile, char *sums)
 {
-    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
+    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->gemm->kernels->lanes;
     const int64_t full = TALC_CPU_VECTORS * lanes;
     const int64_t all = width_of(c->gemm, c->plan, b->images, b->rows, b->columns);
     const int64_t each = c->plan->gathered ? full : all / b->images;
@@ -315,7 +346,7 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t sum
             tile->x[v] = halo_tile + (vector / each * apart + vector % each) * size;
         }
         tile->y = sums;
-        c->kernels->tile[width / lanes][count](tile);
+        c->gemm->kernels->tile[width / lanes][count](tile);
     }
 }
 
@@ -346,29 +377,27 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
                         const char *sums, int64_t made)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->kernels->lanes;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->gemm->kernels->lanes;
     const bool gathered = c->plan->gathered;
     const bool adjoining = gathered && phases_of(g) == 1 && g->W == b->columns;
     const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
     const int64_t last =
         adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
-    const int64_t all = width_of(g, c->plan, b->images, b->rows, b->columns);
-    const int64_t each = gathered ? b->rows * b->columns : all / b->images;
+    const sums_layout layout = layout_of(g, c->plan, b);
     const int64_t apart = c->plan->phase * count;
-    const int64_t width_of_row = gathered ? b->columns : c->plan->halo_tile.w.size;
     int64_t first_tile = 0; /* of the row */
     for (int64_t image = 0; image < b->images; image++) {
         char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases);
         for (int64_t row = 0; row < rows; row++) {
-            const int64_t first = image * each + row * width_of_row;
+            const int64_t first = image * layout.image + row * layout.row;
             for (int64_t width;
-                 first >= first_tile + (width = tile_width(all - first_tile, lanes));)
+                 first >= first_tile + (width = tile_width(layout.all - first_tile, lanes));)
                 first_tile += width;
             const int64_t ways = talc_smaller(g->h_phases, g->H - (b->row + row) * g->h_phases);
             for (int64_t way = 0; way < ways; way++, to += g->W * size) {
                 const char *of_row = sums + way * g->w_phases * apart * size;
                 for (int64_t column = 0, tile = first_tile; column < columns;) {
-                    const int64_t width = tile_width(all - tile, lanes);
+                    const int64_t width = tile_width(layout.all - tile, lanes);
                     const int64_t at = first + column - tile;
                     const int64_t adjacent = talc_smaller(width - at, columns - column);
                     const char *from = of_row + (tile * count + i * width + at) * size;
@@ -503,7 +532,7 @@ static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64
         talc_cpu_halo_tile_fill(&plan->halo_tile, &source, halo_tile);
         return;
     }
-    const int64_t full = TALC_CPU_VECTORS * c->kernels->lanes;
+    const int64_t full = TALC_CPU_VECTORS * c->gemm->kernels->lanes;
     const int64_t taps = g->h.taps * g->w.taps * full;
     char *row = one + (plan->halo_tile.channel + GATHERED_STEP) * size;
     for (int64_t channel = 0; channel < summed; channel++) {
@@ -527,7 +556,7 @@ static void fill_task(void *context, int64_t task, int worker)
     const gemm_context *c = context;
     const int64_t step = c->plan->summed, parts = talc_ceil_div(c->gemm->summed, step);
     const int64_t block_index = task / parts, from = task % parts * step;
-    const gemm_block b = block_of(c, block_index, 0);
+    const gemm_block b = block_of(c->gemm, c->plan, block_index, 0);
     fill(c, &b, from, talc_smaller(step, c->gemm->summed - from),
          c->slices + (size_t)worker * c->plan->slice, shared_at(c, block_index, from));
 }
@@ -541,7 +570,7 @@ static void fetch_panel(const gemm_context *c, const char *w, int64_t count, tal
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     const int64_t elements = count * g->weight.made;
     if (g->weight.made > g->weight.summed ||
-        g->made * g->summed * g->weight.made * size < talc_cpu_cache_bytes())
+        g->made * g->summed * g->weight.made * size < g->cache_bytes)
         return;
     for (int64_t plane = planes.lo; plane < planes.hi; plane++)
         for (int64_t i = 0; i < elements + LINE; i += LINE)
@@ -554,10 +583,10 @@ static void gemm_task(void *context, int64_t task, int worker)
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t block_index = task / plan->made_blocks;
-    const gemm_block b = block_of(c, block_index, task % plan->made_blocks);
+    const gemm_block b = block_of(c->gemm, c->plan, block_index, task % plan->made_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const bool input = c->problem->direction == TALC_GRAD_INPUT;
-    const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
+    const int64_t panels = panels_of(g, b.made_count);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
     char *own = one + one_of(g, plan) * size;
 
@@ -568,8 +597,8 @@ static void gemm_task(void *context, int64_t task, int worker)
             fill(c, &b, from, summed, one, halo_tile);
         const char *w = w_at(c, &b, from);
         for (int64_t panel = 0; panel < panels; panel++) {
-            const int64_t first = panel * b.made_count / panels;
-            const int64_t count = (panel + 1) * b.made_count / panels - first;
+            const talc_range of = panel_at(g, &b, panel);
+            const int64_t first = of.lo, count = of.hi - of.lo;
             const int64_t made = b.made + first;
             talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
             for (int64_t i = 0; i < count; i++)
@@ -608,13 +637,84 @@ static void gemm_task(void *context, int64_t task, int worker)
     }
 }
 
+// ---- The map ------------------------------------------------------------------------------------
+
+enum { TASK, PANEL, PLANE, TILE, VECTOR, LANE, PHASE, LEVELS };
+
+typedef struct gemm_map {
+    talc_cpu_gemm gemm; /* without its phases */
+    talc_cpu_gemm_plan plan;
+} gemm_map;
+
+static int64_t map_element(const talc_owner_map *map, const int64_t numbers[])
+{
+    const gemm_map *m = (const gemm_map *)map->data.bytes;
+    const talc_cpu_gemm *g = &m->gemm;
+    const int64_t lanes = g->kernels->lanes, made_blocks = m->plan.made_blocks;
+    const gemm_block b =
+        block_of(g, &m->plan, numbers[TASK] / made_blocks, numbers[TASK] % made_blocks);
+    if (numbers[PANEL] >= panels_of(g, b.made_count))
+        return -1;
+    const talc_range panel = panel_at(g, &b, numbers[PANEL]);
+    const sums_layout layout = layout_of(g, &m->plan, &b);
+    int64_t at = 0, width = tile_width(layout.all, lanes);
+    for (int64_t tile = 0; tile < numbers[TILE]; tile++, width = tile_width(layout.all - at, lanes))
+        at += width;
+    if (panel.lo + numbers[PLANE] >= panel.hi || numbers[VECTOR] * lanes >= width)
+        return -1;
+    at += numbers[VECTOR] * lanes + numbers[LANE];
+    const int64_t image = at / layout.image, row = at % layout.image / layout.row;
+    const int64_t phase = numbers[PHASE], column = at % layout.image % layout.row;
+    const int64_t h = (b.row + row) * g->h_phases + phase / g->w_phases;
+    const int64_t w = column * g->w_phases + phase % g->w_phases;
+    if (image >= b.images || row >= b.rows || column >= b.columns || h >= g->H ||
+        b.column * g->w_phases + w >= g->W)
+        return -1;
+    return element_at(g, &b, b.n + image, b.made + panel.lo + numbers[PLANE], h) + w;
+}
+
+void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                       talc_owner_map *map)
+{
+    _Static_assert(sizeof(gemm_map) <= sizeof map->data, "a map keeps it");
+    const talc_cpu_kernels *kernels = gemm->kernels;
+    const int64_t all = width_of(gemm, plan, plan->images, plan->rows, plan->columns);
+    const int64_t taps = taps_of(gemm), halo_tiles = talc_ceil_div(gemm->summed, plan->summed);
+    *map = (talc_owner_map){
+        .levels = LEVELS,
+        .level = { [TASK] = { "task", TALC_LEVEL_TASK, tasks_of(gemm, plan) },
+                   [PANEL] = { "panel", TALC_LEVEL_TILE, panels_of(gemm, plan->made) },
+                   [PLANE] = { "row", TALC_LEVEL_REGISTER, kernels->rows[TALC_CPU_VECTORS] },
+                   [TILE] = { "tile", TALC_LEVEL_TILE,
+                              talc_ceil_div(all, TALC_CPU_VECTORS * kernels->lanes) + 1 },
+                   [VECTOR] = { "vector", TALC_LEVEL_VECTOR, TALC_CPU_VECTORS },
+                   [LANE] = { "lane", TALC_LEVEL_LANE, kernels->lanes },
+                   [PHASE] = { "phase", TALC_LEVEL_SEQUENCE, phases_of(gemm) } },
+        .loops = 2,
+        .loop = { { "halo tile", TALC_LOOP_CHANNEL, plan->summed, halo_tiles, TALC_LEVEL_SEQUENCE },
+                  { "channel", TALC_LOOP_CHANNEL, 1, plan->summed, TALC_LEVEL_SEQUENCE } },
+        .element = map_element,
+    };
+    if (phases_of(gemm) == 1 && gemm->h_phase->weight_step > 0)
+        map->loop[map->loops++] = (talc_loop){ "tap", TALC_LOOP_TAP, 1, taps, TALC_LEVEL_SEQUENCE };
+    snprintf(map->text, sizeof map->text,
+             "blocks of %lld x %lld outputs, images: %lld, channels: %lld; %s of %lld x %lld",
+             (long long)plan->rows, (long long)plan->columns, (long long)plan->images,
+             (long long)plan->made, plan->gathered ? "gathered from a halo tile" : "halo tile",
+             (long long)(plan->halo_tile.h.count * plan->halo_tile.h.size),
+             (long long)(plan->halo_tile.w.count * plan->halo_tile.w.size));
+    gemm_map own = { *gemm, *plan };
+    own.gemm.h_phase = own.gemm.w_phase = NULL;
+    memcpy(map->data.bytes, &own, sizeof own);
+}
+
 // ---- Running ------------------------------------------------------------------------------------
 
 /* The terms of a halo tile, each phase's in the order of channels and taps. */
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
-    const int64_t full = TALC_CPU_VECTORS * talc_cpu_kernels_of(g->dtype)->lanes;
+    const int64_t full = TALC_CPU_VECTORS * g->kernels->lanes;
     const int64_t of_channel = plan->gathered ? g->h.taps * g->w.taps * full : plan->channel;
     for (int64_t phase = 0; phase < phases_of(g); phase++) {
         const talc_cpu_phase *h = &g->h_phase[phase / g->w_phases];
@@ -643,7 +743,6 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
     gemm_context context = {
         .gemm = gemm,
         .plan = plan,
-        .kernels = talc_cpu_kernels_of(gemm->dtype),
         .terms = workspace,
         .x = x,
         .w = w,

@@ -6,6 +6,7 @@
 #include "backends/cpu/conv2d/halo_tile.h"
 #include "backends/cpu/primitives/processor.h"
 #include "ops/conv2d.h"
+#include "ops/owner_map.h"
 
 /// As many phases as a gradient at a stride may have.
 enum { TALC_CPU_PHASES = 64 };
@@ -27,6 +28,8 @@ typedef struct talc_cpu_phase {
 ///
 /// where elements of w may stand anywhere.
 typedef struct talc_cpu_gemm {
+    const talc_cpu_kernels *kernels; ///< of dtype
+    int64_t cache_bytes;             ///< of a core's L2 cache
     talc_dtype dtype;
     talc_padding_mode padding_mode;
     int64_t N, groups;
@@ -57,6 +60,14 @@ static inline talc_cpu_axis talc_cpu_columns_of(const talc_conv2d_problem *p)
     return (talc_cpu_axis){ p->W, p->OW, p->KW, p->stride_w, p->dilation_w, -p->pad_left };
 }
 
+/// The input gradient as such a product: its phases are convolutions of dy.
+typedef struct talc_cpu_input_phases {
+    talc_cpu_phase h[TALC_CPU_PHASES], w[TALC_CPU_PHASES];
+} talc_cpu_input_phases;
+
+talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
+                                              talc_cpu_input_phases *phases);
+
 /// How it is divided. A task is a block of outputs of one image, or of several small ones, times a
 /// block of planes made.
 typedef struct talc_cpu_gemm_plan {
@@ -80,6 +91,10 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
 /// Workspace for as many workers as there are threads, tasks and room under the limit.
 size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                                size_t limit);
+
+/// Who computes which element of y.
+void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                       talc_owner_map *map);
 
 /// Runs it for a problem. Forward, y has one phase, and gets the problem's bias, residual and
 /// activation. An input gradient, dx, is a sum over elements of dy alone: what becomes NaN, maybe

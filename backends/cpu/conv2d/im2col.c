@@ -31,6 +31,7 @@
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A block of B, 1 MiB of f32, stays in a core's L2 cache, and 32 MiB of workspace are enough for 16
@@ -138,10 +139,8 @@ typedef struct im2col_target {
     int64_t j, columns;   /* first output of a plane, how many */
 } im2col_target;
 
-static im2col_target target_of(const im2col_context *c, int64_t task)
+static im2col_target target_of(const talc_conv2d_problem *p, const im2col_plan *plan, int64_t task)
 {
-    const talc_conv2d_problem *p = c->problem;
-    const im2col_plan *plan = &c->plan;
     const int64_t OC = p->OC / p->groups;
     const int64_t channel = task % plan->channel_blocks * plan->channels;
     task /= plan->channel_blocks;
@@ -156,19 +155,39 @@ static im2col_target target_of(const im2col_context *c, int64_t task)
     return t;
 }
 
+/* The first element that a task computes of a row of its product, of one of its images. */
+static int64_t element_at(const talc_conv2d_problem *p, const im2col_target *t, int64_t image,
+                          int64_t oc)
+{
+    return ((t->n + image) * p->OC + t->oc + oc) * p->OH * p->OW + t->j;
+}
+
+/* The input channels that a task of the gradient computes. */
+typedef struct im2col_planes {
+    int64_t image; /* and group: n * groups + g */
+    int64_t channel, channels;
+} im2col_planes;
+
+static im2col_planes planes_of(const talc_conv2d_problem *p, const im2col_plan *plan, int64_t task)
+{
+    const int64_t channel = task % plan->channel_blocks * plan->channels;
+    return (im2col_planes){ task / plan->channel_blocks, channel,
+                            talc_smaller(plan->channels, made_of(p) - channel) };
+}
+
 static void im2col_task(void *context, int64_t task, int worker)
 {
     const im2col_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const im2col_plan *plan = &c->plan;
-    const im2col_target t = target_of(c, task);
+    const im2col_target t = target_of(p, plan, task);
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
     const talc_cpu_im2col_block block = { p, t.j, t.columns, plan->columns };
     const bool buffered = plan->images > 1;
 
     char *B = (char *)a->base.workspace + (size_t)worker * plan->slice;
-    char *y = (char *)a->y + ((t.n * p->OC + t.oc) * plan->P + t.j) * size;
+    char *y = (char *)a->y + element_at(p, &t, 0, 0) * size;
     char *C = buffered ? B + plan->rows * plan->columns * size : y;
     const int64_t ldc = buffered ? plan->columns : plan->P;
 
@@ -189,7 +208,7 @@ static void im2col_task(void *context, int64_t task, int worker)
         return;
     for (int64_t i = 0; i < t.images; i++)
         for (int64_t oc = 0; oc < t.channels; oc++) {
-            const int64_t at = ((t.n + i) * p->OC + t.oc + oc) * plan->P + t.j;
+            const int64_t at = element_at(p, &t, i, oc);
             char *row = (char *)a->y + at * size;
             if (buffered)
                 memcpy(row, C + (oc * ldc + i * plan->P) * size, (size_t)(plan->P * size));
@@ -207,9 +226,8 @@ static void input_task(void *context, int64_t task, int worker)
     const im2col_plan *plan = &c->plan;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, plane = p->H * p->W;
-    const int64_t channel = task % plan->channel_blocks * plan->channels;
-    const int64_t channels = talc_smaller(plan->channels, IC - channel);
-    const int64_t image = task / plan->channel_blocks; /* and group: n * groups + g */
+    const im2col_planes of = planes_of(p, plan, task);
+    const int64_t channel = of.channel, channels = of.channels, image = of.image;
     const int64_t end = (channel + channels) * taps;
     const void *w = talc_cpu_at(p->dtype, a->w, image % p->groups * OC * plan->K);
     char *dB = (char *)a->base.workspace + (size_t)worker * plan->slice;
@@ -256,4 +274,65 @@ talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
     return talc_cpu_parallel_limited(tasks_of(problem, planned),
                                      (int)(plan->workspace / planned->slice),
                                      is_input(problem) ? input_task : im2col_task, &context);
+}
+
+// ---- The map ------------------------------------------------------------------------------------
+
+enum { TASK, IMAGE, ROW, COLUMN, LEVELS };
+
+typedef struct im2col_map {
+    talc_conv2d_problem problem;
+    im2col_plan plan;
+} im2col_map;
+
+static int64_t map_element(const talc_owner_map *map, const int64_t numbers[])
+{
+    const im2col_map *m = (const im2col_map *)map->data.bytes;
+    const talc_conv2d_problem *p = &m->problem;
+    if (is_input(p)) {
+        const im2col_planes of = planes_of(p, &m->plan, numbers[TASK]);
+        if (numbers[ROW] >= of.channels)
+            return -1;
+        return (of.image * made_of(p) + of.channel + numbers[ROW]) * p->H * p->W + numbers[COLUMN];
+    }
+    const im2col_target t = target_of(p, &m->plan, numbers[TASK]);
+    return numbers[IMAGE] < t.images && numbers[ROW] < t.channels && numbers[COLUMN] < t.columns
+               ? element_at(p, &t, numbers[IMAGE], numbers[ROW]) + numbers[COLUMN]
+               : -1;
+}
+
+const char *talc_cpu_conv2d_im2col_map(const talc_map_target *target, const void *problem,
+                                       size_t limit, talc_owner_map *map)
+{
+    (void)target;
+    const talc_conv2d_problem *p = problem;
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no gradient by the weights";
+    const im2col_map own = { *p, plan_of(p, limit) };
+    const im2col_plan *plan = &own.plan;
+    const bool several = plan->images > 1;
+    *map = (talc_owner_map){
+        .levels = LEVELS,
+        .level = { [TASK] = { "task", TALC_LEVEL_TASK, tasks_of(p, plan) },
+                   [IMAGE] = { "image", TALC_LEVEL_TILE, plan->images },
+                   [ROW] = { is_input(p) ? "plane" : "row of the product", TALC_LEVEL_TILE,
+                             plan->channels },
+                   [COLUMN] = { is_input(p) ? "pixel" : "column of the product", TALC_LEVEL_TILE,
+                                is_input(p) ? p->H * p->W
+                                : several   ? plan->P
+                                            : plan->columns } },
+        .element = map_element,
+    };
+    if (!is_input(p)) {
+        map->loops = 2;
+        map->loop[0] = (talc_loop){ "rows of B", TALC_LOOP_TERM, plan->rows,
+                                    talc_ceil_div(plan->K, plan->rows), TALC_LEVEL_SEQUENCE };
+        map->loop[1] = (talc_loop){ "row of B, in OpenBLAS", TALC_LOOP_TERM, 1, plan->rows,
+                                    TALC_LEVEL_SEQUENCE };
+    }
+    snprintf(map->text, sizeof map->text, "%s of %lld rows x %lld columns, then OpenBLAS",
+             is_input(p) ? "blocks of dB" : "blocks of B", (long long)plan->rows,
+             (long long)plan->columns);
+    memcpy(map->data.bytes, &own, sizeof own);
+    return NULL;
 }

@@ -41,6 +41,8 @@ static talc_cpu_gemm forward_of(const talc_conv2d_problem *p, forward *phase)
                         { .taps = p->KW, .step = 1, .weight_step = 1 } };
     const int64_t taps = p->KH * p->KW, IC = p->C / p->groups, OC = p->OC / p->groups;
     return (talc_cpu_gemm){
+        .kernels = talc_cpu_kernels_of(p->dtype),
+        .cache_bytes = talc_cpu_cache_bytes(),
         .dtype = p->dtype,
         .padding_mode = p->padding_mode,
         .N = p->N,
@@ -59,18 +61,15 @@ static talc_cpu_gemm forward_of(const talc_conv2d_problem *p, forward *phase)
     };
 }
 
-const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const void *problem,
-                                               size_t limit, talc_plan *plan)
+static const char *refuses(const talc_conv2d_problem *p)
 {
-    (void)device;
-    const talc_conv2d_problem *p = problem;
     if (talc_cpu_refuses(p->dtype) != NULL)
         return talc_cpu_refuses(p->dtype);
     /* Below that, products of the plan do not overflow. */
     if (talc_conv2d_bytes(p) > LARGEST_BYTES)
         return "the operands take more than 2^47 bytes";
     if (p->direction == TALC_GRAD_WEIGHT)
-        return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
+        return NULL;
     if (talc_cpu_conv2d_reaches_far(p) != NULL)
         return talc_cpu_conv2d_reaches_far(p);
     if (((double)(p->KH - 1) * (double)p->dilation_h + 1) *
@@ -80,6 +79,17 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
     if (p->direction == TALC_GRAD_INPUT &&
         (double)p->stride_h * (double)p->stride_w > TALC_CPU_PHASES)
         return "the strides make more than 64 convolutions of the input gradient";
+    return NULL;
+}
+
+const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const void *problem,
+                                               size_t limit, talc_plan *plan)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    const char *refusal = refuses(p);
+    if (refusal != NULL)
+        return refusal;
     if (p->direction != TALC_FORWARD)
         return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
     forward phase;
@@ -103,4 +113,31 @@ talc_status talc_cpu_conv2d_implicit_gemm_run(talc_device *device, const void *p
     const talc_cpu_gemm gemm = forward_of(p, &phase);
     return talc_cpu_gemm_run(&gemm, talc_plan_data(plan), a->x, a->w, a->y, a->base.workspace,
                              plan->workspace, p, a);
+}
+
+const char *talc_cpu_conv2d_implicit_gemm_map(const talc_map_target *target, const void *problem,
+                                              size_t limit, talc_owner_map *map)
+{
+    const talc_conv2d_problem *p = problem;
+    const talc_cpu_microkernels *units = talc_cpu_microkernels_named(target->name);
+    if (units == NULL)
+        return "this build has no kernels for that processor";
+    if (refuses(p) != NULL)
+        return refuses(p);
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return TALC_NO_MAP;
+    union {
+        forward forward;
+        talc_cpu_input_phases input;
+    } phases;
+    talc_cpu_gemm gemm = p->direction == TALC_FORWARD
+                             ? forward_of(p, &phases.forward)
+                             : talc_cpu_implicit_gemm_input_of(p, &phases.input);
+    gemm.kernels = p->dtype == TALC_F64 ? &units->f64 : &units->f32;
+    if (target->cache_bytes > 0)
+        gemm.cache_bytes = target->cache_bytes;
+    talc_cpu_gemm_plan plan;
+    talc_cpu_gemm_plan_of(&gemm, limit, &plan);
+    talc_cpu_gemm_map(&gemm, &plan, map);
+    return NULL;
 }

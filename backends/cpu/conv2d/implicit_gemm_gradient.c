@@ -31,10 +31,6 @@
 
 // ---- Input --------------------------------------------------------------------------------------
 
-typedef struct input_phases {
-    talc_cpu_phase h[TALC_CPU_PHASES], w[TALC_CPU_PHASES];
-} input_phases;
-
 /* The windows of dy along an axis, and their phases: inputs first, first + stride, ... meet taps
  * tap, tap + step, ..., each `dilation` outputs from the next, the last one first. Weights of taps
  * stand `weight` apart. Returns how many phases there are. */
@@ -73,11 +69,14 @@ static int64_t phases_of(const talc_cpu_axis *forward, int64_t weight, talc_cpu_
     return count;
 }
 
-static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases)
+talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
+                                              talc_cpu_input_phases *phases)
 {
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * p->KW;
     const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
     talc_cpu_gemm gemm = {
+        .kernels = talc_cpu_kernels_of(p->dtype),
+        .cache_bytes = talc_cpu_cache_bytes(),
         .dtype = p->dtype,
         .N = p->N,
         .groups = p->groups,
@@ -426,8 +425,8 @@ const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *prob
 {
     const talc_conv2d_problem *p = problem;
     if (p->direction == TALC_GRAD_INPUT) {
-        input_phases phases;
-        const talc_cpu_gemm gemm = input_of(p, &phases);
+        talc_cpu_input_phases phases;
+        const talc_cpu_gemm gemm = talc_cpu_implicit_gemm_input_of(p, &phases);
         talc_cpu_gemm_plan planned;
         talc_cpu_gemm_plan_of(&gemm, limit, &planned);
         plan->workspace = talc_cpu_gemm_workspace(&gemm, &planned, limit);
@@ -447,8 +446,8 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
 {
     const talc_conv2d_problem *p = problem;
     if (p->direction == TALC_GRAD_INPUT) {
-        input_phases phases;
-        const talc_cpu_gemm gemm = input_of(p, &phases);
+        talc_cpu_input_phases phases;
+        const talc_cpu_gemm gemm = talc_cpu_implicit_gemm_input_of(p, &phases);
         return talc_cpu_gemm_run(&gemm, talc_plan_data(plan), arguments->dy, arguments->w,
                                  arguments->dx, arguments->base.workspace, plan->workspace, p,
                                  arguments);

@@ -3,6 +3,7 @@
 #include "tensor/environment.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 static struct {
@@ -47,6 +48,21 @@ const talc_cpu_microkernels *talc_cpu_microkernels_used(void)
 {
     pthread_once(&processor.once, look);
     return processor.microkernels;
+}
+
+const talc_cpu_microkernels *talc_cpu_microkernels_named(const char *name)
+{
+    static const talc_cpu_microkernels *const all[] = {
+        &talc_cpu_microkernels_portable,
+#if defined(__x86_64__)
+        &talc_cpu_microkernels_avx2,
+        &talc_cpu_microkernels_avx512,
+#endif
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    return NULL;
 }
 
 const talc_cpu_kernels *talc_cpu_kernels_of(talc_dtype dtype)

@@ -8,6 +8,10 @@
 /// The microkernels for the widest vector unit that the processor has, or those of TALC_CPU.
 const talc_cpu_microkernels *talc_cpu_microkernels_used(void);
 
+/// Those of that name, "portable", "avx2" or "avx512", for plans: this processor may lack what they
+/// need. NULL where there are none.
+const talc_cpu_microkernels *talc_cpu_microkernels_named(const char *name);
+
 /// Those of an element type that has kernels.
 const talc_cpu_kernels *talc_cpu_kernels_of(talc_dtype dtype);
 

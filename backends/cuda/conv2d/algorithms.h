@@ -9,42 +9,44 @@
 #define TALC_BACKENDS_CUDA_CONV2D_ALGORITHMS_H
 
 #include "ops/conv2d.h"
+#include "ops/owner_map.h"
 
 TALC_BEGIN_DECLARATIONS
 
 /// Each estimates; the one of the least estimate runs, of equal ones the first. A form that its
-/// name prefers stands before the others and estimates no more than they do.
+/// name prefers stands before the others and estimates no more than they do. `map`: who computes
+/// what, of an algorithm that tells (ops/owner_map.h); NULL.
 // clang-format off
-//    functions  name, form                                        arithmetic, precision
+//    functions  name, form                                        arithmetic, precision, map
 #define TALC_CUDA_CONV2D_TABLE(X)                                                       \
-    X(implicit_gemm_wgmma, "implicit_gemm", "wgmma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(implicit_gemm_wgmma_tf32, "implicit_gemm", "wgmma", "f16 on tensor cores, f32 sums",  TALC_TF32) \
-    X(implicit_gemm_rows_tf32, "implicit_gemm", "bulk-copied rows", "f16 on tensor cores, f32 sums", TALC_TF32) \
-    X(implicit_gemm_mma, "implicit_gemm", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(implicit_gemm_mma_tf32, "implicit_gemm", "mma", "f16 on tensor cores, f32 sums",      TALC_TF32) \
-    X(pointwise_mma, "pointwise", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(pointwise_mma_tf32, "pointwise", "mma", "f16 on tensor cores, f32 sums",              TALC_TF32) \
-    X(gather_gemm, "gather_gemm", NULL, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(gather_gemm_tf32, "gather_gemm", NULL, "TF32 on tensor cores, f32 sums",              TALC_TF32) \
-    X(depthwise_register_tiles, "depthwise", "register tiles", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_warp_tiles, "depthwise", "warp tiles", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_plane_tiles, "depthwise", "plane tiles", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_phases, "depthwise", "phases", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_polyphase, "depthwise", "polyphase", "the data's own type, FMA", TALC_STRICT) \
-    X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT) \
-    X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT) \
-    X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT) \
-    X(pointwise_cublas_tf32, "pointwise", "cublas", "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32) \
-    X(pointwise_dot, "pointwise", "dot", "the data's own type, FMA", TALC_STRICT) \
-    X(pointwise_tiles, "pointwise", "tiles", "the data's own type, FMA", TALC_STRICT) \
-    X(pointwise_small_tiles, "pointwise", "small tiles", "the data's own type, FMA", TALC_STRICT) \
-    X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT) \
-    X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT) \
-    X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT) \
-    X(direct_registers, "direct", "registers", "the data's own type, FMA", TALC_STRICT) \
-    X(direct_one_by_one, "direct", "one by one", "the data's own type, FMA", TALC_STRICT) \
-    X(im2col_tensor_cores, "im2col", "tensor cores", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(im2col_cublas, "im2col", "cublas", "the data's own type by cuBLAS, FMA", TALC_STRICT)
+    X(implicit_gemm_wgmma, "implicit_gemm", "wgmma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, talc_cuda_conv2d_implicit_gemm_wgmma_map) \
+    X(implicit_gemm_wgmma_tf32, "implicit_gemm", "wgmma", "f16 on tensor cores, f32 sums",  TALC_TF32, talc_cuda_conv2d_implicit_gemm_wgmma_tf32_map) \
+    X(implicit_gemm_rows_tf32, "implicit_gemm", "bulk-copied rows", "f16 on tensor cores, f32 sums", TALC_TF32, talc_cuda_conv2d_implicit_gemm_rows_tf32_map) \
+    X(implicit_gemm_mma, "implicit_gemm", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, talc_cuda_conv2d_implicit_gemm_mma_map) \
+    X(implicit_gemm_mma_tf32, "implicit_gemm", "mma", "f16 on tensor cores, f32 sums",      TALC_TF32, talc_cuda_conv2d_implicit_gemm_mma_tf32_map) \
+    X(pointwise_mma, "pointwise", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
+    X(pointwise_mma_tf32, "pointwise", "mma", "f16 on tensor cores, f32 sums",              TALC_TF32, NULL) \
+    X(gather_gemm, "gather_gemm", NULL, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
+    X(gather_gemm_tf32, "gather_gemm", NULL, "TF32 on tensor cores, f32 sums",              TALC_TF32, NULL) \
+    X(depthwise_register_tiles, "depthwise", "register tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(depthwise_warp_tiles, "depthwise", "warp tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(depthwise_plane_tiles, "depthwise", "plane tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(depthwise_phases, "depthwise", "phases", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(depthwise_polyphase, "depthwise", "polyphase", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT, NULL) \
+    X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT, NULL) \
+    X(pointwise_cublas_tf32, "pointwise", "cublas", "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32, NULL) \
+    X(pointwise_dot, "pointwise", "dot", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(pointwise_tiles, "pointwise", "tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(pointwise_small_tiles, "pointwise", "small tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT, talc_cuda_conv2d_direct_textbook_map) \
+    X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT, talc_cuda_conv2d_direct_small_map) \
+    X(direct_registers, "direct", "registers", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(direct_one_by_one, "direct", "one by one", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(im2col_tensor_cores, "im2col", "tensor cores", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
+    X(im2col_cublas, "im2col", "cublas", "the data's own type by cuBLAS, FMA", TALC_STRICT, talc_cuda_conv2d_im2col_cublas_map)
 // clang-format on
 
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
@@ -58,6 +60,15 @@ TALC_BEGIN_DECLARATIONS
         talc_device *device, const void *problem, const talc_plan *plan, const void *arguments);
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
+
+talc_map_function talc_cuda_conv2d_implicit_gemm_wgmma_map,
+    talc_cuda_conv2d_implicit_gemm_wgmma_tf32_map, talc_cuda_conv2d_implicit_gemm_rows_tf32_map,
+    talc_cuda_conv2d_implicit_gemm_mma_map, talc_cuda_conv2d_implicit_gemm_mma_tf32_map,
+    talc_cuda_conv2d_direct_textbook_map, talc_cuda_conv2d_direct_small_map,
+    talc_cuda_conv2d_im2col_cublas_map;
+
+/// The list with its maps, in builds without CUDA too.
+extern const talc_mapped_algorithm talc_cuda_conv2d_mapped[];
 
 /// An estimate: talc_cuda_seconds for the problem's products.
 double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,

@@ -25,7 +25,7 @@ static bool is_forward(const void *problem)
     }
 TALC_CUDA_CONV2D_TABLE(DIRECTIONS)
 
-#define ROW(function, name, form, text, precision)                                                 \
+#define ROW(function, name, form, text, precision, map)                                            \
     { name, form, { text, precision, false }, function##_plan, function##_run },
 
 const talc_algorithm talc_cuda_conv2d[] = { TALC_CUDA_CONV2D_TABLE(ROW){ .name = NULL } };
