@@ -10,6 +10,7 @@
 #include "check/check.h"
 #include "check/gradient.h"
 #include "check/model.h"
+#include "check/trace.h"
 #include "nn/nn.h"
 #include "onnx/onnx.h"
 #include "ops/ops.h"

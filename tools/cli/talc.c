@@ -15,6 +15,7 @@ static const command commands[] = {
     { "run", "runs a network on an image, or model-new", command_run },
     { "ops", "the ops, and in JSON the whole interface of the library", command_ops },
     { "summary", "the layers of a network, its parameters and memory", command_summary },
+    { "trace", "an output of a convolution term by term, and who computes it", command_trace },
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

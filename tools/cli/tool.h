@@ -33,6 +33,7 @@ int command_run(int argc, char **argv);
 int command_run_model(int argc, char **argv); ///< talc run NETWORK
 int command_export(int argc, char **argv);
 int command_summary(int argc, char **argv);
+int command_trace(int argc, char **argv);
 
 // ---- Errors -------------------------------------------------------------------------------------
 

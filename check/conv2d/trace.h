@@ -1,0 +1,26 @@
+/// What the files of check/trace.h share. Private to check/.
+#ifndef TALC_CHECK_CONV2D_TRACE_H
+#define TALC_CHECK_CONV2D_TRACE_H
+
+#include "check/trace.h"
+
+enum { TRACE_ALGORITHMS = 2 * TALC_MAX_ALGORITHMS };
+
+typedef struct trace_algorithm {
+    talc_trace_algorithm shown;
+    talc_precision precision;
+    talc_owner_map map;
+    int64_t *owners; ///< [element][split]: numbers in one; NULL until somebody asks
+    int64_t splits;
+} trace_algorithm;
+
+typedef struct trace_record {
+    talc_trace base;
+    double *values[3]; ///< first, second, result
+    trace_algorithm algorithms[TRACE_ALGORITHMS];
+} trace_record;
+
+/// Fills `algorithms` with what the backends' tables have. False with a failure.
+bool talc_trace_find_algorithms(trace_record *record, const talc_trace_options *options);
+
+#endif
