@@ -114,12 +114,16 @@ TALC_API int64_t talc_trace_owners(talc_trace *trace, int algorithm, int64_t ele
 /// A count of what a problem moves. `least`: what no algorithm can do without; 0 where there is no
 /// such bound.
 typedef struct talc_trace_count {
-    const char *name; ///< "bytes that threads ask for"
+    char name[64];    ///< "different operands of each block"
     const char *unit; ///< "bytes"
     double count, least;
 } talc_trace_count;
 
-/// The counts of an algorithm, at most `capacity`; how many there are, 0 without a map.
+/// The counts of an algorithm, at most `capacity`; how many there are, 0 without a map. Of each
+/// level the bytes of the different operands that an owner there needs, of all owners together; of
+/// lanes that read x or write y by themselves, the sectors of 32 bytes of their warps' requests; of
+/// reads of shared memory that the map tells, the wavefronts, one a request without bank conflicts.
+/// Only the first two of more than 2^25 products.
 TALC_API int talc_trace_traffic(talc_trace *trace, int algorithm, talc_trace_count *counts,
                                 int capacity);
 
@@ -127,7 +131,8 @@ TALC_API int talc_trace_traffic(talc_trace *trace, int algorithm, talc_trace_cou
 /// each product is made of with the trace's terms: the pairs of elements that differ, and of those
 /// the first element of the result; 0 where all are equal. NULL for the algorithm that the library
 /// chooses. `precision`: admitted classes; 0: the thread's. Bias, residual and activation are left
-/// out. False with a failure when it could not run, or has more than 2^26 products.
+/// out. False with a failure when it could not run; TALC_TOO_LARGE with more than 2^26 products, or
+/// 2^35 in all runs, of which there are two for each element of `first`.
 typedef struct talc_trace_measurement {
     char algorithm[TALC_ALGORITHM_TEXT];
     int64_t runs, pairs, wrong;

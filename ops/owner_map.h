@@ -72,6 +72,11 @@ struct talc_owner_map {
     char text[TALC_MAP_TEXT]; ///< in words: "tiles of 8 rows of 32 outputs, halo tile 10 x 34"
     /// The element of the result that an owner computes, counted as it lies in memory; -1: none.
     int64_t (*element)(const talc_owner_map *map, const int64_t numbers[TALC_MAP_LEVELS]);
+    /// What each lane of a GPU does by itself: it reads its elements of x where they stand in
+    /// memory, a term at a time; it writes its results to memory, a register at a time.
+    bool reads, stores;
+    /// The word of shared memory that a lane reads for term k; NULL: not told.
+    int64_t (*shared)(const talc_owner_map *map, const int64_t numbers[TALC_MAP_LEVELS], int64_t k);
     union {
         int64_t alignment;
         unsigned char bytes[2048];

@@ -23,4 +23,10 @@ typedef struct trace_record {
 /// Fills `algorithms` with what the backends' tables have. False with a failure.
 bool talc_trace_find_algorithms(trace_record *record, const talc_trace_options *options);
 
+/// The algorithm with its owners, where it has a map; NULL with a failure.
+trace_algorithm *talc_trace_mapped(talc_trace *trace, int algorithm);
+
+/// The numbers of owner `index` of all.
+void talc_trace_numbers(const talc_owner_map *map, int64_t index, int64_t numbers[]);
+
 #endif

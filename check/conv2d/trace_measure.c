@@ -17,6 +17,8 @@
 #include <stdio.h>
 
 enum { MAX_PAIRS = 1 << 26, MAX_BASE = 2048 };
+/* Of all runs. */
+static const double MAX_PRODUCTS = 0x1p35;
 
 /* An element of the result, and the one of `second` that it multiplies one of `first` with. */
 typedef struct pair {
@@ -176,10 +178,12 @@ bool talc_trace_measure(const talc_trace *trace, talc_device *device, const char
         return false;
     const talc_conv2d_problem *p = &trace->problem;
     const double pairs = (double)trace->result.count * (double)trace->inner;
-    const double runs = (double)trace->first.count * (double)trace->result.count;
-    if (pairs > MAX_PAIRS || runs > 16. * MAX_PAIRS) {
-        talc_fail(TALC_TOO_LARGE, "trace: %.0f products are too many to be measured, %d at most",
-                  pairs > MAX_PAIRS ? pairs : runs, MAX_PAIRS);
+    const double products = 2 * pairs * (double)trace->first.count;
+    if (pairs > MAX_PAIRS || products > MAX_PRODUCTS) {
+        talc_fail(
+            TALC_TOO_LARGE,
+            "trace: measuring takes %.0f products, %.0f at a time; at most %.0f, %d at a time",
+            products, pairs, MAX_PRODUCTS, MAX_PAIRS);
         return false;
     }
     *measurement = (talc_trace_measurement){ .runs = 0 };

@@ -89,8 +89,7 @@ talc_trace_algorithm talc_trace_algorithm_at(const talc_trace *trace, int index)
 
 // ---- Owners -------------------------------------------------------------------------------------
 
-/* The numbers of owner `index` of all, of `total`. */
-static void numbers_of(const talc_owner_map *map, int64_t index, int64_t numbers[])
+void talc_trace_numbers(const talc_owner_map *map, int64_t index, int64_t numbers[])
 {
     for (int level = map->levels - 1; level >= 0; level--) {
         numbers[level] = index % map->level[level].extent;
@@ -129,7 +128,7 @@ static bool look_through(const talc_trace *t, trace_algorithm *a, int64_t total)
     bool right = true;
     for (int64_t i = 0; i < total && right; i++) {
         int64_t numbers[TALC_MAP_LEVELS];
-        numbers_of(map, i, numbers);
+        talc_trace_numbers(map, i, numbers);
         const int64_t element = map->element(map, numbers);
         if (element == -1)
             continue;
@@ -162,7 +161,7 @@ static bool find_owners(talc_trace *trace, trace_algorithm *a)
     return a->owners != NULL || look_through(trace, a, total);
 }
 
-static trace_algorithm *mapped(talc_trace *trace, int algorithm)
+trace_algorithm *talc_trace_mapped(talc_trace *trace, int algorithm)
 {
     trace_record *record = (trace_record *)trace;
     if (talc_operand_missing("trace", "trace", trace))
@@ -179,7 +178,7 @@ static trace_algorithm *mapped(talc_trace *trace, int algorithm)
 int64_t talc_trace_owners(talc_trace *trace, int algorithm, int64_t element, int64_t *numbers,
                           int64_t capacity)
 {
-    const trace_algorithm *a = mapped(trace, algorithm);
+    const trace_algorithm *a = talc_trace_mapped(trace, algorithm);
     if (a == NULL)
         return -1;
     if (element < 0 || element >= trace->result.count) {
@@ -188,14 +187,7 @@ int64_t talc_trace_owners(talc_trace *trace, int algorithm, int64_t element, int
         return -1;
     }
     for (int64_t i = 0; i < a->splits && i < capacity; i++)
-        numbers_of(&a->map, a->owners[element * a->splits + i], numbers + i * a->map.levels);
+        talc_trace_numbers(&a->map, a->owners[element * a->splits + i],
+                           numbers + i * a->map.levels);
     return a->splits;
-}
-
-// ---- Traffic ------------------------------------------------------------------------------------
-
-int talc_trace_traffic(talc_trace *trace, int algorithm, talc_trace_count *counts, int capacity)
-{
-    (void)counts, (void)capacity;
-    return mapped(trace, algorithm) == NULL ? 0 : 0;
 }

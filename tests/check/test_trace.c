@@ -308,3 +308,52 @@ Test(trace, a_map_that_is_off_by_one_is_refused)
         talc_trace_free(trace);
     }
 }
+
+// ---- Traffic ------------------------------------------------------------------------------------
+
+static talc_trace_count count_of(talc_trace *trace, const char *title, const char *name)
+{
+    talc_trace_count counts[16];
+    for (int i = 0; i < trace->algorithms; i++)
+        if (strcmp(talc_trace_algorithm_at(trace, i).title, title) == 0) {
+            const int count = talc_trace_traffic(trace, i, counts, 16);
+            for (int j = 0; j < count && j < 16; j++)
+                if (strcmp(counts[j].name, name) == 0)
+                    return counts[j];
+        }
+    cr_assert_fail("%s has no count of %s", title, name);
+    return counts[0];
+}
+
+static int64_t every_eighth_word(const talc_owner_map *map, const int64_t numbers[], int64_t k)
+{
+    (void)map, (void)k;
+    return numbers[2] * 8; /* the lane */
+}
+
+/* 64 outputs of one product each: two warps of different blocks, with a pixel a lane. At stride 2
+ * their elements of x are 8 bytes apart. */
+Test(trace, traffic_by_hand)
+{
+    static const char textbook[] = "direct(textbook)";
+    for (int stride = 1; stride <= 2; stride++) {
+        talc_trace *trace =
+            talc_trace_new(stride == 1 ? "n1c1h1w64o1k1" : "n1c1h1w128o1k1s1x2", NULL);
+        cr_assert(count_of(trace, textbook, "products").count == 64);
+        cr_assert(count_of(trace, textbook, "loads of x by warps").count == 2);
+        cr_assert(count_of(trace, textbook, "sectors of these loads").count == 8 * stride);
+        cr_assert(count_of(trace, textbook, "sectors of these loads").least == 8);
+        cr_assert(count_of(trace, textbook, "stores by warps").count == 2);
+        cr_assert(count_of(trace, textbook, "sectors of these stores").count == 8);
+        const talc_trace_count block =
+            count_of(trace, textbook, "different operands of each block");
+        cr_assert(block.count == 4 * 2 * (32 + 1) && block.least == 4 * (64 + 1));
+        const talc_trace_count shared =
+            count_of(trace, textbook, "reads of shared memory by warps");
+        cr_assert(shared.count == 2 && shared.least == 2);
+        for (int i = 0; i < trace->algorithms; i++)
+            ((trace_record *)trace)->algorithms[i].map.shared = every_eighth_word;
+        cr_assert(count_of(trace, textbook, "reads of shared memory by warps").count == 2 * 8);
+        talc_trace_free(trace);
+    }
+}

@@ -234,10 +234,15 @@ static void print_owner(const traced *t, int index, const talc_trace_algorithm *
     }
     for (int64_t i = 0; i < count && i < SHOWN_OWNERS; i++)
         print_numbers(t, a->map, numbers + i * a->map->levels);
-    for (int i = 0; i < a->map->loops; i++)
-        printf("%s%s %lld", i == 0 ? "    terms by " : " > ", a->map->loop[i].name,
+    bool any = false;
+    for (int i = 0; i < a->map->loops; i++) {
+        if (a->map->loop[i].extent == 1)
+            continue;
+        printf("%s%s %lld", any ? " > " : "    terms by ", a->map->loop[i].name,
                (long long)a->map->loop[i].extent);
-    printf("%s", a->map->loops > 0 ? "\n" : "");
+        any = true;
+    }
+    printf("%s", any ? "\n" : "");
 }
 
 static bool is_wanted(const traced *t, const talc_trace_algorithm *a)
@@ -251,10 +256,9 @@ static void print_traffic(const traced *t, int index)
     talc_trace_count counts[MAX_COUNTS];
     const int count = talc_trace_traffic(t->trace, index, counts, MAX_COUNTS);
     for (int i = 0; i < count; i++) {
-        printf("    %-44s %12.0f %s", counts[i].name, counts[i].count, counts[i].unit);
-        if (counts[i].least > 0)
-            printf(", at least %.0f: %.2f times", counts[i].least,
-                   counts[i].count / counts[i].least);
+        printf("    %-44s %9.0f %s", counts[i].name, counts[i].count, counts[i].unit);
+        if (counts[i].least > 0 && counts[i].least < counts[i].count)
+            printf(", %.2f times the least", counts[i].count / counts[i].least);
         printf("\n");
     }
     talc_error_clear();
@@ -486,8 +490,9 @@ static bool measure(traced *t)
             continue;
         if (!talc_trace_measure(t->trace, t->device, c->title,
                                 c->arithmetic.precision | TALC_STRICT,
-                                &t->measurements[t->measured++]))
+                                &t->measurements[t->measured]))
             return false;
+        t->measured++;
     }
     return true;
 }
@@ -524,8 +529,11 @@ static int show(traced *t)
 {
     if (!find_element(t))
         return tool_usage_talc();
-    if (!measure(t))
+    if (!measure(t) && talc_error_status() != TALC_TOO_LARGE)
         return tool_fail_talc();
+    char unmeasured[512];
+    snprintf(unmeasured, sizeof unmeasured, "%s", talc_failed() ? talc_error_message() : "");
+    talc_error_clear();
     if (t->arguments->tool.json)
         return verdict(t, print_json(t));
     printf("%s\n", t->trace->text);
@@ -535,6 +543,8 @@ static int show(traced *t)
     if (t->arguments->all)
         print_matrix(t);
     print_measurements(t);
+    if (*unmeasured != '\0')
+        printf("not measured: %s\n", unmeasured);
     print_algorithms(t);
     return verdict(t, tool_finish());
 }

@@ -166,6 +166,13 @@ static int64_t textbook_element(const talc_owner_map *map, const int64_t numbers
                : -1;
 }
 
+/* The weight of a term and a channel. */
+static int64_t textbook_shared(const talc_owner_map *map, const int64_t numbers[], int64_t k)
+{
+    (void)map;
+    return k % TALC_TEXTBOOK_K * TALC_TEXTBOOK_CHANNELS + numbers[TEXTBOOK_SUM];
+}
+
 const char *talc_cuda_conv2d_direct_textbook_map(const talc_map_target *target, const void *problem,
                                                  size_t limit, talc_owner_map *map)
 {
@@ -182,6 +189,9 @@ const char *talc_cuda_conv2d_direct_textbook_map(const talc_map_target *target, 
                    [TEXTBOOK_SUM] = { "sum", TALC_LEVEL_REGISTER, TALC_TEXTBOOK_CHANNELS },
                    [TEXTBOOK_SPLIT] = { "split", TALC_LEVEL_SPLIT, m.layout.splits } },
         .element = textbook_element,
+        .reads = true,
+        .stores = true,
+        .shared = textbook_shared,
     };
     const int64_t of_split = TALC_TEXTBOOK_K / m.layout.splits;
     add_loop(map, "K tile", TALC_LOOP_TERM, TALC_TEXTBOOK_K,
@@ -255,6 +265,7 @@ const char *talc_cuda_conv2d_direct_small_map(const talc_map_target *target, con
                    [SMALL_SPLIT] = { "split", TALC_LEVEL_SPLIT, tiles.splits } },
         .element = small_element,
     };
+    add_splits(map, TALC_LOOP_CHANNEL, 1, tiles.splits);
     if (p->direction == TALC_FORWARD) {
         add_loop(map, "stage", TALC_LOOP_CHANNEL, tiles.stage_channels,
                  talc_ceil_div(shape.IC, tiles.stage_channels));
@@ -321,6 +332,7 @@ const char *talc_cuda_conv2d_im2col_cublas_map(const talc_map_target *target, co
                    [COLUMN] = { "column of the thread", TALC_LEVEL_REGISTER, TALC_IM2COL_COLUMNS },
                    [ROW] = { "row of the product", TALC_LEVEL_TILE, p->OC / p->groups } },
         .element = im2col_element,
+        .reads = true,
     };
     add_loop(map, "channels of B", TALC_LOOP_CHANNEL, plan->channels,
              talc_ceil_div(channels, plan->channels));
