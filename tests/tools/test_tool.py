@@ -24,7 +24,7 @@ TALC = os.path.abspath(sys.argv.pop(1))
 # What runs without a named device runs on the CPU, also where there is a GPU.
 os.environ.setdefault("TALC_DEVICE", "cpu")
 
-COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "run", "summary"]
+COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "run", "summary", "trace"]
 
 
 def talc(*arguments, stdout=subprocess.PIPE, **options):
@@ -1120,13 +1120,13 @@ class Networks(Tool):
             "run NETWORK FILE": ["run", "lenet", self.path("x.png")],
             "run model-new": ["run", "model-new", "--problem", small, "--beside", "cpu"], "bench NETWORK": ["bench", "lenet"],
             "bench": ["bench", small, "host_view", "--repeat", "1"], "bench --list": ["bench", "--list"], "check": ["check", small, "--kinds", "exact"], "check --list": ["check", "--list", small],
-            "check model": ["check", "model", "lenet"], "check grad": ["check", "grad", "relu"],
+            "check model": ["check", "model", "lenet"], "check grad": ["check", "grad", "relu"], "trace": ["trace", small, "--all", "--traffic"],
         }.items():
             printed = keys(self.json(*arguments))
             self.assertEqual(printed - rows[row] - common, set(), row)
             if row != "check":  # whose failures there are none of
                 self.assertEqual(rows[row] & {"network", "device", "layers", "steps", "ways"} - printed, set(), row)
-        self.assertEqual(len(rows), 17)
+        self.assertEqual(len(rows), 18)
 
     def test_unknown_names(self):
         self.fails(2, "there is no problem 'resnet17'.* talc summary the networks", "bench", "resnet17")
@@ -1457,6 +1457,36 @@ class Check(Tool):
         with open(self.path("y.npy")) as file:
             self.assertEqual(file.read(), "an old file")
         unwritten("/dev/full", self.PROBLEM, *self.SHORT, "--shares", "/dev/full")
+
+
+class Trace(Tool):
+    def test_terms(self):
+        for problem in "n1c2h5w6o4k3p1", "n2c4h7w6o4k3x2s2p1g2_dx", "n1c2h5w4o3k2s2x1p1_dw":
+            done = self.json("trace", problem, "--all", "--algorithm", "implicit_gemm", "--device", "cpu", "--cpu", "avx2")
+            self.assertEqual(done["schema"], "talc.trace/1")
+            for element in done["elements"]:
+                products = [term["first"]["value"] * term["second"]["value"] for term in element["terms"]]
+                self.assertEqual(sum(products), element["value"])
+                self.assertEqual(element["value"], done["result"]["values"][element["element"]])
+            self.assertEqual([m["wrong"] for m in done["measured"]], [0])
+            for algorithm in done["algorithms"]:
+                if algorithm["map"]:
+                    owners = [tuple(owner) for table in algorithm["owner_table"] for owner in table]
+                    self.assertEqual(len(set(owners)), len(owners))
+                    self.assertEqual(algorithm["owner_table"][0], algorithm["owners"])
+
+    def test_text(self):
+        text = self.ok("trace", "n1c2h5w6o4k3p1", "0,0,2,3", "--gpu", "a100", "--cpu", "portable", "--device", "cpu")
+        for words in "= 1, element 15 of y", "row 0 of A times column 15 of B", "cuda direct(textbook), as planned for a100", "all as the formula says":
+            self.assertIn(words, text)
+        self.assertIn("not measured: ", self.ok("trace", "n8c64h56w56o64k3p1", "--device", "cpu", "--algorithm", "im2col"))
+
+    def test_failures(self):
+        self.fails(2, "oc of y is 4, and has to be below 4", "trace", "n1c2h5w6o4k3p1", "0,4,2,3")
+        self.fails(2, "'1,2' is no element of dw: four numbers", "trace", "n1c2h5w6o4k3p1_dw", "1,2")
+        self.fails(2, "'h2000' is no GPU that plans are known for", "trace", "n1c2h5w6o4k3p1", "--gpu", "h2000")
+        self.fails(2, "give a problem", "trace")
+        self.fails(1, "more than 16777216 elements", "trace", "n8c64h512w256o128k5x7")
 
 
 if __name__ == "__main__":
