@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROBLEMS = 240 };
+enum { PROBLEMS = 160 };
 
 /* TALC_TRACE_PROBLEMS=2000 is the long form. */
 static int problem_count(void)
