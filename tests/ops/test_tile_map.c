@@ -1,10 +1,11 @@
-/* Who computes which output of implicit_gemm and of products on tensor cores: of any problem, on
- * GPUs that need not be there, the blocks, warps, lanes and registers of a plan have each output
- * once for each split, and the splits have each K tile once. */
+/* Who computes which output of implicit_gemm, of products on tensor cores and of the weight
+ * gradient: of any problem, on GPUs that need not be there, the blocks, warps, lanes and registers
+ * of a plan have each output once for each split, and the splits have each K tile once. */
 #include "tests/support/hooks.h"
 #include "tests/support/random_problem.h"
 
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
+#include "backends/cuda/conv2d/weight_gradient_tile_map.h"
 #include "backends/cuda/matmul/tile_map.h"
 #include "tensor/extent.h"
 
@@ -117,6 +118,87 @@ Test(tile_map, each_output_of_a_product_has_one_owner_in_each_split)
         for (int64_t y = 0; y < products * M * N; y++)
             cr_assert_eq(k_tiles[y], l.k_tiles, "product %d: output %lld", i, (long long)y);
         free(k_tiles);
+    }
+}
+
+/* Some threads stand for outputs beyond the last: whole tiles are counted, and what exists is
+ * looked at. */
+Test(tile_map, each_output_of_a_streamed_product_has_one_owner_in_each_split)
+{
+    uint64_t state = 4;
+    for (int i = 0; i < 60; i++) {
+        const int products = (int)between(&state, 1, 3), columns = 32 << between(&state, 0, 2);
+        const int64_t R = between(&state, 1, 700), C = between(&state, 1, 300);
+        const bool along_k = between(&state, 0, 1) == 1;
+        const int splits = (int)between(&state, 1, 3);
+        const talc_stream_layout l =
+            talc_stream_layout_of(products, R, C, columns, (int)between(&state, splits, 9), splits);
+        unsigned char *k_tiles = calloc((size_t)(products * R * C), 1);
+        for (int t = 0; t < l.work; t++) {
+            const talc_product_tile w = talc_stream_tile_of(&l, t);
+            cr_assert(w.k_tile < w.end && w.split < splits && w.product < products);
+            for (int j = 0; j < 256 * columns / 2; j++) {
+                const talc_fragment f = talc_stream_sum_of(&w, along_k, columns, j % 256, j / 256);
+                if (f.row < R && f.column < C)
+                    k_tiles[(w.product * R + f.row) * C + f.column] +=
+                        (unsigned char)(w.end - w.k_tile);
+            }
+        }
+        for (int64_t y = 0; y < products * R * C; y++)
+            cr_assert_eq(k_tiles[y], l.k_tiles, "product %d: output %lld", i, (long long)y);
+        free(k_tiles);
+    }
+}
+
+static talc_weight_layout random_weights(uint64_t *state)
+{
+    talc_weight_layout l = { .by_wgmma = between(state, 0, 1) == 1 };
+    l.groups = (int)between(state, 1, 2), l.taps = (int)between(state, 1, 25);
+    l.group_in = (int)between(state, 1, 150), l.group_out = (int)between(state, 1, 150);
+    l.channels = 64 >> between(state, 0, l.by_wgmma ? 1 : 2);
+    l.tiles = (int)between(state, 1, 4), l.splits = (int)between(state, 1, l.tiles);
+    l.x_blocks = (int)talc_ceil_div(l.group_in, l.channels);
+    l.dy_blocks = (int)talc_ceil_div(l.group_out, TALC_WEIGHT_OC);
+    l.nb = l.by_wgmma ? 24 : 18;
+    talc_weight_set_columns(&l);
+    l.nb = l.by_wgmma ? l.columns : l.columns <= 6 ? 6 : l.columns <= 9 ? 9 : 18;
+    talc_weight_set_columns(&l);
+    return l;
+}
+
+Test(tile_map, each_weight_has_one_owner_in_each_split)
+{
+    uint64_t state = 6;
+    for (int i = 0; i < 40; i++) {
+        const talc_weight_layout l = random_weights(&state);
+        const int64_t count = (int64_t)l.groups * l.group_out * l.group_in * l.taps;
+        unsigned char *sums = calloc((size_t)count, 1), *tiles = calloc((size_t)count, 1);
+        const int blocks = l.groups * l.dy_blocks * l.x_blocks * l.tap_groups,
+                  threads = talc_weight_threads(&l);
+        for (int j = 0; j < blocks * l.splits; j++) {
+            const talc_weight_share w = talc_weight_share_of(&l, j / l.splits, j % l.splits);
+            cr_assert(w.own == j && w.first < w.last && w.taps > 0 &&
+                      w.first_tap + w.taps <= l.taps);
+            for (int k = 0; k < talc_weight_block_sums(&l); k++) {
+                const int at = talc_weight_sum_at(threads, k / 4 % threads, k / 4 / threads, k % 4);
+                cr_assert(at >= 0 && at < talc_weight_block_sums(&l));
+                const talc_weight_element e = talc_weight_element_of(&l, j / l.splits, at);
+                if (e.tap < 0)
+                    continue;
+                cr_assert(e.g == w.g && e.tap >= w.first_tap && e.tap < w.first_tap + w.taps);
+                cr_assert(e.ic / l.channels == w.ic &&
+                          e.g * l.dy_blocks + e.oc / TALC_WEIGHT_OC == w.oc);
+                const int64_t dw =
+                    (((int64_t)e.g * l.group_out + e.oc) * l.group_in + e.ic) * l.taps + e.tap;
+                sums[dw]++, tiles[dw] = (unsigned char)(tiles[dw] + w.last - w.first);
+            }
+        }
+        for (int64_t dw = 0; dw < count; dw++)
+            cr_assert(sums[dw] == l.splits && tiles[dw] == l.tiles,
+                      "layout %d, weight %lld: %d sums of %d splits, of %d tiles of %d", i,
+                      (long long)dw, sums[dw], l.splits, tiles[dw], l.tiles);
+        free(sums);
+        free(tiles);
     }
 }
 

@@ -37,10 +37,8 @@ template <int COUNT> struct packing_form {
     static constexpr int PRODUCTS = COUNT, LOADERS = VALUES.loaders, FIRST_LOADER = 0;
 };
 
-constexpr int THREADS = 256, WARPS = THREADS / WARP;
-/* Warp w of a block has 32 output channels, chosen by w / COLUMN_WARPS, and a share of the columns,
- * chosen by w % COLUMN_WARPS. A column is 8 input channels of a tap. */
-constexpr int COLUMN_WARPS = 4;
+constexpr int THREADS = TALC_WEIGHT_THREADS, WARPS = THREADS / WARP;
+constexpr int COLUMN_WARPS = TALC_WEIGHT_COLUMN_WARPS;
 constexpr int AT_ONCE = 3;             /* columns whose products do not depend on each other */
 constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, unless the workspace is smaller */
 
@@ -133,7 +131,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     static_assert(NB % AT_ONCE == 0, "");
     __shared__ int offsets[COLUMN_WARPS * NB];
     const int t = (int)threadIdx.x, lane = t % WARP, warp = t / WARP;
-    const weight_share w(p, (int)blockIdx.x, (int)blockIdx.y);
+    const talc_weight_share w = talc_weight_share_of(&p, (int)blockIdx.x, (int)blockIdx.y);
     const int first_column = warp % COLUMN_WARPS * p.columns,
               count = max(0, min(p.columns, p.planes * w.taps - first_column));
     for (int i = t; i < COLUMN_WARPS * NB; i += THREADS) {
@@ -142,21 +140,25 @@ static __global__ void __launch_bounds__(THREADS, 1)
                          ? (column - tap * p.planes) * p.plane + p.shifts[w.first_tap + tap]
                          : 0;
     }
-    float4 *split_sums = (float4 *)p.split_sums + w.own * (2 * NB) * THREADS + t;
+    float *const split_sums =
+        p.split_sums + w.own * (2 * NB * THREADS * 4) + talc_weight_sum_at(THREADS, t, 0, 0);
+    auto four_sums = [&](int i) {
+        return (float4 *)(split_sums + talc_weight_sum_at(THREADS, 0, i, 0));
+    };
     float sums[2][NB][4];
     weight_limit limit = p.resumes ? p.limits[w.own] : weight_limit{};
 #pragma unroll
     for (int i = 0; i < 2 * NB; i++) {
         float *to = sums[i / NB][i % NB];
-        const float4 v = p.resumes ? split_sums[i * THREADS] : float4{};
+        const float4 v = p.resumes ? *four_sums(i) : float4{};
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
     const int bytes = p.x_bytes + p.dy_bytes;
     auto fetch = [&](int tile) {
         if (tile < w.last) {
             char *to = shared + (tile - w.first) % 2 * bytes;
-            const char *x = p.x + w.x_at(p, tile) * p.x_bytes,
-                       *dy = p.dy + w.dy_at(p, tile) * p.dy_bytes;
+            const char *x = p.x + x_tile(p, w, tile) * p.x_bytes,
+                       *dy = p.dy + dy_tile(p, w, tile) * p.dy_bytes;
             for (int i = t * 16; i < p.x_bytes; i += THREADS * 16)
                 __pipeline_memcpy_async(to + i, x + i, 16);
             for (int i = t * 16; i < p.dy_bytes; i += THREADS * 16)
@@ -180,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         __pipeline_wait_prior(1);
         __syncthreads();
         const float scale =
-            scale_back(p.x_infos[w.x_at(p, tile)], p.dy_infos[w.dy_at(p, tile)], limit);
+            scale_back(p.x_infos[x_tile(p, w, tile)], p.dy_infos[dy_tile(p, w, tile)], limit);
         const uint32_t buffer = (uint32_t)((tile - w.first) % 2 * bytes);
 #pragma unroll 1
         for (int s = 0; s < TILE / STEP; s++) {
@@ -225,7 +227,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int i = 0; i < 2 * NB; i++) {
         const float *from = sums[i / NB][i % NB];
-        split_sums[i * THREADS] = make_float4(from[0], from[1], from[2], from[3]);
+        *four_sums(i) = make_float4(from[0], from[1], from[2], from[3]);
     }
     if (t == 0)
         p.limits[w.own] = limit;
@@ -233,51 +235,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 // ---- Adding -------------------------------------------------------------------------------------
 
-struct weight_sums {
+struct weight_sums : talc_weight_layout {
     const float *split_sums, *x, *dy;
     const weight_limit *limits;
     float *dw;
     float coefficient;
-    bool by_wgmma;
-    int block_floats, splits, ways; ///< ways: warps that share the splits of the same elements
-    int channels, columns, nb, group_taps, tap_groups, x_blocks, dy_blocks;
+    int block_sums, ways; ///< ways: warps that share the splits of the same elements
 };
-
-/// The element of dw that a sum belongs to. tap is -1 where there is none.
-struct weight_element {
-    int g, oc, ic, tap;
-};
-
-static __device__ __forceinline__ weight_element element_of_sum(const gemm_problem &p,
-                                                                const weight_sums &s, int block,
-                                                                int at)
-{
-    const int threads = s.by_wgmma ? WARPGROUPS * 128 : THREADS;
-    const int group = at / 4 / threads, thread = at / 4 - group * threads;
-    const int lane = thread % WARP, warp = thread / WARP;
-    const int column_warp = s.by_wgmma ? warp / 4 : warp % COLUMN_WARPS;
-    const int own = s.by_wgmma ? group : group % s.nb;
-    const int row = (s.by_wgmma ? warp % 4 * 16 : warp / COLUMN_WARPS * 32 + group / s.nb * 16) +
-                    lane / 4 + at % 4 / 2 * 8;
-    const int column = column_warp * s.columns + own, planes = s.channels / PLANE,
-              tap = column / planes;
-    const int tap_group = block % s.tap_groups, rest = block / s.tap_groups;
-    const int oc_block = rest / s.x_blocks;
-    weight_element element;
-    element.g = oc_block / s.dy_blocks;
-    element.oc = (oc_block - element.g * s.dy_blocks) * OC_TILE + row;
-    element.ic =
-        rest % s.x_blocks * s.channels + (column - tap * planes) * PLANE + lane % 4 * 2 + at % 2;
-    element.tap = tap_group * s.group_taps + tap;
-    if (own >= s.columns || tap >= s.group_taps || element.tap >= p.taps ||
-        element.ic >= p.group_in || element.oc >= p.group_out)
-        element.tap = -1;
-    return element;
-}
 
 /* An element by FFMA, computed by all threads of a block. */
 static __device__ float weight_by_block(const gemm_problem &p, const weight_sums &s,
-                                        weight_element to, float *partial)
+                                        talc_weight_element to, float *partial)
 {
     const int kh = to.tap / p.KW * p.dilation_h, kw = to.tap % p.KW * p.dilation_w;
     const int plane = p.OH * p.OW, images = THREADS / plane, rest = THREADS - images * plane;
@@ -323,19 +291,19 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ float sums[THREADS], magnitudes[THREADS], limits[THREADS], partial[WARPS];
     __shared__ unsigned recompute_bits[WARPS];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, way = warp % s.ways;
-    const int units = s.block_floats / WARP;
+    const int units = s.block_sums / WARP;
     auto unit_of = [&](int of_warp) { return ((int)blockIdx.x * WARPS + of_warp) / s.ways; };
     auto element = [&](int unit, int of_lane) {
-        return element_of_sum(p, s, unit / units, unit % units * WARP + of_lane);
+        return talc_weight_element_of(&s, unit / units, unit % units * WARP + of_lane);
     };
     const int unit = unit_of(warp), block = unit / units, at = unit % units * WARP + lane;
-    const weight_element to = element(unit, lane);
+    const talc_weight_element to = element(unit, lane);
     const int x_bit = pair_bit(to.ic % s.channels), dy_bit = pair_bit(to.oc % OC_TILE);
     float sum = 0, magnitude = 0, limit = 0;
 #pragma unroll 4
     for (int k = way; k < s.splits; k += s.ways) {
         const int64_t own = (int64_t)block * s.splits + k;
-        const float split_sum = s.split_sums[own * s.block_floats + at];
+        const float split_sum = s.split_sums[own * s.block_sums + at];
         const weight_limit &of = s.limits[own];
         sum += split_sum, magnitude += fabsf(split_sum);
         if (of.x_nonzero >> x_bit & of.dy_nonzero >> dy_bit & 1)
@@ -375,22 +343,6 @@ struct weight_plan {
     bool by_wgmma;
     int arrangement, channels, nb, round, splits; /* round: tiles of a round */
 };
-
-/* The most columns of a warp or a warpgroup. A warpgroup has whole taps. */
-static int columns_of(const weight_plan &w, int taps, int *group_taps)
-{
-    const int planes = w.channels / PLANE, warps = w.by_wgmma ? WARPGROUPS : COLUMN_WARPS;
-    const int max_taps = warps * w.nb / planes, groups = (int)talc_ceil_div(taps, max_taps);
-    *group_taps = (int)talc_ceil_div(taps, groups);
-    return w.by_wgmma ? (int)talc_ceil_div(*group_taps, warps) * planes
-                      : (int)talc_ceil_div(planes * *group_taps, warps);
-}
-
-/* The number of sums of a block. */
-static int block_floats(const weight_plan &w)
-{
-    return w.by_wgmma ? w.nb * WARPGROUPS * 128 * 4 : 2 * w.nb * THREADS * 4;
-}
 
 /* The packing of x and of dy, as two problems with the same tiles. A K tile of these problems is a
  * block of channels. */
@@ -445,7 +397,7 @@ static int64_t fewest_products(const talc_conv2d_problem *p)
 
 /* The layout of the workspace, which follows from a plan. */
 struct weight_layout {
-    int group_taps, tap_groups, columns;
+    talc_weight_layout of;
     /* tiles: those of all channels, at the same positions */
     int64_t blocks, x_tiles, dy_tiles;
     size_t x, dy, infos, limits, split_sums; /* bytes, in this order */
@@ -454,16 +406,21 @@ struct weight_layout {
 static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w)
 {
     weight_layout l = {};
-    l.columns = columns_of(w, x.taps, &l.group_taps);
-    l.tap_groups = (int)talc_ceil_div(x.taps, l.group_taps);
+    l.of.by_wgmma = w.by_wgmma;
+    l.of.groups = x.groups, l.of.group_in = x.group_in, l.of.group_out = x.group_out;
+    l.of.taps = x.taps, l.of.tiles = x.pixel_tiles, l.of.splits = w.splits;
+    l.of.channels = x.channels, l.of.x_blocks = x.k_tiles, l.of.dy_blocks = dy.k_tiles;
+    l.of.nb = w.nb;
+    talc_weight_set_columns(&l.of);
     l.x_tiles = (int64_t)x.groups * x.k_tiles, l.dy_tiles = (int64_t)x.groups * dy.k_tiles;
-    l.blocks = l.dy_tiles * x.k_tiles * l.tap_groups;
+    l.blocks = l.dy_tiles * x.k_tiles * l.of.tap_groups;
     l.x = talc_cuda_aligned((size_t)(w.round * l.x_tiles * x.halo_tile_bytes));
     l.dy = talc_cuda_aligned((size_t)(w.round * l.dy_tiles * dy.halo_tile_bytes));
     l.infos = talc_cuda_aligned(
         (size_t)(w.round * (l.x_tiles + l.dy_tiles) * (int64_t)sizeof(packed_tile_info)));
     l.limits = talc_cuda_aligned((size_t)(l.blocks * w.splits * (int64_t)sizeof(weight_limit)));
-    l.split_sums = (size_t)(l.blocks * w.splits * block_floats(w) * (int64_t)sizeof(float));
+    l.split_sums =
+        (size_t)(l.blocks * w.splits * talc_weight_block_sums(&l.of) * (int64_t)sizeof(float));
     return l;
 }
 
@@ -480,10 +437,10 @@ static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const w
     constexpr double RATE = 900, WAIT = 400, BYTES = 20;
     constexpr int STEPS = TILE / STEP;
     if (!w.by_wgmma)
-        return WARPS * STEPS * 2. * l.columns * products * 2048 / RATE + 1500;
+        return WARPS * STEPS * 2. * l.of.columns * products * 2048 / RATE + 1500;
     const double tap = STEPS * products * (w.channels == 64 ? 32 : 24);
-    const double all = l.group_taps * tap * 1.15,
-                 one = l.columns * PLANE / w.channels * (tap + WAIT),
+    const double all = l.of.group_taps * tap * 1.15,
+                 one = l.of.columns * PLANE / w.channels * (tap + WAIT),
                  copies = (x.halo_tile_bytes + dy.halo_tile_bytes) / BYTES;
     return (all > one && all > copies ? all : one > copies ? one : copies) + 200;
 }
@@ -535,8 +492,7 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
                 continue;
             weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
                               1 };
-            int group_taps;
-            const int columns = columns_of(w, x.taps, &group_taps);
+            const int columns = layout_of(x, dy, w).of.columns;
             w.nb = by_wgmma ? columns : columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
             const int64_t a_tile = layout_of(x, dy, w).x_tiles * x.halo_tile_bytes +
                                    layout_of(x, dy, w).dy_tiles * dy.halo_tile_bytes + 64;
@@ -585,17 +541,15 @@ static weight_problem weight_problem_of(const gemm_problem &x, const gemm_proble
                                         const weight_plan &w, const weight_layout &l, char *at)
 {
     weight_problem m = {};
+    (talc_weight_layout &)m = l.of;
     m.x = at, m.dy = at + l.x;
     at += l.x + l.dy;
     m.x_infos = (packed_tile_info *)at, m.dy_infos = m.x_infos + w.round * l.x_tiles;
     at += l.infos;
     m.limits = (weight_limit *)at, m.split_sums = (float *)(at + l.limits);
     m.x_bytes = x.halo_tile_bytes, m.dy_bytes = dy.halo_tile_bytes;
-    m.x_blocks = x.k_tiles, m.dy_blocks = dy.k_tiles, m.groups = x.groups, m.splits = w.splits;
     m.planes = x.channels / PLANE, m.plane = x.phases * x.positions;
     m.low = m.planes * m.plane * 16;
-    m.taps = x.taps, m.group_taps = l.group_taps, m.tap_groups = l.tap_groups;
-    m.columns = l.columns;
     for (int s = 0; s < TILE / STEP; s++)
         m.steps[s] = s * (x.flat ? STEP : x.pitch);
     for (int tap = 0; tap < x.taps; tap++)
@@ -603,18 +557,14 @@ static weight_problem weight_problem_of(const gemm_problem &x, const gemm_proble
     return m;
 }
 
-static weight_sums weight_sums_of(const gemm_problem &x, const weight_problem &m,
-                                  const weight_plan &w)
+static weight_sums weight_sums_of(const weight_problem &m)
 {
     weight_sums s = {};
+    (talc_weight_layout &)s = m;
     s.split_sums = m.split_sums, s.limits = m.limits;
-    s.by_wgmma = w.by_wgmma;
-    s.block_floats = block_floats(w), s.splits = w.splits;
-    for (s.ways = 1; s.ways < WARPS && s.ways * 8 <= w.splits;)
+    s.block_sums = talc_weight_block_sums(&m);
+    for (s.ways = 1; s.ways < WARPS && s.ways * 8 <= m.splits;)
         s.ways *= 2;
-    s.channels = x.channels, s.columns = m.columns, s.nb = w.nb;
-    s.group_taps = m.group_taps, s.tap_groups = m.tap_groups;
-    s.x_blocks = m.x_blocks, s.dy_blocks = m.dy_blocks;
     return s;
 }
 
@@ -660,10 +610,10 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     }
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d.grad_weight", error);
-    weight_sums s = weight_sums_of(x, m, w);
+    weight_sums s = weight_sums_of(m);
     s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
     s.coefficient = Form::PRODUCTS == 3 ? (float)(0x1p17 / products) : 8;
-    const int64_t sums = l.blocks * s.block_floats;
+    const int64_t sums = l.blocks * s.block_sums;
     add_weight_splits<<<(unsigned)(sums / THREADS * s.ways), THREADS, 0, stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");
 }

@@ -4,16 +4,17 @@
 #define TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/halo_tile.cuh"
+#include "backends/cuda/conv2d/weight_gradient_tile_map.h"
 
 namespace talc
 {
 
 /// Positions of a tile, and output channels of a block.
-constexpr int TILE = 8 * STEP, OC_TILE = 64;
+constexpr int TILE = 8 * STEP, OC_TILE = TALC_WEIGHT_OC;
 
 /// For wgmma: the warpgroups that multiply, each some of the taps, and the most columns of a
 /// warpgroup. A column is 8 input channels of a tap, which are 4 sums of a thread.
-constexpr int WARPGROUPS = 3, WARPGROUP_COLUMNS = 24;
+constexpr int WARPGROUPS = TALC_WEIGHT_WARPGROUPS, WARPGROUP_COLUMNS = 24;
 
 /// What sums have to know of a packed tile.
 struct packed_tile_info {
@@ -28,48 +29,32 @@ struct weight_limit {
     uint64_t x_nonzero, dy_nonzero;
 };
 
-struct weight_problem {
+struct weight_problem : talc_weight_layout {
     const char *x, *dy; ///< packed: [tile][group][block of channels][halo tile]
     const packed_tile_info *x_infos, *dy_infos;
     float *split_sums;    ///< [block][split][four sums of a thread][thread][4]
     weight_limit *limits; ///< [block][split]
-    int x_bytes, dy_bytes, x_blocks, dy_blocks, groups;
-    int tiles, splits;
+    int x_bytes, dy_bytes;
     int stages;   ///< tiles in shared memory at a time
     bool resumes; ///< sums begin with those of the round before
     /// of x: planes of 8 channels, positions of a plane, bytes to the low parts
     int planes, plane, low;
-    int taps, group_taps, tap_groups, columns; ///< columns of a warp or a warpgroup
     int steps[TILE / STEP];               ///< where the positions of a step begin in the halo tile
     uint16_t shifts[TALC_GEMM_MAX_STEPS]; ///< the offset of each tap
 };
 
-/// A block's share of the work: its channels and taps, and its tiles.
-struct weight_share {
-    int64_t own; ///< its index among all shares
-    int g, ic, oc, first_tap, taps;
-    int first, last;
+/// Where the packed tiles of a share are.
+static __device__ __forceinline__ int64_t x_tile(const weight_problem &p,
+                                                 const talc_weight_share &w, int tile)
+{
+    return ((int64_t)tile * p.groups + w.g) * p.x_blocks + w.ic;
+}
 
-    __device__ weight_share(const weight_problem &p, int block, int split)
-    {
-        const int tap_group = block % p.tap_groups, rest = block / p.tap_groups;
-        /* Counted over all groups. */
-        ic = rest % p.x_blocks, oc = rest / p.x_blocks;
-        g = oc / p.dy_blocks;
-        first_tap = tap_group * p.group_taps, taps = min(p.group_taps, p.taps - first_tap);
-        own = (int64_t)block * p.splits + split;
-        first = (int)((int64_t)p.tiles * split / p.splits);
-        last = (int)((int64_t)p.tiles * (split + 1) / p.splits);
-    }
-    __device__ int64_t x_at(const weight_problem &p, int tile) const
-    {
-        return ((int64_t)tile * p.groups + g) * p.x_blocks + ic;
-    }
-    __device__ int64_t dy_at(const weight_problem &p, int tile) const
-    {
-        return (int64_t)tile * p.groups * p.dy_blocks + oc;
-    }
-};
+static __device__ __forceinline__ int64_t dy_tile(const weight_problem &p,
+                                                  const talc_weight_share &w, int tile)
+{
+    return (int64_t)tile * p.groups * p.dy_blocks + w.oc;
+}
 
 /// The factor that takes the sums of two tiles back to the scale of the data. Adds the error that
 /// their underflows can cause to `limit`.

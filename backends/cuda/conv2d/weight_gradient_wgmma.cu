@@ -49,16 +49,16 @@ static __device__ __forceinline__ shared_matrix dy_matrix(const weight_problem &
         TILE);
 }
 
-static __device__ __forceinline__ void load_tiles(const weight_problem &p, const weight_share &w,
-                                                  uint32_t shared, float *scales, uint32_t full,
-                                                  uint32_t empty)
+static __device__ __forceinline__ void load_tiles(const weight_problem &p,
+                                                  const talc_weight_share &w, uint32_t shared,
+                                                  float *scales, uint32_t full, uint32_t empty)
 {
     const int bytes = p.x_bytes + p.dy_bytes;
     weight_limit limit = p.resumes ? p.limits[w.own] : weight_limit{};
     int stage = 0;
     uint32_t parity = 1;
     for (int tile = w.first; tile < w.last; tile++) {
-        const int64_t x = w.x_at(p, tile), dy = w.dy_at(p, tile);
+        const int64_t x = x_tile(p, w, tile), dy = dy_tile(p, w, tile);
         const float scale = scale_back(p.x_infos[x], p.dy_infos[dy], limit);
         const uint32_t to = shared + (uint32_t)(stage * bytes), ready = full + 8 * stage;
         barrier_wait(empty + 8 * stage, parity);
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void load_tiles(const weight_problem &p, const
 
 template <int PRODUCTS, int CHANNELS_IN>
 static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
-                                                      const weight_share &w, uint32_t shared,
+                                                      const talc_weight_share &w, uint32_t shared,
                                                       const float *scales, uint32_t full,
                                                       uint32_t empty)
 {
@@ -84,14 +84,16 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
     const int own = p.columns / PLANES, before = warpgroup * own;
     const int first_tap = w.first_tap + before, count = min(own, w.taps - before);
-    float4 *split_sums =
-        (float4 *)p.split_sums + w.own * (p.columns * MULTIPLIER_THREADS) + threadIdx.x;
+    float *const split_sums = p.split_sums + w.own * (p.columns * MULTIPLIER_THREADS * 4) +
+                              talc_weight_sum_at(MULTIPLIER_THREADS, (int)threadIdx.x, 0, 0);
+    auto four_sums = [&](int i) {
+        return (float4 *)(split_sums + talc_weight_sum_at(MULTIPLIER_THREADS, 0, i, 0));
+    };
     float sums[TAPS][CHANNELS_IN / 2], partial[CHANNELS_IN / 2];
 #pragma unroll
     for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
         float *to = &sums[i / PLANES][i % PLANES * 4];
-        const float4 v =
-            p.resumes && i / PLANES < count ? split_sums[i * MULTIPLIER_THREADS] : float4{};
+        const float4 v = p.resumes && i / PLANES < count ? *four_sums(i) : float4{};
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
     const uint32_t units = (uint32_t)(p.x_bytes + p.dy_bytes) / 16;
@@ -140,7 +142,7 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
     for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
         const float *from = &sums[i / PLANES][i % PLANES * 4];
         if (i / PLANES < count)
-            split_sums[i * MULTIPLIER_THREADS] = make_float4(from[0], from[1], from[2], from[3]);
+            *four_sums(i) = make_float4(from[0], from[1], from[2], from[3]);
     }
 }
 
@@ -160,7 +162,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         fence_barrier_init();
     }
     __syncthreads();
-    const weight_share w(p, (int)blockIdx.x, (int)blockIdx.y);
+    const talc_weight_share w = talc_weight_share_of(&p, (int)blockIdx.x, (int)blockIdx.y);
     if (threadIdx.x >= MULTIPLIER_THREADS) {
         registers_down<LOADER_REGISTERS>();
         if (threadIdx.x == MULTIPLIER_THREADS)

@@ -13,6 +13,7 @@
 #include "backends/cuda/matmul/tensor_cores.h"
 
 #include "backends/cuda/matmul/panels.cuh"
+#include "backends/cuda/matmul/tile_map.h"
 #include "backends/cuda/primitives/barriers.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
@@ -21,7 +22,7 @@
 
 using namespace talc;
 
-constexpr int ROWS = 128; /* streamed, of a block */
+constexpr int ROWS = TALC_PRODUCT_PANEL; /* streamed, of a block */
 constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
 constexpr int MULTIPLIER_REGISTERS = 232, LOADER_REGISTERS = 40;
 constexpr int STAGES = 6;
@@ -43,7 +44,7 @@ struct split_product {
     epilogue<float> last;
     int64_t R, C, K, N, outputs; ///< rows of the streamed and of the packed operand
     int64_t y_row, y_column;     ///< strides in y of those
-    int k_tiles, splits, row_tiles, column_tiles, work;
+    talc_stream_layout tiles;
     bool aligned; ///< whether the streamed operand is copied 16 bytes at a time
     bool pairs;   ///< whether two neighbours of y are 8 bytes of memory
     float coefficient;
@@ -52,25 +53,6 @@ struct split_product {
     strided_index<3, uint64_t>
         matrices; ///< a product's: the packed one's number, both's first elements
 };
-
-struct split_work {
-    int product, rows, columns, split, k_tile, end;
-};
-
-/* Blocks that run at a time share rows of the streamed operand, then their splits. */
-static __device__ __forceinline__ split_work work_of(const split_product &p, int i)
-{
-    split_work w;
-    w.columns = i % p.column_tiles;
-    i /= p.column_tiles;
-    w.split = i % p.splits;
-    i /= p.splits;
-    w.rows = i % p.row_tiles;
-    w.product = i / p.row_tiles;
-    w.k_tile = (int)((int64_t)p.k_tiles * w.split / p.splits);
-    w.end = (int)((int64_t)p.k_tiles * (w.split + 1) / p.splits);
-    return w;
-}
 
 // ---- The streamed operand -----------------------------------------------------------------------
 
@@ -152,11 +134,9 @@ static __device__ __forceinline__ void copy_any_k_tile(const split_product &p, c
     }
 }
 
-/* Of a thread's two rows, `h`, in the block. */
 template <bool ALONG_K> static __device__ __forceinline__ int row_of(int h)
 {
-    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    return warp * 16 + (ALONG_K ? lane / 4 + 8 * h : lane / 4 * 2 + h);
+    return talc_stream_row_of(ALONG_K, (int)threadIdx.x, h);
 }
 
 /* A thread's elements of a K tile: [16 steps of k][row][four neighbours along k]. */
@@ -227,14 +207,14 @@ static __device__ __forceinline__ void load_stages(const split_product &p, uint3
 {
     int stage = 0;
     uint32_t parity = 1;
-    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
-        const split_work w = work_of(p, i);
+    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
+        const talc_product_tile w = talc_stream_tile_of(&p.tiles, i);
         int64_t at[3];
         p.matrices.offsets((uint64_t)w.product, at);
-        const int64_t row = (int64_t)w.rows * ROWS;
+        const int64_t row = (int64_t)w.m * ROWS;
         const char *panel =
             p.panels +
-            (at[0] * p.matrix_rows + (int64_t)w.columns * COLUMNS) * p.k_tiles * ROW_BYTES +
+            (at[0] * p.matrix_rows + (int64_t)w.n * COLUMNS) * p.tiles.k_tiles * ROW_BYTES +
             (int64_t)w.k_tile * PANEL_PART<COLUMNS>;
         copied_rows rows = rows_from<ALONG_K>(p, p.from + at[1], row, w.k_tile);
         for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
@@ -292,7 +272,7 @@ static __device__ __noinline__ float again(const split_product &p, bool asked, f
 
 /* Computes again those of four sums of each lane that need it. */
 template <int COUNT>
-static __device__ __forceinline__ void recompute(const split_product &p, const split_work &w,
+static __device__ __forceinline__ void recompute(const split_product &p, const talc_product_tile &w,
                                                  const row_bound *bounds, const int64_t (&r)[2],
                                                  int64_t c, const row_bound (&rows)[2],
                                                  float (&sums)[COUNT], int group)
@@ -315,14 +295,14 @@ static __device__ __forceinline__ void recompute(const split_product &p, const s
 }
 
 template <bool ALONG_K, int COUNT>
-static __device__ __forceinline__ void store_tile(const split_product &p, const split_work &w,
-                                                  int64_t matrix, row_bound (&rows)[2],
-                                                  float (&sums)[COUNT])
+static __device__ __forceinline__ void store_tile(const split_product &p,
+                                                  const talc_product_tile &w, int64_t matrix,
+                                                  row_bound (&rows)[2], float (&sums)[COUNT])
 {
     const int quad = (int)threadIdx.x % 4, segment = (w.end - 1) / CHUNKS;
-    const int64_t r[2] = { (int64_t)w.rows * ROWS + row_of<ALONG_K>(0),
-                           (int64_t)w.rows * ROWS + row_of<ALONG_K>(1) };
-    const int64_t c0 = (int64_t)w.columns * COUNT * 2 + quad * 2;
+    const int64_t r[2] = { (int64_t)w.m * ROWS + row_of<ALONG_K>(0),
+                           (int64_t)w.m * ROWS + row_of<ALONG_K>(1) };
+    const int64_t c0 = talc_stream_sum_of(&w, ALONG_K, COUNT * 2, (int)threadIdx.x, 0).column;
     const float *scales = p.scales + segment * p.packed_rows + matrix * p.matrix_rows + c0;
     const row_bound *bounds = p.bounds + matrix * p.matrix_rows + c0;
     const bool final = p.splits_of_y == nullptr;
@@ -335,7 +315,7 @@ static __device__ __forceinline__ void store_tile(const split_product &p, const 
         }
     const int64_t first = (int64_t)w.product * p.R * p.C;
     float *const to = (final ? p.y : p.splits_of_y + w.split * p.outputs) + first;
-    if (!final && w.columns == 0 && quad < 2 && r[quad] < p.R)
+    if (!final && w.n == 0 && quad < 2 && r[quad] < p.R)
         p.split_bounds[((int64_t)w.split * p.products + w.product) * p.R + r[quad]] =
             quad == 0 ? rows[0] : rows[1];
     bool fine = true;
@@ -395,11 +375,11 @@ static __device__ __forceinline__ void store_tile(const split_product &p, const 
 
 /* From the scales of the packed operand in the segment before to those of `segment`. */
 template <int COUNT>
-static __device__ __forceinline__ void rescale(const split_product &p, const split_work &w,
+static __device__ __forceinline__ void rescale(const split_product &p, const talc_product_tile &w,
                                                int64_t matrix, int segment, float (&sums)[COUNT])
 {
     const float *scales = p.scales + segment * p.packed_rows + matrix * p.matrix_rows +
-                          (int64_t)w.columns * COUNT * 2 + threadIdx.x % 4 * 2;
+                          (int64_t)w.n * COUNT * 2 + threadIdx.x % 4 * 2;
     auto ratio = [](float now, float before) {
         const int e = (__float_as_int(before) - __float_as_int(now)) >> 23;
         return power_of_two(max(-126, min(126, e)));
@@ -424,8 +404,8 @@ static __device__ __forceinline__ void multiply_stream(const split_product &p, c
     const shared_matrix first = shared_matrix_of(shared_address(stages), EIGHTS, 8);
     int stage = 0;
     uint32_t parity = 0;
-    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
-        const split_work w = work_of(p, i);
+    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
+        const talc_product_tile w = talc_stream_tile_of(&p.tiles, i);
         int64_t matrices[3];
         p.matrices.offsets((uint64_t)w.product, matrices);
         row_bound rows[2] = {};
@@ -512,7 +492,7 @@ static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant
     p.matrices.offsets((uint64_t)product, matrices);
     float sum = 0;
     row_bound row = {};
-    for (int s = 0; s < p.splits; s++) {
+    for (int s = 0; s < p.tiles.splits; s++) {
         const row_bound of = p.split_bounds[((int64_t)s * p.products + product) * p.R + r];
         sum += p.splits_of_y[s * p.outputs + at];
         row.tiny += of.tiny, row.largest = fmaxf(row.largest, of.largest);
@@ -729,11 +709,8 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
         .outputs = p->batch * p->M * p->N,
         .y_row = w.streams_b ? 1 : p->N,
         .y_column = w.streams_b ? p->N : 1,
-        .k_tiles = (int)l.k_tiles,
-        .splits = w.splits,
-        .row_tiles = (int)talc_ceil_div(s.rows, ROWS),
-        .column_tiles = (int)talc_ceil_div(o.rows, w.columns),
-        .work = (int)(tiles_of(p, w) * w.splits),
+        .tiles =
+            talc_stream_layout_of(p->batch, s.rows, o.rows, w.columns, (int)l.k_tiles, w.splits),
         .aligned = is_aligned(p, s) && (uintptr_t)s.from % 16 == 0,
         .pairs = p->N % 2 == 0 && (uintptr_t)arguments->y % 8 == 0,
         .coefficient = 0x1p14f / sqrtf((float)p->K),
@@ -744,10 +721,11 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
                       { packed_matrices.numbers, s.strides, o.strides } },
     };
     packed.round = (int)l.segments;
-    packed.chunks = m.k_tiles;
+    packed.chunks = m.tiles.k_tiles;
     const cudaStream_t stream = talc_cuda_stream(device);
     const int multiprocessors = talc_cuda_state_of(device)->multiprocessors;
-    const unsigned blocks = (unsigned)(m.work < multiprocessors ? m.work : multiprocessors);
+    const unsigned blocks =
+        (unsigned)(m.tiles.work < multiprocessors ? m.tiles.work : multiprocessors);
     pack(packed, o.along_k, stream);
     bound_rows<<<(unsigned)(l.rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
         packed.notes, scales, bounds, l.rows, (int)l.segments, (int)l.segments);

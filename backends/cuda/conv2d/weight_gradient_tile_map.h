@@ -1,0 +1,136 @@
+/// Who computes which element of dw by tensor cores, by mma.sync and by wgmma. Compiles as C and as
+/// CUDA C++: the kernels find their tiles and elements with these functions, and so does whoever
+/// shows or tests what they do.
+///
+/// A block has a block of 64 output channels, a block of input channels and a group of taps, and of
+/// the tiles of positions the share of a split. A column is 8 input channels of a tap: each warp,
+/// or warpgroup, has some of them. A thread has four sums of each of its columns and, by mma.sync,
+/// of each of two blocks of 16 output channels. They are in memory as [block][split][such four of a
+/// thread][thread][4].
+#ifndef TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_TILE_MAP_H
+#define TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_TILE_MAP_H
+
+#include "backends/cuda/primitives/fragment.h"
+#include "tensor/extent.h"
+
+TALC_BEGIN_DECLARATIONS
+
+enum {
+    TALC_WEIGHT_OC = 64,        ///< output channels of a block
+    TALC_WEIGHT_PLANE = 8,      ///< input channels of a column
+    TALC_WEIGHT_WARPGROUPS = 3, ///< that multiply by wgmma
+    /// By mma.sync, warp w of a block has 32 output channels, chosen by w / COLUMN_WARPS, and a
+    /// share of the columns, chosen by w % COLUMN_WARPS.
+    TALC_WEIGHT_THREADS = 256,
+    TALC_WEIGHT_COLUMN_WARPS = 4
+};
+
+typedef struct talc_weight_layout {
+    bool by_wgmma;
+    int groups, group_in, group_out; ///< channels of a group
+    int taps, tiles, splits;
+    int channels; ///< input channels of a block
+    int x_blocks, dy_blocks;
+    int group_taps, tap_groups;
+    int columns; ///< of a warp or a warpgroup
+    int nb;      ///< columns that it has registers for
+} talc_weight_layout;
+
+/// Sets the taps of a block, and the columns. The rest is given.
+static inline void talc_weight_set_columns(talc_weight_layout *l)
+{
+    const int planes = l->channels / TALC_WEIGHT_PLANE,
+              warps = l->by_wgmma ? TALC_WEIGHT_WARPGROUPS : TALC_WEIGHT_COLUMN_WARPS,
+              max_taps = warps * l->nb / planes;
+    l->tap_groups = (int)talc_ceil_div(l->taps, max_taps);
+    l->group_taps = (int)talc_ceil_div(l->taps, l->tap_groups);
+    l->tap_groups = (int)talc_ceil_div(l->taps, l->group_taps);
+    /* A warpgroup has whole taps. */
+    l->columns = l->by_wgmma ? (int)talc_ceil_div(l->group_taps, warps) * planes
+                             : (int)talc_ceil_div(planes * l->group_taps, warps);
+}
+
+/// The threads of a block that multiply, the fours of sums of each, and the sums of a block.
+TALC_TILE_MAP int talc_weight_threads(const talc_weight_layout *l)
+{
+    return l->by_wgmma ? TALC_WEIGHT_WARPGROUPS * 128 : TALC_WEIGHT_THREADS;
+}
+
+TALC_TILE_MAP int talc_weight_fours(const talc_weight_layout *l)
+{
+    return l->by_wgmma ? l->nb : 2 * l->nb;
+}
+
+static inline int talc_weight_block_sums(const talc_weight_layout *l)
+{
+    return talc_weight_fours(l) * talc_weight_threads(l) * 4;
+}
+
+/// A block's share of the work: its channels and taps, and its tiles.
+typedef struct talc_weight_share {
+    int64_t own;   ///< its index among all shares
+    int g, ic, oc; ///< ic, oc: blocks of channels, oc counted over all groups
+    int first_tap, taps;
+    int first, last; ///< tiles, without the last one
+} talc_weight_share;
+
+TALC_TILE_MAP talc_weight_share talc_weight_share_of(const talc_weight_layout *l, int block,
+                                                     int split)
+{
+    talc_weight_share w;
+    const int tap_group = block % l->tap_groups, rest = block / l->tap_groups;
+    w.ic = rest % l->x_blocks, w.oc = rest / l->x_blocks;
+    w.g = w.oc / l->dy_blocks;
+    w.first_tap = tap_group * l->group_taps;
+    const int left = l->taps - w.first_tap;
+    w.taps = l->group_taps < left ? l->group_taps : left;
+    w.own = (int64_t)block * l->splits + split;
+    w.first = (int)((int64_t)l->tiles * split / l->splits);
+    w.last = (int)((int64_t)l->tiles * (split + 1) / l->splits);
+    return w;
+}
+
+/// Where sum k of four number `four` of a thread is, among those of a block of so many threads that
+/// multiply.
+TALC_TILE_MAP int talc_weight_sum_at(int threads, int thread, int four, int k)
+{
+    return (four * threads + thread) * 4 + k;
+}
+
+/// An element of dw, with channels of its group. tap is -1 where there is none.
+typedef struct talc_weight_element {
+    int g, oc, ic, tap;
+} talc_weight_element;
+
+/// The element that the sum at `at` of a block belongs to.
+TALC_TILE_MAP talc_weight_element talc_weight_element_of(const talc_weight_layout *l, int block,
+                                                         int at)
+{
+    const int threads = talc_weight_threads(l);
+    const int four = at / 4 / threads, thread = at / 4 - four * threads;
+    const int warp = thread / 32;
+    const int column_warp = l->by_wgmma ? warp / 4 : warp % TALC_WEIGHT_COLUMN_WARPS,
+              own = l->by_wgmma ? four : four % l->nb;
+    const talc_fragment f = talc_fragment_of(thread % 32, at % 4);
+    const int row =
+        (l->by_wgmma ? warp % 4 * 16 : warp / TALC_WEIGHT_COLUMN_WARPS * 32 + four / l->nb * 16) +
+        f.row;
+    const int planes = l->channels / TALC_WEIGHT_PLANE, column = column_warp * l->columns + own,
+              tap = column / planes;
+    const int tap_group = block % l->tap_groups, rest = block / l->tap_groups;
+    const int oc_block = rest / l->x_blocks;
+    talc_weight_element e;
+    e.g = oc_block / l->dy_blocks;
+    e.oc = (oc_block - e.g * l->dy_blocks) * TALC_WEIGHT_OC + row;
+    e.ic =
+        rest % l->x_blocks * l->channels + (column - tap * planes) * TALC_WEIGHT_PLANE + f.column;
+    e.tap = tap_group * l->group_taps + tap;
+    if (own >= l->columns || tap >= l->group_taps || e.tap >= l->taps || e.ic >= l->group_in ||
+        e.oc >= l->group_out)
+        e.tap = -1;
+    return e;
+}
+
+TALC_END_DECLARATIONS
+
+#endif
