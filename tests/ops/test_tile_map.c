@@ -1,10 +1,12 @@
-/* Who computes which output of implicit_gemm, of products on tensor cores and of the weight
- * gradient: of any problem, on GPUs that need not be there, the blocks, warps, lanes and registers
- * of a plan have each output once for each split, and the splits have each K tile once. */
+/* Who computes which output of implicit_gemm, of products on tensor cores, of the weight gradient
+ * and of 1x1 convolutions: of any problem, on GPUs that need not be there, the blocks, warps, lanes
+ * and registers of a plan have each output once for each split, and the splits have each K tile
+ * once. */
 #include "tests/support/hooks.h"
 #include "tests/support/random_problem.h"
 
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
+#include "backends/cuda/conv2d/pointwise_tile_map.h"
 #include "backends/cuda/conv2d/weight_gradient_tile_map.h"
 #include "backends/cuda/matmul/tile_map.h"
 #include "tensor/extent.h"
@@ -199,6 +201,76 @@ Test(tile_map, each_weight_has_one_owner_in_each_split)
                       (long long)dw, sums[dw], l.splits, tiles[dw], l.tiles);
         free(sums);
         free(tiles);
+    }
+}
+
+/* Counts a thread's sums of eight channels, from `channel` of its block on. */
+static void count_eight(unsigned char *counts, int positions, int group_out, bool vectors, int lane,
+                        int position, const talc_pointwise_channels *own, int channel)
+{
+    for (int i = 0; i < TALC_POINTWISE_FOUR * 2; i++) {
+        const int at = position + talc_pointwise_behind(vectors, i / 2),
+                  c = channel + talc_pointwise_first_channel(lane) + i % 2;
+        if (at < positions && c < own->count)
+            counts[(own->g * group_out + own->first + c) * positions + at]++;
+    }
+}
+
+Test(tile_map, each_output_of_a_1x1_convolution_has_one_owner)
+{
+    uint64_t state = 8;
+    for (int i = 0; i < 60; i++) {
+        const bool vectors = between(&state, 0, 1) == 1;
+        const int groups = (int)between(&state, 1, 3), group_out = (int)between(&state, 1, 90),
+                  positions = (int)between(&state, 1, 300) * 4, range = 8 << between(&state, 0, 4),
+                  ranges = (int)talc_ceil_div(group_out, range), warps = 8,
+                  blocks = (int)between(&state, 1, 3), tiles = (int)talc_ceil_div(positions, 32);
+        unsigned char *counts = calloc((size_t)(groups * group_out * positions), 1);
+        for (int j = 0; j < blocks * groups * ranges * warps * 32; j++) {
+            const int lane = j % 32, warp = j / 32 % warps, x = j / 32 / warps % blocks,
+                      y = j / 32 / warps / blocks;
+            const talc_pointwise_channels own =
+                talc_pointwise_channels_of(group_out, range, ranges, y);
+            for (int t = talc_pointwise_first_tile(x, warps, warp); t < tiles; t += blocks * warps)
+                for (int c = 0; c < own.count; c += TALC_POINTWISE_EIGHT)
+                    count_eight(counts, positions, group_out, vectors, lane,
+                                t * TALC_POINTWISE_POSITIONS +
+                                    talc_pointwise_first_position(vectors, lane),
+                                &own, c);
+        }
+        for (int y = 0; y < groups * group_out * positions; y++)
+            cr_assert_eq(counts[y], 1, "problem %d, output %d: %d", i, y, counts[y]);
+        free(counts);
+    }
+}
+
+Test(tile_map, each_output_of_gather_gemm_is_stored_by_one_block_of_a_cluster)
+{
+    uint64_t state = 10;
+    for (int i = 0; i < 60; i++) {
+        static const int shapes[][2] = { { 1, 64 }, { 1, 32 }, { 2, 32 } }; /* width, n */
+        const int width = shapes[i % 3][0], n = shapes[i % 3][1], range = 2 / width * n;
+        const bool vectors = between(&state, 0, 1) == 1;
+        const int groups = (int)between(&state, 1, 2), group_out = (int)between(&state, 1, 150),
+                  positions = (int)between(&state, 1, 150) * 4, blocks = 1 << between(&state, 0, 3),
+                  tile = width * TALC_GATHER_POSITIONS,
+                  ranges = (int)talc_ceil_div(group_out, range);
+        unsigned char *counts = calloc((size_t)(groups * group_out * positions), 1);
+        for (int j = 0; j < groups * ranges * blocks * 256; j++) {
+            const int thread = j % 256, z = j / 256 % blocks, y = j / 256 / blocks;
+            const talc_pointwise_channels own =
+                talc_pointwise_channels_of(group_out, range, ranges, y);
+            const talc_gather_place at =
+                talc_gather_place_of(width, n, vectors, thread / 128, thread);
+            const talc_gather_eights eights = talc_gather_eights_of(n, blocks, z, thread / 128);
+            for (int x = 0; x < positions; x += tile)
+                for (int e = eights.begin; e < eights.end; e++)
+                    count_eight(counts, positions, group_out, vectors, thread % 32, x + at.position,
+                                &own, at.channel + e * TALC_POINTWISE_EIGHT);
+        }
+        for (int y = 0; y < groups * group_out * positions; y++)
+            cr_assert_eq(counts[y], 1, "problem %d, output %d: %d", i, y, counts[y]);
+        free(counts);
     }
 }
 

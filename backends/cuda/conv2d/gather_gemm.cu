@@ -39,7 +39,7 @@ namespace
 
 /// Channels of a K tile; positions of a warpgroup; threads of a block; the multiple that output
 /// channels are padded to when they are packed.
-constexpr int K_TILE = 32, GROUP = 128, THREADS = 256, PADDED = 128;
+constexpr int K_TILE = 32, GROUP = TALC_GATHER_POSITIONS, THREADS = 256, PADDED = 128;
 constexpr int64_t MAX_GRID = 65535;
 constexpr int MAX_BLOCKS = 8; ///< blocks that a cluster may have on any GPU
 
@@ -339,9 +339,9 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     __shared__ __align__(8) uint64_t barriers[tile::SLOTS];
     const uint32_t full = shared_address(barriers);
     output_channel *outputs = (output_channel *)(shared + tile::SLOTS * tile::SLOT);
-    const int g = (int)blockIdx.y / p.ranges,
-              first = (int)(blockIdx.y - g * p.ranges) * tile::CHANNELS;
-    const int channels = min(tile::CHANNELS, p.group_out - first);
+    const talc_pointwise_channels own =
+        talc_pointwise_channels_of(p.group_out, tile::CHANNELS, p.ranges, (int)blockIdx.y);
+    const int g = own.g, first = own.first, channels = own.count;
     const int first_position = (int)blockIdx.x * tile::POSITIONS;
     const int t = (int)threadIdx.x, lane = t % WARP;
     /* The shuffle tells the compiler that it is uniform. */
@@ -366,9 +366,8 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
                        isnan(n.limit) ? NAN : 0, 0 };
         atomicMax(&max_limit_bits, __float_as_uint(n.limit)); /* NaN counts as the largest */
     }
-    const int at = (WIDTH == 2 ? group * GROUP : 0) + t % GROUP / WARP * WARP +
-                   lane / 4 * (VECTORS ? FOUR : 1);
-    const int channel = WIDTH == 2 ? 0 : group * N;
+    const talc_gather_place place = talc_gather_place_of(WIDTH, N, VECTORS, group, t);
+    const int at = place.position, channel = place.channel;
     const int first_element = lane % 4 * tile::PITCH + at;
     float sums[2][N / 2] = {};
     unsigned min_tininess[FOUR] = { ~0u, ~0u, ~0u, ~0u };
@@ -441,17 +440,13 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     to.count = p.positions - to.at;
 #pragma unroll
     for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
-        const int position = min(to.at + 8 * q, p.positions - 1);
+        const int position = min(to.at + talc_pointwise_behind(false, q), p.positions - 1);
         const int n = (int)p.by_plane.quotient((uint32_t)position);
         to.y[q] = (int64_t)n * p.OC * p.plane + position - n * p.plane;
     }
-    /* Where a cluster has twice as many blocks as there are eights of channels, a block adds for
-     * one warpgroup alone. */
-    constexpr int EIGHTS = N / EIGHT;
-    const int blocks = (int)gridDim.z, z = (int)blockIdx.z;
-    const int each = blocks > EIGHTS ? 1 : EIGHTS / blocks,
-              begin = blocks > EIGHTS ? z / 2 : z * each,
-              end = blocks > EIGHTS && z % 2 != group ? begin : begin + each;
+    const int blocks = (int)gridDim.z;
+    const talc_gather_eights eights = talc_gather_eights_of(N, blocks, (int)blockIdx.z, group);
+    const int begin = eights.begin, end = eights.end;
     const int first_channel = g * p.group_out + first;
     float added[2][FOUR] = {};
     if (begin < end)

@@ -3,6 +3,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 
+#include "backends/cuda/conv2d/pointwise_tile_map.h"
 #include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/primitives/halves.cuh"
 #include "backends/cuda/primitives/index.cuh"
@@ -13,7 +14,8 @@ namespace talc
 
 /// Positions of a warp's tile; positions of a thread; channels of a step; output channels of a
 /// product.
-constexpr int POSITIONS = 32, FOUR = 4, STEP = 16, EIGHT = 8;
+constexpr int POSITIONS = TALC_POINTWISE_POSITIONS, FOUR = TALC_POINTWISE_FOUR, STEP = 16,
+              EIGHT = TALC_POINTWISE_EIGHT;
 /// For long sums: the blocks of EIGHT output channels whose sums stay in registers while all K
 /// tiles go by, and the steps of a K tile.
 constexpr int LONG_BLOCKS = 8, LONG_STEPS = 4;
@@ -258,7 +260,7 @@ template <bool VECTORS> struct four_positions {
     int count;                     ///< positions that are left, from the first on
     __device__ bool has(int q) const
     {
-        return (VECTORS ? 0 : 8 * q) < count;
+        return (VECTORS ? 0 : talc_pointwise_behind(false, q)) < count;
     }
 };
 
@@ -281,7 +283,7 @@ static __device__ __forceinline__ void load_residual(const pointwise_problem<SOU
 {
     if (p.last.residual == nullptr)
         return;
-    const int channel = i + (int)threadIdx.x % 4 * 2;
+    const int channel = i + talc_pointwise_first_channel((int)threadIdx.x % WARP);
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         const float *r = p.last.residual + (int64_t)(first + channel + k) * p.plane;
@@ -305,7 +307,7 @@ static __device__ __forceinline__ void store_eight(
     int channels, const output_channel *outputs, const float (&sums)[2][4],
     const float (&added)[2][FOUR], const sums_limits &limits)
 {
-    const int channel = i + (int)threadIdx.x % 4 * 2;
+    const int channel = i + talc_pointwise_first_channel((int)threadIdx.x % WARP);
     float smallest = INFINITY;
 #pragma unroll
     for (int k = 0; k < 2; k++) {
@@ -352,7 +354,7 @@ static __device__ __forceinline__ void store_eight(
         }
     for (; recompute_bits != 0; recompute_bits &= recompute_bits - 1) {
         const int bit = __ffs((int)recompute_bits) - 1, q = bit % FOUR;
-        recompute_one(p, first + channel + bit / FOUR, at.at + (VECTORS ? q : 8 * q));
+        recompute_one(p, first + channel + bit / FOUR, at.at + talc_pointwise_behind(VECTORS, q));
     }
 }
 
@@ -367,9 +369,9 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
     extern __shared__ __align__(16) char shared[];
     output_channel *outputs = (output_channel *)shared;
     char *weights = shared + p.range * sizeof(output_channel);
-    const int g = (int)blockIdx.y / p.ranges, range = (int)blockIdx.y - g * p.ranges;
-    const int first = g * p.group_out + range * p.range;
-    const int channels = min(p.range, p.group_out - range * p.range);
+    const talc_pointwise_channels own =
+        talc_pointwise_channels_of(p.group_out, p.range, p.ranges, (int)blockIdx.y);
+    const int g = own.g, first = g * p.group_out + own.first, channels = own.count;
     const int lane = (int)threadIdx.x % WARP;
     __shared__ unsigned max_limit_bits;
     if (threadIdx.x == 0)
@@ -380,15 +382,16 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
     const float max_channel_limit = __uint_as_float(max_limit_bits);
     const int tiles = (p.positions + POSITIONS - 1) / POSITIONS;
     const int warp = (int)threadIdx.x / WARP;
-    for (int t = (int)blockIdx.x * WARPS + warp; t - warp % 4 < tiles;
+    for (int t = talc_pointwise_first_tile((int)blockIdx.x, WARPS, warp); t - warp % 4 < tiles;
          t += (int)gridDim.x * WARPS) {
         four_positions<VECTORS> at;
-        at.at = t * POSITIONS + lane / 4 * (VECTORS ? FOUR : 1);
+        at.at = t * POSITIONS + talc_pointwise_first_position(VECTORS, lane);
         at.count = p.positions - at.at;
         typename SOURCE::pointers from;
 #pragma unroll
         for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
-            const int position = min(at.at + 8 * q, p.positions - (VECTORS ? FOUR : 1));
+            const int position =
+                min(at.at + talc_pointwise_behind(false, q), p.positions - (VECTORS ? FOUR : 1));
             const int n = (int)p.by_plane.quotient((uint32_t)position),
                       pixel = position - n * p.plane;
             at.y[q] = (int64_t)n * p.OC * p.plane + pixel;
