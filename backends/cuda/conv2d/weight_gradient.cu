@@ -84,13 +84,12 @@ static __global__ void __launch_bounds__(THREADS)
     int exponent = sampled_exponent<Form>(p, a, channel_block, &sample);
     bool careful = (channel_block + 1) * p.channels > p.in;
     for (int round = 0;; round++) {
-        /* With a single product so few elements underflow that this would not pay. */
-        uint64_t nonzero = ~UINT64_C(0), *of_channels = Form::PRODUCTS == 3 ? &nonzero : nullptr;
+        uint64_t nonzero = 0;
         const float scale = ldexpf(1, exponent);
         char *tile = to + at * p.halo_tile_bytes;
         const halo_stats stats =
-            careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, of_channels)
-                    : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, of_channels);
+            careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, &nonzero)
+                    : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, &nonzero);
         unsigned max_bits = __reduce_max_sync(~0u, __float_as_uint(stats.largest)),
                  underflows = __reduce_add_sync(~0u, stats.underflows);
         unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),

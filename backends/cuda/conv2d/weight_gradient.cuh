@@ -23,10 +23,11 @@ struct packed_tile_info {
 };
 
 /// The error that underflows can cause in the sums of a block. Sums of channels that are all zero
-/// have none: a ReLU gives such channels where all its inputs are negative.
+/// in the tiles of the underflows have none: a ReLU gives such channels where all its inputs are
+/// negative.
 struct weight_limit {
-    float underflows; ///< their count, each times the scale of its tile
-    uint64_t x_nonzero, dy_nonzero;
+    float underflows;               ///< their count, each times the scale of its tile
+    uint64_t x_nonzero, dy_nonzero; ///< of the tiles with underflows
 };
 
 struct weight_problem : talc_weight_layout {
@@ -65,8 +66,11 @@ static __device__ __forceinline__ float scale_back(const packed_tile_info &x,
     const float scale = power_of_two(max(-126, min(127, e)));
     const unsigned underflows =
         min(x.info.underflows, (unsigned)TILE) + min(dy.info.underflows, (unsigned)TILE);
-    limit.underflows += e < -126 || e > 127 ? NAN : (float)underflows * scale;
-    limit.x_nonzero |= x.nonzero, limit.dy_nonzero |= dy.nonzero;
+    const bool far = e < -126 || e > 127;
+    if (underflows > 0 || far) {
+        limit.underflows += far ? NAN : (float)underflows * scale;
+        limit.x_nonzero |= x.nonzero, limit.dy_nonzero |= dy.nonzero;
+    }
     return scale;
 }
 
