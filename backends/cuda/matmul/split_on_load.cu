@@ -580,22 +580,28 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
 {
     constexpr double CLOCK = 1.7e9, MEMORY = 2.9e12, STREAM = 2.8e12, LAUNCHES = 11e-6,
                      PACKS = 4e-9;
-    constexpr double UNALIGNED = 1.4, UNPAIRED = 2e12; /* copies of 4 bytes; stores of 4 */
+    /* Copies of 4 bytes, on an H200, where memory is the limit; cycles of a K tile of such. Stores
+     * of 4. */
+    constexpr double UNALIGNED = 1.75, UNALIGNED_K_TILE = 2200, UNPAIRED = 2e12;
     const side streamed = side_of(p, w.streams_b, NULL);
-    const double slower = is_aligned(p, streamed) ? 1 : UNALIGNED;
+    const bool aligned = is_aligned(p, streamed);
     const double waves = (double)talc_ceil_div(tiles_of(p, w) * w.splits,
                                                talc_cuda_state_of(device)->multiprocessors);
     const double outputs = (double)(p->batch * p->M * p->N);
-    const double k_tile = w.columns == 128 ? 1700 : w.columns == 64 ? 1300 : 1000;
+    const double k_tile = !aligned           ? UNALIGNED_K_TILE
+                          : w.columns == 128 ? 1700
+                          : w.columns == 64  ? 1300
+                                             : 1000;
     const double tile = 76. * w.columns;
-    const double streaming = (double)p->batch * (double)streamed.rows * (double)p->K * 4 / STREAM;
+    const double streaming = (double)p->batch * (double)streamed.rows * (double)p->K * 4 / STREAM *
+                             (aligned ? 1 : UNALIGNED);
     const double multiplying = waves * ((double)l.k_tiles / w.splits * k_tile + tile) / CLOCK;
     const double packing = (double)l.rows * (double)p->K * 8 / MEMORY +
                            (double)l.rows / 16 * (double)l.segments * PACKS;
     const double adding = w.splits > 1 ? outputs * w.splits * 8 / MEMORY + 3e-6 : 0;
     const double storing = p->N % 2 == 0 ? 0 : outputs * 4 / UNPAIRED;
-    return LAUNCHES + packing + slower * (streaming > multiplying ? streaming : multiplying) +
-           adding + storing;
+    return LAUNCHES + packing + (streaming > multiplying ? streaming : multiplying) + adding +
+           storing;
 }
 
 const char *talc_cuda_split_on_load_plan(const talc_device *device, const talc_matmul_problem *p,
