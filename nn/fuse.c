@@ -137,15 +137,6 @@ static talc_tensor *run_conv2d(const talc_module *module, const group *g, const 
     return talc_conv2d(x, w->weight, w->bias, &options);
 }
 
-static talc_tensor *run_linear(talc_module *module, const group *g, const talc_tensor *x)
-{
-    const talc_linear_module *self = (talc_linear_module *)module;
-    talc_linear_options options = self->options;
-    options.activation = g->end.activation;
-    options.residual = g->end.residual;
-    return talc_linear(x, self->weight, self->bias, &options);
-}
-
 /* Tells the thread's hooks, if there are any. */
 static void tell(talc_module *const modules[], int count, talc_group_phase phase)
 {
@@ -167,7 +158,7 @@ static talc_tensor *run_group(talc_module *const modules[], const group *g, talc
     else if (first->kind == &talc_conv2d_class)
         y = run_conv2d(first, g, &w, x);
     else if (first->kind == &talc_linear_class)
-        y = run_linear(first, g, x);
+        y = talc_linear_apply(first, x, &g->end);
     else
         y = talc_batch_norm2d_apply(first, x, &g->end);
     tell(modules, g->count, TALC_GROUP_ENDS);

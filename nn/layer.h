@@ -20,9 +20,10 @@ typedef struct talc_conv2d_module {
 
 typedef struct talc_linear_module {
     talc_module base;
-    talc_tensor *weight; /* [out, in] */
+    talc_tensor *weight; /* [out, in], or [in, out] where it is transposed */
     talc_tensor *bias;   /* [out], or NULL */
     talc_linear_options options;
+    bool transposed;
 } talc_linear_module;
 
 typedef struct talc_batch_norm2d_module {
@@ -51,6 +52,11 @@ bool talc_pool2d_window_text(const talc_module *module, char text[TALC_CELL_TEXT
 
 /// Whether a module is a dropout or a drop path in evaluation, which hands its input on.
 bool talc_dropout_passes(const talc_module *module);
+
+/// Applies a linear map, followed by `end`, which takes the place of its own activation; NULL: that
+/// one follows.
+talc_tensor *talc_linear_apply(const talc_module *module, const talc_tensor *x,
+                               const talc_chain_end *end);
 
 /// Applies a batch norm, in training with its running statistics moved and the batch counted, then
 /// `end`.

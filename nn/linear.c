@@ -23,15 +23,29 @@ static bool linear_init(talc_module *module, const void *layer_options)
     return !talc_failed();
 }
 
+talc_tensor *talc_linear_apply(const talc_module *module, const talc_tensor *x,
+                               const talc_chain_end *end)
+{
+    const talc_linear_module *self = (const talc_linear_module *)module;
+    const talc_tensor *weight =
+        self->transposed ? talc_transpose(self->weight, 0, 1) : self->weight;
+    talc_linear_options options = self->options;
+    if (end != NULL) {
+        options.activation = end->activation;
+        options.residual = end->residual;
+    }
+    return weight == NULL ? NULL : talc_linear(x, weight, self->bias, &options);
+}
+
 static talc_tensor *linear_forward(talc_module *module, talc_tensor *x)
 {
-    talc_linear_module *self = (talc_linear_module *)module;
-    return talc_linear(x, self->weight, self->bias, &self->options);
+    return talc_linear_apply(module, x, NULL);
 }
 
 static double linear_macs(const talc_module *module, talc_dims x, talc_dims y)
 {
-    double macs = (double)((const talc_linear_module *)module)->weight->dims[1];
+    const talc_linear_module *self = (const talc_linear_module *)module;
+    double macs = (double)self->weight->dims[self->transposed ? 0 : 1];
     (void)x;
     for (int i = 0; i < y.rank; i++)
         macs *= (double)y.dim[i];

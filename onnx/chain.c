@@ -1,7 +1,6 @@
 /* Neighbours that are one op. */
 #include "nn/layer.h"
 #include "onnx/graph.h"
-#include "onnx/linear.h"
 #include "onnx/shared.h"
 #include "ops/elementwise.h"
 #include "ops/gradient.h"
@@ -9,16 +8,12 @@
 
 #include <string.h>
 
-static bool is_linear(const talc_module *module)
-{
-    return module->kind == &talc_onnx_linear_class || module->kind == &talc_linear_class;
-}
-
 /* Whether neighbours may join a step: it begins with one of these. */
 static bool begins_chain(const talc_onnx_step *step)
 {
     return !step->left_out && step->layer_count > 0 &&
-           (step->layers[0]->kind == &talc_conv2d_class || is_linear(step->layers[0]) ||
+           (step->layers[0]->kind == &talc_conv2d_class ||
+            step->layers[0]->kind == &talc_linear_class ||
             step->layers[0]->kind == &talc_batch_norm2d_class);
 }
 
@@ -115,30 +110,12 @@ static bool residual_fits(const talc_module *module, const talc_tensor *x,
         if (!talc_conv2d_problem_of(x, conv->weight, conv->bias, &conv->options, &p))
             return false;
         y = TALC_DIMS(p.N, p.OC, p.OH, p.OW);
-    } else if (module->kind == &talc_onnx_linear_class) {
-        y.dim[y.rank - 1] = ((const talc_onnx_linear *)module)->weight->dims[1];
     } else if (module->kind == &talc_linear_class) {
-        y.dim[y.rank - 1] = ((const talc_linear_module *)module)->weight->dims[0];
+        const talc_linear_module *linear = (const talc_linear_module *)module;
+        y.dim[y.rank - 1] = linear->weight->dims[linear->transposed ? 1 : 0];
     }
     return y.rank == residual->rank &&
            memcmp(y.dim, residual->dims, (size_t)y.rank * sizeof *y.dim) == 0;
-}
-
-/* As nn/fuse.h does it for a linear map of its own. */
-static talc_tensor *apply_linear(const talc_onnx_step *step, talc_tensor *x,
-                                 const talc_chain_end *end)
-{
-    const talc_forward_hooks *hooks = talc_forward_hooked();
-    const talc_activation own =
-        step->layer_count > 1 ? talc_activation_of(step->layers[1]) : TALC_ACTIVATION_NONE;
-    if (hooks != NULL || !talc_fusion_enabled())
-        return talc_forward_chain(step->layers, step->layer_count, x, end);
-    return talc_onnx_linear_run(
-        (const talc_onnx_linear *)step->layers[0], x,
-        &(talc_linear_options){
-            .activation = own != TALC_ACTIVATION_NONE ? own : end->activation,
-            .residual = end->residual,
-        });
 }
 
 static talc_tensor *apply(const talc_onnx_step *step, talc_tensor *x, talc_tensor *residual)
@@ -149,9 +126,7 @@ static talc_tensor *apply(const talc_onnx_step *step, talc_tensor *x, talc_tenso
                                  fits ? step->activation : TALC_ACTIVATION_NONE };
     if (talc_failed())
         return NULL;
-    talc_tensor *y = first->kind == &talc_onnx_linear_class
-                         ? apply_linear(step, x, &end)
-                         : talc_forward_chain(step->layers, step->layer_count, x, &end);
+    talc_tensor *y = talc_forward_chain(step->layers, step->layer_count, x, &end);
     if (y == NULL || fits)
         return y;
     return talc_activated(step->activation, talc_add(y, residual));

@@ -1,7 +1,6 @@
 /* Modules in place of steps. */
 #include "nn/layer.h"
 #include "nn/layers.h"
-#include "onnx/linear.h"
 #include "onnx/shared.h"
 #include "onnx/tree.h"
 
@@ -66,7 +65,11 @@ static talc_module *linear_of(const talc_onnx_graph *graph, const talc_onnx_step
     const int64_t out = parameter(graph, step, 1, 2)->dims.dim[transposed ? 0 : 1];
     if (!is_absent(step, 2) && parameter(graph, step, 2, 1)->count != out)
         return NULL;
-    return bare(transposed ? &talc_linear_class : &talc_onnx_linear_class);
+    talc_linear_module *self = (talc_linear_module *)bare(&talc_linear_class);
+    if (self == NULL)
+        return NULL;
+    self->transposed = !transposed; /* the format's own order is [in, out] */
+    return &self->base;
 }
 
 static talc_module *batch_norm_module(const talc_onnx_graph *graph, const talc_onnx_step *step)
@@ -194,10 +197,6 @@ static bool connect(const talc_onnx_graph *graph, const talc_onnx_step *step)
         conv->bias = handle(graph, step, 2);
     } else if (module->kind == &talc_linear_class) {
         talc_linear_module *linear = (talc_linear_module *)module;
-        linear->weight = handle(graph, step, 1);
-        linear->bias = handle(graph, step, 2);
-    } else if (module->kind == &talc_onnx_linear_class) {
-        talc_onnx_linear *linear = (talc_onnx_linear *)module;
         linear->weight = handle(graph, step, 1);
         linear->bias = handle(graph, step, 2);
     } else if (module->kind == &talc_batch_norm2d_class) {

@@ -286,6 +286,12 @@ Test(onnx, linear_maps_of_both_layouts)
     assert_values(observed(net, x), (double[]){ 10 }, 0, "y");
     cr_assert_str_eq(counted.ops, "linear linear ");
     talc_no_grad_leave();
+    talc_module_explanation explanation;
+    cr_assert(talc_module_explain(net, x, &explanation));
+    cr_assert_eq(explanation.count, 2);
+    cr_assert_str_eq(explanation.steps[0].layers, "one+b");
+    cr_assert_str_eq(explanation.steps[0].does, "Linear + relu");
+    talc_module_explanation_free(&explanation);
     cr_assert_str_eq(talc_module_child(net, "one")->kind->name, "Linear");
 }
 
