@@ -143,5 +143,5 @@ talc_tensor *talc_onnx_apply(const talc_onnx_step *step, talc_tensor *x, talc_te
     const talc_dims dims = talc_dims_of(x);
     talc_tensor *planes = talc_onnx_planes(x);
     talc_tensor *y = planes == NULL ? NULL : apply(step, planes, talc_onnx_planes(residual));
-    return y == NULL ? NULL : talc_reshape(y, dims);
+    return talc_reshape(y, dims);
 }

@@ -9,19 +9,19 @@
 
 // ---- Of one operand -----------------------------------------------------------------------------
 
-#define UNARY(name)                                                                                \
+#define UNARY(format, name)                                                                        \
     static bool run_##name(talc_onnx_call *call)                                                   \
     {                                                                                              \
         return talc_onnx_out(call, 0, talc_##name(talc_onnx_in(call, 0)));                         \
     }
 
-// clang-format off
-UNARY(neg) UNARY(exp) UNARY(log) UNARY(sqrt) UNARY(abs) UNARY(floor) UNARY(ceil) UNARY(round)
-UNARY(sign) UNARY(reciprocal) UNARY(erf) UNARY(relu) UNARY(sigmoid) UNARY(tanh) UNARY(hardswish)
-UNARY(mish) UNARY(softsign) UNARY(silu)
-    // clang-format on
+TALC_ONNX_UNARY(UNARY)
+UNARY("Mish", mish)
+UNARY("SiLU", silu)
 
-    static bool run_gelu(talc_onnx_call *call)
+#define UNARY_ROW(format, name) { format, run_##name, 1, NULL },
+
+static bool run_gelu(talc_onnx_call *call)
 {
     const bool tanh =
         strcmp(talc_onnx_string(call->step->node, "approximate", "none"), "tanh") == 0;
@@ -52,8 +52,7 @@ static bool run_selu(talc_onnx_call *call)
     const talc_onnx_node *node = call->step->node;
     const double alpha = talc_onnx_float(node, "alpha", 1.67326319217681884765625);
     const double gamma = talc_onnx_float(node, "gamma", 1.05070102214813232421875);
-    talc_tensor *y = talc_elu(talc_onnx_in(call, 0), alpha);
-    return talc_onnx_out(call, 0, y == NULL ? NULL : talc_mul_scalar(y, gamma));
+    return talc_onnx_out(call, 0, talc_mul_scalar(talc_elu(talc_onnx_in(call, 0), alpha), gamma));
 }
 
 static bool run_hard_sigmoid(talc_onnx_call *call)
@@ -79,11 +78,8 @@ static bool run_prelu(talc_onnx_call *call)
                             slope->dims[0] == count;
     if (count == 1 || by_channel)
         return talc_onnx_out(call, 0, talc_prelu(x, talc_reshape(slope, TALC_DIMS(count))));
-    talc_tensor *above = talc_relu(x), *rest = talc_neg(x);
-    rest = rest == NULL ? NULL : talc_relu(rest);
-    rest = rest == NULL ? NULL : talc_neg(rest);
-    talc_tensor *below = rest == NULL ? NULL : talc_mul(rest, slope);
-    return talc_onnx_out(call, 0, below == NULL ? NULL : talc_add(above, below));
+    talc_tensor *below = talc_neg(talc_relu(talc_neg(x)));
+    return talc_onnx_out(call, 0, talc_add(talc_relu(x), talc_mul(below, slope)));
 }
 
 static bool run_clip(talc_onnx_call *call)
@@ -140,7 +136,7 @@ static talc_tensor *cast(talc_tensor *x, talc_dtype dtype)
         return talc_cast(x, dtype);
     talc_tensor *wide = talc_to(x, talc_device_host(), TALC_I64),
                 *narrow = talc_empty(talc_device_host(), dtype, talc_dims_of(x));
-    wide = wide == NULL || narrow == NULL ? NULL : talc_contiguous(wide);
+    wide = talc_contiguous(wide);
     const int64_t count = wide == NULL ? 0 : talc_numel(wide);
     const int64_t *from = count == 0 ? NULL : talc_data_read(wide, TALC_I64);
     void *to = count == 0 ? NULL : talc_data(narrow, dtype);
@@ -290,9 +286,7 @@ static bool integers(talc_onnx_call *call, const int64_t *operands[2], talc_tens
         !talc_onnx_broadcast(call, talc_dims_of(in[0]), talc_dims_of(in[1]), &dims))
         return false;
     for (int i = 0; i < 2; i++) {
-        talc_tensor *wide = talc_cast(in[i], TALC_I64);
-        wide = wide == NULL ? NULL : talc_expand(wide, dims);
-        wide = wide == NULL ? NULL : talc_contiguous(wide);
+        const talc_tensor *wide = talc_contiguous(talc_expand(talc_cast(in[i], TALC_I64), dims));
         if (wide == NULL)
             return false;
         operands[i] = talc_numel(wide) == 0 ? NULL : talc_data_read(wide, TALC_I64);
@@ -340,14 +334,14 @@ static bool run_pow(talc_onnx_call *call)
     }
     if (!call->folds && talc_onnx_in_number(call, 1, &exponent) && exponent == 2) {
         talc_tensor *x = talc_onnx_in(call, 0);
-        return talc_onnx_out(call, 0, x == NULL ? NULL : talc_mul(x, x));
+        return talc_onnx_out(call, 0, talc_mul(x, x));
     }
     talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1);
     if (a == NULL || b == NULL)
         return false;
     if (b->dtype != a->dtype) /* an exponent may be of another type */
         b = talc_cast(b, a->dtype);
-    return talc_onnx_out(call, 0, b == NULL ? NULL : talc_pow(a, b));
+    return talc_onnx_out(call, 0, talc_pow(a, b));
 }
 
 /* a - b floor(a / b). */
@@ -358,10 +352,8 @@ static bool run_mod(talc_onnx_call *call)
         return by_integers(call, as_in_c ? remainder_of : modulo);
     if (as_in_c)
         return talc_onnx_fail(call, TALC_UNSUPPORTED, "fmod of floats");
-    talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1);
-    talc_tensor *whole = a == NULL || b == NULL ? NULL : talc_div(a, b);
-    whole = whole == NULL ? NULL : talc_floor(whole);
-    return talc_onnx_out(call, 0, whole == NULL ? NULL : talc_sub(a, talc_mul(whole, b)));
+    const talc_tensor *a = talc_onnx_in(call, 0), *b = talc_onnx_in(call, 1);
+    return talc_onnx_out(call, 0, talc_sub(a, talc_mul(talc_floor(talc_div(a, b)), b)));
 }
 
 // ---- Of any number of operands ------------------------------------------------------------------
@@ -369,10 +361,8 @@ static bool run_mod(talc_onnx_call *call)
 static talc_tensor *all(talc_onnx_call *call, of_tensors *both)
 {
     talc_tensor *y = talc_onnx_in(call, 0);
-    for (int i = 1; i < call->step->input_count && y != NULL; i++) {
-        const talc_tensor *next = talc_onnx_in(call, i);
-        y = next == NULL ? NULL : both(y, next);
-    }
+    for (int i = 1; i < call->step->input_count; i++)
+        y = both(y, talc_onnx_in(call, i));
     return y;
 }
 
@@ -393,16 +383,14 @@ static bool run_sum(talc_onnx_call *call)
 
 static bool run_mean(talc_onnx_call *call)
 {
-    talc_tensor *y = all(call, talc_add);
-    return talc_onnx_out(call, 0, y == NULL ? NULL : talc_div_scalar(y, call->step->input_count));
+    return talc_onnx_out(call, 0, talc_div_scalar(all(call, talc_add), call->step->input_count));
 }
 
 // ---- Logic, on u8 of 0 and 1 --------------------------------------------------------------------
 
 static bool run_not(talc_onnx_call *call)
 {
-    const talc_tensor *x = talc_onnx_in(call, 0);
-    return talc_onnx_out(call, 0, x == NULL ? NULL : talc_equal_scalar(x, 0));
+    return talc_onnx_out(call, 0, talc_equal_scalar(talc_onnx_in(call, 0), 0));
 }
 
 static bool run_and(talc_onnx_call *call)
@@ -429,55 +417,42 @@ static bool run_where(talc_onnx_call *call)
 }
 
 const talc_onnx_operator talc_onnx_elementwise[] = {
-    { "Abs", run_abs, 1, NULL },
+    // clang-format off
+    TALC_ONNX_UNARY(UNARY_ROW)
+    // clang-format on
     { "Add", run_add, 2, NULL },
     { "And", run_and, 2, NULL },
     { "Cast", run_cast, 1, refuses_cast },
     { "CastLike", run_cast_like, 2, NULL },
-    { "Ceil", run_ceil, 1, NULL },
     { "Clip", run_clip, 1, NULL },
     { "Div", run_div, 2, NULL },
     { "Dropout", run_dropout, 1, NULL },
     { "Elu", run_elu, 1, NULL },
     { "Equal", run_equal, 2, NULL },
-    { "Erf", run_erf, 1, NULL },
-    { "Exp", run_exp, 1, NULL },
-    { "Floor", run_floor, 1, NULL },
     { "Gelu", run_gelu, 1, NULL },
     { "Greater", run_greater, 2, NULL },
     { "GreaterOrEqual", run_greater_equal, 2, NULL },
     { "HardSigmoid", run_hard_sigmoid, 1, NULL },
-    { "HardSwish", run_hardswish, 1, NULL },
     { "Identity", run_identity, 1, NULL },
     { "LeakyRelu", run_leaky_relu, 1, NULL },
     { "Less", run_less, 2, NULL },
     { "LessOrEqual", run_less_equal, 2, NULL },
-    { "Log", run_log, 1, NULL },
     { "Max", run_max, -1, NULL },
     { "Mean", run_mean, -1, NULL },
     { "Min", run_min, -1, NULL },
     { "Mish", run_mish, 1, NULL },
     { "Mod", run_mod, 2, NULL },
     { "Mul", run_mul, 2, NULL },
-    { "Neg", run_neg, 1, NULL },
     { "Not", run_not, 1, NULL },
     { "Or", run_or, 2, NULL },
     { "PRelu", run_prelu, 2, NULL },
     { "Pow", run_pow, 2, NULL },
-    { "Reciprocal", run_reciprocal, 1, NULL },
-    { "Relu", run_relu, 1, NULL },
-    { "Round", run_round, 1, NULL },
     { "Selu", run_selu, 1, NULL },
-    { "Sigmoid", run_sigmoid, 1, NULL },
-    { "Sign", run_sign, 1, NULL },
-    { "SiLU", run_silu, 1,
-      NULL }, /* no operator of the format: x Sigmoid(x), as it is recognised */
+    /* No operator of the format: x Sigmoid(x), as it is recognised. */
+    { "SiLU", run_silu, 1, NULL },
     { "Softplus", run_softplus, 1, NULL },
-    { "Softsign", run_softsign, 1, NULL },
-    { "Sqrt", run_sqrt, 1, NULL },
     { "Sub", run_sub, 2, NULL },
     { "Sum", run_sum, -1, NULL },
-    { "Tanh", run_tanh, 1, NULL },
     { "Where", run_where, 3, NULL },
     { "Xor", run_xor, 2, NULL },
     { NULL, NULL, 0, NULL },

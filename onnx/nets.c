@@ -128,7 +128,7 @@ static bool run_gemm(talc_onnx_call *call)
         a = talc_transpose(a, 0, 1);
     if (b != NULL && talc_onnx_int(node, "transB", 0) != 0)
         b = talc_transpose(b, 0, 1);
-    talc_tensor *y = a == NULL || b == NULL ? NULL : talc_matmul(a, b);
+    talc_tensor *y = talc_matmul(a, b);
     if (y != NULL && alpha != 1)
         y = talc_mul_scalar(y, alpha);
     if (y != NULL && c != NULL && beta != 1)
@@ -248,7 +248,7 @@ static bool run_batch_norm(talc_onnx_call *call)
     const talc_dims dims = talc_dims_of(x);
     x = x->rank == 4 ? x : talc_onnx_planes(x);
     const talc_batch_norm2d_options options = { .eps = eps_of(call->step->node) };
-    talc_tensor *y = x == NULL ? NULL : talc_batch_norm2d(x, in[0], in[1], in[2], in[3], &options);
+    talc_tensor *y = talc_batch_norm2d(x, in[0], in[1], in[2], in[3], &options);
     return talc_onnx_out(call, 0, y == NULL || dims.rank == 4 ? y : talc_reshape(y, dims));
 }
 
@@ -274,8 +274,8 @@ static talc_tensor *of_channels(talc_tensor *weight, int64_t channels)
         return weight;
     const int64_t groups = weight->dims[0];
     talc_tensor *column = talc_reshape(weight, TALC_DIMS(groups, 1));
-    column = column == NULL ? NULL : talc_expand(column, TALC_DIMS(groups, channels / groups));
-    return column == NULL ? NULL : talc_reshape(column, TALC_DIMS(channels / groups * groups));
+    return talc_reshape(talc_expand(column, TALC_DIMS(groups, channels / groups)),
+                        TALC_DIMS(channels / groups * groups));
 }
 
 static bool run_group_norm(talc_onnx_call *call)
@@ -306,7 +306,7 @@ static bool statistics(talc_onnx_call *call, talc_tensor *x, int axis, double ep
         talc_tensor *variance = talc_var(x, axes, 0, true);
         variance = variance == NULL || eps == (double)TALC_ZERO ? variance
                                                                 : talc_add_scalar(variance, eps);
-        done = talc_onnx_out(call, 2, variance == NULL ? NULL : talc_rsqrt(variance));
+        done = talc_onnx_out(call, 2, talc_rsqrt(variance));
     }
     return done;
 }
@@ -320,8 +320,7 @@ static bool fits_last(const talc_tensor *weight, talc_dims last)
 /* The format broadcasts a weight to the dimensions that are normalised. */
 static talc_tensor *stretched(talc_tensor *weight, talc_dims last)
 {
-    talc_tensor *whole = talc_expand(weight, last);
-    return whole == NULL ? NULL : talc_contiguous(whole);
+    return talc_contiguous(talc_expand(weight, last));
 }
 
 static bool run_layer_norm(talc_onnx_call *call)
@@ -378,9 +377,7 @@ static bool softmax(talc_onnx_call *call, talc_tensor *(*of)(const talc_tensor *
         return false;
     if (!old || axis == x->rank - 1)
         return talc_onnx_out(call, 0, of(x, axis));
-    talc_tensor *y = talc_flatten(x, axis, -1);
-    y = y == NULL ? NULL : of(y, -1);
-    return talc_onnx_out(call, 0, y == NULL ? NULL : talc_reshape(y, talc_dims_of(x)));
+    return talc_onnx_out(call, 0, talc_reshape(of(talc_flatten(x, axis, -1), -1), talc_dims_of(x)));
 }
 
 static bool run_softmax(talc_onnx_call *call)
@@ -620,11 +617,10 @@ static bool run_resize(talc_onnx_call *call)
     }
     if (x->rank == 3 || x->rank == 4)
         return talc_onnx_out(call, 0, talc_upsample2d(x, &options));
-    const talc_tensor *view = talc_reshape(x, image);
-    talc_tensor *y = view == NULL ? NULL : talc_upsample2d(view, &options);
+    talc_tensor *y = talc_upsample2d(talc_reshape(x, image), &options);
     for (int i = 0; i < 2 && i < x->rank && y != NULL; i++)
         dims.dim[x->rank - 1 - i] = y->dims[2 - i];
-    return talc_onnx_out(call, 0, y == NULL ? NULL : talc_reshape(y, dims));
+    return talc_onnx_out(call, 0, talc_reshape(y, dims));
 }
 
 static const char *refuses_resize(const talc_onnx_node *node, int64_t opset)

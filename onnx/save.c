@@ -2,6 +2,7 @@
 #include "nn/entries.h"
 #include "nn/layer.h"
 #include "onnx/onnx.h"
+#include "onnx/shared.h"
 #include "onnx/writer.h"
 #include "ops/concat.h"
 #include "ops/elementwise.h"
@@ -472,6 +473,14 @@ static bool name_of(trace *t, const talc_tensor *tensor, char name[NAME])
 
 // ---- Ops ----------------------------------------------------------------------------------------
 
+/* Attributes of a problem's windows. */
+#define PAIR(name, h, w) TALC_ONNX_INTS_OF(name, 2, ((int64_t[]){ h, w }))
+#define STRIDES(p)       PAIR("strides", (p)->stride_h, (p)->stride_w)
+#define DILATIONS(p)     PAIR("dilations", (p)->dilation_h, (p)->dilation_w)
+#define PADS(p)                                                                                    \
+    TALC_ONNX_INTS_OF(                                                                             \
+        "pads", 4, ((int64_t[]){ (p)->pad_top, (p)->pad_left, (p)->pad_bottom, (p)->pad_right }))
+
 /* A node of a function of one operand; false where the format has none. */
 static bool give_unary(trace *t, const char *function, const double numbers[2], const char *x,
                        char name[NAME])
@@ -479,23 +488,10 @@ static bool give_unary(trace *t, const char *function, const double numbers[2], 
     static const struct {
         const char *talc, *onnx;
     } plain[] = {
-        { "relu", "Relu" },
-        { "sigmoid", "Sigmoid" },
-        { "tanh", "Tanh" },
-        { "hardswish", "HardSwish" },
-        { "exp", "Exp" },
-        { "log", "Log" },
-        { "sqrt", "Sqrt" },
-        { "neg", "Neg" },
-        { "abs", "Abs" },
-        { "erf", "Erf" },
-        { "floor", "Floor" },
-        { "ceil", "Ceil" },
-        { "round", "Round" },
-        { "sign", "Sign" },
-        { "reciprocal", "Reciprocal" },
-        { "softsign", "Softsign" },
-        { "selu", "Selu" },
+#define PLAIN(format, name) { #name, format },
+        TALC_ONNX_UNARY(PLAIN)
+#undef PLAIN
+            { "selu", "Selu" },
     };
     const bool six = strcmp(function, "relu6") == 0;
     snprintf(name, NAME, "%s", x);
@@ -555,13 +551,8 @@ static bool give_conv2d(trace *t, const talc_observation *o, const char *const i
     const talc_conv2d_problem *p = o->problem;
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return false;
-    talc_onnx_write_node(
-        &t->writer, "Conv", name, in[2] == NULL ? 2 : 3, in, 4,
-        TALC_ONNX_INTS_OF("strides", 2, ((int64_t[]){ p->stride_h, p->stride_w })),
-        TALC_ONNX_INTS_OF("pads", 4,
-                          ((int64_t[]){ p->pad_top, p->pad_left, p->pad_bottom, p->pad_right })),
-        TALC_ONNX_INTS_OF("dilations", 2, ((int64_t[]){ p->dilation_h, p->dilation_w })),
-        TALC_ONNX_INT_OF("group", p->groups));
+    talc_onnx_write_node(&t->writer, "Conv", name, in[2] == NULL ? 2 : 3, in, 4, STRIDES(p),
+                         PADS(p), DILATIONS(p), TALC_ONNX_INT_OF("group", p->groups));
     return give_end(t, o->inputs[3], p->activation, name);
 }
 
@@ -574,11 +565,7 @@ static bool give_conv_transpose2d(trace *t, const talc_observation *o, const cha
     const int64_t columns =
         (p->OW - 1) * p->stride_w - p->pad_left - p->pad_right + p->dilation_w * (p->KW - 1) + 1;
     return talc_onnx_write_node(
-        &t->writer, "ConvTranspose", name, 2, in, 5,
-        TALC_ONNX_INTS_OF("strides", 2, ((int64_t[]){ p->stride_h, p->stride_w })),
-        TALC_ONNX_INTS_OF("pads", 4,
-                          ((int64_t[]){ p->pad_top, p->pad_left, p->pad_bottom, p->pad_right })),
-        TALC_ONNX_INTS_OF("dilations", 2, ((int64_t[]){ p->dilation_h, p->dilation_w })),
+        &t->writer, "ConvTranspose", name, 2, in, 5, STRIDES(p), PADS(p), DILATIONS(p),
         TALC_ONNX_INT_OF("group", p->groups),
         TALC_ONNX_INTS_OF("output_padding", 2, ((int64_t[]){ p->H - rows, p->W - columns })));
 }
@@ -626,13 +613,9 @@ static bool give_pool(trace *t, const talc_observation *o, const char *const in[
         (p->W + p->pad_left + p->pad_right - p->dilation_w * (p->KW - 1) - 1) / p->stride_w + 1;
     return talc_onnx_write_node(
         w, max ? "MaxPool" : "AveragePool", name, 1, in, 5,
-        TALC_ONNX_INTS_OF("kernel_shape", 2, ((int64_t[]){ p->KH, p->KW })),
-        TALC_ONNX_INTS_OF("strides", 2, ((int64_t[]){ p->stride_h, p->stride_w })),
-        TALC_ONNX_INTS_OF("pads", 4,
-                          ((int64_t[]){ p->pad_top, p->pad_left, p->pad_bottom, p->pad_right })),
+        TALC_ONNX_INTS_OF("kernel_shape", 2, ((int64_t[]){ p->KH, p->KW })), STRIDES(p), PADS(p),
         TALC_ONNX_INT_OF("ceil_mode", p->OH > rows || p->OW > columns),
-        max ? TALC_ONNX_INTS_OF("dilations", 2, ((int64_t[]){ p->dilation_h, p->dilation_w }))
-            : TALC_ONNX_INT_OF("count_include_pad", !p->exclude_padding));
+        max ? DILATIONS(p) : TALC_ONNX_INT_OF("count_include_pad", !p->exclude_padding));
 }
 
 static bool give_batch_norm(trace *t, const talc_observation *o, const char *const in[],

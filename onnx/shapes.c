@@ -69,9 +69,8 @@ static bool run_constant_of_shape(talc_onnx_call *call)
     if (value == NULL || value->t == NULL)
         return talc_onnx_out_known(call, 0, talc_zeros(host(), TALC_F32, dims));
     talc_tensor *one = talc_onnx_tensor_new(call->graph->model, value->t);
-    one = one == NULL ? NULL : talc_reshape(one, TALC_SCALAR);
-    one = one == NULL ? NULL : talc_expand(one, dims);
-    return talc_onnx_out_known(call, 0, one == NULL ? NULL : talc_clone(one));
+    one = talc_expand(talc_reshape(one, TALC_SCALAR), dims);
+    return talc_onnx_out_known(call, 0, talc_clone(one));
 }
 
 static bool run_shape(talc_onnx_call *call)
@@ -250,9 +249,7 @@ static bool run_depth_to_space(talc_onnx_call *call)
     const bool columns = strcmp(talc_onnx_string(node, "mode", "DCR"), "CRD") == 0;
     talc_tensor *y =
         talc_reshape(x, columns ? TALC_DIMS(N, C, b, b, H, W) : TALC_DIMS(N, b, b, C, H, W));
-    y = y == NULL
-            ? NULL
-            : talc_permute(y, columns ? TALC_DIMS(0, 1, 4, 2, 5, 3) : TALC_DIMS(0, 3, 4, 1, 5, 2));
+    y = talc_permute(y, columns ? TALC_DIMS(0, 1, 4, 2, 5, 3) : TALC_DIMS(0, 3, 4, 1, 5, 2));
     return talc_onnx_out(call, 0,
                          y == NULL ? NULL : talc_reshape(y, TALC_DIMS(N, C, H * b, W * b)));
 }
@@ -265,7 +262,7 @@ static bool run_space_to_depth(talc_onnx_call *call)
         return x != NULL && talc_onnx_fail(call, TALC_BAD_SHAPE, "x or blocksize does not fit");
     const int64_t N = x->dims[0], C = x->dims[1], H = x->dims[2] / b, W = x->dims[3] / b;
     talc_tensor *y = talc_reshape(x, TALC_DIMS(N, C, H, b, W, b));
-    y = y == NULL ? NULL : talc_permute(y, TALC_DIMS(0, 3, 5, 1, 2, 4));
+    y = talc_permute(y, TALC_DIMS(0, 3, 5, 1, 2, 4));
     return talc_onnx_out(call, 0,
                          y == NULL ? NULL : talc_reshape(y, TALC_DIMS(N, C * b * b, H, W)));
 }
@@ -345,7 +342,7 @@ static talc_tensor *sliced(talc_tensor *x, int dim, int64_t start, int64_t end, 
         return talc_slice(x, dim, 0, 0, 1);
     const int64_t count = (start - end - 1) / -step + 1;
     talc_tensor *forwards = talc_slice(x, dim, start + (count - 1) * step, start + 1, -step);
-    return forwards == NULL ? NULL : talc_flip(forwards, TALC_DIMS(dim));
+    return talc_flip(forwards, TALC_DIMS(dim));
 }
 
 static bool run_slice(talc_onnx_call *call)
@@ -394,10 +391,8 @@ static bool run_slice(talc_onnx_call *call)
 /* An index as i64, negative ones counted from the end. */
 static talc_tensor *from_start(const talc_tensor *index, int64_t extent)
 {
-    talc_tensor *wide = index == NULL ? NULL : talc_cast(index, TALC_I64);
-    talc_tensor *negative = wide == NULL ? NULL : talc_less_scalar(wide, 0);
-    talc_tensor *shifted = negative == NULL ? NULL : talc_add_scalar(wide, (double)extent);
-    return shifted == NULL ? NULL : talc_where(negative, shifted, wide);
+    talc_tensor *wide = talc_cast(index, TALC_I64);
+    return talc_where(talc_less_scalar(wide, 0), talc_add_scalar(wide, (double)extent), wide);
 }
 
 static bool run_gather(talc_onnx_call *call)
@@ -413,8 +408,7 @@ static bool run_gather(talc_onnx_call *call)
         return talc_onnx_out(call, 0, talc_select(x, axis, (int64_t)one));
     const talc_dims index_dims = talc_dims_of(index);
     talc_tensor *wide = from_start(index, x->dims[axis]);
-    wide = wide == NULL ? NULL : talc_reshape(wide, TALC_DIMS(talc_numel(index)));
-    talc_tensor *y = wide == NULL ? NULL : talc_index_select(x, axis, wide);
+    talc_tensor *y = talc_index_select(x, axis, talc_reshape(wide, TALC_DIMS(talc_numel(index))));
     if (y == NULL || index_dims.rank == 1)
         return talc_onnx_out(call, 0, y);
     talc_dims dims = TALC_SCALAR;
@@ -437,8 +431,7 @@ static bool run_gather_elements(talc_onnx_call *call)
     if (x == NULL || index == NULL ||
         !talc_onnx_axis(call, talc_onnx_int(call->step->node, "axis", 0), x->rank, &axis))
         return false;
-    talc_tensor *wide = from_start(index, x->dims[axis]);
-    return talc_onnx_out(call, 0, wide == NULL ? NULL : talc_gather(x, axis, wide));
+    return talc_onnx_out(call, 0, talc_gather(x, axis, from_start(index, x->dims[axis])));
 }
 
 /* On the CPU: y is data with data[index[i]] = updates[i] for each row of the index. */
@@ -519,7 +512,7 @@ static bool run_cumsum(talc_onnx_call *call)
     const bool reverse = talc_onnx_int(call->step->node, "reverse", 0) != 0;
     const talc_dims dims = TALC_DIMS(dim);
     talc_tensor *from = reverse ? talc_flip(x, dims) : x;
-    talc_tensor *y = from == NULL ? NULL : talc_cumsum(from, dim);
+    talc_tensor *y = talc_cumsum(from, dim);
     if (y != NULL && talc_onnx_int(call->step->node, "exclusive", 0) != 0) {
         /* The sum before: all but the last, behind a 0. */
         talc_pad_options shift = { .padding = { 0 } };

@@ -47,6 +47,15 @@ talc_tensor *talc_onnx_planes(talc_tensor *x);
 talc_tensor *talc_onnx_widen(talc_tensor *x);
 talc_tensor *talc_onnx_narrow(talc_tensor *x);
 
+/// Operators that a function of talc of one operand is, X(operator, function).
+// clang-format off
+#define TALC_ONNX_UNARY(X)                                                                         \
+    X("Abs", abs) X("Ceil", ceil) X("Erf", erf) X("Exp", exp) X("Floor", floor)                    \
+    X("HardSwish", hardswish) X("Log", log) X("Neg", neg) X("Reciprocal", reciprocal)              \
+    X("Relu", relu) X("Round", round) X("Sigmoid", sigmoid) X("Sign", sign)                        \
+    X("Softsign", softsign) X("Sqrt", sqrt) X("Tanh", tanh)
+// clang-format on
+
 extern const talc_onnx_operator talc_onnx_elementwise[], talc_onnx_shapes[], talc_onnx_nets[];
 
 #endif

@@ -250,8 +250,8 @@ def stale_operators(root):
     if not (root / "docs/models.md").exists():
         return []
     has = set()
-    for source in (root / "onnx").glob("*.c"):
-        has |= set(re.findall(r'^    \{ "(\w+)", run_', source.read_text(), re.MULTILINE))
+    for source in (root / "onnx").glob("*.[ch]"):
+        has |= set(re.findall(r'(?:^    \{ |\bX\()"(\w+)", \w', source.read_text(), re.MULTILINE))
     listed = re.search(r"^Run are (.*?)\.", (root / "docs/models.md").read_text(), re.MULTILINE | re.DOTALL)[1]
     says = set(re.split(r",\s+|\s+and\s+", listed))
     return [f"docs/models.md: {name}: {'not listed' if name in has else 'no operator of onnx/'}" for name in sorted((has - {"SiLU"}) ^ says)]
