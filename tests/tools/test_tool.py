@@ -236,6 +236,14 @@ class Basics(Tool):
         self.assertIn("reference", text)
         self.assertIn("OpenBLAS", text)
 
+    def test_info_names_wider_kernels_of_blas(self):
+        if self.json("info")["vectors"] == "portable":
+            self.skipTest("a processor without AVX2")
+        for core, expected in ("Nehalem", True), ("Haswell", False):
+            done = talc("info", env=os.environ | {"OPENBLAS_CORETYPE": core, "TALC_CPU": "avx2"})
+            if f"kernels: {core}" in done.stdout:
+                self.assertEqual("OPENBLAS_CORETYPE=Haswell" in " ".join(done.stdout.split()), expected, core)
+
 
 def on_terminal(arguments, columns=80, **environment):
     """What a command writes on stdout and stderr when both are a terminal of so many columns."""
