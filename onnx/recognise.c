@@ -12,9 +12,12 @@
 #include <math.h>
 #include <string.h>
 
-/* The step that makes a value, where it is of that operator and nothing else reads the value. */
-static talc_onnx_step *maker(talc_onnx_graph *graph, int value, const char *op)
+/* The step that makes an input of a step, where it is of that operator and nothing else reads the
+ * value; NULL: it is not, or there is no step. */
+static talc_onnx_step *maker(talc_onnx_graph *graph, const talc_onnx_step *of, int input,
+                             const char *op)
 {
+    const int value = of == NULL || input >= of->input_count ? -1 : of->inputs[input];
     if (value < 0 || graph->values[value].producer < 0 || graph->values[value].uses != 1)
         return NULL;
     talc_onnx_step *step = &graph->steps[graph->values[value].producer];
@@ -32,8 +35,8 @@ static double number_of(const talc_onnx_graph *graph, int value)
 static talc_onnx_step *one_of(talc_onnx_graph *graph, const talc_onnx_step *step, const char *op,
                               int *other)
 {
-    for (int i = 0; i < 2 && step->input_count == 2; i++) {
-        talc_onnx_step *found = maker(graph, step->inputs[i], op);
+    for (int i = 0; i < 2 && step != NULL && step->input_count == 2; i++) {
+        talc_onnx_step *found = maker(graph, step, i, op);
         *other = step->inputs[1 - i];
         if (found != NULL)
             return found;
@@ -70,9 +73,9 @@ static bool recognise_gelu(talc_onnx_graph *graph, talc_onnx_step *step)
 {
     int half, x, one;
     talc_onnx_step *product = one_of(graph, step, "Mul", &half);
-    talc_onnx_step *sum = product == NULL ? NULL : one_of(graph, product, "Add", &x);
-    talc_onnx_step *erf = sum == NULL ? NULL : one_of(graph, sum, "Erf", &one);
-    talc_onnx_step *ratio = erf == NULL ? NULL : maker(graph, erf->inputs[0], "Div");
+    talc_onnx_step *sum = one_of(graph, product, "Add", &x);
+    talc_onnx_step *erf = one_of(graph, sum, "Erf", &one);
+    talc_onnx_step *ratio = maker(graph, erf, 0, "Div");
     if (ratio == NULL || ratio->inputs[0] != x || number_of(graph, half) != 0.5 ||
         number_of(graph, one) != 1 || fabs(number_of(graph, ratio->inputs[1]) - sqrt(2)) > 1e-6)
         return false;
@@ -102,11 +105,11 @@ static bool recognise_layer_norm(talc_onnx_graph *graph, talc_onnx_step *step)
 {
     int bias, weight, eps;
     talc_onnx_step *scaled = one_of(graph, step, "Mul", &bias);
-    talc_onnx_step *ratio = scaled == NULL ? NULL : one_of(graph, scaled, "Div", &weight);
-    talc_onnx_step *root = ratio == NULL ? NULL : maker(graph, ratio->inputs[1], "Sqrt");
-    talc_onnx_step *sum = root == NULL ? NULL : maker(graph, root->inputs[0], "Add");
-    talc_onnx_step *variance = sum == NULL ? NULL : one_of(graph, sum, "ReduceMean", &eps);
-    talc_onnx_step *square = variance == NULL ? NULL : maker(graph, variance->inputs[0], "Pow");
+    talc_onnx_step *ratio = one_of(graph, scaled, "Div", &weight);
+    talc_onnx_step *root = maker(graph, ratio, 1, "Sqrt");
+    talc_onnx_step *sum = maker(graph, root, 0, "Add");
+    talc_onnx_step *variance = one_of(graph, sum, "ReduceMean", &eps);
+    talc_onnx_step *square = maker(graph, variance, 0, "Pow");
     const int centred = square == NULL ? -1 : square->inputs[0];
     if (centred < 0 || ratio->inputs[0] != centred || graph->values[centred].uses != 2 ||
         graph->values[centred].producer < 0 || number_of(graph, square->inputs[1]) != 2)
@@ -114,7 +117,7 @@ static bool recognise_layer_norm(talc_onnx_graph *graph, talc_onnx_step *step)
     talc_onnx_step *difference = &graph->steps[graph->values[centred].producer];
     if (strcmp(difference->op->name, "Sub") != 0)
         return false;
-    talc_onnx_step *mean = maker(graph, difference->inputs[1], "ReduceMean");
+    talc_onnx_step *mean = maker(graph, difference, 1, "ReduceMean");
     const double number = number_of(graph, eps);
     const talc_onnx_tensor *scale = graph->values[weight].initializer;
     if (mean == NULL || mean->inputs[0] != difference->inputs[0] || !(number >= 0) ||
