@@ -1,32 +1,43 @@
 #!/usr/bin/env python3
 """Draws docs/convolution_*.svg, the figures of docs/convolution.md, with the numbers of its worked example.
 
-usage: convolution_drawings.py [FOLDER]      writes into FOLDER, this script's own without one
+usage: convolution_drawings.py TALC [FOLDER]      TALC is the command; writes into FOLDER, this script's own without one
+
+The numbers, who reads what and who computes what are what `talc trace --json` says.
 """
 
+import json
 import pathlib
+import subprocess
 import sys
 
-IMAGE = [
-    [[1, 2, 0, 1, 3, 1], [0, 1, 3, 2, 1, 0], [2, 0, 1, 1, 0, 2], [1, 3, 2, 0, 1, 1], [0, 1, 1, 2, 2, 0]],
-    [[0, 1, 1, 0, 2, 1], [1, 0, 2, 1, 0, 3], [3, 1, 0, 2, 1, 0], [0, 2, 1, 1, 3, 1], [1, 0, 0, 2, 0, 1]],
-]
-WEIGHTS = [
-    [1, 0, -1, 2, 1, -2, 1, 0, -1, 0, 1, 0, 1, -4, 1, 0, 1, 0],
-    [1, 2, 1, 0, -1, 0, -1, -2, -1, 1, 0, 0, 0, 2, 0, 0, 0, 1],
-    [1, 1, 1, 1, 1, 1, 1, 1, 1, -1, 0, 1, -2, 1, 2, -1, 0, 1],
-    [0, -1, 0, -1, 5, -1, 0, -1, 0, 1, 1, 0, 1, -3, -1, 0, -1, -1],
-]
-C, H, W, OC, K, P = 2, 5, 6, 4, 18, 30
+EXAMPLE = "n1c2h5w6o4k3p1"
+
+
+def trace(text):
+    """What `talc trace` says of a problem, planned for an H200 and a CPU with AVX2."""
+    return json.loads(subprocess.run([sys.argv[1], "trace", text, "--all", "--json", "--gpu", "h200", "--cpu", "avx2"], check=True,
+                                     stdout=subprocess.PIPE).stdout)
+
+
+def rows_of(values, width):
+    return [[int(value) for value in values[i:i + width]] for i in range(0, len(values), width)]
+
+
+FORWARD, DX, DW = trace(EXAMPLE), trace(EXAMPLE + "_dx"), trace(EXAMPLE + "_dw")
+C, H, W, OC, K, P = 2, 5, 6, 4, FORWARD["product"]["inner"], FORWARD["product"]["columns"]
 OH, OW = 2, 3  # the output that the text follows, of channel 0
+WEIGHTS = rows_of(FORWARD["first"]["values"], K)
+IMAGE = [rows_of(FORWARD["second"]["values"][c * P:(c + 1) * P], W) for c in range(C)]
+Y = rows_of(FORWARD["result"]["values"], P)
+DY = rows_of(DX["second"]["values"], P)
+B = [[int(FORWARD["elements"][j]["terms"][k]["second"]["value"]) for j in range(P)] for k in range(K)]
 
 
 def padded(c, h, w):
     return IMAGE[c][h][w] if 0 <= h < H and 0 <= w < W else 0
 
 
-B = [[padded(k // 9, j // W - 1 + k // 3 % 3, j % W - 1 + k % 3) for j in range(P)] for k in range(K)]
-Y = [[sum(WEIGHTS[oc][k] * B[k][j] for k in range(K)) for j in range(P)] for oc in range(OC)]
 X = [[IMAGE[c][j // W][j % W] for j in range(P)] for c in range(C)]
 MIDDLES = [[WEIGHTS[oc][4], WEIGHTS[oc][13]] for oc in range(OC)]
 Y_POINTWISE = [[sum(MIDDLES[oc][c] * X[c][j] for c in range(C)) for j in range(P)] for oc in range(OC)]
@@ -260,7 +271,90 @@ def draw_depthwise(path):
     d.save(path)
 
 
+def draw_readers(path):
+    """dx of one pixel: the outputs that read it."""
+    d = Drawing(960, 330, "dx of one pixel: the outputs that read it, times the weights that they read it with")
+    element = DX["elements"][OH * W + OW]
+    terms = element["terms"]
+    cell = 30
+    d.text(30, 28, "x, channel 0: who reads x[0, 0, 2, 3]?", "soft")
+    d.grid(30, 40, IMAGE[0], cell, cell, lambda r, q: "orange" if (r, q) == (OH, OW) else "blue")
+    d.box(30 + OW * cell, 40 + OH * cell, cell, cell, "mark")
+    for oc in range(OC):
+        x, y = 300 + oc % 2 * 320, 40 + oc // 2 * 132
+        readers = {tuple(t["second"]["at"][2:]): t for t in terms if t["second"]["at"][1] == oc}
+        d.text(x, y - 4, f"dy[0, {oc}]: the outputs that read it", "soft")
+        d.grid(x, y, rows_of(DY[oc], W), 24, 20, lambda r, q: "orange" if (r, q) in readers else "green", "tiny")
+        first = min(readers)
+        d.box(x + first[1] * 24, y + first[0] * 20, 3 * 24, 3 * 20, "mark")
+        turned = [[int(readers[(first[0] + i, first[1] + j)]["first"]["value"]) for j in range(3)] for i in range(3)]
+        d.grid(x + 6 * 24 + 30, y + 14, turned, 24, 20, lambda r, q: "purple", "tiny")
+        d.text(x + 6 * 24 + 8, y + 50, "\u00b7", "title")
+        d.text(x + 6 * 24 + 30, y + 8, f"w[{oc}, 0] rotated", "soft")
+        part = sum(int(t["product"]) for t in readers.values())
+        d.text(x + 6 * 24 + 110, y + 50, f"= {part}", "number")
+    parts = [sum(int(t["product"]) for t in terms if t["second"]["at"][1] == oc) for oc in range(OC)]
+    d.lines(30, 224, ["Nine outputs of each channel read it,", "each with another weight: the output", "up and left of it with w[oc, 0, 2, 2].",
+                      "dx[0, 0, 2, 3] = " + " + ".join(f"({p})" if p < 0 else str(p) for p in parts), f"= {int(element['value'])}"])
+    d.save(path)
+
+
+def draw_phases(path):
+    """dx at stride 2: which taps a pixel meets."""
+    d = Drawing(960, 300, "dx at stride 2: four phases of pixels, each with taps of its own")
+    traced = trace("n1c1h6w8o1k3s2p1_dx")
+    taps = [frozenset(tuple(t["first"]["at"][2:]) for t in e["terms"]) for e in traced["elements"]]
+    # A phase is named after the most taps that one of its pixels meets.
+    largest = sorted({t for t in taps if not any(t < other for other in taps)}, key=lambda t: (len(t), sorted(t)))
+    kinds = dict(zip(largest, ("blue", "green", "purple", "orange")))
+    phase = [next(t for t in largest if own <= t) for own in taps]
+    width = traced["result"]["dims"][3]
+    d.text(30, 28, "dx of n1c1h6w8o1k3s2p1: how many outputs read each pixel", "soft")
+    d.grid(30, 40, [[len(taps[r * width + q]) for q in range(width)] for r in range(6)], 36, 32, lambda r, q: kinds[phase[r * width + q]])
+    for i, t in enumerate(largest):
+        x = 370 + i * 145
+        d.text(x, 28, f"{len(t)} tap{'s' if len(t) > 1 else ''}: a {len({a for a, _ in t})}x{len({b for _, b in t})} kernel", "soft")
+        d.grid(x, 40, [[f"{r},{q}" if (r, q) in t else "" for q in range(3)] for r in range(3)], 36, 32,
+               lambda r, q: kinds[t] if (r, q) in t else "empty", "tiny")
+        d.text(x, 160, f"{phase.count(t)} pixels", "soft")
+    products, zeros = sum(map(len, taps)), 9 * len(taps)
+    d.lines(30, 262, [f"Each phase is a small convolution of dy with its own part of the kernel: {products} products. With zeros put between the",
+                      f"elements of dy, as textbooks do, every pixel would meet all 9 taps: {zeros} products, most of them with a zero."], "soft")
+    d.save(path)
+
+
+def draw_sums(path):
+    """dw of one weight: a sum over all outputs, in splits."""
+    d = Drawing(960, 300, "dw of one weight: a sum over all outputs, in splits that are added in their order")
+    element = DW["elements"][4]  # the middle of w[0, 0]
+    cell, splits = 30, 5
+    share = len(element["terms"]) // splits
+    kinds = ("blue", "green", "purple", "orange", "grey")
+    d.text(30, 28, "what w[0, 0, 1, 1] met: x", "soft")
+    d.grid(30, 40, [[int(element["terms"][r * W + q]["second"]["value"]) for q in range(W)] for r in range(H)], cell, cell, lambda r, q: kinds[(r * W + q) // share])
+    d.text(225, 118, "\u00b7", "title")
+    d.text(250, 28, "dy[0, 0]", "soft")
+    d.grid(250, 40, [[int(element["terms"][r * W + q]["first"]["value"]) for q in range(W)] for r in range(H)], cell, cell, lambda r, q: kinds[(r * W + q) // share])
+    total = 0
+    for i in range(splits):
+        part = sum(int(t["product"]) for t in element["terms"][i * share:(i + 1) * share])
+        total += part
+        y = 40 + i * cell
+        d.arrow(434, y + 15, 470, y + 15)
+        d.box(474, y + 2, 60, 26, kinds[i])
+        d.text(504, y + 19, part, "number", "middle")
+        d.text(544, y + 19, f"split {i}: {share} products, beside the others", "soft")
+        d.text(820, y + 19, f"sum so far {total}", "number")
+        if i:
+            d.arrow(880, y - 8, 880, y + 4)
+    assert total == element["value"], (total, element["value"])
+    d.lines(30, 226, [f"dw[0, 0, 1, 1] = {total}. A weight meets as many pixels as there are outputs, here 30, of problem A a million, and there are few weights:",
+                      "so the splits run side by side on threads or blocks, and what they found is added in the order of the splits, never in the order of",
+                      "arrival: the same bits on every run."], "soft")
+    d.save(path)
+
+
 if __name__ == "__main__":
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise):
+    folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path(__file__).parent
+    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise, draw_readers, draw_phases, draw_sums):
         draw(folder / f"convolution_{draw.__name__[5:]}.svg")

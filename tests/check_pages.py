@@ -154,9 +154,9 @@ def unknown_names(text, root):
             (re.fullmatch(r"\w*_\w*", name) and name != "like_this" and name not in words)]
 
 
-def stale_drawings(root):
+def stale_drawings(root, build):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, root / "docs/convolution_drawings.py", folder], check=True)
+        subprocess.run([sys.executable, root / "docs/convolution_drawings.py", build / "tools/talc", folder], check=True)
         return [drawn.name for drawn in sorted(pathlib.Path(folder).iterdir())
                 if not (root / "docs" / drawn.name).exists() or drawn.read_bytes() != (root / "docs" / drawn.name).read_bytes()]
 
@@ -267,7 +267,7 @@ def check(root, build, compiler, sanitizers):
         problems += wrong_output(page, text, root, build, printed)
     problems += stale_copies(root)
     problems += stale_operators(root)
-    problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
+    problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root, build)]
     text = (root / PAGE).read_text()
     problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
     return problems if printed else ["the pages quote nothing"]
