@@ -161,6 +161,15 @@ def stale_drawings(root, build):
                 if not (root / "docs" / drawn.name).exists() or drawn.read_bytes() != (root / "docs" / drawn.name).read_bytes()]
 
 
+def stale_shown(root, build):
+    """docs/convolution.html where it is not what the command writes that docs/convolution.md names for it."""
+    command = re.search(r"`(talc show .* -o docs/convolution\.html)`", (root / PAGE).read_text())[1].split()
+    with tempfile.TemporaryDirectory() as folder:
+        written = pathlib.Path(folder) / "page.html"
+        subprocess.run([build / "tools/talc", *command[1:-1], written], check=True)
+        return [] if written.read_bytes() == (root / command[-1]).read_bytes() else [f"{command[-1]}: not what `{' '.join(command)}` writes"]
+
+
 def stale_copies(root):
     """Files in backticks of which a page of docs has a copy behind it, in ```c, that is another."""
     return [f"docs/{page.name}: not what {name} is"
@@ -267,6 +276,7 @@ def check(root, build, compiler, sanitizers):
         problems += wrong_output(page, text, root, build, printed)
     problems += stale_copies(root)
     problems += stale_operators(root)
+    problems += stale_shown(root, build)
     problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root, build)]
     text = (root / PAGE).read_text()
     problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]

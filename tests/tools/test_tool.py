@@ -24,7 +24,7 @@ TALC = os.path.abspath(sys.argv.pop(1))
 # What runs without a named device runs on the CPU, also where there is a GPU.
 os.environ.setdefault("TALC_DEVICE", "cpu")
 
-COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "run", "summary", "trace"]
+COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "run", "show", "summary", "trace"]
 
 
 def talc(*arguments, stdout=subprocess.PIPE, **options):
@@ -1495,6 +1495,36 @@ class Trace(Tool):
         self.fails(2, "'h2000' is no GPU that plans are known for", "trace", "n1c2h5w6o4k3p1", "--gpu", "h2000")
         self.fails(2, "give a problem", "trace")
         self.fails(1, "more than 16777216 elements", "trace", "n8c64h512w256o128k5x7")
+
+
+class Show(Tool):
+    def test_page(self):
+        page = self.path("page.html")
+        self.assertIn(", to be opened in a browser", self.ok("show", "n1c2h5w6o4k3p1", "-o", page))
+        text = pathlib.Path(page).read_text()
+        data = json.loads(re.search(r'<script type="application/json" id="talc">(.*?)</script>', text, re.DOTALL)[1])
+        choices = [variant["choice"] for variant in data["variants"]]
+        self.assertEqual([len(choices), choices[data["start"]]], [36, ["1", "1", "1", "1"]])
+        self.assertLess(len(text), 1 << 20)
+        self.assertNotIn("http", text.replace('http-equiv="Content-Security-Policy"', ""))
+        done = self.json("show", "n1c2h5w6o4k3s2x1p1x0_dw", "-o", page)
+        self.assertEqual((done["problem"], done["bytes"]), ("n1c2h5w6o4k3x3s2x1p1x0d1x1g1_dw", os.path.getsize(page)))
+
+    def test_too_large(self):
+        for problem in "n8c64h56w56o64k3p1", "n1c1h1w100000o1k1", "n1c32h8w8o32k3p1_dx":
+            self.fails(1, r"draws \d+ cells, of at most 20000, with \d+ FMAs, of at most 65536", "show", problem, "-o", self.path("large.html"))
+            smaller = re.search(r"smaller: talc show (\S+)", talc("show", problem, "-o", self.path("large.html")).stderr)[1]
+            self.ok("show", smaller, "-o", self.path("smaller.html"))
+        self.assertFalse(os.path.exists(self.path("large.html")))
+
+    def test_failures(self):
+        self.fails(2, "which problem?", "show", "-o", self.path("page.html"))
+        self.fails(2, "which file?", "show", "n1c2h5w6o4k3p1")
+        self.fails(2, "'b' is one argument too many", "show", "n1c2h5w6o4k3p1", "b", "-o", self.path("page.html"))
+        self.fails(1, "no_folder/page.html: No such file", "show", "n1c2h5w6o4k3p1", "-o", self.path("no_folder/page.html"))
+        self.fails(1, "/dev/full: No space left", "show", "n1c2h5w6o4k3p1", "-o", "/dev/full")
+        self.fails(1, "sums of products with padding of zeros alone", "show", "n1c2h5w6o4k3p1_relu", "-o", self.path("page.html"))
+        self.fails(2, "xeon", "show", "n1c2h5w6o4k3p1", "--cpu", "xeon", "-o", self.path("page.html"))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ static const command commands[] = {
     { "check", "checks every algorithm of every op against an oracle", command_check },
     { "export", "writes a network as an ONNX file", command_export },
     { "run", "runs a network on an image, or model-new", command_run },
+    { "show", "a page for a browser that shows one convolution", command_show },
     { "ops", "the ops, and in JSON the whole interface of the library", command_ops },
     { "summary", "the layers of a network, its parameters and memory", command_summary },
     { "trace", "an output of a convolution term by term, and who computes it", command_trace },

@@ -31,6 +31,7 @@ int command_info(int argc, char **argv);
 int command_ops(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_run_model(int argc, char **argv); ///< talc run NETWORK
+int command_show(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_summary(int argc, char **argv);
 int command_trace(int argc, char **argv);
@@ -184,6 +185,11 @@ json_t *tool_json_problem(const talc_conv2d_problem *problem);
 /// Op, device, the problem, which it takes over, workspace limit, candidates with their reasons,
 /// and the chosen one's name or null.
 json_t *tool_json_explanation(const talc_explanation *explanation, json_t *problem);
+
+/// The JSON, which it releases, as text in ASCII, with flags of jansson's; NULL when memory ran
+/// out. The text goes to tool_json_free.
+char *tool_json_dump(json_t *json, size_t flags);
+void tool_json_free(char *text);
 
 /// Prints on stdout, in ASCII, and releases `json`. Returns the exit code.
 int tool_json_print(json_t *json);

@@ -113,7 +113,7 @@ json_t *tool_json_explanation(const talc_explanation *e, json_t *problem)
                      candidates, "chosen", e->chosen < 0 ? NULL : e->candidates[e->chosen].title);
 }
 
-static void free_text(char *text)
+void tool_json_free(char *text)
 {
     json_malloc_t ignored;
     json_free_t release;
@@ -121,15 +121,26 @@ static void free_text(char *text)
     release(text);
 }
 
-int tool_json_print(json_t *json)
+char *tool_json_dump(json_t *json, size_t flags)
 {
-    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII;
-    char *text = json == NULL || atomic_load(&out_of_memory) ? NULL : json_dumps(json, flags);
+    char *text = json == NULL || atomic_load(&out_of_memory)
+                     ? NULL
+                     : json_dumps(json, flags | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII);
     json_decref(json);
     /* jansson goes on after a key that it had no memory for. */
-    const bool whole = text != NULL && !atomic_load(&out_of_memory);
+    if (text != NULL && atomic_load(&out_of_memory)) {
+        tool_json_free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+int tool_json_print(json_t *json)
+{
+    char *text = tool_json_dump(json, JSON_INDENT(2));
+    const bool whole = text != NULL;
     if (whole)
         puts(text);
-    free_text(text);
+    tool_json_free(text);
     return whole ? tool_finish() : tool_fail("out of memory for JSON");
 }
