@@ -354,7 +354,69 @@ def draw_sums(path):
     d.save(path)
 
 
+def owners_of(traced, device, title, precision):
+    """Of each element of the result the number of its owner at each level: {name: number}."""
+    algorithm = next(a for a in traced["algorithms"] if (a["device"], a["title"], a["precision"]) == (device, title, precision))
+    names = [level["name"] for level in algorithm["levels"]]
+    return [dict(zip(names, owners[0])) for owners in algorithm["owner_table"]]
+
+
+def draw_vectors(path):
+    """implicit_gemm on the CPU: which lane of which register an output is summed up in."""
+    d = Drawing(960, 330, "implicit_gemm on the CPU: outputs are lanes of vector registers, of 4 channels at a time")
+    owners = owners_of(FORWARD, "cpu", "implicit_gemm", "strict")
+    kinds = {place: kind for place, kind in zip(sorted({(o["tile"], o["vector"]) for o in owners}), ("blue", "green", "purple", "orange", "grey", "empty"))}
+    cell = 34
+    d.text(30, 28, "y[0, 0]: lanes; a colour is a register", "soft")
+    d.grid(30, 40, [[owners[r * W + q]["lane"] for q in range(W)] for r in range(H)], cell, cell,
+           lambda r, q: kinds[(owners[r * W + q]["tile"], owners[r * W + q]["vector"])])
+    d.box(30 + OW * cell, 40 + OH * cell, cell, cell, "mark")
+    d.text(290, 28, "the registers of a channel, 8 lanes of f32 each: (oh, ow)", "soft")
+    for i, (place, kind) in enumerate(kinds.items()):
+        held = {o["lane"]: divmod(e, W) for e, o in enumerate(owners[:P]) if (o["tile"], o["vector"]) == place}
+        y = 40 + i * 34
+        d.text(290, y + 19, f"tile {place[0]}, vector {place[1]}", "soft")
+        for lane in range(8):
+            d.box(390 + lane * 44, y, 44, 28, kind if lane in held else "empty")
+            d.text(412 + lane * 44, y + 18, "{},{}".format(*held[lane]) if lane in held else "-", "tiny", "middle")
+        if (OH, OW) in held.values():
+            lane = next(lane for lane, at in held.items() if at == (OH, OW))
+            d.box(390 + lane * 44, y, 44, 28, "mark")
+            own = owners[OH * W + OW]
+    d.lines(760, 58, ["-: between two rows of", "outputs, computed with", "the vector and dropped", "", "the four channels have", "registers of their own,", "rows 0 to 3 of the tile"], "soft")
+    d.lines(30, 262, [f"frame: y[0, 2, 3] is in lane {own['lane']} of vector {own['vector']} of tile {own['tile']}. For each term k = (ic, kh, kw) the microkernel loads the vectors of the halo tile",
+                      "from that tap on, and adds each, times one weight, to the registers of that weight's channel: 4 channels x 3 vectors are 12 sums under",
+                      "way at once, and a loaded vector serves 4 of them."], "soft")
+    d.save(path)
+
+
+def draw_fragments(path):
+    """mma.sync: which lane has which element of the accumulators."""
+    d = Drawing(960, 430, "mma.sync: the lane and register of each of 16 x 16 sums")
+    traced = trace("n1c16h1w16o16k1x3p0x1")
+    owners = owners_of(traced, "cuda", "implicit_gemm(mma)", "strict")
+    registers = sorted({o["sum"] for o in owners})
+    kinds = dict(zip(registers, ("blue", "blue", "green", "green", "purple", "purple", "orange", "orange")))
+    left, top, cell, high = 90, 60, 36, 20
+    d.text(left, 26, "16 output channels x 16 positions, two products side by side: lane:register of each sum", "soft")
+    for q in range(16):
+        d.text(left + (q + 0.5) * cell, top - 6, q, "tiny", "middle")
+    for r in range(16):
+        d.text(left - 8, top + r * high + 14, f"oc {r}", "tiny", "end")
+    at = lambda r, q: owners[r * 16 + q]
+    d.grid(left, top, [[f"{at(r, q)['lane']}:{at(r, q)['sum']}" for q in range(16)] for r in range(16)], cell, high, lambda r, q: kinds[at(r, q)["sum"]], "tiny")
+    for r in range(16):
+        for q in range(16):
+            if at(r, q)["lane"] == 5:
+                d.box(left + q * cell, top + r * high, cell, high, "mark")
+    mine = [r for r in registers if any(o["lane"] == 5 and o["sum"] == r for o in owners)]
+    d.lines(700, 74, ["frame: lane 5. It has two neighbouring", "positions of two channels, eight apart,", "in each product of 16 x 8:", f"registers {', '.join(map(str, mine))}.", "",
+                      "The colours are pairs of registers.", "Whoever stores y from here writes two", "neighbours a lane; four lanes have", "eight positions of one channel."], "soft")
+    d.save(path)
+
+
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path(__file__).parent
-    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise, draw_readers, draw_phases, draw_sums):
+    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise, draw_vectors, draw_fragments, draw_readers, draw_phases,
+                 draw_sums):
         draw(folder / f"convolution_{draw.__name__[5:]}.svg")
