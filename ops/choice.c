@@ -182,6 +182,11 @@ static bool is_asked_for(const talc_choice *choice, const talc_algorithm *algori
            talc_algorithm_is_asked_for(algorithm->name, algorithm->form, choice->forced);
 }
 
+static bool is_admitted(const talc_choice *choice, const talc_algorithm *algorithm)
+{
+    return (algorithm->arithmetic.precision & choice->precision) != 0;
+}
+
 /* Why an algorithm that was considered may not run; NULL when it may. */
 static const char *refusal_of(const talc_choice *choice, const talc_considered *considered,
                               char text[96])
@@ -193,7 +198,7 @@ static const char *refusal_of(const talc_choice *choice, const talc_considered *
     }
     if (considered->refusal != NULL)
         return considered->refusal;
-    if ((algorithm->arithmetic.precision & choice->precision) == 0) {
+    if (!is_admitted(choice, algorithm)) {
         snprintf(text, 96, "precision class %s is not admitted",
                  talc_precision_name(algorithm->arithmetic.precision));
         return text;
@@ -210,8 +215,8 @@ static const char *refusal_of(const talc_choice *choice, const talc_considered *
 
 static bool may_run(const talc_choice *choice, const talc_considered *considered)
 {
-    return is_asked_for(choice, considered->algorithm) && considered->refusal == NULL &&
-           (considered->algorithm->arithmetic.precision & choice->precision) != 0 &&
+    return is_asked_for(choice, considered->algorithm) &&
+           is_admitted(choice, considered->algorithm) && considered->refusal == NULL &&
            considered->plan.workspace <= choice->limit;
 }
 
@@ -241,8 +246,9 @@ static void choose_again(talc_choice *choice)
             choice->chosen = i;
 }
 
-/* The one place where algorithms are chosen. Without `all` it stops where the rest cannot change
- * the choice. */
+/* The one place where algorithms are chosen. Without `all` it plans no algorithm of a class that is
+ * not admitted, as a plan may cost more than a launch, and stops where the rest cannot change the
+ * choice. */
 static void consider(talc_choice *choice, const talc_algorithm *algorithms, const void *problem,
                      bool all)
 {
@@ -253,7 +259,7 @@ static void consider(talc_choice *choice, const talc_algorithm *algorithms, cons
         talc_considered *considered = &choice->algorithms[choice->count];
         considered->algorithm = algorithm;
         considered->refusal = NULL;
-        if (all || is_asked_for(choice, algorithm))
+        if (all || (is_asked_for(choice, algorithm) && is_admitted(choice, algorithm)))
             considered->refusal =
                 plan_of(algorithm, choice->device, problem, choice->limit, &considered->plan);
         bool takes = may_run(choice, considered) && is_better(choice, considered);

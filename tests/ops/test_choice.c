@@ -18,6 +18,9 @@
 PLAN(plan_large, NULL, plan->workspace = 1 << 20)
 PLAN(plan_odd, "it is odd", )
 
+static int planned;
+PLAN(plan_counted, NULL, planned++)
+
 /* A list as a backend may have it one day: most specialised first, classes mixed. */
 static const talc_algorithm algorithms[] = {
     { .name = "fft", .arithmetic = { "FFT", TALC_NORMWISE, false }, .plan = talc_plan_any },
@@ -57,6 +60,23 @@ Test(choice, classes_are_admitted_by_call_or_by_thread)
     cr_assert_str_eq(talc_precision_name(TALC_STRICT), "strict");
     cr_assert_str_eq(talc_precision_name(TALC_NORMWISE), "normwise");
     cr_assert_str_eq(talc_precision_name(TALC_TF32), "tf32");
+}
+
+Test(choice, algorithms_of_classes_that_are_not_admitted_are_planned_for_explanations_alone)
+{
+    talc_algorithm counted[] = { algorithms[1], algorithms[3], algorithms[4] };
+    counted[0].plan = plan_counted;
+    talc_choice choice;
+    cr_assert(talc_choose(&choice, "op", cpu_device(), counted, NULL, 0, NULL, 0));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "reference");
+    cr_assert(planned == 0);
+    cr_assert(talc_choose(&choice, "op", cpu_device(), counted, NULL, 0, NULL, TALC_TF32));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "tensor_cores");
+    cr_assert(planned == 1);
+    talc_explanation e;
+    talc_choice_explain("op", cpu_device(), counted, NULL, NULL, 0, &e);
+    cr_assert(planned == 2 && e.chosen == 1);
+    cr_assert_str_eq(e.candidates[0].reason, "precision class tf32 is not admitted");
 }
 
 Test(choice, a_forced_algorithm_runs_or_says_why_not)
