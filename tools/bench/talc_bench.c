@@ -115,7 +115,8 @@ static const tool_syntax syntax = {
         "op (relu, sum_rows, ...) or a set: ops, windows for pooling, or host for what a call "
         "costs. Without any: A1, B1 and cpu. The library chooses the "
         "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
-        "bound. `talc bench NETWORK` times a whole network (`talc bench NETWORK --help`).",
+        "bound. `talc bench NETWORK` times a whole network (`talc bench NETWORK --help`), `talc "
+        "bench growth` whether time grows as work does (`talc bench growth --help`).",
 };
 
 static bool right(const contender *c)
@@ -560,9 +561,12 @@ static void print_device(const measuring *self, const talc_device_properties *pr
 
 int command_bench(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc; i++) {
         if (model_find(argv[i]) != NULL)
             return command_bench_model(argc, argv);
+        if (strcmp(argv[i], "growth") == 0)
+            return command_bench_growth(argc, argv);
+    }
     arguments self = { .settings = { .repeats = 5, .peers = true }, .megabytes = 1024 };
     tool_parse(&syntax, argc, argv, &self);
     if (self.list)

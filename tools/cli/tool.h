@@ -21,7 +21,8 @@ typedef struct command {
 } command;
 
 int command_bench(int argc, char **argv);
-int command_bench_model(int argc, char **argv); ///< talc bench NETWORK
+int command_bench_growth(int argc, char **argv); ///< talc bench growth
+int command_bench_model(int argc, char **argv);  ///< talc bench NETWORK
 int command_check(int argc, char **argv);
 int command_check_grad(int argc, char **argv);  ///< talc check grad
 int command_check_model(int argc, char **argv); ///< talc check model
