@@ -177,6 +177,32 @@ class Basics(Tool):
         self.ok("run", "--device", "cpu", "--top", "2", "lenet")
         self.ok("bench", "--device", "cpu", "--batch", "2", "lenet")
 
+    def test_growth(self):
+        self.fails(2, "'matmul' is neither conv2d nor depthwise", "bench", "growth", "matmul")
+        self.fails(2, "--sweep: there is no 'width'", "bench", "growth", "--sweep", "width")
+        of = self.json("bench", "growth", "--base", "n1c2h9w7o4k3", "--sweep", "stride", "-r", "1", "-d", "cpu")
+        points = of["points"]
+        self.assertEqual([(p["value"], p["direction"]) for p in points],
+                         [(s, d) for s in range(1, 6) for d in ("forward", "dx", "dw")])
+        for p in points:
+            s = p["value"]
+            oh, ow = (9 - 3) // s + 1, (7 - 3) // s + 1
+            flops, size = 2 * 2 * 4 * 9 * oh * ow, 4 * (2 * 9 * 7 + 2 * 4 * 9 + 4 * oh * ow)
+            least = max(flops / of["product_flops_per_second"], size / of["copy_bytes_per_second"]) + 1e-6
+            self.assertAlmostEqual(p["floor"] / least, 1, 6)
+        for at, p in enumerate(points):
+            ratio = [q["seconds"] / q["floor"] for q in points[at % 3::3]]
+            i = at // 3
+            beside = min(ratio[max(i - 1, 0):i] + ratio[i + 1:i + 2])
+            mark = "grows" if ratio[i] > 1.5 * beside else "slow" if ratio[i] > 2 * min(ratio) else ""
+            self.assertEqual(p["mark"], mark)
+        # Taps in the padding are no work: 2 of 3 rows and columns lie inside the image.
+        of = self.json("bench", "growth", "--base", "n64c64h2w2o64k3p1", "--sweep", "dilation", "-r", "1", "-d", "cpu")
+        flops = 2 * 64 * 64 * 64 * 4 * 4
+        size = 4 * (2 * 64 * 64 * 4 + 64 * 64 * 9)
+        least = max(flops / of["product_flops_per_second"], size / of["copy_bytes_per_second"]) + 1e-6
+        self.assertAlmostEqual(of["points"][0]["floor"] / least, 1, 6)
+
     def test_failures(self):
         self.fails(1, r"^talc info: device_get: there is no device 'tpu'", "info", "--device", "tpu")
         self.fails(2, "there is no problem 'nonsense'; talc bench --list shows the named ones, talc summary the networks", "explain", "nonsense")
@@ -1127,6 +1153,7 @@ class Networks(Tool):
             "summary": ["summary"], "summary NETWORK": ["summary", "lenet"], "run NETWORK": ["run", "lenet", "--top", "1"],
             "run NETWORK FILE": ["run", "lenet", self.path("x.png")],
             "run model-new": ["run", "model-new", "--problem", small, "--beside", "cpu"], "bench NETWORK": ["bench", "lenet"],
+            "bench growth": ["bench", "growth", "--base", small, "--sweep", "stride", "-r", "1"],
             "bench": ["bench", small, "host_view", "--repeat", "1"], "bench --list": ["bench", "--list"], "check": ["check", small, "--kinds", "exact"], "check --list": ["check", "--list", small],
             "check model": ["check", "model", "lenet"], "check grad": ["check", "grad", "relu"], "trace": ["trace", small, "--all", "--traffic"],
         }.items():

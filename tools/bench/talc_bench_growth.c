@@ -21,7 +21,8 @@ enum { MAX_POINTS = 10, DIRECTIONS = 3, KEY_REPEAT = 'r' };
 typedef struct arguments {
     tool_options tool;
     bench_settings settings;
-    const char *base; ///< a problem's text or name; NULL: one that follows from the device
+    const char *base;  ///< a problem's text or name; NULL: one that follows from the device
+    const char *sweep; ///< this one alone; NULL: all
     bool depthwise;
 } arguments;
 
@@ -95,6 +96,14 @@ static const sweep sweeps[] = {
     { "stride", set_stride, { 1, 2, 3, 4, 5 } },
     { "threads", NULL, { 1, 2, 3, 4, 6, 8, 12, 16, 32 } },
 };
+
+static bool is_sweep(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++)
+        found = found || strcmp(sweeps[i].name, name) == 0;
+    return found;
+}
 
 // ---- The least time -----------------------------------------------------------------------------
 
@@ -280,6 +289,8 @@ static bool run(const arguments *a, const talc_conv2d_problem *base, const bench
     for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps && done; i++) {
         const sweep *s = &sweeps[i];
         point points[MAX_POINTS];
+        if (a->sweep != NULL && strcmp(a->sweep, s->name) != 0)
+            continue;
         const int count =
             points_of(s, base, talc_device_is_host(a->settings.device), threads, points);
         for (int k = 0; k < count && done; k++)
@@ -308,12 +319,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->settings.repeats = (int)repeats;
         return 0;
     }
+    case ARGP_KEY_END:
+        if (self->sweep != NULL && !is_sweep(self->sweep))
+            tool_usage(state, "--sweep: there is no '%s'", TALC_SHOWN(self->sweep));
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num == 0)
             return 0; /* growth */
         self->depthwise = strcmp(argument, "depthwise") == 0;
         if (!self->depthwise && strcmp(argument, "conv2d") != 0)
-            tool_usage(state, "%s is neither conv2d nor depthwise", TALC_SHOWN(argument));
+            tool_usage(state, "'%s' is neither conv2d nor depthwise", TALC_SHOWN(argument));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -326,6 +341,8 @@ int command_bench_growth(int argc, char **argv)
         { "repeat", KEY_REPEAT, "N", "rounds of timing (default 3)", 1, TOOL_OWN, 0, 0 },
         { "base", 'b', "PROBLEM", "that all sweeps change one extent of", 1,
           TOOL_STRING_AT(arguments, base) },
+        { "sweep", 's', "NAME", "only this extent: batch, image, ...", 1,
+          TOOL_STRING_AT(arguments, sweep) },
         { .name = NULL },
     };
     static const tool_syntax syntax = {
