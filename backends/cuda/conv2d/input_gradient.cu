@@ -3,6 +3,7 @@
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/phases.h"
 #include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/forward_plan.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
 
@@ -511,8 +512,8 @@ static talc_status run_forward(talc_cuda_forward_plan plan, talc_cuda_forward_ru
                                talc_device *device, const talc_conv2d_problem &t, const float *x,
                                const float *w, float *y, void *workspace)
 {
-    talc_plan own = {};
-    (void)plan(device, &t, 0, &own);
+    talc_plan own;
+    talc_cuda_conv2d_forward_plan(plan, device, &t, &own);
     talc_conv2d_arguments arguments = {};
     arguments.base.workspace = workspace;
     arguments.x = x, arguments.w = w, arguments.y = y;
