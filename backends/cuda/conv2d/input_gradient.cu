@@ -337,7 +337,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* The weights of merged phases, [group][phase][ic][oc][window of h][window of w]. */
 struct merged_weights {
-    int count_h, count_w; /* phases */
+    int count_w;          /* phases along a row */
     int first_h, first_w; /* of the window */
     int window_h, window_w, KH, KW;
     struct {
@@ -382,7 +382,7 @@ static void merge(talc_device *device, const talc_conv2d_problem *p, const phase
                   const talc_conv2d_problem &t, float *to, const float *w)
 {
     merged_weights m = {};
-    m.count_h = (int)p->stride_h, m.count_w = (int)p->stride_w;
+    m.count_w = (int)p->stride_w;
     m.first_h = (int)-t.pad_top, m.first_w = (int)-t.pad_left;
     m.window_h = (int)t.KH, m.window_w = (int)t.KW, m.KH = (int)p->KH, m.KW = (int)p->KW;
     for (int i = 0; i < p->stride_h; i++)
@@ -425,6 +425,20 @@ struct join_problem {
     uint32_t others;
 };
 
+/* Where the elements of dx from number i on lie, in units of `each`: their first column, and what
+ * row of which phase. */
+struct joined {
+    uint32_t first, plane, down, phase_h;
+};
+
+static __device__ joined joined_at(const join_problem &p, uint32_t i, int each)
+{
+    const uint32_t row = p.W.quotient(i), own = p.H.quotient(row), h = row - own * p.H.by,
+                   down = p.stride_h.quotient(h);
+    return { (i - row * p.W.by) * each, own + p.group.quotient(own) * p.others, down,
+             h - down * p.stride_h.by };
+}
+
 /* One thread COUNT neighbours of a row. */
 template <int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
@@ -432,18 +446,15 @@ static __global__ void __launch_bounds__(BLOCK)
 {
     TALC_GRID_LOOP(uint32_t, i, count)
     {
-        const uint32_t row = p.W.quotient(i), first = (i - row * p.W.by) * COUNT;
-        const uint32_t own = p.H.quotient(row), h = row - own * p.H.by;
-        const uint32_t plane = own + p.group.quotient(own) * p.others;
-        const uint32_t down = p.stride_h.quotient(h), phase_h = h - down * p.stride_h.by;
+        const joined j = joined_at(p, i, COUNT);
         vec<float, COUNT> v;
 #pragma unroll
         for (int k = 0; k < COUNT; k++) {
-            const uint32_t across = p.stride_w.quotient(first + k),
-                           phase_w = first + k - across * p.stride_w.by;
-            const int64_t at = p.at[phase_h * p.stride_w.by + phase_w];
+            const uint32_t across = p.stride_w.quotient(j.first + k),
+                           phase_w = j.first + k - across * p.stride_w.by;
+            const int64_t at = p.at[j.phase_h * p.stride_w.by + phase_w];
             const int64_t offset =
-                ((int64_t)plane * p.rows[phase_h] + down) * p.columns[phase_w] + across;
+                ((int64_t)j.plane * p.rows[j.phase_h] + j.down) * p.columns[phase_w] + across;
             v.of[k] = at < 0 ? 0 : of[at + offset];
         }
         ((vec<float, COUNT> *)dx)[i] = v;
@@ -458,17 +469,14 @@ static __global__ void __launch_bounds__(BLOCK)
     constexpr int WIDE = COUNT > 1 ? 4 : 2;
     TALC_GRID_LOOP(uint32_t, i, count)
     {
-        const uint32_t row = p.W.quotient(i), first = (i - row * p.W.by) * COUNT;
-        const uint32_t own = p.H.quotient(row), h = row - own * p.H.by;
-        const uint32_t plane = own + p.group.quotient(own) * p.others;
-        const uint32_t down = p.stride_h.quotient(h), phase_h = h - down * p.stride_h.by;
+        const joined j = joined_at(p, i, COUNT);
         vec<float, COUNT> v[2] = {};
 #pragma unroll
         for (int w = 0; w < 2; w++) {
-            const int64_t at = p.at[phase_h * 2 + w],
-                          from = (int64_t)plane * p.rows[phase_h] + down;
+            const int64_t at = p.at[j.phase_h * 2 + w],
+                          from = (int64_t)j.plane * p.rows[j.phase_h] + j.down;
             if (at >= 0)
-                v[w] = *(const vec<float, COUNT> *)(of + at + from * p.columns[w] + first);
+                v[w] = *(const vec<float, COUNT> *)(of + at + from * p.columns[w] + j.first);
         }
 #pragma unroll
         for (int k = 0; k < 2 * COUNT; k += WIDE) {
