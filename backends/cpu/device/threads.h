@@ -2,7 +2,8 @@
 ///
 /// Work is divided into numbered tasks whose content depends on the problem alone, never on how
 /// many threads there are or which of them runs a task: so results are the same to the bit for
-/// every thread count.
+/// every thread count. On every call a thread begins with the same part of the tasks, in order: so
+/// where ops number their tasks alike, it finds in its own cache what it wrote.
 #ifndef TALC_BACKENDS_CPU_DEVICE_THREADS_H
 #define TALC_BACKENDS_CPU_DEVICE_THREADS_H
 
@@ -11,9 +12,10 @@
 /// One task. `worker`, 0 .. talc_cpu_threads()-1, tells concurrent tasks apart, for scratch space.
 typedef void talc_task_function(void *context, int64_t task, int worker);
 
-/// Runs tasks 0 .. count-1, spread over the threads; returns when all are done. A failure that a
-/// task raises is raised in the calling thread and returned. Called from within a task, or while
-/// another thread's work occupies the pool, it runs the tasks in the calling thread.
+/// Runs tasks 0 .. count-1, spread over the threads; returns when all are done, and waits for no
+/// thread that has none. A failure that a task raises is raised in the calling thread and returned.
+/// Called from within a task, or while another thread's work occupies the pool, it runs the tasks
+/// in the calling thread.
 talc_status talc_cpu_parallel(int64_t count, talc_task_function *task, void *context);
 
 /// The same with at most `workers` tasks at a time, and `worker` below that number: for work whose
