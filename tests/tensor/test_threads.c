@@ -5,6 +5,7 @@
 #include "tensor/fenv.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -43,6 +44,34 @@ static void assert_each_once(int64_t count, const char *what)
         cr_assert(atomic_load(&counts.runs[i]) == (i < count), "%s: piece %d of %d ran %d times",
                   what, (int)i, (int)count, atomic_load(&counts.runs[i]));
     cr_assert(atomic_load(&counts.out_of_range) == 0, "%s: a worker number is out of range", what);
+}
+
+enum { TOGETHER = 4, ROUNDS = 200 };
+
+typedef struct meeting {
+    atomic_int begun;
+    atomic_int elsewhere; /* pieces that ran on a thread that is not theirs */
+} meeting;
+
+/* Waits for all pieces to begin, so that none is free to take another one's. */
+static void meet(void *context, int64_t piece, int worker)
+{
+    meeting *m = context;
+    atomic_fetch_add(&m->begun, 1);
+    atomic_fetch_add(&m->elsewhere, worker != piece);
+    while (atomic_load(&m->begun) < TOGETHER)
+        sched_yield();
+}
+
+Test(threads, every_thread_has_the_same_piece_on_every_call)
+{
+    cr_assert(talc_set_threads(2 * TOGETHER));
+    for (int i = 0; i < ROUNDS; i++) {
+        meeting m = { 0 };
+        cr_assert(talc_cpu_parallel(TOGETHER, meet, &m) == TALC_OK);
+        cr_assert(atomic_load(&m.elsewhere) == 0, "call %d: %d of %d pieces ran elsewhere", i,
+                  atomic_load(&m.elsewhere), (int)TOGETHER);
+    }
 }
 
 Test(threads, every_piece_runs_once)

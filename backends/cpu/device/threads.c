@@ -204,6 +204,7 @@ static void forget_threads(void)
     pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.done, NULL);
     pool.started = 0;
+    atomic_store(&pool.stopping, false);
     atomic_store(&pool.state, CLOSED);
     inside_task = false;
 }
