@@ -28,7 +28,7 @@ typedef struct training {
     talc_device *device;
     talc_group *group; /* of the processes that mpirun or torchrun started, this one else */
     talc_parallel *parallel;
-    bool leads; /* rank 0 writes and reports */
+    bool leads;       /* rank 0 writes and reports */
     talc_module *net; /* the program makes it, and the optimizer */
     talc_optimizer *optimizer;
     talc_step_function *function;
