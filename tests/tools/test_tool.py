@@ -1161,7 +1161,7 @@ class Networks(Tool):
             self.assertEqual(printed - rows[row] - common, set(), row)
             if row != "check":  # whose failures there are none of
                 self.assertEqual(rows[row] & {"network", "device", "layers", "steps", "ways"} - printed, set(), row)
-        self.assertEqual(len(rows), 18)
+        self.assertEqual(len(rows), 19)
 
     def test_unknown_names(self):
         self.fails(2, "there is no problem 'resnet17'.* talc summary the networks", "bench", "resnet17")
