@@ -48,7 +48,7 @@ struct talc_parallel {
     int bucket_count;      /* 0 before the first pass ends */
     bucket *buckets;
     int started, ended; /* buckets, in this pass */
-    int64_t calls;      /* of the group, before this pass */
+    bool began;         /* a call of the group, in this pass */
 };
 
 // ---- Buckets ------------------------------------------------------------------------------------
@@ -115,6 +115,7 @@ static bool agree_on_order(talc_parallel *p)
     for (int i = 0; i < p->count; i++)
         if (p->list[i].gradient == NULL)
             p->order[p->made++] = i;
+    p->began = true;
     talc_tensor *order = talc_from_host_for(WHO, talc_group_device(p->group), TALC_I64,
                                             TALC_DIMS(p->count), p->order);
     return order != NULL && talc_group_broadcast(p->group, order, 0) &&
@@ -126,6 +127,7 @@ static bool start_full(talc_parallel *p)
 {
     for (; p->started < p->bucket_count && p->buckets[p->started].missing == 0; p->started++) {
         bucket *b = &p->buckets[p->started];
+        p->began = true;
         if (!talc_group_mean_start(p->group, b->elements, "all_reduce of gradients", &b->call))
             return false;
     }
@@ -145,7 +147,7 @@ static void begin_pass(talc_parallel *p)
     for (int i = 0; i < p->bucket_count; i++)
         p->buckets[i].missing = p->buckets[i].count;
     p->made = p->started = p->ended = 0;
-    p->calls = talc_group_calls(p->group);
+    p->began = false;
 }
 
 // ---- A pass -------------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ static bool finish(talc_tape_hook *hook, void *pass)
 static void fail(talc_tape_hook *hook)
 {
     talc_parallel *p = (talc_parallel *)hook;
-    if (talc_group_calls(p->group) > p->calls)
+    if (p->began)
         talc_group_break(p->group);
     else
         begin_pass(p);

@@ -92,11 +92,6 @@ bool *talc_group_parted(talc_group *group)
     return &group->parted;
 }
 
-int64_t talc_group_calls(const talc_group *group)
-{
-    return group->calls;
-}
-
 talc_device *talc_group_device(const talc_group *group)
 {
     return group->device;

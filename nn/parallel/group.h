@@ -23,8 +23,6 @@ bool talc_group_broken(const talc_group *group);
 /// Whether the members' generators draw different numbers already.
 bool *talc_group_parted(talc_group *group);
 
-/// Calls of this member so far.
-int64_t talc_group_calls(const talc_group *group);
 talc_device *talc_group_device(const talc_group *group);
 
 /// Whether all members have the same `count` texts of `bytes` each, NUL-terminated, as
