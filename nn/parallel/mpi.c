@@ -150,7 +150,8 @@ typedef struct link {
     double timeout;
     /* One of each kind, so that members in calls of different kinds never exchange elements. */
     MPI_Comm calls[TALC_COLLECTIVE_COUNT];
-    MPI_Comm places; /* who is where; NULL until all are there */
+    MPI_Comm places; /* who is where */
+    bool joined;     /* all are there, and have both */
     place own;
     place *others; /* [size] */
 } link;
@@ -233,7 +234,7 @@ static void call_roll(link *l, const talc_collective *call)
 static bool asked(const link *l)
 {
     int there = 0;
-    return l->places != NULL &&
+    return l->joined &&
            mpi.MPI_Iprobe(MPI_ANY_SOURCE, 0, l->places, &there, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
            there;
 }
@@ -248,7 +249,7 @@ static bool wait_for(link *l, const talc_collective *call, MPI_Request *request)
         if (code == MPI_SUCCESS && done)
             return true;
         if (code != MPI_SUCCESS) { /* as members in different calls may end */
-            if (l->places != NULL)
+            if (l->joined)
                 call_roll(l, call);
             return succeeded(code, call->what);
         }
@@ -259,7 +260,7 @@ static bool wait_for(link *l, const talc_collective *call, MPI_Request *request)
         look = time + LOOK;
         if (time < end && !asked(l))
             continue;
-        if (l->places == NULL)
+        if (!l->joined)
             talc_fail(TALC_PEER_LOST, "%s: the %d processes are not there after %g s", call->what,
                       l->member.size, l->timeout);
         else
@@ -270,22 +271,12 @@ static bool wait_for(link *l, const talc_collective *call, MPI_Request *request)
     }
 }
 
-static void *refuse(link *l)
-{
-    talc_memory_free(l->others);
-    talc_memory_free(l);
-    return NULL;
-}
-
 static bool duplicate(link *l, MPI_Comm *comm)
 {
-    MPI_Comm made;
     MPI_Request request;
-    if (!succeeded(mpi.MPI_Comm_idup(mpi.ompi_mpi_comm_world, &made, &request), WHO) ||
-        !wait_for(l, &(talc_collective){ .what = WHO }, &request))
-        return false;
-    *comm = made;
-    return succeeded(mpi.MPI_Comm_set_errhandler(made, mpi.ompi_mpi_errors_return), WHO);
+    return succeeded(mpi.MPI_Comm_idup(mpi.ompi_mpi_comm_world, comm, &request), WHO) &&
+           wait_for(l, &(talc_collective){ .what = WHO }, &request) &&
+           succeeded(mpi.MPI_Comm_set_errhandler(*comm, mpi.ompi_mpi_errors_return), WHO);
 }
 
 static void *open_link(const talc_member *member, double timeout)
@@ -316,13 +307,17 @@ static void *open_link(const talc_member *member, double timeout)
     *l = (link){ .member = *member,
                  .timeout = timeout,
                  .others = talc_memory_new((size_t)size * sizeof *l->others, WHO) };
-    bool ok = l->others != NULL;
-    for (int kind = 0; ok && kind < TALC_COLLECTIVE_COUNT; kind++)
-        ok = duplicate(l, &l->calls[kind]);
-    if (!ok || !duplicate(l, &l->places)) {
+    if (l->others == NULL) {
         ended_badly = true;
-        return refuse(l);
+        talc_memory_free(l);
+        return NULL;
     }
+    l->joined = duplicate(l, &l->places);
+    for (int kind = 0; l->joined && kind < TALC_COLLECTIVE_COUNT; kind++)
+        l->joined = duplicate(l, &l->calls[kind]);
+    ended_badly |= !l->joined;
+    if (!l->joined)
+        return NULL; /* MPI may still write to it */
     open_links++;
     return l;
 }
@@ -333,8 +328,10 @@ static void close_link(void *opened, bool failed)
     link *l = opened;
     open_links--;
     ended_badly |= failed;
-    if (!failed)
-        refuse(l);
+    if (failed)
+        return;
+    talc_memory_free(l->others);
+    talc_memory_free(l);
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
