@@ -69,13 +69,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case KEY_REPEAT: {
-        const int64_t repeats = tool_count(state, "--repeat", argument, 1);
-        if (repeats > BENCH_REPEATS)
-            tool_usage(state, "--repeat: %s is more than %d", TALC_SHOWN(argument), BENCH_REPEATS);
-        self->settings.repeats = (int)repeats;
+    case KEY_REPEAT:
+        self->settings.repeats = (int)tool_count_to(state, "--repeat", argument, BENCH_REPEATS);
         return 0;
-    }
     case KEY_SIZE:
         self->megabytes = tool_size(state, "--size", argument, 1 << 20) >> 20;
         if (self->megabytes > 1 << 20)

@@ -312,13 +312,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case KEY_REPEAT: {
-        const int64_t repeats = tool_count(state, "--repeat", argument, 1);
-        if (repeats > BENCH_REPEATS)
-            tool_usage(state, "--repeat: %s is more than %d", TALC_SHOWN(argument), BENCH_REPEATS);
-        self->settings.repeats = (int)repeats;
+    case KEY_REPEAT:
+        self->settings.repeats = (int)tool_count_to(state, "--repeat", argument, BENCH_REPEATS);
         return 0;
-    }
     case ARGP_KEY_END:
         if (self->sweep != NULL && !is_sweep(self->sweep))
             tool_usage(state, "--sweep: there is no '%s'", TALC_SHOWN(self->sweep));

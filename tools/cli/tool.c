@@ -105,9 +105,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->device = argument;
         return 0;
     case KEY_THREADS:
-        self->threads = tool_count(state, "--threads", argument, 1);
-        if (self->threads > 1024)
-            tool_usage(state, "--threads: %s is more than 1024", TALC_SHOWN(argument));
+        self->threads = tool_count_to(state, "--threads", argument, 1024);
         return 0;
     case KEY_WORKSPACE:
         self->workspace = tool_size(state, "--workspace", argument, 0);
@@ -246,6 +244,14 @@ int64_t tool_count(struct argp_state *state, const char *option, const char *tex
     if (tool_numbers(text, 1, &number) != 1 || number < low)
         tool_usage(state, "%s: '%s' is not a whole number of at least %lld", option,
                    TALC_SHOWN(text), (long long)low);
+    return number;
+}
+
+int64_t tool_count_to(struct argp_state *state, const char *option, const char *text, int64_t high)
+{
+    const int64_t number = tool_count(state, option, text, 1);
+    if (number > high)
+        tool_usage(state, "%s: %s is more than %lld", option, TALC_SHOWN(text), (long long)high);
     return number;
 }
 

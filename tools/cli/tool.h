@@ -124,6 +124,9 @@ talc_device *tool_open(const tool_options *options);
 /// A whole number, low .. INT64_MAX; a usage error that names `option` otherwise.
 int64_t tool_count(struct argp_state *state, const char *option, const char *text, int64_t low);
 
+/// The same of 1 .. high.
+int64_t tool_count_to(struct argp_state *state, const char *option, const char *text, int64_t high);
+
 /// "64MiB", "1GiB", "2KiB" or "5000" as bytes, low .. INT64_MAX; a usage error that names `option`
 /// otherwise.
 int64_t tool_size(struct argp_state *state, const char *option, const char *text, int64_t low);
