@@ -168,6 +168,7 @@ void talc_trace_free(talc_trace *trace)
         talc_memory_free(record->values[i]);
     for (int i = 0; i < TRACE_ALGORITHMS; i++)
         talc_memory_free(record->algorithms[i].owners);
+    talc_memory_free(record->pairs);
     talc_memory_free(record);
 }
 
@@ -292,6 +293,32 @@ int64_t talc_trace_terms(const talc_trace *trace, int64_t element, talc_trace_te
         count++;
     }
     return count;
+}
+
+const trace_pair *talc_trace_pairs(talc_trace *trace)
+{
+    trace_record *record = (trace_record *)trace;
+    const int64_t count = trace->result.count * trace->inner;
+    if (record->pairs != NULL)
+        return record->pairs;
+    record->pairs = talc_memory_new((size_t)count * sizeof(trace_pair) + 1, "a trace's terms");
+    for (int64_t i = 0; i < count && record->pairs != NULL; i++) {
+        talc_trace_term term;
+        record->pairs[i] = (trace_pair){ -1, -1 };
+        if (talc_trace_term_at(trace, i / trace->inner, i % trace->inner, &term))
+            record->pairs[i] =
+                (trace_pair){ (int32_t)term.first_element, (int32_t)term.second_element };
+    }
+    return record->pairs;
+}
+
+int64_t talc_trace_all_terms(talc_trace *trace)
+{
+    trace_record *record = (trace_record *)trace;
+    int64_t count = record->terms;
+    for (int64_t i = 0; record->terms == 0 && i < trace->result.count; i++)
+        count += talc_trace_terms(trace, i, NULL, 0);
+    return record->terms = count;
 }
 
 // ---- Readers ------------------------------------------------------------------------------------

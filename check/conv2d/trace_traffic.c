@@ -11,15 +11,24 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char WHAT[] = "a trace's traffic";
 enum { LANES = 32, BANKS = 32, SECTOR = 32, MAX_STEPS = 1 << 25 };
 
+/* The element that an owner computes, and its split. */
+typedef struct owned {
+    int32_t element, split; /* element -1: none */
+} owned;
+
 typedef struct counting {
-    const talc_trace *trace;
+    talc_trace *trace;
     trace_algorithm *algorithm;
     talc_trace_count *counts;
     int capacity, count;
     int64_t size; /* bytes of an element */
     int64_t owners;
+    owned *of;               /* of each owner */
+    const trace_pair *terms; /* of each element and k */
+    int *splits;             /* of each k the split that has it; NULL: not told */
 } counting;
 
 static void add(counting *c, const char *name, const char *of, const char *unit, double count,
@@ -33,71 +42,104 @@ static void add(counting *c, const char *name, const char *of, const char *unit,
     c->count++;
 }
 
-/* Whether an owner sums term k: of splits that the map tells, one does. */
-static bool has_term(const counting *c, const int64_t numbers[], int64_t k)
+/* Term k of an owner; NULL where it has none. */
+static const trace_pair *term_of(const counting *c, int64_t owner, int64_t k)
+{
+    const owned *own = &c->of[owner];
+    if (own->element < 0 || (c->splits != NULL && c->splits[k] != own->split))
+        return NULL;
+    const trace_pair *term = &c->terms[own->element * c->trace->inner + k];
+    return term->first < 0 ? NULL : term;
+}
+
+/* The splits' number of each k, where the map tells. */
+static bool find_splits(counting *c)
 {
     const talc_owner_map *map = &c->algorithm->map;
     const talc_conv2d_problem *p = &c->trace->problem;
-    for (int i = 0; i < map->loops; i++)
-        for (int level = 0; level < map->levels && map->loop[i].kind == TALC_LEVEL_SPLIT; level++)
-            if (map->level[level].kind == TALC_LEVEL_SPLIT)
-                return talc_loop_at(&map->loop[i], k, p->KH * p->KW) == numbers[level];
-    return true;
+    int at = 0;
+    while (at < map->loops && map->loop[at].kind != TALC_LEVEL_SPLIT)
+        at++;
+    if (at == map->loops || c->algorithm->splits == 1)
+        return true;
+    c->splits = talc_memory_new((size_t)c->trace->inner * sizeof *c->splits + 1, WHAT);
+    for (int64_t k = 0; k < c->trace->inner && c->splits != NULL; k++)
+        c->splits[k] = (int)talc_loop_at(&map->loop[at], k, p->KH * p->KW);
+    return c->splits != NULL;
 }
 
-static int64_t element_of(const counting *c, int64_t owner, int64_t numbers[])
+static bool prepare(counting *c)
 {
-    talc_trace_numbers(&c->algorithm->map, owner, numbers);
-    return c->algorithm->map.element(&c->algorithm->map, numbers);
+    const trace_algorithm *a = c->algorithm;
+    c->terms = talc_trace_pairs(c->trace);
+    c->of = talc_memory_new((size_t)c->owners * sizeof *c->of + 1, WHAT);
+    if (c->terms == NULL || c->of == NULL || !find_splits(c))
+        return false;
+    memset(c->of, -1, (size_t)c->owners * sizeof *c->of);
+    for (int64_t i = 0; i < c->trace->result.count * a->splits; i++)
+        c->of[a->owners[i]] = (owned){ (int32_t)(i / a->splits), (int32_t)(i % a->splits) };
+    return true;
 }
 
 // ---- Levels -------------------------------------------------------------------------------------
 
-/* Different elements of both operands that groups of `together` owners read, one group after the
- * other; a group of all is the least. `seen` has the last group that read an element. */
-static double distinct(const counting *c, int64_t together, int64_t *seen)
+/* Of each level, the different elements of both operands that its groups of owners read, one group
+ * after the other; the group of all is the least. `seen` has of each operand's element and each
+ * level the last group that read it. */
+static void count_distinct(const counting *c, int levels, const int64_t together[], int32_t *seen,
+                           double counts[])
 {
     const talc_trace *t = c->trace;
-    memset(seen, -1, (size_t)(t->first.count + t->second.count) * sizeof *seen);
-    double count = 0;
     for (int64_t owner = 0; owner < c->owners; owner++) {
-        int64_t numbers[TALC_MAP_LEVELS];
-        const int64_t element = element_of(c, owner, numbers), group = owner / together;
-        talc_trace_term term;
-        for (int64_t k = 0; k < t->inner && element >= 0; k++) {
-            if (!has_term(c, numbers, k) || !talc_trace_term_at(t, element, k, &term))
+        int32_t group[TALC_MAP_LEVELS + 1];
+        if (c->of[owner].element < 0)
+            continue;
+        for (int i = 0; i < levels; i++)
+            group[i] = (int32_t)(owner / together[i]);
+        for (int64_t k = 0; k < t->inner; k++) {
+            const trace_pair *term = term_of(c, owner, k);
+            if (term == NULL)
                 continue;
-            int64_t *const of[] = { &seen[term.first_element],
-                                    term.second_element < 0
-                                        ? NULL
-                                        : &seen[t->first.count + term.second_element] };
-            for (int i = 0; i < 2; i++)
-                if (of[i] != NULL && *of[i] != group)
-                    *of[i] = group, count++;
+            int32_t *const first = &seen[term->first * levels],
+                           *const second = &seen[(t->first.count + term->second) * levels];
+            for (int i = 0; i < levels; i++) {
+                counts[i] += first[i] != group[i];
+                first[i] = group[i];
+            }
+            for (int i = 0; i < levels && term->second >= 0; i++) {
+                counts[i] += second[i] != group[i];
+                second[i] = group[i];
+            }
         }
     }
-    return count;
 }
 
 static bool count_levels(counting *c)
 {
     const talc_owner_map *map = &c->algorithm->map;
     const talc_trace *t = c->trace;
-    int64_t *seen = talc_memory_new((size_t)(t->first.count + t->second.count + 1) * sizeof *seen,
-                                    "a trace's traffic");
-    if (seen == NULL)
-        return false;
-    const double size = (double)c->size, least = distinct(c, c->owners, seen) * size;
-    int64_t together = c->owners;
+    const char *names[TALC_MAP_LEVELS + 1];
+    int64_t together[TALC_MAP_LEVELS + 1] = { c->owners }, in_group = c->owners;
+    double counts[TALC_MAP_LEVELS + 1] = { 0 };
+    int levels = 1;
     for (int i = 0; i < map->levels; i++) {
         const talc_level *level = &map->level[i];
-        together /= level->extent;
+        in_group /= level->extent;
         if ((i == 0 || level->extent > 1) && level->kind != TALC_LEVEL_SEQUENCE &&
             level->kind != TALC_LEVEL_SPLIT)
-            add(c, "different operands of each ", level->name, "bytes",
-                distinct(c, together, seen) * size, least);
+            names[levels] = level->name, together[levels++] = in_group;
     }
+    const size_t bytes = (size_t)(t->first.count + t->second.count + 1) * (size_t)levels * 4;
+    int32_t *seen = talc_memory_new(bytes, WHAT);
+    if (seen == NULL)
+        return false;
+    memset(seen, -1, bytes);
+    count_distinct(c, levels, together, seen, counts);
     talc_memory_free(seen);
+    const double size = (double)c->size;
+    for (int i = 1; i < levels; i++)
+        add(c, "different operands of each ", names[i], "bytes", counts[i] * size,
+            counts[0] * size);
     return true;
 }
 
@@ -111,7 +153,7 @@ static int sectors_of(const counting *c, const int64_t elements[LANES])
     for (int lane = 0; lane < LANES; lane++) {
         const int64_t sector = elements[lane] * c->size / SECTOR;
         bool known = elements[lane] < 0;
-        for (int i = 0; i < count && !known; i++)
+        for (int i = count - 1; i >= 0 && !known; i--)
             known = sectors[i] == sector;
         if (!known)
             sectors[count++] = sector;
@@ -122,16 +164,14 @@ static int sectors_of(const counting *c, const int64_t elements[LANES])
 /* The most different words of one bank; -1: none. */
 static int wavefronts_of(const int64_t words[LANES])
 {
-    int most = 0;
-    for (int bank = 0; bank < BANKS; bank++) {
-        int count = 0;
-        for (int lane = 0; lane < LANES; lane++) {
-            bool counts = words[lane] >= 0 && words[lane] % BANKS == bank;
-            for (int before = 0; before < lane && counts; before++)
-                counts = words[before] != words[lane];
-            count += counts;
-        }
-        most = count > most ? count : most;
+    int of_bank[BANKS] = { 0 }, most = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        bool known = words[lane] < 0;
+        for (int before = lane - 1; before >= 0 && !known; before--)
+            known = words[before] == words[lane];
+        int *const count = &of_bank[known ? 0 : words[lane] % BANKS];
+        *count += !known;
+        most = *count > most ? *count : most;
     }
     return most;
 }
@@ -140,28 +180,34 @@ typedef struct warp_counts {
     double loads, load_sectors, load_bytes, stores, store_sectors, reads, wavefronts;
 } warp_counts;
 
-/* The loads and reads of term k in register `at` of a warp whose first owner is `warp`. A load
- * whose addresses are those of the register before is not repeated. */
+/* The loads of x and the reads of shared memory for term k in register `at` of a warp whose first
+ * owner is `warp`. A load whose addresses are those of the register before is not repeated, and a
+ * read of shared memory neither. */
 static void count_term(const counting *c, int64_t warp, int64_t registers, int64_t at, int64_t k,
-                       int64_t before[LANES], warp_counts *w)
+                       int64_t before[2][LANES], warp_counts *w)
 {
     const talc_owner_map *map = &c->algorithm->map;
     int64_t elements[LANES], words[LANES], numbers[TALC_MAP_LEVELS];
     int active = 0;
+    bool any = false;
     for (int lane = 0; lane < LANES; lane++) {
-        const int64_t element = element_of(c, warp + lane * registers + at, numbers);
-        talc_trace_term term;
-        const bool has = element >= 0 && has_term(c, numbers, k) &&
-                         talc_trace_term_at(c->trace, element, k, &term);
-        elements[lane] = has ? term.second_element : -1;
-        words[lane] = has && map->shared != NULL ? map->shared(map, numbers, k) : -1;
+        const trace_pair *term = term_of(c, warp + lane * registers + at, k);
+        elements[lane] = term != NULL ? term->second : -1;
+        any = any || term != NULL;
         active += elements[lane] >= 0;
     }
-    const int wavefronts = wavefronts_of(words);
-    w->reads += wavefronts > 0, w->wavefronts += wavefronts;
-    if (!map->reads || active == 0 || memcmp(elements, before, sizeof elements) == 0)
+    for (int lane = 0; lane < LANES && any && map->shared != NULL; lane++) {
+        talc_trace_numbers(map, warp + lane * registers + at, numbers);
+        words[lane] = map->shared(map, numbers, k);
+    }
+    if (any && map->shared != NULL && memcmp(words, before[0], sizeof words) != 0) {
+        const int wavefronts = wavefronts_of(words);
+        memcpy(before[0], words, sizeof words);
+        w->reads += wavefronts > 0, w->wavefronts += wavefronts;
+    }
+    if (!map->reads || active == 0 || memcmp(elements, before[1], sizeof elements) == 0)
         return;
-    memcpy(before, elements, sizeof elements);
+    memcpy(before[1], elements, sizeof elements);
     w->loads++, w->load_bytes += (double)(active * c->size);
     w->load_sectors += sectors_of(c, elements);
 }
@@ -170,16 +216,21 @@ static void count_term(const counting *c, int64_t warp, int64_t registers, int64
 static void count_store(const counting *c, int64_t warp, int64_t registers, int64_t at,
                         warp_counts *w)
 {
-    const talc_owner_map *map = &c->algorithm->map;
-    int64_t elements[LANES], numbers[TALC_MAP_LEVELS];
+    int64_t elements[LANES];
     for (int lane = 0; lane < LANES; lane++) {
-        elements[lane] = element_of(c, warp + lane * registers + at, numbers);
-        for (int i = 0; i < map->levels; i++)
-            if (map->level[i].kind == TALC_LEVEL_SPLIT && numbers[i] > 0)
-                elements[lane] = -1;
+        const owned *own = &c->of[warp + lane * registers + at];
+        elements[lane] = own->split > 0 ? -1 : own->element;
     }
     const int sectors = sectors_of(c, elements);
     w->stores += sectors > 0, w->store_sectors += sectors;
+}
+
+static bool is_idle(const counting *c, int64_t first, int64_t owners)
+{
+    for (int64_t i = first; i < first + owners; i++)
+        if (c->of[i].element >= 0)
+            return false;
+    return true;
 }
 
 static void count_warps(counting *c)
@@ -195,8 +246,11 @@ static void count_warps(counting *c)
     if (!lanes || !(map->reads || map->stores || map->shared != NULL))
         return;
     for (int64_t warp = 0; warp < c->owners; warp += LANES * registers) {
-        for (int64_t k = 0; k < c->trace->inner; k++) {
-            int64_t before[LANES] = { 0 };
+        if (is_idle(c, warp, LANES * registers))
+            continue;
+        for (int64_t k = 0; k < c->trace->inner && (map->reads || map->shared != NULL); k++) {
+            int64_t before[2][LANES];
+            memset(before, -2, sizeof before);
             for (int64_t at = 0; at < registers; at++)
                 count_term(c, warp, registers, at, k, before, &w);
         }
@@ -229,15 +283,15 @@ int talc_trace_traffic(talc_trace *trace, int algorithm, talc_trace_count *count
                    .owners = 1 };
     for (int i = 0; i < a->map.levels; i++)
         c.owners *= a->map.level[i].extent;
-    int64_t terms = 0;
-    for (int64_t i = 0; i < trace->result.count; i++)
-        terms += talc_trace_terms(trace, i, NULL, 0);
-    add(&c, "products", "", "", (double)terms, (double)terms);
-    add(&c, "operands if each product loaded both", "", "bytes", 2. * (double)(terms * c.size), 0);
+    const double terms = (double)talc_trace_all_terms(trace);
+    add(&c, "products", "", "", terms, terms);
+    add(&c, "operands if each product loaded both", "", "bytes", 2 * terms * (double)c.size, 0);
     if ((double)trace->result.count * (double)trace->inner > MAX_STEPS || c.owners > MAX_STEPS)
         return c.count;
-    if (!count_levels(&c))
-        return 0;
-    count_warps(&c);
-    return c.count;
+    const bool counted = prepare(&c) && count_levels(&c);
+    if (counted)
+        count_warps(&c);
+    talc_memory_free(c.of);
+    talc_memory_free(c.splits);
+    return counted ? c.count : 0;
 }
