@@ -62,6 +62,14 @@ static inline int64_t talc_loop_at(const talc_loop *loop, int64_t k, int64_t tap
     return index / loop->step % loop->extent;
 }
 
+/// How a block of a GPU loads what it multiplies next: loader warps fill buffers of shared memory
+/// one after the other, each with what the body of the outermost sequential loop needs, and groups
+/// of warps multiply from them, the second some rounds of that loop behind the first. All 0 where
+/// every warp does both.
+typedef struct talc_pipeline {
+    int loaders, multipliers, buffers, lag;
+} talc_pipeline;
+
 enum { TALC_MAP_LEVELS = 8, TALC_MAP_LOOPS = 6, TALC_MAP_TEXT = 160 };
 
 typedef struct talc_owner_map talc_owner_map;
@@ -75,8 +83,10 @@ struct talc_owner_map {
     /// What each lane of a GPU does by itself: it reads its elements of x where they stand in
     /// memory, a term at a time; it writes its results to memory, a register at a time.
     bool reads, stores;
-    /// The word of shared memory that a lane reads for term k; NULL: not told.
+    /// The word of shared memory that a lane reads for term k, -1 where it has read it before;
+    /// NULL: not told.
     int64_t (*shared)(const talc_owner_map *map, const int64_t numbers[TALC_MAP_LEVELS], int64_t k);
+    talc_pipeline pipeline;
     union {
         int64_t alignment;
         unsigned char bytes[2048];

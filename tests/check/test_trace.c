@@ -23,31 +23,10 @@ static int problem_count(void)
 
 static const char *const ends[] = { "", "_dx", "_dw" };
 
-/* Small, so that each pair of elements can be measured; text of any direction. */
+/* The text of a problem that is small enough to measure each pair of elements. */
 static void small_problem(uint64_t *state, char text[TALC_CONV2D_TEXT])
 {
-    static const talc_padding_mode modes[] = { TALC_PADDING_ZEROS, TALC_PADDING_ZEROS,
-                                               TALC_PADDING_REFLECT, TALC_PADDING_REPLICATE,
-                                               TALC_PADDING_CIRCULAR };
-    talc_conv2d_problem p;
-    do {
-        p = (talc_conv2d_problem){ .N = between(state, 1, 2), .groups = between(state, 1, 3) };
-        const bool depthwise = between(state, 0, 3) == 0, deep = between(state, 0, 5) == 0;
-        p.C = p.groups * (depthwise ? 1 : deep ? 16 : between(state, 1, 3));
-        p.OC = p.groups * (depthwise ? 1 : between(state, 1, 4));
-        p.H = between(state, 1, 8), p.W = between(state, 1, 9);
-        p.KH = between(state, 1, 3), p.KW = between(state, 1, 3);
-        p.stride_h = between(state, 1, 3), p.stride_w = between(state, 1, 3);
-        p.dilation_h = between(state, 1, 2), p.dilation_w = between(state, 1, 2);
-        p.pad_top = between(state, 0, 2), p.pad_bottom = between(state, 0, 2);
-        p.pad_left = between(state, 0, 2), p.pad_right = between(state, 0, 2);
-        p.padding_mode = modes[between(state, 0, 4)];
-        p.dtype = between(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-        p.direction = (talc_direction)between(state, 0, 2);
-        if (p.direction != TALC_FORWARD)
-            p.padding_mode = TALC_PADDING_ZEROS;
-        talc_error_clear();
-    } while (!talc_conv2d_problem_check(&p) || p.OH * p.OW == 0);
+    const talc_conv2d_problem p = small_random_problem(state);
     talc_conv2d_problem_text(&p, text);
 }
 
@@ -235,13 +214,7 @@ Test(trace, every_map_gives_each_element_once)
         char text[TALC_CONV2D_TEXT];
         small_problem(&state, text);
         if (i % 8 == 0) {
-            talc_conv2d_problem p;
-            do {
-                p = random_problem(&state);
-                p.direction = (talc_direction)between(&state, 0, 2);
-                talc_error_clear();
-            } while (!talc_conv2d_problem_check(&p) || p.N * p.OC * p.OH * p.OW > 20000 ||
-                     p.N * p.C * p.H * p.W > 20000);
+            const talc_conv2d_problem p = random_problem_of(&state, 20000);
             talc_conv2d_problem_text(&p, text);
         }
         const talc_trace_options options = { gpus[i % 3], cpus[i / 3 % 3] };
@@ -356,4 +329,32 @@ Test(trace, traffic_by_hand)
         cr_assert(count_of(trace, textbook, "reads of shared memory by warps").count == 2 * 8);
         talc_trace_free(trace);
     }
+}
+
+/* 16 channels, 3 taps and 16 positions: a warp reads 3 * 2 * 2 matrices of 8 positions of 8
+ * channels by ldmatrix, each once and without bank conflicts. */
+Test(trace, traffic_of_shared_memory_by_hand)
+{
+    talc_trace *trace = talc_trace_new("n1c16h1w16o16k1x3p0x1", NULL);
+    const talc_trace_count reads =
+        count_of(trace, "implicit_gemm(mma)", "reads of shared memory by warps");
+    cr_assert(reads.count == 12 && reads.least == 12, "%g, %g", reads.count, reads.least);
+    talc_trace_free(trace);
+}
+
+/* Of four buffers the second warpgroup is three behind the first. */
+Test(trace, a_map_tells_how_a_block_loads_ahead)
+{
+    talc_trace *trace = talc_trace_new("n1c8960h4w4o140k3p1g140", NULL);
+    for (int i = 0; i < trace->algorithms; i++) {
+        const talc_trace_algorithm a = talc_trace_algorithm_at(trace, i);
+        if (!a.has_map)
+            continue;
+        const talc_pipeline *p = &a.map->pipeline;
+        if (strcmp(a.title, "implicit_gemm(wgmma)") == 0)
+            cr_assert(p->loaders == 8 && p->multipliers == 2 && p->buffers == 4 && p->lag == 3);
+        else if (strcmp(a.name, "implicit_gemm") != 0 || strcmp(a.device, "cpu") == 0)
+            cr_assert(p->buffers == 0);
+    }
+    talc_trace_free(trace);
 }

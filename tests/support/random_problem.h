@@ -34,4 +34,45 @@ static inline talc_conv2d_problem random_problem(uint64_t *state)
     return p;
 }
 
+/* One of any direction with at most so many elements of x and of y. */
+static inline talc_conv2d_problem random_problem_of(uint64_t *state, int64_t elements)
+{
+    talc_conv2d_problem p;
+    do {
+        p = random_problem(state);
+        p.direction = (talc_direction)between(state, 0, 2);
+        talc_error_clear();
+    } while (!talc_conv2d_problem_check(&p) || p.N * p.OC * p.OH * p.OW > elements ||
+             p.N * p.C * p.H * p.W > elements);
+    return p;
+}
+
+/* One of any direction, type and padding, of some hundred elements. */
+static inline talc_conv2d_problem small_random_problem(uint64_t *state)
+{
+    static const talc_padding_mode modes[] = { TALC_PADDING_ZEROS, TALC_PADDING_ZEROS,
+                                               TALC_PADDING_REFLECT, TALC_PADDING_REPLICATE,
+                                               TALC_PADDING_CIRCULAR };
+    talc_conv2d_problem p;
+    do {
+        p = (talc_conv2d_problem){ .N = between(state, 1, 2), .groups = between(state, 1, 3) };
+        const bool depthwise = between(state, 0, 3) == 0, deep = between(state, 0, 5) == 0;
+        p.C = p.groups * (depthwise ? 1 : deep ? 16 : between(state, 1, 3));
+        p.OC = p.groups * (depthwise ? 1 : between(state, 1, 4));
+        p.H = between(state, 1, 8), p.W = between(state, 1, 9);
+        p.KH = between(state, 1, 3), p.KW = between(state, 1, 3);
+        p.stride_h = between(state, 1, 3), p.stride_w = between(state, 1, 3);
+        p.dilation_h = between(state, 1, 2), p.dilation_w = between(state, 1, 2);
+        p.pad_top = between(state, 0, 2), p.pad_bottom = between(state, 0, 2);
+        p.pad_left = between(state, 0, 2), p.pad_right = between(state, 0, 2);
+        p.padding_mode = modes[between(state, 0, 4)];
+        p.dtype = between(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+        p.direction = (talc_direction)between(state, 0, 2);
+        if (p.direction != TALC_FORWARD)
+            p.padding_mode = TALC_PADDING_ZEROS;
+        talc_error_clear();
+    } while (!talc_conv2d_problem_check(&p) || p.OH * p.OW == 0);
+    return p;
+}
+
 #endif

@@ -243,6 +243,11 @@ static void print_owner(const traced *t, int index, const talc_trace_algorithm *
         any = true;
     }
     printf("%s", any ? "\n" : "");
+    const talc_pipeline *p = &a->map->pipeline;
+    if (p->buffers > 0)
+        printf("    %d warps load into %d buffers ahead of %d warpgroups that multiply, the second "
+               "%d K tiles behind the first\n",
+               p->loaders, p->buffers, p->multipliers, p->lag);
 }
 
 static bool is_wanted(const traced *t, const talc_trace_algorithm *a)
@@ -406,6 +411,12 @@ static void add_map(const traced *t, int index, const talc_owner_map *map, json_
     json_object_set_new(json, "text", json_string(map->text));
     json_object_set_new(json, "levels", levels);
     json_object_set_new(json, "loops", loops);
+    const talc_pipeline *p = &map->pipeline;
+    json_object_set_new(json, "pipeline",
+                        p->buffers == 0 ? json_null()
+                                        : json_pack("{s:i, s:i, s:i, s:i}", "loaders", p->loaders,
+                                                    "multipliers", p->multipliers, "buffers",
+                                                    p->buffers, "lag", p->lag));
     json_object_set_new(json, "owners", owners_json(t->trace, index, map, t->element));
     if (t->arguments->all) {
         json_t *table = json_array();

@@ -54,17 +54,38 @@ static int64_t gemm_element(const talc_owner_map *map, const int64_t numbers[])
     if (t >= g->tiles)
         return -1;
     const talc_gemm_tile tile = talc_gemm_tile_of(g, t);
+    if (tile.split != numbers[SPLIT])
+        return -1;
     const talc_gemm_warp_tile w =
         talc_gemm_warp_tile_of(g, &tile, (int)(numbers[WARP] * 32 + numbers[LANE]));
     const int sums = m->rows * 4, k = (int)numbers[REGISTER];
     const talc_gemm_sum sum = talc_gemm_sum_of(w.lane, k / sums, k % sums);
     const talc_gemm_pixel at =
         talc_gemm_pixel_of(g, &tile, w.first_position + sum.row * g->row_shift + sum.column);
-    if (tile.split != numbers[SPLIT] || sum.channel >= w.channels || at.n >= g->N ||
-        at.row >= g->OH || at.column >= g->OW)
+    if (sum.channel >= w.channels || at.n >= g->N || at.row >= g->OH || at.column >= g->OW)
         return -1;
     const int oc = tile.g * g->group_out + w.first + sum.channel;
     return (((int64_t)at.n * g->OC + oc) * g->OH + at.row) * g->OW + at.column;
+}
+
+/* The words of 8 positions of 8 channels are one matrix of ldmatrix, which a warp reads for four
+ * sums of each lane and 8 terms: lane l gets word l % 4 of position l / 4. The halo tile is
+ * [channel / 8][phase][position][channel % 8] of f16; low parts lie behind in the same order. */
+static int64_t gemm_shared(const talc_owner_map *map, const int64_t numbers[], int64_t k)
+{
+    const gemm_map *m = KEPT(gemm_map, map);
+    const talc_gemm_layout *g = &m->layout;
+    const int sums = m->rows * 4, of = (int)numbers[REGISTER], lane = (int)numbers[LANE];
+    const int channel = (int)(k / g->taps) % g->channels, tap = (int)(k % g->taps);
+    if (channel % TALC_GEMM_PLANE != 0 || of % 4 != 0)
+        return -1;
+    const int step = (tap * g->channels + channel) / TALC_GEMM_STEP;
+    const talc_gemm_tile first = talc_gemm_tile_of(g, 0);
+    const talc_gemm_warp_tile w =
+        talc_gemm_warp_tile_of(g, &first, (int)(numbers[WARP] * 32 + numbers[LANE]));
+    const int position = w.first_position + of % sums / 4 * g->row_shift + of / sums * 8 + lane / 4;
+    const int plane = channel % TALC_GEMM_STEP / TALC_GEMM_PLANE * g->phases * g->positions;
+    return (int64_t)(talc_gemm_shift_of(g, step) + plane + position) * 4 + lane % 4;
 }
 
 /* The tiles that the first block takes, of all the most. */
@@ -102,6 +123,8 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
                    [REGISTER] = { "sum", TALC_LEVEL_REGISTER,
                                   (int64_t)TALC_GEMM_BLOCKS * m.rows * 4 } },
         .element = gemm_element,
+        .shared = form->wgmma || g->folded ? NULL : gemm_shared,
+        .pipeline = { form->loaders / 32, TALC_GEMM_MULTIPLIERS, g->buffers, g->lag },
     };
     if (!g->folded) {
         add_splits(map, TALC_LOOP_CHANNEL, (int64_t)g->channels * g->split_k_tiles, g->splits);

@@ -144,6 +144,20 @@ static int store_bytes(const talc_gemm_form *form, bool carry)
            (carry ? form->rows * 16 * TALC_GEMM_SECTOR * 4 : 0);
 }
 
+int talc_gemm_shift_of(const talc_gemm_layout *g, int step)
+{
+    const int sixteens = g->channels / TALC_GEMM_STEP;
+    const int tap = step / sixteens, kh = tap / g->taps_w, kw = tap - kh * g->taps_w;
+    const int h = kh * (g->folded ? g->stride_h : g->dilation_h);
+    const int w = kw * (g->folded ? g->stride_w : g->dilation_w);
+    const int row = h / g->stride_h, column = w / g->stride_w;
+    const int phase = (h - row * g->stride_h) / g->phase_h_step * g->phases_w +
+                      (w - column * g->stride_w) / g->phase_w_step;
+    const int plane = 2 * (step - tap * sixteens);
+    return tap >= g->taps ? 0
+                          : (plane * g->phases + phase) * g->positions + row * g->pitch + column;
+}
+
 /* Divides the K tiles of each tile into splits. */
 static void set_splits(talc_gemm_layout *g, int split_k_tiles)
 {

@@ -115,6 +115,10 @@ int64_t talc_gemm_shared_capacity(const talc_gemm_form *form, talc_gemm_gpu gpu)
 /// Bytes of shared memory of a block.
 size_t talc_gemm_shared_bytes(const talc_gemm_layout *g, const talc_gemm_form *form);
 
+/// Where the operand of a step begins in the halo tile, in positions of 8 channels. Steps beyond
+/// the last have zero weights and read the first operand.
+int talc_gemm_shift_of(const talc_gemm_layout *g, int step);
+
 /// Output channels of all tiles, those of the last one that do not exist among them.
 int64_t talc_gemm_channel_rows(const talc_gemm_layout *g);
 

@@ -75,8 +75,7 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     return true;
 }
 
-/// Sets where each step's operand begins in the halo tile, and what the folded channels are. Steps
-/// beyond the last have zero weights and read the first operand.
+/// Sets where each step's operand begins in the halo tile, and what the folded channels are.
 inline void gemm_fill_shifts(gemm_problem &g)
 {
     for (int c = 0; g.folded && c < g.in; c++) {
@@ -84,19 +83,8 @@ inline void gemm_fill_shifts(gemm_problem &g)
         g.fold[c] = { (c - phase * g.group_in) * g.H * g.W, (short)(phase / g.fold_w),
                       (short)(phase % g.fold_w) };
     }
-    const int sixteens = g.channels / STEP;
-    for (int s = 0; s < g.steps; s++) {
-        const int tap = s / sixteens, kh = tap / g.taps_w, kw = tap - kh * g.taps_w;
-        const int h = kh * (g.folded ? g.stride_h : g.dilation_h);
-        const int w = kw * (g.folded ? g.stride_w : g.dilation_w);
-        const int row = h / g.stride_h, column = w / g.stride_w;
-        const int phase = (h - row * g.stride_h) / g.phase_h_step * g.phases_w +
-                          (w - column * g.stride_w) / g.phase_w_step;
-        const int plane = 2 * (s - tap * sixteens);
-        g.shifts[s] = (uint16_t)(tap >= g.taps ? 0
-                                               : (plane * g.phases + phase) * g.positions +
-                                                     row * g.pitch + column);
-    }
+    for (int s = 0; s < g.steps; s++)
+        g.shifts[s] = (uint16_t)talc_gemm_shift_of(&g, s);
 }
 
 inline talc_gemm_gpu gemm_gpu_of(const talc_cuda_state &gpu)
