@@ -137,11 +137,10 @@ static void set(const control *self, int64_t value)
 }
 
 /* A variant, or why there is none. */
-static json_t *variant_of(talc_conv2d_problem p, const arguments *self, bool counted,
-                          json_t *tables)
+static json_t *variant_of(talc_conv2d_problem p, const arguments *self, json_t *tables)
 {
     if (talc_conv2d_problem_check(&p) && fits(&p))
-        return show_variant(&p, &self->planned, counted, tables);
+        return show_variant(&p, &self->planned, tables);
     json_t *absent =
         json_pack("{s:s}", "absent", talc_failed() ? talc_error_message() : "too large for a page");
     talc_error_clear();
@@ -160,10 +159,9 @@ static bool add_variants(const arguments *self, const talc_conv2d_problem *own,
 {
     json_t *variants = json_object_get(data, "variants");
     if (at == CONTROLS) {
-        const bool is_own = memcmp(own, p, sizeof *own) == 0;
-        if (is_own)
+        if (memcmp(own, p, sizeof *own) == 0)
             json_object_set_new(data, "start", json_integer((json_int_t)json_array_size(variants)));
-        json_t *variant = variant_of(*p, self, is_own, json_object_get(data, "tables"));
+        json_t *variant = variant_of(*p, self, json_object_get(data, "tables"));
         json_object_set_new(variant, "choice", json_copy(choice));
         return variant != NULL && json_array_append_new(variants, variant) == 0;
     }

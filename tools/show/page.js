@@ -652,8 +652,8 @@ function drawLoops(products, done) {
   })() : ''));
   const rows = [
     ['products of what is selected', done, products.length, ''],
-    ...(chosen && table(chosen.counted).length ? [] : [['products in all (FMAs)', '', variant.way.fmas, ''], ['what is moved: talc trace ' + variant.way.text + ' --traffic', '', '', '']]),
-    ...(chosen ? table(chosen.counted).map(([name, unit], i) => [unit ? name + ', ' + unit : name, '', chosen.traffic[i][0], chosen.traffic[i][1] || '']) : []),
+    ...(chosen ? table(chosen.counted).map(([name, unit], i) => [unit ? name + ', ' + unit : name, '', chosen.traffic[i][0], chosen.traffic[i][1] || ''])
+      : [['products in all (FMAs)', '', variant.way.fmas, '']]),
   ];
   $('counters').replaceChildren(
     make('thead', {}, make('tr', {}, ...['', 'so far', 'in all', 'at least'].map(text => make('th', { scope: 'col', class: 'v' }, text)))),

@@ -10,10 +10,9 @@ extern const unsigned char *const show_page[3];
 
 /// The three directions of a convolution: its arrays, the terms and matrix product of each, who
 /// computes what, and what to call. Arrays of numbers go into `tables`, each once, and are referred
-/// to by their place there. `counted`: with what is moved,
-/// which takes longer to count than all the rest. NULL with a failure.
+/// to by their place there. NULL with a failure.
 json_t *show_variant(const talc_conv2d_problem *problem, const talc_trace_options *options,
-                     bool counted, json_t *tables);
+                     json_t *tables);
 
 /// Cells that the page draws for the largest of the directions, and FMAs of one.
 double show_cells(const talc_conv2d_problem *problem);

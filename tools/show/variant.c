@@ -151,7 +151,7 @@ static json_t *loops_of(const talc_trace *trace, const talc_owner_map *map, json
 }
 
 /* Those that tell who computes what, each in a table, and why the others do not. */
-static void add_algorithms(talc_trace *trace, bool counted_too, json_t *tables, json_t *direction)
+static void add_algorithms(talc_trace *trace, json_t *tables, json_t *direction)
 {
     json_t *all = json_array(), *others = json_array();
     for (int i = 0; i < trace->algorithms; i++) {
@@ -165,7 +165,7 @@ static void add_algorithms(talc_trace *trace, bool counted_too, json_t *tables, 
             continue;
         }
         talc_trace_count counts[COUNTS];
-        const int count = counted_too ? talc_trace_traffic(trace, i, counts, COUNTS) : 0;
+        const int count = talc_trace_traffic(trace, i, counts, COUNTS);
         json_t *counted = json_array(), *traffic = json_array();
         for (int c = 0; c < count && c < COUNTS; c++) {
             json_array_append_new(counted, json_pack("[s,s]", counts[c].name, counts[c].unit));
@@ -239,14 +239,14 @@ static bool product_of(talc_trace *trace, json_t *tables, json_t *direction)
     return true;
 }
 
-static bool add_direction(talc_trace *trace, bool counted, json_t *tables, json_t *variant)
+static bool add_direction(talc_trace *trace, json_t *tables, json_t *variant)
 {
     json_t *direction =
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:I}", "text", trace->text, "products",
                   (json_int_t)trace->products, "rows", (json_int_t)trace->rows, "columns",
                   (json_int_t)trace->columns, "inner", (json_int_t)trace->inner, "fmas",
                   show_fmas(&trace->problem), "first", (json_int_t)(trace->columns / 2));
-    add_algorithms(trace, counted, tables, direction);
+    add_algorithms(trace, tables, direction);
     json_object_set_new(json_object_get(variant, "directions"), keys[trace->problem.direction],
                         direction);
     const talc_trace_operand *operands[] = { &trace->first, &trace->second, &trace->result };
@@ -261,7 +261,7 @@ static bool add_direction(talc_trace *trace, bool counted, json_t *tables, json_
 }
 
 json_t *show_variant(const talc_conv2d_problem *problem, const talc_trace_options *options,
-                     bool counted, json_t *tables)
+                     json_t *tables)
 {
     talc_conv2d_problem p = *problem;
     const talc_trace_operand padded = padded_of(&p);
@@ -273,7 +273,7 @@ json_t *show_variant(const talc_conv2d_problem *problem, const talc_trace_option
         char text[TALC_CONV2D_TEXT];
         p.direction = (talc_direction)d;
         talc_trace *trace = talc_trace_new(talc_conv2d_problem_text(&p, text), options);
-        done = trace != NULL && add_direction(trace, counted, tables, variant);
+        done = trace != NULL && add_direction(trace, tables, variant);
         for (int64_t e = 0; done && d == 0 && e < trace->second.count; e++) {
             int64_t at[4];
             talc_trace_indices(&trace->second, e, at);
