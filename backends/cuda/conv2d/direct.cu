@@ -17,6 +17,7 @@
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/primitives/witness.h"
 #include "ops/window.h"
 
 #include <climits>
@@ -118,6 +119,7 @@ static __global__ void __launch_bounds__(BLOCK)
                         sums[i] += values[u] * weights[split * SPLIT_TERMS + k + u][i];
             }
         }
+        witness(sums, block, split);
         if (SPLITS > 1) {
             static_assert(SPLITS == 1 || BLOCK <= TILE_K, "the sums fit where weights were");
             __syncthreads();

@@ -17,6 +17,7 @@
 #include "backends/cuda/conv2d/direct_small.h"
 
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/primitives/witness.h"
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"
@@ -238,6 +239,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         }
     }
 
+    witness(sums, blockIdx.x, own.split);
     /* [split][group of channels and units][channel][vector of a unit][unit] */
     sum_type *const split_sums = (sum_type *)shared;
     __syncthreads();

@@ -23,6 +23,7 @@
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/primitives/witness.h"
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/im2col.h"
 #include "backends/cuda/conv2d/im2col_tile_map.h"
@@ -136,6 +137,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
                             w = (Index)talc_window_source(chunk.mode, w, chunk.W);
                         value[c] = (Count)w < width[c] ? __ldg(plane + (row[c] + w)) : (T)0;
                     }
+                    witness(value, blockIdx.x, 0);
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++)
                         if (live[c])

@@ -65,6 +65,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (lag-- == 1 && warpgroup == 0)
                 barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
+        witness(sums, blockIdx.x, talc_gemm_tile_of(&p, t).split);
         store_tile<Form>(p, t, sums, of_sums, store_buffers);
     }
     __pipeline_wait_prior(0);

@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STORE_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
+#include "backends/cuda/primitives/witness.h"
 
 namespace talc
 {
@@ -464,7 +465,7 @@ static __device__ __forceinline__ void store_tile(const gemm_problem &p, int t,
         const talc_gemm_warp_tile w = warp_tile_of(p, a);
         const int c = w.lane % 16, both = p.warpgroup_shift == 0 ? 2 : 1;
         const int row = a.g * p.channel_tiles * both * CHANNELS + w.first + c;
-        const int e = -(info.exponent + p.exponents[row]);
+        const int e = IS_WITNESS ? 0 : -(info.exponent + p.exponents[row]);
         float limit = info.underflows * p.coefficient + p.thresholds[row] * info.max_factor;
         if (c >= w.channels)
             limit = 0;
