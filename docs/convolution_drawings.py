@@ -6,6 +6,7 @@ usage: convolution_drawings.py TALC [FOLDER]      TALC is the command; writes in
 The numbers, who reads what and who computes what are what `talc trace --json` says.
 """
 
+import functools
 import json
 import pathlib
 import subprocess
@@ -14,9 +15,9 @@ import sys
 EXAMPLE = "n1c2h5w6o4k3p1"
 
 
-def trace(text):
+def trace(text, *more):
     """What `talc trace` says of a problem, planned for an H200 and a CPU with AVX2."""
-    return json.loads(subprocess.run([sys.argv[1], "trace", text, "--all", "--json", "--gpu", "h200", "--cpu", "avx2"], check=True,
+    return json.loads(subprocess.run([sys.argv[1], "trace", text, "--json", "--gpu", "h200", "--cpu", "avx2", *(more or ("--all",))], check=True,
                                      stdout=subprocess.PIPE).stdout)
 
 
@@ -415,8 +416,61 @@ def draw_fragments(path):
     d.save(path)
 
 
+def draw_pipeline(path):
+    """implicit_gemm on Hopper, in time: what a block's loaders and its two warpgroups do while the others work."""
+    d = Drawing(960, 436, "implicit_gemm on Hopper in time: warps that load run ahead of two warpgroups that multiply")
+    text, title, cost, scale, left = "n1c8960h4w4o1120k3p1g140", "implicit_gemm(wgmma)", {"load": 2, "multiply": 3, "store": 4}, 16, 200
+    algorithm = next(a for a in trace(text, "--algorithm", title)["algorithms"] if a["precision"] == "strict")
+    pipeline, k_tiles = algorithm["pipeline"], next(loop["extent"] for loop in algorithm["loops"] if loop["name"] == "K tile")
+    tiles, buffers, lag = next(level["extent"] for level in algorithm["levels"] if level["kind"] == "sequence"), pipeline["buffers"], pipeline["lag"]
+
+    @functools.cache
+    def loaded(i):
+        """When K tile i stands in its buffer, which both warpgroups have to have left."""
+        return cost["load"] + max([loaded(i - 1) if i else 0, *(multiplied(w, i - buffers) for w in range(pipeline["multipliers"]) if i >= buffers)])
+
+    @functools.cache
+    def multiplied(w, i):
+        """When warpgroup w has added the products of K tile i. It stores before it begins another tile."""
+        before = multiplied(w, i - 1) + (cost["store"] if i % k_tiles == 0 else 0) if i else multiplied(0, lag - 1) if w and lag else 0
+        return cost["multiply"] + max(loaded(i), before)
+
+    kinds = ("blue", "green", "purple", "orange")
+
+    def block(row, end, of, name, kind):
+        d.box(left + (end - cost[of]) * scale, row, cost[of] * scale, 26, kind)
+        d.text(left + (end - cost[of] / 2) * scale, row + 17, name, "tiny", "middle")
+    d.text(20, 28, f"block 0 of {text}: {tiles} tiles of y, each of {k_tiles} K tiles; time goes to the right", "title")
+    rows = {"load": 56, 0: 230, 1: 266}
+    d.text(20, rows["load"] + 17, f"{pipeline['loaders']} warps load", "soft")
+    for b in range(buffers):
+        d.text(20, 100 + b * 30 + 17, f"halo tile, buffer {b}", "soft")
+    for w in range(pipeline["multipliers"]):
+        d.text(20, rows[w] + 17, f"warpgroup {w} multiplies", "soft")
+    for i in range(tiles * k_tiles):
+        name, kind = f"{i // k_tiles}.{i % k_tiles}", kinds[i % buffers % len(kinds)]
+        block(rows["load"], loaded(i), "load", name, kind)
+        left_at = max(multiplied(w, i) for w in range(pipeline["multipliers"]))
+        begin = loaded(i) - cost["load"]
+        d.box(left + begin * scale, 100 + i % buffers * 30, (left_at - begin) * scale, 26, kind)
+        d.text(left + (begin + left_at) / 2 * scale, 117 + i % buffers * 30, f"tile {i // k_tiles}, K tile {i % k_tiles}", "tiny", "middle")
+        for w in range(pipeline["multipliers"]):
+            block(rows[w], multiplied(w, i), "multiply", name, kind)
+            if i % k_tiles == k_tiles - 1:
+                block(rows[w], multiplied(w, i) + cost["store"], "store", "store y", "grey")
+    d.lines(20, 326, [
+        "1.3: K tile 3 of tile 1. A colour is a buffer: it is filled, which opens its barrier \"full\"; both warpgroups read it; when both have left it, its barrier",
+        f"\"empty\" opens and it is filled anew. So 1.0 is loaded when warpgroup 1 has left 0.0. That warpgroup begins {lag} K tiles after the first: one stores its outputs",
+        "while the other multiplies, and the tensor cores have work all the time.",
+        "",
+        "Order, buffers and lag are those of the plan for an H200 (talc trace: pipeline). The widths are chosen, not measured: 2 for a load, 3 for the products of a",
+        "K tile, 4 for a store.",
+    ], "soft")
+    d.save(path)
+
+
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path(__file__).parent
-    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise, draw_vectors, draw_fragments, draw_readers, draw_phases,
+    for draw in (draw_window, draw_im2col, draw_pointwise, draw_depthwise, draw_vectors, draw_fragments, draw_pipeline, draw_readers, draw_phases,
                  draw_sums):
         draw(folder / f"convolution_{draw.__name__[5:]}.svg")
