@@ -140,9 +140,8 @@ typedef struct talc_trace_measurement {
     /// `second` that the algorithm multiplies it with, or -1.
     int64_t element, first, second;
 } talc_trace_measurement;
-TALC_API bool talc_trace_measure(const talc_trace *trace, talc_device *device,
-                                 const char *algorithm, unsigned precision,
-                                 talc_trace_measurement *measurement);
+TALC_API bool talc_trace_measure(talc_trace *trace, talc_device *device, const char *algorithm,
+                                 unsigned precision, talc_trace_measurement *measurement);
 
 TALC_END_DECLARATIONS
 

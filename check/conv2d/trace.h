@@ -8,7 +8,6 @@ enum { TRACE_ALGORITHMS = 2 * TALC_MAX_ALGORITHMS };
 
 typedef struct trace_algorithm {
     talc_trace_algorithm shown;
-    talc_precision precision;
     talc_owner_map map;
     int64_t *owners; ///< [element][split]: numbers in one; NULL until somebody asks
     int64_t splits;

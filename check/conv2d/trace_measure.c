@@ -20,21 +20,15 @@ enum { MAX_PAIRS = 1 << 26, MAX_BASE = 2048 };
 /* Of all runs. */
 static const double MAX_PRODUCTS = 0x1p35;
 
-/* An element of the result, and the one of `second` that it multiplies one of `first` with. */
-typedef struct pair {
-    int64_t result, second;
-} pair;
-
 typedef struct measuring {
     const talc_trace *trace;
     talc_device *device;
     talc_conv2d_options options;
-    int64_t base;                /* of digits */
-    int64_t *begin;              /* of the pairs of each element of `first`, and the end of all */
-    pair *pairs;                 /* as the trace has them */
-    float *first, *second;       /* on the host */
-    double *before, *after;      /* results */
-    int64_t *numbers, *expected; /* for each element of the result */
+    int64_t base;            /* of digits */
+    const trace_pair *pairs; /* as the trace has them */
+    float *first, *second;   /* on the host */
+    double *before, *after;  /* results */
+    int64_t *numbers;        /* for each element of the result */
 } measuring;
 
 static talc_tensor *operand(const measuring *m, const talc_trace_operand *of, const float *values)
@@ -60,34 +54,6 @@ static bool run(const measuring *m, double *result, talc_trace_measurement *foun
     return ran;
 }
 
-/* Sorts the trace's pairs by the element of `first`. */
-static void sort_pairs(const measuring *m)
-{
-    const talc_trace *t = m->trace;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int64_t i = 0; i < t->result.count; i++)
-            for (int64_t k = 0; k < t->inner; k++) {
-                talc_trace_term term;
-                if (!talc_trace_term_at(t, i, k, &term))
-                    continue;
-                int64_t *end = &m->begin[term.first_element + 1];
-                if (pass == 1)
-                    m->pairs[*end] = (pair){ i, term.second_element };
-                ++*end;
-            }
-        if (pass == 1)
-            break;
-        /* From counts to where each element's pairs begin, one place later: the second pass moves
-         * these on to where they end. */
-        int64_t before = 0;
-        for (int64_t j = 1; j <= t->first.count; j++) {
-            const int64_t count = m->begin[j];
-            m->begin[j] = before;
-            before += count;
-        }
-    }
-}
-
 /* One digit of the numbers of all elements of `second`, as `first` is, without and with a 2. */
 static bool measure_digit(const measuring *m, int64_t raised, int64_t unit,
                           talc_trace_measurement *found)
@@ -108,13 +74,15 @@ static bool measure_digit(const measuring *m, int64_t raised, int64_t unit,
 static void compare(const measuring *m, int64_t first, talc_trace_measurement *found)
 {
     const int64_t results = m->trace->result.count;
-    memset(m->expected, 0, (size_t)results * sizeof *m->expected);
-    for (int64_t i = m->begin[first]; i < m->begin[first + 1]; i++)
-        m->expected[m->pairs[i].result] = m->pairs[i].second + 1;
-    found->pairs += m->begin[first + 1] - m->begin[first];
-    for (int64_t i = 0; i < results; i++)
-        if (m->numbers[i] != m->expected[i] && found->wrong++ == 0)
+    const trace_pair *pair = m->pairs;
+    for (int64_t i = 0; i < results; i++) {
+        int64_t expected = 0;
+        for (int64_t k = 0; k < m->trace->inner; k++, pair++)
+            if (pair->first == first)
+                expected = pair->second + 1, found->pairs++;
+        if (m->numbers[i] != expected && found->wrong++ == 0)
             found->element = i, found->first = first, found->second = m->numbers[i] - 1;
+    }
 }
 
 static bool measure_all(const measuring *m, talc_trace_measurement *found)
@@ -137,21 +105,16 @@ static bool allocate(measuring *m)
     static const char what[] = "a trace's measurement";
     const talc_trace *t = m->trace;
     const size_t results = (size_t)t->result.count + 1;
-    return (m->begin = talc_memory_new(((size_t)t->first.count + 2) * sizeof *m->begin, what)) &&
-           (m->pairs = talc_memory_new((size_t)(t->result.count * t->inner + 1) * sizeof *m->pairs,
-                                       what)) &&
-           (m->first = talc_memory_new(((size_t)t->first.count + 1) * sizeof(float), what)) &&
+    return (m->first = talc_memory_new(((size_t)t->first.count + 1) * sizeof(float), what)) &&
            (m->second = talc_memory_new(((size_t)t->second.count + 1) * sizeof(float), what)) &&
            (m->before = talc_memory_new(results * sizeof(double), what)) &&
            (m->after = talc_memory_new(results * sizeof(double), what)) &&
-           (m->numbers = talc_memory_new(results * sizeof(int64_t), what)) &&
-           (m->expected = talc_memory_new(results * sizeof(int64_t), what));
+           (m->numbers = talc_memory_new(results * sizeof(int64_t), what));
 }
 
 static void release(measuring *m)
 {
-    void *const all[] = { m->begin,  m->pairs, m->first,   m->second,
-                          m->before, m->after, m->numbers, m->expected };
+    void *const all[] = { m->first, m->second, m->before, m->after, m->numbers };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         talc_memory_free(all[i]);
 }
@@ -168,7 +131,7 @@ static bool name(const measuring *m, talc_trace_measurement *found)
     return true;
 }
 
-bool talc_trace_measure(const talc_trace *trace, talc_device *device, const char *algorithm,
+bool talc_trace_measure(talc_trace *trace, talc_device *device, const char *algorithm,
                         unsigned precision, talc_trace_measurement *measurement)
 {
     TALC_DEFAULT_FENV;
@@ -201,11 +164,9 @@ bool talc_trace_measure(const talc_trace *trace, talc_device *device, const char
                     .base = MAX_BASE };
     while (m.base > 2 && (double)m.base * (double)(trace->inner + 1) > 0x1p24)
         m.base /= 2;
-    bool measured = allocate(&m);
-    if (measured) {
-        sort_pairs(&m);
-        measured = name(&m, measurement) && measure_all(&m, measurement);
-    }
+    m.pairs = talc_trace_pairs(trace);
+    const bool measured =
+        m.pairs != NULL && allocate(&m) && name(&m, measurement) && measure_all(&m, measurement);
     release(&m);
     return measured;
 }

@@ -45,7 +45,6 @@ static void add_algorithm(trace_record *record, const talc_mapped_algorithm *fro
     talc_map_target planned_for = targets[target].target;
     if (here)
         planned_for.cache_bytes = 0;
-    a->precision = from->precision;
     a->shown = (talc_trace_algorithm){ .device = targets[target].backend,
                                        .name = from->name,
                                        .form = from->form,

@@ -111,7 +111,7 @@ Test(trace, refuses_what_it_cannot_do)
 // ---- Measuring ----------------------------------------------------------------------------------
 
 /* Every algorithm of the device that does the problem. Returns how many. */
-static int measure_all(const talc_trace *trace, talc_device *device)
+static int measure_all(talc_trace *trace, talc_device *device)
 {
     int measured = 0;
     talc_conv2d_explanation e;
