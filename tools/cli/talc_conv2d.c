@@ -18,22 +18,11 @@ static const tool_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[1] = &self->conv2d;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num >= 2)
-            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        *(state->arg_num == 0 ? &self->x : &self->w) = argument;
-        return 0;
-    case ARGP_KEY_END:
-        if (state->arg_num < 2)
-            tool_usage(state, "x.npy and w.npy are needed");
-        return 0;
-    default:
+    (void)argument;
+    if (key != ARGP_KEY_INIT)
         return ARGP_ERR_UNKNOWN;
-    }
+    state->child_inputs[1] = &self->conv2d;
+    return 0;
 }
 
 static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
@@ -41,6 +30,10 @@ static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
                                               { 0 } };
 static const tool_syntax syntax = {
     .options = options,
+    .text = offsetof(arguments, x),
+    .texts = 2,
+    .needed = 2,
+    .missing = "x.npy and w.npy are needed",
     .parse = parse,
     .args_doc = "X.npy W.npy",
     .doc = "Convolves x [N,C,H,W] with w [OC,C/groups,KH,KW] and says how.\v"

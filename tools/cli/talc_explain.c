@@ -43,14 +43,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             tool_usage(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
         self->conv2d.shaped = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num >= 2)
-            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->texts[state->arg_num] = argument;
-        return 0;
     case ARGP_KEY_END:
-        if (state->arg_num == 0)
-            tool_usage(state, "give a problem, or the shapes of x and w");
         if ((self->train || self->input != NULL) &&
             (state->arg_num > 1 || model_find(self->texts[0]) == NULL)) {
             if (talc_failed())
@@ -74,6 +67,10 @@ static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
                                               { 0 } };
 static const tool_syntax syntax = {
     .options = options,
+    .text = offsetof(arguments, texts),
+    .texts = 2,
+    .needed = 1,
+    .missing = "give a problem, or the shapes of x and w",
     .parse = parse,
     .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nNETWORK",
     .doc =

@@ -26,26 +26,21 @@ static const tool_option options[] = {
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_ARG:
-        if (state->arg_num >= 1)
-            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->text = argument;
-        return 0;
-    case ARGP_KEY_END:
-        if (self->text == NULL)
-            tool_usage(state, "which problem? n1c2h5w6o4k3p1 is one");
-        if (self->output == NULL)
-            tool_usage(state, "which file? --output PAGE.html says it");
-        return 0;
-    default:
+    const arguments *self = state->input;
+    (void)argument;
+    if (key != ARGP_KEY_END)
         return ARGP_ERR_UNKNOWN;
-    }
+    if (self->output == NULL)
+        tool_usage(state, "which file? --output PAGE.html says it");
+    return 0;
 }
 
 static const tool_syntax syntax = {
     .options = options,
+    .text = offsetof(arguments, text),
+    .texts = 1,
+    .needed = 1,
+    .missing = "which problem? n1c2h5w6o4k3p1 is one",
     .parse = parse,
     .args_doc = "PROBLEM",
     .doc = "Writes a page for a browser, one file that needs no network: the arrays of a small "

@@ -26,27 +26,12 @@ static const tool_option options[] = {
     { .name = NULL },
 };
 
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_ARG:
-        if (state->arg_num >= 2)
-            tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->texts[state->arg_num] = argument;
-        return 0;
-    case ARGP_KEY_END:
-        if (state->arg_num == 0)
-            tool_usage(state, "give a problem, and the indices of an output: n,oc,oh,ow");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static const tool_syntax syntax = {
     .options = options,
-    .parse = parse,
+    .text = offsetof(arguments, texts),
+    .texts = 2,
+    .needed = 1,
+    .missing = "give a problem, and the indices of an output: n,oc,oh,ow",
     .args_doc = "PROBLEM [N,OC,OH,OW]",
     .doc = "One output of a convolution: every term of its sum, where each operand is read again, "
            "its place in the product of im2col, and who computes it in each algorithm: task, "

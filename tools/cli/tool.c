@@ -174,8 +174,14 @@ static error_t parse_command(int key, char *argument, struct argp_state *state)
         }
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = self->arguments;
-    if (key == ARGP_KEY_ARG && syntax->parse == NULL)
+    if (key == ARGP_KEY_ARG && state->arg_num < syntax->texts) {
+        ((const char **)((char *)self->arguments + syntax->text))[state->arg_num] = argument;
+        return 0;
+    }
+    if (key == ARGP_KEY_ARG && (syntax->parse == NULL || syntax->texts > 0))
         tool_usage(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+    if (key == ARGP_KEY_END && state->arg_num < syntax->needed)
+        tool_usage(state, "%s", syntax->missing);
     if (syntax->parse == NULL)
         return ARGP_ERR_UNKNOWN;
     state->input = self->arguments;

@@ -107,8 +107,13 @@ typedef struct tool_option {
 
 /// What a command takes. Its arguments begin with a tool_options.
 typedef struct tool_syntax {
-    const tool_option *options;        ///< ended by one without a name and help; NULL: none
-    argp_parser_t parse;               ///< of TOOL_OWN options and of arguments; NULL: of none
+    const tool_option *options; ///< ended by one without a name and help; NULL: none
+    /// Arguments without an option: where the first is kept, of `texts` const char * one after the
+    /// other, and what is said where the `needed` first ones are not there.
+    size_t text;
+    unsigned texts, needed;
+    const char *missing;
+    argp_parser_t parse;               ///< of TOOL_OWN options and other arguments; NULL: of none
     const char *args_doc, *doc;        ///< as argp has them
     const struct argp_child *children; ///< the first tool_argp; NULL: it alone
 } tool_syntax;
