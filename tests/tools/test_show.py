@@ -308,6 +308,8 @@ def looks(page, url, shots):
         page.media(color_scheme=scheme)
         page.open(url + "#o=0,0,2,3&t=11&pin")
         wrong += [f"{width}, {scheme}: {found}" for found in page.run(SPREAD)[:4]]
+        if page.run("(n => n.scrollWidth > n.clientWidth)(document.getElementById('sum-scroll'))"):
+            wrong.append(f"{width}: the sum does not fit")
         background = page.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 128")
         if background != (scheme == "dark"):
             wrong.append(f"the page is not {scheme}")
