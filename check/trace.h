@@ -111,6 +111,10 @@ TALC_API talc_trace_algorithm talc_trace_algorithm_at(const talc_trace *trace, i
 TALC_API int64_t talc_trace_owners(talc_trace *trace, int algorithm, int64_t element,
                                    int64_t *numbers, int64_t capacity);
 
+/// How many terms of a sum a split has, of a map that tells it; else -1.
+TALC_API int64_t talc_trace_terms_of_split(const talc_trace *trace, const talc_owner_map *map,
+                                           int64_t split);
+
 /// A count of what a problem moves. `least`: what no algorithm can do without; 0 where there is no
 /// such bound.
 typedef struct talc_trace_count {

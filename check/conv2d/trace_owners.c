@@ -190,3 +190,15 @@ int64_t talc_trace_owners(talc_trace *trace, int algorithm, int64_t element, int
                            numbers + i * a->map.levels);
     return a->splits;
 }
+
+int64_t talc_trace_terms_of_split(const talc_trace *trace, const talc_owner_map *map, int64_t split)
+{
+    for (int i = 0; i < map->loops; i++) {
+        int64_t count = 0;
+        for (int64_t k = 0; k < trace->inner; k++)
+            count += talc_loop_at(&map->loop[i], k, trace->problem.KH * trace->problem.KW) == split;
+        if (map->loop[i].kind == TALC_LEVEL_SPLIT)
+            return count;
+    }
+    return -1;
+}

@@ -172,21 +172,6 @@ static void print_title(const talc_trace_algorithm *a)
            a->precision == TALC_TF32 ? ", TF32" : "", a->target);
 }
 
-/* How many terms a split has; -1 where its map does not tell. */
-static int64_t terms_of_split(const traced *t, const talc_owner_map *map, int64_t split)
-{
-    const talc_conv2d_problem *p = &t->trace->problem;
-    for (int i = 0; i < map->loops; i++) {
-        const talc_loop *loop = &map->loop[i];
-        int64_t count = 0;
-        for (int64_t k = 0; k < t->trace->inner && loop->kind == TALC_LEVEL_SPLIT; k++)
-            count += talc_loop_at(loop, k, p->KH * p->KW) == split;
-        if (loop->kind == TALC_LEVEL_SPLIT)
-            return count;
-    }
-    return -1;
-}
-
 /* The numbers of an owner: those that are not the only ones, and the first. */
 static void print_numbers(const traced *t, const talc_owner_map *map, const int64_t *numbers)
 {
@@ -197,7 +182,7 @@ static void print_numbers(const traced *t, const talc_owner_map *map, const int6
         printf("%s %s %lld of %lld", i > 0 ? "," : "   ", level->name, (long long)numbers[i],
                (long long)level->extent);
         const int64_t terms = level->kind == TALC_LEVEL_SPLIT && level->extent > 1
-                                  ? terms_of_split(t, map, numbers[i])
+                                  ? talc_trace_terms_of_split(t->trace, map, numbers[i])
                                   : -1;
         if (terms >= 0)
             printf(" (%lld terms)", (long long)terms);

@@ -81,20 +81,6 @@ static int64_t cell_of(const talc_conv2d_problem *p, const int64_t at[4])
     return talc_trace_element(&padded, moved);
 }
 
-/* Whether a split has terms; all have where the loops do not tell. */
-static bool has_terms(const talc_trace *trace, const talc_owner_map *map, int64_t split)
-{
-    for (int l = 0; l < map->loops; l++)
-        if (map->loop[l].kind == TALC_LEVEL_SPLIT) {
-            const int64_t taps = trace->problem.KH * trace->problem.KW;
-            for (int64_t k = 0; k < trace->inner; k++)
-                if (talc_loop_at(&map->loop[l], k, taps) == split)
-                    return true;
-            return false;
-        }
-    return true;
-}
-
 /* The owners of all elements of the result: a table for each level of more than one number. Owners
  * of splits without terms are left out. *copies: how many an element has. */
 static json_t *levels_of(talc_trace *trace, int index, const talc_owner_map *map, int64_t count,
@@ -110,7 +96,8 @@ static json_t *levels_of(talc_trace *trace, int index, const talc_owner_map *map
     }
     *copies = 0;
     for (int64_t i = 0; i < count; i++) {
-        used[i] = split < 0 || has_terms(trace, map, owners[i * map->levels + split]);
+        used[i] = split < 0 ||
+                  talc_trace_terms_of_split(trace, map, owners[i * map->levels + split]) != 0;
         *copies += used[i];
     }
     for (int64_t e = 0; e < trace->result.count; e++) {
