@@ -216,8 +216,8 @@ static void print_owner(const traced *t, int index, const talc_trace_algorithm *
     const talc_pipeline *p = &a->map->pipeline;
     if (p->buffers > 0)
         printf("    %d warps load into %d buffers ahead of %d warpgroups that multiply, the second "
-               "%d K tiles behind the first\n",
-               p->loaders, p->buffers, p->multipliers, p->lag);
+               "%d K tile%s behind the first\n",
+               p->loaders, p->buffers, p->multipliers, p->lag, p->lag == 1 ? "" : "s");
 }
 
 static bool is_wanted(const traced *t, const talc_trace_algorithm *a)
