@@ -116,7 +116,8 @@ static talc_status move_bytes(talc_tensor *dst, const talc_tensor *src)
     if (src->storage->pinned == dst->device)
         return dst->device->interface->send(dst->device, dst->data, src->data, bytes);
     if (dst->device->is_host)
-        return src->device->interface->download(src->device, dst->data, src->data, bytes);
+        return talc_device_waited(src->device, src->device->interface->download(
+                                                   src->device, dst->data, src->data, bytes));
     if (src->device->is_host) {
         talc_status status = src->device->interface->synchronize(src->device);
         return status != TALC_OK

@@ -24,8 +24,17 @@ bool talc_device_synchronize(talc_device *device)
         talc_device_gone(device, "device_synchronize"))
         return false;
     const talc_device_interface *interface = device->interface;
-    return (interface->synchronize_all != NULL ? interface->synchronize_all
-                                               : interface->synchronize)(device) == TALC_OK;
+    const talc_status status =
+        (interface->synchronize_all != NULL ? interface->synchronize_all
+                                            : interface->synchronize)(device);
+    return talc_device_waited(device, status) == TALC_OK;
+}
+
+talc_status talc_device_waited(talc_device *device, talc_status status)
+{
+    const char *why =
+        status != TALC_OK ? NULL : __atomic_exchange_n(&device->spoiled, NULL, __ATOMIC_ACQ_REL);
+    return why == NULL ? status : talc_fail(TALC_PEER_LOST, "%s", why);
 }
 
 struct talc_timer {
@@ -58,8 +67,9 @@ double talc_timer_stop(talc_timer *timer)
         return seconds;
     /* The timer is freed all the same. */
     (void)talc_recording_refuses("timer_stop", timer->device, TIMED);
+    talc_device *device = timer->device;
     const talc_status status =
-        timer->device->interface->timer_stop(timer->device, timer->state, &seconds);
+        talc_device_waited(device, device->interface->timer_stop(device, timer->state, &seconds));
     talc_memory_free(timer);
     return status == TALC_OK && !talc_failed() ? seconds : -1;
 }

@@ -216,6 +216,12 @@ typedef struct talc_device_interface {
     /// over some dimensions, which stay with extent 1 where `keep_dims`.
     talc_tensor *(*add)(const talc_tensor *a, const talc_tensor *b);
     talc_tensor *(*sum)(const talc_tensor *x, talc_dims axes, bool keep_dims);
+    /// For work beside the calling thread's, of a library that takes streams. What is queued from
+    /// now on on `stream`, of stream_new, waits for what the thread has asked of the device by now,
+    /// also while that is being recorded; with `back`, the other way round. Then whether all that
+    /// was queued on it is done. NULL, both, where there are no streams.
+    talc_status (*stream_wait)(talc_device *device, void *stream, bool back);
+    bool (*stream_idle)(talc_device *device, void *stream);
 } talc_device_interface;
 
 struct talc_pool;
@@ -233,6 +239,9 @@ struct talc_device {
     size_t workspace_limit;
     bool ranges; ///< a profiler listens to range_begin and range_end
     void *state; ///< the backend's own
+    /// Why work that is queued has not come out as it should, though the device works: a member of
+    /// a group is gone. The next call that waits raises it, once (tensor/pool.h). NULL: it has.
+    const char *spoiled;
 };
 
 /// Sets up what every device has; a backend calls it on a zeroed device whose first four fields are

@@ -207,8 +207,9 @@ static talc_status write_contiguous(talc_file_writer *writer, const char *who,
     talc_status status = TALC_OK;
     for (size_t done = 0; done < bytes && status == TALC_OK; done += TALC_STAGING_BYTES) {
         size_t count = bytes - done < TALC_STAGING_BYTES ? bytes - done : TALC_STAGING_BYTES;
-        status = tensor->device->interface->download(tensor->device, staging,
-                                                     (const char *)tensor->data + done, count);
+        status = talc_device_waited(
+            tensor->device, tensor->device->interface->download(
+                                tensor->device, staging, (const char *)tensor->data + done, count));
         if (!talc_host_little_endian())
             talc_swap_bytes(staging, count, talc_dtype_size(tensor->dtype));
         if (status == TALC_OK)

@@ -57,8 +57,9 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
     const talc_device_interface *interface = packed->device->interface;
     const talc_run run =
         talc_run_begin("to_host", packed->device, "transfer", talc_run_dims, packed);
-    const talc_status status =
-        talc_run_end(&run, interface->download(packed->device, elements, packed->data, bytes));
+    const talc_status status = talc_device_waited(
+        packed->device,
+        talc_run_end(&run, interface->download(packed->device, elements, packed->data, bytes)));
     talc_release(packed);
     return status == TALC_OK;
 }
@@ -122,7 +123,8 @@ const void *talc_data_read(const talc_tensor *tensor, talc_dtype dtype)
     talc_device *pinned = tensor->storage->pinned;
     if (pinned != NULL &&
         (talc_device_forked(pinned, "data") ||
-         pinned->interface->await(pinned, tensor->storage->block.data) != TALC_OK))
+         talc_device_waited(
+             pinned, pinned->interface->await(pinned, tensor->storage->block.data)) != TALC_OK))
         return NULL;
     return tensor->data;
 }

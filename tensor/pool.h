@@ -55,6 +55,10 @@ bool talc_device_forked(const talc_device *device, const char *who);
 /// names the call.
 bool talc_device_gone(talc_device *device, const char *who);
 
+/// What a call that has waited for the device's work, with that status, is to return: that, or else
+/// what spoiled the work, raised as TALC_PEER_LOST.
+talc_status talc_device_waited(talc_device *device, talc_status status);
+
 /// Makes an empty pool for a device, and gives everything back; talc_device_open and
 /// talc_device_close call them.
 talc_status talc_pool_open(talc_device *device);

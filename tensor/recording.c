@@ -162,6 +162,21 @@ void talc_recording_leave(void)
     entered = NULL;
 }
 
+talc_recording *talc_recording_pause(void)
+{
+    talc_recording *recording = entered;
+    if (recording == NULL || recording->noting)
+        return NULL;
+    entered = NULL;
+    return recording;
+}
+
+void talc_recording_resume(talc_recording *recording)
+{
+    if (recording != NULL)
+        entered = recording;
+}
+
 bool talc_recording_records_step(const talc_device *device)
 {
     return talc_recording_of_step(device) && entered->noting;

@@ -33,6 +33,11 @@ void talc_recording_free(talc_recording *recording);
 bool talc_recording_enter(const char *who, talc_recording *recording, bool pool);
 void talc_recording_leave(void);
 
+/// What is done once, on the way to work that is repeated: this thread is in no recording from
+/// pause to resume, which takes what pause returned. One that notes work goes on.
+talc_recording *talc_recording_pause(void);
+void talc_recording_resume(talc_recording *recording);
+
 /// Notes this thread's work on the device from here to end. end leaves the device as usable as it
 /// was; false, with a failure, when nothing that can be repeated came of it.
 bool talc_recording_begin(talc_recording *recording);

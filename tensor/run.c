@@ -1,6 +1,7 @@
 #include "tensor/run.h"
 
 #include "tensor/environment.h"
+#include "tensor/pool.h"
 #include "tensor/recording.h"
 
 #include <stdio.h>
@@ -48,7 +49,8 @@ talc_run talc_run_begin(const char *op, talc_device *device, const char *algorit
 /* Waits for the device; what shows there becomes a failure of this run. */
 static talc_status finish(const talc_run *run)
 {
-    talc_status status = run->device->interface->synchronize(run->device);
+    talc_status status =
+        talc_device_waited(run->device, run->device->interface->synchronize(run->device));
     if (status == TALC_OK)
         return status;
     char reason[512];

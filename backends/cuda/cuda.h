@@ -112,6 +112,8 @@ talc_status talc_cuda_synchronize_all(talc_device *device);
 void *talc_cuda_callers_stream(talc_device *device);
 void *talc_cuda_stream_new(talc_device *device);
 void talc_cuda_stream_free(talc_device *device, void *stream);
+talc_status talc_cuda_stream_wait(talc_device *device, void *stream, bool back);
+bool talc_cuda_stream_idle(talc_device *device, void *stream);
 talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);

@@ -101,6 +101,26 @@ talc_status talc_cuda_order(talc_device *device, int stream, int after)
     return status;
 }
 
+/* On a stream that is being captured the event is a place in the graph. */
+talc_status talc_cuda_stream_wait(talc_device *device, void *stream, bool back)
+{
+    const cudaStream_t own = talc_cuda_stream(device), other = (cudaStream_t)stream;
+    pthread_mutex_lock(&ordering);
+    const talc_status status =
+        wait_for("stream", device, back ? own : other, device, back ? other : own);
+    pthread_mutex_unlock(&ordering);
+    return status;
+}
+
+bool talc_cuda_stream_idle(talc_device *device, void *stream)
+{
+    if (!talc_cuda_usable(device))
+        return true;
+    const cudaError_t error = cudaStreamQuery((cudaStream_t)stream);
+    (void)cudaGetLastError();
+    return error != cudaErrorNotReady;
+}
+
 // ---- Waiting ------------------------------------------------------------------------------------
 
 talc_status talc_cuda_synchronize(talc_device *device)
