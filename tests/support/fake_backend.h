@@ -15,6 +15,13 @@ talc_status fake_device_enqueue(talc_device *device, fake_work *function, const 
                                 const void *problem, size_t problem_bytes, const void *arguments,
                                 size_t arguments_bytes);
 
+/// The same for a stream of the interface's stream_new.
+void fake_device_enqueue_beside(talc_device *device, void *stream, fake_work *function,
+                                const void *problem, size_t problem_bytes);
+
+/// Runs what is queued there, as early as a device may.
+void fake_device_run_beside(talc_device *device, void *stream);
+
 /// Runs all that is queued, on every stream.
 void fake_device_finish(talc_device *device);
 

@@ -30,15 +30,27 @@ typedef struct work {
     bool fails;
 } work;
 
-/* A stream's work. `entered` and `left` count what went in and came out, waits too. */
+/* Streams beside those of threads (stream_new), of which a device has a few. */
+enum { BESIDE = 8, QUEUES = TALC_STREAMS + BESIDE };
+
+/* A stream's work. `entered`, `left` and `done` count what went in, came out and is over, waits
+ * too. */
 typedef struct queue {
     work *first, **last;
-    size_t entered, left;
+    size_t entered, left, done, work; /* the last of work that is not over */
+    size_t needs[QUEUES];             /* of each stream: what its waits are for */
+    bool taken;                       /* by stream_new */
 } queue;
+
+/* What stream_new gives; the device first, as of other streams (gpu.c). */
+typedef struct beside {
+    const talc_device *device;
+    int queue;
+} beside;
 
 typedef struct fake_state {
     pthread_mutex_t lock;
-    queue queues[TALC_STREAMS];
+    queue queues[QUEUES];
     size_t queued, executed, fail_in;
     fake_pages pages;
     talc_status fault; /* found while work ran, not raised yet */
@@ -124,21 +136,30 @@ static void run_queue(talc_device *device, int stream, size_t sequence)
         } else {
             state->queued--;
             execute(device, w);
+            __atomic_fetch_sub(&q->work, 1, __ATOMIC_ACQ_REL);
         }
+        __atomic_fetch_add(&q->done, 1, __ATOMIC_ACQ_REL);
     }
 }
 
-/* Runs all that waits in some streams, by their bits. A failure that stands in the calling thread
- * is none of the device's: it is put aside, since kernels stop at one, and put back. */
-static void run_queues(talc_device *device, uint32_t streams)
+/* Those beside the threads' are among all only. */
+static bool among(uint32_t streams, int at)
+{
+    return at < TALC_STREAMS ? (streams >> at & 1) != 0 : streams == ALL;
+}
+
+/* Runs all that waits in some streams, by their bits, and in one more. A failure that stands in the
+ * calling thread is none of the device's: it is put aside, since kernels stop at one, and put
+ * back. */
+static void run_some(talc_device *device, uint32_t streams, int more)
 {
     fake_state *state = state_of(device);
     if (executing)
         return;
     pthread_mutex_lock(&state->lock);
     bool waiting = false;
-    for (int i = 0; i < TALC_STREAMS; i++)
-        waiting = waiting || ((streams >> i & 1) != 0 && state->queues[i].first != NULL);
+    for (int i = 0; i < QUEUES; i++)
+        waiting = waiting || ((i == more || among(streams, i)) && state->queues[i].first != NULL);
     if (waiting) {
         talc_status standing = talc_error_status();
         char message[1024];
@@ -146,8 +167,8 @@ static void run_queues(talc_device *device, uint32_t streams)
         talc_error_clear();
         executing = true;
         fake_pages_protect(&state->pages, PROT_READ | PROT_WRITE);
-        for (int i = 0; i < TALC_STREAMS; i++)
-            if ((streams >> i & 1) != 0)
+        for (int i = 0; i < QUEUES; i++)
+            if (i == more || among(streams, i))
                 run_queue(device, i, SIZE_MAX);
         fake_pages_protect(&state->pages, PROT_NONE);
         executing = false;
@@ -155,6 +176,11 @@ static void run_queues(talc_device *device, uint32_t streams)
             talc_fail(standing, "%s", message);
     }
     pthread_mutex_unlock(&state->lock);
+}
+
+static void run_queues(talc_device *device, uint32_t streams)
+{
+    run_some(device, streams, -1);
 }
 
 static void *copy_of(const void *bytes, size_t count)
@@ -168,15 +194,13 @@ static void append(queue *q, work *w)
 {
     *q->last = w;
     q->last = &w->next;
-    q->entered++;
+    __atomic_fetch_add(&q->entered, 1, __ATOMIC_ACQ_REL);
 }
 
-talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *algorithm,
-                                const void *problem, size_t problem_bytes, const void *arguments,
-                                size_t arguments_bytes)
+static talc_status enqueue_at(talc_device *device, int at, fake_work *function,
+                              const void *algorithm, const void *problem, size_t problem_bytes,
+                              const void *arguments, size_t arguments_bytes)
 {
-    if (executing)
-        return function(device, algorithm, problem, arguments);
     if (fake_recording_add(device, function, algorithm, problem, problem_bytes, arguments,
                            arguments_bytes))
         return TALC_OK;
@@ -188,21 +212,81 @@ talc_status fake_device_enqueue(talc_device *device, fake_work *function, const 
                  .arguments = copy_of(arguments, arguments_bytes) };
     pthread_mutex_lock(&state->lock);
     w->fails = state->fail_in != 0 && --state->fail_in == 0;
-    append(&state->queues[talc_stream_number(device)], w);
+    __atomic_fetch_add(&state->queues[at].work, 1, __ATOMIC_ACQ_REL);
+    append(&state->queues[at], w);
     state->queued++;
     pthread_mutex_unlock(&state->lock);
     return TALC_OK;
 }
 
+talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *algorithm,
+                                const void *problem, size_t problem_bytes, const void *arguments,
+                                size_t arguments_bytes)
+{
+    if (executing)
+        return function(device, algorithm, problem, arguments);
+    return enqueue_at(device, talc_stream_number(device), function, algorithm, problem,
+                      problem_bytes, arguments, arguments_bytes);
+}
+
+void fake_device_enqueue_beside(talc_device *device, void *stream, fake_work *function,
+                                const void *problem, size_t problem_bytes)
+{
+    enqueue_at(device, ((const beside *)stream)->queue, function, NULL, problem, problem_bytes,
+               problem, 0);
+}
+
+void fake_device_run_beside(talc_device *device, void *stream)
+{
+    run_some(device, 0, ((beside *)stream)->queue);
+}
 static talc_status order(talc_device *device, int stream, int after)
 {
     fake_state *state = state_of(device);
     work *w = must(calloc(1, sizeof *w));
     pthread_mutex_lock(&state->lock);
     *w = (work){ .after = after, .sequence = state->queues[after].entered };
+    __atomic_store_n(&state->queues[stream].needs[after], w->sequence, __ATOMIC_RELEASE);
     append(&state->queues[stream], w);
     pthread_mutex_unlock(&state->lock);
     return TALC_OK;
+}
+
+static void *stream_new(talc_device *device)
+{
+    beside *stream = must(malloc(sizeof *stream));
+    *stream = (beside){ device, TALC_STREAMS };
+    while (stream->queue < QUEUES && state_of(device)->queues[stream->queue].taken)
+        stream->queue++;
+    cr_assert(stream->queue < QUEUES);
+    state_of(device)->queues[stream->queue].taken = true;
+    return stream;
+}
+
+static void stream_free(talc_device *device, void *stream)
+{
+    state_of(device)->queues[((beside *)stream)->queue].taken = false;
+    free(stream);
+}
+
+/* What is recorded is repeated in the order of the calls. */
+static talc_status stream_wait(talc_device *device, void *stream, bool back)
+{
+    const int own = talc_stream_number(device), other = ((beside *)stream)->queue;
+    return fake_recording_active(device) ? TALC_OK
+                                         : order(device, back ? own : other, back ? other : own);
+}
+
+/* Without the lock, which is held while work runs: whether nothing is left, or but waits for what
+ * is over. */
+static bool stream_idle(talc_device *device, void *stream)
+{
+    const queue *queues = state_of(device)->queues, *q = &queues[((beside *)stream)->queue];
+    bool idle = __atomic_load_n(&q->work, __ATOMIC_ACQUIRE) == 0;
+    for (int i = 0; i < QUEUES; i++)
+        idle = idle && __atomic_load_n(&queues[i].done, __ATOMIC_ACQUIRE) >=
+                           __atomic_load_n(&q->needs[i], __ATOMIC_ACQUIRE);
+    return idle;
 }
 
 static void *stream(talc_device *device)
@@ -349,6 +433,10 @@ static const talc_device_interface interface = {
     .order = order,
     .takes_stream = fake_takes_stream,
     .stream = stream,
+    .stream_new = stream_new,
+    .stream_free = stream_free,
+    .stream_wait = stream_wait,
+    .stream_idle = stream_idle,
     .close = close_fake,
     .add = talc_add,
     .sum = talc_sum,
@@ -373,7 +461,7 @@ static talc_device *open_fake(int index, const char *name)
                              .state = state };
     snprintf(device->name, sizeof device->name, "%s", name);
     *state = (fake_state){ .queued = 0 };
-    for (int i = 0; i < TALC_STREAMS; i++)
+    for (int i = 0; i < QUEUES; i++)
         state->queues[i].last = &state->queues[i].first;
     pthread_mutex_init(&state->lock, NULL);
     fake_pages_open(&state->pages);

@@ -21,7 +21,7 @@ typedef struct notes {
 
 static _Thread_local notes *recording;
 
-static bool is_recording(const talc_device *device)
+bool fake_recording_active(const talc_device *device)
 {
     return recording != NULL && recording->device == device;
 }
@@ -38,7 +38,7 @@ bool fake_recording_add(const talc_device *device, fake_work *function, const vo
                         const void *problem, size_t problem_bytes, const void *arguments,
                         size_t arguments_bytes)
 {
-    if (!is_recording(device))
+    if (!fake_recording_active(device))
         return false;
     const note made = { NULL,
                         function,
@@ -54,7 +54,7 @@ bool fake_recording_add(const talc_device *device, fake_work *function, const vo
 
 bool fake_recording_break(const talc_device *device)
 {
-    if (!is_recording(device))
+    if (!fake_recording_active(device))
         return false;
     recording->broken = true;
     return true;
@@ -94,7 +94,7 @@ void *fake_record_end(talc_device *device)
 
 talc_status fake_replay(talc_device *device, void *noted)
 {
-    cr_assert(!is_recording(device), "fake device: a replay is recorded");
+    cr_assert(!fake_recording_active(device), "fake device: a replay is recorded");
     for (const note *at = ((const notes *)noted)->first; at != NULL; at = at->next)
         fake_device_enqueue(device, at->function, at->algorithm, at->problem, at->problem_bytes,
                             at->arguments, at->arguments_bytes);

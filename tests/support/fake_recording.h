@@ -9,6 +9,9 @@ bool fake_recording_add(const talc_device *device, fake_work *function, const vo
                         const void *problem, size_t problem_bytes, const void *arguments,
                         size_t arguments_bytes);
 
+/// Whether this thread records on the device.
+bool fake_recording_active(const talc_device *device);
+
 /// Notes that something was asked for that cannot be repeated, of which record_end tells; false
 /// when nothing is recorded.
 bool fake_recording_break(const talc_device *device);
