@@ -38,6 +38,9 @@ typedef struct talc_group_options {
     /// SLURM_NTASKS; a group of one where none of them is set.
     int rank, size;
     double timeout; ///< seconds that a call waits for the other members; 0: 600
+    /// Between GPUs: where rank 0 listens, "host:port". NULL: MASTER_ADDR and MASTER_PORT
+    /// (torchrun), or what mpirun finds out.
+    const char *address;
 } talc_group_options;
 
 /// Joins the processes, once all of them call it. The group belongs to the program and is for

@@ -33,10 +33,11 @@ MAY_INCLUDE = {
 LIBRARIES = {
     r"jansson\.h": ["tensor/safetensors.c", "tensor/safetensors_save.c", "tools", "tests"],
     r"(cblas|openblas_config|f77blas|lapacke?)\.h": ["backends/cpu/device/openblas.h", "tools", "tests"],
-    r"(cuda|cublas|curand|cufft|nccl|nvrtc|nvtx|cooperative_groups|mma|driver_types).*": ["backends/cuda", "tests/device/ranges_listener.c", "tests/support/gpu.c"],
+    r"(cuda|cublas|curand|cufft|nvrtc|nvtx|cooperative_groups|mma|driver_types).*": ["backends/cuda", "tests/device/ranges_listener.c", "tests/support/gpu.c"],
     r"(zlib|png|pngconf|jpeglib|jerror)\.h": ["nn/data", "tools", "tests"],
     r"pb(_\w+)?\.h": ["onnx", "tests"],
-    r"mpi\.h": ["nn/parallel"],
+    r"(mpi|nccl)\.h": ["nn/parallel", "tests/parallel"],
+    r"(netdb|netinet/\w+|sys/socket)\.h": ["nn/parallel", "tools"],
     r"argp\.h": ["tools", "examples", "tests"],
     r"criterion/.*": ["tests"],
     r"sanitizer/.*": ["tests"],

@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/philox.h"
 #include "tensor/random.h"
+#include "tensor/recording.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 #include "tensor/tape.h"
@@ -116,10 +117,14 @@ static bool agree_on_order(talc_parallel *p)
         if (p->list[i].gradient == NULL)
             p->order[p->made++] = i;
     p->began = true;
+    talc_recording *recording = talc_recording_pause();
     talc_tensor *order = talc_from_host_for(WHO, talc_group_device(p->group), TALC_I64,
                                             TALC_DIMS(p->count), p->order);
-    return order != NULL && talc_group_broadcast(p->group, order, 0) &&
-           talc_to_host(order, p->order, (size_t)p->count * sizeof *p->order) && lay_out(p);
+    const bool ok = order != NULL && talc_group_broadcast(p->group, order, 0) &&
+                    talc_to_host(order, p->order, (size_t)p->count * sizeof *p->order) &&
+                    lay_out(p);
+    talc_recording_resume(recording);
+    return ok;
 }
 
 /* Lets the buckets travel that are full, in their order. */

@@ -25,20 +25,26 @@ struct talc_group {
 
 const talc_transport *talc_transport_of(const talc_device *device)
 {
-    if (!device->is_host)
-        talc_fail(TALC_UNSUPPORTED, "%s: nothing connects processes with a device %s each yet", WHO,
+    const bool host = device->is_host;
+    const talc_transport *transport = host ? talc_transport_mpi : talc_transport_nccl;
+    if (!host && device->interface->stream_wait == NULL)
+        talc_fail(TALC_UNSUPPORTED, "%s: nothing connects processes with a device %s each", WHO,
                   device->name);
-    else if (talc_transport_mpi == NULL)
+    else if (transport == NULL)
         talc_fail(TALC_UNSUPPORTED,
-                  "%s: this build has no MPI, which connects processes on the CPU (libopenmpi-dev, "
-                  "then meson setup --reconfigure)",
-                  WHO);
-    else
-        return talc_transport_mpi;
-    return NULL;
+                  "%s: this build has no %s, which connects processes on %s (%s, then meson setup "
+                  "--reconfigure)",
+                  WHO, host ? "MPI" : "NCCL", host ? "the CPU" : "GPUs",
+                  host ? "libopenmpi-dev" : "nccl.h");
+    return talc_failed() ? NULL : transport;
 }
 
 talc_group *talc_group_new(talc_device *device, const talc_group_options *options)
+{
+    return talc_group_open(device, options, false);
+}
+
+talc_group *talc_group_open(talc_device *device, const talc_group_options *options, bool alone)
 {
     if (talc_operand_missing(WHO, "device", device))
         return NULL;
@@ -55,11 +61,12 @@ talc_group *talc_group_new(talc_device *device, const talc_group_options *option
         return NULL;
     group->device = device;
     group->member = member;
-    if (member.size > 1) {
+    if (member.size > 1 || alone) {
         group->transport = talc_transport_of(device);
-        group->link = group->transport == NULL
-                          ? NULL
-                          : group->transport->open(&member, o.timeout > 0 ? o.timeout : TIMEOUT);
+        group->link =
+            group->transport == NULL
+                ? NULL
+                : group->transport->open(&member, device, o.timeout > 0 ? o.timeout : TIMEOUT);
         if (group->link == NULL) {
             talc_memory_free(group);
             return NULL;
@@ -73,7 +80,7 @@ void talc_group_free(talc_group *group)
     if (group == NULL)
         return;
     if (group->link != NULL)
-        group->transport->close(group->link, group->broken != TALC_OK || talc_failed());
+        group->transport->close(group->link, talc_failed());
     talc_memory_free(group);
 }
 
@@ -103,6 +110,9 @@ void talc_group_break(talc_group *group)
         return;
     group->broken = talc_error_status();
     snprintf(group->why, sizeof group->why, "%s", talc_error_message());
+    if (group->link != NULL)
+        group->transport->close(group->link, true);
+    group->link = NULL;
 }
 
 bool talc_group_broken(const talc_group *group)
@@ -129,13 +139,11 @@ static bool start(talc_group *group, talc_group_call *call)
 
 bool talc_group_wait(talc_group *group, talc_group_call *call)
 {
-    if (group->link == NULL)
-        return true;
-    if (group->broken == TALC_OK &&
-        group->transport->wait(group->link, &call->collective, call->request))
-        return true;
     if (group->broken != TALC_OK)
         talc_fail(group->broken, "%s", group->why);
+    else if (group->link == NULL ||
+             group->transport->wait(group->link, &call->collective, call->request))
+        return true;
     talc_group_break(group);
     return false;
 }

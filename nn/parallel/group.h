@@ -4,6 +4,9 @@
 
 #include "nn/parallel/transport.h"
 
+/// talc_group_new; with `alone`, a group of one has its transport too.
+talc_group *talc_group_open(talc_device *device, const talc_group_options *options, bool alone);
+
 /// A call under way.
 typedef struct talc_group_call {
     talc_collective collective;

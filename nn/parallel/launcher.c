@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *const WHO = "group";
@@ -44,7 +45,7 @@ static bool ask(const char *rank, const char *size, talc_member *member)
 
 bool talc_member_find(const talc_group_options *options, talc_member *member)
 {
-    *member = (talc_member){ .rank = 0, .size = 1, .said_by = "size" };
+    *member = (talc_member){ .rank = 0, .size = 1, .said_by = "size", .address = options->address };
     if (options->size != 0 || options->rank != 0) {
         member->rank = options->rank;
         member->size = options->size;
@@ -61,6 +62,25 @@ bool talc_member_find(const talc_group_options *options, talc_member *member)
     talc_fail(TALC_BAD_ARGUMENT, "%s: rank %d of %d: ranks are 0 .. size - 1", WHO, member->rank,
               member->size);
     return false;
+}
+
+bool talc_member_address(const talc_member *member, char address[256])
+{
+    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+    if (member->address != NULL)
+        snprintf(address, 256, "%s", member->address);
+    else if (host != NULL && port != NULL)
+        snprintf(address, 256, "%s:%s", host, port);
+    else if (host != NULL || port != NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s is set, %s is not", WHO,
+                  host != NULL ? "MASTER_ADDR" : "MASTER_PORT",
+                  host != NULL ? "MASTER_PORT" : "MASTER_ADDR");
+    return !talc_failed();
+}
+
+void talc_member_prepare_nccl(void)
+{
+    setenv("NCCL_ALGO", "Ring", 0);
 }
 
 bool talc_member_of_mpi(void)

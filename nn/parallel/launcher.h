@@ -7,10 +7,19 @@
 typedef struct talc_member {
     int rank, size;
     const char *said_by; ///< the variable that says the size; "size" for the options
+    const char *address; ///< of the options; NULL: none
 } talc_member;
 
 /// From the options, or else from the environment. False with a failure.
 bool talc_member_find(const talc_group_options *options, talc_member *member);
+
+/// Where rank 0 listens, "host:port", by the options, else MASTER_ADDR and MASTER_PORT; empty where
+/// nothing says so. False, with a failure, where one of the two is missing.
+bool talc_member_address(const talc_member *member, char address[256]);
+
+/// Has NCCL add up in rings alone, unless NCCL_ALGO says otherwise: the order of a sum then follows
+/// from its size and the number of members, as it does not where switches add up.
+void talc_member_prepare_nccl(void);
 
 /// Whether a launcher of MPI started this process.
 bool talc_member_of_mpi(void);

@@ -1,5 +1,6 @@
 /* MPI, opened at first use: a process of a group of one never sees it. Calls are non-blocking and
  * polled, so that a member that is stopped or elsewhere ends in a failure and not in a hang. */
+#include "nn/parallel/roll.h"
 #include "nn/parallel/transport.h"
 #include "tensor/memory.h"
 
@@ -19,9 +20,8 @@
 
 static const char *const WHO = "group";
 
-/* Seconds that a call which has run out of time waits for the others to say where they are, and
- * between two looks whether one of them asks. */
-static const double ROLL_CALL = 5, LOOK = 0.05;
+/* Seconds between two looks whether another member has run out of time. */
+static const double LOOK = 0.05;
 
 // ---- The library --------------------------------------------------------------------------------
 
@@ -139,12 +139,6 @@ static bool succeeded(int code, const char *what)
 
 // ---- Connections --------------------------------------------------------------------------------
 
-/* Where a member is when time has run out. */
-typedef struct place {
-    int64_t number;
-    char what[120];
-} place;
-
 typedef struct link {
     talc_member member;
     double timeout;
@@ -152,16 +146,9 @@ typedef struct link {
     MPI_Comm calls[TALC_COLLECTIVE_COUNT];
     MPI_Comm places; /* who is where */
     bool joined;     /* all are there, and have both */
-    place own;
-    place *others; /* [size] */
+    talc_place own;
+    talc_place *others; /* [size] */
 } link;
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* Longer pauses the longer nothing has come: small sums take microseconds. */
 static void pause_between(int looks)
@@ -171,22 +158,7 @@ static void pause_between(int looks)
     nanosleep(&(struct timespec){ .tv_nsec = looks < 10000 ? 20000 : 500000 }, NULL);
 }
 
-static void fail_silent(const link *l, const talc_collective *call, const bool answered[])
-{
-    char silent[160] = "";
-    size_t length = 0;
-    int count = 0;
-    for (int rank = 0; rank < l->member.size; rank++)
-        if (!answered[rank] && length < sizeof silent - 12) {
-            length += (size_t)snprintf(silent + length, sizeof silent - length, "%s%d",
-                                       count++ == 0 ? "" : ", ", rank);
-        }
-    talc_fail(TALC_PEER_LOST, "%s: rank%s %s of %d %s not answer for %g s", call->what,
-              TALC_PLURAL(count), silent, l->member.size, count == 1 ? "does" : "do", l->timeout);
-}
-
-/* Tells the others where this member is, hears where they are, and fails by who is elsewhere or
- * nowhere. */
+/* Tells the others where this member is, hears where they are, and fails by that. */
 static void call_roll(link *l, const talc_collective *call)
 {
     l->own.number = call->number;
@@ -200,13 +172,14 @@ static void call_roll(link *l, const talc_collective *call)
         if (rank != l->member.rank)
             mpi.MPI_Isend(&l->own, sizeof l->own, mpi.ompi_mpi_byte, rank, 0, l->places, &sent);
     int missing = l->member.size - 1;
-    for (const double end = now() + ROLL_CALL; missing > 0 && now() < end; pause_between(INT_MAX)) {
+    for (const double end = talc_roll_now() + TALC_ROLL_PATIENCE;
+         missing > 0 && talc_roll_now() < end; pause_between(INT_MAX)) {
         int there = 0;
         MPI_Status from;
         if (mpi.MPI_Iprobe(MPI_ANY_SOURCE, 0, l->places, &there, &from) != MPI_SUCCESS)
             break;
         MPI_Request request;
-        place *other = there ? &l->others[from.MPI_SOURCE] : NULL;
+        talc_place *other = there ? &l->others[from.MPI_SOURCE] : NULL;
         if (there && mpi.MPI_Irecv(other, sizeof *other, mpi.ompi_mpi_byte, from.MPI_SOURCE, 0,
                                    l->places, &request) == MPI_SUCCESS) {
             for (int done = 0;
@@ -216,17 +189,7 @@ static void call_roll(link *l, const talc_collective *call)
             answered[from.MPI_SOURCE] = true;
         }
     }
-    if (missing > 0)
-        fail_silent(l, call, answered);
-    for (int rank = 0; rank < l->member.size; rank++)
-        if (rank != l->member.rank && answered[rank] &&
-            (l->others[rank].number != call->number ||
-             strcmp(l->others[rank].what, l->own.what) != 0))
-            talc_fail(TALC_PEER_LOST,
-                      "%s: this is call %" PRId64 " of rank %d, and rank %d is in %s, its call "
-                      "%" PRId64,
-                      call->what, call->number, l->member.rank, rank, l->others[rank].what,
-                      l->others[rank].number);
+    talc_roll_fail(&l->member, &l->own, l->others, answered, l->timeout);
     talc_memory_free(answered);
 }
 
@@ -241,8 +204,8 @@ static bool asked(const link *l)
 
 static bool wait_for(link *l, const talc_collective *call, MPI_Request *request)
 {
-    const double end = now() + l->timeout;
-    double look = now() + LOOK;
+    const double end = talc_roll_now() + l->timeout;
+    double look = talc_roll_now() + LOOK;
     for (int looks = 0;; looks += looks < INT_MAX) {
         int done = 0;
         const int code = mpi.MPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -254,7 +217,7 @@ static bool wait_for(link *l, const talc_collective *call, MPI_Request *request)
             return succeeded(code, call->what);
         }
         pause_between(looks);
-        const double time = now();
+        const double time = talc_roll_now();
         if (time < look)
             continue;
         look = time + LOOK;
@@ -265,8 +228,6 @@ static bool wait_for(link *l, const talc_collective *call, MPI_Request *request)
                       l->member.size, l->timeout);
         else
             call_roll(l, call);
-        talc_fail(TALC_PEER_LOST, "%s: nothing came of it within %g s, with all %d processes in it",
-                  call->what, l->timeout, l->member.size);
         return false;
     }
 }
@@ -279,8 +240,9 @@ static bool duplicate(link *l, MPI_Comm *comm)
            succeeded(mpi.MPI_Comm_set_errhandler(*comm, mpi.ompi_mpi_errors_return), WHO);
 }
 
-static void *open_link(const talc_member *member, double timeout)
+static void *open_link(const talc_member *member, talc_device *device, double timeout)
 {
+    (void)device;
     if (!talc_member_of_mpi()) {
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: rank %d of %d by %s, but no launcher of MPI started this process: CPU "

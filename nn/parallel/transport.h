@@ -28,11 +28,11 @@ typedef struct talc_collective {
 typedef struct talc_transport {
     const char *name; ///< "MPI"
     /// A connection with the members, once all are there. NULL with a failure.
-    void *(*open)(const talc_member *member, double timeout);
+    void *(*open)(const talc_member *member, talc_device *device, double timeout);
     /// Ends a connection; one that has failed ends without the others.
     void (*close)(void *link, bool failed);
     /// Begins a call, whose request goes to *request; its addresses are not touched before the
-    /// wait. False with a failure.
+    /// wait, after which the device's work finds what came. False with a failure.
     bool (*start)(void *link, const talc_collective *call, void **request);
     /// Ends it. False with a failure, after which the link is good for nothing but close.
     bool (*wait)(void *link, const talc_collective *call, void *request);
@@ -41,7 +41,7 @@ typedef struct talc_transport {
 /// What serves a device; NULL, with a failure that says what is missing, where nothing does.
 const talc_transport *talc_transport_of(const talc_device *device);
 
-/// Between processes on the CPU. NULL in a build without MPI's header.
-extern const talc_transport *const talc_transport_mpi;
+/// Between processes on the CPU, and between GPUs. NULL in a build without the library's header.
+extern const talc_transport *const talc_transport_mpi, *const talc_transport_nccl;
 
 #endif

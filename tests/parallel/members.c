@@ -2,8 +2,17 @@
  *
  *     mpirun -n 3 members collectives gradients
  *
+ * With INSIDE it is linked with the library's objects, and is a member with the device that
+ * TALC_TEST_DEVICE names, the tests' fake one too; ALONE then gives a group of one its transport.
+ *
  * Prints what is wrong and ends with 1; else one line a case by rank 0. */
+#if defined(INSIDE)
+#include "nn/parallel/group.h"
+#include "talc.h"
+#include "tests/support/fake_device.h"
+#else
 #include <talc/talc.h>
+#endif
 
 #include <math.h>
 #include <signal.h>
@@ -13,7 +22,7 @@
 #include <unistd.h>
 
 static talc_group *group;
-static talc_device *cpu;
+static talc_device *device;
 static int rank, size;
 
 static void stop(const char *what, double value)
@@ -40,14 +49,19 @@ static void require_failure(const char *const parts[])
 }
 #define REQUIRE_FAILURE(...) require_failure((const char *const[]){ __VA_ARGS__, NULL })
 
-/* What `value` says of an element as a number. */
+/* The elements as numbers, until the scope ends. */
+static const double *numbers(const talc_tensor *tensor)
+{
+    talc_tensor *all = talc_to(talc_contiguous(tensor), talc_device_host(), TALC_F64);
+    const double *elements = talc_data_read(all, TALC_F64);
+    REQUIRE(elements != NULL, 0);
+    return elements;
+}
+
 static double at(const talc_tensor *tensor, int64_t i)
 {
     talc_scope *scope = talc_scope_enter();
-    talc_tensor *all = talc_cast(talc_contiguous(tensor), TALC_F64);
-    const double *elements = talc_data_read(all, TALC_F64);
-    REQUIRE(elements != NULL, i);
-    const double value = elements[i];
+    const double value = numbers(tensor)[i];
     talc_scope_leave(scope);
     return value;
 }
@@ -55,36 +69,39 @@ static double at(const talc_tensor *tensor, int64_t i)
 static void collectives(void)
 {
     for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++) {
-        talc_tensor *x = talc_full(cpu, (talc_dtype)dtype, TALC_DIMS(5, 4), rank + 1);
+        talc_tensor *x = talc_full(device, (talc_dtype)dtype, TALC_DIMS(5, 4), rank + 1);
         REQUIRE(talc_group_all_reduce(group, x, TALC_GROUP_SUM), dtype);
         for (int i = 0; i < 20; i++)
             REQUIRE(at(x, i) == size * (size + 1) / 2, at(x, i));
-        talc_tensor *y = talc_full(cpu, (talc_dtype)dtype, TALC_DIMS(3), rank);
+        talc_tensor *y = talc_full(device, (talc_dtype)dtype, TALC_DIMS(3), rank);
         REQUIRE(talc_group_broadcast(group, y, size - 1), dtype);
         REQUIRE(at(y, 2) == size - 1, at(y, 2));
-        talc_tensor *all =
-            talc_group_all_gather(group, talc_full(cpu, (talc_dtype)dtype, TALC_DIMS(2, 3), rank));
+        talc_tensor *all = talc_group_all_gather(
+            group, talc_full(device, (talc_dtype)dtype, TALC_DIMS(2, 3), rank));
         REQUIRE(all != NULL && all->rank == 3 && all->dims[0] == size, dtype);
         for (int i = 0; i < 6 * size; i++)
             REQUIRE(at(all, i) == i / 6, at(all, i));
     }
-    talc_tensor *m = talc_full(cpu, TALC_F32, TALC_DIMS(4), rank);
+    talc_tensor *m = talc_full(device, TALC_F32, TALC_DIMS(4), rank);
     REQUIRE(talc_group_all_reduce(group, m, TALC_GROUP_MEAN), 0);
     REQUIRE(at(m, 3) == (size - 1) / 2.0, at(m, 3));
     /* A view with gaps: the other column stays. */
-    talc_tensor *wide = talc_full(cpu, TALC_F64, TALC_DIMS(3, 2), rank);
+    talc_tensor *wide = talc_full(device, TALC_F64, TALC_DIMS(3, 2), rank);
     REQUIRE(talc_group_all_reduce(group, talc_slice(wide, 1, 0, 1, 1), TALC_GROUP_SUM), 0);
     for (int i = 0; i < 6; i++)
         REQUIRE(at(wide, i) == (i % 2 == 0 ? size * (size - 1) / 2 : rank), at(wide, i));
-    talc_tensor *none = talc_empty(cpu, TALC_F32, TALC_DIMS(0, 3));
+    talc_tensor *none = talc_empty(device, TALC_F32, TALC_DIMS(0, 3));
     REQUIRE(talc_group_all_reduce(group, none, TALC_GROUP_SUM), 0);
     REQUIRE(talc_group_barrier(group), 0);
 
     REQUIRE(talc_group_agree(group, "seven", 7), 0);
-    REQUIRE(!talc_group_agree(group, "the rank", rank), 0);
-    REQUIRE_FAILURE("the rank is 0 on rank 0, 1 on rank 1");
-    REQUIRE(!talc_group_all_reduce(group, talc_ones(cpu, TALC_I32, TALC_DIMS(1)), TALC_GROUP_MEAN),
-            0);
+    if (size > 1) {
+        REQUIRE(!talc_group_agree(group, "the rank", rank), 0);
+        REQUIRE_FAILURE("the rank is 0 on rank 0, 1 on rank 1");
+    }
+    REQUIRE(
+        !talc_group_all_reduce(group, talc_ones(device, TALC_I32, TALC_DIMS(1)), TALC_GROUP_MEAN),
+        0);
     REQUIRE_FAILURE("mean", "i32");
     REQUIRE(!talc_group_broadcast(group, m, size), 0);
     REQUIRE_FAILURE("root", "no rank");
@@ -137,6 +154,7 @@ static talc_module *net_new(int64_t width, talc_dtype dtype, uint64_t seed)
     talc_manual_seed(seed);
     talc_module *module = talc_module_new(&net_class, &width);
     REQUIRE(module != NULL && talc_module_cast(module, dtype), width);
+    REQUIRE(talc_module_to(module, device), width);
     ((net *)module)->uses_spare = true;
     return module;
 }
@@ -147,8 +165,8 @@ static talc_tensor *loss_of(talc_module *module, uint64_t seed, int64_t begin, i
 {
     const talc_generator before = talc_generator_get();
     talc_manual_seed(seed);
-    talc_tensor *images = talc_randn(cpu, dtype, TALC_DIMS(of, 2, 6, 6));
-    talc_tensor *labels = talc_randint(cpu, TALC_I64, TALC_DIMS(of), 0, 3);
+    talc_tensor *images = talc_randn(device, dtype, TALC_DIMS(of, 2, 6, 6));
+    talc_tensor *labels = talc_randint(device, TALC_I64, TALC_DIMS(of), 0, 3);
     talc_generator_set(before);
     talc_tensor *logits = talc_forward(module, talc_slice(images, 0, begin, begin + count, 1));
     return talc_cross_entropy(logits, talc_slice(labels, 0, begin, begin + count, 1));
@@ -166,9 +184,10 @@ static bool compare(const char *path, talc_tensor *tensor, bool is_buffer, void 
         return true;
     talc_tensor *a = talc_grad(tensor), *b = talc_grad(talc_module_find(c->other, path));
     REQUIRE((a == NULL) == (b == NULL), 0);
+    const double *p = a == NULL ? NULL : numbers(a), *q = a == NULL ? NULL : numbers(b);
     for (int64_t i = 0; a != NULL && i < talc_numel(a); i++) {
-        const double difference = fabs(at(a, i) - at(b, i));
-        REQUIRE(difference <= c->bound * (1 + fabs(at(b, i))), difference);
+        const double difference = fabs(p[i] - q[i]);
+        REQUIRE(difference <= c->bound * (1 + fabs(q[i])), difference);
         c->worst = fmax(c->worst, difference);
     }
     return true;
@@ -255,6 +274,7 @@ static void loader_of(int64_t count, int64_t batch, bool drop_last, int64_t batc
             talc_tensor *all = talc_zeros_like(whole.labels);
             const int64_t first = whole.count * rank / size;
             REQUIRE(talc_copy(talc_slice(all, 0, first, first + own.count, 1), own.labels), seen);
+            all = talc_to(all, device, TALC_I64);
             REQUIRE(talc_group_all_reduce(group, all, TALC_GROUP_SUM), seen);
             for (int64_t i = 0; i < whole.count; i++)
                 REQUIRE(at(all, i) == at(whole.labels, i), i);
@@ -312,6 +332,7 @@ static void steps(void)
         talc_tensor *own = talc_module_find(module, PATHS[i]);
         talc_tensor *all = talc_group_all_gather(group, talc_detach(own));
         REQUIRE(all != NULL, i);
+        all = talc_to(all, talc_device_host(), TALC_F32);
         const float *elements = talc_data_read(all, TALC_F32);
         for (int r = 1; r < size; r++)
             REQUIRE(memcmp(elements, elements + r * talc_numel(own), talc_nbytes(own)) == 0, r);
@@ -399,8 +420,9 @@ static void differences(void)
 static bool compare_buffers(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     talc_tensor *other = talc_module_find(context, path);
+    const double *p = numbers(tensor), *q = numbers(other);
     for (int64_t i = 0; is_buffer && i < talc_numel(tensor); i++)
-        REQUIRE(fabs(at(tensor, i) - at(other, i)) < 1e-12, at(tensor, i));
+        REQUIRE(fabs(p[i] - q[i]) < 1e-12, p[i]);
     return true;
 }
 
@@ -415,6 +437,7 @@ static talc_module *normed_new(talc_activation activation)
         talc_nn_flatten(),
         talc_nn_linear(&(talc_linear_layer){ .in_features = 48, .out_features = 3 }));
     REQUIRE(module != NULL && talc_module_cast(module, TALC_F64), 0);
+    REQUIRE(talc_module_to(module, device), 0);
     return module;
 }
 
@@ -450,11 +473,13 @@ static void normed(void)
 /* Rank 1 is in another call than the others: all fail, and say so. */
 static void order(void)
 {
-    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(3));
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(3));
     if (rank == 1)
         REQUIRE(!talc_group_barrier(group), 0);
-    else
-        REQUIRE(!talc_group_all_reduce(group, x, TALC_GROUP_SUM), 0);
+    else /* a GPU's shows where the program waits for it */
+        REQUIRE(!talc_group_all_reduce(group, x, TALC_GROUP_SUM) ||
+                    !talc_device_synchronize(device),
+                0);
     if (rank == 1)
         REQUIRE_FAILURE("barrier", "rank 0 is in all_reduce");
     else
@@ -463,15 +488,131 @@ static void order(void)
     REQUIRE_FAILURE(rank == 1 ? "rank 0 is in all_reduce" : "rank 1 is in barrier"); /* for good */
 }
 
+// ---- Steps --------------------------------------------------------------------------------------
+
+typedef struct trainer {
+    talc_module *net;
+    talc_parallel *parallel;
+    talc_optimizer *optimizer;
+    talc_tensor *images, *labels; /* of this member */
+} trainer;
+
+static talc_tensor *train(void *context)
+{
+    trainer *t = context;
+    talc_optimizer_zero_grad(t->optimizer);
+    talc_tensor *loss = talc_cross_entropy(talc_forward(t->net, t->images), t->labels);
+    return talc_backward(loss) && talc_optimizer_step(t->optimizer) ? loss : NULL;
+}
+
+static trainer trainer_new(bool shared)
+{
+    trainer t = { .net = net_new(4, TALC_F32, 11) };
+    talc_manual_seed(3);
+    if (shared)
+        t.parallel = talc_parallel_new(t.net, group, &(talc_parallel_options){ .bucket = 500 });
+    REQUIRE(!shared || t.parallel != NULL, 0);
+    t.optimizer = talc_optimizer_new(
+        t.net, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.05, .momentum = 0.9 });
+    t.images = talc_zeros(device, TALC_F32, TALC_DIMS(4, 2, 6, 6));
+    t.labels = talc_zeros(device, TALC_I64, TALC_DIMS(4));
+    return t;
+}
+
+static void trainer_free(trainer *t)
+{
+    talc_optimizer_free(t->optimizer);
+    talc_parallel_free(t->parallel);
+    talc_module_free(t->net);
+}
+
+static void fill(const trainer *t, uint64_t seed)
+{
+    talc_manual_seed(seed * (uint64_t)size + (uint64_t)rank);
+    REQUIRE(talc_copy(t->images, talc_randn(device, TALC_F32, TALC_DIMS(4, 2, 6, 6))), seed);
+    REQUIRE(talc_copy(t->labels, talc_randint(device, TALC_I64, TALC_DIMS(4), 0, 3)), seed);
+}
+
+/* A step that is recorded with its all-reduces has the bits of one that is called; in a group of
+ * one those of a step without a group. */
+static void recorded(void)
+{
+    trainer called = trainer_new(true), repeated = trainer_new(true), alone = trainer_new(false);
+    talc_step *step = talc_step_new(device, train, &repeated);
+    for (uint64_t i = 0; i < 8; i++) {
+        talc_scope *scope = talc_scope_enter();
+        fill(&called, i);
+        fill(&repeated, i);
+        fill(&alone, i);
+        talc_tensor *a = train(&called), *b = talc_step_run(step), *c = train(&alone);
+        REQUIRE(b != NULL && at(a, 0) == at(b, 0), i);
+        REQUIRE(size > 1 || at(a, 0) == at(c, 0), i);
+        talc_scope_leave(scope);
+    }
+    for (int i = 0; i < 4; i++) {
+        talc_tensor *a = talc_module_find(called.net, PATHS[i]);
+        talc_tensor *b = talc_module_find(repeated.net, PATHS[i]);
+        talc_tensor *c = talc_module_find(alone.net, PATHS[i]);
+        const double *p = numbers(a), *q = numbers(b), *r = numbers(c);
+        for (int64_t k = 0; k < talc_numel(a); k++)
+            REQUIRE(p[k] == q[k] && (size > 1 || p[k] == r[k]), k);
+        /* The group counts: other members' images move the parameters. */
+        REQUIRE(size == 1 || p[0] != r[0], i);
+    }
+    talc_step_free(step);
+    trainer_free(&called);
+    trainer_free(&repeated);
+    trainer_free(&alone);
+}
+
 /* Calls for ever: the test ends or stops one. */
 static void forever(void)
 {
-    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(100000));
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(100000));
     printf("%d %d\n", rank, (int)getpid());
     fflush(stdout);
-    while (talc_group_all_reduce(group, x, TALC_GROUP_MEAN))
-        ;
+    for (int i = 0; talc_group_all_reduce(group, x, TALC_GROUP_MEAN); i++)
+        if (i % 3 == 0 && !talc_device_synchronize(device))
+            break;
     stop("forever", rank);
+}
+
+/* The same for steps that are recorded, whose losses are looked at now and then. */
+static void replayed(void)
+{
+    trainer t = trainer_new(true);
+    talc_step *step = talc_step_new(device, train, &t);
+    fill(&t, 0);
+    for (int i = 0; talc_step_run(step) != NULL; i++) {
+        if (i == 3) {
+            printf("%d %d\n", rank, (int)getpid());
+            fflush(stdout);
+        }
+        if (i % 5 == 0 && !talc_device_synchronize(device))
+            break;
+    }
+    const char *const why = talc_error_message();
+    printf("rank %d: replayed: %s\n", rank, why);
+    /* It is told once; what the group is asked from now on says the same. */
+    talc_error_clear();
+    REQUIRE(talc_device_synchronize(device), 0);
+    REQUIRE(talc_step_run(step) == NULL, 0);
+    printf("rank %d: replayed: %s\n", rank, talc_error_message());
+    fflush(stdout);
+    _exit(1);
+}
+
+/* Rank 1 leaves in peace; the others' call says so. */
+static void left(void)
+{
+    if (rank == 1) {
+        talc_group_free(group);
+        group = NULL;
+        sleep(8);
+        return;
+    }
+    REQUIRE(!talc_group_barrier(group), 0);
+    REQUIRE_FAILURE("barrier: rank 1 of", "has left the group");
 }
 
 int main(int argc, char **argv)
@@ -483,11 +624,20 @@ int main(int argc, char **argv)
                   { "loader", loader },           { "steps", steps },
                   { "unused", unused },           { "normed", normed },
                   { "differences", differences }, { "order", order },
-                  { "forever", forever } };
-    cpu = talc_device_host();
+                  { "recorded", recorded },       { "forever", forever },
+                  { "replayed", replayed },       { "left", left } };
     const char *timeout = getenv("TIMEOUT");
-    group = talc_group_new(
-        cpu, &(talc_group_options){ .timeout = timeout == NULL ? 30 : atof(timeout) });
+    const talc_group_options options = { .timeout = timeout == NULL ? 30 : atof(timeout) };
+#if defined(INSIDE)
+    const char *name = getenv("TALC_TEST_DEVICE");
+    device = name == NULL                ? talc_device_default()
+             : strcmp(name, "fake") == 0 ? fake_device()
+                                         : talc_device_get(name);
+    group = talc_group_open(device, &options, getenv("ALONE") != NULL);
+#else
+    device = talc_device_host();
+    group = talc_group_new(device, &options);
+#endif
     if (group == NULL) {
         printf("%s\n", talc_error_message());
         return 2;
