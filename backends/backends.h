@@ -19,8 +19,10 @@ TALC_BEGIN_DECLARATIONS
 TALC_API talc_device *talc_device_get(const char *name);
 
 /// The device named by TALC_DEVICE when that exists; without TALC_DEVICE the first GPU when there
-/// is one. Else the CPU. NULL, with TALC_NO_MEMORY, where there is none to open that. Raises
-/// nothing else, and gives a GPU that a fault has ended too, which says so when it is used.
+/// is one, and the LOCAL_RANK-th for one of several processes that a launcher has started on this
+/// host. Else the CPU. NULL, with TALC_NO_MEMORY, where there is none to open that, and with
+/// TALC_BAD_DEVICE where LOCAL_RANK is past the GPUs. Raises nothing else, and gives a GPU that a
+/// fault has ended too, which says so when it is used.
 TALC_API talc_device *talc_device_default(void);
 
 /// Adds an algorithm for as long as the process lives. What `own` says is copied, its texts too;

@@ -13,6 +13,7 @@
 #include "tensor/storage.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Every backend: what its device names begin with, and how to find one of its devices by full name.
@@ -89,12 +90,23 @@ talc_device *talc_device_host(void)
     return talc_cpu_find("cpu");
 }
 
-/* NULL, and nothing raised, where there is no GPU. */
-static talc_device *first_gpu(void)
+/* The first, or that of this process among those of a host. NULL, and nothing raised, where there
+ * is no GPU. */
+static talc_device *own_gpu(void)
 {
 #if defined(TALC_CUDA)
-    if (talc_cuda_present())
-        return talc_cuda_find("cuda");
+    const int rank = talc_environment()->local_rank;
+    char name[16];
+    if (!talc_cuda_present())
+        return NULL;
+    snprintf(name, sizeof name, "cuda:%d", rank < 0 ? 0 : rank);
+    talc_device *device = talc_cuda_find(name);
+    if (device != NULL || rank < 0 || talc_error_status() != TALC_BAD_DEVICE)
+        return device;
+    char why[256];
+    snprintf(why, sizeof why, "%s", talc_error_message());
+    talc_error_clear();
+    talc_fail(TALC_BAD_DEVICE, "%s=%d: %s", talc_environment()->local_rank_of, rank, why);
 #endif
     return NULL;
 }
@@ -105,7 +117,9 @@ talc_device *talc_device_default(void)
     if (talc_failed())
         return talc_cpu_find("cpu");
     const char *asked = talc_environment()->device;
-    talc_device *device = *asked == '\0' ? first_gpu() : find(asked);
+    talc_device *device = *asked == '\0' ? own_gpu() : find(asked);
+    if (*asked == '\0' && talc_error_status() == TALC_BAD_DEVICE)
+        return NULL;
     static atomic_bool warned;
     if (*asked != '\0' && talc_failed() && !atomic_exchange(&warned, true))
         talc_environment_warn("TALC_DEVICE", asked, talc_error_message());

@@ -95,8 +95,26 @@ static long read_number(const char *name, long low, long high)
     return 0;
 }
 
+/* Set by launchers, so that a value that is no number is unset without a word. */
+static void read_local_rank(void)
+{
+    static const char *const names[] = { "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "SLURM_LOCALID" };
+    values.local_rank = -1;
+    for (size_t i = 0; i < sizeof names / sizeof *names && values.local_rank < 0; i++) {
+        const char *text = getenv(names[i]);
+        char *end;
+        const long rank = text == NULL ? -1 : strtol(text, &end, 10);
+        if (rank < 0 || rank > INT16_MAX || *end != '\0')
+            continue;
+        values.local_rank = (int)rank;
+        values.local_rank_of = names[i];
+    }
+}
+
 static void read_values(void)
 {
+    read_local_rank();
     values.verbose = read_words("TALC_VERBOSE", verbose_words, ",", 0);
     values.sync = read_words("TALC_SYNC", switch_words, "", 0) != 0;
     values.fuse = read_words("TALC_FUSE", switch_words, "", 1) != 0;

@@ -10,6 +10,8 @@
 ///                        whatever the machine has
 ///     TALC_WORKSPACE_MB  workspace limit of each device in MiB, 1 .. 1048576
 ///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
+///     LOCAL_RANK         which of the host's processes of a group this is, and so which GPU is its
+///                        own, as torchrun sets it; else OMPI_COMM_WORLD_LOCAL_RANK, SLURM_LOCALID
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
 ///     COLUMNS            how wide tables are (tensor/table.h); a shell's own, so that a value that
 ///                        is no width is unset without a word
@@ -40,6 +42,8 @@ typedef struct talc_environment_values {
     char device[24];            ///< "": unset
     bool fuse;                  ///< unless it is 0
     int columns;                ///< 0: unset
+    int local_rank;             ///< -1: unset
+    const char *local_rank_of;  ///< the variable that says so
 } talc_environment_values;
 
 const talc_environment_values *talc_environment(void);
