@@ -12,6 +12,7 @@ static const command commands[] = {
     { "bench", "verifies, then times every algorithm beside its peers", command_bench },
     { "check", "checks every algorithm of every op against an oracle", command_check },
     { "export", "writes a network as an ONNX file", command_export },
+    { "launch", "starts a program several times, as a group that trains together", command_launch },
     { "run", "runs a network on an image, or model-new", command_run },
     { "show", "a page for a browser that shows one convolution", command_show },
     { "ops", "the ops, and in JSON the whole interface of the library", command_ops },
@@ -60,7 +61,8 @@ int main(int argc, char **argv)
             snprintf(full, sizeof full, "talc %s", name);
             tool_set_name(full);
             argv[1] = full;
-            if (!load_objects(argc - 1, argv + 1))
+            /* What it launches loads its own. */
+            if (commands[i].run != command_launch && !load_objects(argc - 1, argv + 1))
                 return tool_usage_talc();
             return commands[i].run(argc - 1, argv + 1);
         }

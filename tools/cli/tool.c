@@ -206,7 +206,8 @@ void tool_parse(const tool_syntax *syntax, int argc, char **argv, void *argument
                                .doc = syntax->doc,
                                .children = syntax->children != NULL ? syntax->children : children };
     argp_err_exit_status = TOOL_USAGE;
-    const error_t error = argp_parse(&argp, argc, argv, 0, NULL, &(parsing){ syntax, arguments });
+    const error_t error = argp_parse(&argp, argc, argv, syntax->in_order ? ARGP_IN_ORDER : 0, NULL,
+                                     &(parsing){ syntax, arguments });
     if (error != 0)
         exit(tool_fail("%s", strerror(error)));
 }

@@ -29,6 +29,7 @@ int command_check_model(int argc, char **argv); ///< talc check model
 int command_conv2d(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_info(int argc, char **argv);
+int command_launch(int argc, char **argv);
 int command_ops(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_run_model(int argc, char **argv); ///< talc run NETWORK
@@ -116,6 +117,7 @@ typedef struct tool_syntax {
     argp_parser_t parse;               ///< of TOOL_OWN options and other arguments; NULL: of none
     const char *args_doc, *doc;        ///< as argp has them
     const struct argp_child *children; ///< the first tool_argp; NULL: it alone
+    bool in_order; ///< options behind an argument are for `parse` to see, as arguments
 } tool_syntax;
 
 /// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are
