@@ -28,6 +28,8 @@ typedef struct subject {
     talc_optimizer *optimizer;
     talc_graph *graph;
     talc_step *step;
+    talc_group *group; /* of training; NULL: none */
+    talc_parallel *parallel;
 } subject;
 
 static bool run_forward(const subject *s)
@@ -104,11 +106,23 @@ static double passes(const subject *s, bool (*run)(const subject *), int count)
     return (tool_clock() - started) / count;
 }
 
+/* Rank 0's number, which all members of a group go by: they make the same calls. */
+static double agreed(const subject *s, double number)
+{
+    if (talc_group_size(s->group) == 1)
+        return number;
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *of_all = talc_full(s->x->device, TALC_F64, TALC_SCALAR, number);
+    number = talc_group_broadcast(s->group, of_all, 0) ? talc_item(of_all) : 1;
+    talc_scope_leave(scope);
+    return number;
+}
+
 /* Least and median of rounds that take some two seconds in all. */
 static void measure(const subject *s, bool (*run)(const subject *), int count, double result[2])
 {
     double taken[ROUNDS];
-    const double one = passes(s, run, 1);
+    const double one = agreed(s, passes(s, run, 1));
     if (one * count > 1)
         count = one > 1 ? 1 : (int)(1 / one);
     const double affordable = 2 / (one * count);
@@ -145,12 +159,22 @@ static bool time_forward(subject *s, timing results[2])
     return s->graph != NULL && measure_way(s, "graph", replay, &results[1]);
 }
 
+/* As one of several processes where a launcher has started them. */
+static bool join_group(subject *s)
+{
+    s->group = talc_group_new(s->x->device, NULL);
+    if (talc_group_size(s->group) > 1)
+        s->parallel = talc_parallel_new(s->module, s->group, NULL);
+    return !talc_failed();
+}
+
 static bool time_training(subject *s, const talc_network *of, timing results[2])
 {
     talc_no_grad_leave();
     s->optimizer = talc_optimizer_new(
         s->module, &(talc_optimizer_options){ .lr = 1e-4, .momentum = 0.9, .weight_decay = 5e-4 });
-    bool done = make_labels(s, of) && measure_way(s, "eager", run_training, &results[0]);
+    bool done =
+        join_group(s) && make_labels(s, of) && measure_way(s, "eager", run_training, &results[0]);
     if (done)
         s->step = talc_step_new(s->x->device, train, s);
     done = done && s->step != NULL && measure_way(s, "graph", run_step, &results[1]);
@@ -164,7 +188,7 @@ enum { WAY, LATENCY, LATENCY_MEDIAN, IN_ROW, IN_ROW_MEDIAN, RATE, PEAK, COLUMNS 
 
 typedef struct timings {
     const timing *list;
-    int64_t batch;
+    int64_t batch; ///< of all processes
 } timings;
 
 static double rate_of(const timing *t, int64_t batch)
@@ -202,15 +226,20 @@ static int print_report(const arguments *self, const subject *s, const timing re
         { "peak", TALC_COLUMN_NUMBER },
     };
     char shape[TALC_DIMS_TEXT];
-    printf("%s%s%s on %s, %s of %s\n", tool_bold(), self->model.network->name, tool_plain(),
+    const int size = talc_group_size(s->group);
+    printf("%s%s%s on %s, %s of %s", tool_bold(), self->model.network->name, tool_plain(),
            talc_device_name(s->x->device), self->train ? "training steps" : "forward passes",
            talc_dims_text(talc_dims_of(s->x), shape));
-    talc_table_print(stdout, &(talc_table){ .count = COLUMNS,
-                                            .columns = columns,
-                                            .rows = 2,
-                                            .indent = 2,
-                                            .cell = cell,
-                                            .context = &(timings){ results, s->x->dims[0] } });
+    if (size > 1)
+        printf(" in each of %d processes", size);
+    printf("\n");
+    talc_table_print(stdout,
+                     &(talc_table){ .count = COLUMNS,
+                                    .columns = columns,
+                                    .rows = 2,
+                                    .indent = 2,
+                                    .cell = cell,
+                                    .context = &(timings){ results, size * s->x->dims[0] } });
     return tool_finish();
 }
 
@@ -219,19 +248,20 @@ static int report(const arguments *self, const subject *s, const timing results[
     if (!self->model.tool.json)
         return print_report(self, s, results);
     json_t *ways = json_array();
+    const int size = talc_group_size(s->group);
     for (int i = 0; i < 2; i++) {
         const timing *t = &results[i];
         json_array_append_new(
             ways, json_pack("{s:s, s:[o,o], s:[o,o], s:o, s:I}", "way", t->way, "latency",
                             tool_real(t->latency[0]), tool_real(t->latency[1]), "in_a_row",
                             tool_real(t->back_to_back[0]), tool_real(t->back_to_back[1]),
-                            "images_per_second", tool_real(rate_of(t, s->x->dims[0])), "peak",
-                            (json_int_t)t->peak));
+                            "images_per_second", tool_real(rate_of(t, size * s->x->dims[0])),
+                            "peak", (json_int_t)t->peak));
     }
     return tool_json_print(
-        json_pack("{s:s, s:s, s:o, s:b, s:o}", "network", self->model.network->name, "device",
+        json_pack("{s:s, s:s, s:o, s:b, s:i, s:o}", "network", self->model.network->name, "device",
                   talc_device_name(s->x->device), "input", tool_json_dims(talc_dims_of(s->x)),
-                  "train", self->train, "ways", ways));
+                  "train", self->train, "processes", size, "ways", ways));
 }
 
 int command_bench_model(int argc, char **argv)
@@ -242,7 +272,8 @@ int command_bench_model(int argc, char **argv)
         .args_doc = "NETWORK",
         .doc = "Times a network on random images, eagerly and recorded (talc_capture, talc_step): "
                "one pass with a wait for the device after it, and passes in a row that are waited "
-               "for together.",
+               "for together. Training steps that talc launch or mpirun starts several times are "
+               "those of a group: rank 0 reports the images of all.",
     };
     arguments self = { .model = { .batch = 1 } };
     tool_parse(&syntax, argc, argv, &self);
@@ -251,10 +282,14 @@ int command_bench_model(int argc, char **argv)
     const bool done =
         model_open(&self.model, &s.module, &s.x) &&
         (self.train ? time_training(&s, self.model.network, results) : time_forward(&s, results));
-    const int code = done ? report(&self, &s, results) : model_usage(&self.model, s.x);
+    const int code = !done                           ? model_usage(&self.model, s.x)
+                     : talc_group_rank(s.group) == 0 ? report(&self, &s, results)
+                                                     : TOOL_OK;
     talc_graph_free(s.graph);
     talc_step_free(s.step);
     talc_optimizer_free(s.optimizer);
+    talc_parallel_free(s.parallel);
     talc_module_free(s.module);
+    talc_group_free(s.group);
     return code;
 }
