@@ -24,7 +24,7 @@ TALC = os.path.abspath(sys.argv.pop(1))
 # What runs without a named device runs on the CPU, also where there is a GPU.
 os.environ.setdefault("TALC_DEVICE", "cpu")
 
-COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "run", "show", "summary", "trace"]
+COMMANDS = ["bench", "check", "conv2d", "explain", "export", "info", "launch", "run", "show", "summary", "trace"]
 
 
 def talc(*arguments, stdout=subprocess.PIPE, **options):
