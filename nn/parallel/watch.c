@@ -38,12 +38,21 @@ struct talc_watch {
 
 // ---- The watching thread ------------------------------------------------------------------------
 
+/* Members that have heard it by then pay no heed. */
+static void tell_broken(talc_watch *w, const char *why)
+{
+    char text[TALC_NOTICE_TEXT];
+    snprintf(text, sizeof text, "rank %d has broken the group: %.190s", w->of.member.rank, why);
+    talc_line_tell(w->of.line, TALC_NOTICE_BROKEN, 0, text);
+}
+
 /* With the lock, which is open meanwhile. What waits for the device raises this. */
 static void break_off(talc_watch *w, const char *why)
 {
     if (w->why[0] != '\0')
         return;
     snprintf(w->why, sizeof w->why, "%s", why);
+    tell_broken(w, why);
     __atomic_store_n(&w->of.device->spoiled, w->why, __ATOMIC_RELEASE);
     for (const double end = talc_roll_now() + TO_RETURN; w->calling && talc_roll_now() < end;) {
         pthread_mutex_unlock(&w->lock);
@@ -328,12 +337,12 @@ bool talc_watch_end(talc_watch *w, bool in_peace)
     pthread_join(w->thread, NULL);
     const bool aborted = w->why[0] != '\0';
     in_peace = in_peace && !aborted && !talc_failed();
-    if (!in_peace && !aborted)
+    if (in_peace)
+        talc_line_tell(w->of.line, TALC_NOTICE_LEFT, 0, "");
+    else if (!aborted) {
+        tell_broken(w, talc_error_message());
         w->of.stop(w->of.context);
-    char text[TALC_NOTICE_TEXT];
-    snprintf(text, sizeof text, "rank %d has broken the group: %.190s", w->of.member.rank,
-             aborted ? w->why : talc_error_message());
-    talc_line_tell(w->of.line, in_peace ? TALC_NOTICE_LEFT : TALC_NOTICE_BROKEN, 0, text);
+    }
     const char *spoiled = w->why;
     (void)__atomic_compare_exchange_n(&device->spoiled, &spoiled, NULL, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE);

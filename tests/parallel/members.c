@@ -571,9 +571,9 @@ static void forever(void)
     talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(100000));
     printf("%d %d\n", rank, (int)getpid());
     fflush(stdout);
-    for (int i = 0; talc_group_all_reduce(group, x, TALC_GROUP_MEAN); i++)
-        if (i % 3 == 0 && !talc_device_synchronize(device))
-            break;
+    while (talc_group_all_reduce(group, x, TALC_GROUP_MEAN))
+        if (!talc_device_synchronize(device))
+            stop("forever, waiting", rank);
     stop("forever", rank);
 }
 
@@ -602,6 +602,16 @@ static void replayed(void)
     _exit(1);
 }
 
+/* What is under way when a group ends comes to its end. */
+static void freed(void)
+{
+    talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(100000), rank + 1);
+    REQUIRE(talc_group_all_reduce(group, x, TALC_GROUP_SUM), 0);
+    talc_group_free(group);
+    group = NULL;
+    REQUIRE(at(x, 99999) == size * (size + 1) / 2, at(x, 99999));
+}
+
 /* Rank 1 leaves in peace; the others' call says so. */
 static void left(void)
 {
@@ -620,12 +630,19 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = { { "collectives", collectives }, { "gradients", gradients },
-                  { "loader", loader },           { "steps", steps },
-                  { "unused", unused },           { "normed", normed },
-                  { "differences", differences }, { "order", order },
-                  { "recorded", recorded },       { "forever", forever },
-                  { "replayed", replayed },       { "left", left } };
+    } cases[] = { { "collectives", collectives },
+                  { "gradients", gradients },
+                  { "loader", loader },
+                  { "steps", steps },
+                  { "unused", unused },
+                  { "normed", normed },
+                  { "differences", differences },
+                  { "order", order },
+                  { "recorded", recorded },
+                  { "forever", forever },
+                  { "replayed", replayed },
+                  { "left", left },
+                  { "freed", freed } };
     const char *timeout = getenv("TIMEOUT");
     const talc_group_options options = { .timeout = timeout == NULL ? 30 : atof(timeout) };
 #if defined(INSIDE)

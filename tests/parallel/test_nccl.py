@@ -34,10 +34,11 @@ class Group:
         return dict(os.environ, TALC_TEST_DEVICE="fake", TALC_DEVICE="cpu", TALC_THREADS="1", RANK=str(rank), WORLD_SIZE=str(size),
                     MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), LD_LIBRARY_PATH=str(self.library.parent), **more)
 
-    def start(self, size, *cases, **more):
+    def start(self, size, *cases, last={}, **more):
+        """`last`: what the last rank's environment has beside."""
         port = free_port()
-        return [subprocess.Popen([self.members, *cases], env=self.environment(rank, size, port) | more, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, text=True) for rank in range(size)]
+        return [subprocess.Popen([self.members, *cases], env=self.environment(rank, size, port) | more | (last if rank == size - 1 else {}),
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(size)]
 
     def run(self, size, *cases, **more):
         return [(process.communicate(timeout=TIMEOUT)[0], process.returncode) for process in self.start(size, *cases, **more)]
@@ -52,12 +53,14 @@ def free_port():
 def check_cases(group):
     for size in 2, 3:
         for more in [{}] if size == 3 else [{}, {"STANDIN_EARLY": "1"}]:
-            for cases in ["differences"], ["collectives", "gradients", "unused", "normed", "loader"], ["recorded"]:
+            for cases in ["differences"], ["collectives", "gradients", "unused", "normed", "loader"], ["recorded"], ["freed"]:
                 ended = group.run(size, *cases, **more)
                 require(all(code == 0 for _, code in ended) and all(f"{case}: ok" in ended[0][0] for case in cases),
                         f"{size} members, {cases}, {more}: {ended}")
-            ended = group.run(size, "order", TIMEOUT="1", **more)
-            require("order: ok" in ended[0][0] and all(code == 0 for _, code in ended), f"{size} members, order, {more}: {ended}")
+            # Also where the time of one is not over.
+            for last in {}, {"TIMEOUT": "60"}:
+                ended = group.run(size, "order", TIMEOUT="1", last=last, **more)
+                require("order: ok" in ended[0][0] and all(code == 0 for _, code in ended), f"{size} members, order, {more}, {last}: {ended}")
         bits = [group.run(size, "steps", STANDIN_EARLY=early)[0] for early in ("1", "")]
         require(bits[0] == bits[1] and "steps: ok" in bits[0][0], f"{size} members, steps: {bits}")
     ended = group.run(2, "left")
@@ -75,6 +78,7 @@ def victims(started):
 def end(started, victim, expected, what, limit=10):
     """The others end soon, and say why."""
     begun = time.monotonic()
+    texts = []
     for rank, process in enumerate(started):
         if rank == victim:
             continue
@@ -83,22 +87,27 @@ def end(started, victim, expected, what, limit=10):
         except subprocess.TimeoutExpired:
             text = "nothing for 20 s"
         took = time.monotonic() - begun
+        texts.append(text)
         require(process.returncode == 1 and took < limit and expected in text, f"{what}: rank {rank}, {process.returncode} after "
                                                                                f"{took:.1f} s: {text}")
     for process in started:
         process.kill()
         process.communicate()
+    return "".join(texts)
 
 
 def check_killed(group, kills):
     for case in "forever", "replayed":
+        texts = ""
         for i in range(kills):
             started = group.start(3, case)
             victims(started)
             time.sleep(0.003 * (i % 20))
             victim = i % 3
             started[victim].kill()
-            end(started, victim, f"rank {victim} of 3 is gone", f"{case}, kill {i}")
+            texts += end(started, victim, f"rank {victim} of 3 is gone", f"{case}, kill {i}")
+        # Most of them while they wait for the device, which tells what has become of its work.
+        require(case != "forever" or "forever, waiting" in texts, f"nobody waited: {texts}")
 
 
 def check_stopped(group):
