@@ -9,14 +9,19 @@
 ///     talc_parallel_free(parallel);
 ///     talc_group_free(group);
 ///
-/// Between CPU processes the elements travel by MPI, which mpirun starts. A program that was
-/// started without a launcher is a group of one, where nothing travels, so that the same program
-/// trains on one device.
+/// Between GPUs the elements travel by NCCL, between CPU processes by MPI, which mpirun starts. A
+/// program that was started without a launcher is a group of one, where nothing travels, so that
+/// the same program trains on one device.
+///
+/// On a GPU the calls are queued like any work: they return at once, except for a barrier. A step
+/// may be recorded with them (talc_step), in every member alike; the group outlives it. What goes
+/// wrong then is raised by the next call of the group, or the next that waits for the device.
 ///
 /// The members call the functions of a group in the same order, each from one thread at a time. One
 /// that is killed, stopped, or in another call makes the others' calls fail when the time-out is
-/// over, with a message that names it. From then on every call on the group fails with that
-/// message; tensors, models and checkpoints are not concerned.
+/// over, with a message that names it; between GPUs one that is killed does so at once. From then
+/// on every call on the group fails with that message. The device works, and checkpoints are whole;
+/// what the last calls were to fill is undefined.
 ///
 /// The same number of processes gives the same bits on every run, and the same parameters on all
 /// ranks. Another number adds the gradients in another order.

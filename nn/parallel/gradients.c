@@ -2,6 +2,7 @@
 #include "nn/parallel/group.h"
 #include "nn/parallel/sync_batch_norm.h"
 
+#include "ops/concat.h"
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/philox.h"
@@ -23,14 +24,15 @@ enum { LINE = 320 };
 typedef struct member_gradient {
     char *path;
     talc_tensor *parameter;
-    int bucket;            /* once there are buckets */
-    talc_tensor *place;    /* in it, of the parameter's shape */
-    talc_tensor *gradient; /* that this pass gives; NULL: none yet */
+    int bucket;              /* once there are buckets */
+    talc_tensor *gradient;   /* that this pass gives; NULL: none yet */
+    const talc_tensor *part; /* of the bucket: that, or what stands for it */
 } member_gradient;
 
 typedef struct bucket {
-    talc_tensor *elements;
-    int count, missing; /* gradients, and those that this pass has not made */
+    talc_tensor *elements; /* of this pass, retained; NULL: it is not full yet */
+    int first;             /* of its gradients, in the order */
+    int count, missing;    /* gradients, and those that this pass has not made */
     talc_group_call call;
 } bucket;
 
@@ -43,10 +45,11 @@ struct talc_parallel {
     int count;
     member_gradient *list;
     int buffer_count;
-    talc_tensor **buffers; /* retained */
-    int64_t *order;        /* [count]: the parameters as the first pass made their gradients */
-    int made;              /* of them, in this pass */
-    int bucket_count;      /* 0 before the first pass ends */
+    talc_tensor **buffers;    /* retained */
+    int64_t *order;           /* [count]: the parameters as the first pass made their gradients */
+    int made;                 /* of them, in this pass */
+    const talc_tensor **flat; /* [count]: the parts of a bucket */
+    int bucket_count;         /* 0 before the first pass ends */
     bucket *buckets;
     int started, ended; /* buckets, in this pass */
     bool began;         /* a call of the group, in this pass */
@@ -75,14 +78,6 @@ static int assign(talc_parallel *p)
     return at + 1;
 }
 
-static int64_t elements_of(const talc_parallel *p, int at)
-{
-    int64_t elements = 0;
-    for (int i = 0; i < p->count; i++)
-        elements += p->list[i].bucket == at ? talc_numel(p->list[i].parameter) : 0;
-    return elements;
-}
-
 static bool lay_out(talc_parallel *p)
 {
     const int count = assign(p);
@@ -90,23 +85,12 @@ static bool lay_out(talc_parallel *p)
     if (p->buckets == NULL)
         return false;
     p->bucket_count = count;
-    int64_t offset = 0;
-    for (int i = 0; i < p->count && !talc_failed(); i++) {
-        member_gradient *g = &p->list[p->order[i]];
-        bucket *b = &p->buckets[g->bucket];
-        if (b->elements == NULL) {
-            b->elements =
-                talc_retain(talc_tensor_new(WHO, g->parameter->device, g->parameter->dtype,
-                                            TALC_DIMS(elements_of(p, g->bucket))));
-            offset = 0;
-        }
-        const int64_t end = offset + talc_numel(g->parameter);
-        talc_tensor *part = talc_slice(b->elements, 0, offset, end, 1);
-        g->place = talc_retain(talc_reshape(part, talc_dims_of(g->parameter)));
+    for (int i = p->count - 1; i >= 0; i--) {
+        bucket *b = &p->buckets[p->list[p->order[i]].bucket];
+        b->first = i;
         b->count++;
-        offset = end;
     }
-    return !talc_failed();
+    return true;
 }
 
 /* All members lay out the gradients as rank 0's first pass made them; those that it did not make
@@ -127,11 +111,29 @@ static bool agree_on_order(talc_parallel *p)
     return ok;
 }
 
+/* The gradients of a full bucket as one: a few launches for all of them. One that is alone is the
+ * bucket, as it is the leaf's alone. */
+static bool pack(talc_parallel *p, bucket *b)
+{
+    const member_gradient *first = &p->list[p->order[b->first]];
+    talc_scope *scope = talc_scope_enter();
+    for (int i = 0; i < b->count; i++)
+        p->flat[i] = talc_reshape(p->list[p->order[b->first + i]].part, TALC_DIMS(-1));
+    if (scope != NULL && !talc_failed())
+        b->elements = b->count == 1 && first->gradient != NULL
+                          ? talc_retain((talc_tensor *)p->flat[0])
+                          : talc_retain(talc_concat(p->flat, b->count, 0));
+    talc_scope_leave(scope);
+    return b->elements != NULL;
+}
+
 /* Lets the buckets travel that are full, in their order. */
 static bool start_full(talc_parallel *p)
 {
     for (; p->started < p->bucket_count && p->buckets[p->started].missing == 0; p->started++) {
         bucket *b = &p->buckets[p->started];
+        if (!pack(p, b))
+            return false;
         p->began = true;
         if (!talc_group_mean_start(p->group, b->elements, "all_reduce of gradients", &b->call))
             return false;
@@ -139,18 +141,22 @@ static bool start_full(talc_parallel *p)
     return true;
 }
 
-static bool fill(talc_parallel *p, const member_gradient *g, const talc_tensor *gradient)
+static bool fill(talc_parallel *p, member_gradient *g, const talc_tensor *part)
 {
+    g->part = part;
     p->buckets[g->bucket].missing--;
-    return talc_copy_for(WHO, g->place, gradient) && start_full(p);
+    return start_full(p);
 }
 
 static void begin_pass(talc_parallel *p)
 {
     for (int i = 0; i < p->count; i++)
         p->list[i].gradient = NULL;
-    for (int i = 0; i < p->bucket_count; i++)
+    for (int i = 0; i < p->bucket_count; i++) {
         p->buckets[i].missing = p->buckets[i].count;
+        talc_release(p->buckets[i].elements);
+        p->buckets[i].elements = NULL;
+    }
     p->made = p->started = p->ended = 0;
     p->began = false;
 }
@@ -215,23 +221,36 @@ static bool all_reached(const talc_parallel *p)
     return true;
 }
 
-/* Waits for the buckets, and puts the averages where the pass hands them over. */
+/* Hands over the averages of a bucket, which the gradients are views of from now on. */
+static bool take_bucket(talc_parallel *p, const bucket *b, void *pass, const int64_t *members)
+{
+    int64_t begin = 0;
+    talc_tensor_written(b->elements);
+    for (int i = 0; i < b->count; i++) {
+        const int64_t at = p->order[b->first + i];
+        member_gradient *g = &p->list[at];
+        const int64_t end = begin + talc_numel(g->parameter);
+        talc_tensor *average =
+            talc_reshape(talc_slice(b->elements, 0, begin, end, 1), talc_dims_of(g->parameter));
+        begin = end;
+        if (average == NULL)
+            return false;
+        if (g->gradient != NULL)
+            talc_tensor_replace(g->gradient, average);
+        else if (members[at] > 0 && !talc_tape_hook_give(pass, g->parameter, average))
+            return false;
+    }
+    return true;
+}
+
 static bool take_averages(talc_parallel *p, void *pass, const int64_t *members)
 {
     for (; p->ended < p->bucket_count; p->ended++)
         if (!talc_group_wait(p->group, &p->buckets[p->ended].call))
             return false;
-    for (int i = 0; i < p->count; i++) {
-        member_gradient *g = &p->list[i];
-        if (g->gradient != NULL) {
-            if (!talc_copy_for(WHO, g->gradient, g->place))
-                return false;
-        } else if (members[i] > 0) {
-            talc_tensor *own = talc_clone_for(WHO, g->place);
-            if (own == NULL || !talc_tape_hook_give(pass, g->parameter, own))
-                return false;
-        }
-    }
+    for (int i = 0; i < p->bucket_count; i++)
+        if (!take_bucket(p, &p->buckets[i], pass, members))
+            return false;
     return true;
 }
 
@@ -376,7 +395,8 @@ static bool begin(talc_parallel *p, talc_module *module)
     p->list = talc_memory_new((size_t)w.count * sizeof *p->list, WHO);
     p->order = talc_memory_new((size_t)w.count * sizeof *p->order, WHO);
     p->buffers = talc_memory_new((size_t)w.count * sizeof *p->buffers, WHO);
-    if (p->list == NULL || p->order == NULL || p->buffers == NULL ||
+    p->flat = talc_memory_new((size_t)w.count * sizeof *p->flat, WHO);
+    if (p->list == NULL || p->order == NULL || p->buffers == NULL || p->flat == NULL ||
         !talc_module_visit(module, take, &w))
         return false;
     if (p->count == 0) {
@@ -434,7 +454,6 @@ void talc_parallel_free(talc_parallel *parallel)
         member_gradient *g = &p->list[i];
         talc_tape_hook_off(g->parameter, &p->hook);
         talc_release(g->parameter);
-        talc_release(g->place);
         talc_memory_free(g->path);
     }
     for (int i = 0; i < p->bucket_count && p->buckets != NULL; i++)
@@ -442,6 +461,7 @@ void talc_parallel_free(talc_parallel *parallel)
             talc_release(p->buckets[i].elements);
     for (int i = 0; i < p->buffer_count; i++)
         talc_release(p->buffers[i]);
+    talc_memory_free(p->flat);
     talc_memory_free(p->buffers);
     talc_memory_free(p->buckets);
     talc_memory_free(p->order);
