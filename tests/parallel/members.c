@@ -565,6 +565,37 @@ static void recorded(void)
     trainer_free(&alone);
 }
 
+/* Kilobytes that the process holds. */
+static long resident(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file != NULL && fscanf(file, "%*d %ld", &pages) == 1, 0);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* 10,000 steps hold no more than 1,000 do. */
+static void growth(void)
+{
+    trainer t = trainer_new(true);
+    size_t live = 0;
+    long held = 0;
+    fill(&t, 0);
+    for (int i = 1; i <= 10000; i++) {
+        talc_scope *scope = talc_scope_enter();
+        REQUIRE(train(&t) != NULL, i);
+        talc_scope_leave(scope);
+        if (i == 1000) {
+            live = talc_device_memory(device).live;
+            held = resident();
+        }
+    }
+    REQUIRE(talc_device_memory(device).live == live, talc_device_memory(device).live - live);
+    REQUIRE(resident() <= held + 64, resident() - held);
+    trainer_free(&t);
+}
+
 /* Calls for ever: the test ends or stops one. */
 static void forever(void)
 {
@@ -642,7 +673,8 @@ int main(int argc, char **argv)
                   { "forever", forever },
                   { "replayed", replayed },
                   { "left", left },
-                  { "freed", freed } };
+                  { "freed", freed },
+                  { "growth", growth } };
     const char *timeout = getenv("TIMEOUT");
     const talc_group_options options = { .timeout = timeout == NULL ? 30 : atof(timeout) };
 #if defined(INSIDE)

@@ -57,6 +57,9 @@ def check_cases(members):
         # Where a member is elsewhere all say so, and mpirun is told nothing of the end: its own code says that.
         _, text = run(command(processes, members, "order"), TIMEOUT="1")
         require("order: ok" in text, f"{processes} processes, order: {text}")
+        if processes == 2:
+            code, text = run(command(processes, members, "recorded", "growth", "freed"))
+            require(code == 0 and "growth: ok" in text, f"{processes} processes, growth: {code} {text}")
         bits = [run(command(processes, members, "steps")) for _ in range(2)]
         require(bits[0] == bits[1] and bits[0][0] == 0 and "steps: ok" in bits[0][1], f"{processes} processes, steps: {bits}")
 
