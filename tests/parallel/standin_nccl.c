@@ -37,6 +37,7 @@ struct ncclComm {
     int size, rank;
     long parts;
     atomic_bool aborted;
+    ncclComm_t next; /* that was aborted */
 };
 
 typedef struct call {
@@ -198,9 +199,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
     return ncclSuccess;
 }
 
-/* What the device has queued may still look at it. */
+/* What the device has queued may still look at it, so that it stays. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    static _Atomic(ncclComm_t) last;
+    comm->next = atomic_exchange(&last, comm);
     atomic_store(&comm->aborted, true);
     return ncclSuccess;
 }
