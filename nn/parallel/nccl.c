@@ -7,7 +7,7 @@
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/storage.h"
-#include "tensor/stream.h"
+#include "tensor/thread.h"
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -114,15 +114,26 @@ static const char *trouble(void *context)
     return text;
 }
 
+static void *abort_it(void *comm)
+{
+    nccl.ncclCommAbort(comm);
+    return NULL;
+}
+
+/* It ends what is under way at once, but returns only when the recorded steps that hold calls are
+ * freed: nobody waits for that. */
 static void abort_comm(void *context)
 {
     nccl_link *l = context;
+    pthread_t thread;
     pthread_mutex_lock(&l->lock);
     ncclComm_t comm = l->comm;
     l->comm = NULL;
     pthread_mutex_unlock(&l->lock);
-    if (comm != NULL)
-        nccl.ncclCommAbort(comm);
+    if (comm != NULL && talc_thread_start(&thread, abort_it, comm))
+        pthread_detach(thread);
+    else if (comm != NULL)
+        abort_it(comm);
 }
 
 /* What the others tell while there is no watch to hear it. */
