@@ -102,8 +102,8 @@ static bool agree_on_order(talc_parallel *p)
             p->order[p->made++] = i;
     p->began = true;
     talc_recording *recording = talc_recording_pause();
-    talc_tensor *order = talc_from_host_for(WHO, talc_group_device(p->group), TALC_I64,
-                                            TALC_DIMS(p->count), p->order);
+    talc_tensor *order =
+        talc_from_host_for(WHO, p->group->device, TALC_I64, TALC_DIMS(p->count), p->order);
     const bool ok = order != NULL && talc_group_broadcast(p->group, order, 0) &&
                     talc_to_host(order, p->order, (size_t)p->count * sizeof *p->order) &&
                     lay_out(p);
@@ -202,8 +202,8 @@ static bool count_reached(talc_parallel *p, int64_t *members)
 {
     for (int i = 0; i < p->count; i++)
         members[i] = p->list[i].gradient != NULL || talc_grad(p->list[i].parameter) != NULL;
-    talc_tensor *sum = talc_from_host_for(WHO, talc_group_device(p->group), TALC_I64,
-                                          TALC_DIMS(p->count), members);
+    talc_tensor *sum =
+        talc_from_host_for(WHO, p->group->device, TALC_I64, TALC_DIMS(p->count), members);
     return sum != NULL && talc_group_all_reduce(p->group, sum, TALC_GROUP_SUM) &&
            talc_to_host(sum, members, (size_t)p->count * sizeof *members);
 }
@@ -324,16 +324,16 @@ static bool note(const char *path, talc_tensor *tensor, bool is_buffer, void *co
                  TALC_SHOWN(path), talc_dtype_name(tensor->dtype),
                  talc_dims_text(talc_dims_of(tensor), dims));
     w->count++;
-    if (!is_buffer && tensor->device != talc_group_device(w->parallel->group))
+    if (!is_buffer && tensor->device != w->parallel->group->device)
         talc_fail(TALC_BAD_DEVICE, "%s: '%s' is on %s, the group on %s", WHO, TALC_SHOWN(path),
-                  tensor->device->name, talc_group_device(w->parallel->group)->name);
+                  tensor->device->name, w->parallel->group->device->name);
     return !talc_failed();
 }
 
 static bool take(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     talc_parallel *p = ((walk *)context)->parallel;
-    if (is_buffer && tensor->device == talc_group_device(p->group))
+    if (is_buffer && tensor->device == p->group->device)
         p->buffers[p->buffer_count++] = talc_retain(tensor);
     if (is_buffer || !talc_wants_grad(tensor) || listed(p, tensor))
         return true;
@@ -375,14 +375,13 @@ uint64_t talc_group_seed(uint64_t seed, int rank)
 /* From one seed of all members on, once in a group's life, each draws numbers of its own. */
 static bool part_generators(talc_group *group)
 {
-    bool *parted = talc_group_parted(group);
     talc_generator generator = talc_generator_get();
-    if (*parted)
+    if (group->parted)
         return true;
     if (!talc_group_agree(group, "the generator's seed", (int64_t)generator.seed) ||
         !talc_group_agree(group, "the generator's call", (int64_t)generator.call))
         return false;
-    *parted = true;
+    group->parted = true;
     generator.seed = talc_group_seed(generator.seed, talc_group_rank(group));
     return talc_generator_set(generator);
 }
@@ -457,7 +456,7 @@ void talc_parallel_free(talc_parallel *parallel)
         talc_memory_free(g->path);
     }
     for (int i = 0; i < p->bucket_count && p->buckets != NULL; i++)
-        if (!talc_group_broken(p->group))
+        if (p->group->broken == TALC_OK)
             talc_release(p->buckets[i].elements);
     for (int i = 0; i < p->buffer_count; i++)
         talc_release(p->buffers[i]);

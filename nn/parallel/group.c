@@ -10,20 +10,10 @@
 static const char *const WHO = "group";
 static const double TIMEOUT = 600;
 
-struct talc_group {
-    talc_device *device;
-    talc_member member;
-    const talc_transport *transport; /* NULL: a group of one */
-    void *link;
-    int64_t calls;
-    bool parted;
-    talc_status broken; /* TALC_OK: it works */
-    char why[512];      /* it does not */
-};
-
 // ---- Groups -------------------------------------------------------------------------------------
 
-const talc_transport *talc_transport_of(const talc_device *device)
+/* What serves a device; NULL, with a failure that says what is missing, where nothing does. */
+static const talc_transport *transport_of(const talc_device *device)
 {
     const bool host = device->is_host;
     const talc_transport *transport = host ? talc_transport_mpi : talc_transport_nccl;
@@ -62,7 +52,7 @@ talc_group *talc_group_open(talc_device *device, const talc_group_options *optio
     group->device = device;
     group->member = member;
     if (member.size > 1 || alone) {
-        group->transport = talc_transport_of(device);
+        group->transport = transport_of(device);
         group->link =
             group->transport == NULL
                 ? NULL
@@ -94,16 +84,6 @@ int talc_group_size(const talc_group *group)
     return group == NULL ? 1 : group->member.size;
 }
 
-bool *talc_group_parted(talc_group *group)
-{
-    return &group->parted;
-}
-
-talc_device *talc_group_device(const talc_group *group)
-{
-    return group->device;
-}
-
 void talc_group_break(talc_group *group)
 {
     if (group->broken != TALC_OK)
@@ -113,11 +93,6 @@ void talc_group_break(talc_group *group)
     if (group->link != NULL)
         group->transport->close(group->link, true);
     group->link = NULL;
-}
-
-bool talc_group_broken(const talc_group *group)
-{
-    return group->broken != TALC_OK;
 }
 
 // ---- Calls --------------------------------------------------------------------------------------

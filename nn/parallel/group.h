@@ -4,6 +4,17 @@
 
 #include "nn/parallel/transport.h"
 
+struct talc_group {
+    talc_device *device;
+    talc_member member;
+    const talc_transport *transport;
+    void *link;         ///< NULL: a group of one, or a broken one
+    int64_t calls;      ///< of this member
+    bool parted;        ///< the members' generators draw different numbers
+    talc_status broken; ///< TALC_OK: it works
+    char why[512];      ///< it does not
+};
+
 /// talc_group_new; with `alone`, a group of one has its transport too.
 talc_group *talc_group_open(talc_device *device, const talc_group_options *options, bool alone);
 
@@ -21,12 +32,6 @@ bool talc_group_wait(talc_group *group, talc_group_call *call);
 
 /// Makes every later call on the group fail with the failure that stands.
 void talc_group_break(talc_group *group);
-bool talc_group_broken(const talc_group *group);
-
-/// Whether the members' generators draw different numbers already.
-bool *talc_group_parted(talc_group *group);
-
-talc_device *talc_group_device(const talc_group *group);
 
 /// Whether all members have the same `count` texts of `bytes` each, NUL-terminated, as
 /// talc_group_agree.

@@ -38,9 +38,6 @@ typedef struct talc_transport {
     bool (*wait)(void *link, const talc_collective *call, void *request);
 } talc_transport;
 
-/// What serves a device; NULL, with a failure that says what is missing, where nothing does.
-const talc_transport *talc_transport_of(const talc_device *device);
-
 /// Between processes on the CPU, and between GPUs. NULL in a build without the library's header.
 extern const talc_transport *const talc_transport_mpi, *const talc_transport_nccl;
 
