@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const WHO = "group";
 
@@ -67,10 +68,13 @@ bool talc_member_find(const talc_group_options *options, talc_member *member)
 bool talc_member_address(const talc_member *member, char address[256])
 {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+    /* At the port itself torchrun's own process listens. */
+    const char *store = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    const int taken = store != NULL && strcmp(store, "True") == 0;
     if (member->address != NULL)
         snprintf(address, 256, "%s", member->address);
     else if (host != NULL && port != NULL)
-        snprintf(address, 256, "%s:%s", host, port);
+        snprintf(address, 256, "%s:%ld", host, strtol(port, NULL, 10) + taken);
     else if (host != NULL || port != NULL)
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s is set, %s is not", WHO,
                   host != NULL ? "MASTER_ADDR" : "MASTER_PORT",

@@ -13,8 +13,9 @@ typedef struct talc_member {
 /// From the options, or else from the environment. False with a failure.
 bool talc_member_find(const talc_group_options *options, talc_member *member);
 
-/// Where rank 0 listens, "host:port", by the options, else MASTER_ADDR and MASTER_PORT; empty where
-/// nothing says so. False, with a failure, where one of the two is missing.
+/// Where rank 0 listens, "host:port", by the options, else MASTER_ADDR and MASTER_PORT, under
+/// torchrun the port after it; empty where nothing says so. False, with a failure, where one of the
+/// two is missing.
 bool talc_member_address(const talc_member *member, char address[256]);
 
 /// Has NCCL add up in rings alone, unless NCCL_ALGO says otherwise: the order of a sum then follows

@@ -21,8 +21,9 @@
 
 static const char *const WHO = "group";
 
-/* Seconds for a communicator to end in peace. */
-enum { TO_END = 5 };
+/* Seconds for a communicator to end in peace; and how often it is asked at once whether it is done,
+ * which small calls are in microseconds. */
+enum { TO_END = 5, SPINS = 1000 };
 
 // ---- The library --------------------------------------------------------------------------------
 
@@ -145,29 +146,29 @@ static bool quiet(talc_line *line)
     return !talc_failed();
 }
 
-/* What a call returned that may go on: asks until it is done. False with a failure, or where the
- * communicator is aborted meanwhile. */
+/* What a call returned that may go on: asks until it is done, or for so many seconds; 0: until the
+ * watch ends it. False with a failure. */
 static bool settle(nccl_link *l, const char *what, ncclResult_t result, double seconds)
 {
     const double end = talc_roll_now() + seconds;
-    for (;;) {
+    for (int looks = 0;; looks += looks < SPINS) {
+        if (l->watch != NULL ? !talc_watch_works(l->watch) : looks == SPINS && !quiet(l->line))
+            return false;
         pthread_mutex_lock(&l->lock);
-        const bool gone = l->comm == NULL;
-        if (!gone && result == ncclInProgress)
+        if (result == ncclInProgress && l->comm != NULL)
             nccl.ncclCommGetAsyncError(l->comm, &result);
         const char *text = trouble_of(l, result);
         if (text != NULL)
             talc_fail(TALC_PEER_LOST, "%s: %s", what, text);
         pthread_mutex_unlock(&l->lock);
-        if (gone || text != NULL || result == ncclSuccess)
-            return !gone && text == NULL;
-        if (l->watch == NULL && !quiet(l->line))
-            return false;
-        if (talc_roll_now() > end) {
+        if (text != NULL || result == ncclSuccess)
+            return text == NULL;
+        if (seconds > 0 && talc_roll_now() > end) {
             talc_fail(TALC_PEER_LOST, "%s: NCCL is not done after %g s", what, seconds);
             return false;
         }
-        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+        if (looks == SPINS)
+            nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     }
 }
 
@@ -318,12 +319,9 @@ static bool start_call(void *opened, const talc_collective *call, void **request
         return false;
     if (!talc_watch_begin(l->watch, call->number, call->what))
         return false;
-    const ncclResult_t result = begin(l, call);
+    const bool ok = settle(l, call->what, begin(l, call), 0);
     talc_watch_begun(l->watch);
-    if (settle(l, call->what, result, l->timeout))
-        return true;
-    (void)talc_watch_works(l->watch);
-    return false;
+    return ok;
 }
 
 /* The device waits; the host does for a barrier alone. */

@@ -148,7 +148,8 @@ def check_meeting(group):
                        ({"MASTER_PORT": None}, "MASTER_ADDR is set, MASTER_PORT is not"),
                        ({"MASTER_PORT": None, "MASTER_ADDR": None}, "MASTER_ADDR and MASTER_PORT do not say where rank 0 listens"),
                        ({"MASTER_PORT": "70000"}, "127.0.0.1:70000, is no host:port"),
-                       ({"MASTER_PORT": "x"}, "127.0.0.1:x, is no host:port"), ({"RANK": None}, "WORLD_SIZE is set, RANK is not")]:
+                       ({"MASTER_PORT": "x"}, "127.0.0.1:0, is no host:port"),
+                       ({"TORCHELASTIC_USE_AGENT_STORE": "True"}, f"127.0.0.1:{port + 1} within 1 s"), ({"RANK": None}, "WORLD_SIZE is set, RANK is not")]:
         code, text = said(one(group, 1, 2, port, TIMEOUT="1", **more))
         require(code == 2 and part in text, f"{more}: {code} {text}")
     for others, part in [([(1, 3)], "rank 2 of 3 is not there after 1 s"), ([], "ranks 1, 2 of 3 are not there after 1 s"),
