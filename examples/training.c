@@ -442,7 +442,9 @@ bool training_step(training *run, const talc_batch *batch)
         run->tallied = run->at.epoch;
     }
     talc_tensor *images = run->images, *labels = run->labels;
-    bool whole = run->step != NULL && batch->count == run->batch;
+    /* Alike in all members, also where the last batch leaves some of them a whole one. */
+    const int64_t seen = (batch->index + 1) * run->batch * talc_group_size(run->group);
+    bool whole = run->step != NULL && seen <= talc_dataset_count(run->train_data);
     if (!whole)
         run->images = batch->images, run->labels = batch->labels;
     const talc_tensor *loss = NULL;
