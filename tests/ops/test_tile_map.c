@@ -8,7 +8,7 @@
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
 #include "backends/cuda/conv2d/pointwise_tile_map.h"
 #include "backends/cuda/conv2d/weight_gradient_tile_map.h"
-#include "backends/cuda/matmul/tile_map.h"
+#include "backends/cuda/gemm/tile_map.h"
 #include "tensor/extent.h"
 
 #include <stdlib.h>

@@ -120,13 +120,6 @@ template <int PARTS, int WIDTH_, int N_> struct tile_shape {
 /// The range for the exponents of scaled weights.
 constexpr int SMALLEST = -90, LARGEST = 100;
 
-static __device__ __forceinline__ float tf32(float v)
-{
-    uint32_t bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
-    return __uint_as_float(bits);
-}
-
 /// Packs the weights, one block an output channel, as [group][N output channels][K tile][high or
 /// low part][4 channels][N][4]. These are core matrices of 8 output channels by 16 bytes.
 template <int PARTS>
@@ -172,8 +165,7 @@ static __global__ void __launch_bounds__(BLOCK)
         if (PARTS == 2)
             to[K_TILE * N] = tf32(v - high);
     }
-    for (int mask = WARP / 2; mask > 0; mask /= 2)
-        sum += __shfl_xor_sync(~0u, sum, mask);
+    sum = sum_of_warp(sum);
     if (t % WARP == 0)
         sums[t / WARP] = sum;
     __syncthreads();
@@ -292,13 +284,6 @@ template <int PITCH, bool VECTORS> struct eight_channels {
     }
 };
 
-/// CUT has all bits but the last 13, which tensor cores ignore. Where there are low parts, the high
-/// part is rounded to the other bits. Where there are none, ROUND makes elements a little larger in
-/// magnitude, so that truncation rounds them. A low part has at most 12 bits and loses the last.
-/// NaN stays NaN: in the low part, or in the high part where that is all.
-constexpr uint32_t CUT = 0xffffe000;
-constexpr float ROUND = 1 + 0x1p-12f;
-
 template <int PARTS> struct operand_rows {
     uint4 high[2], low[PARTS == 2 ? 2 : 1];
 
@@ -308,15 +293,8 @@ template <int PARTS> struct operand_rows {
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int q = 0; q < FOUR; q++) {
-                const float a = v[half][q];
-                if (PARTS == 2) {
-                    h[half][q] = (__float_as_uint(a) + 0x1000) & CUT;
-                    l[half][q] = __float_as_uint(a - __uint_as_float(h[half][q]));
-                } else {
-                    h[half][q] = __float_as_uint(a * ROUND);
-                }
-            }
+            for (int q = 0; q < FOUR; q++)
+                split_tf32<PARTS>(v[half][q], h[half][q], l[half][q]);
 #pragma unroll
         for (int q = 0; q < FOUR; q++)
             min_tininess[q] = __vimin3_u32(min_tininess[q], tininess(v[0][q]), tininess(v[1][q]));
@@ -570,16 +548,15 @@ template <int PARTS>
 const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t,
                     talc_plan *plan)
 {
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (talc_cuda_state_of(device)->capability != 90)
-        return "the GPU is not of compute capability 9.0";
+    if (const char *reason =
+            talc_gemm_refuses(p->dtype, talc_cuda_state_of(device)->capability, true))
+        return reason;
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if (p->absent)
         return "some weights are absent";
-    if (p->C / p->groups < MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
+    if (const char *reason = talc_gemm_refuses_sums(p->C / p->groups))
+        return reason;
     if (p->H == 0 || p->W == 0 || talc_conv2d_flops(p) == 0)
         return "it is empty";
     constexpr int64_t MAX_EXTENT = INT_MAX / 64;

@@ -147,20 +147,15 @@ template <int PRODUCTS>
 static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t,
                            talc_plan *plan)
 {
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (talc_cuda_state_of(device)->capability < 80)
-        return "the GPU is older than compute capability 8.0";
-    if (p->KH != 1 || p->KW != 1)
-        return "the kernel is not 1x1";
+    if (const char *reason =
+            talc_gemm_refuses(p->dtype, talc_cuda_state_of(device)->capability, false))
+        return reason;
+    if (const char *reason = talc_cuda_conv2d_pointwise_refuses(p))
+        return reason;
     if (p->absent)
         return "some weights are absent";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
-    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
-        return "there is padding";
-    if (PRODUCTS == 3 && p->C / p->groups < MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
+    if (const char *reason = PRODUCTS == 3 ? talc_gemm_refuses_sums(p->C / p->groups) : NULL)
+        return reason;
     if (p->N * p->C * p->OC * p->H * p->W == 0)
         return "it is empty";
     if (p->C > INT_MAX / 64 || p->OC > INT_MAX / 64 || p->H * p->W > INT_MAX / 64 ||

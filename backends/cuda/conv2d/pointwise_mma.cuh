@@ -5,7 +5,9 @@
 
 #include "backends/cuda/conv2d/pointwise_tile_map.h"
 #include "backends/cuda/primitives/epilogue.cuh"
-#include "backends/cuda/primitives/halves.cuh"
+#include "backends/cuda/gemm/gemm.h"
+#include "backends/cuda/gemm/high_low.cuh"
+#include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "backends/cuda/primitives/mma.cuh"
 

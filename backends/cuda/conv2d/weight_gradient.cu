@@ -23,6 +23,7 @@
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
 #include "backends/cuda/device/counter.h"
+#include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/primitives/mma.cuh"
 
 #include <cuda_pipeline_primitives.h>
@@ -268,9 +269,7 @@ static __device__ float weight_by_block(const gemm_problem &p, const weight_sums
         if (i >= plane)
             i -= plane, n++;
     }
-#pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2)
-        sum += __shfl_xor_sync(~0u, sum, apart);
+    sum = sum_of_warp(sum);
     __syncthreads();
     if (threadIdx.x % WARP == 0)
         partial[threadIdx.x / WARP] = sum;
@@ -465,17 +464,14 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
                            size_t limit, talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (by_wgmma && gpu.capability != 90)
-        return "the GPU is not of compute capability 9.0";
-    if (gpu.capability < 80)
-        return "the GPU is older than compute capability 8.0";
+    if (const char *reason = talc_gemm_refuses(p->dtype, gpu.capability, by_wgmma))
+        return reason;
     if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX ||
         p->KH * p->KW > TALC_GEMM_MAX_STEPS || p->groups > 65535)
         return "an extent is too large";
-    if (Form::PRODUCTS == 3 && fewest_products(p) < MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
+    if (const char *reason =
+            Form::PRODUCTS == 3 ? talc_gemm_refuses_sums(fewest_products(p)) : NULL)
+        return reason;
     const int min_channels = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
     plan->seconds = INFINITY;

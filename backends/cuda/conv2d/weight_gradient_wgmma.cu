@@ -12,8 +12,8 @@
 ///
 /// Source: PTX ISA 8.5, section 9.7.14.5 (shared memory layouts of wgmma).
 #include "backends/cuda/conv2d/weight_gradient.cuh"
+#include "backends/cuda/gemm/pipeline.cuh"
 #include "backends/cuda/primitives/launch.cuh"
-#include "backends/cuda/primitives/wgmma.cuh"
 
 using namespace talc;
 
@@ -51,23 +51,20 @@ static __device__ __forceinline__ shared_matrix dy_matrix(const weight_problem &
 
 static __device__ __forceinline__ void load_tiles(const weight_problem &p,
                                                   const talc_weight_share &w, uint32_t shared,
-                                                  float *scales, uint32_t full, uint32_t empty)
+                                                  float *scales, stage_barriers ring)
 {
     const int bytes = p.x_bytes + p.dy_bytes;
     weight_limit limit = p.resumes ? p.limits[w.own] : weight_limit{};
-    int stage = 0;
-    uint32_t parity = 1;
-    for (int tile = w.first; tile < w.last; tile++) {
+    pipeline_state at = first_to_fill();
+    for (int tile = w.first; tile < w.last; tile++, at.advance(p.stages)) {
         const int64_t x = x_tile(p, w, tile), dy = dy_tile(p, w, tile);
         const float scale = scale_back(p.x_infos[x], p.dy_infos[dy], limit);
-        const uint32_t to = shared + (uint32_t)(stage * bytes), ready = full + 8 * stage;
-        barrier_wait(empty + 8 * stage, parity);
-        scales[stage] = scale;
+        const uint32_t to = shared + (uint32_t)(at.stage * bytes), ready = ring.full(at.stage);
+        ring.wait_empty(at);
+        scales[at.stage] = scale;
         barrier_arrive_for(ready, bytes);
         bulk_copy(to, p.x + x * p.x_bytes, p.x_bytes, ready);
         bulk_copy(to + p.x_bytes, p.dy + dy * p.dy_bytes, p.dy_bytes, ready);
-        if (++stage == p.stages)
-            stage = 0, parity ^= 1;
     }
     p.limits[w.own] = limit;
 }
@@ -75,8 +72,7 @@ static __device__ __forceinline__ void load_tiles(const weight_problem &p,
 template <int PRODUCTS, int CHANNELS_IN>
 static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
                                                       const talc_weight_share &w, uint32_t shared,
-                                                      const float *scales, uint32_t full,
-                                                      uint32_t empty)
+                                                      const float *scales, stage_barriers ring)
 {
     constexpr int PLANES = CHANNELS_IN / PLANE, TAPS = WARPGROUP_COLUMNS / PLANES;
     constexpr int STEPS = TILE / STEP;
@@ -97,12 +93,11 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
     const uint32_t units = (uint32_t)(p.x_bytes + p.dy_bytes) / 16;
-    int stage = 0;
-    uint32_t parity = 0;
-    for (int tile = w.first; tile < w.last; tile++) {
-        barrier_wait(full + 8 * stage, parity);
-        const float scale = scales[stage];
-        const uint32_t at = shared / 16 + (uint32_t)stage * units;
+    pipeline_state here = first_to_empty();
+    for (int tile = w.first; tile < w.last; tile++, here.advance(p.stages)) {
+        ring.wait_full(here);
+        const float scale = scales[here.stage];
+        const uint32_t at = shared / 16 + (uint32_t)here.stage * units;
 #pragma unroll 1
         for (int s = 0; s < STEPS; s += RUN<PRODUCTS>) {
 #pragma unroll
@@ -134,9 +129,7 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
             }
         }
         if (threadIdx.x % WARP == 0)
-            barrier_arrive(empty + 8 * stage);
-        if (++stage == p.stages)
-            stage = 0, parity ^= 1;
+            barrier_arrive(ring.empty(here.stage));
     }
 #pragma unroll
     for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
@@ -153,24 +146,14 @@ static __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ __align__(128) char shared[];
     __shared__ __align__(8) uint64_t barriers[2 * STAGES];
     __shared__ float scales[STAGES];
-    const uint32_t full = shared_address(barriers), empty = full + 8 * STAGES;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(full + 8 * i, 1);
-            barrier_init(empty + 8 * i, MULTIPLIER_THREADS / WARP);
-        }
-        fence_barrier_init();
-    }
-    __syncthreads();
+    const stage_barriers ring = begin_pipeline<1, MULTIPLIER_THREADS / WARP>(barriers);
     const talc_weight_share w = talc_weight_share_of(&p, (int)blockIdx.x, (int)blockIdx.y);
-    if (threadIdx.x >= MULTIPLIER_THREADS) {
-        registers_down<LOADER_REGISTERS>();
-        if (threadIdx.x == MULTIPLIER_THREADS)
-            load_tiles(p, w, shared_address(shared), scales, full, empty);
-    } else {
-        registers_up<MULTIPLIER_REGISTERS>();
-        multiply_tiles<PRODUCTS, CHANNELS_IN>(p, w, shared_address(shared), scales, full, empty);
-    }
+    run_pipeline<MULTIPLIER_THREADS, MULTIPLIER_REGISTERS, LOADER_REGISTERS>(
+        [&] { multiply_tiles<PRODUCTS, CHANNELS_IN>(p, w, shared_address(shared), scales, ring); },
+        [&] {
+            if (threadIdx.x == MULTIPLIER_THREADS)
+                load_tiles(p, w, shared_address(shared), scales, ring);
+        });
 }
 
 template <int PRODUCTS, int CHANNELS_IN>

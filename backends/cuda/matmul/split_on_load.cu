@@ -12,46 +12,39 @@
 /// Arithmetic: as tensor_cores.cu's, with a scale for each row and K tile of the streamed operand.
 #include "backends/cuda/matmul/tensor_cores.h"
 
-#include "backends/cuda/matmul/panels.cuh"
-#include "backends/cuda/matmul/tile_map.h"
-#include "backends/cuda/primitives/barriers.cuh"
-#include "backends/cuda/primitives/epilogue.cuh"
+#include "backends/cuda/gemm/panel_product.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
-#include "backends/cuda/device/counter.h"
-#include "backends/cuda/primitives/wgmma.cuh"
 
 using namespace talc;
 
-constexpr int ROWS = TALC_PRODUCT_PANEL; /* streamed, of a block */
-constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
-constexpr int MULTIPLIER_REGISTERS = 232, LOADER_REGISTERS = 40;
-constexpr int STAGES = 6;
+constexpr int ROWS = TILE_ROWS;                /* streamed, of a block */
 constexpr int STREAM_BYTES = ROWS * CHUNK * 4; /* of a stage, behind its panel */
 constexpr int OWN = 2 * CHUNK / 4;             /* elements of a K tile that a thread has */
 
-struct split_product {
-    const float *from; ///< streamed
-    int64_t row_step, k_step;
-    const char *panels; ///< packed
-    const float *scales;
-    const row_bound *bounds;
-    int64_t matrix_rows;          ///< of a packed matrix, with those that fill its last panel
-    int64_t packed_rows;          ///< of all its matrices
-    const float *packed_from;     ///< as it was
-    int64_t packed_row, packed_k; ///< its strides
-    float *y, *splits_of_y;       ///< [split][as y]; NULL: not split
-    row_bound *split_bounds;      ///< [split][product][row] of the streamed rows
-    epilogue<float> last;
-    int64_t R, C, K, N, outputs; ///< rows of the streamed and of the packed operand
-    int64_t y_row, y_column;     ///< strides in y of those
+struct split_product : panel_product {
     talc_stream_layout tiles;
-    bool aligned; ///< whether the streamed operand is copied 16 bytes at a time
-    bool pairs;   ///< whether two neighbours of y are 8 bytes of memory
-    float coefficient;
-    unsigned long long *recomputed;
+    row_bound *split_bounds; ///< [split][product][row] of the streamed rows
+    bool aligned;            ///< the streamed operand is copied 16 bytes at a time
+    bool pairs;              ///< two neighbours of y are 8 bytes of memory
     int64_t products;
-    strided_index<3, uint64_t>
-        matrices; ///< a product's: the packed one's number, both's first elements
+    strided_index<1, uint64_t> matrix; ///< the number of a product's packed matrix
+
+    __device__ __forceinline__ int64_t matrix_of(int64_t product) const
+    {
+        int64_t at[1];
+        matrix.offsets((uint64_t)product, at);
+        return at[0];
+    }
+    __device__ void bounds_of(int64_t product, int64_t r, int64_t c, row_bound &row,
+                              row_bound &column) const
+    {
+        column = *packed.bound_at(matrix_of(product), c);
+        row = {};
+        for (int s = 0; s < tiles.splits; s++) {
+            const row_bound of = split_bounds[((int64_t)s * products + product) * R + r];
+            row.tiny += of.tiny, row.largest = fmaxf(row.largest, of.largest);
+        }
+    }
 };
 
 // ---- The streamed operand -----------------------------------------------------------------------
@@ -94,7 +87,8 @@ static __device__ __forceinline__ copied_rows rows_from(const split_product &p, 
 {
     const int64_t row = first_row + copied_row<ALONG_K>(0),
                   k = (int64_t)k_tile * CHUNK + copied_k<ALONG_K>(0);
-    return { from + row * p.row_step + k * p.k_step, ALONG_K ? 16 * p.row_step : 4 * p.k_step,
+    return { from + row * p.rows.row_step + k * p.rows.k_step,
+             ALONG_K ? 16 * p.rows.row_step : 4 * p.rows.k_step,
              (int)max((int64_t)0, min((int64_t)ROWS, p.R - row)) };
 }
 
@@ -123,7 +117,7 @@ static __device__ __forceinline__ void copy_any_k_tile(const split_product &p, c
         const int64_t along = ALONG_K ? p.K - k0 - k : p.R - first_row - row,
                       across = ALONG_K ? p.R - first_row - row : p.K - k0 - k;
         const int count = across <= 0 ? 0 : (int)max((int64_t)0, min((int64_t)4, along));
-        const float *at = from + (first_row + row) * p.row_step + (k0 + k) * p.k_step;
+        const float *at = from + (first_row + row) * p.rows.row_step + (k0 + k) * p.rows.k_step;
         const uint32_t unit = to + unit_at<ALONG_K>(row, k);
         if (p.aligned)
             begin_copy<16>(unit, count > 0 ? at : from, count * 4);
@@ -196,78 +190,13 @@ static __device__ __forceinline__ void split_k_tile(const float (&v)[OWN], fragm
     }
 }
 
-// ---- Multiplying --------------------------------------------------------------------------------
+// ---- Storing ------------------------------------------------------------------------------------
 
-template <int COLUMNS> constexpr int PANEL_PART = COLUMNS *CHUNK * 4; /* bytes of a stage */
-template <int COLUMNS> constexpr int STAGE_BYTES = PANEL_PART<COLUMNS> + STREAM_BYTES;
-
-template <bool ALONG_K, int COLUMNS>
-static __device__ __forceinline__ void load_stages(const split_product &p, uint32_t shared,
-                                                   uint32_t full, uint32_t empty)
-{
-    int stage = 0;
-    uint32_t parity = 1;
-    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
-        const talc_product_tile w = talc_stream_tile_of(&p.tiles, i);
-        int64_t at[3];
-        p.matrices.offsets((uint64_t)w.product, at);
-        const int64_t row = (int64_t)w.m * ROWS;
-        const char *panel =
-            p.panels +
-            (at[0] * p.matrix_rows + (int64_t)w.n * COLUMNS) * p.tiles.k_tiles * ROW_BYTES +
-            (int64_t)w.k_tile * PANEL_PART<COLUMNS>;
-        copied_rows rows = rows_from<ALONG_K>(p, p.from + at[1], row, w.k_tile);
-        for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
-            const uint32_t to = shared + stage * STAGE_BYTES<COLUMNS>, ready = full + 8 * stage;
-            barrier_wait(empty + 8 * stage, parity);
-            if (threadIdx.x == MULTIPLIERS) {
-                barrier_arrive_for(ready, PANEL_PART<COLUMNS>);
-                bulk_copy(to, panel, PANEL_PART<COLUMNS>, ready);
-            }
-            if (p.aligned && (k_tile + 1) * (int64_t)CHUNK <= p.K)
-                copy_k_tile<ALONG_K>(rows, to + PANEL_PART<COLUMNS>);
-            else
-                copy_any_k_tile<ALONG_K>(p, p.from + at[1], row, k_tile, to + PANEL_PART<COLUMNS>);
-            panel += PANEL_PART<COLUMNS>;
-            rows.from += CHUNK * p.k_step;
-            barrier_arrive_after_copies(ready);
-            if (++stage == STAGES)
-                stage = 0, parity ^= 1;
-        }
-    }
-}
-
-/* One output by FFMA, by a warp, in the order of its lanes. */
-static __device__ float output_by_warp(const split_product &p, int64_t product, int64_t r,
-                                       int64_t c)
-{
-    int64_t at[3];
-    p.matrices.offsets((uint64_t)product, at);
-    const float *a = p.from + at[1] + r * p.row_step, *b = p.packed_from + at[2] + c * p.packed_row;
-    float sum = 0;
-    for (int64_t k = threadIdx.x % WARP; k < p.K; k += WARP)
-        sum += a[k * p.k_step] * b[k * p.packed_k];
-#pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2)
-        sum += __shfl_xor_sync(~0u, sum, apart);
-    return sum;
-}
-
-/* Computes again what the lanes of a warp ask for, each an output or none. */
+/* Kept apart, so that it takes no registers from the sums. */
 static __device__ __noinline__ float again(const split_product &p, bool asked, float sum,
                                            int64_t product, int64_t r, int64_t c)
 {
-    unsigned lanes = __ballot_sync(~0u, asked);
-    if (lanes != 0 && threadIdx.x % WARP == 0)
-        atomicAdd(p.recomputed, __popc(lanes));
-    for (; lanes != 0; lanes &= lanes - 1) {
-        const int of = __ffs((int)lanes) - 1;
-        const float now = output_by_warp(p, __shfl_sync(~0u, product, of), __shfl_sync(~0u, r, of),
-                                         __shfl_sync(~0u, c, of));
-        if ((int)threadIdx.x % WARP == of)
-            sum = now;
-    }
-    return sum;
+    return recompute(p, asked, sum, product, r, c);
 }
 
 /* Computes again those of four sums of each lane that need it. */
@@ -303,9 +232,9 @@ static __device__ __forceinline__ void store_tile(const split_product &p,
     const int64_t r[2] = { (int64_t)w.m * ROWS + row_of<ALONG_K>(0),
                            (int64_t)w.m * ROWS + row_of<ALONG_K>(1) };
     const int64_t c0 = talc_stream_sum_of(&w, ALONG_K, COUNT * 2, (int)threadIdx.x, 0).column;
-    const float *scales = p.scales + segment * p.packed_rows + matrix * p.matrix_rows + c0;
-    const row_bound *bounds = p.bounds + matrix * p.matrix_rows + c0;
-    const bool final = p.splits_of_y == nullptr;
+    const float *scales = p.packed.scale_at(segment, matrix, c0);
+    const row_bound *bounds = p.packed.bound_at(matrix, c0);
+    const bool final = p.split_sums == nullptr;
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -314,7 +243,7 @@ static __device__ __forceinline__ void store_tile(const split_product &p,
             rows[h].largest = fmaxf(rows[h].largest, __shfl_xor_sync(~0u, rows[h].largest, apart));
         }
     const int64_t first = (int64_t)w.product * p.R * p.C;
-    float *const to = (final ? p.y : p.splits_of_y + w.split * p.outputs) + first;
+    float *const to = (final ? p.y : p.split_sums + w.split * p.outputs) + first;
     if (!final && w.n == 0 && quad < 2 && r[quad] < p.R)
         p.split_bounds[((int64_t)w.split * p.products + w.product) * p.R + r[quad]] =
             quad == 0 ? rows[0] : rows[1];
@@ -373,138 +302,128 @@ static __device__ __forceinline__ void store_tile(const split_product &p,
     }
 }
 
-/* From the scales of the packed operand in the segment before to those of `segment`. */
-template <int COUNT>
-static __device__ __forceinline__ void rescale(const split_product &p, const talc_product_tile &w,
-                                               int64_t matrix, int segment, float (&sums)[COUNT])
-{
-    const float *scales = p.scales + segment * p.packed_rows + matrix * p.matrix_rows +
-                          (int64_t)w.n * COUNT * 2 + threadIdx.x % 4 * 2;
-    auto ratio = [](float now, float before) {
-        const int e = (__float_as_int(before) - __float_as_int(now)) >> 23;
-        return power_of_two(max(-126, min(126, e)));
-    };
-#pragma unroll
-    for (int j = 0; j < COUNT / 4; j++) {
-        const float2 now = *(const float2 *)(scales + j * 8),
-                     before = *(const float2 *)(scales + j * 8 - p.packed_rows);
-        const float of[2] = { ratio(now.x, before.x), ratio(now.y, before.y) };
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            sums[j * 4 + i] *= of[i % 2];
-    }
-}
+// ---- The loop -----------------------------------------------------------------------------------
 
-template <bool ALONG_K, int COLUMNS>
-static __device__ __forceinline__ void multiply_stream(const split_product &p, char *stages,
-                                                       uint32_t full, uint32_t empty)
-{
-    constexpr int COUNT = COLUMNS / 2;
-    constexpr uint32_t EIGHTS = COLUMNS, PART = CHUNK / EIGHT * EIGHTS; /* of 16 bytes */
-    const shared_matrix first = shared_matrix_of(shared_address(stages), EIGHTS, 8);
-    int stage = 0;
-    uint32_t parity = 0;
-    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
-        const talc_product_tile w = talc_stream_tile_of(&p.tiles, i);
-        int64_t matrices[3];
-        p.matrices.offsets((uint64_t)w.product, matrices);
-        row_bound rows[2] = {};
-        fragments of[2];
-        float sums[COUNT], part[COUNT];
+/* Panels of the packed operand, COLUMNS rows of it, and K tiles of the streamed one as they are. A
+ * warpgroup copies. Of the streamed operand a thread that multiplies has fragments in registers, of
+ * one K tile that the tensor cores multiply and of the next, which it splits meanwhile. */
+template <bool ALONG_K, int COLUMNS> struct split_form {
+    using problem = split_product;
+    static constexpr int PANELS = 1, COUNT = COLUMNS / 2, UNROLL = 2, PRODUCERS = COPIERS;
+    static constexpr int MULTIPLIER_REGISTERS = 232, LOADER_REGISTERS = 40;
+    static constexpr int PANEL_PART = COLUMNS * CHUNK * 4; /* bytes of a stage */
+    static constexpr int STAGES = 6, STAGE_BYTES = PANEL_PART + STREAM_BYTES,
+                         SHARED = STAGES * STAGE_BYTES;
+    static constexpr int FULL = 1 + COPIERS, EMPTY = MULTIPLIERS;
+
+    static __device__ __forceinline__ talc_product_tile tile_of(const problem &p, int i)
+    {
+        return talc_stream_tile_of(&p.tiles, i);
+    }
+    static __device__ __forceinline__ bool loads()
+    {
+        return true;
+    }
+
+    struct loader {
+        const char *panel;
+        const float *from;
+        int64_t row;
+        copied_rows rows;
+        __device__ __forceinline__ loader(const problem &p, const talc_product_tile &w)
+        {
+            int64_t at[2];
+            p.sources.offsets((uint64_t)w.product, at);
+            row = (int64_t)w.m * ROWS;
+            panel =
+                p.packed.panel_at(p.matrix_of(w.product), (int64_t)w.n * COLUMNS, p.tiles.k_tiles) +
+                (int64_t)w.k_tile * PANEL_PART;
+            from = p.rows.from + at[0];
+            rows = rows_from<ALONG_K>(p, from, row, w.k_tile);
+        }
+        __device__ __forceinline__ void load(const problem &p, int k_tile, uint32_t to,
+                                             uint32_t full)
+        {
+            if (threadIdx.x == MULTIPLIERS) {
+                barrier_arrive_for(full, PANEL_PART);
+                bulk_copy(to, panel, PANEL_PART, full);
+            }
+            if (p.aligned && (k_tile + 1) * (int64_t)CHUNK <= p.K)
+                copy_k_tile<ALONG_K>(rows, to + PANEL_PART);
+            else
+                copy_any_k_tile<ALONG_K>(p, from, row, k_tile, to + PANEL_PART);
+            panel += PANEL_PART;
+            rows.from += CHUNK * p.rows.k_step;
+            barrier_arrive_after_copies(full);
+        }
+    };
+
+    const problem &p;
+    const talc_product_tile &w;
+    const stage_barriers ring;
+    char *const stages;
+    const int64_t matrix;
+    shared_matrix first; ///< of the first stage
+    row_bound rows[2];
+    fragments of[2];
+
+    __device__ __forceinline__ split_form(const problem &p_, const talc_product_tile &w_,
+                                          stage_barriers ring_, char *stages_)
+        : p(p_), w(w_), ring(ring_), stages(stages_), matrix(p_.matrix_of(w_.product)), rows()
+    {
+        first = shared_matrix_of(shared_address(stages), COLUMNS, 8);
+    }
+    __device__ __forceinline__ void begin(pipeline_state at)
+    {
+        prepare(0, at);
+    }
+    /* The fragments have been made of what was waited for. */
+    __device__ __forceinline__ void wait(pipeline_state)
+    {
+    }
+    __device__ __forceinline__ void multiply(int u, int stage, int, float (&partial)[COUNT])
+    {
+        constexpr uint32_t EIGHTS = COLUMNS, PART = CHUNK / EIGHT * EIGHTS; /* of 16 bytes */
+        const uint32_t at = first.at + stage * (STAGE_BYTES / 16);
+        auto matrix = [&](int step, int low_part) {
+            return shared_matrix{ at + step * 2 * EIGHTS + low_part * PART, first.stride };
+        };
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            wgmma(partial, of[u].low[k], matrix(k, 0), k);
+            wgmma(partial, of[u].high[k], matrix(k, 1), 1);
+            wgmma(partial, of[u].high[k], matrix(k, 0), 1);
+        }
+    }
+    __device__ __forceinline__ void prepare(int u, pipeline_state at)
+    {
+        float v[OWN];
+        ring.wait_full(at);
+        read_k_tile<ALONG_K>(stages + at.stage * STAGE_BYTES + PANEL_PART, v);
+        split_k_tile(v, of[u], rows);
+    }
+    __device__ __forceinline__ void release(int stage)
+    {
+        barrier_arrive(ring.empty(stage));
+    }
+    __device__ __forceinline__ void add(int u, const float (&partial)[COUNT], float (&sums)[COUNT])
+    {
 #pragma unroll
         for (int k = 0; k < COUNT; k++)
-            sums[k] = 0;
-        auto split_stage = [&](int from, uint32_t of_parity, fragments &to) {
-            float v[OWN];
-            barrier_wait(full + 8 * from, of_parity);
-            read_k_tile<ALONG_K>(stages + from * STAGE_BYTES<COLUMNS> + PANEL_PART<COLUMNS>, v);
-            split_k_tile(v, to, rows);
-        };
-        split_stage(stage, parity, of[0]);
-        for (int begin = w.k_tile; begin < w.end; begin += 2)
-#pragma unroll
-            for (int u = 0; u < 2; u++) {
-                const int k_tile = begin + u;
-                if (k_tile >= w.end)
-                    break;
-                if (k_tile % CHUNKS == 0 && k_tile > w.k_tile)
-                    rescale(p, w, matrices[0], k_tile / CHUNKS, sums);
-                const uint32_t at = first.at + stage * (STAGE_BYTES<COLUMNS> / 16);
-                auto matrix = [&](int step, int low_part) {
-                    return shared_matrix{ at + step * 2 * EIGHTS + low_part * PART, first.stride };
-                };
-                const int now = stage;
-                if (++stage == STAGES)
-                    stage = 0, parity ^= 1;
-                wgmma_fence();
-#pragma unroll
-                for (int k = 0; k < 2; k++) {
-                    wgmma(part, of[u].low[k], matrix(k, 0), k);
-                    wgmma(part, of[u].high[k], matrix(k, 1), 1);
-                    wgmma(part, of[u].high[k], matrix(k, 0), 1);
-                }
-                wgmma_commit();
-                if (k_tile + 1 < w.end)
-                    split_stage(stage, parity, of[1 - u]);
-                wgmma_wait<0>();
-                barrier_arrive(empty + 8 * now);
-#pragma unroll
-                for (int k = 0; k < COUNT; k++)
-                    sums[k] += part[k] * of[u].back[k / 2 % 2];
-            }
-        store_tile<ALONG_K>(p, w, matrices[0], rows, sums);
+            sums[k] += partial[k] * of[u].back[k / 2 % 2];
     }
-}
-
-template <bool ALONG_K, int COLUMNS>
-static __global__ void __launch_bounds__(THREADS, 1)
-    multiply_split(const __grid_constant__ split_product p)
-{
-    extern __shared__ __align__(128) char shared[];
-    __shared__ __align__(8) uint64_t barriers[2 * STAGES];
-    const uint32_t full = shared_address(barriers), empty = full + 8 * STAGES;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(full + 8 * i, 1 + COPIERS);
-            barrier_init(empty + 8 * i, MULTIPLIERS);
-        }
-        fence_barrier_init();
+    __device__ __forceinline__ void rescale(int segment, float (&sums)[1][COUNT])
+    {
+        const float same[2] = { 1, 1 };
+        rescale_columns(
+            p.packed.scale_at(segment, matrix, (int64_t)w.n * COLUMNS + threadIdx.x % 4 * 2),
+            p.packed.segment_rows, same, sums[0]);
     }
-    __syncthreads();
-    if (threadIdx.x >= MULTIPLIERS) {
-        registers_down<LOADER_REGISTERS>();
-        load_stages<ALONG_K, COLUMNS>(p, shared_address(shared), full, empty);
-    } else {
-        registers_up<MULTIPLIER_REGISTERS>();
-        multiply_stream<ALONG_K, COLUMNS>(p, shared, full, empty);
+    __device__ __forceinline__ void store(float (&sums)[1][COUNT])
+    {
+        store_tile<ALONG_K>(p, w, matrix, rows, sums[0]);
     }
-}
-
-/* A thread an output. */
-static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant__ split_product p)
-{
-    const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-    const int64_t at = i < p.outputs ? i : p.outputs - 1;
-    const int64_t product = at / (p.R * p.C), rest = at - product * (p.R * p.C), m = rest / p.N,
-                  n = rest - m * p.N;
-    const int64_t r = p.y_column == 1 ? m : n, c = p.y_column == 1 ? n : m;
-    int64_t matrices[3];
-    p.matrices.offsets((uint64_t)product, matrices);
-    float sum = 0;
-    row_bound row = {};
-    for (int s = 0; s < p.tiles.splits; s++) {
-        const row_bound of = p.split_bounds[((int64_t)s * p.products + product) * p.R + r];
-        sum += p.splits_of_y[s * p.outputs + at];
-        row.tiny += of.tiny, row.largest = fmaxf(row.largest, of.largest);
-    }
-    const bool bad =
-        i < p.outputs &&
-        needs_recompute(sum, row, p.bounds[matrices[0] * p.matrix_rows + c], p.coefficient);
-    if (__any_sync(~0u, bad))
-        sum = again(p, bad, sum, product, r, c);
-    if (i < p.outputs)
-        p.y[at] = talc_epilogue(p.last, sum, n, at);
-}
+};
 
 // ---- The plan -----------------------------------------------------------------------------------
 
@@ -529,10 +448,10 @@ static side side_of(const talc_matmul_problem *p, bool b, const talc_matmul_argu
                      p->a_strides };
 }
 
-/* The workspace: panels, notes, scales, bounds; the sums of splits and their bounds. */
+/* The workspace: panels, what packing writes of rows, the sums of splits and their bounds. */
 struct split_layout {
     int64_t panels, rows, segments, k_tiles; /* panels of a matrix; packed rows of all */
-    size_t packed, notes, scales, bounds, sums, split_bounds;
+    size_t packed, numbers, sums, split_bounds;
 };
 
 static split_layout layout_of(const talc_matmul_problem *p, const split_plan &w)
@@ -544,9 +463,7 @@ static split_layout layout_of(const talc_matmul_problem *p, const split_plan &w)
     l.segments = talc_ceil_div(p->K, SEGMENT);
     l.k_tiles = talc_ceil_div(p->K, CHUNK);
     l.packed = (size_t)(l.rows * l.k_tiles * ROW_BYTES);
-    l.notes = (size_t)(l.rows * l.segments) * sizeof(row_note);
-    l.scales = (size_t)(l.rows * l.segments) * sizeof(float);
-    l.bounds = (size_t)l.rows * sizeof(row_bound);
+    l.numbers = row_numbers(l.rows, p->K).bytes();
     l.sums = w.splits > 1 ? (size_t)(w.splits * p->batch * p->M * p->N * 4 + 255) / 256 * 256 : 0;
     l.split_bounds =
         w.splits > 1 ? (size_t)(w.splits * p->batch * streamed.rows) * sizeof(row_bound) : 0;
@@ -555,7 +472,7 @@ static split_layout layout_of(const talc_matmul_problem *p, const split_plan &w)
 
 static size_t bytes_of(const split_layout &l)
 {
-    return l.packed + l.notes + l.scales + l.bounds + l.sums + l.split_bounds;
+    return l.packed + l.numbers + l.sums + l.split_bounds;
 }
 
 static int64_t tiles_of(const talc_matmul_problem *p, const split_plan &w)
@@ -608,14 +525,8 @@ const char *talc_cuda_split_on_load_plan(const talc_device *device, const talc_m
                                          size_t limit, talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (gpu.capability != 90)
-        return "the GPU is not of compute capability 9.0";
-    if (p->K < MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
-    if (p->M == 0 || p->N == 0 || p->batch == 0)
-        return "it is empty";
+    if (const char *reason = product_refuses(device, p))
+        return reason;
     if (p->M > INT_MAX / 2 || p->N > INT_MAX / 2 || p->batch > INT_MAX ||
         p->K > (int64_t)INT_MAX * CHUNK / 2 ||
         (double)p->batch * (double)(p->M / ROWS + 1) * (double)(p->N / 32 + 1) > INT_MAX / 256)
@@ -652,23 +563,12 @@ const char *talc_cuda_split_on_load_plan(const talc_device *device, const talc_m
     return NULL;
 }
 
-template <bool ALONG_K, int COLUMNS>
-static cudaError_t launch(const split_product &p, unsigned blocks, cudaStream_t stream)
-{
-    constexpr int SHARED = STAGES * STAGE_BYTES<COLUMNS>;
-    const cudaError_t error = allow_shared(&multiply_split<ALONG_K, COLUMNS>, SHARED);
-    if (error == cudaSuccess)
-        multiply_split<ALONG_K, COLUMNS><<<blocks, THREADS, SHARED, stream>>>(p);
-    return error;
-}
-
 template <bool ALONG_K>
-static cudaError_t launch_columns(const split_product &p, int columns, unsigned blocks,
-                                  cudaStream_t stream)
+static cudaError_t launch(talc_device *device, const split_product &p, int columns)
 {
-    return columns == 128  ? launch<ALONG_K, 128>(p, blocks, stream)
-           : columns == 64 ? launch<ALONG_K, 64>(p, blocks, stream)
-                           : launch<ALONG_K, 32>(p, blocks, stream);
+    return columns == 128  ? launch_product<split_form<ALONG_K, 128>>(device, p)
+           : columns == 64 ? launch_product<split_form<ALONG_K, 64>>(device, p)
+                           : launch_product<split_form<ALONG_K, 32>>(device, p);
 }
 
 talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_problem *p,
@@ -686,62 +586,29 @@ talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_p
         packing_of(p, packed_matrices, o.from, !o.along_k, o.ld, o.rows, w.columns, l.panels);
     char *at = (char *)arguments->base.workspace;
     packed.to = at;
-    packed.notes = (row_note *)(at += l.packed);
-    float *scales = (float *)(at += l.notes);
-    row_bound *bounds = (row_bound *)(at += l.scales);
-    float *sums = (float *)(at += l.bounds);
-    const bool in_place = !is_called(p->activation); /* as in tensor_cores.cu */
-    split_product m{
-        .from = (const float *)s.from,
-        .row_step = s.along_k ? s.ld : 1,
-        .k_step = s.along_k ? 1 : s.ld,
-        .panels = packed.to,
-        .scales = scales,
-        .bounds = bounds,
-        .matrix_rows = l.panels * w.columns,
-        .packed_rows = l.rows,
-        .packed_from = packed.from,
-        .packed_row = packed.row_step,
-        .packed_k = packed.k_step,
-        .y = (float *)arguments->y,
-        .splits_of_y = w.splits > 1 ? sums : NULL,
-        .split_bounds = (row_bound *)((char *)sums + l.sums),
-        .last = { arguments->bias, arguments->residual,
-                  in_place ? p->activation : TALC_ACTIVATION_NONE },
-        .R = s.rows,
-        .C = o.rows,
-        .K = p->K,
-        .N = p->N,
-        .outputs = p->batch * p->M * p->N,
-        .y_row = w.streams_b ? 1 : p->N,
-        .y_column = w.streams_b ? p->N : 1,
-        .tiles =
-            talc_stream_layout_of(p->batch, s.rows, o.rows, w.columns, (int)l.k_tiles, w.splits),
-        .aligned = is_aligned(p, s) && (uintptr_t)s.from % 16 == 0,
-        .pairs = p->N % 2 == 0 && (uintptr_t)arguments->y % 8 == 0,
-        .coefficient = 0x1p14f / sqrtf((float)p->K),
-        .recomputed = talc_cuda_recomputed(device),
-        .products = p->batch,
-        .matrices = { p->batch_rank,
-                      p->batch_dims,
-                      { packed_matrices.numbers, s.strides, o.strides } },
+    row_numbers numbers(l.rows, p->K);
+    numbers.place(at += l.packed);
+    packed.notes = numbers.notes;
+    float *sums = (float *)(at += l.numbers);
+    const panel_source streamed = { (const float *)s.from, s.along_k ? s.ld : 1,
+                                    s.along_k ? 1 : s.ld };
+    const split_product m{
+        { device, p, arguments, w.streams_b, streamed, packed.source, numbers.operand(packed, 0),
+          w.splits > 1 ? sums : NULL },
+        talc_stream_layout_of(p->batch, s.rows, o.rows, w.columns, (int)l.k_tiles, w.splits),
+        (row_bound *)((char *)sums + l.sums),
+        is_aligned(p, s) && (uintptr_t)s.from % 16 == 0,
+        p->N % 2 == 0 && (uintptr_t)arguments->y % 8 == 0,
+        p->batch,
+        { p->batch_rank, p->batch_dims, { packed_matrices.numbers } },
     };
     packed.round = (int)l.segments;
     packed.chunks = m.tiles.k_tiles;
     const cudaStream_t stream = talc_cuda_stream(device);
-    const int multiprocessors = talc_cuda_state_of(device)->multiprocessors;
-    const unsigned blocks =
-        (unsigned)(m.tiles.work < multiprocessors ? m.tiles.work : multiprocessors);
     pack(packed, o.along_k, stream);
-    bound_rows<<<(unsigned)(l.rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
-        packed.notes, scales, bounds, l.rows, (int)l.segments, (int)l.segments);
-    const cudaError_t error = s.along_k ? launch_columns<true>(m, w.columns, blocks, stream)
-                                        : launch_columns<false>(m, w.columns, blocks, stream);
-    if (error != cudaSuccess)
-        return talc_cuda_not_launched(device, "matmul", error);
-    if (w.splits > 1)
-        add_splits<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
-    if (!in_place)
-        epilogue_in_place<float>(device, { NULL, NULL, p->activation }, m.y, 1, 1, m.outputs);
-    return talc_cuda_launched(device, "matmul");
+    numbers.bound((int)l.segments, stream);
+    const cudaError_t error =
+        s.along_k ? launch<true>(device, m, w.columns) : launch<false>(device, m, w.columns);
+    return error == cudaSuccess ? end_product(device, m, p->activation)
+                                : talc_cuda_not_launched(device, "matmul", error);
 }

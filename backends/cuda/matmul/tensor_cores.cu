@@ -20,85 +20,34 @@
 /// finite.
 #include "backends/cuda/matmul/tensor_cores.h"
 
-#include "backends/cuda/matmul/panels.cuh"
-#include "backends/cuda/matmul/tile_map.h"
-#include "backends/cuda/primitives/barriers.cuh"
-#include "backends/cuda/primitives/epilogue.cuh"
-#include "backends/cuda/device/counter.h"
-#include "backends/cuda/primitives/wgmma.cuh"
+#include "backends/cuda/gemm/panel_product.cuh"
 
 using namespace talc;
 
-constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
-constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
-/* PANELS, 1 or 2, is the number of B's panels in a tile: a tile has PANELS * 128 columns. A stage
- * of the pipeline holds a K tile of one panel of A and of PANELS panels of B. */
-template <int PANELS> constexpr int STAGES = PANELS == 2 ? 4 : 6;
 /* A warp's buffer in shared memory for storing: 32 columns of its 16 rows. Each row begins 8
  * banks after the row before. */
 constexpr int WARP_ROWS = 16, PITCH = WARP + EIGHT;
-template <int PANELS> constexpr int STAGE_BYTES = (1 + PANELS) * PANEL_BYTES;
-template <int PANELS>
-constexpr int SHARED =
-    STAGES<PANELS> *STAGE_BYTES<PANELS> + MULTIPLIERS / WARP *WARP_ROWS *PITCH * 4;
+constexpr int STORE_BYTES = MULTIPLIERS / WARP * WARP_ROWS * PITCH * 4;
 
-// ---- Multiplying --------------------------------------------------------------------------------
-
-/// An operand, packed.
-struct packed_operand {
-    const char *panels;
-    /// [segment][row]: the unscale factors
-    const float *scales;
-    const row_bound *bounds;
-    int count; ///< panels of a matrix
-    const float *from;
-    int64_t row_step, k_step;
-};
-
-struct packed_product {
-    packed_operand a, b;
-    float *y, *split_sums; ///< split_sums is [split][shape of y], NULL without split-K
-    epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
-    int64_t M, N, K, outputs; ///< outputs of all products
-    int64_t rows;             ///< scales of a segment: the rows of all matrices
-    bool aligned;             ///< four neighbours in y are 16 bytes that are aligned
+struct packed_product : panel_product {
+    panel_operand a;                     ///< the rows
+    talc_product_layout tiles;           ///< its K tiles are those of this round
+    bool aligned;                        ///< four neighbours in y are 16 bytes that are aligned
+    strided_index<2, uint64_t> matrices; ///< the numbers of a product's matrices among the packed
     /// resumes: sums begin with those of the round before
     bool resumes = false, is_last_round = false;
-    int segments, segment = 0; ///< of all rounds, and the first of this round
-    talc_product_layout tiles; ///< its K tiles are those of this round
-    /// 2^14 / sqrt(K). An element that underflows is off by at most 2^-25 once scaled, and is
-    /// multiplied by less than 2^14. So the error of a sum that is not recomputed is at most
-    /// sqrt(K) 2^-25 of it.
-    float coefficient;
-    unsigned long long *recomputed;
-    /// Of a product: the indices of its matrices, and the offsets of their first elements.
-    strided_index<2, uint64_t> packed, sources;
+    int segment = 0; ///< the first of this round
+
+    __device__ void bounds_of(int64_t product, int64_t r, int64_t c, row_bound &row,
+                              row_bound &column) const
+    {
+        int64_t at[2];
+        matrices.offsets((uint64_t)product, at);
+        row = *a.bound_at(at[0], r), column = *packed.bound_at(at[1], c);
+    }
 };
 
-/* One output by FFMA, computed by a warp and added in the order of its lanes. */
-static __device__ float output_by_warp(const packed_product &p, int product, int64_t m, int64_t n)
-{
-    int64_t at[2];
-    p.sources.offsets((uint64_t)product, at);
-    const float *a = p.a.from + at[0] + m * p.a.row_step, *b = p.b.from + at[1] + n * p.b.row_step;
-    float sum = 0;
-    for (int64_t k = threadIdx.x % WARP; k < p.K; k += WARP)
-        sum += a[k * p.a.k_step] * b[k * p.b.k_step];
-#pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2)
-        sum += __shfl_xor_sync(~0u, sum, apart);
-    return sum;
-}
-
-static __device__ __forceinline__ float with_epilogue(const packed_product &p, float sum, int64_t n,
-                                                      int64_t at)
-{
-    if (p.last.bias != nullptr)
-        sum += p.last.bias[n];
-    if (p.last.residual != nullptr)
-        sum += p.last.residual[at];
-    return talc_activate<false>(p.last.activation, sum);
-}
+// ---- Storing ------------------------------------------------------------------------------------
 
 /* How lanes store 32 columns of a warp's 16 rows: 8 lanes of WIDE columns each cover a row, so a
  * lane stores every fourth row. */
@@ -108,20 +57,18 @@ constexpr int LANES_ACROSS = WARP / WIDE, OWN_ROWS = WARP_ROWS * LANES_ACROSS / 
 static __device__ __noinline__ void recompute_outputs(const packed_product &p, int product,
                                                       int64_t m, int64_t n, unsigned recompute_bits)
 {
-    const int lane = (int)threadIdx.x % WARP;
     for (int bit = 0; bit < OWN_ROWS * WIDE; bit++) {
-        unsigned lanes = __ballot_sync(~0u, recompute_bits >> bit & 1);
-        if (lanes != 0 && lane == 0)
-            atomicAdd(p.recomputed, __popc(lanes));
-        for (; lanes != 0; lanes &= lanes - 1) {
-            const int of = __ffs((int)lanes) - 1;
-            const int64_t row = __shfl_sync(~0u, m, of) + bit / WIDE * (WARP / LANES_ACROSS),
-                          column = __shfl_sync(~0u, n, of) + bit % WIDE;
-            const float sum = output_by_warp(p, product, row, column);
-            const int64_t at = ((int64_t)product * p.M + row) * p.N + column;
-            if (lane == of)
-                p.y[at] = with_epilogue(p, sum, column, at);
-        }
+        const bool asked = recompute_bits >> bit & 1;
+        const int64_t row = m + bit / WIDE * (WARP / LANES_ACROSS), column = n + bit % WIDE;
+        float sum = recompute(p, asked, 0, product, row, column);
+        if (!asked)
+            continue;
+        const int64_t at = ((int64_t)product * p.R + row) * p.N + column;
+        if (p.last.bias != nullptr)
+            sum += p.last.bias[column];
+        if (p.last.residual != nullptr)
+            sum += p.last.residual[at];
+        p.y[at] = talc_activate<false>(p.last.activation, sum);
     }
 }
 
@@ -138,13 +85,12 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
     const int lane = (int)threadIdx.x % WARP, segment = p.segment + (w.end - 1) / CHUNKS;
     const int down = lane / LANES_ACROSS, across = lane % LANES_ACROSS * WIDE;
     const int64_t m0 = (int64_t)w.m * PANEL + threadIdx.x / WARP * WARP_ROWS, m = m0 + down;
-    const int64_t a_row = matrices[0] * p.a.count * PANEL + m0;
     const bool final = p.is_last_round && p.split_sums == nullptr;
-    const float *a_scales = p.a.scales + segment * p.rows + a_row + lane / 4;
+    const float *a_scales = p.a.scale_at(segment, matrices[0], m0 + lane / 4);
     const float of_rows[2] = { __ldg(a_scales), __ldg(a_scales + 8) };
     row_bound own = {}, max_bound = {};
     if (final) {
-        own = max_bound = p.a.bounds[a_row + lane % WARP_ROWS];
+        own = max_bound = *p.a.bound_at(matrices[0], m0 + lane % WARP_ROWS);
 #pragma unroll
         for (int apart = WARP_ROWS / 2; apart > 0; apart /= 2) {
             max_bound.tiny =
@@ -156,22 +102,23 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
     }
     const bool has_epilogue = final && !p.last.is_empty();
     float *const to = p.split_sums == nullptr ? p.y : p.split_sums + w.split * p.outputs;
-    const int64_t n0 = (int64_t)w.n * PANELS * PANEL + across,
-                  b_row = matrices[1] * p.b.count * PANEL + n0;
+    const int64_t n0 = (int64_t)w.n * PANELS * PANEL + across;
+    const float *b_scales = p.packed.scale_at(segment, matrices[1], n0);
+    const row_bound *b_bounds = p.packed.bound_at(matrices[1], n0);
     /* The scales and bounds of four columns, loaded while the columns before are stored. */
     float4 next[3] = {};
     auto load = [&](int g) {
-        next[0] = __ldg((const float4 *)(p.b.scales + segment * p.rows + b_row + g * WARP));
+        next[0] = __ldg((const float4 *)(b_scales + g * WARP));
         if (final) {
-            next[1] = __ldg((const float4 *)(p.b.bounds + b_row + g * WARP));
-            next[2] = __ldg((const float4 *)(p.b.bounds + b_row + g * WARP) + 1);
+            next[1] = __ldg((const float4 *)(b_bounds + g * WARP));
+            next[2] = __ldg((const float4 *)(b_bounds + g * WARP) + 1);
         }
     };
     load(0);
     /* Unrolled, the instructions of an epilogue do not fit the instruction cache. */
 #pragma unroll 1
     for (int g = 0; g < PANELS * PANEL / WARP; g++) {
-        const int64_t n = n0 + g * WARP, at = ((int64_t)w.product * p.M + m) * p.N + n;
+        const int64_t n = n0 + g * WARP, at = ((int64_t)w.product * p.R + m) * p.N + n;
         const float4 of_columns = next[0], bounds[2] = { next[1], next[2] };
         if (g + 1 < PANELS * PANEL / WARP)
             load(g + 1);
@@ -197,7 +144,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
         }
         __syncwarp();
         const int columns = (int)max((int64_t)0, min((int64_t)WIDE, p.N - n));
-        auto has = [&](int i, int c) { return c < columns && m + i * (WARP / LANES_ACROSS) < p.M; };
+        auto has = [&](int i, int c) { return c < columns && m + i * (WARP / LANES_ACROSS) < p.R; };
         auto offset = [&](int i) { return at + i * (WARP / LANES_ACROSS) * p.N; };
         if (p.resumes)
 #pragma unroll
@@ -260,174 +207,123 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
     }
 }
 
-/* Takes the sums from the scales of the segment before to those of `segment`. */
-template <int PANELS>
-static __device__ __forceinline__ void rescale(const packed_product &p, const talc_product_tile &w,
-                                               const int64_t (&matrices)[2], int segment,
-                                               float (&sums)[PANELS][64])
-{
-    const int lane = (int)threadIdx.x % WARP;
-    auto ratio = [](float now, float before) {
-        const int e = (__float_as_int(before) - __float_as_int(now)) >> 23;
-        return power_of_two(max(-126, min(126, e)));
-    };
-    const float *a = p.a.scales + segment * p.rows + (matrices[0] * p.a.count + w.m) * PANEL +
-                     threadIdx.x / WARP * WARP_ROWS + lane / 4,
-                *b = p.b.scales + segment * p.rows +
-                     (matrices[1] * p.b.count + w.n * PANELS) * PANEL + lane % 4 * 2;
-    const float down[2] = { ratio(a[0], a[-p.rows]), ratio(a[8], a[8 - p.rows]) };
-#pragma unroll
-    for (int i = 0; i < PANELS * 16; i++) {
-        const float2 now = *(const float2 *)(b + i * 8),
-                     before = *(const float2 *)(b + i * 8 - p.rows);
-        const float across[2] = { ratio(now.x, before.x), ratio(now.y, before.y) };
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float &sum = sums[i / 16][i % 16 * 4 + k];
-            sum = sum * down[k / 2] * across[k % 2];
-        }
-    }
-}
+// ---- The loop -----------------------------------------------------------------------------------
 
-/* The producer, one thread: fills the stages by bulk copies. `full` and `empty` are the shared
- * addresses of the stages' barriers. */
-template <int PANELS>
-static __device__ __forceinline__ void load_panels(const packed_product &p, uint32_t shared,
-                                                   uint32_t full, uint32_t empty)
-{
-    int stage = 0;
-    uint32_t parity = 1;
-    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
-        const talc_product_tile w = talc_product_tile_of(&p.tiles, i);
-        int64_t matrices[2];
-        p.packed.offsets((uint64_t)w.product, matrices);
-        const char *a =
-            p.a.panels + (matrices[0] * p.a.count + w.m) * p.tiles.k_tiles * PANEL_BYTES;
-        const char *b =
-            p.b.panels + (matrices[1] * p.b.count + w.n * PANELS) * p.tiles.k_tiles * PANEL_BYTES;
-        for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
-            const uint32_t to = shared + stage * STAGE_BYTES<PANELS>, ready = full + 8 * stage;
-            barrier_wait(empty + 8 * stage, parity);
-            barrier_arrive_for(ready, STAGE_BYTES<PANELS>);
-            bulk_copy(to, a + (int64_t)k_tile * PANEL_BYTES, PANEL_BYTES, ready);
+/* Panels of both operands in shared memory. PANELS_, 1 or 2, is the number of B's panels in a tile:
+ * a tile has PANELS * 128 columns. A stage holds a K tile of one panel of A and of PANELS panels of
+ * B. One thread loads. */
+template <int PANELS_> struct packed_form {
+    using problem = packed_product;
+    static constexpr int PANELS = PANELS_, COUNT = 64, UNROLL = 1, PRODUCERS = 128;
+    static constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
+    static constexpr int STAGES = PANELS == 2 ? 4 : 6, STAGE_BYTES = (1 + PANELS) * PANEL_BYTES,
+                         SHARED = STAGES * STAGE_BYTES + STORE_BYTES;
+    static constexpr int FULL = 1, EMPTY = MULTIPLIERS / WARP;
+
+    static __device__ __forceinline__ talc_product_tile tile_of(const problem &p, int i)
+    {
+        return talc_product_tile_of(&p.tiles, i);
+    }
+    static __device__ __forceinline__ bool loads()
+    {
+        return threadIdx.x == MULTIPLIERS;
+    }
+
+    struct loader {
+        const char *a, *b;
+        __device__ __forceinline__ loader(const problem &p, const talc_product_tile &w)
+        {
+            int64_t matrices[2];
+            p.matrices.offsets((uint64_t)w.product, matrices);
+            a = p.a.panel_at(matrices[0], (int64_t)w.m * PANEL, p.tiles.k_tiles);
+            b = p.packed.panel_at(matrices[1], (int64_t)w.n * PANELS * PANEL, p.tiles.k_tiles);
+        }
+        __device__ __forceinline__ void load(const problem &p, int k_tile, uint32_t to,
+                                             uint32_t full) const
+        {
+            barrier_arrive_for(full, STAGE_BYTES);
+            bulk_copy(to, a + (int64_t)k_tile * PANEL_BYTES, PANEL_BYTES, full);
 #pragma unroll
             for (int h = 0; h < PANELS; h++)
                 bulk_copy(to + (1 + h) * PANEL_BYTES,
                           b + ((int64_t)h * p.tiles.k_tiles + k_tile) * PANEL_BYTES, PANEL_BYTES,
-                          ready);
-            if (++stage == STAGES<PANELS>)
-                stage = 0, parity ^= 1;
+                          full);
+        }
+    };
+
+    const problem &p;
+    const talc_product_tile &w;
+    const stage_barriers ring;
+    shared_matrix first; ///< of the first stage
+    int warpgroup;
+    float *staged; ///< a warp's, to store
+    int64_t matrices[2];
+
+    __device__ __forceinline__ packed_form(const problem &p_, const talc_product_tile &w_,
+                                           stage_barriers ring_, char *stages)
+        : p(p_), w(w_), ring(ring_)
+    {
+        first = shared_matrix_of(shared_address(stages), EIGHT_BYTES / 16, 8);
+        /* The shuffle tells the compiler that it is uniform. */
+        warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+        staged = (float *)(stages + STAGES * STAGE_BYTES) + threadIdx.x / WARP * WARP_ROWS * PITCH;
+        p.matrices.offsets((uint64_t)w.product, matrices);
+    }
+    __device__ __forceinline__ void begin(pipeline_state)
+    {
+    }
+    __device__ __forceinline__ void wait(pipeline_state at)
+    {
+        ring.wait_full(at);
+    }
+    __device__ __forceinline__ void multiply(int, int stage, int panel, float (&partial)[COUNT])
+    {
+        constexpr uint32_t PART = PART_BYTES / 16, STEP = 2 * EIGHT_BYTES / 16;
+        const uint32_t at = first.at + stage * (STAGE_BYTES / 16), a = at + warpgroup * 64,
+                       b = at + (1 + panel) * (PANEL_BYTES / 16);
+        auto matrix = [&](uint32_t of, int step, int low) {
+            return shared_matrix{ of + step * STEP + low * PART, first.stride };
+        };
+#pragma unroll
+        for (int k = 0; k < CHUNK / 16; k++) {
+            wgmma(partial, matrix(a, k, 1), matrix(b, k, 0), k);
+            wgmma(partial, matrix(a, k, 0), matrix(b, k, 1), 1);
+            wgmma(partial, matrix(a, k, 0), matrix(b, k, 0), 1);
         }
     }
-}
-
-/* A consumer, one warpgroup: computes 64 rows of each tile. */
-template <int PANELS>
-static __device__ __forceinline__ void multiply_panels(const packed_product &p, char *stages,
-                                                       uint32_t full, uint32_t empty)
-{
-    constexpr uint32_t PART = PART_BYTES / 16, STEP = 2 * EIGHT_BYTES / 16;
-    const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
-    const shared_matrix first = shared_matrix_of(shared_address(stages), EIGHT_BYTES / 16, 8);
-    float *staged = (float *)(stages + STAGES<PANELS> * STAGE_BYTES<PANELS>)+threadIdx.x / WARP *
-                    WARP_ROWS * PITCH;
-    int stage = 0;
-    uint32_t parity = 0;
-    for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
-        const talc_product_tile w = talc_product_tile_of(&p.tiles, i);
-        int64_t matrices[2];
-        p.packed.offsets((uint64_t)w.product, matrices);
-        float sums[PANELS][64], partial[64];
+    __device__ __forceinline__ void prepare(int, pipeline_state)
+    {
+    }
+    __device__ __forceinline__ void release(int stage)
+    {
+        if (threadIdx.x % WARP == 0)
+            barrier_arrive(ring.empty(stage));
+    }
+    __device__ __forceinline__ void add(int, const float (&partial)[COUNT], float (&sums)[COUNT])
+    {
 #pragma unroll
-        for (int k = 0; k < PANELS * 64; k++)
-            sums[k / 64][k % 64] = 0;
-        for (int k_tile = w.k_tile; k_tile < w.end; k_tile++) {
-            if (k_tile % CHUNKS == 0 && k_tile > w.k_tile)
-                rescale<PANELS>(p, w, matrices, p.segment + k_tile / CHUNKS, sums);
-            barrier_wait(full + 8 * stage, parity);
-            const uint32_t at = first.at + stage * (STAGE_BYTES<PANELS> / 16),
-                           a = at + warpgroup * 64;
+        for (int k = 0; k < COUNT; k++)
+            sums[k] += partial[k];
+    }
+    __device__ __forceinline__ void rescale(int segment, float (&sums)[PANELS][COUNT])
+    {
+        const int lane = (int)threadIdx.x % WARP;
+        const float *a =
+            p.a.scale_at(p.segment + segment, matrices[0],
+                         (int64_t)w.m * PANEL + threadIdx.x / WARP * WARP_ROWS + lane / 4);
+        const float *b = p.packed.scale_at(p.segment + segment, matrices[1],
+                                           (int64_t)w.n * PANELS * PANEL + lane % 4 * 2);
+        const float down[2] = { scale_ratio(a[0], a[-p.a.segment_rows]),
+                                scale_ratio(a[8], a[8 - p.a.segment_rows]) };
 #pragma unroll
-            for (int h = 0; h < PANELS; h++) {
-                const uint32_t b = at + (1 + h) * (PANEL_BYTES / 16);
-                auto matrix = [&](uint32_t of, int step, int low) {
-                    return shared_matrix{ of + step * STEP + low * PART, first.stride };
-                };
-                wgmma_fence();
-#pragma unroll
-                for (int k = 0; k < CHUNK / 16; k++) {
-                    wgmma(partial, matrix(a, k, 1), matrix(b, k, 0), k);
-                    wgmma(partial, matrix(a, k, 0), matrix(b, k, 1), 1);
-                    wgmma(partial, matrix(a, k, 0), matrix(b, k, 0), 1);
-                }
-                wgmma_commit();
-                wgmma_wait<0>();
-                if (h == PANELS - 1 && threadIdx.x % WARP == 0)
-                    barrier_arrive(empty + 8 * stage);
-#pragma unroll
-                for (int k = 0; k < 64; k++)
-                    sums[h][k] += partial[k];
-            }
-            if (++stage == STAGES<PANELS>)
-                stage = 0, parity ^= 1;
-        }
+        for (int h = 0; h < PANELS; h++)
+            rescale_columns(b + h * PANEL, p.packed.segment_rows, down, sums[h]);
+    }
+    __device__ __forceinline__ void store(float (&sums)[PANELS][COUNT])
+    {
         store_tile<PANELS>(p, w, matrices, staged, sums);
     }
-}
-
-template <int PANELS>
-static __global__ void __launch_bounds__(THREADS, 1)
-    multiply_packed(const __grid_constant__ packed_product p)
-{
-    extern __shared__ __align__(128) char shared[];
-    __shared__ __align__(8) uint64_t barriers[2 * STAGES<PANELS>];
-    const uint32_t full = shared_address(barriers), empty = full + 8 * STAGES<PANELS>;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES<PANELS>; i++) {
-            barrier_init(full + 8 * i, 1);
-            barrier_init(empty + 8 * i, MULTIPLIERS / WARP);
-        }
-        fence_barrier_init();
-    }
-    __syncthreads();
-    if (threadIdx.x >= MULTIPLIERS) {
-        registers_down<LOADER_REGISTERS>();
-        if (threadIdx.x == MULTIPLIERS)
-            load_panels<PANELS>(p, shared_address(shared), full, empty);
-    } else {
-        registers_up<MULTIPLIER_REGISTERS>();
-        multiply_panels<PANELS>(p, shared, full, empty);
-    }
-}
-
-/* One thread an output. */
-static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant__ packed_product p)
-{
-    const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-    const int64_t at = i < p.outputs ? i : p.outputs - 1;
-    const int64_t row = at / p.N, n = at - row * p.N, product = row / p.M, m = row - product * p.M;
-    int64_t matrices[2];
-    p.packed.offsets((uint64_t)product, matrices);
-    float sum = 0;
-    for (int s = 0; s < p.tiles.splits; s++)
-        sum += p.split_sums[s * p.outputs + at];
-    const bool bad =
-        i < p.outputs &&
-        needs_recompute(sum, p.a.bounds[matrices[0] * p.a.count * PANEL + m],
-                        p.b.bounds[matrices[1] * p.b.count * PANEL + n], p.coefficient);
-    unsigned lanes = __ballot_sync(~0u, bad);
-    if (lanes != 0 && threadIdx.x % WARP == 0)
-        atomicAdd(p.recomputed, __popc(lanes));
-    for (; lanes != 0; lanes &= lanes - 1) {
-        const int of = __ffs((int)lanes) - 1;
-        const float again = output_by_warp(p, (int)__shfl_sync(~0u, product, of),
-                                           __shfl_sync(~0u, m, of), __shfl_sync(~0u, n, of));
-        if ((int)threadIdx.x % WARP == of)
-            sum = again;
-    }
-    if (i < p.outputs)
-        p.y[at] = with_epilogue(p, sum, n, at);
-}
+};
 
 // ---- The plan -----------------------------------------------------------------------------------
 
@@ -439,9 +335,9 @@ struct product_plan {
  * their sizes are multiples of 1 KB. */
 struct product_layout {
     int64_t a_panels, b_panels; /* of a matrix */
-    int64_t a_rows, b_rows;     /* of all matrices */
+    int64_t a_rows, b_rows;     /* of all matrices; those of b follow those of a */
     int64_t segments;
-    size_t a, b, notes, scales, bounds, split_sums;
+    size_t a, b, rows, split_sums;
 };
 
 static product_layout layout_of(const talc_matmul_problem *p, const product_plan &w)
@@ -455,17 +351,14 @@ static product_layout layout_of(const talc_matmul_problem *p, const product_plan
     l.segments = talc_ceil_div(p->K, SEGMENT);
     l.a = (size_t)(l.a_rows / PANEL * k_tiles * PANEL_BYTES);
     l.b = (size_t)(l.b_rows / PANEL * k_tiles * PANEL_BYTES);
-    const size_t rows = (size_t)(l.a_rows + l.b_rows);
-    l.notes = rows * (size_t)l.segments * sizeof(row_note);
-    l.scales = rows * (size_t)l.segments * sizeof(float);
-    l.bounds = rows * sizeof(row_bound);
+    l.rows = row_numbers(l.a_rows + l.b_rows, p->K).bytes();
     l.split_sums = w.splits > 1 ? (size_t)(w.splits * p->batch * p->M * p->N * 4) : 0;
     return l;
 }
 
 static size_t bytes_of(const product_layout &l)
 {
-    return l.a + l.b + l.notes + l.scales + l.bounds + l.split_sums;
+    return l.a + l.b + l.rows + l.split_sums;
 }
 
 static int64_t tiles_of(const talc_matmul_problem *p, const product_layout &l,
@@ -503,14 +396,8 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
                                         size_t limit, talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (gpu.capability != 90)
-        return "the GPU is not of compute capability 9.0";
-    if (p->K < MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
-    if (p->M == 0 || p->N == 0 || p->batch == 0)
-        return "it is empty";
+    if (const char *reason = product_refuses(device, p))
+        return reason;
     if (p->M > INT_MAX - PANEL || p->N > INT_MAX - 2 * PANEL || p->batch > INT_MAX ||
         p->K > (int64_t)INT_MAX * CHUNK / 2)
         return "an extent is too large";
@@ -554,15 +441,6 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
     return NULL;
 }
 
-template <int PANELS>
-static cudaError_t multiply(const packed_product &p, unsigned blocks, cudaStream_t stream)
-{
-    const cudaError_t error = allow_shared(&multiply_packed<PANELS>, SHARED<PANELS>);
-    if (error == cudaSuccess)
-        multiply_packed<PANELS><<<blocks, THREADS, SHARED<PANELS>, stream>>>(p);
-    return error;
-}
-
 talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_problem *p,
                                        const talc_plan *plan,
                                        const talc_matmul_arguments *arguments)
@@ -579,36 +457,20 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
         packing_of(p, b_matrices, arguments->b, !p->transpose_b, p->ldb, p->N, PANEL, l.b_panels);
     char *at = (char *)arguments->base.workspace;
     a.to = at, b.to = at + l.a;
-    a.notes = (row_note *)(at + l.a + l.b), b.notes = a.notes + l.a_rows * l.segments;
-    float *scales = (float *)(at + l.a + l.b + l.notes);
-    row_bound *bounds = (row_bound *)((char *)scales + l.scales);
-    /* A call of a function would cost the kernel its registers; a pass over y costs less. */
-    const bool in_place = !is_called(p->activation);
+    row_numbers rows(l.a_rows + l.b_rows, p->K);
+    rows.place(at + l.a + l.b);
+    a.notes = rows.notes, b.notes = rows.notes + l.a_rows * l.segments;
+    float *split_sums = w.splits > 1 ? (float *)(at + l.a + l.b + l.rows) : NULL;
     packed_product m{
-        .a = { a.to, scales, bounds, a.panels, a.from, a.row_step, a.k_step },
-        .b = { b.to, scales + l.a_rows, bounds + l.a_rows, b.panels, b.from, b.row_step, b.k_step },
-        .y = (float *)arguments->y,
-        .split_sums = w.splits > 1 ? (float *)((char *)bounds + l.bounds) : NULL,
-        .last = { arguments->bias, arguments->residual,
-                  in_place ? p->activation : TALC_ACTIVATION_NONE },
-        .M = p->M,
-        .N = p->N,
-        .K = p->K,
-        .outputs = p->batch * p->M * p->N,
-        .rows = l.a_rows + l.b_rows,
-        .aligned = p->N % WIDE == 0 && (uintptr_t)arguments->y % 16 == 0,
-        .segments = (int)l.segments,
-        .tiles = talc_product_layout_of(p->batch, (int)l.a_panels, (int)l.b_panels / w.panels,
-                                        w.panels, w.splits),
-        .coefficient = 0x1p14f / sqrtf((float)p->K),
-        .recomputed = talc_cuda_recomputed(device),
-        .packed = { p->batch_rank, p->batch_dims, { a_matrices.numbers, b_matrices.numbers } },
-        .sources = { p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides } },
+        { device, p, arguments, false, a.source, b.source, rows.operand(b, l.a_rows), split_sums },
+        rows.operand(a, 0),
+        talc_product_layout_of(p->batch, (int)l.a_panels, (int)l.b_panels / w.panels, w.panels,
+                               w.splits),
+        p->N % WIDE == 0 && (uintptr_t)arguments->y % 16 == 0,
+        { p->batch_rank, p->batch_dims, { a_matrices.numbers, b_matrices.numbers } }
     };
     const cudaStream_t stream = talc_cuda_stream(device);
     const int64_t k_tiles = talc_ceil_div(p->K, CHUNK);
-    const int max_blocks = talc_cuda_state_of(device)->multiprocessors;
-    const unsigned blocks = (unsigned)(m.tiles.work < max_blocks ? m.tiles.work : max_blocks);
     cudaError_t error = cudaSuccess;
     for (int segment = 0; segment < l.segments && error == cudaSuccess; segment += w.round) {
         a.segment = b.segment = m.segment = segment;
@@ -618,16 +480,10 @@ talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_pr
         m.resumes = segment > 0, m.is_last_round = segment + w.round >= l.segments;
         pack(a, !p->transpose_a, stream);
         pack(b, p->transpose_b, stream);
-        /* The rows of b follow those of a. */
-        bound_rows<<<(unsigned)(m.rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
-            a.notes, scales, bounds, m.rows, m.segments, segment + a.round);
-        error = w.panels == 2 ? multiply<2>(m, blocks, stream) : multiply<1>(m, blocks, stream);
+        rows.bound(segment + a.round, stream);
+        error = w.panels == 2 ? launch_product<packed_form<2>>(device, m)
+                              : launch_product<packed_form<1>>(device, m);
     }
-    if (error != cudaSuccess)
-        return talc_cuda_not_launched(device, "matmul", error);
-    if (m.split_sums != NULL)
-        add_splits<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
-    if (!in_place)
-        epilogue_in_place<float>(device, { NULL, NULL, p->activation }, m.y, 1, 1, m.outputs);
-    return talc_cuda_launched(device, "matmul");
+    return error == cudaSuccess ? end_product(device, m, p->activation)
+                                : talc_cuda_not_launched(device, "matmul", error);
 }

@@ -16,7 +16,6 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
                            talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
-    static_assert(MIN_PRODUCTS == TALC_GEMM_MIN_PRODUCTS, "");
     talc_gemm_layout g;
     talc_gemm_choice choice;
     const char *reason =

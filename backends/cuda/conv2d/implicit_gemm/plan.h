@@ -4,6 +4,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_H
 
 #include "backends/cuda/conv2d/implicit_gemm/tile_map.h"
+#include "backends/cuda/gemm/gemm.h"
 #include "ops/conv2d.h"
 
 TALC_BEGIN_DECLARATIONS
@@ -13,8 +14,6 @@ enum {
     TALC_GEMM_STEP = 16,
     TALC_GEMM_PLANE = 8,
     TALC_GEMM_MAX_BUFFERS = 4,
-    /// Products of a sum, below which high and low parts do not reach the strict class.
-    TALC_GEMM_MIN_PRODUCTS = 16,
     TALC_GEMM_MAX_STEPS = 1024,
     TALC_GEMM_MAX_FOLDED = 128,
     /// Floats of a sector, the unit of transfers to memory.

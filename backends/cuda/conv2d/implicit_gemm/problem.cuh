@@ -4,7 +4,7 @@
 
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
 #include "backends/cuda/primitives/epilogue.cuh"
-#include "backends/cuda/primitives/halves.cuh"
+#include "backends/cuda/gemm/high_low.cuh"
 #include "backends/cuda/primitives/index.cuh"
 
 namespace talc

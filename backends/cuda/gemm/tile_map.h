@@ -5,8 +5,8 @@
 /// Block b takes tiles b, b + blocks, and so on. Two warpgroups multiply, each 64 rows of a tile, a
 /// warp 16 of them. Of a product that is split on load, rows are those of the operand that is
 /// streamed, and columns the rows of the one that is packed.
-#ifndef TALC_BACKENDS_CUDA_MATMUL_TILE_MAP_H
-#define TALC_BACKENDS_CUDA_MATMUL_TILE_MAP_H
+#ifndef TALC_BACKENDS_CUDA_GEMM_TILE_MAP_H
+#define TALC_BACKENDS_CUDA_GEMM_TILE_MAP_H
 
 #include "backends/cuda/primitives/divisor.h"
 #include "backends/cuda/primitives/fragment.h"

@@ -13,11 +13,12 @@
 /// 10 11 14 15. If wgmma takes the other operand from registers, then a thread with t = lane % 4
 /// holds places 2t, 2t + 1, 2t + 8 and 2t + 9 of a row, so k = 4t .. 4t + 3: one load of 16 bytes
 /// (split_on_load.cu). The order does not matter where both operands are packed.
-#ifndef TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
-#define TALC_BACKENDS_CUDA_MATMUL_PANELS_CUH
+#ifndef TALC_BACKENDS_CUDA_GEMM_PANELS_CUH
+#define TALC_BACKENDS_CUDA_GEMM_PANELS_CUH
 
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/primitives/halves.cuh"
+#include "backends/cuda/gemm/high_low.cuh"
+#include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/primitives/index.cuh"
 #include "ops/matmul.h"
 
@@ -43,13 +44,6 @@ struct row_note {
     int exponent, tiny;
 };
 
-/// What the error bound of an output takes from its row of A or column of B. An unscale factor is
-/// 1 / scale. `tiny` adds up the unscale factor of every element that underflows. `largest` is the
-/// largest unscale factor; all magnitudes of the row are below 2^TOP times this.
-struct row_bound {
-    float tiny, largest;
-};
-
 constexpr int ZEROS = INT_MAX; /* the exponent of a segment of zeros, which needs no scale */
 
 constexpr int WIDE = 4; /* contiguous floats that a thread loads or stores at a time */
@@ -58,12 +52,17 @@ constexpr size_t MAX_BYTES = (size_t)1 << 40; /* cap of the workspace: more than
 
 // ---- Packing ------------------------------------------------------------------------------------
 
-struct packing {
+/// An operand in memory: element (row, k) is from[row * row_step + k * k_step].
+struct panel_source {
     const float *from;
+    int64_t row_step, k_step;
+};
+
+struct packing {
+    panel_source source;
     char *to = nullptr;        ///< [matrix][panel][K tile of this round]
     row_note *notes = nullptr; ///< [matrix][row][segment]
-    /// `row_step` and `k_step` are the strides of the source, in elements.
-    int64_t rows, K, row_step, k_step;
+    int64_t rows, K;
     int panel;    ///< rows of a panel
     int panels;   ///< of a matrix
     int segments; ///< of the whole reduction
@@ -73,44 +72,6 @@ struct packing {
     bool aligned;   ///< whether WIDE elements along k can be one load of 16 bytes
     strided_index<1, uint64_t> matrices;
 };
-
-/* The largest finite magnitude of a thread's elements. fmaxf() ignores NaN. */
-template <int COUNT> static __device__ __forceinline__ float largest_of(const float (&v)[COUNT])
-{
-    float most = 0;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        most = fmaxf(most, fabsf(v[i]));
-    if (isinf(most)) {
-        most = 0;
-        for (int i = 0; i < COUNT; i++)
-            most = fmaxf(most, isinf(v[i]) ? 0 : fabsf(v[i]));
-    }
-    return most;
-}
-
-/* Scales a thread's elements. Returns how many of them underflow. */
-template <int COUNT> static __device__ __forceinline__ int scale_by(float scale, float (&v)[COUNT])
-{
-    unsigned smallest = ~0u;
-    int tiny = 0;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        v[i] *= scale;
-        smallest = min(smallest, tininess(v[i]));
-    }
-    if (smallest < TINY<3>)
-#pragma unroll
-        for (int i = 0; i < COUNT; i++)
-            tiny += tininess(v[i]) < TINY<3>;
-    return tiny;
-}
-
-/* The maximum over a warp of numbers that are not negative: their bits are in the same order. */
-static __device__ __forceinline__ float larger_of_warp(float v)
-{
-    return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v)));
-}
 
 /* Packs an operand that is contiguous along k. A warp packs a segment of one row, a block those of
  * 8 rows. EACH is the maximum number of K tiles in a segment of this problem, and so the number of
@@ -129,7 +90,7 @@ static __global__ void __launch_bounds__(BLOCK, EACH == CHUNKS ? 3 : 6)
     for (int matrix = (int)blockIdx.y; matrix < p.count; matrix += (int)gridDim.y) {
         int64_t at[1];
         p.matrices.offsets((uint64_t)matrix, at);
-        const float *from = p.from + at[0] + row * p.row_step + k0;
+        const float *from = p.source.from + at[0] + row * p.source.row_step + k0;
         float v[EACH];
 #pragma unroll
         for (int i = 0; i < EACH; i += WIDE) {
@@ -195,10 +156,10 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     for (int matrix = (int)blockIdx.y; matrix < p.count; matrix += (int)gridDim.y) {
         int64_t at[1];
         p.matrices.offsets((uint64_t)matrix, at);
-        const float *from = p.from + at[0] + row + k0 * p.k_step;
+        const float *from = p.source.from + at[0] + row + k0 * p.source.k_step;
         float v[CHUNK];
 #pragma unroll
-        for (int i = 0; i < CHUNK; i++, from += p.k_step)
+        for (int i = 0; i < CHUNK; i++, from += p.source.k_step)
             v[i] = i < left ? *from : 0;
         float most = largest_of(v);
         most_of[own][lane] = most;
@@ -258,22 +219,11 @@ static __global__ void __launch_bounds__(BLOCK)
     }
     low = __reduce_min_sync(~0u, low), high = __reduce_max_sync(~0u, high);
     bound.largest = larger_of_warp(bound.largest);
-#pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2)
-        bound.tiny += __shfl_xor_sync(~0u, bound.tiny, apart);
+    bound.tiny = sum_of_warp(bound.tiny);
     if (low != INT_MAX && high - low > SPREAD)
         bound.tiny = NAN;
     if (lane == 0)
         bounds[row] = bound;
-}
-
-/* Whether an output is recomputed: it is not finite, or its magnitude is below the limit that the
- * elements of a and b which underflow set. `coefficient` scales the limit (packed_product). */
-static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, row_bound b,
-                                                       float coefficient)
-{
-    const float least = (a.tiny * b.largest + a.largest * b.tiny) * coefficient;
-    return !(fabsf(sum) >= least && fabsf(sum) < INFINITY);
 }
 
 /* The matrices of a batched operand, each packed once. Along a dimension of the batch with stride 0
@@ -316,11 +266,9 @@ static packing packing_of(const talc_matmul_problem *p, const matrices &m, const
     bool aligned = (uintptr_t)from % 16 == 0 && ld % 4 == 0;
     for (int i = 0; i < m.rank; i++)
         aligned = aligned && m.strides[i] % 4 == 0;
-    packing o{ .from = (const float *)from,
+    packing o{ .source = { (const float *)from, transposed ? 1 : ld, transposed ? ld : 1 },
                .rows = rows,
                .K = p->K,
-               .row_step = transposed ? 1 : ld,
-               .k_step = transposed ? ld : 1,
                .panel = panel,
                .panels = (int)panels,
                .segments = (int)talc_ceil_div(p->K, SEGMENT),
@@ -329,6 +277,64 @@ static packing packing_of(const talc_matmul_problem *p, const matrices &m, const
                .matrices = { m.rank, m.dims, { m.strides } } };
     return o;
 }
+
+// ---- The packed operand -------------------------------------------------------------------------
+
+/// What kernels get of it.
+struct panel_operand {
+    const char *panels;
+    const float *scales; ///< [segment][row]: the unscale factors
+    const row_bound *bounds;
+    int64_t matrix_rows;  ///< of a matrix, with those that fill its last panel
+    int64_t segment_rows; ///< from a row's scale in a segment to that in the next
+
+    __device__ __forceinline__ const char *panel_at(int64_t matrix, int64_t row, int k_tiles) const
+    {
+        return panels + (matrix * matrix_rows + row) * k_tiles * ROW_BYTES;
+    }
+    __device__ __forceinline__ const float *scale_at(int segment, int64_t matrix, int64_t row) const
+    {
+        return scales + segment * segment_rows + matrix * matrix_rows + row;
+    }
+    __device__ __forceinline__ const row_bound *bound_at(int64_t matrix, int64_t row) const
+    {
+        return bounds + matrix * matrix_rows + row;
+    }
+};
+
+/// What packing writes of rows beside the panels: a part of the workspace.
+struct row_numbers {
+    int64_t rows, segments;
+    row_note *notes = nullptr;
+    float *scales = nullptr;
+    row_bound *bounds = nullptr;
+
+    row_numbers(int64_t rows_, int64_t K) : rows(rows_), segments(talc_ceil_div(K, SEGMENT))
+    {
+    }
+    size_t bytes() const
+    {
+        return (size_t)rows *
+               ((size_t)segments * (sizeof *notes + sizeof *scales) + sizeof *bounds);
+    }
+    void place(char *at)
+    {
+        notes = (row_note *)at;
+        scales = (float *)(notes + rows * segments);
+        bounds = (row_bound *)(scales + rows * segments);
+    }
+    /// The operand whose rows begin at `first`.
+    panel_operand operand(const packing &p, int64_t first) const
+    {
+        return { p.to, scales + first, bounds + first, (int64_t)p.panels * p.panel, rows };
+    }
+    /// Bounds the rows from the notes of the first `ready` segments.
+    void bound(int ready, cudaStream_t stream) const
+    {
+        bound_rows<<<(unsigned)(rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
+            notes, scales, bounds, rows, (int)segments, ready);
+    }
+};
 
 } // namespace talc
 
