@@ -366,7 +366,7 @@ static __global__ void __launch_bounds__(BLOCK)
             const int64_t m = tile / s.n_tiles * TILE, n = tile % s.n_tiles * TILE;
             int64_t at[2];
             products.offsets((uint64_t)product, at);
-            accumulator_of<T> sums[SIDE][SIDE] = {};
+            accumulator_of<T> sums[SIDE * SIDE] = {};
             for (int64_t k = 0; k < s.K; k += DEPTH) {
                 load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
                 load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
@@ -383,19 +383,26 @@ static __global__ void __launch_bounds__(BLOCK)
                     for (int i = 0; i < SIDE; i++)
 #pragma unroll
                         for (int j = 0; j < SIDE; j++)
-                            sums[i][j] += left[i] * right[j];
+                            sums[i * SIDE + j] += left[i] * right[j];
                 }
                 __syncthreads();
             }
+            /* Calls use(sum, column, offset in y) for each output that exists. */
+            auto each = [&](auto use) {
 #pragma unroll
-            for (int i = 0; i < SIDE; i++)
-#pragma unroll
-                for (int j = 0; j < SIDE; j++) {
-                    const int64_t row = m + down + i * ACROSS, column = n + across + j * ACROSS;
-                    const int64_t out = (product * s.M + row) * s.N + column;
+                for (int i = 0; i < SIDE * SIDE; i++) {
+                    const int64_t row = m + down + i / SIDE * ACROSS,
+                                  column = n + across + i % SIDE * ACROSS;
                     if (row < s.M && column < s.N)
-                        y[out] = talc_epilogue(last, sums[i][j], column, out);
+                        use(sums[i], column, (product * s.M + row) * s.N + column);
                 }
+            };
+            if (last.bias != nullptr)
+                each([&](auto &sum, int64_t column, int64_t) { sum += last.bias[column]; });
+            if (last.residual != nullptr)
+                each([&](auto &sum, int64_t, int64_t out) { sum += last.residual[out]; });
+            activate_all(last.activation, sums);
+            each([&](auto &sum, int64_t, int64_t out) { y[out] = (T)sum; });
         }
 }
 
