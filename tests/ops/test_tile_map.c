@@ -6,7 +6,7 @@
 #include "tests/support/random_problem.h"
 
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
-#include "backends/cuda/conv2d/pointwise_tile_map.h"
+#include "backends/cuda/gemm/positions_tile_map.h"
 #include "backends/cuda/conv2d/weight_gradient_tile_map.h"
 #include "backends/cuda/gemm/tile_map.h"
 #include "tensor/extent.h"

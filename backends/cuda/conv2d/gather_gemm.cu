@@ -21,14 +21,15 @@
 /// high, high * low and low * high. Tensor cores truncate, so it adds their sums to f32 registers
 /// every 32 products. TF32 takes the high parts alone. A sum is recomputed by FFMA where elements
 /// at the ends of the range of f32 may have corrupted it, or where it is NaN.
-#include "backends/cuda/primitives/barriers.cuh"
-#include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
+#include "backends/cuda/gemm/gemm.h"
+#include "backends/cuda/gemm/high_low.cuh"
+#include "backends/cuda/gemm/pipeline.cuh"
+#include "backends/cuda/gemm/positions.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
-#include "backends/cuda/primitives/wgmma.cuh"
 
 #include <cooperative_groups.h>
 
@@ -92,7 +93,7 @@ template <bool VECTORS_> struct window_source {
     }
 };
 
-template <bool VECTORS> struct gather_problem : pointwise_problem<window_source<VECTORS>> {
+template <bool VECTORS> struct gather_problem : positions_problem<window_source<VECTORS>> {
     const char *packed;
     const channel_scale *scales;
     int tap_k_tiles, k_tiles; ///< K tiles of a tap, and of all taps
@@ -349,24 +350,22 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     const int first_element = lane % 4 * tile::PITCH + at;
     float sums[2][N / 2] = {};
     unsigned min_tininess[FOUR] = { ~0u, ~0u, ~0u, ~0u };
-    int slot = 0;
-    uint32_t parity = 0;
+    pipeline_state here = first_to_empty();
 #pragma unroll 1
     for (int left = min(p.split_k_tiles, p.k_tiles - (int)blockIdx.z * p.split_k_tiles); left > 0;
          left--) {
         __pipeline_wait_prior(tile::SLOTS - 2);
         __syncthreads();
-        const float *from = (const float *)(shared + slot * tile::SLOT) + first_element;
+        const float *from = (const float *)(shared + here.stage * tile::SLOT) + first_element;
         const shared_matrix w = shared_matrix_of(
-            ring + slot * tile::SLOT + tile::X_BYTES + channel * (PARTS * K_TILE * 4), N, 8);
+            ring + here.stage * tile::SLOT + tile::X_BYTES + channel * (PARTS * K_TILE * 4), N, 8);
         eight_channels<tile::PITCH, VECTORS> x[2];
         operand_rows<PARTS> a[2];
         x[0].read(from);
-        const int before = slot == 0 ? tile::SLOTS - 1 : slot - 1;
+        const int before = here.stage == 0 ? tile::SLOTS - 1 : here.stage - 1;
         copies.copy(p, ring + before * tile::SLOT, full + 8 * before);
-        barrier_wait(full + 8 * slot, parity);
-        if (++slot == tile::SLOTS)
-            slot = 0, parity ^= 1;
+        barrier_wait(full + 8 * here.stage, here.parity);
+        here.advance(tile::SLOTS);
         float partial[2][PARTS == 2 ? N / 2 : 1];
 #pragma unroll
         for (int s = 0; s < K_TILE / 8; s++) {

@@ -3,21 +3,16 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 
-#include "backends/cuda/conv2d/pointwise_tile_map.h"
-#include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/gemm/gemm.h"
 #include "backends/cuda/gemm/high_low.cuh"
-#include "backends/cuda/gemm/recompute.cuh"
-#include "backends/cuda/primitives/index.cuh"
+#include "backends/cuda/gemm/positions.cuh"
 #include "backends/cuda/primitives/mma.cuh"
 
 namespace talc
 {
 
-/// Positions of a warp's tile; positions of a thread; channels of a step; output channels of a
-/// product.
-constexpr int POSITIONS = TALC_POINTWISE_POSITIONS, FOUR = TALC_POINTWISE_FOUR, STEP = 16,
-              EIGHT = TALC_POINTWISE_EIGHT;
+constexpr int STEP = 16; ///< channels of a step
+
 /// For long sums: the blocks of EIGHT output channels whose sums stay in registers while all K
 /// tiles go by, and the steps of a K tile.
 constexpr int LONG_BLOCKS = 8, LONG_STEPS = 4;
@@ -28,27 +23,10 @@ constexpr int POINTWISE_THREADS = LONG || STEPS > 4 ? 256
                                   : STEPS == 4      ? 384
                                                     : 512;
 
-/// An output channel in shared memory: the factor that takes its sums back to the scale of the
-/// data, its bias, and the magnitude below which the underflows of its weights matter.
-struct output_channel {
-    float inverse, bias, limit, unused;
-};
-
-/// SOURCE gives the channels of a position.
-template <typename SOURCE> struct pointwise_problem {
-    SOURCE source;
-    const float *w;
-    float *y;
-    epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
-    int group_in, group_out, OC; ///< channels of a group; all output channels
-    int plane, positions;        ///< output positions of an image, of all images
-    int taps = 1;
-    int steps; ///< steps of the whole sum, a multiple of those of a K tile
-    /// range: output channels of a block, a multiple of EIGHT; ranges: of a group
-    int range, ranges;
-    float coefficient;              ///< error bound of a sum, per underflow
-    unsigned long long *recomputed; ///< counts the outputs that are recomputed
-    divisor<uint32_t> by_plane;
+template <typename SOURCE> struct pointwise_problem : positions_problem<SOURCE> {
+    int steps;         ///< steps of the whole sum, a multiple of those of a K tile
+    int range;         ///< output channels of a block, a multiple of EIGHT
+    float coefficient; ///< error bound of a sum, per underflow
 };
 
 /// Bytes of a block's weights: the halves of 32 threads for each product and step, and an
@@ -116,21 +94,6 @@ static __device__ __forceinline__ void pack_weights(const pointwise_problem<SOUR
 }
 
 // ---- The input, in registers --------------------------------------------------------------------
-
-/// A sum is recomputed where its magnitude is below a limit. At position q and output channel oc
-/// the limit is base[q] + factor[q] * (the limit of oc).
-struct sums_limits {
-    float base[FOUR], factor[FOUR];
-    /// no less than any of these limits; NaN: sums may be out of range
-    float any;
-};
-
-static __device__ __forceinline__ void set_any(sums_limits &limits, float max_channel_limit)
-{
-    limits.any = (limits.base[0] + limits.base[1]) + (limits.base[2] + limits.base[3]) +
-                 max_channel_limit * fmaxf(fmaxf(limits.factor[0], limits.factor[1]),
-                                           fmaxf(limits.factor[2], limits.factor[3]));
-}
 
 /// The channels of four positions as the first operand. In step s, lane % 4 = i has channels 4 i to
 /// 4 i + 3. Rows lane / 4 and lane / 4 + 8 of the first product are the first two positions.
@@ -237,126 +200,6 @@ static __device__ __forceinline__ void multiply(const pointwise_operand<PRODUCTS
 #pragma unroll
             for (int r = 0; r < 4; r++)
                 sums[m][r] += partial[m][r] * a.inverse[m * 2 + r / 2];
-    }
-}
-
-// ---- The outputs --------------------------------------------------------------------------------
-
-/// Recomputes one output by FFMA. `at` is its position among those of all images.
-template <typename SOURCE>
-static __device__ __noinline__ void recompute_one(const pointwise_problem<SOURCE> &p, int oc,
-                                                  int at)
-{
-    const int n = (int)p.by_plane.quotient((uint32_t)at), pixel = at - n * p.plane;
-    const float *w = p.w + (int64_t)oc * p.group_in * p.taps;
-    const float sum = p.source.sum(w, n, pixel, oc / p.group_out * p.group_in, p.group_in);
-    const int64_t to = ((int64_t)n * p.OC + oc) * p.plane + pixel;
-    p.y[to] = talc_epilogue(p.last, sum, oc, to);
-    atomicAdd(p.recomputed, 1);
-}
-
-/// Where the four positions of a thread are: next to each other, or 8 apart.
-template <bool VECTORS> struct four_positions {
-    int64_t y[VECTORS ? 1 : FOUR]; ///< offsets in the output planes of an image
-    int at;                        ///< the first position
-    int count;                     ///< positions that are left, from the first on
-    __device__ bool has(int q) const
-    {
-        return (VECTORS ? 0 : talc_pointwise_behind(false, q)) < count;
-    }
-};
-
-/// The smaller of two magnitudes, or NaN.
-static __device__ __forceinline__ float smaller_magnitude(float a, float b)
-{
-    float smaller;
-    asm("{\n.reg .f32 x, y;\nabs.f32 x, %1;\nabs.f32 y, %2;\nmin.NaN.f32 %0, x, y;\n}"
-        : "=f"(smaller)
-        : "f"(a), "f"(b));
-    return smaller;
-}
-
-/// Loads the residual of eight output channels, from channel i of the block on. It is called before
-/// the sums are computed, to hide the wait for memory.
-template <bool VECTORS, typename SOURCE>
-static __device__ __forceinline__ void load_residual(const pointwise_problem<SOURCE> &p,
-                                                     const four_positions<VECTORS> &at, int first,
-                                                     int i, int channels, float (&added)[2][FOUR])
-{
-    if (p.last.residual == nullptr)
-        return;
-    const int channel = i + talc_pointwise_first_channel((int)threadIdx.x % WARP);
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-        const float *r = p.last.residual + (int64_t)(first + channel + k) * p.plane;
-        const bool real = channel + k < channels;
-        if (VECTORS) {
-            if (real && at.has(0))
-                *(float4 *)added[k] = __ldg((const float4 *)(r + at.y[0]));
-        } else {
-#pragma unroll
-            for (int q = 0; q < FOUR; q++)
-                if (real && at.has(q))
-                    added[k][q] = r[at.y[VECTORS ? 0 : q]];
-        }
-    }
-}
-
-/// Scales the sums of eight output channels, from channel i of the block on, and writes them.
-template <bool VECTORS, typename SOURCE>
-static __device__ __forceinline__ void store_eight(
-    const pointwise_problem<SOURCE> &p, const four_positions<VECTORS> &at, int first, int i,
-    int channels, const output_channel *outputs, const float (&sums)[2][4],
-    const float (&added)[2][FOUR], const sums_limits &limits)
-{
-    const int channel = i + talc_pointwise_first_channel((int)threadIdx.x % WARP);
-    float smallest = INFINITY;
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-        const output_channel o = outputs[channel + k];
-        const bool real = channel + k < channels;
-        const int64_t row = (int64_t)(first + channel + k) * p.plane;
-        float v[FOUR];
-#pragma unroll
-        for (int q = 0; q < FOUR; q++) {
-            const float sum = sums[q / 2][q % 2 * 2 + k];
-            smallest = smaller_magnitude(smallest, sum);
-            v[q] = sum * o.inverse + o.bias;
-        }
-        if (p.last.residual != nullptr)
-#pragma unroll
-            for (int q = 0; q < FOUR; q++)
-                v[q] += added[k][q];
-        activate_all(p.last.activation, v);
-        float *y = p.y + row;
-        if (VECTORS) {
-            if (real && at.has(0))
-                /* Without this the compiler makes four stores of one. */
-                asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y + at.y[0]),
-                             "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
-                             : "memory");
-        } else {
-#pragma unroll
-            for (int q = 0; q < FOUR; q++)
-                if (real && at.has(q))
-                    y[at.y[VECTORS ? 0 : q]] = v[q];
-        }
-    }
-    if (smallest >= limits.any)
-        return;
-    unsigned recompute_bits = 0;
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-#pragma unroll
-        for (int q = 0; q < FOUR; q++) {
-            const float limit = limits.base[q] + outputs[channel + k].limit * limits.factor[q];
-            const bool real = channel + k < channels && at.has(q);
-            recompute_bits |=
-                real && !(fabsf(sums[q / 2][q % 2 * 2 + k]) >= limit) ? 1u << (k * FOUR + q) : 0;
-        }
-    for (; recompute_bits != 0; recompute_bits &= recompute_bits - 1) {
-        const int bit = __ffs((int)recompute_bits) - 1, q = bit % FOUR;
-        recompute_one(p, first + channel + bit / FOUR, at.at + talc_pointwise_behind(VECTORS, q));
     }
 }
 

@@ -30,6 +30,16 @@ static __device__ __forceinline__ bool needs_recompute(float sum, row_bound a, r
     return !(fabsf(sum) >= limit && fabsf(sum) < INFINITY);
 }
 
+/// The smaller of two magnitudes, or NaN.
+static __device__ __forceinline__ float smaller_magnitude(float a, float b)
+{
+    float smaller;
+    asm("{\n.reg .f32 x, y;\nabs.f32 x, %1;\nabs.f32 y, %2;\nmin.NaN.f32 %0, x, y;\n}"
+        : "=f"(smaller)
+        : "f"(a), "f"(b));
+    return smaller;
+}
+
 /// The sum over the lanes of a warp, as a tree of fixed shape.
 static __device__ __forceinline__ float sum_of_warp(float sum)
 {

@@ -12,8 +12,8 @@
 /// gather_gemm: a block (x, y, z) has 128 or 256 positions and some channels of a group. Its two
 /// warpgroups divide the positions (a width of 2) or the channels. The blocks z of a cluster share
 /// the sum; each adds up all its parts of some of the eights of channels, and stores them.
-#ifndef TALC_BACKENDS_CUDA_CONV2D_POINTWISE_TILE_MAP_H
-#define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_TILE_MAP_H
+#ifndef TALC_BACKENDS_CUDA_GEMM_POSITIONS_TILE_MAP_H
+#define TALC_BACKENDS_CUDA_GEMM_POSITIONS_TILE_MAP_H
 
 #include "backends/cuda/primitives/fragment.h"
 
