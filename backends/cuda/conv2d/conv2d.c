@@ -51,12 +51,11 @@ const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
 const char *talc_cuda_conv2d_pointwise_tf32(const talc_device *device, const talc_conv2d_problem *p,
                                             talc_plan *plan)
 {
-    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
-        return talc_cuda_conv2d_pointwise_refuses(p);
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (talc_cuda_state_of(device)->capability < 80)
-        return "the GPU has no TF32: its compute capability is less than 8.0";
+    const char *reason = talc_cuda_conv2d_pointwise_refuses(p);
+    if (reason == NULL)
+        reason = talc_cuda_blas_refuses_tf32(device, p->dtype);
+    if (reason != NULL)
+        return reason;
     const int64_t OC = p->OC / p->groups, IC = p->C / p->groups, P = p->H * p->W;
     const bool weights = p->direction == TALC_GRAD_WEIGHT;
     const talc_matmul_problem product = {

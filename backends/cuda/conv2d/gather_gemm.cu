@@ -25,6 +25,7 @@
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
+#include "backends/cuda/gemm/costs.h"
 #include "backends/cuda/gemm/gemm.h"
 #include "backends/cuda/gemm/high_low.cuh"
 #include "backends/cuda/gemm/pipeline.cuh"
@@ -507,16 +508,13 @@ template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
     return (size_t)(p->groups * k_tiles_of(p) * padded_of(p)) * K_TILE * PARTS * 4;
 }
 
-/* Seconds by a model that was measured on an H200: the longer of memory and the waves of blocks. A
- * K tile takes as long as its products, its bytes from the L2 cache or the wait of a thread,
- * whichever is longest. */
+/* Seconds: the longer of memory and the waves of blocks. A K tile takes as long as its products,
+ * its bytes from the L2 cache or the wait of a thread, whichever is longest. */
 template <int PARTS>
 double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_choice c)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 3.0e12, BYTES_A_CYCLE = 27, ENDING = 3500,
-                     ADDING = 3500;
     const bool vectors = has_vectors(p);
-    const double waiting = vectors ? 1050 : 1250;
+    const double waiting = vectors ? GATHER_WAITING : GATHER_WINDOWS;
     const int products = PARTS == 2 ? 3 : 1, max_resident = PARTS == 2 && c.n == 64 ? 1 : 2;
     const int64_t channels = 2 / c.width * c.n, positions = c.width * GROUP;
     const int64_t tiles = talc_ceil_div(p->N * p->OH * p->OW, positions) * p->groups *
@@ -527,20 +525,21 @@ double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_c
                   reached = c.blocks > 4 ? multiprocessors * 7 / 8 : multiprocessors,
                   each = talc_ceil_div(tiles, reached),
                   resident = each < max_resident ? each : max_resident;
-    const double multiplying = 8. * c.n * products / 0.65,
-                 loading = (double)(positions * (vectors ? 1 : 1.5) + channels * PARTS) * K_TILE *
-                           4 / BYTES_A_CYCLE,
+    const double multiplying = 8. * c.n * products / GATHER_BUSY,
+                 loading = (double)(positions * (vectors ? 1 : GATHER_GATHERS) + channels * PARTS) *
+                           K_TILE * 4 / GATHER_BYTES,
                  longer = multiplying > loading ? multiplying : loading,
-                 rest = vectors ? 0 : 0.3 * (multiplying + loading - longer),
+                 rest = vectors ? 0 : GATHER_REST * (multiplying + loading - longer),
                  busy = (double)resident * (longer + rest),
                  k_tile = busy > waiting ? busy : waiting;
-    const double capacity = (double)slots * (c.blocks > 4 ? 0.8 : 1);
-    const double waves = (double)tiles <= capacity ? 1 : (double)tiles / capacity + 0.35;
-    const double ending = c.blocks > 1 ? ENDING / c.blocks + ADDING : ENDING;
+    const double capacity = (double)slots * (c.blocks > 4 ? GATHER_CROWD : 1);
+    const double waves = (double)tiles <= capacity ? 1 : (double)tiles / capacity + GATHER_WAVE;
+    const double ending = c.blocks > 1 ? GATHER_ENDING / c.blocks + GATHER_ADDING : GATHER_ENDING;
     const double computing =
-        waves * ((double)talc_ceil_div(k_tiles_of(p), c.blocks) * k_tile + 1000 + ending) / CLOCK;
-    const double moving = talc_conv2d_bytes(p) / MEMORY;
-    return (computing > moving ? computing : moving) + 5e-6;
+        waves * ((double)talc_ceil_div(k_tiles_of(p), c.blocks) * k_tile + GATHER_TILE + ending) /
+        CLOCK;
+    const double moving = talc_conv2d_bytes(p) / GATHER_MEMORY;
+    return (computing > moving ? computing : moving) + GATHER_LAUNCHES;
 }
 
 template <int PARTS>

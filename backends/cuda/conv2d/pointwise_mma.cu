@@ -25,6 +25,7 @@
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
+#include "backends/cuda/gemm/costs.h"
 
 using namespace talc;
 
@@ -122,25 +123,26 @@ static int64_t blocks_of(const talc_device *device, const talc_conv2d_problem *p
     return max_blocks < share ? max_blocks : share;
 }
 
-/* Seconds by a model that was measured on an H200: the packing of the weights, then the longer of
- * memory and the tiles of a block's warps. */
+/* Seconds: the packing of the weights, then the longer of memory and the tiles of a block's
+ * warps. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, int products,
                       pointwise_choice c)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 3.4e12;
     const int64_t warps = warps_of(c), blocks = blocks_of(device, p, c),
                   ranges = p->groups * talc_ceil_div(p->OC / p->groups, c.range);
     const double passes = c.is_long ? (double)talc_ceil_div(c.range, LONG_BLOCKS * EIGHT) : 1;
     const double rounds =
         (double)talc_ceil_div(talc_ceil_div(p->N * p->H * p->W, POSITIONS), blocks * warps) *
         (double)talc_ceil_div(blocks * ranges, talc_cuda_state_of(device)->multiprocessors);
-    const double loading =
-        passes * c.steps * (c.is_long ? 90 : 60) * (p->H * p->W % FOUR == 0 ? 1 : 1.5);
+    const double loading = passes * c.steps * (c.is_long ? POINTWISE_STEP_LONG : POINTWISE_STEP) *
+                           (p->H * p->W % FOUR == 0 ? 1 : POINTWISE_UNALIGNED);
     const double cycles =
-        (double)warps * (loading + c.range / EIGHT * (c.steps * products * 4. + 40));
-    const double packing = c.range / (double)warps * c.steps * 100 / CLOCK;
-    const double computing = rounds * cycles / CLOCK, moving = talc_conv2d_bytes(p) / MEMORY;
-    return (computing > moving ? computing : moving) + packing + 5e-6;
+        (double)warps *
+        (loading + c.range / EIGHT * (c.steps * products * POINTWISE_PRODUCT + POINTWISE_EIGHT));
+    const double packing = c.range / (double)warps * c.steps * POINTWISE_PACK / CLOCK;
+    const double computing = rounds * cycles / CLOCK,
+                 moving = talc_conv2d_bytes(p) / POINTWISE_MEMORY;
+    return (computing > moving ? computing : moving) + packing + POINTWISE_LAUNCHES;
 }
 
 template <int PRODUCTS>

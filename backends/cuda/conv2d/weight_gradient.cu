@@ -23,6 +23,7 @@
 #include "backends/cuda/conv2d/input_gradient.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
 #include "backends/cuda/device/counter.h"
+#include "backends/cuda/gemm/costs.h"
 #include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/primitives/mma.cuh"
 
@@ -432,31 +433,30 @@ static size_t bytes_of(const weight_layout &l)
 static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w,
                           const weight_layout &l, int products)
 {
-    constexpr double RATE = 900, WAIT = 400, BYTES = 20;
     constexpr int STEPS = TILE / STEP;
     if (!w.by_wgmma)
-        return WARPS * STEPS * 2. * l.of.columns * products * 2048 / RATE + 1500;
-    const double tap = STEPS * products * (w.channels == 64 ? 32 : 24);
-    const double all = l.of.group_taps * tap * 1.15,
-                 one = l.of.columns * PLANE / w.channels * (tap + WAIT),
-                 copies = (x.halo_tile_bytes + dy.halo_tile_bytes) / BYTES;
-    return (all > one && all > copies ? all : one > copies ? one : copies) + 200;
+        return WARPS * STEPS * 2. * l.of.columns * products * 2048 / WEIGHT_RATE_MMA +
+               WEIGHT_TILE_MMA;
+    const double tap = STEPS * products * (w.channels == 64 ? WEIGHT_STEP_64 : WEIGHT_STEP_32);
+    const double all = l.of.group_taps * tap * WEIGHT_BUSY,
+                 one = l.of.columns * PLANE / w.channels * (tap + WEIGHT_WAIT),
+                 copies = (x.halo_tile_bytes + dy.halo_tile_bytes) / WEIGHT_BYTES;
+    return (all > one && all > copies ? all : one > copies ? one : copies) + WEIGHT_TILE;
 }
 
-/* Seconds by a model that was measured on an H200. Packing goes at the rate of memory. A round
- * takes as long as its waves of blocks. */
+/* Seconds. Packing goes at the rate of memory. A round takes as long as its waves of blocks. */
 static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, const gemm_problem &dy,
                          const weight_plan &w, const weight_layout &l, int products)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 2e12;
     const double rounds = (double)talc_ceil_div(x.pixel_tiles, w.round);
     const double packed = (double)x.pixel_tiles * ((double)l.x_tiles * x.halo_tile_bytes +
                                                    (double)l.dy_tiles * dy.halo_tile_bytes);
     const double tile = tile_cycles(x, dy, w, l, products);
     const double waves = (double)talc_ceil_div(l.blocks * w.splits, gpu.multiprocessors);
-    return packed * (w.by_wgmma ? 1.3 : 2) / MEMORY +
-           rounds * (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + 6e-6) +
-           (double)l.split_sums * (rounds * 2 + 1) / MEMORY + 8e-6;
+    return packed * (w.by_wgmma ? WEIGHT_PACK : WEIGHT_PACK_MMA) / WEIGHT_MEMORY +
+           rounds *
+               (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + WEIGHT_ROUND) +
+           (double)l.split_sums * (rounds * 2 + 1) / WEIGHT_MEMORY + WEIGHT_LAUNCHES;
 }
 
 template <typename Form>

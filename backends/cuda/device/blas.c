@@ -29,7 +29,6 @@ static const int64_t MAX_PRODUCTS = 65535;
     X(cublasDestroy_v2)                                                                            \
     X(cublasSetStream_v2)                                                                          \
     X(cublasSetWorkspace_v2)                                                                       \
-    X(cublasSetMathMode)                                                                           \
     X(cublasGetStatusString)                                                                       \
     X(cublasGemmEx_64)                                                                             \
     X(cublasGemmStridedBatchedEx_64)
@@ -94,6 +93,15 @@ const char *talc_cuda_blas_refuses(void)
         pthread_mutex_unlock(&opening);
     }
     return blas.missing[0] == '\0' ? NULL : blas.missing;
+}
+
+const char *talc_cuda_blas_refuses_tf32(const talc_device *device, talc_dtype dtype)
+{
+    if (dtype != TALC_F32)
+        return "the data is not f32";
+    if (talc_cuda_state_of(device)->capability < 80)
+        return "the GPU has no TF32: its compute capability is less than 8.0";
+    return NULL;
 }
 
 // ---- A handle a stream --------------------------------------------------------------------------
@@ -219,9 +227,7 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
         made = blas.cublasCreate_v2(&h->blas);
     }
     pthread_mutex_unlock(&opening);
-    if (made == CUBLAS_STATUS_SUCCESS)
-        made = blas.cublasSetMathMode(h->blas, CUBLAS_PEDANTIC_MATH);
-    else
+    if (made != CUBLAS_STATUS_SUCCESS)
         h->blas = NULL;
     talc_status status = blas_status(device, who, made);
     if (status == TALC_OK)
@@ -240,7 +246,8 @@ static const void *at(talc_dtype dtype, const void *data, int64_t elements)
     return (const char *)data + elements * (int64_t)talc_dtype_size(dtype);
 }
 
-/* What cuBLAS calls an element type, and the arithmetic of its products. */
+/* What cuBLAS calls an element type, and the arithmetic of its products, which alone says it: the
+ * handle's math mode is the default. */
 typedef struct product_types {
     cudaDataType stored;
     cublasComputeType_t computed;
@@ -314,16 +321,10 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
         status = talc_block_new(device, who, WORKSPACE, &own);
     if (status == TALC_OK)
         status = use_stream(device, who, h, own.data);
-    /* The handle is pedantic between calls. */
-    if (status == TALC_OK && product->tf32)
-        status =
-            blas_status(device, who, blas.cublasSetMathMode(h->blas, CUBLAS_TF32_TENSOR_OP_MATH));
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MAX_PRODUCTS)
         status = blas_status(device, who,
                              call(h->blas, product, types, first,
                                   talc_smaller(MAX_PRODUCTS, product->batch - first)));
-    if (product->tf32 && h->blas != NULL)
-        (void)blas.cublasSetMathMode(h->blas, CUBLAS_PEDANTIC_MATH);
     talc_block_free(device, own);
     pthread_mutex_unlock(&h->lock);
     return status;

@@ -15,6 +15,9 @@ TALC_BEGIN_DECLARATIONS
 /// NULL when cuBLAS can be used, else what is missing, for a plan's `missing`. Opens the library.
 const char *talc_cuda_blas_refuses(void);
 
+/// Why a device has no TF32 for elements of `dtype`; NULL.
+const char *talc_cuda_blas_refuses_tf32(const talc_device *device, talc_dtype dtype);
+
 /// Products of a batch, all row-major: C = op(A) op(B), or C += op(A) op(B); op(A) is M x K, op(B)
 /// K x N, C M x N. A transposed A is stored K x M, a transposed B N x K.
 typedef struct talc_cuda_product {

@@ -201,13 +201,9 @@ static const char *plan_cublas(const talc_device *device, const talc_matmul_prob
 static const char *plan_cublas_tf32(const talc_device *device, const talc_matmul_problem *p, size_t,
                                     talc_plan *plan)
 {
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (talc_cuda_state_of(device)->capability < 80)
-        return "the GPU has no TF32: its compute capability is less than 8.0";
     plan->seconds = talc_cuda_matmul_tf32_seconds(p);
     plan->missing = talc_cuda_blas_refuses;
-    return NULL;
+    return talc_cuda_blas_refuses_tf32(device, p->dtype);
 }
 
 /* The batch dimension with the most products; -1 for a single product. */

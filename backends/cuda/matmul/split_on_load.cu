@@ -12,6 +12,7 @@
 /// Arithmetic: as tensor_cores.cu's, with a scale for each row and K tile of the streamed operand.
 #include "backends/cuda/matmul/tensor_cores.h"
 
+#include "backends/cuda/gemm/costs.h"
 #include "backends/cuda/gemm/panel_product.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
 
@@ -490,34 +491,28 @@ static bool is_aligned(const talc_matmul_problem *p, const side &s)
     return aligned;
 }
 
-/* As measured on an H100: the rate of streaming, and the clock cycles of a K tile, by columns, and
- * of a tile beside them. */
+/* Seconds: the rate of streaming, and the cycles of a K tile, by columns, and of a tile. */
 static double seconds_of(const talc_device *device, const talc_matmul_problem *p,
                          const split_layout &l, const split_plan &w)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 2.9e12, STREAM = 2.8e12, LAUNCHES = 11e-6,
-                     PACKS = 4e-9;
-    /* Copies of 4 bytes, on an H200, where memory is the limit; cycles of a K tile of such. Stores
-     * of 4. */
-    constexpr double UNALIGNED = 1.75, UNALIGNED_K_TILE = 2200, UNPAIRED = 2e12;
     const side streamed = side_of(p, w.streams_b, NULL);
     const bool aligned = is_aligned(p, streamed);
     const double waves = (double)talc_ceil_div(tiles_of(p, w) * w.splits,
                                                talc_cuda_state_of(device)->multiprocessors);
     const double outputs = (double)(p->batch * p->M * p->N);
-    const double k_tile = !aligned           ? UNALIGNED_K_TILE
-                          : w.columns == 128 ? 1700
-                          : w.columns == 64  ? 1300
-                                             : 1000;
-    const double tile = 76. * w.columns;
-    const double streaming = (double)p->batch * (double)streamed.rows * (double)p->K * 4 / STREAM *
-                             (aligned ? 1 : UNALIGNED);
+    const double k_tile = !aligned           ? SPLIT_K_TILE_UNALIGNED
+                          : w.columns == 128 ? SPLIT_K_TILE_128
+                          : w.columns == 64  ? SPLIT_K_TILE_64
+                                             : SPLIT_K_TILE_32;
+    const double tile = SPLIT_COLUMN * w.columns;
+    const double streaming = (double)p->batch * (double)streamed.rows * (double)p->K * 4 /
+                             SPLIT_STREAM * (aligned ? 1 : SPLIT_UNALIGNED);
     const double multiplying = waves * ((double)l.k_tiles / w.splits * k_tile + tile) / CLOCK;
-    const double packing = (double)l.rows * (double)p->K * 8 / MEMORY +
-                           (double)l.rows / 16 * (double)l.segments * PACKS;
-    const double adding = w.splits > 1 ? outputs * w.splits * 8 / MEMORY + 3e-6 : 0;
-    const double storing = p->N % 2 == 0 ? 0 : outputs * 4 / UNPAIRED;
-    return LAUNCHES + packing + (streaming > multiplying ? streaming : multiplying) + adding +
+    const double packing = (double)l.rows * (double)p->K * 8 / SPLIT_MEMORY +
+                           (double)l.rows / 16 * (double)l.segments * PANEL_PACKS;
+    const double adding = w.splits > 1 ? outputs * w.splits * 8 / SPLIT_MEMORY + PANEL_ADDING : 0;
+    const double storing = p->N % 2 == 0 ? 0 : outputs * 4 / SPLIT_UNPAIRED;
+    return SPLIT_LAUNCHES + packing + (streaming > multiplying ? streaming : multiplying) + adding +
            storing;
 }
 

@@ -20,6 +20,7 @@
 /// finite.
 #include "backends/cuda/matmul/tensor_cores.h"
 
+#include "backends/cuda/gemm/costs.h"
 #include "backends/cuda/gemm/panel_product.cuh"
 
 using namespace talc;
@@ -85,6 +86,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
     const int lane = (int)threadIdx.x % WARP, segment = p.segment + (w.end - 1) / CHUNKS;
     const int down = lane / LANES_ACROSS, across = lane % LANES_ACROSS * WIDE;
     const int64_t m0 = (int64_t)w.m * PANEL + threadIdx.x / WARP * WARP_ROWS, m = m0 + down;
+    const int rows = (int)max((int64_t)0, min((int64_t)WARP_ROWS, p.R - m));
     const bool final = p.is_last_round && p.split_sums == nullptr;
     const float *a_scales = p.a.scale_at(segment, matrices[0], m0 + lane / 4);
     const float of_rows[2] = { __ldg(a_scales), __ldg(a_scales + 8) };
@@ -144,13 +146,13 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
         }
         __syncwarp();
         const int columns = (int)max((int64_t)0, min((int64_t)WIDE, p.N - n));
-        auto has = [&](int i, int c) { return c < columns && m + i * (WARP / LANES_ACROSS) < p.R; };
+        auto has = [&](int i, int c) { return c < columns && i * (WARP / LANES_ACROSS) < rows; };
         auto offset = [&](int i) { return at + i * (WARP / LANES_ACROSS) * p.N; };
         if (p.resumes)
 #pragma unroll
             for (int i = 0; i < OWN_ROWS * WIDE; i++)
                 v[i / WIDE][i % WIDE] +=
-                    has(i / WIDE, i % WIDE) ? to[offset(i / WIDE) + i % WIDE] : 0;
+                    has(i / WIDE, i % WIDE) ? (to + offset(i / WIDE))[i % WIDE] : 0;
         unsigned recompute_bits = 0;
         if (final) {
             const row_bound of[WIDE] = { { bounds[0].x, bounds[0].y },
@@ -192,16 +194,21 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
                 activate_all<false>(p.last.activation, v[i]);
         }
 #pragma unroll
-        for (int i = 0; i < OWN_ROWS; i++)
+        for (int i = 0; i < OWN_ROWS; i++) {
+            float *y = to + offset(i);
             if (p.aligned) {
                 if (has(i, 0))
-                    *(float4 *)(to + offset(i)) = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
+                    /* Without this the compiler makes four stores of one. */
+                    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y), "f"(v[i][0]),
+                                 "f"(v[i][1]), "f"(v[i][2]), "f"(v[i][3])
+                                 : "memory");
             } else {
 #pragma unroll
                 for (int c = 0; c < WIDE; c++)
                     if (has(i, c))
-                        to[offset(i) + c] = v[i][c];
+                        y[c] = v[i][c];
             }
+        }
         if (__any_sync(~0u, recompute_bits != 0))
             recompute_outputs(p, w.product, m, n, recompute_bits);
     }
@@ -367,29 +374,28 @@ static int64_t tiles_of(const talc_matmul_problem *p, const product_layout &l,
     return p->batch * l.a_panels * (l.b_panels / w.panels);
 }
 
-/* Seconds by a model that was measured on an H200: the rate of packing and the cost of its blocks,
- * and the clock cycles of a K tile and of a tile. */
+/* Seconds: the rate of packing and the cost of its blocks, and the cycles of a K tile and of a
+ * tile. */
 static double seconds_of(const talc_device *device, const talc_matmul_problem *p,
                          const product_layout &l, const product_plan &w)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 3e12, LAUNCHES = 12e-6, PACKS = 4e-9;
-    constexpr double UNALIGNED = 2.4e12; /* bytes a second of stores of 4, on an H200 */
-    constexpr double MARGIN = 1.08;      /* so that it is not slower than another algorithm */
     const double tiles = (double)tiles_of(p, l, w), rows = (double)(l.a_rows + l.b_rows);
     const double outputs = (double)(p->batch * p->M * p->N);
     const double waves = (double)talc_ceil_div((int64_t)tiles * w.splits,
                                                talc_cuda_state_of(device)->multiprocessors);
     const double rounds = (double)talc_ceil_div(l.segments, w.round);
     const double k_tiles = (double)talc_ceil_div(p->K, CHUNK);
-    const double k_tile = w.panels == 2 ? 1800 : 970, tile = 7000. * w.panels;
-    const double adding = w.splits > 1 ? outputs * w.splits * 8 * rounds / MEMORY + 3e-6
-                                       : outputs * 8 * (rounds - 1) / MEMORY;
-    const double activating = is_called(p->activation) ? outputs * 8 / MEMORY : 0;
-    const double storing = p->N % 4 == 0 ? 0 : outputs * 4 / UNALIGNED;
-    return MARGIN * (LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
-                     rows / 16 * (double)l.segments * PACKS +
-                     waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding +
-                     activating + storing);
+    const double k_tile = w.panels == 2 ? PACKED_K_TILE_2 : PACKED_K_TILE_1,
+                 tile = PACKED_TILE * w.panels;
+    const double adding = w.splits > 1
+                              ? outputs * w.splits * 8 * rounds / PACKED_MEMORY + PANEL_ADDING
+                              : outputs * 8 * (rounds - 1) / PACKED_MEMORY;
+    const double activating = is_called(p->activation) ? outputs * 8 / PACKED_MEMORY : 0;
+    const double storing = p->N % 4 == 0 ? 0 : outputs * 4 / PACKED_UNALIGNED;
+    return PACKED_MARGIN * (PACKED_LAUNCHES * rounds + rows * (double)p->K * 8 / PACKED_MEMORY +
+                            rows / 16 * (double)l.segments * PANEL_PACKS +
+                            waves * (k_tiles / w.splits * k_tile + rounds * tile) / CLOCK + adding +
+                            activating + storing);
 }
 
 const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_matmul_problem *p,
