@@ -91,16 +91,18 @@ static int warps_of(pointwise_choice c)
     return (c.is_long || c.steps > 4 ? 256 : c.steps == 4 ? 384 : 512) / WARP;
 }
 
+/* A single step takes the kernel of two, and where four positions are no vector, sums of more than
+ * four steps are long ones: kernels of their own would be less than 1.2 times as fast. */
 static pointwise_choice choose(const talc_device *device, const talc_conv2d_problem *p,
-                               int products)
+                               int products, bool vectors)
 {
     const int64_t steps = talc_ceil_div(p->C / p->groups, STEP);
     pointwise_choice c = {};
-    c.is_long = steps > 8;
+    c.is_long = steps > (vectors ? 8 : 4);
     c.steps = c.is_long   ? (int)talc_ceil_div(steps, LONG_STEPS) * LONG_STEPS
               : steps > 4 ? 8
               : steps > 2 ? 4
-                          : (int)steps;
+                          : 2;
     const int64_t all = talc_ceil_div(p->OC / p->groups, EIGHT) * EIGHT;
     const int64_t bytes =
         products == 3 ? pointwise_bytes<3>(EIGHT, c.steps) : pointwise_bytes<1>(EIGHT, c.steps);
@@ -163,7 +165,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (p->C > INT_MAX / 64 || p->OC > INT_MAX / 64 || p->H * p->W > INT_MAX / 64 ||
         p->N > (INT_MAX - 4 * POSITIONS) / (p->H * p->W))
         return "an extent is too large";
-    const pointwise_choice c = choose(device, p, PRODUCTS);
+    const pointwise_choice c = choose(device, p, PRODUCTS, p->H * p->W % FOUR == 0);
     if (c.range < EIGHT)
         return "the weights of 8 channels do not fit shared memory";
     if (p->groups * talc_ceil_div(p->OC / p->groups, c.range) > MAX_GRID)
@@ -207,13 +209,12 @@ static talc_status with_steps(talc_device *device, const talc_conv2d_problem *p,
 {
     if (c.is_long)
         return launch<PRODUCTS, LONG_STEPS, true, VECTORS>(device, p, c, a);
-    if (c.steps == 1)
-        return launch<PRODUCTS, 1, false, VECTORS>(device, p, c, a);
     if (c.steps == 2)
         return launch<PRODUCTS, 2, false, VECTORS>(device, p, c, a);
-    if (c.steps == 4)
-        return launch<PRODUCTS, 4, false, VECTORS>(device, p, c, a);
-    return launch<PRODUCTS, 8, false, VECTORS>(device, p, c, a);
+    if constexpr (VECTORS)
+        if (c.steps == 8)
+            return launch<PRODUCTS, 8, false, VECTORS>(device, p, c, a);
+    return launch<PRODUCTS, 4, false, VECTORS>(device, p, c, a);
 }
 
 template <int PRODUCTS>
@@ -223,11 +224,10 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    const pointwise_choice c = *(const pointwise_choice *)talc_plan_data(plan);
-    const bool vectors =
-        p->H * p->W % FOUR == 0 && is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->residual);
-    return vectors ? with_steps<PRODUCTS, true>(device, p, c, a)
-                   : with_steps<PRODUCTS, false>(device, p, c, a);
+    if (p->H * p->W % FOUR == 0 && is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->residual))
+        return with_steps<PRODUCTS, true>(device, p,
+                                          *(const pointwise_choice *)talc_plan_data(plan), a);
+    return with_steps<PRODUCTS, false>(device, p, choose(device, p, PRODUCTS, false), a);
 }
 
 TALC_CUDA_FORM_WITH_GRADIENTS(pointwise_mma, 3, 0)
