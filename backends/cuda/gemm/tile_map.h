@@ -52,6 +52,13 @@ typedef struct talc_product_tile {
     int split, k_tile, end; ///< its first K tile, and the one after its last
 } talc_product_tile;
 
+/// Split-K: the K tiles of split w->split, a share of all.
+TALC_TILE_MAP void talc_product_set_split(talc_product_tile *w, int k_tiles, int splits)
+{
+    w->k_tile = (int)((int64_t)k_tiles * w->split / splits);
+    w->end = (int)((int64_t)k_tiles * (w->split + 1) / splits);
+}
+
 /// The tile and split with index `i`. The tiles of a product are taken TALC_PRODUCT_TILES_DOWN rows
 /// of tiles at a time, column by column.
 TALC_TILE_MAP talc_product_tile talc_product_tile_of(const talc_product_layout *p, int i)
@@ -67,8 +74,7 @@ TALC_TILE_MAP talc_product_tile talc_product_tile_of(const talc_product_layout *
               down = below < TALC_PRODUCT_TILES_DOWN ? below : TALC_PRODUCT_TILES_DOWN;
     w.n = in_group / down;
     w.m = group * TALC_PRODUCT_TILES_DOWN + in_group - w.n * down;
-    w.k_tile = (int)((int64_t)p->k_tiles * w.split / p->splits);
-    w.end = (int)((int64_t)p->k_tiles * (w.split + 1) / p->splits);
+    talc_product_set_split(&w, p->k_tiles, p->splits);
     return w;
 }
 
@@ -111,8 +117,7 @@ TALC_TILE_MAP talc_product_tile talc_stream_tile_of(const talc_stream_layout *p,
     i /= p->splits;
     w.m = i % p->row_tiles;
     w.product = i / p->row_tiles;
-    w.k_tile = (int)((int64_t)p->k_tiles * w.split / p->splits);
-    w.end = (int)((int64_t)p->k_tiles * (w.split + 1) / p->splits);
+    talc_product_set_split(&w, p->k_tiles, p->splits);
     return w;
 }
 
