@@ -12,8 +12,9 @@
 /// neighbouring positions of 4 of every 16 channels, 16 bytes at a time. It stores 4 positions of
 /// two of every eight output channels, again 16 bytes at a time. The second operand is the weights.
 /// Each block packs them as f16 in shared memory, in the order in which threads read them. Up to
-/// 128 channels of x stay in registers for all output channels. Longer sums go over K tiles of 64
-/// channels for every 64 output channels, and x comes from the caches after the first time.
+/// 128 channels of x stay in registers for all output channels, up to 64 where four positions are
+/// no vector. Longer sums go over K tiles of 64 channels for every 64 output channels, and x comes
+/// from the caches after the first time.
 ///
 /// Arithmetic: a power of two scales each position and each output channel into the range of f16.
 /// STRICT splits both operands into high and low parts and adds up three products. f32 registers

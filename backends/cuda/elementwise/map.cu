@@ -274,7 +274,7 @@ static void run_cast(talc_device *device, const talc_cuda_map &m, int64_t count)
 
 template <typename T> static void run(talc_device *device, const talc_cuda_map &m)
 {
-    constexpr int V = VECTOR_BYTES / sizeof(T);
+    constexpr int V = VECTOR_WIDTH<T>;
     const int64_t count = count_of(m.rank, m.dims);
     if (count > MAX) {
         /* Halves, the first of whole vectors. */

@@ -135,7 +135,7 @@ template <typename T, int ROWS>
 static void dot(talc_device *device, const talc_matmul_problem *p,
                 const talc_matmul_arguments *arguments)
 {
-    constexpr int WIDE = 16 / sizeof(T);
+    constexpr int WIDE = VECTOR_WIDTH<T>;
     /* Long sums need many threads, short ones a short reduction over threads. */
     int threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : 64;
     while (threads > 1 && p->K < 4 * threads)

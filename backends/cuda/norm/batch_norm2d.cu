@@ -285,7 +285,7 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
 template <typename T>
 static bool is_packed(const norm_plan<T> &plan, int64_t count, int64_t gap = 0)
 {
-    constexpr int64_t COUNT = VECTOR_BYTES / sizeof(T);
+    constexpr int64_t COUNT = VECTOR_WIDTH<T>;
     return count % COUNT == 0 && gap % COUNT == 0 && is_aligned(plan.x) &&
            is_aligned(plan.residual) && is_aligned(plan.y);
 }
@@ -293,7 +293,7 @@ static bool is_packed(const norm_plan<T> &plan, int64_t count, int64_t gap = 0)
 template <typename T, bool TRAINING>
 static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    constexpr int COUNT = VECTOR_WIDTH<T>;
     const bool adds = plan.residual != NULL;
     const int max = BLOCK * (adds ? MAX_VALUES<T, true> : MAX_VALUES<T, false>);
     divisor<uint32_t> plane;
@@ -324,7 +324,7 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
         if (has_odd_planes(plan))
             launch_planes(device, plane_moments<T>{ plan }, plan.x, planes_of(plan));
         else if (is_packed(plan, plan.plane))
-            part_moments<T, VECTOR_BYTES / sizeof(T)><<<blocks, BLOCK, 0, stream>>>(plan);
+            part_moments<T, VECTOR_WIDTH<T>><<<blocks, BLOCK, 0, stream>>>(plan);
         else
             part_moments_of_rows<T><<<blocks, BLOCK, 0, stream>>>(plan, threads_per_row(plan));
         const int threads = plan.parts_of_channel > 4 * WARP ? BLOCK : WARP;
@@ -356,7 +356,7 @@ template <typename T>
 static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
                             const talc_batch_norm2d_arguments *a)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    constexpr int COUNT = VECTOR_WIDTH<T>;
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (plan.N * plan.plane > INT_MAX)
         launch_channels<T, 1, uint64_t>(device, p, plan, a->x_gap);

@@ -253,9 +253,8 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
 
 template <typename T> static bool is_packed(const gradient_plan<T> &plan)
 {
-    return plan.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
-           is_aligned(plan.dy) && is_aligned(plan.y) && is_aligned(plan.dx) &&
-           is_aligned(plan.dresidual);
+    return plan.plane % VECTOR_WIDTH<T> == 0 && is_aligned(plan.x) && is_aligned(plan.dy) &&
+           is_aligned(plan.y) && is_aligned(plan.dx) && is_aligned(plan.dresidual);
 }
 
 template <typename T, int COUNT, typename Index>
@@ -274,7 +273,7 @@ template <typename T> static void launch_channels(talc_device *device, const gra
     if (plan.N * plan.plane > INT_MAX)
         launch_channels<T, 1, uint64_t>(device, plan);
     else if (is_packed(plan))
-        launch_channels<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan);
+        launch_channels<T, VECTOR_WIDTH<T>, uint32_t>(device, plan);
     else
         launch_channels<T, 1, uint32_t>(device, plan);
 }
@@ -302,7 +301,7 @@ static void launch_parts(talc_device *device, gradient_plan<T> plan)
 template <typename T> static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
 {
     if (is_packed(plan))
-        launch_parts<T, VECTOR_BYTES / sizeof(T)>(device, plan);
+        launch_parts<T, VECTOR_WIDTH<T>>(device, plan);
     else
         launch_parts<T, 1>(device, plan);
 }

@@ -460,7 +460,7 @@ static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_n
 
 template <typename T> static bool is_packed(const rows_plan<T> &plan)
 {
-    return plan.norm.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.norm.x) &&
+    return plan.norm.plane % VECTOR_WIDTH<T> == 0 && is_aligned(plan.norm.x) &&
            is_aligned(plan.norm.y) && is_aligned(plan.dy) && is_aligned(plan.dx);
 }
 
@@ -585,7 +585,7 @@ static talc_status run_rows(talc_device *device, const talc_group_norm_problem *
         using T = typename decltype(element)::type;
         const rows_plan<T> plan = plan_of<T>(p, a);
         if (is_packed(plan))
-            launch<T, VECTOR_BYTES / sizeof(T)>(device, p, plan);
+            launch<T, VECTOR_WIDTH<T>>(device, p, plan);
         else
             launch<T, 1>(device, p, plan);
         if (a->dweight != NULL)

@@ -190,6 +190,8 @@ struct tiled_algorithm {
 
     static const char *refuses(const talc_pool2d_problem *p)
     {
+        if (p->dtype != TALC_F32)
+            return "the data is not f32";
         if (!is_square(p, 2, 2) && !is_square(p, 3, 1) && !is_square(p, 3, 2) &&
             !is_square(p, 4, 1) && !is_square(p, 5, 1))
             return "only 2x2 with stride 2, 3x3 with stride 1 or 2, 4x4 and 5x5 with stride 1";
@@ -202,18 +204,20 @@ struct tiled_algorithm {
     static void launch(talc_device *device, const talc_pool2d_problem *p,
                        const talc_pool2d_arguments *arguments)
     {
-        using S = State<T, int>;
-        const auto kernel = p->KH == 2                       ? pool_tiled<S, T, 2, 2>
-                            : p->KH == 4                     ? pool_tiled<S, T, 4, 1>
-                            : p->KH == 5                     ? pool_tiled<S, T, 5, 1>
-                            : p->KH == 3 && p->stride_h == 2 ? pool_tiled<S, T, 3, 2>
-                                                             : pool_tiled<S, T, 3, 1>;
-        tile_plan plan(p);
-        for_plane_chunks<T>(p, arguments, p->OH, [&](plane_chunk<T> some) {
-            plan.cut(p, some.planes, talc_cuda_state_of(device)->multiprocessors * 24);
-            kernel<<<grid_for_blocks(device, plan.tiling.count), BLOCK, plan.bytes,
-                     talc_cuda_stream(device)>>>(some.x, some.y, some.indices, plan);
-        });
+        if constexpr (std::is_same_v<T, float>) {
+            using S = State<T, int>;
+            const auto kernel = p->KH == 2                       ? pool_tiled<S, T, 2, 2>
+                                : p->KH == 4                     ? pool_tiled<S, T, 4, 1>
+                                : p->KH == 5                     ? pool_tiled<S, T, 5, 1>
+                                : p->KH == 3 && p->stride_h == 2 ? pool_tiled<S, T, 3, 2>
+                                                                 : pool_tiled<S, T, 3, 1>;
+            tile_plan plan(p);
+            for_plane_chunks<T>(p, arguments, p->OH, [&](plane_chunk<T> some) {
+                plan.cut(p, some.planes, talc_cuda_state_of(device)->multiprocessors * 24);
+                kernel<<<grid_for_blocks(device, plan.tiling.count), BLOCK, plan.bytes,
+                         talc_cuda_stream(device)>>>(some.x, some.y, some.indices, plan);
+            });
+        }
     }
 };
 

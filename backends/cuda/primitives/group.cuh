@@ -14,6 +14,11 @@ namespace talc
 /// Bytes of the widest load and store, for which addresses have to be aligned.
 constexpr int VECTOR_BYTES = 16;
 
+/// Elements of the widest vector that a kernel of several widths is compiled for. Doubles, which
+/// networks do not have, have one kernel: neighbouring threads load whole cache lines of them, too.
+template <typename T>
+constexpr int VECTOR_WIDTH = std::is_same_v<T, double> ? 1 : VECTOR_BYTES / (int)sizeof(T);
+
 /// Bytes of a cache line. Warps whose accesses begin and end with one move no more than they need.
 constexpr int CACHE_LINE = 128;
 

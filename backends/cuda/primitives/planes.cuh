@@ -45,7 +45,7 @@ struct plane_tiling {
     /// whole vectors, else 1.
     int64_t count_of(int64_t size, const void *x) const
     {
-        const int64_t count = VECTOR_BYTES / size;
+        const int64_t count = size < 8 ? VECTOR_BYTES / size : 1;
         return is_aligned(x) && stride % count == 0 && C * P % count == 0 ? count : 1;
     }
     void side_by_side(int64_t count)
@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(BLOCK)
 template <typename Work, typename T>
 static void launch_planes(talc_device *device, const Work &work, const T *x, plane_tiling tiling)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    constexpr int COUNT = VECTOR_WIDTH<T>;
     const int64_t count = tiling.count_of(sizeof(T), x);
     tiling.side_by_side(count);
     const dim3 grid(grid_for_blocks(device, talc_ceil_div(tiling.C, tiling.planes)),

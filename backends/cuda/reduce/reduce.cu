@@ -111,7 +111,7 @@ struct reduce_offsets {
 /* Elements of the widest vector. Integers, which networks do not reduce, have one kernel along and
  * one across. */
 template <typename T>
-constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_BYTES / (int)sizeof(T) : 1;
+constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_WIDTH<T> : 1;
 
 /* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers
  * the code is kept short. */

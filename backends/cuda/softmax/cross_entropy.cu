@@ -218,10 +218,12 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
         if (parts > 0)
             add_label_weights<<<(unsigned)parts, BLOCK, 0, stream>>>(of, plan);
     const shape by = shape_of(p);
-    const auto kernel = by == BY_THREAD ? entropy<T, 1, Index, WORK>
-                        : by == BY_FEW  ? entropy<T, FEW, Index, WORK>
-                        : by == BY_WARP ? entropy<T, WARP, Index, WORK>
-                                        : entropy<T, BLOCK, Index, WORK>;
+    auto kernel = entropy<T, WARP, Index, WORK>;
+    if constexpr (std::is_same_v<T, float>)
+        kernel = by == BY_THREAD  ? entropy<T, 1, Index, WORK>
+                 : by == BY_FEW   ? entropy<T, FEW, Index, WORK>
+                 : by == BY_BLOCK ? entropy<T, BLOCK, Index, WORK>
+                                  : kernel;
     const unsigned blocks =
         WORK == GRADIENT
             ? grid_for_blocks(device, talc_ceil_div(p->samples, BLOCK / threads_of(by)))

@@ -41,7 +41,7 @@ static bool is_strided(const talc_softmax_problem *p)
 template <typename T>
 static bool is_whole(const talc_softmax_problem *p, const talc_softmax_arguments *a)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    constexpr int COUNT = VECTOR_WIDTH<T>;
     bool whole = p->x_stride == 1 && p->y_stride == 1 && p->extent % COUNT == 0 &&
                  is_aligned(a->x) && is_aligned(a->y);
     for (int i = 0; i < p->outer_rank; i++)
@@ -114,7 +114,7 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
     if (is_strided(p))
         launch_lanes<T, 1, STRIDED>(device, p, a);
     else if (is_whole<T>(p, a))
-        launch_lanes<T, VECTOR_BYTES / sizeof(T), ALONG>(device, p, a);
+        launch_lanes<T, VECTOR_WIDTH<T>, ALONG>(device, p, a);
     else if (is_dense(p, a) && p->extent * (int64_t)sizeof(T) <= HELD)
         launch_thread<T>(device, p, a);
     else
@@ -200,8 +200,7 @@ template <typename T>
 static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
                            const talc_softmax_arguments *a)
 {
-    const auto launch =
-        is_whole<T>(p, a) ? launch_blocks<T, VECTOR_BYTES / sizeof(T)> : launch_blocks<T, 1>;
+    const auto launch = is_whole<T>(p, a) ? launch_blocks<T, VECTOR_WIDTH<T>> : launch_blocks<T, 1>;
     if (!launch(device, p, a, MAX_BLOCKS))
         (void)launch(device, p, a, PORTABLE_BLOCKS);
 }
