@@ -303,7 +303,8 @@ static const char *const edges[] = {
     /* Transposed operands, batches, epilogues, f64. */
     "matmul:{|b3}m9n11k13_{ta|tb}",
     "matmul:m9n11k13_{ta_tb|bias|residual|relu|sigmoid|bias_tanh|bias_residual_relu|hardswish|bias_silu|gelu_f64|leaky_relu|f64}",
-    "matmul:m1n11k13_ta", "matmul:m9n1k13_tb", "matmul:m33n35k31_ta_tb", "matmul:b0m3n4k5",
+    "matmul:m63n1k{16|700}_ta_tb_bias", "matmul:m1n11k13_ta", "matmul:m9n1k13_tb",
+    "matmul:m33n35k31_ta_tb", "matmul:b0m3n4k5",
     "matmul:b2m9n11k13{|_tb_bias_relu_f64}", "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4",
     "matmul:b2m33n17k9_tb_bias_residual_relu", "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
 

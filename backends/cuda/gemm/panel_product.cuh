@@ -20,6 +20,7 @@ struct panel_product {
     float *y, *split_sums;      ///< split_sums is [split][shape of y], NULL without split-K
     epilogue<float> last;
     int64_t R, C, K, N, outputs; ///< rows and columns; outputs of all products
+    bool swapped;                ///< rows are those of op(B)
     int64_t y_row, y_column;     ///< from one row's output to the next's, and from a column's
     /// 2^14 / sqrt(K). An element that underflows is off by at most 2^-25 once scaled, and is
     /// multiplied by less than 2^14. So the error of a sum that is not recomputed is at most
@@ -28,16 +29,17 @@ struct panel_product {
     unsigned long long *recomputed;
     strided_index<2, uint64_t> sources; ///< the first elements of a product's operands
 
-    /// Where `swapped`, rows are those of op(B). NULL for split_sums without split-K.
+    /// NULL for split_sums without split-K.
     panel_product(talc_device *device, const talc_matmul_problem *p,
-                  const talc_matmul_arguments *arguments, bool swapped, panel_source rows_,
+                  const talc_matmul_arguments *arguments, bool swapped_, panel_source rows_,
                   panel_source columns_, panel_operand packed_, float *split_sums_)
         : rows(rows_), columns(columns_), packed(packed_), y((float *)arguments->y),
           split_sums(split_sums_),
           last(arguments->bias, arguments->residual, without_calls(p->activation)),
-          R(swapped ? p->N : p->M), C(swapped ? p->M : p->N), K(p->K), N(p->N),
-          outputs(p->batch * p->M * p->N), y_row(swapped ? 1 : p->N), y_column(swapped ? p->N : 1),
-          coefficient(0x1p14f / sqrtf((float)p->K)), recomputed(talc_cuda_recomputed(device)),
+          R(swapped_ ? p->N : p->M), C(swapped_ ? p->M : p->N), K(p->K), N(p->N),
+          outputs(p->batch * p->M * p->N), swapped(swapped_), y_row(swapped ? 1 : p->N),
+          y_column(swapped ? p->N : 1), coefficient(0x1p14f / sqrtf((float)p->K)),
+          recomputed(talc_cuda_recomputed(device)),
           sources(p->batch_rank, p->batch_dims,
                   { swapped ? p->b_strides : p->a_strides, swapped ? p->a_strides : p->b_strides })
     {
@@ -91,7 +93,7 @@ static __global__ void __launch_bounds__(BLOCK) add_splits(const __grid_constant
     const int64_t at = i < p.outputs ? i : p.outputs - 1;
     const int64_t product = at / (p.R * p.C), rest = at - product * (p.R * p.C), m = rest / p.N,
                   n = rest - m * p.N;
-    const int64_t r = p.y_column == 1 ? m : n, c = p.y_column == 1 ? n : m;
+    const int64_t r = p.swapped ? n : m, c = p.swapped ? m : n;
     row_bound row, column;
     p.bounds_of(product, r, c, row, column);
     float sum = 0;

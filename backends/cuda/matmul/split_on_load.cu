@@ -273,7 +273,7 @@ static __device__ __forceinline__ void store_tile(const split_product &p,
                 if (row >= p.R || column >= p.C)
                     continue;
                 if (p.last.bias != nullptr)
-                    sums[j * 4 + i] += __ldg(p.last.bias + (p.y_column == 1 ? column : row));
+                    sums[j * 4 + i] += __ldg(p.last.bias + (p.swapped ? row : column));
                 if (p.last.residual != nullptr)
                     sums[j * 4 + i] += p.last.residual[first + row * p.y_row + column * p.y_column];
             }
