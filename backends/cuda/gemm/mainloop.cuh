@@ -29,8 +29,9 @@
 ///     problem                     what the kernel gets; problem.tiles.work counts tiles and splits
 ///     PANELS, COUNT               of a thread: accumulators [PANELS][COUNT]
 ///     STAGES, STAGE_BYTES         of the ring
+///     SHARED                      bytes of shared memory: the ring's and the form's own
 ///     FULL, EMPTY                 arrivals at the two barriers of a stage
-///     PRODUCERS                   threads that load
+///     PRODUCERS, loads()          threads that do not multiply, and whether this one loads
 ///     ...REGISTERS                of a thread of either kind
 ///     UNROLL                      K tiles whose fragments have registers of their own: 1 or 2
 ///     tile_of(p, i)               the tile with index i
@@ -124,8 +125,7 @@ static __global__ void __launch_bounds__(MULTIPLIERS + Form::PRODUCERS, 1)
         });
 }
 
-/// Launches a block a tile, up to one a multiprocessor. `bytes` of shared memory are the ring's and
-/// the form's own.
+/// Launches a block a tile, up to one a multiprocessor.
 template <typename Form>
 static cudaError_t launch_product(talc_device *device, const typename Form::problem &p)
 {
