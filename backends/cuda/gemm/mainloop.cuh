@@ -30,16 +30,16 @@
 ///     PANELS, COUNT               of a thread: accumulators [PANELS][COUNT]
 ///     STAGES, STAGE_BYTES         of the ring
 ///     SHARED                      bytes of shared memory: the ring's and the form's own
+///     LOADERS                     threads that load, 1 or a warpgroup
 ///     FULL, EMPTY                 arrivals at the two barriers of a stage
-///     PRODUCERS, loads()          threads that do not multiply, and whether this one loads
 ///     ...REGISTERS                of a thread of either kind
-///     UNROLL                      K tiles whose fragments have registers of their own: 1 or 2
+///     AHEAD                       whether a K tile is prepared while the one before is multiplied,
+///                                 in registers of its own
 ///     tile_of(p, i)               the tile with index i
 ///     loader(p, tile)             what fills stages: load(p, k_tile, to, full)
-///     Form(p, tile, ring, stages) what multiplies. begin(at) before the first K tile; wait(at) for
-///                                 the stage; multiply(u, stage, panel, partial); prepare(u, at)
-///                                 the next K tile meanwhile; release(stage); add(u, partial,
-///                                 sums); rescale(segment, sums); store(sums)
+///     Form(p, tile, ring, stages) what multiplies: prepare(u, at), once the stage is full;
+///                                 multiply(u, stage, panel, partial); add(u, partial, sums);
+///                                 rescale(segment, sums); store(sums). u: which registers
 #ifndef TALC_BACKENDS_CUDA_GEMM_MAINLOOP_CUH
 #define TALC_BACKENDS_CUDA_GEMM_MAINLOOP_CUH
 
@@ -51,8 +51,8 @@
 namespace talc
 {
 
-/// Threads that multiply, two warpgroups, and the rows of a tile.
-constexpr int MULTIPLIERS = 256, TILE_ROWS = TALC_PRODUCT_PANEL;
+/// Threads that multiply, two warpgroups, and the others; the rows of a tile.
+constexpr int MULTIPLIERS = 256, PRODUCERS = 128, TILE_ROWS = TALC_PRODUCT_PANEL;
 
 template <typename Form>
 static __device__ __forceinline__ void load_tiles(const typename Form::problem &p, uint32_t stages,
@@ -73,6 +73,7 @@ template <typename Form>
 static __device__ __forceinline__ void multiply_tiles(const typename Form::problem &p, char *stages,
                                                       stage_barriers ring)
 {
+    constexpr int UNROLL = Form::AHEAD ? 2 : 1;
     pipeline_state at = first_to_empty();
     for (int i = (int)blockIdx.x; i < p.tiles.work; i += (int)gridDim.x) {
         const talc_product_tile w = Form::tile_of(p, i);
@@ -81,16 +82,18 @@ static __device__ __forceinline__ void multiply_tiles(const typename Form::probl
 #pragma unroll
         for (int k = 0; k < Form::PANELS * Form::COUNT; k++)
             sums[k / Form::COUNT][k % Form::COUNT] = 0;
-        form.begin(at);
-        for (int first = w.k_tile; first < w.end; first += Form::UNROLL)
+        if (Form::AHEAD)
+            form.prepare(0, at);
+        for (int first = w.k_tile; first < w.end; first += UNROLL)
 #pragma unroll
-            for (int u = 0; u < Form::UNROLL; u++) {
+            for (int u = 0; u < UNROLL; u++) {
                 const int k_tile = first + u, stage = at.stage;
                 if (k_tile >= w.end)
                     break;
                 if (k_tile % CHUNKS == 0 && k_tile > w.k_tile)
                     form.rescale(k_tile / CHUNKS, sums);
-                form.wait(at);
+                if (!Form::AHEAD)
+                    form.prepare(0, at);
                 at.advance(Form::STAGES);
 #pragma unroll
                 for (int panel = 0; panel < Form::PANELS; panel++) {
@@ -98,11 +101,11 @@ static __device__ __forceinline__ void multiply_tiles(const typename Form::probl
                     wgmma_fence();
                     form.multiply(u, stage, panel, partial);
                     wgmma_commit();
-                    if (last && k_tile + 1 < w.end)
+                    if (Form::AHEAD && last && k_tile + 1 < w.end)
                         form.prepare(1 - u, at);
                     wgmma_wait<0>();
-                    if (last)
-                        form.release(stage);
+                    if (last && (Form::EMPTY == MULTIPLIERS || threadIdx.x % WARP == 0))
+                        barrier_arrive(ring.empty(stage));
                     form.add(u, partial, sums[panel]);
                 }
             }
@@ -111,7 +114,7 @@ static __device__ __forceinline__ void multiply_tiles(const typename Form::probl
 }
 
 template <typename Form>
-static __global__ void __launch_bounds__(MULTIPLIERS + Form::PRODUCERS, 1)
+static __global__ void __launch_bounds__(MULTIPLIERS + PRODUCERS, 1)
     product_kernel(const __grid_constant__ typename Form::problem p)
 {
     extern __shared__ __align__(128) char shared[];
@@ -120,7 +123,7 @@ static __global__ void __launch_bounds__(MULTIPLIERS + Form::PRODUCERS, 1)
     run_pipeline<MULTIPLIERS, Form::MULTIPLIER_REGISTERS, Form::LOADER_REGISTERS>(
         [&] { multiply_tiles<Form>(p, shared, ring); },
         [&] {
-            if (Form::loads())
+            if (Form::LOADERS == PRODUCERS || threadIdx.x < MULTIPLIERS + Form::LOADERS)
                 load_tiles<Form>(p, shared_address(shared), ring);
         });
 }
@@ -134,8 +137,7 @@ static cudaError_t launch_product(talc_device *device, const typename Form::prob
     if (error == cudaSuccess) {
         const int multiprocessors = talc_cuda_state_of(device)->multiprocessors,
                   blocks = p.tiles.work < multiprocessors ? p.tiles.work : multiprocessors;
-        kernel<<<blocks, MULTIPLIERS + Form::PRODUCERS, Form::SHARED, talc_cuda_stream(device)>>>(
-            p);
+        kernel<<<blocks, MULTIPLIERS + PRODUCERS, Form::SHARED, talc_cuda_stream(device)>>>(p);
     }
     return error;
 }

@@ -310,7 +310,8 @@ static __device__ __forceinline__ void store_tile(const split_product &p,
  * one K tile that the tensor cores multiply and of the next, which it splits meanwhile. */
 template <bool ALONG_K, int COLUMNS> struct split_form {
     using problem = split_product;
-    static constexpr int PANELS = 1, COUNT = COLUMNS / 2, UNROLL = 2, PRODUCERS = COPIERS;
+    static constexpr int PANELS = 1, COUNT = COLUMNS / 2, LOADERS = COPIERS;
+    static constexpr bool AHEAD = true;
     static constexpr int MULTIPLIER_REGISTERS = 232, LOADER_REGISTERS = 40;
     static constexpr int PANEL_PART = COLUMNS * CHUNK * 4; /* bytes of a stage */
     static constexpr int STAGES = 6, STAGE_BYTES = PANEL_PART + STREAM_BYTES,
@@ -320,10 +321,6 @@ template <bool ALONG_K, int COLUMNS> struct split_form {
     static __device__ __forceinline__ talc_product_tile tile_of(const problem &p, int i)
     {
         return talc_stream_tile_of(&p.tiles, i);
-    }
-    static __device__ __forceinline__ bool loads()
-    {
-        return true;
     }
 
     struct loader {
@@ -374,14 +371,6 @@ template <bool ALONG_K, int COLUMNS> struct split_form {
     {
         first = shared_matrix_of(shared_address(stages), COLUMNS, 8);
     }
-    __device__ __forceinline__ void begin(pipeline_state at)
-    {
-        prepare(0, at);
-    }
-    /* The fragments have been made of what was waited for. */
-    __device__ __forceinline__ void wait(pipeline_state)
-    {
-    }
     __device__ __forceinline__ void multiply(int u, int stage, int, float (&partial)[COUNT])
     {
         constexpr uint32_t EIGHTS = COLUMNS, PART = CHUNK / EIGHT * EIGHTS; /* of 16 bytes */
@@ -402,10 +391,6 @@ template <bool ALONG_K, int COLUMNS> struct split_form {
         ring.wait_full(at);
         read_k_tile<ALONG_K>(stages + at.stage * STAGE_BYTES + PANEL_PART, v);
         split_k_tile(v, of[u], rows);
-    }
-    __device__ __forceinline__ void release(int stage)
-    {
-        barrier_arrive(ring.empty(stage));
     }
     __device__ __forceinline__ void add(int u, const float (&partial)[COUNT], float (&sums)[COUNT])
     {

@@ -221,7 +221,8 @@ static __device__ __forceinline__ void store_tile(const packed_product &p,
  * B. One thread loads. */
 template <int PANELS_> struct packed_form {
     using problem = packed_product;
-    static constexpr int PANELS = PANELS_, COUNT = 64, UNROLL = 1, PRODUCERS = 128;
+    static constexpr int PANELS = PANELS_, COUNT = 64, LOADERS = 1;
+    static constexpr bool AHEAD = false;
     static constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
     static constexpr int STAGES = PANELS == 2 ? 4 : 6, STAGE_BYTES = (1 + PANELS) * PANEL_BYTES,
                          SHARED = STAGES * STAGE_BYTES + STORE_BYTES;
@@ -230,10 +231,6 @@ template <int PANELS_> struct packed_form {
     static __device__ __forceinline__ talc_product_tile tile_of(const problem &p, int i)
     {
         return talc_product_tile_of(&p.tiles, i);
-    }
-    static __device__ __forceinline__ bool loads()
-    {
-        return threadIdx.x == MULTIPLIERS;
     }
 
     struct loader {
@@ -276,10 +273,7 @@ template <int PANELS_> struct packed_form {
         staged = (float *)(stages + STAGES * STAGE_BYTES) + threadIdx.x / WARP * WARP_ROWS * PITCH;
         p.matrices.offsets((uint64_t)w.product, matrices);
     }
-    __device__ __forceinline__ void begin(pipeline_state)
-    {
-    }
-    __device__ __forceinline__ void wait(pipeline_state at)
+    __device__ __forceinline__ void prepare(int, pipeline_state at)
     {
         ring.wait_full(at);
     }
@@ -297,14 +291,6 @@ template <int PANELS_> struct packed_form {
             wgmma(partial, matrix(a, k, 0), matrix(b, k, 1), 1);
             wgmma(partial, matrix(a, k, 0), matrix(b, k, 0), 1);
         }
-    }
-    __device__ __forceinline__ void prepare(int, pipeline_state)
-    {
-    }
-    __device__ __forceinline__ void release(int stage)
-    {
-        if (threadIdx.x % WARP == 0)
-            barrier_arrive(ring.empty(stage));
     }
     __device__ __forceinline__ void add(int, const float (&partial)[COUNT], float (&sums)[COUNT])
     {
