@@ -12,7 +12,7 @@ static const talc_network *const families[] = {
     lenet_networks,     alexnet_networks,    vgg_networks,        resnet_networks,
     resnet20_networks,  squeezenet_networks, mobilenet_networks,  efficientnet_networks,
     googlenet_networks, densenet_networks,   shufflenet_networks, regnet_networks,
-    unet_networks,      vit_networks
+    convnext_networks,  unet_networks,       dcgan_networks,      vit_networks
 };
 
 static const char *const WHO = "network_add";

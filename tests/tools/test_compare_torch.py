@@ -168,7 +168,7 @@ class WithTorch(unittest.TestCase):
     def test_references_are_torchvisions(self):
         """Where it is installed: one network of each file that has torchvision's names."""
         names = ["alexnet", "resnet18", "squeezenet1_1", "mobilenet_v2", "googlenet", "densenet121", "efficientnet_b0",
-                 "regnet_x_400mf", "vit_c"]
+                 "regnet_x_400mf", "convnext_tiny", "vit_c"]
         done = subprocess.run([sys.executable, TOOLS / "networks.py", *names], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("names and logits as torchvision's") + done.stdout.count("no torchvision model"), len(names))

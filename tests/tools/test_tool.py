@@ -730,6 +730,7 @@ PARAMETERS = {
     "squeezenet1_1": 1235496, "mobilenet_v1": 4231976, "mobilenet_v2": 3504872, "googlenet": 13004888, "densenet121": 7978856, "densenet201": 20013928,
     "efficientnet_b0": 5288548,
     "efficientnet_b1": 7794184, "efficientnet_b2": 9109994, "vit_c": 4567936, "shufflenet_g3": 1865728, "regnet_x_400mf": 5495976, "unet": 31037698,
+    "convnext_tiny": 28589128, "dcgan": 6350464,
 }
 
 
@@ -1166,7 +1167,7 @@ class Networks(Tool):
     def test_unknown_names(self):
         self.fails(2, "there is no problem 'resnet17'.* talc summary the networks", "bench", "resnet17")
         for command in ["run"], ["summary"], ["check", "model"]:
-            self.fails(2, "there is no network 'resnet17'; there are lenet, .*, unet, vit_c", *command, "resnet17")
+            self.fails(2, "there is no network 'resnet17'; there are lenet, .*, unet, dcgan, vit_c", *command, "resnet17")
 
 
 class Bench(Tool):

@@ -345,6 +345,56 @@ def shufflenet(channels, classes, groups, widths):
                  **head(inside, classes, "fc"))
 
 
+class LayerNorm2d(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class Permute(nn.Module):
+    def __init__(self, *axes):
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x):
+        return x.permute(self.axes)
+
+
+class ConvNeXtBlock(nn.Module):
+    def __init__(self, width, drop):
+        super().__init__()
+        self.layer_scale = nn.Parameter(torch.full((width, 1, 1), 1e-6))
+        self.block = nn.Sequential(conv(width, width, 7, groups=width, bias=True), Permute(0, 2, 3, 1), nn.LayerNorm(width, eps=1e-6),
+                                   nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), Permute(0, 3, 1, 2))
+        self.stochastic_depth = StochasticDepth(drop)
+
+    def forward(self, x):
+        return self.stochastic_depth(self.block(x) * self.layer_scale) + x
+
+
+def convnext(channels, classes, widths, depths):
+    layers, inside, made = [], channels, 0
+    for width, depth in zip(widths, depths):
+        norm = [LayerNorm2d(inside if layers else width, eps=1e-6)]
+        down = [nn.Conv2d(inside, width, 2, 2) if layers else nn.Conv2d(inside, width, 4, 4)]
+        layers.append(nn.Sequential(*(norm + down if layers else down + norm)))
+        layers.append(nn.Sequential(*[ConvNeXtBlock(width, 0.1 * (made + i) / (sum(depths) - 1)) for i in range(depth)]))
+        inside, made = width, made + depth
+    return named(features=nn.Sequential(*layers), avgpool=nn.AdaptiveAvgPool2d(1), classifier=nn.Sequential(
+        LayerNorm2d(inside, eps=1e-6), nn.Flatten(), nn.Linear(inside, classes)))
+
+
+def dcgan(channels, classes, width=64):
+    generator, discriminator = [], []
+    for inside, out, stride in ((channels, 8, 1), (8, 4, 2), (4, 2, 2), (2, 1, 2)):
+        generator += [nn.ConvTranspose2d(inside * (width if stride == 2 else 1), out * width, 4, stride, stride - 1, bias=False),
+                      nn.BatchNorm2d(out * width), nn.ReLU()]
+    generator += [nn.ConvTranspose2d(width, 3, 4, 2, 1, bias=False), nn.Tanh()]
+    for inside, out in ((3, width), (width, 2 * width), (2 * width, 4 * width), (4 * width, 8 * width)):
+        discriminator += [nn.Conv2d(inside, out, 4, 2, 1, bias=False), *([nn.BatchNorm2d(out)] if inside > 3 else []), nn.LeakyReLU(0.2)]
+    return named(generator=nn.Sequential(*generator), discriminator=nn.Sequential(
+        *discriminator, nn.Conv2d(8 * width, classes, 4, bias=False)), flatten=nn.Flatten())
+
+
 class UNet(nn.Module):
     def __init__(self, channels, classes):
         super().__init__()
@@ -425,7 +475,9 @@ NETWORKS = {  # function, its other arguments, image, classes
     "efficientnet_b1": (efficientnet, (1.0, 1.1, 0.2), (3, 240, 240), 1000),
     "efficientnet_b2": (efficientnet, (1.1, 1.2, 0.3), (3, 288, 288), 1000),
     "regnet_x_400mf": (regnet, ((32, 64, 160, 400), (1, 2, 7, 12), 16), (3, 224, 224), 1000),
+    "convnext_tiny": (convnext, ((96, 192, 384, 768), (3, 3, 9, 3)), (3, 224, 224), 1000),
     "unet": (UNet, (), (3, 256, 256), 2),
+    "dcgan": (dcgan, (), (100, 1, 1), 2),
     "vit_c": (ViT, ((24, 48, 96, 192), 192, 11, 3, 576), (3, 224, 224), 1000),
 }
 
