@@ -5,15 +5,16 @@
                       [--compile] [--turns 3] [--brief]
 
 talc's figures come from `talc bench`, eager and recorded, strict and with TF32
-admitted; PyTorch's are eager, by torch.cuda.CUDAGraph and, with --compile, by
+admitted; PyTorch's are eager, by torch.cuda.CUDAGraph, that also with weights
+and images in channels last, and, with --compile, by
 torch.compile(mode="max-autotune"), with cudnn.benchmark on, without TF32 and
 with it. With --train they are training steps: forward, cross entropy, backward,
 SGD with momentum and weight decay. "latency" is one pass with a wait for the
 GPU after it, "in a row" the time of each of passes that are waited for
 together: the least and the median of all turns' rounds, in microseconds. Memory
 is the most that was held at once, in MB. --brief prints a line a network: of the
-least times in a row talc's recorded one in milliseconds, strict and with TF32
-admitted, beside the least of PyTorch's ways, and the memory of both.
+least times in a row talc's recorded and eager ones in milliseconds, strict and
+with TF32 admitted, beside the least of PyTorch's ways, and the memory of both.
 """
 import argparse
 import gc
@@ -55,18 +56,25 @@ def graphed(run):
     return graph.replay
 
 
+def model_and_images(name, batch, way):
+    layout = torch.channels_last if way == "graph channels last" else torch.contiguous_format
+    model, x = networks.make(name).cuda(), torch.randn(batch, *networks.image(name), device="cuda")
+    return model.to(memory_format=layout), x.to(memory_format=layout)
+
+
 def forward_pass(name, batch, way):
-    model, x = networks.make(name).cuda().eval(), torch.randn(batch, *networks.image(name), device="cuda")
+    model, x = model_and_images(name, batch, way)
+    model = model.eval()
     model = torch.compile(model, mode="max-autotune") if way == "compile" else model
 
     def run():
         with torch.inference_mode():
             return model(x)
-    return graphed(run) if way == "graph" else run
+    return graphed(run) if way.startswith("graph") else run
 
 
 def training_step(name, batch, way):
-    model, x = networks.make(name).cuda(), torch.randn(batch, *networks.image(name), device="cuda")
+    model, x = model_and_images(name, batch, way)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=5e-4, foreach=True)
     labels = torch.randint(0, networks.NETWORKS[name][3], (len(model(x)),), device="cuda")
     forward = torch.compile(model, mode="max-autotune-no-cudagraphs") if way == "compile" else model
@@ -76,7 +84,7 @@ def training_step(name, batch, way):
         y = forward(x)
         (F.cross_entropy(y, labels) if y.dim() == 2 else (y * y).mean()).backward()
         optimizer.step()
-    return graphed(run) if way == "graph" else run
+    return graphed(run) if way.startswith("graph") else run
 
 
 def seconds(run, count):
@@ -97,7 +105,7 @@ def measure_torch(times, way, run):
 
 def torch_ways(options, name):
     """(way, whether TF32 is allowed, function), one after the other, each freed before the next."""
-    for way in ["eager", "graph"] + ["compile"] * options.compile:
+    for way in ["eager", "graph", "graph channels last"] + ["compile"] * options.compile:
         for tf32 in (False, True):
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
             torch.cuda.reset_peak_memory_stats()
@@ -134,12 +142,12 @@ def measure_talc(times, peaks, options, name):
 def print_brief(name, times, peaks):
     cells = [name]
     for tf32 in (False, True):
-        ours = "talc graph" + " TF32" * tf32
+        ours, eager = "talc graph" + " TF32" * tf32, "talc eager" + " TF32" * tf32
         theirs = [way for way, what in times if way.startswith("PyTorch") and way.endswith("TF32") == tf32 and what == "in a row"]
-        least = {way: min(times[way, "in a row"]) for way in [ours, *theirs] if (way, "in a row") in times}
+        least = {way: min(times[way, "in a row"]) for way in [ours, eager, *theirs] if (way, "in a row") in times}
         best = min(theirs, key=least.get, default=None)
         known = ours in least and best is not None
-        cells += [f"{least[way] / 1e3:.3f}" if way in least else "" for way in (ours, best)]
+        cells += [f"{least[way] / 1e3:.3f}" if way in least else "" for way in (ours, eager, best)]
         cells += [f"{least[best] / least[ours]:.2f}" if known else ""]
         if not tf32:
             memory = [f"{peaks[way] / 1e6:,.0f}" if way in peaks else "" for way in (ours, best)]
@@ -180,8 +188,8 @@ def main():
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch {options.batch}, "
           f"{'training steps' if options.train else 'forward passes'}, microseconds\n")
     if options.brief:
-        print("| network | strict, ms | PyTorch fp32 | over talc | TF32 class, ms | PyTorch TF32 | over talc | MB | PyTorch |\n"
-              f"|{'-|' * 9}")
+        print("| network | strict, ms | eager | PyTorch fp32 | over talc | TF32 class, ms | eager | PyTorch TF32 | over talc | MB | PyTorch |\n"
+              f"|{'-|' * 11}")
     else:
         print("| network | | | least | median | MB |\n|-|-|-|-|-|-|")
     for name in options.networks:
