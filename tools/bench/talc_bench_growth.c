@@ -367,7 +367,12 @@ int command_bench_growth(int argc, char **argv)
                                                                  : "n16c128h56w56o128k3p1g128"
                     : talc_device_is_host(device) ? "n1c64h56w56o64k3p1"
                                                   : "n8c128h56w56o128k3p1";
-    if (!problem_read(self.base, &base) || !bench_rates_measure(device, &rates))
+    if (!problem_read(self.base, &base))
+        return tool_fail_talc();
+    /* Depthwise products are no matrix product, so tensor cores do not count. */
+    const bool by_fma = base.groups == base.C && !talc_device_is_host(device);
+    if ((by_fma && !talc_algorithm_force("matmul", "cublas")) ||
+        !bench_rates_measure(device, &rates) || !talc_algorithm_force("matmul", NULL))
         return tool_fail_talc();
     char text[TALC_CONV2D_TEXT];
     if (!self.tool.json)
