@@ -366,6 +366,7 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n32c64h56w56o64k3x3p1x1g64_dw", "depthwise", "polyphase" },
         { "n32c64h56w56o64k9x9p4x4g64", "depthwise", "polyphase" },
         { "n32c64h56w56o64k3x3s2x2p1x1g64_dx", "depthwise", "phases" },
+        { "n64c3h64w64o64k4x4s2x2p1x1", "direct", "few channels" },
         { "n16c64h128w128o64k5x5p2x2", "direct", "small" },
         { "n4c64h512w512o64k4x4", "direct", "textbook" },
         { "n4c64h512w512o64k4x4_dx", "direct", "textbook" },

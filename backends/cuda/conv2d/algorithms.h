@@ -43,6 +43,7 @@ TALC_BEGIN_DECLARATIONS
     X(direct_textbook, "direct", "textbook", "the data's own type, FMA", TALC_STRICT, talc_cuda_conv2d_direct_textbook_map) \
     X(direct_phases, "direct", "phases", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(direct_small, "direct", "small", "the data's own type, FMA", TALC_STRICT, talc_cuda_conv2d_direct_small_map) \
+    X(direct_few, "direct", "few channels", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(direct_registers, "direct", "registers", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(direct_one_by_one, "direct", "one by one", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(im2col_tensor_cores, "im2col", "tensor cores", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
