@@ -384,6 +384,8 @@ Test(conv2d_plans, forms_by_their_problems)
         { "n32c672h1w1o28k1x1", "pointwise", "dot" },
         { "n200c16h1w1o16k1x1", "pointwise", "tiles" },
         { "n200c512h1w1o64k1x1", "pointwise", "small tiles" },
+        { "n8c64h112w112o64k31x31p15x15_dw", "implicit_gemm", "bands of taps" },
+        { "n8c64h112w112o64k9x9p4x4_dw", "implicit_gemm", "wgmma" },
         { "n32c256h16w16o512k3x3p1x1", "im2col", "tensor cores" },
         { "n32c256h16w16o512k3x3p1x1g2", "im2col", "cublas" },
     };

@@ -24,6 +24,7 @@ TALC_BEGIN_DECLARATIONS
     X(implicit_gemm_rows_tf32, "implicit_gemm", "bulk-copied rows", "f16 on tensor cores, f32 sums", TALC_TF32, talc_cuda_conv2d_implicit_gemm_rows_tf32_map) \
     X(implicit_gemm_mma, "implicit_gemm", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, talc_cuda_conv2d_implicit_gemm_mma_map) \
     X(implicit_gemm_mma_tf32, "implicit_gemm", "mma", "f16 on tensor cores, f32 sums",      TALC_TF32, talc_cuda_conv2d_implicit_gemm_mma_tf32_map) \
+    X(implicit_gemm_bands, "implicit_gemm", "bands of taps", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
     X(pointwise_mma, "pointwise", "mma", "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
     X(pointwise_mma_tf32, "pointwise", "mma", "f16 on tensor cores, f32 sums",              TALC_TF32, NULL) \
     X(gather_gemm, "gather_gemm", NULL, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT, NULL) \
