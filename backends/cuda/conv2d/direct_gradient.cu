@@ -32,8 +32,8 @@
 using namespace talc;
 
 /* Of FFMA's rate, with two loads a product, on a GPU that is full: so many threads a
- * multiprocessor. */
-constexpr double SHARE = 0.01;
+ * multiprocessor; of that rate, in dw. */
+constexpr double SHARE = 0.01, WEIGHTS = 0.6;
 constexpr int64_t FULL = 4 * BLOCK;
 
 /* Outputs from which a block computes an element of dw, and no longer a warp. */
@@ -180,8 +180,8 @@ static double one_by_one_seconds(const talc_device *device, const talc_conv2d_pr
                                  : (double)p->OC * (double)(p->C / p->groups) *
                                        (double)(p->KH * p->KW) * threads_of(p);
     const double full = (double)(talc_cuda_state_of(device)->multiprocessors * FULL);
-    return talc_cuda_conv2d_seconds(device, p, SHARE * (threads < full ? threads / full : 1),
-                                    talc_conv2d_bytes(p), 1);
+    const double share = (input ? 1 : WEIGHTS) * (threads < full ? threads / full : 1);
+    return talc_cuda_conv2d_seconds(device, p, SHARE * share, talc_conv2d_bytes(p), 1);
 }
 
 /* An element at a time is taken to be no faster than another form that serves. */

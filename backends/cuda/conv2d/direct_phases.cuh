@@ -83,7 +83,8 @@ inline bool phases_plan_of(const talc_device *device, const talc_conv2d_problem 
     return plan.blocks <= INT_MAX && plan.shared <= (size_t)shared_up_to(device, SHARED_BYTES);
 }
 
-/* Of FFMA's rate what it makes, and of memory's, as measured on an H200. */
+/* Of FFMA's rate what it makes, and of memory's, as measured on an H200: lanes and channels that
+ * there are not take as long as those that there are. */
 inline double phases_seconds(const talc_device *device, const talc_conv2d_problem *p,
                              const phases_plan &plan)
 {
@@ -93,7 +94,7 @@ inline double phases_seconds(const talc_device *device, const talc_conv2d_proble
     const double lanes = (double)talc_ceil_div(p->W, p->stride_w) /
                          (double)(plan.column_tiles * plan.column_warps * WARP);
     return talc_cuda_conv2d_seconds(device, p, SHARE * channels * lanes,
-                                    talc_conv2d_bytes(p) / MOVING, 1);
+                                    talc_conv2d_bytes(p) / (MOVING * channels * lanes), 1);
 }
 
 inline const char *plan_phases(const talc_device *device, const talc_conv2d_problem *p,

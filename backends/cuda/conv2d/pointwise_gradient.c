@@ -27,7 +27,11 @@ const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *d
         plan->workspace = sums.bytes;
         launches *= p->groups < 1 << 20 ? (int)p->groups : 1 << 20;
     }
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.8, talc_conv2d_bytes(p), launches) +
+    /* cuBLAS multiplies tiles, whose missing rows and products take as long as those there are. */
+    const double IC = (double)(p->C / p->groups), OC = (double)(p->OC / p->groups);
+    const double fill = IC / (ceil(IC / 64) * 64) * OC / (ceil(OC / 16) * 16);
+    const double share = p->direction == TALC_GRAD_INPUT ? 0.8 * fill : 0.8;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), launches) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2.0 * (double)sums.bytes, 0);
     talc_plan_store(plan, &sums, sizeof sums);
     plan->missing = talc_cuda_blas_refuses;
