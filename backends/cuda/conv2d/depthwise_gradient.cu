@@ -134,28 +134,28 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
            run_warp_tiles_of<T, 3, 7>(p, s, stream) || run_warp_tiles_of<T, 5, 5>(p, s, stream));
 }
 
-template <typename T, typename Index>
+template <typename T>
 static void run_windows(talc_device *device, const talc_conv2d_problem *p,
                         const talc_conv2d_arguments *a, T *sums, int64_t splits)
 {
     const int64_t taps = taps_of(p), count = p->N * p->OH * p->OW;
-    window_sums<T, Index> s;
+    window_sums<T> s;
     s.x = (const T *)a->x, s.dy = (const T *)a->dy, s.sums = sums;
     s.plane.set(p->OH * p->OW), s.OW.set(p->OW);
-    s.H = (Index)p->H, s.W = (Index)p->W, s.KH = (Index)p->KH, s.KW = (Index)p->KW;
-    s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
-    s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
-    s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
-    s.count = (Index)count, s.each = (Index)talc_ceil_div(count, splits);
+    s.H = (int)p->H, s.W = (int)p->W, s.KH = (int)p->KH, s.KW = (int)p->KW;
+    s.stride_h = (int)p->stride_h, s.stride_w = (int)p->stride_w;
+    s.dilation_h = (int)p->dilation_h, s.dilation_w = (int)p->dilation_w;
+    s.top = (int)p->pad_top, s.left = (int)p->pad_left;
+    s.count = (int)count, s.each = (int)talc_ceil_div(count, splits);
     s.C = p->C, s.OC = p->OC, s.multiplier = p->OC / p->C, s.splits = splits;
     s.tiles = (int)talc_ceil_div(p->KW, taps);
     const dim3 grid((unsigned)splits, (unsigned)talc_smaller(p->OC, 65535),
                     (unsigned)(talc_ceil_div(p->KH, taps) * s.tiles));
     const cudaStream_t stream = talc_cuda_stream(device);
     if (taps == FEW)
-        sum_windows<T, Index, (int)FEW><<<grid, BLOCK, 0, stream>>>(s);
+        sum_windows<T, (int)FEW><<<grid, BLOCK, 0, stream>>>(s);
     else
-        sum_windows<T, Index, (int)MANY><<<grid, BLOCK, 0, stream>>>(s);
+        sum_windows<T, (int)MANY><<<grid, BLOCK, 0, stream>>>(s);
 }
 
 template <typename T>
@@ -165,10 +165,8 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
     T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
     if (warp_tiles)
         run_warp_tiles<T>(device, p, a, sums, splits);
-    else if (fits_32_bits(p))
-        run_windows<T, int32_t>(device, p, a, sums, splits);
     else
-        run_windows<T, int64_t>(device, p, a, sums, splits);
+        run_windows<T>(device, p, a, sums, splits);
     if (splits > 1)
         end_sums<T>(device, p, a, sums, splits);
 }
@@ -184,23 +182,32 @@ static const char *refuses(const talc_conv2d_problem *p)
     return NULL;
 }
 
-/* What moves, and what a thread waits for: for the sums of a block. */
-static double seconds(const talc_device *device, const talc_conv2d_problem *p, double share)
+/* Of FMA's rate: a tile of taps takes as long as all of its taps. */
+static double share_of(const talc_conv2d_problem *p, bool warp_tiles)
 {
-    constexpr double SUMS = 5e-6;
-    return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p) / 0.8, 2) + SUMS;
+    const int64_t side = taps_of(p),
+                  tiles = talc_ceil_div(p->KH, side) * talc_ceil_div(p->KW, side);
+    const double of_tile = tiles == 1 ? 0.043 : 0.061;
+    return warp_tiles ? 0.3 : of_tile * (double)(p->KH * p->KW) / (double)(tiles * side * side);
 }
 
 template <bool WARP_TILES>
 static const char *plan_sums(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
                              talc_plan *plan)
 {
-    plan->seconds = seconds(device, p, WARP_TILES ? 0.3 : p->KH * p->KW <= 25 ? 0.043 : 0.03);
     return with_float(p->dtype, [&](auto element) -> const char * {
         using T = typename decltype(element)::type;
         if (WARP_TILES && !takes_warp_tiles<T>(p))
             return "there is no kernel of these extents, or rows are short";
+        if (!WARP_TILES && !fits_32_bits(p))
+            return "there are more than 2^30 elements, or coordinates of a padded plane";
         plan_weight<T>(device, p, WARP_TILES, limit, plan);
+        /* What moves, and what a block's threads wait for, to add their sums. */
+        constexpr double SUMS = WARP_TILES ? 3e-6 : 1.5e-6;
+        plan->seconds =
+            talc_cuda_conv2d_seconds(device, p, share_of(p, WARP_TILES), talc_conv2d_bytes(p) / 0.8,
+                                     plan->workspace > 0 ? 2 : 1) +
+            SUMS * (plan->workspace > 0 ? 2 : 1);
         return NULL;
     });
 }

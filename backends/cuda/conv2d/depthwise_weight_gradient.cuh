@@ -11,8 +11,6 @@
 #include "backends/cuda/conv2d/warp_tiles.cuh"
 #include "backends/cuda/primitives/dtype.cuh"
 
-#include <type_traits>
-
 namespace talc
 {
 
@@ -109,48 +107,45 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW * sizeof(
 
 // ---- Any problem --------------------------------------------------------------------------------
 
-/// `Index` holds the outputs of a channel, of all images, and every coordinate of the padded image.
-template <typename T, typename Index> struct window_sums {
-    using Count = std::make_unsigned_t<Index>;
+template <typename T> struct window_sums {
     const T *x, *dy;
     T *sums;
-    divisor<Count> plane, OW;
-    Index H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
-    Index count, each; ///< outputs of a channel, and of a part
+    divisor<uint32_t> plane, OW;
+    int H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
+    int count, each; ///< outputs of a channel, and of a part
     int64_t C, OC, multiplier, splits;
     int tiles; ///< tiles of taps beside each other
 };
 
 /// A block has a split of a channel's outputs, and TAPS by TAPS taps. A thread takes every BLOCK-th
 /// output and reads its window.
-template <typename T, typename Index, int TAPS>
-static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T, Index> p)
+template <typename T, int TAPS>
+static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T> p)
 {
-    using Count = typename window_sums<T, Index>::Count;
     __shared__ accumulator_of<T> shared[BLOCK / WARP][TAPS * TAPS];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const Index kh0 = (Index)(blockIdx.z / p.tiles * TAPS),
-                kw0 = (Index)(blockIdx.z % p.tiles * TAPS);
-    const Index begin = (Index)blockIdx.x * p.each;
-    const Index end = p.count - begin < p.each ? p.count : begin + p.each;
+    const int kh0 = (int)(blockIdx.z / p.tiles * TAPS), kw0 = (int)(blockIdx.z % p.tiles * TAPS);
+    const int begin = (int)blockIdx.x * p.each;
+    const int end = p.count - begin < p.each ? p.count : begin + p.each;
     for (int64_t channel = blockIdx.y; channel < p.OC; channel += gridDim.y) {
         accumulator_of<T> sums[TAPS][TAPS] = {};
-        for (Index e = begin + (Index)threadIdx.x; e < end; e += BLOCK) {
-            const Count image = p.plane.quotient((Count)e), at = (Count)e - image * p.plane.by;
-            const Count oh = p.OW.quotient(at), ow = at - oh * p.OW.by;
+        for (int e = begin + (int)threadIdx.x; e < end; e += BLOCK) {
+            const uint32_t image = p.plane.quotient((uint32_t)e),
+                           at = (uint32_t)e - image * p.plane.by;
+            const uint32_t oh = p.OW.quotient(at), ow = at - oh * p.OW.by;
             const accumulator_of<T> g =
                 p.dy[((int64_t)image * p.OC + channel) * (int64_t)p.plane.by + (int64_t)at];
             const T *x = p.x + ((int64_t)image * p.C + channel / p.multiplier) * p.H * p.W;
-            const Index top = (Index)oh * p.stride_h - p.top;
-            const Index left = (Index)ow * p.stride_w - p.left;
+            const int top = (int)oh * p.stride_h - p.top;
+            const int left = (int)ow * p.stride_w - p.left;
 #pragma unroll
             for (int i = 0; i < TAPS; i++)
 #pragma unroll
                 for (int j = 0; j < TAPS; j++) {
-                    const Index h = top + (kh0 + i) * p.dilation_h;
-                    const Index w = left + (kw0 + j) * p.dilation_w;
-                    if (kh0 + i < p.KH && kw0 + j < p.KW && (Count)h < (Count)p.H &&
-                        (Count)w < (Count)p.W)
+                    const int h = top + (kh0 + i) * p.dilation_h;
+                    const int w = left + (kw0 + j) * p.dilation_w;
+                    if (kh0 + i < p.KH && kw0 + j < p.KW && (uint32_t)h < (uint32_t)p.H &&
+                        (uint32_t)w < (uint32_t)p.W)
                         sums[i][j] += g * __ldg(x + (h * p.W + w));
                 }
             if (g * 0 != 0) /* a product with padding is not zero either */
@@ -158,8 +153,8 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
                 for (int i = 0; i < TAPS; i++)
 #pragma unroll
                     for (int j = 0; j < TAPS; j++)
-                        if ((Count)(top + (kh0 + i) * p.dilation_h) >= (Count)p.H ||
-                            (Count)(left + (kw0 + j) * p.dilation_w) >= (Count)p.W)
+                        if ((uint32_t)(top + (kh0 + i) * p.dilation_h) >= (uint32_t)p.H ||
+                            (uint32_t)(left + (kw0 + j) * p.dilation_w) >= (uint32_t)p.W)
                             sums[i][j] += g * 0;
         }
 #pragma unroll
@@ -171,7 +166,7 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
                     shared[warp][i * TAPS + j] = sum;
             }
         __syncthreads();
-        const Index kh = kh0 + (Index)threadIdx.x / TAPS, kw = kw0 + (Index)threadIdx.x % TAPS;
+        const int kh = kh0 + (int)threadIdx.x / TAPS, kw = kw0 + (int)threadIdx.x % TAPS;
         if (threadIdx.x < TAPS * TAPS && kh < p.KH && kw < p.KW) {
             accumulator_of<T> sum = 0;
             for (int v = 0; v < BLOCK / WARP; v++)

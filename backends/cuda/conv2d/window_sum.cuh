@@ -13,29 +13,29 @@
 namespace talc
 {
 
-/// An output's window, whose padding is zeros; `Index` holds every coordinate of the padded image.
-template <typename T, typename Index = int> struct window_of_output {
+/// An output's window, whose padding is zeros.
+template <typename T> struct window_of_output {
     const T *x, *w;         ///< of the first channel: its plane, and the weight of the first tap
-    Index channels;         ///< of the sum
+    int channels;           ///< of the sum
     int64_t x_step, w_step; ///< elements from one channel to the next
-    Index H, W, h, v;       ///< extents of a plane, and where in it the first tap is
-    Index KH, KW, dilation_h, dilation_w;
-    Index w_row, w_column; ///< elements from one tap to the next, down and across
+    int H, W, h, v;         ///< extents of a plane, and where in it the first tap is
+    int KH, KW, dilation_h, dilation_w;
+    int w_row, w_column; ///< elements from one tap to the next, down and across
     bool only_inside;
 };
 
 /// A call, so that kernels keep their registers: it is rare.
-template <typename T, typename Index = int>
-static __device__ __noinline__ accumulator_of<T> sum_of_window(const window_of_output<T, Index> &of)
+template <typename T>
+static __device__ __noinline__ accumulator_of<T> sum_of_window(const window_of_output<T> &of)
 {
     accumulator_of<T> sum = 0;
 #pragma unroll 1
-    for (Index c = 0; c < of.channels; c++)
+    for (int c = 0; c < of.channels; c++)
 #pragma unroll 1
-        for (Index kh = 0; kh < of.KH; kh++)
+        for (int kh = 0; kh < of.KH; kh++)
 #pragma unroll 1
-            for (Index kw = 0; kw < of.KW; kw++) {
-                const Index h = of.h + kh * of.dilation_h, v = of.v + kw * of.dilation_w;
+            for (int kw = 0; kw < of.KW; kw++) {
+                const int h = of.h + kh * of.dilation_h, v = of.v + kw * of.dilation_w;
                 const bool inside = h >= 0 && h < of.H && v >= 0 && v < of.W;
                 if (!inside && of.only_inside)
                     continue;
