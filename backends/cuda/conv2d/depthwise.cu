@@ -338,30 +338,39 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, co
 
 // ---- The algorithms -----------------------------------------------------------------------------
 
-/* Whether the outputs are at most two for each thread that the GPU can hold at a time, as with a
- * batch of one image, and each has few taps. Then one thread per output occupies more of the GPU
- * than tiles do. */
-static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem *p)
+/* What a form takes on an H200: seconds that it waits whatever the problem, of a tap of the first
+ * tile, and of an output and a product of all tiles. */
+struct form_cost {
+    double waits, tap, output, product;
+};
+
+constexpr form_cost OF_REGISTER_TILES = { 1.2e-6, 58e-9, 0, 0.085e-12 },
+                    OF_WARP_TILES = { 2e-6, 0, 0, 0.1e-12 },
+                    OF_PLANE_TILES = { 2.5e-6, 0, 2.2e-12, 0.08e-12 };
+
+/* A thread's output waits for a load and a test each tap; less where taps are known when the
+ * kernel is compiled. */
+static form_cost cost_of_outputs(const talc_conv2d_problem *p)
 {
-    constexpr int64_t THREADS = 2048; /* of a multiprocessor */
-    return p->KH * p->KW <= 25 && p->N * p->OC * p->OH * p->OW <=
-                                      2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
+    const bool known = p->KH == p->KW && (p->KH == 3 || p->KH == 5);
+    return { 0, 0, 4.6e-12, known ? 0.33e-12 : 0.75e-12 };
 }
 
-/* All these forms move the same bytes at about the same rate, 0.9 of that of a copy, and multiply
- * at 0.4 of the rate of FMA, but for outputs, each of whose products takes a load and a test. So
- * the estimates of tiles are equal, and the first of the list runs. Where outputs are few, tiles
- * leave most of the GPU idle, and their estimate is IDLE times as long. */
-static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p, bool tiles,
-                             const char *refusal, talc_plan *plan)
+/* Forms move the same bytes, at 0.9 of the rate of a copy, unless computing takes longer. */
+static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p,
+                             const form_cost &cost, const char *refusal, talc_plan *plan)
 {
-    constexpr double IDLE = 1.25;
     if (refusal != NULL)
         return refusal;
-    const bool few = has_few_outputs(device, p);
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, tiles || few ? 0.4 : 0.05,
-                                             talc_conv2d_bytes(p) / 0.9, 1) *
-                    (tiles && few ? IDLE : 1);
+    const double outputs = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW,
+                 taps = (double)p->KH * (double)p->KW,
+                 share = 132. / talc_cuda_state_of(device)->multiprocessors *
+                         (p->dtype == TALC_F64 ? 2 : 1),
+                 computing = outputs * (cost.output + taps * cost.product) * share;
+    plan->seconds =
+        fmax(talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p) / 0.9, 0),
+             computing) +
+        cost.waits + taps * cost.tap + TALC_CUDA_LAUNCH;
     return NULL;
 }
 
@@ -372,17 +381,16 @@ static const char *refuses(const talc_conv2d_problem *p)
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
 }
 
-/* `plan_it` stores the tiling for elements of type T in the plan, or returns why there is none.
- * `tiles` says whether the form works in tiles. */
-#define FORM(form, tiles, plan_it)                                                                 \
+/* `plan_it` stores the tiling for elements of type T in the plan, or returns why there is none. */
+#define FORM(form, cost, plan_it)                                                                  \
     TALC_CUDA_FORM(depthwise_##form,                                                               \
-                   plan_form(device, p, tiles, refuses(p) != NULL ? refuses(p) : plan_it, plan),   \
+                   plan_form(device, p, cost, refuses(p) != NULL ? refuses(p) : plan_it, plan),    \
                    (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
-FORM(register_tiles, true, plan_register_tiles<T>(p, plan))
-FORM(warp_tiles, true, plan_warp_tiles<T>(device, p, plan))
-FORM(plane_tiles, true, plan_plane_tiles<T>(p, plan))
+FORM(register_tiles, OF_REGISTER_TILES, plan_register_tiles<T>(p, plan))
+FORM(warp_tiles, OF_WARP_TILES, plan_warp_tiles<T>(device, p, plan))
+FORM(plane_tiles, OF_PLANE_TILES, plan_plane_tiles<T>(p, plan))
 TALC_CUDA_FORM(depthwise_polyphase,
                refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
                (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
-FORM(outputs, false, plan_outputs(p))
+FORM(outputs, cost_of_outputs(p), plan_outputs(p))
 TALC_CUDA_FORM_NONE(depthwise_phases, "it has only an input gradient")

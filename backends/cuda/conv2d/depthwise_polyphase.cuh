@@ -480,12 +480,13 @@ static inline double inside_share(const polyphase_axis &a)
 
 /* Seconds of `blocks` blocks of `work` instructions of threads and of `bytes` that move. The more
  * warps a multiprocessor has, of at most `fit` blocks by their registers, the busier it is. Copies
- * wait for products, and products for copies, of the same block. */
+ * wait for products, and products for copies, of the same block, which takes BLOCK_SECONDS even
+ * where it is small and alone. */
 static inline double tiles_seconds(const talc_device *device, const talc_conv2d_problem *p,
                                    double blocks, double work, int fit, double shared, double bytes,
                                    int launches)
 {
-    constexpr double SHARE = 0.9, ALONE = 4, WAITS = 0.4;
+    constexpr double SHARE = 0.9, ALONE = 4, WAITS = 0.4, BLOCK_SECONDS = 8e-6;
     const talc_cuda_state *state = talc_cuda_state_of(device);
     const double resident = fmin(fmin(fit, floor((double)state->block_shared / (shared + 1024))),
                                  ceil(blocks / state->multiprocessors));
@@ -495,7 +496,8 @@ static inline double tiles_seconds(const talc_device *device, const talc_conv2d_
     const double computing = talc_cuda_seconds(device, p->dtype, (full + blocks) * work,
                                                SHARE * warps / (warps + ALONE), 0, 0);
     const double moving = talc_cuda_seconds(device, p->dtype, 0, 1, bytes, 0);
-    return fmax(computing, moving) + WAITS * fmin(computing, moving) + launches * TALC_CUDA_LAUNCH;
+    return fmax(fmax(computing, moving), BLOCK_SECONDS) + WAITS * fmin(computing, moving) +
+           launches * TALC_CUDA_LAUNCH;
 }
 
 /* A block's instructions: of its products, by threads, of planes that it copies and stores, and of
