@@ -10,6 +10,7 @@
 #include "tensor/autograd.h"
 
 #include <pthread.h>
+#include <string.h>
 
 static int packs;
 static talc_tensor *x, *w;
@@ -166,4 +167,20 @@ Test(cached_weights, are_of_the_version_that_was_packed, .init = begin, .fini = 
     interfere = true;
     (void)first(w, &keep);
     cr_assert(first(w, &keep) == 21);
+}
+
+Test(cached_weights, of_the_cpu_give_what_weights_themselves_give)
+{
+    owned_scope *scope = talc_scope_enter();
+    talc_device *device = cpu_device();
+    const talc_tensor *image = talc_rand(device, TALC_F32, TALC_DIMS(1, 400, 7, 7));
+    talc_tensor *weights = talc_rand(device, TALC_F32, TALC_DIMS(160, 400, 1, 1));
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            cr_assert(talc_copy(weights, talc_rand(device, TALC_F32, TALC_DIMS(160, 400, 1, 1))));
+        const talc_tensor *kept = talc_conv2d(image, weights, NULL, &keep);
+        const talc_tensor *fresh = talc_conv2d(image, weights, NULL, NULL);
+        cr_assert(kept != NULL && fresh != NULL, "%s", talc_error_message());
+        cr_assert(memcmp(kept->data, fresh->data, (size_t)talc_numel(kept) * sizeof(float)) == 0);
+    }
 }

@@ -22,6 +22,14 @@ static const struct {
     { "n2c6h11w13o4k1x1g2_bias_residual_tanh", "pgir" },
     { "n1c300h5w80o270k1x1", "pgir" },
     { "n1c3h50w70o5k1x1_bias", "pgir" },
+    /* Columns of channels, and of pixels in place or not, in more than one round of terms; two
+     * panels of two vectors; many blocks of rows. */
+    { "n2c2100h7w7o70k1x1_bias_relu", "pgir" },
+    { "n1c2100h5w13o9k1x1_residual", "pgir" },
+    { "n1c2100h4w16o7k1x1", "pgir" },
+    { "n2c40h8w8o5k1x1_bias", "pgir" },
+    { "n1c40h8w8o25k1x1", "pgir" },
+    { "n1c40h14w14o600k1x1_bias_residual_relu6", "pgir" },
     { "n2c6h8w8o4k1x1s2x2", "gir" },
     { "n2c4h8w7o6k1x1p1x2", "gir" },
     { "n2c6h13w11o9k3x4s2x3p2x1d2x1g3_bias", "gir" },

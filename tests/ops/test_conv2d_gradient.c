@@ -293,6 +293,8 @@ static const char *const cases[] = {
     "n3c4h5w6o5k1x1",
     "n2c6h11w13o4k1x1g2_f64",
     "n1c30h50w70o140k1x1",
+    "n1c2100h7w7o70k1x1",
+    "n40c70h5w5o90k1x1",
     /* depthwise */
     "n2c5h7w7o5k3x3p1x1g5",
     "n2c3h20w37o6k3x3p1x1g3",

@@ -14,7 +14,7 @@
 #define TALC_CPU_CONV2D_TABLE(X)                                                 \
     X(depthwise_columns, "depthwise", "columns", "the data's own type",          TALC_STRICT, false, NULL) \
     X(depthwise_rows, "depthwise", "rows", "the data's own type",                TALC_STRICT, false, NULL) \
-    X(pointwise, "pointwise", NULL, "products in the data's own type by OpenBLAS", TALC_STRICT, false, NULL) \
+    X(pointwise, "pointwise", NULL, "the data's own type",                       TALC_STRICT, false, NULL) \
     X(implicit_gemm, "implicit_gemm", NULL, "the data's own type",               TALC_STRICT, false, talc_cpu_conv2d_implicit_gemm_map) \
     X(im2col, "im2col", NULL, "products in the data's own type by OpenBLAS",     TALC_STRICT, false, talc_cpu_conv2d_im2col_map) \
     X(reference, "reference", NULL, "f64 accumulation, one rounding",            TALC_STRICT, true,  NULL)

@@ -346,6 +346,7 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t sum
             tile->x[v] = halo_tile + (vector / each * apart + vector % each) * size;
         }
         tile->y = sums;
+        tile->y_step = width;
         c->gemm->kernels->tile[width / lanes][count](tile);
     }
 }

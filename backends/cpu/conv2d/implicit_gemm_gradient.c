@@ -24,6 +24,7 @@
 #include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/transpose.h"
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
@@ -104,7 +105,6 @@ enum {
     TERMS = 512,
     MIN_CHANNELS = 32,
     CACHE_SHARE = 4,
-    TRANSPOSED = 16,
     STORED = 64,
     FAR = 64 << 10,
     LARGEST_HALO_TILE = 1 << 20, /* elements */
@@ -240,62 +240,6 @@ typedef struct weight_block {
     int64_t row, rows, column, columns;
 } weight_block;
 
-/* Elements i, j, k, l of a and b, those of b from 4 on. */
-#if defined(__clang__)
-#define MIX(index, a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
-#else
-#define MIX(index, a, b, i, j, k, l) __builtin_shuffle(a, b, (index){ i, j, k, l })
-#endif
-
-typedef int32_t index_f32 __attribute__((vector_size(16)));
-typedef int64_t index_f64 __attribute__((vector_size(32)));
-
-/* Four rows that lie `ld` apart to four columns that lie `to_ld` apart. */
-#define TURN(constant, suffix, T, A)                                                               \
-    typedef T quad_##suffix                                                                        \
-        __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));                \
-                                                                                                   \
-    static inline void turn_##suffix(const T *from, int64_t ld, T *to, int64_t to_ld)              \
-    {                                                                                              \
-        const quad_##suffix r0 = *(const quad_##suffix *)from;                                     \
-        const quad_##suffix r1 = *(const quad_##suffix *)(from + ld);                              \
-        const quad_##suffix r2 = *(const quad_##suffix *)(from + 2 * ld);                          \
-        const quad_##suffix r3 = *(const quad_##suffix *)(from + 3 * ld);                          \
-        const quad_##suffix a = MIX(index_##suffix, r0, r1, 0, 4, 1, 5);                           \
-        const quad_##suffix b = MIX(index_##suffix, r2, r3, 0, 4, 1, 5);                           \
-        const quad_##suffix c = MIX(index_##suffix, r0, r1, 2, 6, 3, 7);                           \
-        const quad_##suffix d = MIX(index_##suffix, r2, r3, 2, 6, 3, 7);                           \
-        *(quad_##suffix *)to = MIX(index_##suffix, a, b, 0, 1, 4, 5);                              \
-        *(quad_##suffix *)(to + to_ld) = MIX(index_##suffix, a, b, 2, 3, 6, 7);                    \
-        *(quad_##suffix *)(to + 2 * to_ld) = MIX(index_##suffix, c, d, 0, 1, 4, 5);                \
-        *(quad_##suffix *)(to + 3 * to_ld) = MIX(index_##suffix, c, d, 2, 3, 6, 7);                \
-    }
-
-TALC_CPU_FLOATS(TURN)
-
-/* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have
- * its rows in the same sets of the cache. */
-#define TRANSPOSE(constant, suffix, T, A)                                                          \
-    static void transpose_##suffix(int64_t rows, int64_t columns, const T *restrict from,          \
-                                   int64_t ld, T *restrict to, int64_t to_ld)                      \
-    {                                                                                              \
-        for (int64_t first = 0; first < columns; first += TRANSPOSED) {                            \
-            const int64_t last = talc_smaller(first + TRANSPOSED, columns);                        \
-            for (int64_t row = 0; row < rows; row += 4) {                                          \
-                int64_t column = first;                                                            \
-                if (row + 4 <= rows)                                                               \
-                    for (; column + 4 <= last; column += 4)                                        \
-                        turn_##suffix(from + row * ld + column, ld, to + column * to_ld + row,     \
-                                      to_ld);                                                      \
-                for (int64_t i = row; i < talc_smaller(row + 4, rows); i++)                        \
-                    for (int64_t j = column; j < last; j++)                                        \
-                        to[j * to_ld + i] = from[i * ld + j];                                      \
-            }                                                                                      \
-        }                                                                                          \
-    }
-
-TALC_CPU_FLOATS(TRANSPOSE)
-
 /* dy of a block, [panel of output channels][output][channel]; channels that there are not are
  * zeros. */
 #define ARRANGE(constant, suffix, T, A)                                                            \
@@ -308,7 +252,8 @@ TALC_CPU_FLOATS(TRANSPOSE)
             if (channels < width)                                                                  \
                 memset(to, 0, (size_t)(b->rows * b->columns * width) * sizeof(T));                 \
             for (int64_t row = 0; row < b->rows; row++, to += b->columns * width)                  \
-                transpose_##suffix(channels, b->columns, dy + row * p->OW, plane, to, width);      \
+                talc_cpu_transpose_##suffix(channels, b->columns, dy + row * p->OW, plane, to,     \
+                                            width);                                                \
         }                                                                                          \
     }
 
@@ -322,9 +267,9 @@ TALC_CPU_FLOATS(ARRANGE)
         const int64_t count = b->ic_count * b->taps;                                               \
         for (int64_t first = 0; first < b->oc_count; first += width, sums += count * width)        \
             for (int64_t k = 0; k < count; k += STORED)                                            \
-                transpose_##suffix(talc_smaller(STORED, count - k),                                \
-                                   talc_smaller(width, b->oc_count - first), sums + k * width,     \
-                                   width, dw + first * K + k, K);                                  \
+                talc_cpu_transpose_##suffix(talc_smaller(STORED, count - k),                       \
+                                            talc_smaller(width, b->oc_count - first),              \
+                                            sums + k * width, width, dw + first * K + k, K);       \
     }
 
 TALC_CPU_FLOATS(STORE)
@@ -370,6 +315,7 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
                                    .terms = terms,
                                    .x = { vectors, vectors + c->kernels->lanes * size },
                                    .y = sums + (panel * K + first) * width * size,
+                                   .y_step = width,
                                    .add = !first_block };
             for (int64_t k = 0; k < count; k++)
                 tile.w[k] = halo_tile + c->taps[first + k] * size;

@@ -1,145 +1,522 @@
-/// 1x1 convolution as a matrix product without any copy. For each image n and group g,
+/// 1x1 convolution as a matrix product that reads the images where they stand. For each image n and
+/// group g,
 ///
 ///     y[n, g, oc, j] = sum over ic of w[g, oc, ic] * x[n, g, ic, j],        j = oh * OW + ow
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j]
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. A task of y or dx is a block of
-/// columns j times a block of channels; y's bias, residual and activation follow while it is in
-/// cache. One of dw is a block of output channels times a split of the images and columns
-/// (split_k.h). Sums are in the data's type, by OpenBLAS. The blocks follow from the problem alone,
-/// dw's from the workspace limit too, so every number of threads gives the same bits.
-#include "backends/cpu/device/blas.h"
+/// since an image's planes [C/groups, H*W] are the matrix already. One factor gives the rows of the
+/// microkernel's tiles (microkernel.h), which reads it in place; the other gives their columns, and
+/// is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, turned,
+/// channels, of dw output channels, where these fill the vectors better: a tile's sums are then
+/// transposed on their way to the result, and y's weights are packed once for all images and kept
+/// with w for calls to come. A task is a block of rows times a block of columns, of dw for a split
+/// of the images and pixels (split_k.h); y's bias, residual and activation follow while it is in
+/// cache.
+///
+/// Sums are in the data's type, of y and dx in the order of channels, whatever the blocks. These
+/// follow from the problem, the workspace limit and the cache: every number of threads gives the
+/// same bits, another cache or limit may give others of dw.
+///
+/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
+/// 34(3), 2008.
 #include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
-#include "backends/cpu/device/openblas.h"
+#include "backends/cpu/primitives/short_copy.h"
+#include "backends/cpu/primitives/target.h"
+#include "backends/cpu/primitives/transpose.h"
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
-/* OpenBLAS multiplies blocks of COLUMNS within a few percent of the rate of wider ones. With fewer
- * tasks than TASKS some threads wait for the last one, so then blocks are narrower, and divided by
- * output channels too. */
-enum { COLUMNS = 2048, NARROW = 512, CHANNELS = 128, TASKS = 8 };
+#include <string.h>
 
-// ---- y and dx: one channel exchanged for the other ----------------------------------------------
+/* A block's panels take half of the L2 cache, and a row of its sums COLUMNS at most, so that what
+ * follows finds them in the L1 cache. Blocks become smaller until there are TASKS of them, or one
+ * takes no longer than PRODUCTS multiplications of vectors. Columns are read in place where IN_PLACE
+ * rows or fewer meet them. Transposing an element takes as long as 1/TRANSPOSES of a product. */
+enum {
+    CACHE_SHARE = 2,
+    COLUMNS = 1024,
+    TERMS = 2048,
+    WEIGHT_TERMS = 512,
+    WEIGHT_ROWS = 128,
+    TURNED_ROWS = 256,
+    IN_PLACE = 16,
+    TASKS = 32,
+    PRODUCTS = 16 << 10,
+    TRANSPOSES = 2,
+    LINE = 48, /* bytes, of which panels are multiples */
+    HEADER = 64,
+};
 
-typedef struct pointwise_context {
+// ---- The product --------------------------------------------------------------------------------
+
+/* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
+ * group that begin `plane` elements from the ones before, of a group alone for w. */
+typedef struct factor {
+    const void *at;
+    int64_t step, term, plane;
+} factor;
+
+typedef struct product_plan {
+    bool turned, in_place;        /* the columns are not packed */
+    int64_t rows, columns, terms; /* of one image and group */
+    int64_t step;                 /* terms at a time */
+    int64_t panels, last;         /* of columns; the first column of the last one */
+    int64_t row_block, row_blocks;
+    int64_t panel_block, column_blocks; /* panels of a block */
+    talc_cpu_split_k split_k;           /* dw */
+    size_t packed, terms_bytes, slice;  /* bytes of packed weights, of the table of terms, and of
+                                          what each worker has */
+} product_plan;
+
+typedef struct product_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
-    const void *from;          /* x or dy */
-    char *to;                  /* y or dx */
-    int64_t made;              /* channels of `to` in a group */
-    int64_t summed;            /* channels of `from` in a group */
-    int64_t columns, channels; /* of a block */
-    int64_t column_blocks, channel_blocks;
-} pointwise_context;
+    const product_plan *plan;
+    const talc_cpu_kernels *kernels;
+    factor row, column;
+    char *packed; /* weights, [group][panel][term][column]; NULL: tasks pack their columns */
+    talc_cpu_term *terms;
+    char *slices;
+} product_context;
 
-static void pointwise_task(void *context, int64_t task, int worker)
+static bool is_weight(const talc_conv2d_problem *p)
 {
-    (void)worker;
-    const pointwise_context *c = context;
+    return p->direction == TALC_GRAD_WEIGHT;
+}
+
+/* Columns of a panel at most. */
+static int64_t width_of(talc_dtype dtype)
+{
+    return TALC_CPU_VECTORS * talc_cpu_kernels_of(dtype)->lanes;
+}
+
+/* The first column of a panel, or the end of them. Instead of one vector alone in the last panel,
+ * for which rows would not come fast enough, the last two have two vectors each. */
+static int64_t column_at(const product_plan *plan, int64_t width, int64_t panel)
+{
+    return panel < plan->panels - 1 ? panel * width
+           : panel < plan->panels   ? plan->last
+                                    : plan->columns;
+}
+
+/* The factors of y or dx are w and the image, of dw dy and x. */
+static void add_factors(product_context *c)
+{
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
-    const bool forward = p->direction == TALC_FORWARD;
-
-    const int64_t channel = task % c->channel_blocks * c->channels;
-    const int64_t j = task / c->channel_blocks % c->column_blocks * c->columns;
-    const int64_t plane = task / c->channel_blocks / c->column_blocks; /* n * groups + g */
-    const int64_t g = plane % p->groups;
-    const int64_t channels = talc_smaller(c->channels, c->made - channel),
-                  columns = talc_smaller(c->columns, P - j);
-
-    const int64_t at = (plane * c->made + channel) * P + j;
-    char *to = c->to + at * (int64_t)talc_dtype_size(p->dtype);
-    talc_openblas_enter();
-    talc_blas_gemm(p->dtype, !forward, false, channels, columns, c->summed, 1,
-                   talc_cpu_at(p->dtype, a->w, g * OC * IC + channel * (forward ? IC : 1)), IC,
-                   talc_cpu_at(p->dtype, c->from, plane * c->summed * P + j), P, 0, to, P);
-    talc_openblas_leave();
-    if (!talc_cpu_conv2d_has_epilogue(p))
-        return;
-    for (int64_t oc = 0; oc < channels; oc++)
-        talc_cpu_conv2d_epilogue(p, g * OC + channel + oc, columns,
-                                 to + oc * P * (int64_t)talc_dtype_size(p->dtype), a->bias,
-                                 talc_cpu_at(p->dtype, a->residual, at + oc * P));
+    factor channels = { a->w, IC, 1, OC * IC }, others = { a->x, 1, P, IC * P };
+    if (p->direction == TALC_GRAD_INPUT) {
+        channels = (factor){ a->w, 1, IC, OC * IC };
+        others = (factor){ a->dy, 1, P, OC * P };
+    } else if (is_weight(p)) {
+        channels = (factor){ a->dy, P, 1, OC * P };
+        others = (factor){ a->x, P, 1, IC * P };
+    }
+    c->row = c->plan->turned ? others : channels;
+    c->column = c->plan->turned ? channels : others;
 }
 
-static talc_status exchange_channels(const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
+static void cut(const talc_conv2d_problem *p, size_t limit, product_plan *plan)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), width = width_of(p->dtype);
+    const int64_t lanes = kernels->lanes, vectors = talc_ceil_div(plan->columns, lanes);
+    const int64_t share =
+        talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
+    const int64_t row_panels = talc_ceil_div(plan->rows, kernels->rows[TALC_CPU_VECTORS]);
+    const int64_t term = is_weight(p) ? 1 : plan->turned ? p->OH * p->OW : p->C / p->groups;
+    /* Terms' distances have 32 bits. */
+    const int64_t distance = talc_larger(talc_larger(term, 1), p->OH * p->OW);
+    const int64_t most =
+        talc_larger(1, talc_smaller(talc_smaller(TERMS, share / width), INT32_MAX / distance));
+    plan->step = talc_even(plan->terms, is_weight(p) ? talc_smaller(most, WEIGHT_TERMS) : most);
+    plan->panels = talc_ceil_div(plan->columns, width);
+    plan->last = (plan->panels - 1) * width -
+                 (vectors % TALC_CPU_VECTORS == 1 && plan->panels > 1 ? lanes : 0);
+    plan->in_place =
+        !is_weight(p) && !plan->turned && plan->rows <= IN_PLACE && plan->columns % lanes == 0;
+    const int64_t fitting = talc_smaller(share / (width * plan->step), COLUMNS / width);
+    plan->column_blocks =
+        plan->packed > 0 ? 1 : talc_ceil_div(plan->panels, talc_larger(1, fitting));
+    plan->row_blocks = plan->turned ? talc_ceil_div(plan->rows, TURNED_ROWS) : 1;
+    /* Images and groups are tasks of their own, of dw groups. */
+    const double others = (double)(is_weight(p) ? 1 : p->N) * (double)p->groups;
+    const double products = others * (double)plan->rows * (double)vectors * (double)plan->terms;
+    const double wanted = products / PRODUCTS < TASKS ? products / PRODUCTS : TASKS;
+    const int64_t most_rows =
+        is_weight(p) ? talc_ceil_div(plan->rows, WEIGHT_ROWS) : talc_larger(row_panels, 1);
+    while (others * (double)(plan->column_blocks * plan->row_blocks) < wanted) {
+        const bool more_columns = plan->column_blocks < plan->panels;
+        const bool more_rows = plan->row_blocks < most_rows;
+        if (!more_columns && !more_rows)
+            break;
+        /* Of either factor the larger one is divided. */
+        if (more_columns && (!more_rows || plan->turned || plan->columns >= plan->rows))
+            plan->column_blocks = talc_smaller(2 * plan->column_blocks, plan->panels);
+        else
+            plan->row_blocks = talc_smaller(2 * plan->row_blocks, most_rows);
+    }
+    plan->panel_block = talc_larger(1, talc_ceil_div(plan->panels, plan->column_blocks));
+    plan->column_blocks = talc_ceil_div(plan->panels, plan->panel_block);
+    plan->row_block = talc_larger(1, talc_ceil_div(plan->rows, plan->row_blocks));
+    plan->row_blocks = talc_ceil_div(plan->rows, plan->row_block);
+}
+
+static int64_t steps_of(const product_plan *plan)
+{
+    return talc_larger(talc_ceil_div(plan->terms, plan->step), 1);
+}
+
+/* Whether channels fill the columns better than pixels: what either way multiplies, in vectors, and
+ * what transposing takes of the sums and, for the images, of the weights. */
+static bool turns(const talc_conv2d_problem *p, const product_plan *plan)
+{
+    const int64_t lanes = talc_cpu_kernels_of(p->dtype)->lanes;
+    const double rows = (double)plan->rows, columns = (double)plan->columns;
+    const double terms = (double)plan->terms * (double)(is_weight(p) ? p->N : 1);
+    const double packing =
+        p->direction == TALC_FORWARD ? rows * terms / TRANSPOSES / (double)p->N : 0;
+    const double sums = rows * columns * (is_weight(p) ? terms / WEIGHT_TERMS : 1);
+    return columns * (double)talc_ceil_div(plan->rows, lanes) * terms + sums + packing <
+           rows * (double)talc_ceil_div(plan->columns, lanes) * terms;
+}
+
+static product_plan plan_of(const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
-    const bool forward = p->direction == TALC_FORWARD;
-    pointwise_context c = { .problem = p,
-                            .arguments = a,
-                            .from = forward ? a->x : a->dy,
-                            .to = forward ? a->y : a->dx,
-                            .made = forward ? OC : IC,
-                            .summed = forward ? IC : OC };
-    const int64_t wanted = talc_ceil_div(TASKS, p->N * p->groups);
-    c.column_blocks = talc_larger(talc_ceil_div(P, COLUMNS), talc_smaller(wanted, P / NARROW));
-    c.columns = talc_round_up(talc_ceil_div(P, c.column_blocks), 16);
-    c.column_blocks = talc_ceil_div(P, c.columns);
-    const int64_t planes = p->N * p->groups * c.column_blocks;
-    const int64_t max = talc_smaller(talc_ceil_div(TASKS, planes), talc_ceil_div(c.made, CHANNELS));
-    c.channels = talc_ceil_div(c.made, max);
-    c.channel_blocks = talc_ceil_div(c.made, c.channels);
-    return talc_cpu_parallel(planes * c.channel_blocks, pointwise_task, &c);
-}
-
-// ---- dw -----------------------------------------------------------------------------------------
-
-typedef struct weight_plan {
-    int64_t column_blocks;            /* of an image */
-    int64_t channels, channel_blocks; /* output channels */
-    talc_cpu_split_k split_k;
-} weight_plan;
-
-typedef struct weight_context {
-    const talc_conv2d_problem *problem;
-    const talc_conv2d_arguments *arguments;
-    weight_plan plan;
-} weight_context;
-
-static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
-{
-    const int64_t OC = p->OC / p->groups;
-    weight_plan plan = { .column_blocks = talc_ceil_div(p->OH * p->OW, COLUMNS) };
-    plan.channel_blocks = talc_ceil_div(OC, CHANNELS);
-    plan.channels = talc_ceil_div(OC, plan.channel_blocks);
-    plan.channel_blocks = talc_ceil_div(OC, plan.channels);
-    plan.split_k =
-        talc_cpu_split_k_of(p, p->groups * plan.channel_blocks, p->N * plan.column_blocks, limit);
+    const int64_t width = width_of(p->dtype), size = (int64_t)talc_dtype_size(p->dtype);
+    product_plan plan = { .rows = p->direction == TALC_GRAD_INPUT ? IC : OC,
+                          .columns = is_weight(p) ? IC : P,
+                          .terms = is_weight(p)                   ? P
+                                   : p->direction == TALC_FORWARD ? IC
+                                                                  : OC };
+    const size_t packed = (size_t)(p->groups * talc_round_up(plan.rows, width) * plan.terms * size);
+    plan.turned = turns(p, &plan) && (is_weight(p) || packed <= limit / 2);
+    if (plan.turned) {
+        const int64_t rows = plan.rows;
+        plan.rows = plan.columns;
+        plan.columns = rows;
+        plan.packed = is_weight(p) ? 0 : talc_cpu_aligned(packed);
+    }
+    cut(p, limit, &plan);
+    plan.terms_bytes = talc_cpu_aligned((size_t)plan.step * sizeof(talc_cpu_term));
+    const int64_t sums = plan.turned ? plan.row_block : TALC_CPU_ROWS;
+    plan.slice = talc_cpu_aligned(
+        (size_t)((sums * width +
+                  (plan.packed > 0 || plan.in_place ? 0 : plan.panel_block * width * plan.step)) *
+                 size) +
+        HEADER);
+    if (is_weight(p))
+        plan.split_k = talc_cpu_split_k_of(p, p->groups * plan.column_blocks * plan.row_blocks,
+                                           p->N * steps_of(&plan), limit);
     return plan;
 }
 
-static void weight_task(void *context, int64_t task, int worker)
+static int64_t tasks_of(const talc_conv2d_problem *p, const product_plan *plan)
+{
+    return (is_weight(p) ? plan->split_k.splits : p->N) * p->groups * plan->column_blocks *
+           plan->row_blocks;
+}
+
+// ---- Panels -------------------------------------------------------------------------------------
+
+/* Terms 0 .. count - 1 of `columns` columns to a panel of `width`. Columns that there are not are
+ * zeros. */
+#define PACK(constant, suffix, T, A)                                                               \
+    TALC_TARGET_CLONES                                                                             \
+    static void pack_##suffix(const T *from, int64_t step, int64_t term, int64_t columns,          \
+                              int64_t count, int64_t width, T *to)                                 \
+    {                                                                                              \
+        if (step == 1 && columns == width) {                                                       \
+            for (int64_t k = 0; k < count; k++, from += term, to += width)                         \
+                for (int64_t j = 0; j < width; j += LINE / (int64_t)sizeof(T))                     \
+                    memcpy(to + j, from + j, LINE);                                                \
+            return;                                                                                \
+        }                                                                                          \
+        if (columns < width)                                                                       \
+            memset(to, 0, (size_t)(count * width) * sizeof(T));                                    \
+        if (step != 1)                                                                             \
+            talc_cpu_transpose_##suffix(columns, count, from, step, to, width);                    \
+        for (int64_t k = 0; step == 1 && k < count; k++, from += term, to += width)                \
+            talc_cpu_short_copy((char *)to, (const char *)from, (size_t)columns * sizeof(T));      \
+    }
+
+TALC_CPU_FLOATS(PACK)
+
+/* The panel whose first column and term are element `at` of the factor. */
+static void pack(const product_context *c, int64_t panel, int64_t at, int64_t count, void *to)
+{
+    const talc_dtype dtype = c->problem->dtype;
+    const int64_t width = width_of(dtype);
+    const int64_t columns = column_at(c->plan, width, panel + 1) - column_at(c->plan, width, panel);
+    const void *from = talc_cpu_at(dtype, c->column.at, at);
+    TALC_CPU_CALL(dtype, pack, (from, c->column.step, c->column.term, columns, count, width, to));
+}
+
+/* A panel of a group's weights. */
+static void pack_task(void *context, int64_t task, int worker)
 {
     (void)worker;
-    const weight_context *c = context;
-    const talc_conv2d_problem *p = c->problem;
-    const talc_conv2d_arguments *a = c->arguments;
-    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
-    const int64_t channel = task % c->plan.channel_blocks * c->plan.channels;
-    const int64_t g = task / c->plan.channel_blocks % p->groups;
-    const int64_t split = task / c->plan.channel_blocks / p->groups;
-    const int64_t channels = talc_smaller(c->plan.channels, OC - channel);
-    const talc_range terms = talc_cpu_split_k_terms(&c->plan.split_k, split);
-    void *dw = talc_cpu_split_k_at(&c->plan.split_k, p, a, split, (g * OC + channel) * IC);
-    talc_openblas_enter();
-    for (int64_t term = terms.lo; term < terms.hi; term++) {
-        const int64_t plane = term / c->plan.column_blocks * p->groups + g;
-        const int64_t j = term % c->plan.column_blocks * COLUMNS;
-        talc_blas_gemm(p->dtype, false, true, channels, IC, talc_smaller(COLUMNS, P - j), 1,
-                       talc_cpu_at(p->dtype, a->dy, (plane * OC + channel) * P + j), P,
-                       talc_cpu_at(p->dtype, a->x, plane * IC * P + j), P, term == terms.lo ? 0 : 1,
-                       dw, IC);
+    const product_context *c = context;
+    const product_plan *plan = c->plan;
+    const int64_t width = width_of(c->problem->dtype);
+    const int64_t panel = task % plan->panels, g = task / plan->panels;
+    const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype);
+    pack(c, panel, g * c->column.plane + column_at(plan, width, panel) * c->column.step,
+         plan->terms, c->packed + task * plan->terms * width * size);
+}
+
+// ---- One task -----------------------------------------------------------------------------------
+
+/* A block of the result, and some of its terms. */
+typedef struct product_block {
+    int64_t row, rows;
+    talc_range panels;
+    int64_t column, columns;
+    const char *from;   /* the factor of the rows */
+    const char *packed; /* that of the columns */
+    int64_t apart;      /* bytes from one panel to the next */
+    int64_t count;      /* of terms */
+    bool add;           /* to those before */
+    char *to;           /* the first sum */
+    int64_t to_channel; /* elements from one channel's sums to the next, of dw output channels */
+    char *sums;         /* room for some */
+} product_block;
+
+/* The factors of a tile: rows lo .. hi - 1, and a panel of columns. */
+static void set_rows(const product_context *c, const product_block *b, talc_range rows,
+                     talc_cpu_tile *tile)
+{
+    const int64_t step = c->row.step * (int64_t)talc_dtype_size(c->problem->dtype);
+    tile->count = b->count;
+    tile->terms = c->terms;
+    tile->add = b->add;
+    for (int64_t i = rows.lo; i < rows.hi; i++)
+        tile->w[i - rows.lo] = b->from + i * step;
+}
+
+static void set_columns(const char *columns, int64_t step, talc_cpu_tile *tile)
+{
+    for (int64_t v = 0; v < TALC_CPU_VECTORS; v++)
+        tile->x[v] = columns + v * step;
+}
+
+/* Copies `columns` sums of each of `count` rows. */
+static void copy_rows(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count,
+                      int64_t bytes)
+{
+    for (int64_t i = 0; i < count; i++)
+        talc_cpu_short_copy(to + i * to_step, from + i * from_step, (size_t)bytes);
+}
+
+/* The sums of one row panel, in place but for a part of a vector at the end. */
+static void multiply_rows(const product_context *c, const product_block *b, talc_range rows)
+{
+    const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype), lanes = c->kernels->lanes;
+    const int64_t width = TALC_CPU_VECTORS * lanes, count = rows.hi - rows.lo;
+    const int64_t y_step = b->to_channel * size, step = lanes * size;
+    const talc_range panels = b->panels;
+    /* Of these the columns are known to be `width`. */
+    const int64_t whole = talc_smaller(panels.hi, c->plan->panels - 2);
+    const char *x = b->packed;
+    char *y = b->to + rows.lo * y_step;
+    talc_cpu_tile tile;
+    tile.y_step = b->to_channel;
+    set_rows(c, b, rows, &tile);
+    talc_cpu_tile_function *const multiply = c->kernels->tile[TALC_CPU_VECTORS][count];
+    int64_t panel = panels.lo;
+    for (; panel < whole; panel++, x += b->apart, y += width * size) {
+        set_columns(x, step, &tile);
+        tile.y = y;
+        multiply(&tile);
     }
-    talc_openblas_leave();
+    for (int64_t columns; panel < panels.hi; panel++, y += columns * size) {
+        columns = column_at(c->plan, width, panel + 1) - column_at(c->plan, width, panel);
+        const int64_t vectors = talc_ceil_div(columns, lanes);
+        const bool partial = columns < vectors * lanes;
+        set_columns(x, step, &tile);
+        tile.y = partial ? b->sums : y;
+        tile.y_step = partial ? width : b->to_channel;
+        if (partial && b->add)
+            copy_rows(b->sums, width * size, y, y_step, count, columns * size);
+        c->kernels->tile[vectors][count](&tile);
+        if (partial)
+            copy_rows(y, y_step, b->sums, width * size, count, columns * size);
+        x += c->plan->in_place ? columns * size : b->apart;
+    }
+}
+
+static talc_range rows_at(const product_block *b, int64_t panel, int64_t panels)
+{
+    return (talc_range){ panel * b->rows / panels, (panel + 1) * b->rows / panels };
+}
+
+/* Panels of the rows, of as many as fit a tile. */
+static int64_t row_panels_of(const product_context *c, const product_block *b)
+{
+    const int64_t vectors = talc_ceil_div(b->columns, c->kernels->lanes);
+    return talc_ceil_div(b->rows, c->kernels->rows[talc_smaller(vectors, TALC_CPU_VECTORS)]);
+}
+
+/* The sums of all rows for a panel of columns, transposed. */
+static void multiply_panel(const product_context *c, const product_block *b, int64_t panel,
+                           talc_range channels)
+{
+    const talc_dtype dtype = c->problem->dtype;
+    const int64_t size = (int64_t)talc_dtype_size(dtype), row_panels = row_panels_of(c, b);
+    const int64_t width = width_of(dtype), columns = channels.hi - channels.lo;
+    void *to = b->to + channels.lo * b->to_channel * size, *sums = b->sums;
+    if (b->add)
+        TALC_CPU_CALL(dtype, talc_cpu_transpose,
+                      (columns, b->rows, to, b->to_channel, sums, width));
+    talc_cpu_tile tile;
+    tile.y_step = width;
+    set_columns(b->packed + (panel - b->panels.lo) * b->apart, c->kernels->lanes * size, &tile);
+    for (int64_t i = 0; i < row_panels; i++) {
+        const talc_range rows = rows_at(b, i, row_panels);
+        set_rows(c, b, rows, &tile);
+        tile.y = b->sums + rows.lo * width * size;
+        c->kernels->tile[talc_ceil_div(columns, c->kernels->lanes)][rows.hi - rows.lo](&tile);
+    }
+    TALC_CPU_CALL(dtype, talc_cpu_transpose, (b->rows, columns, sums, width, to, b->to_channel));
+}
+
+/* Bias, residual and activation of some of the block's channels of an image. */
+static void finish(const product_context *c, const product_block *b, int64_t plane,
+                   talc_range channels)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
+    const int64_t oc = c->plan->turned ? b->column : b->row;
+    const int64_t pixel = c->plan->turned ? b->row : b->column;
+    const int64_t pixels = c->plan->turned ? b->rows : b->columns;
+    if (p->direction == TALC_FORWARD && talc_cpu_conv2d_has_epilogue(p))
+        for (int64_t i = channels.lo; i < channels.hi; i++) {
+            const int64_t at = (plane * OC + oc + i) * P + pixel;
+            talc_cpu_conv2d_epilogue(p, plane % p->groups * OC + oc + i, pixels,
+                                     b->to + i * P * (int64_t)talc_dtype_size(p->dtype),
+                                     c->arguments->bias,
+                                     talc_cpu_at(p->dtype, c->arguments->residual, at));
+        }
+}
+
+static void multiply_block(const product_context *c, const product_block *b, int64_t plane,
+                           bool last)
+{
+    const int64_t row_panels = row_panels_of(c, b), width = width_of(c->problem->dtype);
+    for (int64_t i = 0; !c->plan->turned && i < row_panels; i++) {
+        const talc_range rows = rows_at(b, i, row_panels);
+        multiply_rows(c, b, rows);
+        if (last)
+            finish(c, b, plane, rows);
+    }
+    for (int64_t i = b->panels.lo; c->plan->turned && i < b->panels.hi; i++) {
+        const talc_range channels = { column_at(c->plan, width, i) - b->column,
+                                      column_at(c->plan, width, i + 1) - b->column };
+        multiply_panel(c, b, i, channels);
+        if (last)
+            finish(c, b, plane, channels);
+    }
+}
+
+/* The columns that a block's terms k and following meet, of image and group `plane`. A worker's next
+ * block may have the same: `key` tells. */
+static void find_columns(const product_context *c, product_block *b, int64_t plane, int64_t k,
+                         int64_t key, char *slice, char *own)
+{
+    const product_plan *plan = c->plan;
+    const talc_dtype dtype = c->problem->dtype;
+    const int64_t size = (int64_t)talc_dtype_size(dtype), width = width_of(dtype);
+    const int64_t from = plane * c->column.plane + k * c->column.term;
+    int64_t *packed_key = (int64_t *)slice;
+    if (plan->packed > 0) {
+        const int64_t g = plane % c->problem->groups;
+        b->apart = plan->terms * width * size;
+        b->packed = c->packed + (g * plan->panels + b->panels.lo) * b->apart + k * width * size;
+        return;
+    }
+    if (plan->in_place) {
+        b->apart = width * size;
+        b->packed = talc_cpu_at(dtype, c->column.at, from + b->column);
+        return;
+    }
+    b->apart = b->count * width * size;
+    b->packed = own;
+    if (key >= 0 && *packed_key == key)
+        return;
+    for (int64_t i = b->panels.lo; i < b->panels.hi; i++)
+        pack(c, i, from + column_at(plan, width, i) * c->column.step, b->count,
+             own + (i - b->panels.lo) * b->apart);
+    *packed_key = key;
+}
+
+static void product_task(void *context, int64_t task, int worker)
+{
+    const product_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const product_plan *plan = c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), width = width_of(p->dtype);
+    const int64_t steps = steps_of(plan);
+    char *slice = c->slices + (size_t)worker * plan->slice;
+    product_block b = { .row = task % plan->row_blocks * plan->row_block,
+                        .to_channel = is_weight(p) ? p->C / p->groups : p->OH * p->OW,
+                        .sums = slice + HEADER };
+    task /= plan->row_blocks;
+    char *own = b.sums + (plan->turned ? plan->row_block : TALC_CPU_ROWS) * width * size;
+    const int64_t key = task;
+    b.panels.lo = task % plan->column_blocks * plan->panel_block;
+    b.panels.hi = talc_smaller(b.panels.lo + plan->panel_block, plan->panels);
+    task /= plan->column_blocks;
+    b.rows = talc_smaller(plan->row_block, plan->rows - b.row);
+    b.column = column_at(plan, width, b.panels.lo);
+    b.columns = column_at(plan, width, b.panels.hi) - b.column;
+    const int64_t channel = plan->turned ? b.column : b.row;
+    const int64_t other = plan->turned ? b.row : b.column;
+    const int64_t g = task % p->groups;
+
+    /* A term of dw is a step of an image. */
+    talc_range terms = { 0, steps };
+    if (is_weight(p)) {
+        const int64_t OC = p->OC / p->groups, split = task / p->groups;
+        terms = talc_cpu_split_k_terms(&plan->split_k, split);
+        b.to = talc_cpu_split_k_at(&plan->split_k, p, c->arguments, split,
+                                   (g * OC + channel) * b.to_channel + other);
+    } else {
+        const bool forward = p->direction == TALC_FORWARD;
+        const int64_t made = (forward ? p->OC : p->C) / p->groups;
+        b.to = (char *)(forward ? c->arguments->y : c->arguments->dx) +
+               ((task * made + channel) * b.to_channel + other) * size;
+    }
+    /* Without images there is a sum of no terms. */
+    const int64_t end = talc_larger(terms.hi, terms.lo + 1);
+    for (int64_t term = terms.lo; term < end; term++) {
+        const int64_t plane = is_weight(p) ? term / steps * p->groups + g : task;
+        const int64_t k = term % steps * plan->step;
+        b.count = term < terms.hi ? talc_smaller(plan->step, plan->terms - k) : 0;
+        b.add = term > terms.lo;
+        const int64_t row_plane = is_weight(p) || plan->turned ? plane : g;
+        b.from = talc_cpu_at(p->dtype, c->row.at,
+                             row_plane * c->row.plane + b.row * c->row.step + k * c->row.term);
+        find_columns(c, &b, plane, k, end - terms.lo == 1 && !is_weight(p) ? key : -1, slice, own);
+        multiply_block(c, &b, plane, term + 1 == end);
+    }
 }
 
 // ---- The algorithm ------------------------------------------------------------------------------
+
+_Static_assert(sizeof(product_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
+
+/* Bytes at the start of the workspace that all workers share. */
+static size_t shared_bytes(const product_plan *plan)
+{
+    return plan->packed + talc_cpu_split_k_bytes(&plan->split_k) + plan->terms_bytes;
+}
 
 const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)
@@ -154,12 +531,13 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
-    if (p->direction == TALC_GRAD_WEIGHT) {
-        const weight_plan planned = weight_plan_of(p, limit);
-        plan->workspace = talc_cpu_split_k_bytes(&planned.split_k);
-        talc_plan_store(plan, &planned, sizeof planned);
-    }
-    return talc_openblas_refuses();
+    const product_plan planned = plan_of(p, limit);
+    plan->workspace =
+        talc_cpu_workspace(tasks_of(p, &planned), shared_bytes(&planned), planned.slice, limit);
+    if (p->direction == TALC_FORWARD)
+        plan->cached = planned.packed;
+    talc_plan_store(plan, &planned, sizeof planned);
+    return NULL;
 }
 
 talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *problem,
@@ -167,11 +545,32 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
-    if (p->direction != TALC_GRAD_WEIGHT)
-        return exchange_channels(p, arguments);
-    weight_context c = { p, arguments, *(const weight_plan *)talc_plan_data(plan) };
-    const talc_cpu_split_k *split_k = &c.plan.split_k;
-    const int64_t tasks = split_k->splits * p->groups * c.plan.channel_blocks;
-    const talc_status status = talc_cpu_parallel(tasks, weight_task, &c);
-    return status != TALC_OK ? status : talc_cpu_split_k_sum(split_k, p, arguments);
+    const talc_conv2d_arguments *a = arguments;
+    const product_plan *planned = talc_plan_data(plan);
+    product_context c = {
+        .problem = p, .arguments = a, .plan = planned, .kernels = talc_cpu_kernels_of(p->dtype)
+    };
+    add_factors(&c);
+    char *rest = a->base.workspace;
+    if (planned->packed > 0 && a->base.cached != NULL) {
+        c.packed = a->base.cached;
+    } else if (planned->packed > 0) {
+        c.packed = rest;
+        rest += planned->packed;
+    }
+    c.terms = (talc_cpu_term *)(rest + talc_cpu_split_k_bytes(&planned->split_k));
+    c.slices = (char *)c.terms + planned->terms_bytes;
+    const int64_t term = planned->in_place ? c.column.term : width_of(p->dtype);
+    for (int64_t k = 0; k < planned->step; k++)
+        c.terms[k] = (talc_cpu_term){ (int32_t)(k * c.row.term), (int32_t)(k * term) };
+    if (planned->packed > 0 && !a->base.cached_ready &&
+        talc_cpu_parallel(p->groups * planned->panels, pack_task, &c) != TALC_OK)
+        return talc_error_status();
+    const size_t workers = (plan->workspace - shared_bytes(planned)) / planned->slice;
+    for (size_t i = 0; i < workers; i++)
+        *(int64_t *)(c.slices + i * planned->slice) = -1;
+    const talc_status status =
+        talc_cpu_parallel_limited(tasks_of(p, planned), (int)workers, product_task, &c);
+    return status != TALC_OK || !is_weight(p) ? status
+                                              : talc_cpu_split_k_sum(&planned->split_k, p, a);
 }

@@ -57,7 +57,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
     ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows, const talc_cpu_tile *t)    \
     {                                                                                              \
         const T *w[ROWS], *x[TALC_CPU_VECTORS];                                                    \
-        stored_##suffix *y = t->y;                                                                 \
+        T *y = t->y;                                                                               \
         vector_##suffix sums[ROWS][TALC_CPU_VECTORS], b[TALC_CPU_VECTORS];                         \
         EACH(v, vectors)                                                                           \
         {                                                                                          \
@@ -77,7 +77,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
             {                                                                                      \
                 EACH(v, vectors)                                                                   \
                 {                                                                                  \
-                    sums[i][v] = y[i * vectors + v];                                               \
+                    sums[i][v] = ((const stored_##suffix *)(y + i * t->y_step))[v];                \
                 }                                                                                  \
             }                                                                                      \
         const talc_cpu_term *end = t->terms + t->count;                                            \
@@ -101,7 +101,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
         {                                                                                          \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
-                y[i * vectors + v] = sums[i][v];                                                   \
+                ((stored_##suffix *)(y + i * t->y_step))[v] = sums[i][v];                          \
             }                                                                                      \
         }                                                                                          \
     }

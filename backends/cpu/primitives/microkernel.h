@@ -1,11 +1,11 @@
-/// The microkernels of `implicit_gemm` and of `depthwise`: the inner loops that keep a tile of sums
-/// in registers. Private to backends/cpu.
+/// The microkernels of `implicit_gemm`, `pointwise` and `depthwise`: the inner loops that keep a
+/// tile of sums in registers. Private to backends/cpu.
 ///
 /// A tile has some rows and up to three vectors of columns. For each term of the sums one element
 /// of each row's operand is broadcast, a vector of each column's is loaded, and all products are
-/// added: 4 rows and 3 vectors take 7 loads for 12 fused multiply-adds. Neither operand is packed:
-/// a table says how far the elements of each term stand from the first ones, so that filter taps
-/// are offsets into the image.
+/// added: 4 rows and 3 vectors take 7 loads for 12 fused multiply-adds. Neither operand has to be
+/// packed: a table says how far the elements of each term stand from the first ones, so that filter
+/// taps are offsets into the image.
 ///
 /// microkernel.c is compiled once for each generation of vector units. A sum adds its terms in
 /// order, whatever the tile, so that avx2 and avx512 give the same bits; portable rounds each
@@ -37,6 +37,7 @@ typedef struct talc_cpu_tile {
     const void *w[TALC_CPU_ROWS];
     const void *x[TALC_CPU_VECTORS];
     void *y;
+    int64_t y_step; ///< elements from a row of y to the next
     bool add;
 } talc_cpu_tile;
 
