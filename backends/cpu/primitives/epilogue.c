@@ -2,26 +2,46 @@
 
 #include "backends/cpu/primitives/activation.h"
 #include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/target.h"
 
-#define ADD_TO_PLANE(constant, suffix, type, A)                                                    \
-    static void add_to_plane_##suffix(int64_t count, type *y, const type *bias,                    \
-                                      const type *residual)                                        \
+/* y = value of each x = y + b + residual. */
+#define EACH(value)                                                                                \
+    TALC_INDEPENDENT for (int64_t i = 0; i < count && residual != NULL; i++)                       \
     {                                                                                              \
-        const type b = bias == NULL ? 0 : *bias;                                                   \
-        if (residual != NULL)                                                                      \
-            for (int64_t i = 0; i < count; i++)                                                    \
-                y[i] = y[i] + b + residual[i];                                                     \
-        else if (bias != NULL)                                                                     \
-            for (int64_t i = 0; i < count; i++)                                                    \
-                y[i] += b;                                                                         \
+        const T x = y[i] + b + residual[i];                                                        \
+        y[i] = value;                                                                              \
+    }                                                                                              \
+    TALC_INDEPENDENT for (int64_t i = 0; i < count && residual == NULL; i++)                       \
+    {                                                                                              \
+        const T x = y[i] + b;                                                                      \
+        y[i] = value;                                                                              \
     }
 
-TALC_CPU_FLOATS(ADD_TO_PLANE)
+/* The sum, and the activation where it is a comparison or two: in one pass. */
+#define FINISH(constant, suffix, type, A)                                                          \
+    TALC_TARGET_CLONES                                                                             \
+    static void finish_##suffix(talc_activation activation, int64_t count, type *y,                \
+                                const type *bias, const type *residual)                            \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        const T b = bias == NULL ? -(T)0 : *bias; /* -0 changes nothing, not even -0 */            \
+        if (activation == TALC_ACTIVATION_RELU) {                                                  \
+            EACH((x < 0) ? 0 : x)                                                                  \
+        } else if (activation == TALC_ACTIVATION_RELU6) {                                          \
+            EACH((x < 0) ? 0 : (x > 6) ? 6 : x)                                                    \
+        } else if (bias != NULL || residual != NULL) {                                             \
+            EACH(x)                                                                                \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(FINISH)
 
 void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, int64_t count,
                               void *y, const void *bias, const void *residual)
 {
+    const talc_activation activation = problem->activation;
     const void *b = talc_cpu_at(problem->dtype, bias, oc);
-    TALC_CPU_CALL(problem->dtype, add_to_plane, (count, y, b, residual));
-    talc_cpu_activate(problem->dtype, problem->activation, count, y);
+    TALC_CPU_CALL(problem->dtype, finish, (activation, count, y, b, residual));
+    if (activation != TALC_ACTIVATION_RELU && activation != TALC_ACTIVATION_RELU6)
+        talc_cpu_activate(problem->dtype, activation, count, y);
 }
