@@ -33,6 +33,7 @@ enum {
     LINE = 16,         /* elements of a cache line of f32 */
     GATHERED_STEP = 8, /* elements, of which rows are gathered */
     ROW_PRODUCTS = 2,
+    FILLED = 16, /* channels of a shared halo tile that a task fills */
 };
 
 static int64_t block_count(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
@@ -520,23 +521,25 @@ static talc_cpu_halo_tile_source source_of(const gemm_context *c, const gemm_blo
 
 TALC_CPU_FLOATS(GATHER)
 
-/* Fills the halo tile of a block from plane `from` of x on. `one` has room for a channel that is
- * still to be gathered. */
+/* Fills some channels of the halo tile of a block that has `summed` planes of x from plane `from`
+ * on. `one` has room for a channel that is still to be gathered. */
 static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
-                 char *one, char *halo_tile)
+                 talc_range channels, char *one, char *halo_tile)
 {
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     if (!plan->gathered) {
-        const talc_cpu_halo_tile_source source = source_of(c, b, from, summed);
-        talc_cpu_halo_tile_fill(&plan->halo_tile, &source, halo_tile);
+        const talc_cpu_halo_tile_source source =
+            source_of(c, b, from + channels.lo, channels.hi - channels.lo);
+        talc_cpu_halo_tile_fill(&plan->halo_tile, &source,
+                                halo_tile + channels.lo * plan->channel * size);
         return;
     }
     const int64_t full = TALC_CPU_VECTORS * c->gemm->kernels->lanes;
     const int64_t taps = g->h.taps * g->w.taps * full;
     char *row = one + (plan->halo_tile.channel + GATHERED_STEP) * size;
-    for (int64_t channel = 0; channel < summed; channel++) {
+    for (int64_t channel = channels.lo; channel < channels.hi; channel++) {
         const talc_cpu_halo_tile_source source = source_of(c, b, from + channel, 1);
         talc_cpu_halo_tile_fill(&plan->halo_tile, &source, one);
         TALC_CPU_CALL(g->dtype, gather,
@@ -552,14 +555,23 @@ static char *shared_at(const gemm_context *c, int64_t block_index, int64_t from)
                            (int64_t)talc_dtype_size(c->gemm->dtype);
 }
 
+/* Tasks that fill one halo tile. */
+static int64_t fills_of(const talc_cpu_gemm_plan *plan)
+{
+    return talc_ceil_div(plan->summed, FILLED);
+}
+
 static void fill_task(void *context, int64_t task, int worker)
 {
     const gemm_context *c = context;
     const int64_t step = c->plan->summed, parts = talc_ceil_div(c->gemm->summed, step);
-    const int64_t block_index = task / parts, from = task % parts * step;
+    const int64_t fills = fills_of(c->plan), lo = task % fills * FILLED;
+    const int64_t block_index = task / fills / parts, from = task / fills % parts * step;
     const gemm_block b = block_of(c->gemm, c->plan, block_index, 0);
-    fill(c, &b, from, talc_smaller(step, c->gemm->summed - from),
-         c->slices + (size_t)worker * c->plan->slice, shared_at(c, block_index, from));
+    const int64_t summed = talc_smaller(step, c->gemm->summed - from);
+    if (lo < summed)
+        fill(c, &b, from, summed, (talc_range){ lo, talc_smaller(lo + FILLED, summed) },
+             c->slices + (size_t)worker * c->plan->slice, shared_at(c, block_index, from));
 }
 
 /* Has w for some planes of x and a panel of `count` planes fetched into the L2 cache where the
@@ -595,7 +607,7 @@ static void gemm_task(void *context, int64_t task, int worker)
         const int64_t summed = talc_smaller(plan->summed, g->summed - from);
         char *halo_tile = plan->shared_bytes > 0 ? shared_at(c, block_index, from) : own;
         if (plan->shared_bytes == 0)
-            fill(c, &b, from, summed, one, halo_tile);
+            fill(c, &b, from, summed, (talc_range){ 0, summed }, one, halo_tile);
         const char *w = w_at(c, &b, from);
         for (int64_t panel = 0; panel < panels; panel++) {
             const talc_range of = panel_at(g, &b, panel);
@@ -757,8 +769,8 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
     const int workers = (int)((workspace_bytes - all) / plan->slice);
     const int64_t parts = talc_ceil_div(gemm->summed, plan->summed);
     if (plan->shared_bytes > 0 &&
-        talc_cpu_parallel_limited(block_count(gemm, plan) * parts, workers, fill_task, &context) !=
-            TALC_OK)
+        talc_cpu_parallel_limited(block_count(gemm, plan) * parts * fills_of(plan), workers,
+                                  fill_task, &context) != TALC_OK)
         return talc_error_status();
     return talc_cpu_parallel_limited(tasks_of(gemm, plan), workers, gemm_task, &context);
 }
