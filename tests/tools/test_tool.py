@@ -258,6 +258,9 @@ class Basics(Tool):
         self.assertEqual(self.json("info", "--threads", "1")["threads"], 1)
         for size, expected in ("3MiB", 3 << 20), ("5000", 5000), ("2KiB", 2048), ("1GiB", 1 << 30):
             self.assertEqual(self.json("info", "--workspace", size)["devices"][0]["workspace_limit"], expected)
+        least, most = info["core_distance_seconds"]
+        self.assertTrue(0 < least <= most < 1e-3 if len(os.sched_getaffinity(0)) > 1 else least == most == 0, info["core_distance_seconds"])
+        self.assertEqual(json.loads(talc("info", "--json", env=os.environ | {"OPENBLAS_CORETYPE": "Haswell"}).stdout)["blas_forced"], True)
         text = self.ok("info")
         self.assertIn("reference", text)
         self.assertIn("OpenBLAS", text)

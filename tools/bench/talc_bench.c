@@ -1,5 +1,6 @@
 /// talc bench: verifies, then times every algorithm beside its peers.
 #include "tools/bench/bench_ops.h"
+#include "tools/cli/core_distance.h"
 #include "tools/cli/models.h"
 #include "tools/cli/problems.h"
 #include "tools/cli/progress.h"
@@ -549,6 +550,14 @@ static void print_device(const measuring *self, const talc_device_properties *pr
                        talc_device_name(device), properties->description, properties->units,
                        talc_device_is_host(device) ? "threads" : "multiprocessors",
                        self->arguments->settings.repeats);
+    if (talc_device_is_host(device)) {
+        const core_distance cores = core_distance_measure();
+        talc_print_wrapped(stdout, 0,
+                           "OpenBLAS runs its kernels for %s%s; a cache line goes to another core "
+                           "and back in %.0f to %.0f ns",
+                           talc_build_info().blas_core, tool_blas_forced(), cores.least * 1e9,
+                           cores.most * 1e9);
+    }
     talc_print_wrapped(stdout, 0,
                        "in this run a large product makes %.1f GFLOP/s, a large copy moves %.1f "
                        "GB/s\n",

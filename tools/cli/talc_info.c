@@ -1,6 +1,8 @@
 /// talc info: devices, memory, build and algorithms.
+#include "tools/cli/core_distance.h"
 #include "tools/cli/tool.h"
 
+#include <stdlib.h>
 #include <strings.h>
 
 static const tool_syntax syntax = {
@@ -138,13 +140,19 @@ static const char *better_core(const talc_build *build)
     return avx512 ? "SkylakeX" : "Haswell";
 }
 
+const char *tool_blas_forced(void)
+{
+    return getenv("OPENBLAS_CORETYPE") != NULL ? ", forced by OPENBLAS_CORETYPE" : "";
+}
+
 static void print_build(const talc_build *build)
 {
     const char *core = better_core(build);
     printf("%stalc %s%s\n", tool_bold(), build->version, tool_plain());
     talc_print_wrapped(stdout, 13, "  compiler   %s", build->compiler);
     talc_print_wrapped(stdout, 13, "  vectors    %s", build->vectors);
-    talc_print_wrapped(stdout, 13, "  BLAS       %s (kernels: %s)", build->blas, build->blas_core);
+    talc_print_wrapped(stdout, 13, "  BLAS       %s (kernels: %s%s)", build->blas, build->blas_core,
+                       tool_blas_forced());
     talc_print_wrapped(stdout, 13,
                        "             multiplies for %d threads at once, 128 MiB of address space "
                        "each",
@@ -154,7 +162,12 @@ static void print_build(const talc_build *build)
                            "             does not know this processor: with OPENBLAS_CORETYPE=%s "
                            "in the environment its kernels use %s",
                            core, build->vectors);
-    printf("  threads    %d\n", talc_threads());
+    const core_distance cores = core_distance_measure();
+    printf("  threads    %d", talc_threads());
+    if (cores.most > 0)
+        printf("; a cache line to another core and back: %.0f to %.0f ns", cores.least * 1e9,
+               cores.most * 1e9);
+    printf("\n");
 }
 
 int command_info(int argc, char **argv)
@@ -176,13 +189,15 @@ int command_info(int argc, char **argv)
         json_decref(array);
         return tool_fail_talc();
     }
+    const core_distance cores = json ? core_distance_measure() : (core_distance){ 0, 0 };
     if (json)
         return tool_json_print(json_pack(
-            "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:s}", "version", build.version,
-            "compiler", build.compiler, "vectors", build.vectors, "blas", build.blas, "blas_core",
-            build.blas_core, "blas_buffers", build.blas_buffers, "threads", talc_threads(),
-            "default_device", talc_device_name(talc_device_default()), "devices", array, "no_cuda",
-            no_cuda));
+            "{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:[ff], s:s, s:o, s:s}", "version",
+            build.version, "compiler", build.compiler, "vectors", build.vectors, "blas", build.blas,
+            "blas_core", build.blas_core, "blas_forced", tool_blas_forced()[0] != '\0',
+            "blas_buffers", build.blas_buffers, "threads", talc_threads(), "core_distance_seconds",
+            cores.least, cores.most, "default_device", talc_device_name(talc_device_default()),
+            "devices", array, "no_cuda", no_cuda));
     if (no_cuda[0] != '\0')
         talc_print_wrapped(stdout, 2, "no CUDA: %s", no_cuda);
     return tool_finish();

@@ -156,6 +156,9 @@ FILE *tool_open_file(const char *path);
 /// Seconds as "3.21 s", "12.3 ms" or "45.6 us".
 const char *tool_seconds(double seconds, char text[TOOL_TEXT]);
 
+/// ", forced by OPENBLAS_CORETYPE" where the environment says which kernels OpenBLAS runs; "".
+const char *tool_blas_forced(void);
+
 /// Terminal codes, empty when stdout is not a terminal or NO_COLOR is set.
 const char *tool_bold(void);
 const char *tool_dim(void);
