@@ -118,6 +118,7 @@ static void read_values(void)
     values.verbose = read_words("TALC_VERBOSE", verbose_words, ",", 0);
     values.sync = read_words("TALC_SYNC", switch_words, "", 0) != 0;
     values.fuse = read_words("TALC_FUSE", switch_words, "", 1) != 0;
+    values.affinity = read_words("TALC_AFFINITY", switch_words, "", 0) != 0;
     values.precision = read_words("TALC_PRECISION", precision_words, ",", TALC_STRICT);
     values.cpu = (talc_vector_units)read_words("TALC_CPU", cpu_words, "", TALC_VECTORS_BEST);
     values.threads = (int)read_number("TALC_THREADS", 1, 1024);

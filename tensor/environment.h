@@ -5,6 +5,7 @@
 ///     TALC_SYNC          1: wait for the device after each op and name the op that failed
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
+///     TALC_AFFINITY      1: each CPU thread but the calling one keeps to a processor of its own
 ///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset:
 ///                        the widest there are. portable plans for a L2 cache of 1 MiB,
 ///                        whatever the machine has
@@ -35,8 +36,9 @@ typedef enum talc_vector_units {
 typedef struct talc_environment_values {
     unsigned verbose; ///< TALC_VERBOSE_ flags
     bool sync;
-    unsigned precision;         ///< talc_precision flags beyond STRICT
-    int threads;                ///< 0: unset
+    unsigned precision; ///< talc_precision flags beyond STRICT
+    int threads;        ///< 0: unset
+    bool affinity;
     talc_vector_units cpu;      ///< TALC_VECTORS_BEST: unset
     size_t workspace_megabytes; ///< 0: unset
     char device[24];            ///< "": unset

@@ -1,8 +1,13 @@
+#define _GNU_SOURCE /* affinities */
+
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
+#include "backends/cpu/device/threads.h"
 #include "tensor/environment.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +15,7 @@
 
 static const char *const variables[] = { "TALC_VERBOSE", "TALC_SYNC",         "TALC_PRECISION",
                                          "TALC_THREADS", "TALC_WORKSPACE_MB", "TALC_DEVICE",
-                                         "TALC_FUSE",    "TALC_CPU" };
+                                         "TALC_FUSE",    "TALC_CPU",          "TALC_AFFINITY" };
 
 static const char *child_name, *child_value;
 static void (*child_probe)(void);
@@ -160,6 +165,36 @@ Test(environment, fusing_is_on_unless_it_is_switched_off)
     cr_assert_str_eq(stderr_of("TALC_FUSE", "0", print_fuse), "01");
     cr_assert_str_eq(stderr_of("TALC_FUSE", "no", print_fuse),
                      "talc: TALC_FUSE=no is ignored: it takes 0, 1\n10");
+}
+
+static atomic_int begun;
+
+/* Waits for the other thread, so that each runs one, and says how many processors it may use. */
+static void count_processors(void *counts, int64_t task, int worker)
+{
+    (void)task;
+    cpu_set_t set;
+    atomic_fetch_add(&begun, 1);
+    while (atomic_load(&begun) < 2)
+        sched_yield();
+    ((int *)counts)[worker] = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+static void print_processors(void)
+{
+    int counts[2] = { 0, 0 };
+    talc_set_threads(2);
+    talc_cpu_parallel(2, count_processors, counts);
+    fprintf(stderr, "%d %d", counts[0], counts[1]);
+}
+
+Test(environment, threads_keep_to_a_processor_where_that_is_asked_for)
+{
+    char all[32], own[32];
+    snprintf(all, sizeof all, "%d %d", talc_cpu_processors(), talc_cpu_processors());
+    snprintf(own, sizeof own, "%d 1", talc_cpu_processors());
+    cr_assert_str_eq(stderr_of(NULL, NULL, print_processors), all);
+    cr_assert_str_eq(stderr_of("TALC_AFFINITY", "1", print_processors), own);
 }
 
 // ---- Calls win ----------------------------------------------------------------------------------

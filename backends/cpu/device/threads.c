@@ -1,4 +1,4 @@
-/* For sched_getaffinity: a container may grant fewer processors than the machine has. */
+/* For affinities: a container may grant fewer processors than the machine has. */
 #define _GNU_SOURCE
 
 #include "backends/cpu/device/threads.h"
@@ -226,6 +226,21 @@ static void stop_threads(void)
     pool.started = 0;
 }
 
+/* As TALC_AFFINITY asks: thread i on the i-th of the processors that the process may use. The
+ * first one is left to the caller, who keeps to none. */
+static void keep_to_processor(pthread_t thread, int i)
+{
+    cpu_set_t allowed, one;
+    if (!talc_environment()->affinity || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    int processor = 0, before = i % CPU_COUNT(&allowed);
+    while (!CPU_ISSET(processor, &allowed) || before-- > 0)
+        processor++;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    (void)pthread_setaffinity_np(thread, sizeof one, &one);
+}
+
 static void start_threads(int workers)
 {
     if (pool.started == 0) /* no worker reads it yet */
@@ -239,6 +254,7 @@ static void start_threads(int workers)
         pthread_cond_init(&worker->wake, NULL);
         if (!talc_thread_start(&worker->thread, worker_main, (void *)(intptr_t)i))
             return;
+        keep_to_processor(worker->thread, i);
         pool.started = i;
     }
 }
