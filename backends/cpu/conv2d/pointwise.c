@@ -35,8 +35,8 @@
 
 /* A block's panels take half of the L2 cache, and a row of its sums COLUMNS at most, so that what
  * follows finds them in the L1 cache. Blocks become smaller until there are TASKS of them, or one
- * takes no longer than PRODUCTS multiplications of vectors. Columns are read in place where IN_PLACE
- * rows or fewer meet them. Transposing an element takes as long as 1/TRANSPOSES of a product. */
+ * takes no longer than PRODUCTS multiplications of vectors. Columns are read in place where
+ * IN_PLACE rows or fewer meet them. Transposing an element takes 1/TRANSPOSES of a product. */
 enum {
     CACHE_SHARE = 2,
     COLUMNS = 1024,
@@ -129,7 +129,7 @@ static void cut(const talc_conv2d_problem *p, size_t limit, product_plan *plan)
     const int64_t lanes = kernels->lanes, vectors = talc_ceil_div(plan->columns, lanes);
     const int64_t share =
         talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
-    const int64_t row_panels = talc_ceil_div(plan->rows, kernels->rows[TALC_CPU_VECTORS]);
+    const int64_t rows = kernels->rows[TALC_CPU_VECTORS]; /* of a tile */
     const int64_t term = is_weight(p) ? 1 : plan->turned ? p->OH * p->OW : p->C / p->groups;
     /* Terms' distances have 32 bits. */
     const int64_t distance = talc_larger(talc_larger(term, 1), p->OH * p->OW);
@@ -149,8 +149,8 @@ static void cut(const talc_conv2d_problem *p, size_t limit, product_plan *plan)
     const double others = (double)(is_weight(p) ? 1 : p->N) * (double)p->groups;
     const double products = others * (double)plan->rows * (double)vectors * (double)plan->terms;
     const double wanted = products / PRODUCTS < TASKS ? products / PRODUCTS : TASKS;
-    const int64_t most_rows =
-        is_weight(p) ? talc_ceil_div(plan->rows, WEIGHT_ROWS) : talc_larger(row_panels, 1);
+    const int64_t most_rows = is_weight(p) ? talc_ceil_div(plan->rows, WEIGHT_ROWS)
+                                           : talc_larger(talc_ceil_div(plan->rows, rows), 1);
     while (others * (double)(plan->column_blocks * plan->row_blocks) < wanted) {
         const bool more_columns = plan->column_blocks < plan->panels;
         const bool more_rows = plan->row_blocks < most_rows;
@@ -164,7 +164,8 @@ static void cut(const talc_conv2d_problem *p, size_t limit, product_plan *plan)
     }
     plan->panel_block = talc_larger(1, talc_ceil_div(plan->panels, plan->column_blocks));
     plan->column_blocks = talc_ceil_div(plan->panels, plan->panel_block);
-    plan->row_block = talc_larger(1, talc_ceil_div(plan->rows, plan->row_blocks));
+    plan->row_block =
+        talc_round_up(talc_larger(1, talc_ceil_div(plan->rows, plan->row_blocks)), rows);
     plan->row_blocks = talc_ceil_div(plan->rows, plan->row_block);
 }
 
@@ -425,8 +426,8 @@ static void multiply_block(const product_context *c, const product_block *b, int
     }
 }
 
-/* The columns that a block's terms k and following meet, of image and group `plane`. A worker's next
- * block may have the same: `key` tells. */
+/* The columns that a block's terms k and following meet, of image and group `plane`. A worker's
+ * next block may have the same: `key` tells. */
 static void find_columns(const product_context *c, product_block *b, int64_t plane, int64_t k,
                          int64_t key, char *slice, char *own)
 {
