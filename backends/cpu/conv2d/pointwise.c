@@ -20,39 +20,18 @@
 ///
 /// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
 /// 34(3), 2008.
-#include "backends/cpu/primitives/epilogue.h"
-#include "backends/cpu/conv2d/gemm.h"
-#include "backends/cpu/conv2d/split_k.h"
+#include "backends/cpu/conv2d/pointwise.h"
+
 #include "backends/cpu/conv2d/algorithms.h"
-#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/device/threads.h"
+#include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/primitives/short_copy.h"
 #include "backends/cpu/primitives/target.h"
 #include "backends/cpu/primitives/transpose.h"
-#include "backends/cpu/device/threads.h"
-#include "tensor/extent.h"
 
 #include <string.h>
 
-/* A block's panels take half of the L2 cache, and a row of its sums COLUMNS at most, so that what
- * follows finds them in the L1 cache. Blocks become smaller until there are TASKS of them, or one
- * takes no longer than PRODUCTS multiplications of vectors. Columns are read in place where
- * IN_PLACE rows or fewer meet them. Transposing an element takes 1/TRANSPOSES of a product. */
-enum {
-    CACHE_SHARE = 2,
-    COLUMNS = 1024,
-    TERMS = 2048,
-    WEIGHT_TERMS = 512,
-    WEIGHT_ROWS = 128,
-    TURNED_ROWS = 256,
-    IN_PLACE = 16,
-    TASKS = 32,
-    PRODUCTS = 16 << 10,
-    TRANSPOSES = 2,
-    LINE = 48, /* bytes, of which panels are multiples */
-    HEADER = 64,
-};
-
-// ---- The product --------------------------------------------------------------------------------
+enum { LINE = 48 }; /* bytes, of which panels are multiples */
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
  * group that begin `plane` elements from the ones before, of a group alone for w. */
@@ -61,48 +40,16 @@ typedef struct factor {
     int64_t step, term, plane;
 } factor;
 
-typedef struct product_plan {
-    bool turned, in_place;        /* the columns are not packed */
-    int64_t rows, columns, terms; /* of one image and group */
-    int64_t step;                 /* terms at a time */
-    int64_t panels, last;         /* of columns; the first column of the last one */
-    int64_t row_block, row_blocks;
-    int64_t panel_block, column_blocks; /* panels of a block */
-    talc_cpu_split_k split_k;           /* dw */
-    size_t packed, terms_bytes, slice;  /* bytes of packed weights, of the table of terms, and of
-                                          what each worker has */
-} product_plan;
-
 typedef struct product_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
-    const product_plan *plan;
+    const pointwise_plan *plan;
     const talc_cpu_kernels *kernels;
     factor row, column;
     char *packed; /* weights, [group][panel][term][column]; NULL: tasks pack their columns */
     talc_cpu_term *terms;
     char *slices;
 } product_context;
-
-static bool is_weight(const talc_conv2d_problem *p)
-{
-    return p->direction == TALC_GRAD_WEIGHT;
-}
-
-/* Columns of a panel at most. */
-static int64_t width_of(talc_dtype dtype)
-{
-    return TALC_CPU_VECTORS * talc_cpu_kernels_of(dtype)->lanes;
-}
-
-/* The first column of a panel, or the end of them. Instead of one vector alone in the last panel,
- * for which rows would not come fast enough, the last two have two vectors each. */
-static int64_t column_at(const product_plan *plan, int64_t width, int64_t panel)
-{
-    return panel < plan->panels - 1 ? panel * width
-           : panel < plan->panels   ? plan->last
-                                    : plan->columns;
-}
 
 /* The factors of y or dx are w and the image, of dw dy and x. */
 static void add_factors(product_context *c)
@@ -122,104 +69,7 @@ static void add_factors(product_context *c)
     c->column = c->plan->turned ? channels : others;
 }
 
-static void cut(const talc_conv2d_problem *p, size_t limit, product_plan *plan)
-{
-    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype), width = width_of(p->dtype);
-    const int64_t lanes = kernels->lanes, vectors = talc_ceil_div(plan->columns, lanes);
-    const int64_t share =
-        talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
-    const int64_t rows = kernels->rows[TALC_CPU_VECTORS]; /* of a tile */
-    const int64_t term = is_weight(p) ? 1 : plan->turned ? p->OH * p->OW : p->C / p->groups;
-    /* Terms' distances have 32 bits. */
-    const int64_t distance = talc_larger(talc_larger(term, 1), p->OH * p->OW);
-    const int64_t most =
-        talc_larger(1, talc_smaller(talc_smaller(TERMS, share / width), INT32_MAX / distance));
-    plan->step = talc_even(plan->terms, is_weight(p) ? talc_smaller(most, WEIGHT_TERMS) : most);
-    plan->panels = talc_ceil_div(plan->columns, width);
-    plan->last = (plan->panels - 1) * width -
-                 (vectors % TALC_CPU_VECTORS == 1 && plan->panels > 1 ? lanes : 0);
-    plan->in_place =
-        !is_weight(p) && !plan->turned && plan->rows <= IN_PLACE && plan->columns % lanes == 0;
-    const int64_t fitting = talc_smaller(share / (width * plan->step), COLUMNS / width);
-    plan->column_blocks =
-        plan->packed > 0 ? 1 : talc_ceil_div(plan->panels, talc_larger(1, fitting));
-    plan->row_blocks = plan->turned ? talc_ceil_div(plan->rows, TURNED_ROWS) : 1;
-    /* Images and groups are tasks of their own, of dw groups. */
-    const double others = (double)(is_weight(p) ? 1 : p->N) * (double)p->groups;
-    const double products = others * (double)plan->rows * (double)vectors * (double)plan->terms;
-    const double wanted = products / PRODUCTS < TASKS ? products / PRODUCTS : TASKS;
-    const int64_t most_rows = is_weight(p) ? talc_ceil_div(plan->rows, WEIGHT_ROWS)
-                                           : talc_larger(talc_ceil_div(plan->rows, rows), 1);
-    while (others * (double)(plan->column_blocks * plan->row_blocks) < wanted) {
-        const bool more_columns = plan->column_blocks < plan->panels;
-        const bool more_rows = plan->row_blocks < most_rows;
-        if (!more_columns && !more_rows)
-            break;
-        /* Of either factor the larger one is divided. */
-        if (more_columns && (!more_rows || plan->turned || plan->columns >= plan->rows))
-            plan->column_blocks = talc_smaller(2 * plan->column_blocks, plan->panels);
-        else
-            plan->row_blocks = talc_smaller(2 * plan->row_blocks, most_rows);
-    }
-    plan->panel_block = talc_larger(1, talc_ceil_div(plan->panels, plan->column_blocks));
-    plan->column_blocks = talc_ceil_div(plan->panels, plan->panel_block);
-    plan->row_block =
-        talc_round_up(talc_larger(1, talc_ceil_div(plan->rows, plan->row_blocks)), rows);
-    plan->row_blocks = talc_ceil_div(plan->rows, plan->row_block);
-}
-
-static int64_t steps_of(const product_plan *plan)
-{
-    return talc_larger(talc_ceil_div(plan->terms, plan->step), 1);
-}
-
-/* Whether channels fill the columns better than pixels: what either way multiplies, in vectors, and
- * what transposing takes of the sums and, for the images, of the weights. */
-static bool turns(const talc_conv2d_problem *p, const product_plan *plan)
-{
-    const int64_t lanes = talc_cpu_kernels_of(p->dtype)->lanes;
-    const double rows = (double)plan->rows, columns = (double)plan->columns;
-    const double terms = (double)plan->terms * (double)(is_weight(p) ? p->N : 1);
-    const double packing =
-        p->direction == TALC_FORWARD ? rows * terms / TRANSPOSES / (double)p->N : 0;
-    const double sums = rows * columns * (is_weight(p) ? terms / WEIGHT_TERMS : 1);
-    return columns * (double)talc_ceil_div(plan->rows, lanes) * terms + sums + packing <
-           rows * (double)talc_ceil_div(plan->columns, lanes) * terms;
-}
-
-static product_plan plan_of(const talc_conv2d_problem *p, size_t limit)
-{
-    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
-    const int64_t width = width_of(p->dtype), size = (int64_t)talc_dtype_size(p->dtype);
-    product_plan plan = { .rows = p->direction == TALC_GRAD_INPUT ? IC : OC,
-                          .columns = is_weight(p) ? IC : P,
-                          .terms = is_weight(p)                   ? P
-                                   : p->direction == TALC_FORWARD ? IC
-                                                                  : OC };
-    const size_t packed = (size_t)(p->groups * talc_round_up(plan.rows, width) * plan.terms * size);
-    plan.turned = turns(p, &plan) && (is_weight(p) || packed <= limit / 2);
-    if (plan.turned) {
-        const int64_t rows = plan.rows;
-        plan.rows = plan.columns;
-        plan.columns = rows;
-        plan.packed = is_weight(p) ? 0 : talc_cpu_aligned(packed);
-    }
-    cut(p, limit, &plan);
-    plan.terms_bytes = talc_cpu_aligned((size_t)plan.step * sizeof(talc_cpu_term));
-    const int64_t sums = plan.turned ? plan.row_block : TALC_CPU_ROWS;
-    plan.slice = talc_cpu_aligned(
-        (size_t)((sums * width +
-                  (plan.packed > 0 || plan.in_place ? 0 : plan.panel_block * width * plan.step)) *
-                 size) +
-        HEADER);
-    if (is_weight(p))
-        plan.split_k = talc_cpu_split_k_of(p, p->groups * plan.column_blocks * plan.row_blocks,
-                                           p->N * steps_of(&plan), limit);
-    return plan;
-}
-
-static int64_t tasks_of(const talc_conv2d_problem *p, const product_plan *plan)
+static int64_t tasks_of(const talc_conv2d_problem *p, const pointwise_plan *plan)
 {
     return (is_weight(p) ? plan->split_k.splits : p->N) * p->groups * plan->column_blocks *
            plan->row_blocks;
@@ -265,7 +115,7 @@ static void pack_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const product_context *c = context;
-    const product_plan *plan = c->plan;
+    const pointwise_plan *plan = c->plan;
     const int64_t width = width_of(c->problem->dtype);
     const int64_t panel = task % plan->panels, g = task / plan->panels;
     const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype);
@@ -431,7 +281,7 @@ static void multiply_block(const product_context *c, const product_block *b, int
 static void find_columns(const product_context *c, product_block *b, int64_t plane, int64_t k,
                          int64_t key, char *slice, char *own)
 {
-    const product_plan *plan = c->plan;
+    const pointwise_plan *plan = c->plan;
     const talc_dtype dtype = c->problem->dtype;
     const int64_t size = (int64_t)talc_dtype_size(dtype), width = width_of(dtype);
     const int64_t from = plane * c->column.plane + k * c->column.term;
@@ -461,13 +311,13 @@ static void product_task(void *context, int64_t task, int worker)
 {
     const product_context *c = context;
     const talc_conv2d_problem *p = c->problem;
-    const product_plan *plan = c->plan;
+    const pointwise_plan *plan = c->plan;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), width = width_of(p->dtype);
     const int64_t steps = steps_of(plan);
     char *slice = c->slices + (size_t)worker * plan->slice;
     product_block b = { .row = task % plan->row_blocks * plan->row_block,
                         .to_channel = is_weight(p) ? p->C / p->groups : p->OH * p->OW,
-                        .sums = slice + HEADER };
+                        .sums = slice + TALC_CPU_POINTWISE_HEADER };
     task /= plan->row_blocks;
     char *own = b.sums + (plan->turned ? plan->row_block : TALC_CPU_ROWS) * width * size;
     const int64_t key = task;
@@ -511,10 +361,10 @@ static void product_task(void *context, int64_t task, int worker)
 
 // ---- The algorithm ------------------------------------------------------------------------------
 
-_Static_assert(sizeof(product_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
+_Static_assert(sizeof(pointwise_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
 
 /* Bytes at the start of the workspace that all workers share. */
-static size_t shared_bytes(const product_plan *plan)
+static size_t shared_bytes(const pointwise_plan *plan)
 {
     return plan->packed + talc_cpu_split_k_bytes(&plan->split_k) + plan->terms_bytes;
 }
@@ -532,7 +382,7 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
-    const product_plan planned = plan_of(p, limit);
+    const pointwise_plan planned = talc_cpu_pointwise_plan_of(p, limit);
     plan->workspace =
         talc_cpu_workspace(tasks_of(p, &planned), shared_bytes(&planned), planned.slice, limit);
     if (p->direction == TALC_FORWARD)
@@ -547,7 +397,7 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     (void)device;
     const talc_conv2d_problem *p = problem;
     const talc_conv2d_arguments *a = arguments;
-    const product_plan *planned = talc_plan_data(plan);
+    const pointwise_plan *planned = talc_plan_data(plan);
     product_context c = {
         .problem = p, .arguments = a, .plan = planned, .kernels = talc_cpu_kernels_of(p->dtype)
     };
