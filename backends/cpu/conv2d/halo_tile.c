@@ -44,7 +44,7 @@ talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_
 
 // ---- Filling ------------------------------------------------------------------------------------
 
-/* By vectors at stride 2, the most common. */
+/* By vectors at the strides that networks have. */
 #define STRIDED_COPY(constant, suffix, T, A)                                                       \
     static void strided_copy_##suffix(int64_t count, T *restrict dst, const T *restrict src,       \
                                       int64_t stride)                                              \
@@ -52,6 +52,12 @@ talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_
         if (stride == 2)                                                                           \
             for (int64_t i = 0; i < count; i++)                                                    \
                 dst[i] = src[i * 2];                                                               \
+        else if (stride == 3)                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                dst[i] = src[i * 3];                                                               \
+        else if (stride == 4)                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                dst[i] = src[i * 4];                                                               \
         else                                                                                       \
             for (int64_t i = 0; i < count; i++)                                                    \
                 dst[i] = src[i * stride];                                                          \
