@@ -614,6 +614,7 @@ static void gemm_task(void *context, int64_t task, int worker)
             const int64_t first = of.lo, count = of.hi - of.lo;
             const int64_t made = b.made + first;
             talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
+            const bool ends = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high);
             for (int64_t i = 0; i < count; i++)
                 tile.w[i] = w + (first + i) * g->weight.made * size;
             /* What comes next: a panel, or the first one of the next planes of x. */
@@ -629,6 +630,8 @@ static void gemm_task(void *context, int64_t task, int worker)
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
                 tile.count = summed * taps;
+                tile.ends = ends && from + summed == g->summed;
+                tile.bias = talc_cpu_at(g->dtype, c->arguments->bias, b.g * g->made + made);
                 fetch_panel(c, of_next, count,
                             (talc_range){ phase * next / phases, (phase + 1) * next / phases });
                 char *of_phase = of_panel + phase * count * plan->phase * size;
@@ -643,7 +646,7 @@ static void gemm_task(void *context, int64_t task, int worker)
                 store_plane(c, &b, i, count, of_panel, made + i);
                 if (recompute)
                     mend_plane(c, &b, made + i);
-                else if (!input && talc_cpu_conv2d_has_epilogue(c->problem))
+                else if (!input && !ends && talc_cpu_conv2d_has_epilogue(c->problem))
                     finish_plane(c, &b, made + i);
             }
         }

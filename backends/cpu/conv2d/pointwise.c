@@ -148,6 +148,7 @@ static void set_rows(const product_context *c, const product_block *b, talc_rang
     tile->count = b->count;
     tile->terms = c->terms;
     tile->add = b->add;
+    tile->ends = false;
     for (int64_t i = rows.lo; i < rows.hi; i++)
         tile->w[i - rows.lo] = b->from + i * step;
 }
@@ -167,7 +168,8 @@ static void copy_rows(char *to, int64_t to_step, const char *from, int64_t from_
 }
 
 /* The sums of one row panel, in place but for a part of a vector at the end. */
-static void multiply_rows(const product_context *c, const product_block *b, talc_range rows)
+static void multiply_rows(const product_context *c, const product_block *b, int64_t oc,
+                          talc_range rows, bool ends)
 {
     const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype), lanes = c->kernels->lanes;
     const int64_t width = TALC_CPU_VECTORS * lanes, count = rows.hi - rows.lo;
@@ -180,6 +182,8 @@ static void multiply_rows(const product_context *c, const product_block *b, talc
     talc_cpu_tile tile;
     tile.y_step = b->to_channel;
     set_rows(c, b, rows, &tile);
+    tile.ends = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high) && ends;
+    tile.bias = talc_cpu_at(c->problem->dtype, c->arguments->bias, oc + rows.lo);
     talc_cpu_tile_function *const multiply = c->kernels->tile[TALC_CPU_VECTORS][count];
     int64_t panel = panels.lo;
     for (; panel < whole; panel++, x += b->apart, y += width * size) {
@@ -261,10 +265,11 @@ static void multiply_block(const product_context *c, const product_block *b, int
                            bool last)
 {
     const int64_t row_panels = row_panels_of(c, b), width = width_of(c->problem->dtype);
+    double low, high;
     for (int64_t i = 0; !c->plan->turned && i < row_panels; i++) {
         const talc_range rows = rows_at(b, i, row_panels);
-        multiply_rows(c, b, rows);
-        if (last)
+        multiply_rows(c, b, plane % c->problem->groups * c->plan->rows + b->row, rows, last);
+        if (last && !talc_cpu_conv2d_clamps(c->problem, &low, &high))
             finish(c, b, plane, rows);
     }
     for (int64_t i = b->panels.lo; c->plan->turned && i < b->panels.hi; i++) {

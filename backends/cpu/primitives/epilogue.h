@@ -5,6 +5,8 @@
 
 #include "ops/conv2d.h"
 
+#include <math.h>
+
 /// Applies them to contiguous elements of one output plane while they are in cache, in the data's
 /// own type: `count` elements of channel `oc` from `y` on. `bias` has OC elements, `residual`
 /// starts with what is added to y[0]; both may be NULL.
@@ -15,6 +17,20 @@ void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, in
 static inline bool talc_cpu_conv2d_has_epilogue(const talc_conv2d_problem *problem)
 {
     return problem->bias || problem->residual || problem->activation != TALC_ACTIVATION_NONE;
+}
+
+/// Whether what follows is no more than bias and an activation that holds y between two numbers, as
+/// a tile `ends` (microkernel.h).
+static inline bool talc_cpu_conv2d_clamps(const talc_conv2d_problem *problem, double *low,
+                                          double *high)
+{
+    const talc_activation activation = problem->activation;
+    *low = activation == TALC_ACTIVATION_NONE ? -HUGE_VAL : 0;
+    *high = activation == TALC_ACTIVATION_RELU6 ? 6 : HUGE_VAL;
+    return problem->direction == TALC_FORWARD && !problem->residual &&
+           talc_cpu_conv2d_has_epilogue(problem) &&
+           (activation == TALC_ACTIVATION_NONE || activation == TALC_ACTIVATION_RELU ||
+            activation == TALC_ACTIVATION_RELU6);
 }
 
 #endif

@@ -48,11 +48,43 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
 #define ROW(i) w[i]
 #endif
 
+/* The lesser and the greater of a and b, and b where either is NaN, which compilers do not make of
+ * comparisons of vectors. */
+#if defined(TALC_UNITS_AVX512)
+#include <immintrin.h>
+#define LEAST_f32 _mm512_min_ps
+#define MOST_f32  _mm512_max_ps
+#define LEAST_f64 _mm512_min_pd
+#define MOST_f64  _mm512_max_pd
+#elif defined(TALC_UNITS_AVX2)
+#include <immintrin.h>
+#define LEAST_f32 _mm256_min_ps
+#define MOST_f32  _mm256_max_ps
+#define LEAST_f64 _mm256_min_pd
+#define MOST_f64  _mm256_max_pd
+#else
+#define CHOOSE(a, b, condition)                                                                    \
+    ((__typeof__(b))(((__typeof__(a < b))(a) & (condition)) |                                      \
+                     ((__typeof__(a < b))(b) & ~(condition))))
+#define LEAST_f32(a, b) CHOOSE(a, b, (a) < (b))
+#define MOST_f32(a, b)  CHOOSE(a, b, (a) > (b))
+#define LEAST_f64       LEAST_f32
+#define MOST_f64        MOST_f32
+#endif
+
 /* The kernels of a type: `vector` in registers, `stored` at any address of an element. */
 #define KERNELS(constant, suffix, T, A)                                                            \
     typedef T vector_##suffix __attribute__((vector_size(VECTOR_BYTES)));                          \
     typedef T stored_##suffix                                                                      \
         __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias));                 \
+                                                                                                   \
+    /* NaN stays NaN. */                                                                           \
+    ALWAYS_INLINE vector_##suffix between_##suffix(vector_##suffix x, T low, T high)               \
+    {                                                                                              \
+        const vector_##suffix zero = { 0 };                                                        \
+        const vector_##suffix held = MOST_##suffix(zero + low, x);                                 \
+        return LEAST_##suffix(zero + high, held);                                                  \
+    }                                                                                              \
                                                                                                    \
     ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows, const talc_cpu_tile *t)    \
     {                                                                                              \
@@ -97,6 +129,15 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
+        if (t->ends)                                                                               \
+            EACH(i, rows)                                                                          \
+            {                                                                                      \
+                const T bias = t->bias == NULL ? -(T)0 : ((const T *)t->bias)[i];                  \
+                EACH(v, vectors)                                                                   \
+                {                                                                                  \
+                    sums[i][v] = between_##suffix(sums[i][v] + bias, (T)t->low, (T)t->high);       \
+                }                                                                                  \
+            }                                                                                      \
         EACH(i, rows)                                                                              \
         {                                                                                          \
             EACH(v, vectors)                                                                       \

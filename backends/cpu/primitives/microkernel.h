@@ -30,7 +30,8 @@ typedef struct talc_cpu_term {
 
 enum { TALC_CPU_ROWS = 12, TALC_CPU_VECTORS = 3 };
 
-/// y[i][v] = (add ? y[i][v] : 0) + sum over terms t of w[i][terms[t].w] * x[v][terms[t].x]
+/// y[i][v] = (add ? y[i][v] : 0) + sum over terms t of w[i][terms[t].w] * x[v][terms[t].x], and
+/// where it `ends` that plus bias[i], of which there may be none, between `low` and `high`.
 typedef struct talc_cpu_tile {
     int64_t count;
     const talc_cpu_term *terms;
@@ -38,7 +39,9 @@ typedef struct talc_cpu_tile {
     const void *x[TALC_CPU_VECTORS];
     void *y;
     int64_t y_step; ///< elements from a row of y to the next
-    bool add;
+    bool add, ends;
+    const void *bias;
+    double low, high;
 } talc_cpu_tile;
 
 typedef void talc_cpu_tile_function(const talc_cpu_tile *tile);
