@@ -31,7 +31,7 @@
 
 #include <string.h>
 
-enum { LINE = 48 }; /* bytes, of which panels are multiples */
+enum { LINE = 48, /* bytes, of which panels are multiples */ ROUND = 128 };
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
  * group that begin `plane` elements from the ones before, of a group alone for w. */
@@ -233,12 +233,19 @@ static void multiply_panel(const product_context *c, const product_block *b, int
     talc_cpu_tile tile;
     tile.y_step = width;
     set_columns(b->packed + (panel - b->panels.lo) * b->apart, c->kernels->lanes * size, &tile);
-    for (int64_t i = 0; i < row_panels; i++) {
-        const talc_range rows = rows_at(b, i, row_panels);
-        set_rows(c, b, rows, &tile);
-        tile.y = b->sums + rows.lo * width * size;
-        c->kernels->tile[talc_ceil_div(columns, c->kernels->lanes)][rows.hi - rows.lo](&tile);
-    }
+    /* Tiles of few rows read a panel too often for the L2 cache: so all of them meet some terms while
+     * these are in the L1 cache. */
+    const int64_t round = c->kernels->rows[TALC_CPU_VECTORS] < 8 ? ROUND : b->count;
+    for (int64_t k = 0; k < b->count; k += round)
+        for (int64_t i = 0; i < row_panels; i++) {
+            const talc_range rows = rows_at(b, i, row_panels);
+            set_rows(c, b, rows, &tile);
+            tile.terms += k;
+            tile.count = talc_smaller(round, b->count - k);
+            tile.add = b->add || k > 0;
+            tile.y = b->sums + rows.lo * width * size;
+            c->kernels->tile[talc_ceil_div(columns, c->kernels->lanes)][rows.hi - rows.lo](&tile);
+        }
     TALC_CPU_CALL(dtype, talc_cpu_transpose, (b->rows, columns, sums, width, to, b->to_channel));
 }
 
@@ -349,18 +356,16 @@ static void product_task(void *context, int64_t task, int worker)
         b.to = (char *)(forward ? c->arguments->y : c->arguments->dx) +
                ((task * made + channel) * b.to_channel + other) * size;
     }
-    /* Without images there is a sum of no terms. */
-    const int64_t end = talc_larger(terms.hi, terms.lo + 1);
-    for (int64_t term = terms.lo; term < end; term++) {
+    for (int64_t term = terms.lo; term < terms.hi; term++) {
         const int64_t plane = is_weight(p) ? term / steps * p->groups + g : task;
         const int64_t k = term % steps * plan->step;
-        b.count = term < terms.hi ? talc_smaller(plan->step, plan->terms - k) : 0;
+        b.count = talc_smaller(plan->step, plan->terms - k);
         b.add = term > terms.lo;
         const int64_t row_plane = is_weight(p) || plan->turned ? plane : g;
         b.from = talc_cpu_at(p->dtype, c->row.at,
                              row_plane * c->row.plane + b.row * c->row.step + k * c->row.term);
-        find_columns(c, &b, plane, k, end - terms.lo == 1 && !is_weight(p) ? key : -1, slice, own);
-        multiply_block(c, &b, plane, term + 1 == end);
+        find_columns(c, &b, plane, k, steps == 1 && !is_weight(p) ? key : -1, slice, own);
+        multiply_block(c, &b, plane, term + 1 == terms.hi);
     }
 }
 
