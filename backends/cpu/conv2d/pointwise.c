@@ -31,7 +31,7 @@
 
 #include <string.h>
 
-enum { LINE = 48, /* bytes, of which panels are multiples */ ROUND = 128 };
+enum { LINE = 48 /* bytes, of which panels are multiples */, ROUND = 128 /* terms */ };
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
  * group that begin `plane` elements from the ones before, of a group alone for w. */
@@ -233,8 +233,8 @@ static void multiply_panel(const product_context *c, const product_block *b, int
     talc_cpu_tile tile;
     tile.y_step = width;
     set_columns(b->packed + (panel - b->panels.lo) * b->apart, c->kernels->lanes * size, &tile);
-    /* Tiles of few rows read a panel too often for the L2 cache: so all of them meet some terms while
-     * these are in the L1 cache. */
+    /* Tiles of few rows read a panel too often for the L2 cache: so all of them meet some terms
+     * while these are in the L1 cache. */
     const int64_t round = c->kernels->rows[TALC_CPU_VECTORS] < 8 ? ROUND : b->count;
     for (int64_t k = 0; k < b->count; k += round)
         for (int64_t i = 0; i < row_panels; i++) {
