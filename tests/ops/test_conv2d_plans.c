@@ -244,33 +244,6 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
     }
 }
 
-/* At a stride the images of dx are taken in rounds, the last of which may be shorter: what that
- * needs for itself comes on top of the phases of a whole round. */
-Test(conv2d_plans, the_last_round_of_an_input_gradient_fits)
-{
-    static const struct {
-        const char *algorithm, *all, *last;
-        int64_t fewer; /* images than a whole round */
-    } cases[] = {
-        { "implicit_gemm", "n131c256h104w104o96k3x3s2x2p1x1_dx",
-          "n12c256h104w104o96k3x3s2x2p1x1_dx", 5 },
-        { "implicit_gemm(mma)", "n196c80h216w216o176k5x5s2x2p2x2_dx",
-          "n1c80h216w216o176k5x5s2x2p2x2_dx", 12 },
-    };
-    state =
-        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const talc_conv2d_problem all = problem_of(cases[i].all), last = problem_of(cases[i].last);
-        const size_t limit = (size_t)512 << 20,
-                     image = (size_t)(all.C * all.H * all.W) * sizeof(float),
-                     has = plan_by(cases[i].algorithm, &all, limit).workspace,
-                     alone = plan_by(cases[i].algorithm, &last, limit).workspace,
-                     needs = alone + (size_t)cases[i].fewer * image;
-        cr_expect(alone > 0 && has >= needs && has <= limit, "%s: %zu of %zu bytes", cases[i].all,
-                  has, needs);
-    }
-}
-
 /* A round of images has fewer than 2^31 elements, however little room its phases take. */
 Test(conv2d_plans, rounds_of_an_input_gradient_fit_32_bits)
 {
@@ -278,9 +251,8 @@ Test(conv2d_plans, rounds_of_an_input_gradient_fit_32_bits)
     talc_plan plan = { .workspace = 0 };
     state =
         (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
-    cr_expect_eq(
-        talc_cuda_conv2d_implicit_gemm_wgmma_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
-        NULL);
+    cr_expect_eq(talc_cuda_conv2d_pointwise_mma_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
+                 NULL);
 }
 
 /* A block of GPUs of compute capability 8.6 and 8.9 has less shared memory than one of 8.0. */

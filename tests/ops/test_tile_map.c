@@ -17,8 +17,8 @@
 static void count_tile(const talc_gemm_layout *g, const talc_gemm_form *form, int t,
                        unsigned char *counts, unsigned char *k_tiles)
 {
-    const talc_gemm_tile a = talc_gemm_tile_of(g, t);
-    cr_assert(a.k_tiles > 0 && a.k_tile + a.k_tiles <= g->k_tiles);
+    const talc_gemm_tile a = talc_gemm_dx_tile_of(g, t);
+    cr_assert((a.k_tiles > 0 || g->interleaves) && a.k_tile + a.k_tiles <= g->k_tiles);
     for (int thread = 0; thread < TALC_GEMM_MULTIPLIERS * 128; thread++) {
         const talc_gemm_warp_tile w = talc_gemm_warp_tile_of(g, &a, thread);
         for (int i = 0; i < TALC_GEMM_BLOCKS * form->rows * 4; i++) {
@@ -26,10 +26,21 @@ static void count_tile(const talc_gemm_layout *g, const talc_gemm_form *form, in
                 talc_gemm_sum_of(w.lane, i / (form->rows * 4), i % (form->rows * 4));
             const int position = w.first_position + sum.row * g->row_shift + sum.column;
             const talc_gemm_pixel at = talc_gemm_pixel_of(g, &a, position);
-            if (sum.channel >= w.channels || at.n >= g->N || at.row >= g->OH || at.column >= g->OW)
+            const int64_t y = sum.channel < w.channels
+                                  ? talc_gemm_output_of(g, a.g, w.first + sum.channel, at)
+                                  : -1;
+            if (y < 0)
                 continue;
-            const int oc = a.g * g->group_out + w.first + sum.channel;
-            const int64_t y = (((int64_t)at.n * g->OC + oc) * g->OH + at.row) * g->OW + at.column;
+            cr_assert(y < g->outputs);
+            if (g->interleaves) { /* a phase of h may have no taps, and then no K tiles */
+                const talc_gemm_dx_row row = talc_gemm_dx_row_of(&g->dx, w.first + sum.channel);
+                int h = 0;
+                while (g->dx.phase_h[h].phase != row.phase_h)
+                    h++;
+                cr_assert(a.k_tiles > 0 || h >= g->dx.with_taps);
+                counts[y]++, k_tiles[y] = (unsigned char)g->k_tiles;
+                continue;
+            }
             counts[y]++, k_tiles[y] = (unsigned char)(k_tiles[y] + a.k_tiles);
             const int first =
                 talc_gemm_tile_with(g, a.g, a.channel_tile, at, talc_divisor_of(g->tile_rows),
@@ -68,7 +79,8 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
     int seen[TALC_GEMM_ARRANGEMENTS] = { 0 }, split = 0, folded = 0;
     uint64_t state = 1;
     for (int i = 0; i < 400; i++) {
-        const talc_conv2d_problem p = random_problem(&state);
+        talc_conv2d_problem p = random_problem(&state);
+        p.direction = i % 4 == 3 && p.OH > 0 && p.OW > 0 ? TALC_GRAD_INPUT : TALC_FORWARD;
         const talc_gemm_form *form = forms[i % 5];
         const talc_gemm_gpu gpu = gpus[form->wgmma ? i % 2 * 2 : i % 3];
         talc_gemm_layout g;
@@ -81,7 +93,8 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
             check_layout(&g, form, gpu.multiprocessors);
         }
         /* The arrangements that are not the fastest, and splits. */
-        choice = (talc_gemm_choice){ i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false };
+        choice = (talc_gemm_choice){ i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false,
+                                     1 + i % 2 };
         if (choice.arrangement >= TALC_GEMM_SAME_CARRY)
             choice.split_k_tiles = 0;
         if (talc_gemm_set_tiles(&g, form, &p, gpu, choice)) {
@@ -92,6 +105,64 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
     cr_assert(split > 10 && folded > 10, "%d split, %d folded", split, folded);
     for (int i = 0; i < TALC_GEMM_ARRANGEMENTS; i++)
         cr_assert(seen[i] > 0, "arrangement %d is not seen", i);
+}
+
+/* Of an element of dx, the products that the steps of its row make, counted by tap. */
+static void count_taps(const talc_gemm_layout *g, int row, talc_gemm_pixel at, int *counts)
+{
+    const talc_gemm_dx *dx = &g->dx;
+    const talc_gemm_dx_row r = talc_gemm_dx_row_of(dx, row);
+    const talc_gemm_steps steps = talc_gemm_steps_of(g, row / TALC_GEMM_CHANNELS, 2);
+    for (int s = steps.first; s < steps.first + steps.count; s++) {
+        const int tap = s / (g->channels / TALC_GEMM_STEP), down = tap / g->taps_w;
+        if (s % (g->channels / TALC_GEMM_STEP) != 0 || down >= g->taps_h)
+            continue;
+        const int h = down * g->dilation_h - g->top, w = tap % g->taps_w * g->dilation_w - g->left,
+                  kh =
+                      talc_gemm_tap_of(r.phase_h, dx->stride_h, dx->dilation_h, dx->top, dx->KH, h),
+                  kw = talc_gemm_tap_of(r.phase_w, dx->stride_w, dx->dilation_w, dx->left, dx->KW,
+                                        w);
+        if (kh >= 0 && kw >= 0 && at.row + h >= 0 && at.row + h < g->H && at.column + w >= 0 &&
+            at.column + w < g->W)
+            counts[kh * dx->KW + kw]++;
+    }
+}
+
+Test(tile_map, each_tap_that_an_input_gradient_reads_is_multiplied_once)
+{
+    const talc_gemm_gpu gpu = { 90, 132, 232448 };
+    uint64_t state = 12;
+    int64_t reads = 0, none = 0;
+    for (int i = 0; i < 300; i++) {
+        talc_conv2d_problem p = random_problem(&state);
+        talc_gemm_layout g;
+        const talc_gemm_choice choice = { i % TALC_GEMM_SAME_CARRY, 32, 0, false, 1 + i % 2 };
+        p.direction = TALC_GRAD_INPUT;
+        if (p.OH <= 0 || p.OW <= 0 || !talc_gemm_layout_of(&p, &g) ||
+            !talc_gemm_set_tiles(&g, &TALC_GEMM_WGMMA_TF32, &p, gpu, choice))
+            continue;
+        for (int row = 0; row < g.group_out; row++)
+            for (int at = 0; at < g.OH * g.OW; at++) {
+                const talc_gemm_pixel pixel = { 0, at / g.OW, at % g.OW };
+                const int64_t to = talc_gemm_output_of(&g, 0, row, pixel);
+                int counts[25] = { 0 };
+                if (to < 0)
+                    continue;
+                count_taps(&g, row, pixel, counts);
+                const int64_t h = to / p.W % p.H, w = to % p.W;
+                for (int64_t k = 0; k < p.KH * p.KW; k++) {
+                    const int64_t down = h + p.pad_top - k / p.KW * p.dilation_h,
+                                  across = w + p.pad_left - k % p.KW * p.dilation_w;
+                    const int expected = down >= 0 && across >= 0 && down % p.stride_h == 0 &&
+                                         across % p.stride_w == 0 && down / p.stride_h < p.OH &&
+                                         across / p.stride_w < p.OW;
+                    cr_assert_eq(counts[k], expected, "problem %d, element %lld, tap %lld: %d", i,
+                                 (long long)to, (long long)k, counts[k]);
+                    reads += expected, none += 1 - expected;
+                }
+            }
+    }
+    cr_assert(reads > 100000 && none > 100000, "%lld and %lld", (long long)reads, (long long)none);
 }
 
 Test(tile_map, each_output_of_a_product_has_one_owner_in_each_split)

@@ -18,6 +18,9 @@
 /// a phase is a channel of the product. Where K is short and halo tiles are ranges of whole rows,
 /// bulk copies first bring the rows to shared memory (staged.cuh). The weights are wgmma's operand
 /// A, in registers. Each thread loads its own fragments through a ring buffer in shared memory.
+/// Where loading takes longer than multiplying, two blocks with neighbouring channels are a cluster
+/// and fill every other halo tile for both. An input gradient is such a product with dy as x
+/// (tile_map.h).
 ///
 /// Arithmetic: a power of two scales each halo tile and each output channel's weights into the
 /// range of f16. STRICT splits both operands into high and low parts and adds up three products:
@@ -36,14 +39,15 @@ using namespace talc;
 
 /// The Form (problem.cuh) that multiplies by wgmma, with the halo tile in shared memory as operand
 /// B. COUNT: f16 products that make one f32 product, 3 (STRICT) or 1 (TF32). IS_STAGED: halo tiles
-/// are made from rows that bulk copies brought to shared memory.
-template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
+/// are made from rows that bulk copies brought to shared memory. HAS_PHASES: y is dx at a stride.
+template <int COUNT, bool IS_STAGED = false, bool HAS_PHASES = false> struct wgmma_form {
     static constexpr talc_gemm_form VALUES = IS_STAGED    ? TALC_GEMM_ROWS_TF32
                                              : COUNT == 3 ? TALC_GEMM_WGMMA
                                                           : TALC_GEMM_WGMMA_TF32;
-    static constexpr bool STAGED = VALUES.staged, LANES_READ = false;
+    static constexpr bool STAGED = VALUES.staged, PHASES = HAS_PHASES, LANES_READ = false;
     static constexpr int PRODUCTS = VALUES.products, ROWS = VALUES.rows, LOADERS = VALUES.loaders,
-                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth;
+                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth,
+                         MAX_SHARE = PHASES ? VALUES.max_share : 1;
     /* Registers of a thread, which setmaxnreg moves from the producers to the consumers. At launch
      * each thread has 168 where rows are staged, else 128. */
     static constexpr int MULTIPLIER_REGISTERS = STAGED ? 216 : 200,
@@ -78,10 +82,11 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
         wgmma_wait<0>(); /* without it, the compiler waits after every wgmma */
     }
     /* Adds the products of the K tile in `buffer` to the sums. */
-    __device__ void add(const gemm_problem &p, int buffer, weight_stream<wgmma_form> &weights,
-                        float (&sums)[BLOCKS][ROWS * 4])
+    __device__ void add(const gemm_problem &p, int buffer, talc_gemm_steps steps,
+                        weight_stream<wgmma_form> &weights, float (&sums)[BLOCKS][ROWS * 4])
     {
         const uint32_t halo_tile = first.at + (uint32_t)(buffer * p.halo_tile_bytes / 16);
+        const int end = steps.first + steps.count;
         auto matrix_of = [&](int s, int b) {
             return shared_matrix{ halo_tile + p.shifts[s] + b * 8, first.stride };
         };
@@ -104,14 +109,14 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
                 wgmma_wait<1>();
             };
 #pragma unroll 1
-            for (int s = 0; s < p.steps; s += 2 * RUN) {
+            for (int s = steps.first; s < end; s += 2 * RUN) {
                 begin(s, a[0]);
-                if (s + RUN < p.steps)
+                if (s + RUN < end)
                     begin(s + RUN, a[1]);
             }
             wgmma_wait<0>();
         } else {
-            for (int s = 0; s < p.steps; s += RUN) {
+            for (int s = steps.first; s < end; s += RUN) {
                 uint4 a[RUN][PARTS<wgmma_form>];
                 __pipeline_wait_prior(DEPTH - RUN);
                 weights.read(a);
@@ -150,9 +155,12 @@ template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
     }
 };
 
-/* A name, as the argument of a macro has no comma. */
-using by_rows = wgmma_form<1, true>;
+/* A macro's argument has no comma. Rows are not staged for dx at a stride: there it would gain
+ * nothing. */
+template <bool PHASES> using by_wgmma = wgmma_form<3, false, PHASES>;
+template <bool PHASES> using by_wgmma_tf32 = wgmma_form<1, false, PHASES>;
+template <bool> using by_rows = wgmma_form<1, true>;
 
-TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_wgmma, wgmma_form<3>, 3 + TALC_BY_WGMMA)
-TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_wgmma_tf32, wgmma_form<1>, 1 + TALC_BY_WGMMA)
-TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_rows_tf32, by_rows, 0)
+TALC_CUDA_IMPLICIT_GEMM(implicit_gemm_wgmma, by_wgmma, 3 + TALC_BY_WGMMA)
+TALC_CUDA_IMPLICIT_GEMM(implicit_gemm_wgmma_tf32, by_wgmma_tf32, 1 + TALC_BY_WGMMA)
+TALC_CUDA_IMPLICIT_GEMM(implicit_gemm_rows_tf32, by_rows, 0)

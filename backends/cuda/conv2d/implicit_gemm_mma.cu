@@ -12,11 +12,12 @@
 
 using namespace talc;
 
-template <int COUNT> struct mma_form {
+template <int COUNT, bool HAS_PHASES = false> struct mma_form {
     static constexpr talc_gemm_form VALUES = COUNT == 3 ? TALC_GEMM_MMA : TALC_GEMM_MMA_TF32;
-    static constexpr bool STAGED = VALUES.staged, LANES_READ = true;
+    static constexpr bool STAGED = VALUES.staged, PHASES = HAS_PHASES, LANES_READ = true;
     static constexpr int PRODUCTS = VALUES.products, ROWS = VALUES.rows, LOADERS = VALUES.loaders,
-                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth;
+                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth,
+                         MAX_SHARE = PHASES ? VALUES.max_share : 1;
 
     uint32_t first; ///< address of this lane's row of the first four matrices
 
@@ -73,12 +74,13 @@ template <int COUNT> struct mma_form {
                 sums[i / 4][k + i % 4] += partial[i / 4][i % 4];
         }
     }
-    __device__ void add(const gemm_problem &p, int buffer, weight_stream<mma_form> &weights,
-                        float (&sums)[BLOCKS][ROWS * 4])
+    __device__ void add(const gemm_problem &p, int buffer, talc_gemm_steps steps,
+                        weight_stream<mma_form> &weights, float (&sums)[BLOCKS][ROWS * 4])
     {
         const uint32_t halo_tile = first + (uint32_t)(buffer * p.halo_tile_bytes);
+        const int end = steps.first + steps.count;
 #pragma unroll 1
-        for (int s = 0; s < p.steps; s += RUN) {
+        for (int s = steps.first; s < end; s += RUN) {
             uint4 a[RUN][PARTS<mma_form>];
             __pipeline_wait_prior(DEPTH - RUN);
             weights.read(a);
@@ -94,5 +96,8 @@ template <int COUNT> struct mma_form {
     }
 };
 
-TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_mma, mma_form<3>, 3)
-TALC_CUDA_FORM_WITH_GRADIENTS(implicit_gemm_mma_tf32, mma_form<1>, 1)
+template <bool PHASES> using by_mma = mma_form<3, PHASES>;
+template <bool PHASES> using by_mma_tf32 = mma_form<1, PHASES>;
+
+TALC_CUDA_IMPLICIT_GEMM(implicit_gemm_mma, by_mma, 3)
+TALC_CUDA_IMPLICIT_GEMM(implicit_gemm_mma_tf32, by_mma_tf32, 1)

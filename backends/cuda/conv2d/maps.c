@@ -53,7 +53,7 @@ static int64_t gemm_element(const talc_owner_map *map, const int64_t numbers[])
         t = talc_gemm_next_tile(g, t, m->blocks);
     if (t >= g->tiles)
         return -1;
-    const talc_gemm_tile tile = talc_gemm_tile_of(g, t);
+    const talc_gemm_tile tile = talc_gemm_dx_tile_of(g, t);
     if (tile.split != numbers[SPLIT])
         return -1;
     const talc_gemm_warp_tile w =
@@ -62,10 +62,8 @@ static int64_t gemm_element(const talc_owner_map *map, const int64_t numbers[])
     const talc_gemm_sum sum = talc_gemm_sum_of(w.lane, k / sums, k % sums);
     const talc_gemm_pixel at =
         talc_gemm_pixel_of(g, &tile, w.first_position + sum.row * g->row_shift + sum.column);
-    if (sum.channel >= w.channels || at.n >= g->N || at.row >= g->OH || at.column >= g->OW)
-        return -1;
-    const int oc = tile.g * g->group_out + w.first + sum.channel;
-    return (((int64_t)at.n * g->OC + oc) * g->OH + at.row) * g->OW + at.column;
+    return sum.channel < w.channels ? talc_gemm_output_of(g, tile.g, w.first + sum.channel, at)
+                                    : -1;
 }
 
 /* The words of 8 positions of 8 channels are one matrix of ldmatrix, which a warp reads for four
@@ -102,7 +100,7 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
                                const talc_conv2d_problem *p, size_t limit, talc_owner_map *map)
 {
     _Static_assert(sizeof(gemm_map) <= sizeof map->data, "a map keeps it");
-    if (p->direction != TALC_FORWARD)
+    if (p->direction == TALC_GRAD_WEIGHT)
         return TALC_NO_MAP;
     const talc_gemm_gpu gpu = { target->capability, target->multiprocessors, target->block_shared };
     gemm_map m = { .rows = form->rows };
@@ -112,7 +110,7 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
     if (refusal != NULL)
         return refusal;
     const talc_gemm_layout *g = &m.layout;
-    m.blocks = (int)talc_smaller(g->tiles / talc_gemm_run_of(g), gpu.multiprocessors);
+    m.blocks = talc_gemm_blocks_of(g, gpu.multiprocessors);
     *map = (talc_owner_map){
         .levels = GEMM_LEVELS,
         .level = { [BLOCK] = { "block", TALC_LEVEL_BLOCK, m.blocks },
@@ -123,10 +121,10 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
                    [REGISTER] = { "sum", TALC_LEVEL_REGISTER,
                                   (int64_t)TALC_GEMM_BLOCKS * m.rows * 4 } },
         .element = gemm_element,
-        .shared = form->wgmma || g->folded ? NULL : gemm_shared,
+        .shared = form->wgmma || g->folded || p->direction != TALC_FORWARD ? NULL : gemm_shared,
         .pipeline = { form->loaders / 32, TALC_GEMM_MULTIPLIERS, g->buffers, g->lag },
     };
-    if (!g->folded) {
+    if (!g->folded && p->direction == TALC_FORWARD) {
         add_splits(map, TALC_LOOP_CHANNEL, (int64_t)g->channels * g->split_k_tiles, g->splits);
         add_loop(map, "K tile", TALC_LOOP_CHANNEL, g->channels, g->split_k_tiles);
         add_loop(map, "tap", TALC_LOOP_TAP, 1, g->taps);
@@ -142,7 +140,9 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
              "%s: tiles of %s, %d channels; K tiles of %d channels, %d bytes of halo tile%s",
              form->wgmma ? "wgmma" : "mma.sync", tile,
              talc_gemm_channel_warpgroups(g) * TALC_GEMM_CHANNELS, g->channels, g->halo_tile_bytes,
-             g->folded ? ", phases of the stride folded" : "");
+             g->folded        ? ", phases of the stride folded"
+             : g->interleaves ? ", in all phases of a row"
+                              : "");
     keep(map, &m, sizeof m);
     return NULL;
 }

@@ -4,8 +4,7 @@
 
 #include "backends/cuda/conv2d/implicit_gemm/kernel.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/split_k.cuh"
-#include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/input_gradient.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/counter.h"
 
 namespace talc
@@ -26,9 +25,11 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (p->residual)
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
     plan->workspace = talc_gemm_workspace(&g, &Form::VALUES);
-    plan->cached = talc_gemm_cached_bytes(&g, &Form::VALUES);
-    plan->cached_form =
-        talc_gemm_channel_rows(&g) << 8 | choice.channels * 2 | Form::STAGED << 1 | choice.folded;
+    if (!g.gradient) {
+        plan->cached = talc_gemm_cached_bytes(&g, &Form::VALUES);
+        plan->cached_form = talc_gemm_channel_rows(&g) << 8 | choice.channels * 2 |
+                            Form::STAGED << 1 | choice.folded;
+    }
     talc_plan_store(plan, &choice, sizeof choice);
     return NULL;
 }
@@ -52,8 +53,10 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     int *exponents = (int *)((char *)packed + talc_gemm_packed_bytes(&g, &Form::VALUES));
     const int64_t rows = talc_gemm_channel_rows(&g);
     float *thresholds = (float *)(exponents + rows);
-    g.aligned = (uintptr_t)a->x % 16 == 0;
-    g.x = (const float *)a->x, g.w = (const float *)a->w, g.y = (float *)a->y;
+    g.x = (const float *)(g.gradient ? a->dy : a->x), g.w = (const float *)a->w;
+    g.y = (float *)(g.gradient ? a->dx : a->y);
+    g.aligned = (uintptr_t)g.x % 16 == 0;
+    g.pairs = g.dx.stride_w == 2 && g.dx.W % 2 == 0 && (uintptr_t)g.y % 8 == 0;
     g.packed = packed, g.exponents = exponents, g.thresholds = thresholds;
     g.recomputed = talc_cuda_recomputed(device);
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
@@ -65,16 +68,32 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         allow_shared(kernel, talc_gemm_shared_capacity(&Form::VALUES, gemm_gpu_of(gpu)));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
+    gemm_problem weights = g;
+    if constexpr (Form::PHASES) {
+        float *merged = (float *)rest;
+        const int64_t blocks = (int64_t)g.groups * g.group_out / TALC_GEMM_ROWS *
+                               talc_ceil_div(g.group_in, MERGED_CHANNELS);
+        merge_weights<<<(unsigned)blocks, BLOCK, 0, stream>>>(g, merged);
+        weights.w = merged;
+    }
     if (!a->base.cached_ready)
-        pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
-    const int runs = g.tiles / talc_gemm_run_of(&g), max_blocks = gpu.multiprocessors,
-              blocks = runs < max_blocks ? runs : max_blocks;
+        pack<<<(unsigned)rows, BLOCK, 0, stream>>>(weights, packed, exponents, thresholds);
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = { (unsigned)g.share, 1, 1 };
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)talc_gemm_blocks_of(&g, gpu.multiprocessors));
+    config.blockDim = dim3(GEMM_THREADS<Form>);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = g.share > 1;
     if (g.splits == 1) {
         /* A call of a function would cost the kernel registers and a tenth of its speed. */
         const bool in_place = !is_called(p->activation);
         if (!in_place)
             g.last.activation = TALC_ACTIVATION_NONE;
-        kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(g);
+        (void)cudaLaunchKernelEx(&config, kernel, g); /* a failure is found below */
         if (!in_place)
             epilogue_in_place<float>(device, { NULL, NULL, p->activation }, g.y, 1, 1, g.outputs);
     } else {
@@ -82,11 +101,11 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         gemm_problem split = g;
         split.y = g.recompute_limits + talc_gemm_limits_bytes(&g) / sizeof(float);
         split.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);
-        kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(split);
+        (void)cudaLaunchKernelEx(&config, kernel, split);
         split_sums sums;
         sums.of = split.y;
-        sums.by_plane = talc_divisor_of(p->OH * p->OW), sums.by_OC = talc_divisor_of(p->OC),
-        sums.by_OW = talc_divisor_of(p->OW);
+        sums.by_plane = talc_divisor_of((int64_t)g.OH * g.OW), sums.by_OC = talc_divisor_of(g.OC),
+        sums.by_OW = talc_divisor_of(g.OW);
         sums.by_group = talc_divisor_of(g.group_out);
         sums.by_columns = talc_divisor_of(g.tile_columns),
         sums.by_rows = talc_divisor_of(g.tile_rows);
@@ -96,5 +115,24 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
 }
 
 } // namespace talc
+
+/// The functions of a form and of its gradients. Form<true> is for dx at a stride. At stride 1, dx
+/// is a forward pass with the rotated kernel. `products` is as for the weight gradient.
+#define TALC_CUDA_IMPLICIT_GEMM(name, Form, products)                                              \
+    TALC_CUDA_FORM(name, plan_of<Form<false>>(device, p, limit, plan),                             \
+                   run<Form<false>>(device, p, plan, a))                                           \
+    TALC_CUDA_FORM(                                                                                \
+        name##_gradient,                                                                           \
+        p->direction == TALC_GRAD_WEIGHT                                                           \
+            ? talc_cuda_conv2d_weight_plan(products, device, p, limit, plan)                       \
+        : p->stride_h * p->stride_w > 1                                                            \
+            ? plan_of<Form<true>>(device, p, limit, plan)                                          \
+            : talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
+                                            plan),                                                 \
+        p->direction == TALC_GRAD_WEIGHT                                                           \
+            ? talc_cuda_conv2d_weight_run(products, device, p, plan, a)                            \
+        : p->stride_h * p->stride_w > 1                                                            \
+            ? run<Form<true>>(device, p, plan, a)                                                  \
+            : talc_cuda_conv2d_rotated_run(talc_cuda_conv2d_##name##_run, device, p, plan, a))
 
 #endif

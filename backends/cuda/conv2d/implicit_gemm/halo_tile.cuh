@@ -10,7 +10,7 @@ namespace talc
 {
 
 /// What sums have to know of a halo tile.
-struct halo_tile_info {
+struct alignas(16) halo_tile_info {
     int exponent;        ///< of its scale
     unsigned underflows; ///< elements that underflow when scaled
 };
@@ -231,18 +231,42 @@ static __device__ __forceinline__ halo_tile_info write_scaled(unsigned (&measure
     }
 }
 
+/// Bytes of a halo tile that another block has filled, with what sums have to know of it.
+static __device__ __forceinline__ int copied_bytes(const gemm_problem &p)
+{
+    return p.halo_tile_bytes + (int)sizeof(halo_tile_info);
+}
+
+/// Copies a halo tile that this block has filled to the others of the cluster. A thread calls it.
+static __device__ __forceinline__ void copy_to_cluster(const gemm_problem &p, const char *halo_tile,
+                                                       const halo_tile_info *info, uint32_t full)
+{
+    const uint32_t rank = rank_in_cluster(), tile = shared_address(halo_tile),
+                   about = shared_address(info);
+    for (uint32_t r = 0; r < (uint32_t)p.share; r++)
+        if (r != rank) {
+            cluster_copy(address_in_block(tile, r), tile, p.halo_tile_bytes,
+                         address_in_block(full, r));
+            cluster_copy(address_in_block(about, r), about, sizeof *info,
+                         address_in_block(full, r));
+        }
+}
+
 /// What the threads that load do in a block: they write the halo tiles of one tile after the other.
+/// In a cluster they write those of some buffers, and the others come from the other blocks.
 template <typename Form>
 static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, char *halo_tiles,
                                                        halo_tile_info *infos,
                                                        unsigned (*measured)[2], uint32_t full,
                                                        uint32_t empty)
 {
-    int buffer = 0, exponent = 0;
+    /* Each block of a cluster begins with another K tile. */
+    int buffer = Form::MAX_SHARE > 1 ? (int)rank_in_cluster() : 0, exponent = 0, behind = buffer;
     uint32_t parity = 1;
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
-        const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
-        for (int k_tile = a.k_tile; k_tile < a.k_tile + a.k_tiles; k_tile++) {
+        const talc_gemm_tile a = tile_of<Form>(p, t);
+        int k_tile = a.k_tile + behind;
+        for (; k_tile < a.k_tile + a.k_tiles; k_tile += share_of<Form>(p)) {
             barrier_wait(empty + 8 * buffer, parity);
             char *halo_tile = halo_tiles + buffer * p.halo_tile_bytes;
             const halo_tile_info info = write_scaled<Form, 3>(
@@ -257,9 +281,17 @@ static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, ch
                 infos[buffer] = info;
             Form::publish();
             barrier_arrive(full + 8 * buffer);
-            if (++buffer == p.buffers)
-                buffer = 0, parity ^= 1;
+            if (share_of<Form>(p) > 1) {
+                barrier_sync<1, Form::LOADERS>();
+                if (threadIdx.x == Form::FIRST_LOADER)
+                    copy_to_cluster(p, halo_tile, infos + buffer, full + 8 * buffer);
+            }
+            buffer += share_of<Form>(p);
+            if (buffer >= p.buffers)
+                buffer -= p.buffers, parity ^= 1;
         }
+        if (Form::MAX_SHARE > 1)
+            behind = k_tile - a.k_tile - a.k_tiles;
     }
 }
 

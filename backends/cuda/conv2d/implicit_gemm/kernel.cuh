@@ -20,6 +20,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
     /* The shuffle tells the compiler that it is uniform. */
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
     Form products(p, shared_address(halo_tiles) + warpgroup * p.warpgroup_shift * 16);
+    const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
     int buffer = 0;
     uint32_t parity = 0;
     weight_stream<Form> weights(p, ring);
@@ -34,8 +35,11 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
 #pragma unroll
             for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
-        sums_info of_sums = {};
-        const int k_tiles = talc_gemm_tile_of(&p, t).k_tiles;
+        sums_info of_sums = { 0, 0, 1 };
+        const talc_gemm_tile a = tile_of<Form>(p, t);
+        const int k_tiles = a.k_tiles;
+        const talc_gemm_steps steps =
+            steps_of<Form>(p, talc_gemm_block_of(&p, a.channel_tile, warpgroup));
         for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
             barrier_wait(full + 8 * buffer, parity);
             const halo_tile_info info = infos[buffer];
@@ -57,8 +61,14 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
                 of_sums.max_factor = fmaxf(1, of_sums.max_factor * f * rest);
             }
             of_sums.underflows += (float)min(info.underflows, (unsigned)(p.channels * p.taps));
-            products.add(p, buffer, weights, sums);
-            if (Form::LANES_READ || threadIdx.x % WARP == 0)
+            products.add(p, buffer, steps, weights, sums);
+            if (share_of<Form>(p) > 1) {
+                const uint32_t filler = filler_of(p, buffer);
+                if (threadIdx.x == 0 && filler != rank)
+                    barrier_arrive_for(full + 8 * buffer, copied_bytes(p));
+                if (threadIdx.x % WARP == 0)
+                    barrier_arrive_in_cluster(address_in_block(empty + 8 * buffer, filler));
+            } else if (Form::LANES_READ || threadIdx.x % WARP == 0)
                 barrier_arrive(empty + 8 * buffer);
             if (++buffer == p.buffers)
                 buffer = 0, parity ^= 1;
@@ -87,10 +97,15 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     char *halo_tiles = shared, *stages = halo_tiles + p.buffers * p.halo_tile_bytes;
     char *ring = stages + p.stages * p.stage_bytes, *store_buffers = ring + RING<Form>;
     const uint32_t full = shared_address(barriers), empty = full + 8 * TALC_GEMM_MAX_BUFFERS;
+    const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
-            barrier_init(full + 8 * i, Form::LOADERS);
-            barrier_init(empty + 8 * i, MULTIPLIERS * (Form::LANES_READ ? 128 : 4));
+            const bool fills = Form::MAX_SHARE == 1 || filler_of(p, i) == rank;
+            barrier_init(full + 8 * i, fills ? Form::LOADERS : 1);
+            if (!fills)
+                barrier_arrive_for(full + 8 * i, copied_bytes(p));
+            barrier_init(empty + 8 * i,
+                         share_of<Form>(p) * MULTIPLIERS * (Form::LANES_READ ? 128 : 4));
         }
         for (int i = 0; i < p.stages; i++)
             barrier_init(shared_address(staged + i), 1);
@@ -98,6 +113,8 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
         fence_barrier_init();
     }
     __syncthreads();
+    if (share_of<Form>(p) > 1)
+        cluster_sync();
     if (threadIdx.x >= MULTIPLIERS * 128) {
         Form::begin_loading();
         if constexpr (Form::STAGED)
@@ -109,6 +126,8 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
         Form::begin_multiplying();
         multiply<Form>(p, halo_tiles, infos, ring, store_buffers, full, empty);
     }
+    if (share_of<Form>(p) > 1)
+        cluster_sync(); /* until then the other block may copy to this one's shared memory */
 }
 
 } // namespace talc

@@ -1,5 +1,6 @@
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
 
+#include "backends/cuda/conv2d/phases.h"
 #include "tensor/extent.h"
 
 #include <limits.h>
@@ -66,28 +67,118 @@ size_t talc_gemm_limits_bytes(const talc_gemm_layout *g)
     return g->splits == 1 ? 0 : (size_t)g->tiles * 2 * TALC_GEMM_CHANNELS * sizeof(float);
 }
 
+/* Bytes of the weights of dx by the rows of the product. */
+static size_t merged_bytes(const talc_gemm_layout *g)
+{
+    return g->interleaves ? (size_t)g->groups * (size_t)g->group_out * (size_t)g->group_in *
+                                (size_t)g->taps * sizeof(float)
+                          : 0;
+}
+
 size_t talc_gemm_workspace(const talc_gemm_layout *g, const talc_gemm_form *form)
 {
     const size_t sums = g->splits == 1 ? 0 : (size_t)(g->splits * g->outputs) * sizeof(float);
-    return talc_gemm_cached_bytes(g, form) + talc_gemm_limits_bytes(g) + sums;
+    return talc_gemm_cached_bytes(g, form) + merged_bytes(g) + talc_gemm_limits_bytes(g) + sums;
 }
 
 // ---- Tiles --------------------------------------------------------------------------------------
 
-bool talc_gemm_layout_of(const talc_conv2d_problem *p, talc_gemm_layout *g)
+/* An axis of the forward problem of an input gradient: its taps are those of all phases, which lie
+ * `dilation` apart in dy for one phase, but anywhere for several. */
+static void forward_axis(int64_t dx, int64_t dy, int64_t stride, int64_t *K, int64_t *dilation,
+                         int64_t *before, int64_t *behind)
 {
-    static const int64_t MAX_EXTENT = 1 << 20;
+    int64_t first = INT_MAX, last = -INT_MAX;
+    for (int64_t i = 0; i < stride; i++) {
+        const talc_phase_axis a = talc_phase_axis_of(dx, *K, stride, *dilation, *before, i);
+        if (a.taps > 0) {
+            first = talc_smaller(first, -a.before);
+            last = talc_larger(last, (a.taps - 1) * a.dilation - a.before);
+        }
+    }
+    const int64_t count = talc_ceil_div(dx, stride);
+    *dilation = stride == 1 ? *dilation : 1;
+    *K = first > last ? 0 : (last - first) / *dilation + 1;
+    *before = -first, *behind = count - dy + last;
+}
+
+const char *talc_gemm_forward_of(const talc_conv2d_problem *p, talc_conv2d_problem *forward)
+{
+    *forward = *p;
+    if (p->direction != TALC_GRAD_INPUT)
+        return NULL;
+    if (p->stride_h > TALC_GEMM_MAX_STRIDE || p->stride_w > TALC_GEMM_MAX_STRIDE)
+        return "a stride of dx is above 16";
+    talc_conv2d_problem *t = forward;
+    forward_axis(p->H, p->OH, p->stride_h, &t->KH, &t->dilation_h, &t->pad_top, &t->pad_bottom);
+    forward_axis(p->W, p->OW, p->stride_w, &t->KW, &t->dilation_w, &t->pad_left, &t->pad_right);
+    t->only_inside = true;
+    t->C = p->OC, t->H = p->OH, t->W = p->OW;
+    t->OC = p->C;
+    t->OH = talc_ceil_div(p->H, p->stride_h), t->OW = talc_ceil_div(p->W, p->stride_w);
+    t->stride_h = t->stride_w = 1;
+    if (p->stride_h * p->stride_w == 1 && talc_smaller(talc_smaller(t->pad_top, t->pad_bottom),
+                                                       talc_smaller(t->pad_left, t->pad_right)) < 0)
+        return "the padding is wider than the kernel reaches";
+    return t->KH * t->KW == 0 ? "no element of dx has a tap" : NULL;
+}
+
+/* Sets the rows of the product and the phases of h, which have many taps or few. */
+static void set_dx(talc_gemm_layout *g, const talc_conv2d_problem *p)
+{
+    talc_gemm_dx *dx = &g->dx;
+    *dx = (talc_gemm_dx){ .group_channels = (int)(p->C / p->groups) };
+    dx->H = (int)p->H, dx->W = (int)p->W, dx->KH = (int)p->KH, dx->KW = (int)p->KW;
+    dx->stride_h = (int)p->stride_h, dx->stride_w = (int)p->stride_w;
+    dx->dilation_h = (int)p->dilation_h, dx->dilation_w = (int)p->dilation_w;
+    dx->top = (int)p->pad_top, dx->left = (int)p->pad_left;
+    dx->channels = TALC_GEMM_ROWS / dx->stride_w;
+    dx->sixteens = (int)talc_ceil_div(dx->group_channels, dx->channels);
+    /* A warpgroup has the rows of one phase of h, unless that wastes most of them. */
+    const int each = TALC_GEMM_CHANNELS / TALC_GEMM_ROWS;
+    if (dx->sixteens >= each)
+        dx->sixteens = (int)talc_ceil_div(dx->sixteens, each) * each;
+    for (int h = 0; h < dx->stride_h; h++) {
+        const talc_phase_axis a =
+            talc_phase_axis_of(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, h);
+        const int64_t first = a.taps == 0 ? 0 : (g->top - a.before) / g->dilation_h,
+                      taps = a.taps == 0 ? 0 : (a.taps - 1) * a.dilation / g->dilation_h + 1;
+        int i = h;
+        for (; i > 0 && dx->phase_h[i - 1].end - dx->phase_h[i - 1].first < taps; i--)
+            dx->phase_h[i] = dx->phase_h[i - 1];
+        dx->phase_h[i].phase = (short)h;
+        dx->phase_h[i].first = (short)first, dx->phase_h[i].end = (short)(first + taps);
+        dx->with_taps += taps > 0;
+    }
+    dx->by_stride_h = talc_divisor_of(dx->stride_h);
+    dx->by_stride_w = talc_divisor_of(dx->stride_w);
+}
+
+static const int64_t MAX_EXTENT = 1 << 20;
+
+static bool extents_fit(const talc_conv2d_problem *p)
+{
     const int64_t extents[] = { p->N,        p->C,          p->H,         p->W,  p->OC,
                                 p->OH,       p->OW,         p->KH,        p->KW, p->stride_h,
                                 p->stride_w, p->dilation_h, p->dilation_w };
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++)
         if (extents[i] < 0 || extents[i] > MAX_EXTENT)
             return false;
-    /* The padding of a phase of an input gradient may be negative (input_gradient.h). */
+    /* The padding of a forward problem may be negative. */
     const int64_t pads[] = { p->pad_top, p->pad_bottom, p->pad_left, p->pad_right };
     for (int i = 0; i < 4; i++)
         if (pads[i] < -MAX_EXTENT || pads[i] > MAX_EXTENT)
             return false;
+    return true;
+}
+
+bool talc_gemm_layout_of(const talc_conv2d_problem *given, talc_gemm_layout *g)
+{
+    talc_conv2d_problem forward;
+    if (!extents_fit(given) || talc_gemm_forward_of(given, &forward) != NULL ||
+        !extents_fit(&forward))
+        return false;
+    const talc_conv2d_problem *p = &forward;
     if (p->N * p->C * p->OC == 0 || p->H * p->W == 0 || p->OH * p->OW == 0)
         return false;
     const int64_t group_in = p->C / p->groups;
@@ -104,8 +195,19 @@ bool talc_gemm_layout_of(const talc_conv2d_problem *p, talc_gemm_layout *g)
     g->dilation_h = (int)p->dilation_h, g->dilation_w = (int)p->dilation_w;
     g->top = (int)p->pad_top, g->left = (int)p->pad_left;
     g->mode = p->padding_mode;
-    g->only_inside = p->only_inside, g->absent = p->absent;
+    g->only_inside = p->only_inside;
+    g->gradient = given->direction == TALC_GRAD_INPUT;
     g->outputs = p->N * p->OC * p->OH * p->OW;
+    if (g->gradient) {
+        if (group_in * (given->C / given->groups) > INT_MAX / (given->KH * given->KW))
+            return false;
+        set_dx(g, given);
+        g->interleaves = given->stride_h * given->stride_w > 1;
+        g->outputs = given->N * given->C * given->H * given->W;
+    }
+    if (g->interleaves)
+        g->group_out = g->dx.stride_h * g->dx.sixteens * TALC_GEMM_ROWS;
+    g->by_groups = talc_divisor_of(g->groups);
     g->by_kernel = talc_divisor_of(g->KH * g->KW);
     return true;
 }
@@ -168,14 +270,17 @@ static void set_splits(talc_gemm_layout *g, int split_k_tiles)
     g->by_splits = talc_divisor_of(g->splits);
     const int last = g->k_tiles - (g->splits - 1) * split_k_tiles;
     g->lag = last < g->buffers - 1 ? last : g->buffers - 1;
+    if (g->interleaves && g->tiles_with_taps < g->channel_tiles)
+        g->lag = 0; /* a block may have no K tile */
 }
 
 /* Sets the stages of a flat tile (staged.cuh). Returns false where rows cannot be staged. */
 static bool set_stages(talc_gemm_layout *g, const talc_conv2d_problem *p, int channels)
 {
-    if (!g->flat || g->folded || g->phases > 1 || p->stride_h * p->stride_w != 1 ||
-        p->padding_mode != TALC_PADDING_ZEROS || channels != TALC_GEMM_STEP ||
-        g->group_in % TALC_GEMM_STEP != 0 || g->positions > TALC_GEMM_MAX_STAGED_POSITIONS)
+    if (!g->flat || g->folded || g->interleaves || g->phases > 1 ||
+        p->stride_h * p->stride_w != 1 || p->padding_mode != TALC_PADDING_ZEROS ||
+        channels != TALC_GEMM_STEP || g->group_in % TALC_GEMM_STEP != 0 ||
+        g->positions > TALC_GEMM_MAX_STAGED_POSITIONS)
         return false;
     const int64_t plane = p->H * p->W, image = (int64_t)g->pitch * g->image_rows;
     const int64_t images = talc_ceil_div(g->positions - 1, image) + 1;
@@ -193,8 +298,9 @@ static bool set_stages(talc_gemm_layout *g, const talc_conv2d_problem *p, int ch
     return true;
 }
 
-bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
-                         const talc_conv2d_problem *p, talc_gemm_gpu gpu, talc_gemm_choice choice)
+/* Of a forward problem, here and below. */
+static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const talc_conv2d_problem *p,
+                      talc_gemm_gpu gpu, talc_gemm_choice choice)
 {
     const int arrangement = choice.arrangement, channels = choice.channels;
     const bool zeros = p->padding_mode == TALC_PADDING_ZEROS;
@@ -247,7 +353,8 @@ bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
     }
     const int64_t units = h.count * w.count * positions;
     if (units > 16383 || pitch > 16383 ||
-        (g->carry && (g->column_tiles == 1 || p->OW % TALC_GEMM_SECTOR == 0 || p->OW % 2 != 0)))
+        (g->carry && (g->interleaves || g->column_tiles == 1 || p->OW % TALC_GEMM_SECTOR == 0 ||
+                      p->OW % 2 != 0)))
         return false;
     g->pitch = (int)pitch;
     g->image_rows = (int)h.extent;
@@ -256,7 +363,9 @@ bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
     g->phase_h_step = (int)h.step, g->phase_w_step = (int)w.step;
     g->channels = channels;
     g->k_tiles = (int)talc_ceil_div(g->in, channels);
-    const int64_t steps = (int64_t)g->taps * (channels / TALC_GEMM_STEP);
+    /* The steps of a phase begin anywhere. */
+    const int64_t steps =
+        (int64_t)g->taps * (channels / TALC_GEMM_STEP) + (g->interleaves ? form->run - 1 : 0);
     g->steps = (int)(talc_ceil_div(steps, form->run) * form->run);
     if (g->steps > TALC_GEMM_MAX_STEPS)
         return false;
@@ -270,19 +379,46 @@ bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
     }
     const int64_t buffers = capacity / g->halo_tile_bytes;
     g->buffers = (int)(buffers < TALC_GEMM_MAX_BUFFERS ? buffers : TALC_GEMM_MAX_BUFFERS);
-    g->channel_tiles = (int)talc_ceil_div(g->group_out, TALC_GEMM_CHANNELS * (same ? 2 : 1));
+    const int channel_tile = TALC_GEMM_CHANNELS * (same ? 2 : 1);
+    g->channel_tiles = (int)talc_ceil_div(g->group_out, channel_tile);
+    /* The blocks of a cluster have neighbouring channels, and a buffer is filled by the same block
+     * each time. */
+    g->share = g->interleaves && choice.share > 1 ? choice.share : 1;
+    g->buffers -= g->buffers % g->share;
+    g->channel_tiles = (int)talc_ceil_div(g->channel_tiles, g->share) * g->share;
+    /* A tile of two phases has as many taps as any other. */
+    const int each = TALC_GEMM_CHANNELS / TALC_GEMM_ROWS;
+    const bool alike =
+        g->interleaves && same && g->dx.stride_h == 2 && g->dx.with_taps == 2 &&
+        g->dx.sixteens % each == 0 &&
+        (int64_t)g->pixel_tiles * g->groups * g->channel_tiles <= gpu.multiprocessors;
+    g->dx.run = alike ? each : g->dx.sixteens;
+    g->dx.by_run = talc_divisor_of(g->interleaves ? g->dx.run : 1);
+    g->tiles_with_taps =
+        g->interleaves
+            ? (int)talc_ceil_div(g->dx.with_taps * g->dx.sixteens * TALC_GEMM_ROWS, channel_tile)
+            : g->channel_tiles;
     const int64_t tiles = (int64_t)g->pixel_tiles * g->groups * g->channel_tiles;
     if (tiles > INT_MAX / 4)
         return false;
     g->tiles = (int)tiles;
     g->splits = 1;
     set_splits(g, choice.split_k_tiles > 0 ? choice.split_k_tiles : g->k_tiles);
-    g->by_inner = talc_divisor_of(g->carry ? g->column_tiles : g->channel_tiles),
+    g->by_inner = talc_divisor_of(g->carry         ? g->column_tiles
+                                  : g->interleaves ? g->share
+                                                   : g->channel_tiles),
     g->by_outer = talc_divisor_of(g->carry ? g->channel_tiles : g->column_tiles);
     g->by_row_tiles = talc_divisor_of(g->row_tiles), g->by_N = talc_divisor_of(g->N);
     g->by_pitch = talc_divisor_of(g->pitch), g->by_image_rows = talc_divisor_of(g->image_rows),
     g->by_positions = talc_divisor_of(g->positions);
     return g->buffers >= 1;
+}
+
+bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
+                         const talc_conv2d_problem *p, talc_gemm_gpu gpu, talc_gemm_choice choice)
+{
+    talc_conv2d_problem forward;
+    return talc_gemm_forward_of(p, &forward) == NULL && set_tiles(g, form, &forward, gpu, choice);
 }
 
 // ---- Choice -------------------------------------------------------------------------------------
@@ -303,44 +439,105 @@ static double step_cycles(const talc_gemm_form *form, int capability)
     return products > reading ? products : reading;
 }
 
-static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, talc_gemm_gpu gpu)
+/* Clock cycles of a tile whose K tiles have so many steps, and of its loads. The two warpgroups
+ * multiply in turn. Storing is for 8 rows. Loads overlap both where there are two halo tiles. */
+static double tile_cycles(const talc_gemm_layout *g, const talc_gemm_form *form, int capability,
+                          double steps_of_k_tile, double *loading)
 {
-    static const double CLOCK = 1.75e9, MEMORY = 4e12;
-    /* Clock cycles of a tile. The two warpgroups multiply in turn. Storing is for 8 rows. Loads
-     * overlap both where there are two halo tiles. */
-    const double steps = (double)g->split_k_tiles * g->steps * step_cycles(form, gpu.capability);
+    const double steps = (double)g->split_k_tiles * steps_of_k_tile * step_cycles(form, capability);
     const int positions = g->phases * g->positions;
     const double loaded = (positions + talc_ceil_div(positions, form->loaders) * form->loaders) /
                           2. * g->split_k_tiles * g->channels * (g->taps == 1 ? 0.72 : 1);
-    const double storing = g->flat                         ? 13000
+    const double storing = g->flat || g->interleaves       ? 13000
                            : g->OW % TALC_GEMM_SECTOR == 0 ? 11500
                            : g->carry                      ? 12000 + 12000. / g->column_tiles
                                                            : 18000;
     const double products = steps * 1.1 + storing * form->rows / 8,
-                 loads = form->staged
-                             ? g->split_k_tiles *
-                                   (350. + 500 * (double)talc_ceil_div(g->positions, form->loaders))
-                             : loaded / form->loads + 1500. * g->split_k_tiles;
+                 loads =
+                     (form->staged
+                          ? g->split_k_tiles *
+                                (350. + 500 * (double)talc_ceil_div(g->positions, form->loaders))
+                          : loaded / form->loads + 1500. * g->split_k_tiles) /
+                     g->share;
+    *loading = loads;
+    if (steps_of_k_tile == 0)
+        return products + 500;
     const double longer = products > loads ? products : loads;
-    const double tile = longer + (g->buffers == 1 ? 0.5 : 0.15) * (products + loads - longer) + 500;
+    /* The blocks of a cluster wait for each other. */
+    return (longer + (g->buffers == 1 ? 0.5 : 0.15) * (products + loads - longer) + 500) *
+           (g->share > 1 ? 1.03 : 1);
+}
+
+static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, talc_gemm_gpu gpu)
+{
+    static const double CLOCK = 1.75e9, MEMORY = 4e12;
     const int64_t run = talc_gemm_run_of(g);
-    const double waves = ceil((double)(g->tiles / run) / gpu.multiprocessors) * (double)run;
-    const double computing = (waves * tile + loads / g->split_k_tiles) / CLOCK;
+    double cycles = 0, loads = 0;
+    if (!g->interleaves)
+        cycles = ceil((double)(g->tiles / run) / gpu.multiprocessors) * (double)run *
+                 tile_cycles(g, form, gpu.capability, g->steps, &loads);
+    /* Channel tiles have more steps or fewer. The first block has the most. */
+    const int64_t each = g->tiles / (g->channel_tiles / g->share);
+    for (int64_t c = 0, t = 0; g->interleaves && t < g->tiles; c += g->share, t += each) {
+        double steps = 0;
+        for (int i = 0; i < TALC_GEMM_MULTIPLIERS; i++)
+            steps += talc_gemm_steps_of(g, talc_gemm_block_of(g, (int)c, i), form->run).count / 2.;
+        cycles += (double)(talc_ceil_div(t + each, gpu.multiprocessors) -
+                           talc_ceil_div(t, gpu.multiprocessors)) *
+                  tile_cycles(g, form, gpu.capability, steps, &loads);
+    }
+    const double computing = (cycles + loads / g->split_k_tiles) / CLOCK;
     /* Rows that may begin anywhere in a sector are slow to write, unless the L2 cache holds them
      * all. */
-    const double written = (double)g->N * g->OC * g->OH * g->OW * 4,
-                 read = (double)g->N * g->C * g->H * g->W * 4;
-    const bool slow = !g->carry && g->OW % TALC_GEMM_SECTOR != 0 && written > 40e6;
+    const double written = (double)g->outputs * 4, read = (double)g->N * g->C * g->H * g->W * 4;
+    const int columns = g->interleaves ? g->dx.W : g->OW;
+    const bool slow = !g->carry && columns % TALC_GEMM_SECTOR != 0 && written > 40e6;
     const double moving = (read + written * (slow ? g->flat ? 1.7 : 3.3 : 1)) / MEMORY;
     /* The splits are written to the L2 cache and read from there. */
     const double adding = g->splits == 1 ? 0 : 4e-6 + g->splits * written / MEMORY;
-    return (computing > moving ? computing : moving) + adding + 10e-6;
+    /* The weights of dx are written once more, and read by two passes. */
+    const double merging =
+        g->interleaves
+            ? 3e-6 + (3. * (double)merged_bytes(g) + (double)talc_gemm_packed_bytes(g, form)) / 3e12
+            : 0;
+    return (computing > moving ? computing : moving) + adding + merging + 10e-6;
+}
+
+/* Keeps the fastest splits of a choice if they are faster than what was found before. */
+static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
+                       const talc_conv2d_problem *p, talc_gemm_gpu gpu, size_t limit,
+                       talc_gemm_choice tried, talc_gemm_choice *choice, double *seconds)
+{
+    if (!set_tiles(g, form, p, gpu, tried))
+        return;
+    const int max_splits =
+        g->carry || g->interleaves || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
+    for (int splits = 1; splits <= max_splits; splits++) {
+        tried.split_k_tiles = (int)talc_ceil_div(g->k_tiles, splits);
+        set_splits(g, tried.split_k_tiles);
+        /* Longer sums are faster with more channels in a halo tile, unless their splits run at
+         * once. */
+        if (form->staged && (tried.split_k_tiles > TALC_GEMM_MAX_STAGED_K_TILES ||
+                             (g->splits > 1 && g->tiles > gpu.multiprocessors)))
+            continue;
+        if (splits > 1 && talc_gemm_workspace(g, form) > limit)
+            break;
+        const double time = seconds_of(g, form, gpu);
+        if (time < *seconds) {
+            *seconds = time;
+            *choice = tried;
+        }
+    }
 }
 
 bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const talc_conv2d_problem *p,
                       talc_gemm_gpu gpu, size_t limit, talc_gemm_choice *choice, double *seconds)
 {
     *seconds = (double)INFINITY;
+    talc_conv2d_problem forward;
+    if (talc_gemm_forward_of(p, &forward) != NULL)
+        return false;
+    p = &forward;
     const bool folds = g->group_in < TALC_GEMM_STEP && p->stride_h * p->stride_w > 1 &&
                        (g->KH == 1 || g->dilation_h == 1) && (g->KW == 1 || g->dilation_w == 1);
     for (int folded = 0; folded <= (folds ? 1 : 0); folded++) {
@@ -354,31 +551,14 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
             for (int64_t channels = form->staged ? TALC_GEMM_STEP
                                     : all < 64   ? all
                                                  : 64;
-                 channels >= TALC_GEMM_STEP; channels -= TALC_GEMM_STEP) {
-                talc_gemm_choice tried = { arrangement, (int)channels, 0, folded != 0 };
-                if (!talc_gemm_set_tiles(g, form, p, gpu, tried))
-                    continue;
-                const int max_splits =
-                    g->carry || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
-                for (int splits = 1; splits <= max_splits; splits++) {
-                    tried.split_k_tiles = (int)talc_ceil_div(g->k_tiles, splits);
-                    set_splits(g, tried.split_k_tiles);
-                    /* Longer sums are faster with more channels in a halo tile, unless their splits
-                     * run at once. */
-                    if (form->staged && (tried.split_k_tiles > TALC_GEMM_MAX_STAGED_K_TILES ||
-                                         (g->splits > 1 && g->tiles > gpu.multiprocessors)))
-                        continue;
-                    if (splits > 1 && talc_gemm_workspace(g, form) > limit)
-                        break;
-                    const double time = seconds_of(g, form, gpu);
-                    if (time < *seconds) {
-                        *seconds = time;
-                        *choice = tried;
-                    }
-                }
-            }
+                 channels >= TALC_GEMM_STEP; channels -= TALC_GEMM_STEP)
+                for (int share = 1; share <= (g->interleaves ? form->max_share : 1); share++)
+                    try_splits(
+                        g, form, p, gpu, limit,
+                        (talc_gemm_choice){ arrangement, (int)channels, 0, folded != 0, share },
+                        choice, seconds);
     }
-    return *seconds < (double)INFINITY && talc_gemm_set_tiles(g, form, p, gpu, *choice);
+    return *seconds < (double)INFINITY && set_tiles(g, form, p, gpu, *choice);
 }
 
 // ---- The plan -----------------------------------------------------------------------------------
@@ -404,11 +584,15 @@ static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride,
     return fewest;
 }
 
-int64_t talc_gemm_fewest_products(const talc_conv2d_problem *p)
+int64_t talc_gemm_fewest_products(const talc_conv2d_problem *given)
 {
+    talc_conv2d_problem forward;
+    if (talc_gemm_forward_of(given, &forward) != NULL)
+        return 0;
+    const talc_conv2d_problem *p = &forward;
     const int64_t channels = p->C / p->groups;
-    if (p->absent) /* one tap at least */
-        return channels;
+    if (given->direction == TALC_GRAD_INPUT && given->stride_h * given->stride_w > 1)
+        return channels; /* one tap at least */
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return channels * p->KH * p->KW;
     return channels * fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
@@ -425,6 +609,10 @@ const char *talc_gemm_plan(talc_gemm_layout *g, const talc_gemm_form *form,
         return "the GPU is not of compute capability 9.0";
     if (gpu.capability < 80)
         return "the GPU is older than compute capability 8.0";
+    talc_conv2d_problem forward;
+    const char *refusal = talc_gemm_forward_of(p, &forward);
+    if (refusal != NULL)
+        return refusal;
     if (!talc_gemm_layout_of(p, g))
         return "it is empty, or an extent is too large";
     if (form->products == 3 && talc_gemm_fewest_products(p) < TALC_GEMM_MIN_PRODUCTS)

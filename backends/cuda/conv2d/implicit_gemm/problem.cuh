@@ -46,6 +46,7 @@ struct gemm_operands {
 
 struct gemm_problem : gemm_operands, talc_gemm_layout {
     bool aligned;                   ///< x is aligned to 16 bytes
+    bool pairs;                     ///< two neighbours of dx are written at once, one of each phase
     unsigned min_tininess;          ///< a scaled element of smaller tininess() underflows
     float coefficient;              ///< error bound of a sum, per underflow
     unsigned long long *recomputed; ///< counts the outputs that are recomputed
@@ -57,10 +58,67 @@ struct gemm_problem : gemm_operands, talc_gemm_layout {
     folded_channel fold[TALC_GEMM_MAX_FOLDED];
 };
 
-static __device__ __forceinline__ bool is_absent(float w)
+/// Blocks of the cluster.
+template <typename Form> static __device__ __forceinline__ int share_of(const gemm_problem &p)
 {
-    return __float_as_uint(w) == TALC_ABSENT_WEIGHT;
+    return Form::MAX_SHARE > 1 ? p.share : 1;
 }
+
+/// Which block of a cluster fills a buffer.
+static __device__ __forceinline__ uint32_t filler_of(const gemm_problem &p, int buffer)
+{
+    return (uint32_t)(buffer & (p.share - 1));
+}
+
+static __device__ __forceinline__ uint32_t rank_in_cluster()
+{
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/// The weights of a channel of dx and a phase. `at` tells where the weight of a channel of dy and a
+/// tap is; -1 where the phase has no such tap.
+struct dx_weights {
+    const float *from;
+    talc_gemm_dx_row of;
+
+    __device__ dx_weights(const gemm_problem &p, int g, int row)
+        : of(talc_gemm_dx_row_of(&p.dx, row))
+    {
+        from = p.w +
+               ((int64_t)g * p.group_in * p.dx.group_channels + of.channel) * (p.dx.KH * p.dx.KW);
+    }
+    __device__ int tap_h(const gemm_problem &p, int kh) const
+    {
+        return talc_gemm_tap_of(of.phase_h, p.dx.stride_h, p.dx.dilation_h, p.dx.top, p.dx.KH,
+                                kh * p.dilation_h - p.top);
+    }
+    __device__ int tap_w(const gemm_problem &p, int kw) const
+    {
+        return talc_gemm_tap_of(of.phase_w, p.dx.stride_w, p.dx.dilation_w, p.dx.left, p.dx.KW,
+                                kw * p.dilation_w - p.left);
+    }
+    __device__ int at(const gemm_problem &p, int channel, int kh, int kw) const
+    {
+        kh = tap_h(p, kh), kw = tap_w(p, kw);
+        return of.exists && kh >= 0 && kw >= 0
+                   ? (channel * p.dx.group_channels * p.dx.KH + kh) * p.dx.KW + kw
+                   : -1;
+    }
+    /// Whether a pixel reads any element of x. All lanes of a warp call it.
+    __device__ bool reads(const gemm_problem &p, talc_gemm_pixel pixel) const
+    {
+        bool down = false, across = false;
+        for (int k = (int)threadIdx.x % WARP; k < max(p.KH, p.KW); k += WARP) {
+            const int h = pixel.row - p.top + k * p.dilation_h,
+                      w = pixel.column - p.left + k * p.dilation_w;
+            down |= k < p.KH && (unsigned)h < (unsigned)p.H && tap_h(p, k) >= 0;
+            across |= k < p.KW && (unsigned)w < (unsigned)p.W && tap_w(p, k) >= 0;
+        }
+        return __any_sync(~0u, down) && __any_sync(~0u, across);
+    }
+};
 
 /// Sets the problem without tiles. Returns false where it is empty or does not fit.
 template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
@@ -69,8 +127,8 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     if (!talc_gemm_layout_of(p, &g))
         return false;
     g.min_tininess = TINY<Form::PRODUCTS>;
-    /* Of a sum whose weights are absent but for one tap at least. */
-    const int products = p->absent ? g.group_in : g.group_in * g.KH * g.KW;
+    /* Of a phase that has one tap at least. */
+    const int products = g.interleaves ? g.group_in : g.group_in * g.KH * g.KW;
     g.coefficient = Form::PRODUCTS == 3 ? 0x1p14f / (float)(products / 4 + 2) : 4;
     return true;
 }
@@ -103,6 +161,19 @@ static __device__ __forceinline__ int first_tile(const gemm_problem &p)
 static __device__ __forceinline__ int next_tile(const gemm_problem &p, int t)
 {
     return talc_gemm_next_tile(&p, t, (int)gridDim.x);
+}
+
+/// The steps of 64 rows of the product, counted in a group.
+template <typename Form>
+static __device__ __forceinline__ talc_gemm_steps steps_of(const gemm_problem &p, int block)
+{
+    return Form::PHASES ? talc_gemm_steps_of(&p, block, Form::RUN) : talc_gemm_steps{ 0, p.steps };
+}
+
+template <typename Form>
+static __device__ __forceinline__ talc_gemm_tile tile_of(const gemm_problem &p, int t)
+{
+    return Form::PHASES ? talc_gemm_dx_tile_of(&p, t) : talc_gemm_tile_of(&p, t);
 }
 
 } // namespace talc

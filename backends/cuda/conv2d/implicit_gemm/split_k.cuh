@@ -48,9 +48,9 @@ static __global__ void __launch_bounds__(BLOCK)
         for (; recompute_bits != 0; recompute_bits &= recompute_bits - 1) {
             const int of = __ffs((int)recompute_bits) - 1;
             const float again =
-                sum_by_warp(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
-                            { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
-                              __shfl_sync(~0u, at.column, of) });
+                sum_by_warp<false>(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
+                                   { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
+                                     __shfl_sync(~0u, at.column, of) });
             if ((int)lane == of)
                 sum = again;
         }

@@ -11,11 +11,18 @@ namespace talc
 // ---- One output, by FFMA ------------------------------------------------------------------------
 
 /// The sum of one output, computed by a warp and added in the order of its lanes.
+template <bool PHASES>
 static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g, int oc,
                                                     talc_gemm_pixel pixel)
 {
     const int taps = p.KH * p.KW, K = p.group_in * taps;
     const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
+    const dx_weights of_dx(p, g, oc);
+    if constexpr (PHASES) {
+        w = of_dx.from;
+        if (!of_dx.reads(p, pixel)) /* as many elements of dx, whose sums are 0 */
+            return 0;
+    }
     const float *x = p.x + ((int64_t)pixel.n * p.C + (int64_t)g * p.group_in) * p.H * p.W;
     constexpr int AT_A_TIME = 8; /* loads in flight */
     float sum = 0;
@@ -36,9 +43,10 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
             const bool inside =
                 k < K && (unsigned)h < (unsigned)p.H && (unsigned)w_ < (unsigned)p.W;
             v[i] = inside ? x[((int64_t)c * p.H + h) * p.W + w_] : 0;
-            u[i] = k < K && (inside || !p.only_inside) ? w[k] : 0;
-            if (p.absent && is_absent(u[i]))
-                v[i] = u[i] = 0;
+            const int at = PHASES ? of_dx.at(p, c, kh, kw) : k;
+            u[i] = k < K && at >= 0 && (inside || !p.only_inside) ? w[at] : 0;
+            if (PHASES && at < 0)
+                v[i] = 0;
         }
 #pragma unroll
         for (int i = 0; i < AT_A_TIME; i++)
@@ -147,16 +155,16 @@ static __device__ __forceinline__ void scale_row(const float (&sums)[BLOCKS][ROW
 
 /// Recomputes the outputs whose bits are set. Those that the next tile writes too are also set in
 /// `carried`. There, channel c of row j begins shift(j, c) floats later.
-template <int ROWS, typename Shift>
+template <typename Form, typename Shift>
 static __device__ __forceinline__ void recompute_outputs(const gemm_problem &p,
                                                          const talc_gemm_tile &a,
-                                                         const store_buffer<ROWS> *buffer,
+                                                         const store_buffer<Form::ROWS> *buffer,
                                                          float *carried, Shift shift)
 {
     const talc_gemm_warp_tile w = warp_tile_of(p, a);
     __syncwarp();
 #pragma unroll 1
-    for (int j = 0; j < ROWS; j++) {
+    for (int j = 0; j < Form::ROWS; j++) {
         const unsigned mine = buffer->recompute_bits[j][w.lane];
         /* Votes tell the compiler that a condition is the same in all lanes of the warp. */
 #pragma unroll 1
@@ -173,8 +181,13 @@ static __device__ __forceinline__ void recompute_outputs(const gemm_problem &p,
                                         at.column >= p.OW))
                     continue;
                 const int oc = a.g * p.group_out + w.first + c;
-                const float sum = sum_by_warp(p, a.g, w.first + c, at);
-                const int64_t to = (((int64_t)at.n * p.OC + oc) * p.OH + at.row) * p.OW + at.column;
+                int64_t to = (((int64_t)at.n * p.OC + oc) * p.OH + at.row) * p.OW + at.column;
+                if constexpr (Form::PHASES) {
+                    to = talc_gemm_output_of(&p, a.g, w.first + c, at);
+                    if (__any_sync(~0u, to < 0))
+                        continue;
+                }
+                const float sum = sum_by_warp<Form::PHASES>(p, a.g, w.first + c, at);
                 const float biased = sum + (p.last.bias != nullptr ? p.last.bias[oc] : 0);
                 if (w.lane == 0) {
                     const float added = p.last.residual != nullptr ? p.last.residual[to] : 0;
@@ -219,13 +232,13 @@ static __device__ __forceinline__ void store_elements(const gemm_problem &p, flo
 /// sectors at a third of its rate, and a row of y may begin anywhere in a sector. So the row in
 /// shared memory is shifted by as many floats, an even number. With carry, a sector that ends in
 /// the next tile is written together with that tile, from `carried` [ROWS][16][SECTOR].
-template <int ROWS>
+template <typename Form, int ROWS = Form::ROWS>
 static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                                                   float (&sums)[BLOCKS][ROWS * 4],
                                                   store_buffer<ROWS> *buffer, float *carried)
 {
     using four = vec<float, 4>;
-    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+    const talc_gemm_tile a = tile_of<Form>(p, t);
     const talc_gemm_warp_tile w = warp_tile_of(p, a);
     const talc_gemm_pixel at = talc_gemm_pixel_of(&p, &a, w.first_position);
     const int plane = p.OH * p.OW, columns = max(0, min(COLUMNS, p.OW - at.column));
@@ -326,17 +339,64 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         __syncwarp();
     }
     if (p.recompute_limits == nullptr)
-        recompute_outputs(p, a, buffer, carried, shift);
+        recompute_outputs<Form>(p, a, buffer, carried, shift);
 }
 
-/// Writes the outputs of a flat tile, one thread a column. Each column of its rows may be anywhere
-/// in y.
+/// Writes row `j` of 32 positions in all phases of dx. The 16 rows of the product have all columns
+/// of some rows of dx, and so 32 times as many elements as there are phases of w: a thread writes
+/// one of each 32.
 template <int ROWS>
+static __device__ __forceinline__ void store_phases(const gemm_problem &p, const talc_gemm_tile &a,
+                                                    const talc_gemm_warp_tile &w,
+                                                    const talc_gemm_pixel &at, bool inside,
+                                                    bool reads, const store_buffer<ROWS> *buffer)
+{
+    const talc_gemm_dx_row first = talc_gemm_dx_row_of(&p.dx, w.first);
+    const int h = at.row * p.dx.stride_h + first.phase_h, column = at.column * p.dx.stride_w;
+    const int64_t from =
+        (((int64_t)at.n * p.OC + a.g * p.dx.group_channels + first.channel) * p.dx.H + h) * p.dx.W +
+        column;
+    /* Columns to write, negative where they are zeros. */
+    int columns = inside && h < p.dx.H ? min(p.dx.stride_w, p.dx.W - column) : 0;
+    columns = reads ? columns : -columns;
+    const int channels = first.exists ? min(p.dx.channels, p.dx.group_channels - first.channel) : 0;
+    const int64_t plane = (int64_t)p.dx.H * p.dx.W;
+    if (p.pairs) {
+        float *y = p.y + from;
+#pragma unroll 4
+        for (int c = 0; c < channels; c++, y += plane) {
+            float2 two = make_float2(buffer->row[2 * c][w.lane], buffer->row[2 * c + 1][w.lane]);
+            two = reads ? two : make_float2(0, 0);
+            if (columns != 0)
+                *(float2 *)y = two;
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int k = 0; k < p.dx.stride_w; k++) {
+        const int i = k * WARP + w.lane;
+        const int position = (int)talc_quotient(p.dx.by_stride_w, (uint32_t)i),
+                  phase = i - position * p.dx.stride_w;
+        const int there = __shfl_sync(~0u, columns, position);
+        float *y = p.y + __shfl_sync(~0u, from, position) + phase;
+        const float *row = &buffer->row[phase][position];
+#pragma unroll 4
+        for (int c = 0; c < channels; c++, y += plane, row += p.dx.stride_w * STORE_PITCH) {
+            const float v = there > 0 ? *row : 0;
+            if (phase < abs(there))
+                *y = v;
+        }
+    }
+}
+
+/// Writes the outputs of a flat tile or of phases, one thread a column. Each column of its rows may
+/// be anywhere in y.
+template <typename Form, int ROWS = Form::ROWS>
 static __device__ __forceinline__ void store_positions(const gemm_problem &p, int t,
                                                        const float (&sums)[BLOCKS][ROWS * 4],
                                                        store_buffer<ROWS> *buffer)
 {
-    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+    const talc_gemm_tile a = tile_of<Form>(p, t);
     const talc_gemm_warp_tile w = warp_tile_of(p, a);
     const int plane = p.OH * p.OW;
     const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
@@ -347,13 +407,19 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         const talc_gemm_pixel at =
             talc_gemm_pixel_of(&p, &a, w.first_position + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
+        const bool reads = inside && (!Form::PHASES || talc_gemm_reads(&p, w.first, at.row));
         if (__ballot_sync(~0u, inside) == 0) {
             buffer->recompute_bits[j][w.lane] = 0;
             continue;
         }
-        scale_row<ROWS>(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
+        scale_row<ROWS>(sums, j, scale, to, w.lane, __ballot_sync(~0u, reads),
                         &buffer->recompute_bits[j][w.lane]);
         __syncwarp();
+        if constexpr (Form::PHASES) {
+            store_phases<ROWS>(p, a, w, at, inside, reads, buffer);
+            __syncwarp();
+            continue;
+        }
         const int64_t from = a.split * p.outputs +
                              ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
                              at.row * p.OW + at.column;
@@ -378,18 +444,18 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         __syncwarp();
     }
     if (p.recompute_limits == nullptr)
-        recompute_outputs(p, a, buffer, nullptr, [](int, int) { return 0; });
+        recompute_outputs<Form>(p, a, buffer, nullptr, [](int, int) { return 0; });
 }
 
 /// The same for a warp with all 16 channels. It loads the residual of the next row before it writes
 /// a row, and takes more registers for that.
-template <int ROWS>
+template <typename Form, int ROWS = Form::ROWS>
 static __device__ __forceinline__ void store_full_positions(const gemm_problem &p, int t,
                                                             const float (&sums)[BLOCKS][ROWS * 4],
                                                             store_buffer<ROWS> *buffer)
 {
     constexpr int AT_ONCE = 4;
-    const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+    const talc_gemm_tile a = tile_of<Form>(p, t);
     const talc_gemm_warp_tile w = warp_tile_of(p, a);
     const int64_t plane = (int64_t)p.OH * p.OW;
     const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
@@ -448,7 +514,7 @@ static __device__ __forceinline__ void store_full_positions(const gemm_problem &
         __syncwarp();
     }
     if (p.recompute_limits == nullptr)
-        recompute_outputs(p, a, buffer, nullptr, [](int, int) { return 0; });
+        recompute_outputs<Form>(p, a, buffer, nullptr, [](int, int) { return 0; });
 }
 
 /// Scales the sums of tile `t` and writes them. Those that may have lost products to underflow, and
@@ -461,7 +527,7 @@ static __device__ __forceinline__ void store_tile(const gemm_problem &p, int t,
     constexpr int ROWS = Form::ROWS;
     store_buffer<ROWS> *buffer = store_buffer_of<ROWS>(p, shared);
     {
-        const talc_gemm_tile a = talc_gemm_tile_of(&p, t);
+        const talc_gemm_tile a = tile_of<Form>(p, t);
         const talc_gemm_warp_tile w = warp_tile_of(p, a);
         const int c = w.lane % 16, both = p.warpgroup_shift == 0 ? 2 : 1;
         const int row = a.g * p.channel_tiles * both * CHANNELS + w.first + c;
@@ -487,13 +553,15 @@ static __device__ __forceinline__ void store_tile(const gemm_problem &p, int t,
                                         limit, 0);
         __syncwarp();
     }
-    if (Form::STAGED &&
-        __shfl_sync(~0u, warp_tile_of(p, talc_gemm_tile_of(&p, t)).channels, 0) == 16)
-        store_full_positions<ROWS>(p, t, sums, buffer);
+    if constexpr (Form::PHASES)
+        store_positions<Form>(p, t, sums, buffer);
+    else if (Form::STAGED &&
+             __shfl_sync(~0u, warp_tile_of(p, tile_of<Form>(p, t)).channels, 0) == 16)
+        store_full_positions<Form>(p, t, sums, buffer);
     else if (Form::STAGED || p.flat)
-        store_positions<ROWS>(p, t, sums, buffer);
+        store_positions<Form>(p, t, sums, buffer);
     else
-        store_rows<ROWS>(p, t, sums, buffer, (float *)(buffer + 1));
+        store_rows<Form>(p, t, sums, buffer, (float *)(buffer + 1));
 }
 
 } // namespace talc

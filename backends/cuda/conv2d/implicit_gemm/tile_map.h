@@ -18,8 +18,33 @@ enum {
     TALC_GEMM_CHANNELS = 64,                  ///< output channels of a warpgroup
     TALC_GEMM_COLUMNS = 32,                   ///< positions of a row
     TALC_GEMM_BLOCKS = TALC_GEMM_COLUMNS / 8, ///< products of a row, each 8 positions wide
-    TALC_GEMM_MULTIPLIERS = 2                 ///< warpgroups that multiply
+    TALC_GEMM_MULTIPLIERS = 2,                ///< warpgroups that multiply
+    TALC_GEMM_ROWS = 16,                      ///< rows of the product, output channels, of a warp
+    TALC_GEMM_MAX_STRIDE = TALC_GEMM_ROWS     ///< of an input gradient, along an axis
 };
+
+/// An input gradient is computed by a forward problem at stride 1, whose x is dy and whose output
+/// channels, the rows of the product, are the channels of dx in all phases: the elements whose
+/// coordinates are congruent modulo the stride. Position (h, w) of such a row is element
+/// (h * stride_h + phase_h, w * stride_w + phase_w) of dx; talc_gemm_tap_of tells its taps.
+///
+/// The rows are [channels][phase of h][channels of a run][row of 16], and 16 rows are 16 / stride_w
+/// channels in all phases of w. So a warp has all columns of some rows of dx, and leaves out the
+/// steps of taps that its phase of h does not have. A run is all channels, and the phases of h with
+/// the most taps come first. Where each block has one tile, a run is what a warpgroup has: the two
+/// warpgroups of a block have different phases, and all blocks as many taps.
+typedef struct talc_gemm_dx {
+    int group_channels, H, W;                                          ///< of dx
+    int KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left; ///< of the convolution
+    int channels;                                                      ///< of 16 rows
+    int sixteens;  ///< rows / 16 of a phase of h
+    int run;       ///< of them that are neighbours
+    int with_taps; ///< phases of h that have taps
+    struct {
+        short phase, first, end; ///< which, and the rows of the kernel with its taps
+    } phase_h[TALC_GEMM_MAX_STRIDE];
+    talc_divisor by_run, by_stride_h, by_stride_w;
+} talc_gemm_dx;
 
 /// A problem, divided into tiles. plan.h sets it.
 typedef struct talc_gemm_layout {
@@ -28,7 +53,9 @@ typedef struct talc_gemm_layout {
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
     talc_padding_mode mode;
     bool only_inside; ///< sums do not include products with padding (ops/conv2d.h)
-    bool absent;      ///< some weights make no product (ops/conv2d.h)
+    bool gradient;    ///< y is dx, x is dy
+    bool interleaves; ///< dx has phases
+    talc_gemm_dx dx;
 
     /// Where channels are few, each pair of a channel of x and a phase of the stride is a channel
     /// of the product.
@@ -54,6 +81,8 @@ typedef struct talc_gemm_layout {
     bool carry;
 
     int channel_tiles, row_tiles, column_tiles, pixel_tiles, tiles;
+    int share;           ///< blocks of a cluster, which load each halo tile once for all
+    int tiles_with_taps; ///< channel tiles; the others are zero
     int tile_rows, tile_columns;
     int halo_tile_bytes, buffers;
     int store_bytes;         ///< shared memory of a warp that stores
@@ -67,9 +96,10 @@ typedef struct talc_gemm_layout {
     /// y is [split][shape of y].
     int splits, split_k_tiles;
     int64_t outputs;
-    /// The index of a tile is [group][n][row][outer][inner][split]. Inner and outer are channel and
-    /// column, with carry column and channel.
-    talc_divisor by_inner, by_outer, by_row_tiles, by_N, by_splits;
+    /// The index of a tile is [channels][group][n][row][outer][inner][split]. Inner and outer are
+    /// channel and column, with carry column and channel. With phases inner is the channels of a
+    /// cluster, and the outermost are the others; else inner is all channels.
+    talc_divisor by_inner, by_outer, by_row_tiles, by_N, by_groups, by_splits;
     talc_divisor by_pitch, by_image_rows, by_positions, by_kernel;
 } talc_gemm_layout;
 
@@ -109,6 +139,20 @@ TALC_TILE_MAP talc_gemm_tile talc_gemm_tile_of(const talc_gemm_layout *p, int t)
     return a;
 }
 
+/// The same where dx may have phases. A tile of phases without taps has no K tiles.
+TALC_TILE_MAP talc_gemm_tile talc_gemm_dx_tile_of(const talc_gemm_layout *p, int t)
+{
+    talc_gemm_tile a = talc_gemm_tile_of(p, t);
+    if (p->interleaves) {
+        const int outermost = (int)talc_quotient(p->by_groups, (uint32_t)a.g);
+        a.g -= outermost * p->groups;
+        a.channel_tile += outermost * p->share;
+        if (outermost * p->share >= p->tiles_with_taps)
+            a.k_tiles = 0;
+    }
+    return a;
+}
+
 /// Tiles that a block has to take one after the other. Every block of a launch needs a tile, since
 /// its warpgroups wait for each other.
 TALC_TILE_MAP int talc_gemm_run_of(const talc_gemm_layout *p)
@@ -119,6 +163,13 @@ TALC_TILE_MAP int talc_gemm_run_of(const talc_gemm_layout *p)
 TALC_TILE_MAP int talc_gemm_first_tile(const talc_gemm_layout *p, int block)
 {
     return block * talc_gemm_run_of(p);
+}
+
+/// Blocks of a launch.
+TALC_TILE_MAP int talc_gemm_blocks_of(const talc_gemm_layout *p, int multiprocessors)
+{
+    const int runs = p->tiles / talc_gemm_run_of(p);
+    return runs < multiprocessors ? runs : multiprocessors - multiprocessors % p->share;
 }
 
 /// The tile that a block of a launch of `blocks` takes after t.
@@ -160,6 +211,12 @@ TALC_TILE_MAP int talc_gemm_channel_warpgroups(const talc_gemm_layout *p)
     return p->warpgroup_shift == 0 ? TALC_GEMM_MULTIPLIERS : 1;
 }
 
+/// Which 64 rows of the product a warpgroup has, of a group.
+TALC_TILE_MAP int talc_gemm_block_of(const talc_gemm_layout *p, int channel_tile, int warpgroup)
+{
+    return talc_gemm_channel_warpgroups(p) == 2 ? channel_tile * 2 + warpgroup : channel_tile;
+}
+
 /// The channels of a warp in a tile, and the first position of its warpgroup.
 typedef struct talc_gemm_warp_tile {
     int lane;
@@ -170,14 +227,15 @@ typedef struct talc_gemm_warp_tile {
 TALC_TILE_MAP talc_gemm_warp_tile talc_gemm_warp_tile_of(const talc_gemm_layout *p,
                                                          const talc_gemm_tile *a, int thread)
 {
-    const int warpgroup = thread / 128, both = talc_gemm_channel_warpgroups(p);
+    const int warpgroup = thread / 128;
     talc_gemm_warp_tile w;
     w.lane = thread % 32;
-    w.first = (a->channel_tile * both + (both == 2 ? warpgroup : 0)) * TALC_GEMM_CHANNELS +
-              thread / 32 % 4 * 16;
-    const int channels = p->group_out - w.first < 16 ? p->group_out - w.first : 16;
+    w.first = talc_gemm_block_of(p, a->channel_tile, warpgroup) * TALC_GEMM_CHANNELS +
+              thread / 32 % 4 * TALC_GEMM_ROWS;
+    const int left = p->group_out - w.first,
+              channels = left < TALC_GEMM_ROWS ? left : TALC_GEMM_ROWS;
     w.channels = channels < 0 ? 0 : channels;
-    w.first_position = both == 2 ? 0 : warpgroup * p->warpgroup_shift;
+    w.first_position = warpgroup * p->warpgroup_shift;
     return w;
 }
 
@@ -191,6 +249,99 @@ TALC_TILE_MAP talc_gemm_sum talc_gemm_sum_of(int lane, int block, int k)
     const talc_fragment f = talc_fragment_of(lane, k % 4);
     const talc_gemm_sum sum = { f.row, k / 4, block * 8 + f.column };
     return sum;
+}
+
+/// 16 rows of the product of an input gradient: the number of their phase of h, and their first
+/// channel.
+typedef struct talc_gemm_sixteen {
+    int phase_h, channel;
+} talc_gemm_sixteen;
+
+TALC_TILE_MAP talc_gemm_sixteen talc_gemm_sixteen_of(const talc_gemm_dx *dx, int number)
+{
+    const int run = (int)talc_quotient(dx->by_run, (uint32_t)number),
+              turn = (int)talc_quotient(dx->by_stride_h, (uint32_t)run);
+    const talc_gemm_sixteen sixteen = { run - turn * dx->stride_h,
+                                        ((turn - run) * dx->run + number) * dx->channels };
+    return sixteen;
+}
+
+/// A row of that product.
+typedef struct talc_gemm_dx_row {
+    bool exists;
+    int channel, phase_h, phase_w;
+} talc_gemm_dx_row;
+
+TALC_TILE_MAP talc_gemm_dx_row talc_gemm_dx_row_of(const talc_gemm_dx *dx, int row)
+{
+    const talc_gemm_sixteen sixteen = talc_gemm_sixteen_of(dx, row / TALC_GEMM_ROWS);
+    const int at = row % TALC_GEMM_ROWS, c = (int)talc_quotient(dx->by_stride_w, (uint32_t)at);
+    talc_gemm_dx_row r = { false, sixteen.channel + c, dx->phase_h[sixteen.phase_h].phase,
+                           at - c * dx->stride_w };
+    r.exists = c < dx->channels && r.channel < dx->group_channels;
+    return r;
+}
+
+/// Along an axis, the element of w by which a phase of dx reads dy `from_dy` elements from its own
+/// position on; -1: none.
+TALC_TILE_MAP int talc_gemm_tap_of(int phase, int stride, int dilation, int pad, int K, int from_dy)
+{
+    const int distance = phase + pad - stride * from_dy,
+              tap = dilation == 1 ? distance : distance / dilation;
+    return distance >= 0 && tap * dilation == distance && tap < K ? tap : -1;
+}
+
+/// The steps of a K tile that 64 rows of the product need, a multiple of the run.
+typedef struct talc_gemm_steps {
+    int first, count;
+} talc_gemm_steps;
+
+TALC_TILE_MAP talc_gemm_steps talc_gemm_steps_of(const talc_gemm_layout *p, int block, int run)
+{
+    talc_gemm_steps steps = { 0, p->steps };
+    if (!p->interleaves)
+        return steps;
+    const int each = TALC_GEMM_CHANNELS / TALC_GEMM_ROWS;
+    int first = p->taps_h, end = 0;
+    for (int i = block * each; i < (block + 1) * each; i++) {
+        const talc_gemm_sixteen sixteen = talc_gemm_sixteen_of(&p->dx, i);
+        const int h = sixteen.phase_h;
+        if (h < p->dx.with_taps && sixteen.channel < p->dx.group_channels) {
+            first = p->dx.phase_h[h].first < first ? p->dx.phase_h[h].first : first;
+            end = p->dx.phase_h[h].end > end ? p->dx.phase_h[h].end : end;
+        }
+    }
+    const int row = p->taps_w * (p->channels / 16);
+    steps.first = first < end ? first * row : 0;
+    steps.count = first < end ? ((end - first) * row + run - 1) / run * run : 0;
+    return steps;
+}
+
+/// Whether the rows of dx that a row of the product and a row of pixels stand for may read dy.
+TALC_TILE_MAP bool talc_gemm_reads(const talc_gemm_layout *p, int row, int pixel_row)
+{
+    const int h = talc_gemm_sixteen_of(&p->dx, row / TALC_GEMM_ROWS).phase_h,
+              first = p->dx.phase_h[h].first, last = p->dx.phase_h[h].end - 1;
+    return first <= last && pixel_row - p->top + first * p->dilation_h < p->H &&
+           pixel_row - p->top + last * p->dilation_h >= 0;
+}
+
+/// Where y has a row of the product at a pixel; -1: no such output.
+TALC_TILE_MAP int64_t talc_gemm_output_of(const talc_gemm_layout *p, int g, int row,
+                                          talc_gemm_pixel at)
+{
+    if (row >= p->group_out || at.n >= p->N || at.row >= p->OH || at.column >= p->OW)
+        return -1;
+    if (!p->interleaves)
+        return (((int64_t)at.n * p->OC + g * p->group_out + row) * p->OH + at.row) * p->OW +
+               at.column;
+    const talc_gemm_dx_row r = talc_gemm_dx_row_of(&p->dx, row);
+    const int h = at.row * p->dx.stride_h + r.phase_h, w = at.column * p->dx.stride_w + r.phase_w;
+    return r.exists && h < p->dx.H && w < p->dx.W
+               ? (((int64_t)at.n * p->OC + g * p->dx.group_channels + r.channel) * p->dx.H + h) *
+                         p->dx.W +
+                     w
+               : -1;
 }
 
 /// The tile, or its first split, that has a pixel in a channel tile.

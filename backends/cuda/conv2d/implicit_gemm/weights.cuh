@@ -10,6 +10,29 @@
 namespace talc
 {
 
+constexpr int MERGED_CHANNELS = 64; ///< of x, whose weights a block merges
+
+/// Writes the weights of dx by the rows of the product, [group][row][channel of dy][tap], with a
+/// zero for a tap that a row does not have. A block has 16 rows, which are neighbours in w.
+static __global__ void __launch_bounds__(BLOCK)
+    merge_weights(const __grid_constant__ gemm_problem p, float *merged)
+{
+    const int parts = (p.group_in + MERGED_CHANNELS - 1) / MERGED_CHANNELS,
+              sixteen = (int)blockIdx.x / parts, g = sixteen * TALC_GEMM_ROWS / p.group_out,
+              first = ((int)blockIdx.x - sixteen * parts) * MERGED_CHANNELS,
+              count = min(MERGED_CHANNELS, p.group_in - first) * p.taps;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < TALC_GEMM_ROWS * count; i += BLOCK) {
+        const int row = i / count, from = first * p.taps + i - row * count,
+                  index = sixteen * TALC_GEMM_ROWS + row,
+                  channel = (int)talc_quotient(p.by_kernel, (uint32_t)from),
+                  tap = from - channel * p.taps, kh = tap / p.KW;
+        const dx_weights w(p, g, index - g * p.group_out);
+        const int at = w.at(p, channel, kh, tap - kh * p.KW);
+        merged[(int64_t)index * p.group_in * p.taps + from] = at < 0 ? 0 : w.from[at];
+    }
+}
+
 /// The weight of a tap and a channel of the halo tile. Where the problem is folded, these are a tap
 /// and a channel of x at a phase. The weight is 0 outside of the kernel.
 static __device__ __forceinline__ float weight_of(const gemm_problem &p, const float *w, int tap,
@@ -23,13 +46,13 @@ static __device__ __forceinline__ float weight_of(const gemm_problem &p, const f
         kw = kw * p.stride_w + phase - phase_h * p.fold_w;
     }
     const int ic = channel - phase * p.group_in;
-    const float v = kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
-    return p.absent && is_absent(v) ? 0 : v;
+    return kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
 }
 
 /// Packs the weights as f16: one block an output channel. It stores the exponent of the scale, the
 /// threshold and the weights, in the order in which threads read them as the first operand of
-/// wgmma: [group][channels of 64][K tile][step][high or low part][warp][lane][8].
+/// wgmma: [group][channels of 64][K tile][step][high or low part][warp][lane][8]. With PHASES the
+/// steps are those that any of the 64 channels needs.
 template <typename Form>
 static __global__ void __launch_bounds__(BLOCK)
     pack_halves(const gemm_problem p, __half *packed, int *exponents, float *thresholds)
@@ -62,10 +85,12 @@ static __global__ void __launch_bounds__(BLOCK)
     const float min_normal = Form::PRODUCTS == 3 ? 0x1p-4f : 0x1p-14f;
     unsigned count = 0;
     const int row = oc % CHANNELS, lane = row % 8 * 4, warp = row / 16, upper = row / 8 % 2;
-    const int pairs = p.k_tiles * p.steps * 8;
+    const talc_gemm_steps steps = steps_of<Form>(p, oc / CHANNELS);
+    const int pairs = p.k_tiles * steps.count * 8;
     for (int i = t; i < pairs; i += BLOCK) {
         /* i counts pairs of weights. The eight pairs of a step are [half of STEP][lane % 4]. */
-        const int step = i / 8, k_tile = step / p.steps, at = step - k_tile * p.steps;
+        const int step = i / 8, k_tile = step / steps.count,
+                  at = steps.first + step - k_tile * steps.count;
         const int sixteens = p.channels / STEP, tap = at / sixteens;
         const int c =
             k_tile * p.channels + (at - tap * sixteens) * STEP + i % 8 / 4 * 8 + i % 4 * 2;
@@ -90,7 +115,9 @@ static __global__ void __launch_bounds__(BLOCK)
     __syncthreads();
     if (t == 0) {
         exponents[blockIdx.x] = e;
-        thresholds[blockIdx.x] = (float)underflows * p.coefficient;
+        /* With PHASES a row may have no taps. Zeros are right however many elements underflow. */
+        thresholds[blockIdx.x] =
+            Form::PHASES && max_bits == 0 ? -INFINITY : (float)underflows * p.coefficient;
     }
 }
 
@@ -114,16 +141,22 @@ template <typename Form> struct weight_stream {
     __device__ void begin()
     {
         left = 0;
-        if (tile >= p.tiles)
-            return;
-        const talc_gemm_tile a = talc_gemm_tile_of(&p, tile);
-        const int warpgroup = (int)threadIdx.x / 128, both = p.warpgroup_shift == 0 ? 2 : 1;
-        const int64_t block =
-            ((int64_t)a.g * p.channel_tiles + a.channel_tile) * both + (both == 2 ? warpgroup : 0);
-        left = a.k_tiles * p.steps;
-        from = (const char *)p.packed +
-               (block * p.k_tiles + a.k_tile) * p.steps * PARTS<Form> * 2048 +
-               threadIdx.x % 128 * 16;
+        do {
+            if (tile >= p.tiles)
+                return;
+            const talc_gemm_tile a = tile_of<Form>(p, tile);
+            const int warpgroup = (int)threadIdx.x / 128, both = p.warpgroup_shift == 0 ? 2 : 1;
+            const int64_t block = ((int64_t)a.g * p.channel_tiles + a.channel_tile) * both +
+                                  (both == 2 ? warpgroup : 0);
+            const int steps =
+                steps_of<Form>(p, talc_gemm_block_of(&p, a.channel_tile, warpgroup)).count;
+            left = a.k_tiles * steps;
+            from = (const char *)p.packed +
+                   (block * p.k_tiles * p.steps + a.k_tile * steps) * PARTS<Form> * 2048 +
+                   threadIdx.x % 128 * 16;
+            if (Form::PHASES && left == 0)
+                tile = next_tile(p, tile);
+        } while (Form::PHASES && left == 0);
     }
     __device__ static int bytes()
     {
