@@ -69,9 +69,6 @@ TALC_API talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w,
 
 // ---- The problem: plain data, checked -----------------------------------------------------------
 
-/// The bits of a weight that is none (talc_conv2d_problem.absent): a NaN.
-enum { TALC_ABSENT_WEIGHT = 0x7fc0ab5e };
-
 /// All that an algorithm needs to know beside the pointers. Consistent once made by the functions
 /// below.
 typedef struct talc_conv2d_problem {
@@ -92,10 +89,6 @@ typedef struct talc_conv2d_problem {
     /// where a weight is not finite: 0 * inf is NaN. So a backend poses an input gradient to its
     /// forward kernels, dy being x. Never set in a problem of a call.
     bool only_inside;
-    /// Some weights are marked as none, by TALC_ABSENT_WEIGHT's bits, and make no product, not even
-    /// 0 * inf. So a backend poses a strided input gradient, whose phases have different taps, as
-    /// one problem. As only_inside.
-    bool absent;
 } talc_conv2d_problem;
 
 /// The problem that a call with these operands poses, after every check of the op.

@@ -551,8 +551,6 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         return reason;
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
-    if (p->absent)
-        return "some weights are absent";
     if (const char *reason = talc_gemm_refuses_sums(p->C / p->groups))
         return reason;
     if (p->H == 0 || p->W == 0 || talc_conv2d_flops(p) == 0)

@@ -58,51 +58,6 @@ static talc_conv2d_problem rotated_problem(const talc_conv2d_problem *p, const r
     return t;
 }
 
-/* All phases as output channels of one forward problem, where the taps of a phase are neighbours in
- * dy: [group][phase][channel]. Its window is the union of those of the phases. */
-struct merged_axis {
-    int64_t first, window; /* of the window, from an element of dy on; its elements */
-    bool whole;            /* all phases have all of its taps */
-};
-
-static merged_axis merged_axis_of(const rotated_axis *axes, int64_t stride)
-{
-    int64_t first = INT_MAX, end = -INT_MAX;
-    for (int64_t i = 0; i < stride; i++)
-        if (axes[i].taps > 0) {
-            first = talc_smaller(first, -axes[i].before);
-            end = talc_larger(end, axes[i].taps - axes[i].before);
-        }
-    merged_axis merged = { first, first < end ? end - first : 0, true };
-    for (int64_t i = 0; i < stride; i++)
-        merged.whole = merged.whole && axes[i].taps == merged.window;
-    return merged;
-}
-
-/* Why phases cannot be one problem; NULL where they can, and the problem for `images` images. */
-static const char *merged_problem(const talc_conv2d_problem *p, const phases &of, int64_t images,
-                                  talc_conv2d_problem *merged)
-{
-    const merged_axis h = merged_axis_of(of.h, p->stride_h), w = merged_axis_of(of.w, p->stride_w);
-    const int64_t phases = p->stride_h * p->stride_w;
-    if (p->stride_h % p->dilation_h != 0 || p->stride_w % p->dilation_w != 0)
-        return "the taps of a phase are apart in dy";
-    if (h.window * w.window == 0)
-        return "there are no taps";
-    if (p->OC * (p->C / p->groups) > INT_MAX / (phases * h.window * w.window))
-        return "the weights of all phases are more than 2^31 - 1";
-    talc_conv2d_problem t = rotated_problem(p, of.h[0], of.w[0], images);
-    t.OC = p->C * phases;
-    t.KH = h.window, t.KW = w.window;
-    t.dilation_h = t.dilation_w = 1;
-    t.pad_top = -h.first, t.pad_left = -w.first;
-    t.pad_bottom = t.OH - p->OH + h.first + h.window - 1;
-    t.pad_right = t.OW - p->OW + w.first + w.window - 1;
-    t.absent = !h.whole || !w.whole;
-    *merged = t;
-    return NULL;
-}
-
 static bool has_phases(const talc_conv2d_problem *p)
 {
     return p->stride_h != 1 || p->stride_w != 1;
@@ -118,12 +73,6 @@ static const char *rotated_refuses(const talc_conv2d_problem *p)
         return "the padding is wider than the kernel reaches";
     return NULL;
 }
-
-/* What a plan keeps. */
-struct phases_choice {
-    int64_t round; /* images */
-    bool merged;   /* the phases are one problem */
-};
 
 /* The layout of the workspace: the weights, then the outputs of each phase for a round of images,
  * then the workspace of the forward kernels. */
@@ -152,19 +101,6 @@ static phases_layout layout_of(const talc_conv2d_problem *p, const phases &of, i
     return l;
 }
 
-static phases_layout merged_layout_of(const talc_conv2d_problem *p, const phases &of, int64_t round)
-{
-    phases_layout l = {};
-    talc_conv2d_problem t;
-    (void)merged_problem(p, of, round, &t);
-    l.round = round;
-    l.weights = talc_cuda_aligned((size_t)(t.OC * (t.C / t.groups) * t.KH * t.KW) * sizeof(float));
-    l.of_phases = talc_cuda_aligned((size_t)(round * t.OC * t.OH * t.OW) * sizeof(float));
-    for (int64_t k = 0; k < p->stride_h * p->stride_w; k++)
-        l.at[k] = k * (p->C / p->groups) * t.OH * t.OW;
-    return l;
-}
-
 /* Seconds of a round's kernels and of all that goes with them. */
 static double seconds_of(const talc_device *device, const talc_conv2d_problem *p,
                          const phases_layout &l, double round_seconds)
@@ -172,35 +108,6 @@ static double seconds_of(const talc_device *device, const talc_conv2d_problem *p
     const double dx = (double)(p->N * p->C * p->H * p->W) * (double)talc_dtype_size(p->dtype);
     return (double)talc_ceil_div(p->N, l.round) * round_seconds +
            talc_cuda_conv2d_seconds(device, p, INFINITY, dx + 2 * (double)l.weights, 2);
-}
-
-/* A plan of the phases as one problem, where the algorithm takes that. */
-static const char *plan_merged(talc_cuda_forward_plan forward, const talc_device *device,
-                               const talc_conv2d_problem *p, const phases &of, int64_t round,
-                               talc_plan *plan)
-{
-    talc_conv2d_problem t;
-    const char *refuses = merged_problem(p, of, round, &t);
-    if (refuses != NULL)
-        return refuses;
-    size_t max_workspace = 0;
-    double seconds = 0;
-    const phases_layout l = merged_layout_of(p, of, round);
-    const int64_t last = p->N % round;
-    for (int64_t images = round; images > 0; images = images == round ? last : 0) {
-        talc_plan own = {};
-        t.N = images;
-        refuses = forward(device, &t, 0, &own);
-        if (refuses != NULL)
-            return refuses;
-        max_workspace = own.workspace > max_workspace ? own.workspace : max_workspace;
-        seconds = images == round ? own.seconds : seconds;
-    }
-    plan->workspace = l.weights + l.of_phases + max_workspace;
-    plan->seconds = seconds_of(device, p, l, seconds);
-    const phases_choice choice = { round, true };
-    talc_plan_store(plan, &choice, sizeof choice);
-    return NULL;
 }
 
 /* A plan that computes the phases of `round` images at a time, one after the other. */
@@ -211,25 +118,21 @@ static const char *plan_round(talc_cuda_forward_plan forward, const talc_device 
     const phases_layout l = layout_of(p, of, round);
     size_t max_workspace = 0;
     double seconds = 0;
-    /* The last round may have fewer images. The algorithm may choose other tiles for it, which may
-     * need more workspace. */
-    const int64_t last = p->N % round;
-    for (int64_t k = 0; k < p->stride_h * p->stride_w; k++)
-        for (int64_t images = round; l.at[k] >= 0 && images > 0;
-             images = images == round ? last : 0) {
-            const talc_conv2d_problem t =
-                rotated_problem(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
-            talc_plan own = {};
-            const char *refuses = forward(device, &t, 0, &own);
-            if (refuses != NULL)
-                return refuses;
-            max_workspace = own.workspace > max_workspace ? own.workspace : max_workspace;
-            seconds += images == round ? own.seconds : 0;
-        }
+    for (int64_t k = 0; k < p->stride_h * p->stride_w; k++) {
+        if (l.at[k] < 0)
+            continue;
+        const talc_conv2d_problem t =
+            rotated_problem(p, of.h[k / p->stride_w], of.w[k % p->stride_w], round);
+        talc_plan own = {};
+        const char *refuses = forward(device, &t, 0, &own);
+        if (refuses != NULL)
+            return refuses;
+        max_workspace = own.workspace > max_workspace ? own.workspace : max_workspace;
+        seconds += own.seconds;
+    }
     plan->workspace = l.weights + l.of_phases + max_workspace;
     plan->seconds = seconds_of(device, p, l, seconds);
-    const phases_choice choice = { round, false };
-    talc_plan_store(plan, &choice, sizeof choice);
+    talc_plan_store(plan, &round, sizeof round);
     return NULL;
 }
 
@@ -269,12 +172,6 @@ const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const t
     refuses = plan_round(forward, device, p, of, round, plan);
     if (refuses == NULL && plan->workspace > limit && round > 1)
         refuses = plan_round(forward, device, p, of, 1, plan);
-    talc_plan merged = {};
-    if (plan_merged(forward, device, p, of, round, &merged) == NULL &&
-        (refuses != NULL || (merged.workspace <= limit && merged.seconds < plan->seconds))) {
-        *plan = merged;
-        return NULL;
-    }
     return refuses;
 }
 
@@ -335,67 +232,6 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* The weights of merged phases, [group][phase][ic][oc][window of h][window of w]. */
-struct merged_weights {
-    int count_w;          /* phases along a row */
-    int first_h, first_w; /* of the window */
-    int window_h, window_w, KH, KW;
-    struct {
-        int tap, taps, apart, before;
-    } h[MAX_PHASES], w[MAX_PHASES];
-    divisor<uint32_t> by_window, by_OC, by_IC, by_phases, by_count_w;
-};
-
-/* The tap of a phase that element `at` of the window is for; -1: none. */
-template <typename Axis> static __device__ int merged_tap(const Axis &axis, int at)
-{
-    const int j = at + axis.before;
-    return j < 0 || j >= axis.taps ? -1 : axis.tap + (axis.taps - 1 - j) * axis.apart;
-}
-
-static __global__ void __launch_bounds__(BLOCK)
-    merge_weights(float *t, const float *w, const __grid_constant__ merged_weights of,
-                  uint32_t count)
-{
-    TALC_GRID_LOOP(uint32_t, i, count)
-    {
-        const uint32_t pair = of.by_window.quotient(i), row = of.by_OC.quotient(pair),
-                       block = of.by_IC.quotient(row), g = of.by_phases.quotient(block);
-        const int at = (int)(i - pair * of.by_window.by), oc = (int)(pair - row * of.by_OC.by),
-                  ic = (int)(row - block * of.by_IC.by), k = (int)(block - g * of.by_phases.by);
-        const int down = at / of.window_w, phase_h = (int)of.by_count_w.quotient((uint32_t)k);
-        const int kh = merged_tap(of.h[phase_h], down + of.first_h),
-                  kw = merged_tap(of.w[k - phase_h * of.count_w],
-                                  at - down * of.window_w + of.first_w);
-        float v = __uint_as_float(TALC_ABSENT_WEIGHT);
-        if (kh >= 0 && kw >= 0) {
-            const int64_t from = ((int64_t)(g * of.by_OC.by + oc) * of.by_IC.by + ic) * of.KH + kh;
-            v = w[from * of.KW + kw];
-            if (__float_as_uint(v) == TALC_ABSENT_WEIGHT) /* a NaN of the caller's */
-                v = __uint_as_float(TALC_ABSENT_WEIGHT ^ 1);
-        }
-        t[i] = v;
-    }
-}
-
-static void merge(talc_device *device, const talc_conv2d_problem *p, const phases &of,
-                  const talc_conv2d_problem &t, float *to, const float *w)
-{
-    merged_weights m = {};
-    m.count_w = (int)p->stride_w;
-    m.first_h = (int)-t.pad_top, m.first_w = (int)-t.pad_left;
-    m.window_h = (int)t.KH, m.window_w = (int)t.KW, m.KH = (int)p->KH, m.KW = (int)p->KW;
-    for (int i = 0; i < p->stride_h; i++)
-        m.h[i] = { (int)of.h[i].tap, (int)of.h[i].taps, (int)of.h[i].apart, (int)of.h[i].before };
-    for (int i = 0; i < p->stride_w; i++)
-        m.w[i] = { (int)of.w[i].tap, (int)of.w[i].taps, (int)of.w[i].apart, (int)of.w[i].before };
-    m.by_window.set(t.KH * t.KW), m.by_OC.set(p->OC / p->groups), m.by_IC.set(p->C / p->groups);
-    m.by_phases.set(p->stride_h * p->stride_w), m.by_count_w.set(p->stride_w);
-    const int64_t count = t.OC * (t.C / t.groups) * t.KH * t.KW;
-    merge_weights<<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-        to, w, m, (uint32_t)count);
-}
-
 template <typename T>
 static void rotate(talc_device *device, const talc_conv2d_problem *p, const rotated_weights &of,
                    void *t, const void *w)
@@ -419,10 +255,6 @@ struct join_problem {
     int64_t at[MAX_PHASES];
     int rows[MAX_PHASES], columns[MAX_PHASES];  /* of the phases along each axis */
     divisor<uint32_t> W, H, stride_h, stride_w; /* W in units of COUNT */
-    /* Planes that lie between those of a group and of the next, beside its own: those of the other
-     * phases, where these are merged. */
-    divisor<uint32_t> group;
-    uint32_t others;
 };
 
 /* Where the elements of dx from number i on lie, in units of `each`: their first column, and what
@@ -435,8 +267,7 @@ static __device__ joined joined_at(const join_problem &p, uint32_t i, int each)
 {
     const uint32_t row = p.W.quotient(i), own = p.H.quotient(row), h = row - own * p.H.by,
                    down = p.stride_h.quotient(h);
-    return { (i - row * p.W.by) * each, own + p.group.quotient(own) * p.others, down,
-             h - down * p.stride_h.by };
+    return { (i - row * p.W.by) * each, own, down, h - down * p.stride_h.by };
 }
 
 /* One thread COUNT neighbours of a row. */
@@ -490,16 +321,14 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 static void join(talc_device *device, const talc_conv2d_problem *p, const phases &of,
-                 const phases_layout &l, bool merged, int64_t images, float *dx, const float *from)
+                 const phases_layout &l, int64_t images, float *dx, const float *from)
 {
     join_problem problem = {};
     memcpy(problem.at, l.at, sizeof problem.at);
     for (int i = 0; i < p->stride_h; i++)
-        problem.rows[i] = (int)of.h[merged ? 0 : i].count;
+        problem.rows[i] = (int)of.h[i].count;
     for (int i = 0; i < p->stride_w; i++)
-        problem.columns[i] = (int)of.w[merged ? 0 : i].count;
-    problem.group.set(p->C / p->groups);
-    problem.others = merged ? (uint32_t)(p->C / p->groups * (p->stride_h * p->stride_w - 1)) : 0;
+        problem.columns[i] = (int)of.w[i].count;
     const int64_t rows = images * p->C * p->H;
     const bool pairs = p->stride_w == 2 && p->W % 2 == 0 && (uintptr_t)dx % 16 == 0;
     const bool wide = p->W % 4 == 0 && (uintptr_t)dx % 16 == 0;
@@ -530,8 +359,7 @@ static talc_status run_forward(talc_cuda_forward_plan plan, talc_cuda_forward_ru
 
 static talc_status run_phases(talc_cuda_forward_plan plan, talc_cuda_forward_run forward,
                               talc_device *device, const talc_conv2d_problem *p, const phases &of,
-                              const phases_layout &l, bool merged,
-                              const talc_conv2d_arguments *given)
+                              const phases_layout &l, const talc_conv2d_arguments *given)
 {
     char *weights = (char *)given->base.workspace, *outputs = weights + l.weights;
     void *const rest = outputs + l.of_phases;
@@ -539,20 +367,14 @@ static talc_status run_phases(talc_cuda_forward_plan plan, talc_cuda_forward_run
     for (int64_t n = 0; n < p->N && status == TALC_OK; n += l.round) {
         const int64_t images = talc_smaller(l.round, p->N - n);
         const float *dy = (const float *)given->dy + n * p->OC * p->OH * p->OW;
-        if (merged) {
-            talc_conv2d_problem t;
-            (void)merged_problem(p, of, images, &t);
-            status = run_forward(plan, forward, device, t, dy, (const float *)weights,
-                                 (float *)outputs, rest);
-        }
-        for (int64_t k = 0; k < p->stride_h * p->stride_w && !merged && status == TALC_OK; k++)
+        for (int64_t k = 0; k < p->stride_h * p->stride_w && status == TALC_OK; k++)
             if (l.at[k] >= 0)
                 status = run_forward(
                     plan, forward, device,
                     rotated_problem(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images), dy,
                     (const float *)weights + l.weights_at[k], (float *)outputs + l.at[k], rest);
         if (status == TALC_OK) {
-            join(device, p, of, l, merged, images, (float *)given->dx + n * p->C * p->H * p->W,
+            join(device, p, of, l, images, (float *)given->dx + n * p->C * p->H * p->W,
                  (const float *)outputs);
             status = talc_cuda_launched(device, "conv2d.grad_input");
         }
@@ -569,30 +391,20 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_f
     if (status != TALC_OK)
         return status;
     const phases of = phases_of(p);
-    const phases_choice choice =
-        has_phases(p) ? *(const phases_choice *)talc_plan_data(planned) : phases_choice{ 0, false };
-    const phases_layout l =
-        choice.merged ? merged_layout_of(p, of, choice.round) : layout_of(p, of, choice.round);
-    if (choice.merged) {
-        talc_conv2d_problem t;
-        (void)merged_problem(p, of, choice.round, &t);
-        merge(device, p, of, t, (float *)given->base.workspace, (const float *)given->w);
-        status = talc_cuda_launched(device, "conv2d.grad_input");
-    } else {
-        rotated_weights to = {
-            taps_of(of.h, p->stride_h), taps_of(of.w, p->stride_w), {}, (int)p->stride_w
-        };
-        memcpy(to.at, l.weights_at, sizeof to.at);
-        status = with_float(p->dtype, [&](auto element) {
-            rotate<typename decltype(element)::type>(device, p, to, given->base.workspace,
-                                                     given->w);
-            return talc_cuda_launched(device, "conv2d.grad_input");
-        });
-    }
+    const int64_t round = has_phases(p) ? *(const int64_t *)talc_plan_data(planned) : 0;
+    const phases_layout l = layout_of(p, of, round);
+    rotated_weights to = {
+        taps_of(of.h, p->stride_h), taps_of(of.w, p->stride_w), {}, (int)p->stride_w
+    };
+    memcpy(to.at, l.weights_at, sizeof to.at);
+    status = with_float(p->dtype, [&](auto element) {
+        rotate<typename decltype(element)::type>(device, p, to, given->base.workspace, given->w);
+        return talc_cuda_launched(device, "conv2d.grad_input");
+    });
     if (status != TALC_OK)
         return status;
     if (has_phases(p))
-        return run_phases(plan, forward, device, p, of, l, choice.merged, given);
+        return run_phases(plan, forward, device, p, of, l, given);
     const talc_conv2d_problem t = rotated_problem(p, of.h[0], of.w[0], p->N);
     talc_plan rest = *planned;
     rest.workspace -= l.weights;

@@ -16,11 +16,8 @@
 /// At a stride, a phase is the elements of dx whose coordinates are congruent modulo the stride.
 /// Each phase is such a convolution with some of the taps: those for which h + top - kh*dilation_h
 /// is a multiple of the stride. So no zeros are inserted into dy, and no product with such a zero
-/// is computed. Phases are computed for as many images as the workspace holds, and then joined; by
-/// the faster estimate either one after the other, or merged: where the taps of a phase are
-/// neighbours in dy, all phases are output channels of one convolution, and read dy once. Its
-/// window is the union of those of the phases, and the weights that a phase lacks in it are marked
-/// as absent (ops/conv2d.h): 3x3 at stride 2 has 9 of 16, 2x2 and 4x4 lack none.
+/// is computed. Phases are computed one after the other, for as many images as the workspace holds,
+/// and then joined. implicit_gemm has a way of its own (implicit_gemm/tile_map.h).
 #ifndef TALC_BACKENDS_CUDA_CONV2D_INPUT_GRADIENT_H
 #define TALC_BACKENDS_CUDA_CONV2D_INPUT_GRADIENT_H
 

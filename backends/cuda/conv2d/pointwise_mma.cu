@@ -157,8 +157,6 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return reason;
     if (const char *reason = talc_cuda_conv2d_pointwise_refuses(p))
         return reason;
-    if (p->absent)
-        return "some weights are absent";
     if (const char *reason = PRODUCTS == 3 ? talc_gemm_refuses_sums(p->C / p->groups) : NULL)
         return reason;
     if (p->N * p->C * p->OC * p->H * p->W == 0)
