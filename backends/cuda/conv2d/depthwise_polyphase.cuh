@@ -462,10 +462,8 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
 struct polyphase_plan {
     polyphase_axis down, across;
     polyphase_tiling tiling;
-    int height; ///< of a register tile
+    int height, width; ///< of a register tile
 };
-
-constexpr int POLYPHASE_WIDTH = 7;
 
 /* The share of the products of an axis that are with elements of x. */
 static inline double inside_share(const polyphase_axis &a)
@@ -508,7 +506,7 @@ static inline double polyphase_seconds(const talc_device *device, const talc_con
     constexpr double START = 1000, PASS = 400, ROW = 3, TAP = 1.5, RESULT = 14, PLANE = 4000,
                      COPY = 8;
     const polyphase_tiling &t = own.tiling;
-    const double tile = own.height * POLYPHASE_WIDTH, rows = own.down.max_taps();
+    const double tile = own.height * own.width, rows = own.down.max_taps();
     const double whole = (double)(own.across.max_taps() / V * V);
     const double columns = whole + (own.across.max_taps() - whole) * TAP + ROW;
     const double passes =
@@ -542,12 +540,13 @@ static const char *plan_polyphase(const talc_device *device, const talc_conv2d_p
         (double)p->OC / (double)p->C * own.down.passes * own.across.passes > INT_MAX)
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
-    for (int i = 0; i < 4; i++) {
+    static const int tiles[][2] = { { 7, 7 }, { 4, 7 }, { 5, 5 } };
+    for (int i = 0; i < 6; i++) {
         polyphase_tiling &t = own.tiling;
         t.N = p->N, t.C = is_gradient ? p->C : p->OC, t.M = p->OC / p->C;
-        own.height = i % 2 == 0 ? 7 : 4;
-        if (!t.cut(own.down, own.across, own.height, POLYPHASE_WIDTH, sizeof(T),
-                   i / 2 == 0 ? limit / 2 : limit) ||
+        own.height = tiles[i / 2][0], own.width = tiles[i / 2][1];
+        if (!t.cut(own.down, own.across, own.height, own.width, sizeof(T),
+                   i % 2 == 0 ? limit / 2 : limit) ||
             t.blocks > INT_MAX)
             continue;
         const double seconds = polyphase_seconds(device, p, own, VECTOR_BYTES / sizeof(T));
@@ -576,8 +575,9 @@ static void run_polyphase(talc_device *device, const talc_conv2d_problem *p, con
                                      own.across.in % (VECTOR_BYTES / sizeof(T)) == 0 &&
                                          is_aligned(is_gradient ? a->dy : a->x),
                                      is_gradient || p->only_inside };
-    const auto kernel = own.height == 7 ? &depthwise_polyphase<T, 7, POLYPHASE_WIDTH>
-                                        : &depthwise_polyphase<T, 4, POLYPHASE_WIDTH>;
+    const auto kernel = own.height == 7   ? &depthwise_polyphase<T, 7, 7>
+                        : own.height == 4 ? &depthwise_polyphase<T, 4, 7>
+                                          : &depthwise_polyphase<T, 5, 5>;
     (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
     kernel<<<(unsigned)own.tiling.blocks, POLYPHASE_THREADS, (size_t)own.tiling.bytes,
              talc_cuda_stream(device)>>>(d);
