@@ -407,7 +407,8 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         const talc_gemm_pixel at =
             talc_gemm_pixel_of(&p, &a, w.first_position + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
-        const bool reads = inside && (!Form::PHASES || talc_gemm_reads(&p, w.first, at.row));
+        const bool reads =
+            inside && (IS_WITNESS || !Form::PHASES || talc_gemm_reads(&p, w.first, at.row));
         if (__ballot_sync(~0u, inside) == 0) {
             buffer->recompute_bits[j][w.lane] = 0;
             continue;
