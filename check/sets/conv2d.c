@@ -115,7 +115,9 @@ const char *const talc_check_conv2d_edges[] = {
     "n2c3h30w31o9k5x5s{2x1|3x2}p2x2g3{|_dx|_dw}", "n2c4h28w28o4k7x7p9x9d3x3g4{|_dx|_dw}",
     "n3c5h27w30o5k{3x3|5x5|7x7}s2x2p1x1g5{|_dx|_dw}",
 
-    /* Few input channels, in tiles of several widths; large kernels, in bands of their taps. */
+    /* Few input channels, in tiles of several widths, and at strides that have no kernel; large
+     * kernels, in bands of their taps. */
+    "n1c1h26w37o5k{2x2s11x11|2x3s12x12|2x4s11x11}",
     "n2c3h19w{30|141}o{5|40}k{4x4s2x2|3x3s2x2|7x7s2x2|4x4s4x4}p1x1_bias",
     "n1c{1|4}h14w67o33k{3x3|5x5}p1x2_bias_residual_relu",
     "n1c17h20w22o18k{15x15p7x7|14x13p3x6|31x31p15x15}_bias",

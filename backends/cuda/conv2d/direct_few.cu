@@ -185,6 +185,8 @@ using few_kernel = void (*)(const few_problem);
 /* Those that networks have; NULL: there is none. */
 static few_kernel kernel_of(const talc_conv2d_problem *p)
 {
+    if (p->stride_w > 9)
+        return NULL;
     switch (p->KW * 10 + p->stride_w) {
     case 31:
         return few_channels<3, 1>;
