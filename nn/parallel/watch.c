@@ -22,7 +22,6 @@ struct talc_watch {
     pthread_t thread;
     bool started, replays;   /* a replay is about to begin */
     struct talc_watch *next; /* that was kept */
-    int recordings;          /* calls that are recorded */
     int64_t replayed;        /* calls, which the group does not count */
     pthread_mutex_t lock;    /* of what follows */
     bool ends, calling;      /* a thread is giving a call to the library */
@@ -213,6 +212,7 @@ typedef struct replayed {
     char what[sizeof((talc_place *)NULL)->what];
 } replayed;
 
+/* A call is on its way until talc_watch_begun: no look takes its idle stream for its end. */
 static void open_at(talc_watch *w, int64_t number, const char *what)
 {
     pthread_mutex_lock(&w->lock);
@@ -221,6 +221,7 @@ static void open_at(talc_watch *w, int64_t number, const char *what)
     if (!w->open)
         w->since = talc_roll_now();
     w->open = true;
+    w->calling = true;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -256,6 +257,7 @@ static void note_replay(const void *of)
     if (w->replays)
         (void)(order(w, w->beside, false) && mark(w));
     w->replays = false;
+    talc_watch_begun(w);
 }
 
 bool talc_watch_begin(talc_watch *w, int64_t number, const char *what)
@@ -268,7 +270,6 @@ bool talc_watch_begin(talc_watch *w, int64_t number, const char *what)
         if (r == NULL)
             return false;
         r->watch = w;
-        w->recordings++;
         snprintf(r->what, sizeof r->what, "%s", what);
         if (talc_recording_numbers(&(talc_numbers){ 0, may_replay, note_replay, r }) == NULL)
             return false;
@@ -277,12 +278,10 @@ bool talc_watch_begin(talc_watch *w, int64_t number, const char *what)
         return false;
     }
     open_at(w, number + w->replayed, what);
-    if (!order(w, talc_watch_stream(w), false))
-        return false;
-    pthread_mutex_lock(&w->lock);
-    w->calling = true;
-    pthread_mutex_unlock(&w->lock);
-    return true;
+    if (order(w, talc_watch_stream(w), false))
+        return true;
+    talc_watch_begun(w);
+    return false;
 }
 
 void talc_watch_begun(talc_watch *w)
@@ -349,7 +348,9 @@ bool talc_watch_end(talc_watch *w, bool in_peace)
     return in_peace;
 }
 
+/* A broken watch stays: recorded steps, and a thread that waits for the device, may still read why. */
 static talc_watch *kept;
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 
 void talc_watch_free(talc_watch *w)
 {
@@ -363,9 +364,11 @@ void talc_watch_free(talc_watch *w)
     talc_memory_free(w->others);
     talc_memory_free(w->answered);
     talc_memory_free(w->left);
-    if (w->recordings > 0 && w->why[0] != '\0') {
+    if (w->why[0] != '\0') {
+        pthread_mutex_lock(&keeping);
         w->next = kept;
         kept = w;
+        pthread_mutex_unlock(&keeping);
         return;
     }
     pthread_mutex_destroy(&w->lock);
