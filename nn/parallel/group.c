@@ -46,6 +46,9 @@ talc_group *talc_group_open(talc_device *device, const talc_group_options *optio
     talc_member member;
     if (!talc_member_find(&o, &member))
         return NULL;
+    if (member.size == 1 && o.size == 0 && talc_device_is_host(device) &&
+        !talc_member_agrees_to_be_alone(&member))
+        return NULL;
     talc_group *group = talc_memory_new(sizeof *group, WHO);
     if (group == NULL)
         return NULL;

@@ -18,6 +18,9 @@ static const struct {
     { "SLURM_PROCID", "SLURM_NTASKS" },
 };
 
+/* Within an allocation, but outside of its steps, there is a size alone. */
+enum { SLURM = 3 };
+
 static bool number_of(const char *name, int *number)
 {
     const char *text = getenv(name);
@@ -52,7 +55,8 @@ bool talc_member_find(const talc_group_options *options, talc_member *member)
         member->size = options->size;
     } else {
         for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
-            if (getenv(LAUNCHERS[i].rank) != NULL || getenv(LAUNCHERS[i].size) != NULL) {
+            if (getenv(LAUNCHERS[i].rank) != NULL ||
+                (getenv(LAUNCHERS[i].size) != NULL && i != SLURM)) {
                 if (!ask(LAUNCHERS[i].rank, LAUNCHERS[i].size, member))
                     return false;
                 break;
@@ -91,4 +95,15 @@ bool talc_member_of_mpi(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL ||
            getenv("PMI_RANK") != NULL;
+}
+
+bool talc_member_agrees_to_be_alone(const talc_member *member)
+{
+    int started = 1;
+    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL)
+        return true;
+    if (number_of("OMPI_COMM_WORLD_SIZE", &started) && started != 1)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: 1 process by %s, but %d by OMPI_COMM_WORLD_SIZE", WHO,
+                  member->said_by, started);
+    return !talc_failed();
 }

@@ -25,4 +25,8 @@ void talc_member_prepare_nccl(void);
 /// Whether a launcher of MPI started this process.
 bool talc_member_of_mpi(void);
 
+/// Of a group of one by the environment: false, with a failure, where Open MPI's launcher started
+/// more processes than that.
+bool talc_member_agrees_to_be_alone(const talc_member *member);
+
 #endif

@@ -1,5 +1,7 @@
 /* MPI, opened at first use: a process of a group of one never sees it. Calls are non-blocking and
  * polled, so that a member that is stopped or elsewhere ends in a failure and not in a hang. */
+#define _DEFAULT_SOURCE /* on_exit */
+
 #include "nn/parallel/roll.h"
 #include "nn/parallel/transport.h"
 #include "tensor/memory.h"
@@ -71,10 +73,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int open_links;
 static bool ended_badly;
 
-static void finalize(void)
+/* A program that fails does not wait: its launcher sees its exit code and ends the others. */
+static void finalize(int code, void *context)
 {
     int done = 0;
-    if (open_links == 0 && !ended_badly && mpi.MPI_Finalized(&done) == MPI_SUCCESS && !done)
+    (void)context;
+    if (code == 0 && open_links == 0 && !ended_badly && mpi.MPI_Finalized(&done) == MPI_SUCCESS &&
+        !done)
         mpi.MPI_Finalize();
 }
 
@@ -123,7 +128,7 @@ static void load(void)
         snprintf(mpi.missing, sizeof mpi.missing, "MPI_Init_thread failed");
     else if (mpi.MPI_Comm_set_errhandler(mpi.ompi_mpi_comm_world, mpi.ompi_mpi_errors_return) ==
              MPI_SUCCESS)
-        atexit(finalize);
+        on_exit(finalize, NULL);
 }
 
 static bool succeeded(int code, const char *what)

@@ -80,6 +80,14 @@ def check_alone(members):
     require(code == 0, f"one process by RANK: {code} {text}")
     code, text = run(command(2, members, "steps"), RANK="0", WORLD_SIZE="3")
     require(code != 0 and "by MPI" in text, f"WORLD_SIZE against MPI: {code} {text}")
+    begun = time.monotonic()
+    code, text = run(command(2, members, "steps"), RANK="0", WORLD_SIZE="2")
+    require(code == 2 and "rank 0 of 2 by WORLD_SIZE, but rank 1 of 2 by MPI" in text and time.monotonic() < begun + 10,
+            f"one RANK against MPI: {code} {text}")
+    code, text = run(command(2, members, "steps"), RANK="0", WORLD_SIZE="1")
+    require(code == 2 and "1 process by WORLD_SIZE, but 2 by OMPI_COMM_WORLD_SIZE" in text, f"WORLD_SIZE=1 under MPI: {code} {text}")
+    code, text = run([members, "steps"], SLURM_NTASKS="2")
+    require(code == 0, f"an allocation without a step: {code} {text}")
 
 
 def check_stopped(members):
