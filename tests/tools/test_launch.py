@@ -126,7 +126,13 @@ class Launch(unittest.TestCase):
             self.assertEqual(sorted(re.findall(r"(\d) of 2 -n", done.stdout)), ["0", "1"])
         done = launch("-n", 2, "-d", "cpu", "sh", "-c", "exit $((3 * OMPI_COMM_WORLD_RANK))", **root)
         self.assertEqual(done.returncode, 3, done.stderr)
-        done = launch("-n", 2, "-d", "cpu", "sh", PATH="/nowhere", **root)
+        for program in "./missing", "no-such-program", "/":
+            done = launch("-n", 2, "-d", "cpu", program, **root)
+            self.assertEqual((done.returncode, done.stdout), (127, ""), done.stderr)
+            self.assertIn(f"talc launch: {program}: ", done.stderr)
+        done = launch("-n", 2, "-d", "cpu", "echo", "a", ":", "echo", "b", **root)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        done = launch("-n", 2, "-d", "cpu", "/bin/sh", PATH="/nowhere", **root)
         self.assertEqual(done.returncode, 1)
         self.assertIn("mpirun, which starts processes on the CPU (openmpi-bin): No such file or directory", done.stderr)
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,13 +80,46 @@ static bool on_host(const arguments *self)
     return status == 0;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat about;
+    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    if (folder)
+        errno = EISDIR;
+    return folder;
+}
+
+/* Whether exec finds a program: a path, or a name in a folder of PATH. */
+static bool is_found(const char *program)
+{
+    if (strchr(program, '/') != NULL)
+        return access(program, X_OK) == 0 && !is_folder(program);
+    const char *path = getenv("PATH");
+    for (const char *at = path; at != NULL && *at != '\0';) {
+        const size_t length = strcspn(at, ":");
+        char file[4096];
+        snprintf(file, sizeof file, "%.*s/%s", (int)length, at, program);
+        if (access(file, X_OK) == 0 && !is_folder(file))
+            return true;
+        at += length + (at[length] == ':');
+    }
+    errno = ENOENT;
+    return false;
+}
+
 static int run_mpirun(const arguments *self)
 {
     char count[24];
+    if (!is_found(self->program[0])) {
+        tool_fail("%s: %s", TALC_SHOWN(self->program[0]), strerror(errno));
+        return 127;
+    }
     char *argv[256] = { "mpirun", "--oversubscribe", "--tag-output", "-n", count };
     int at = 5;
     snprintf(count, sizeof count, "%lld", (long long)self->count);
     for (char **given = self->program; *given != NULL; given++) {
+        if (strcmp(*given, ":") == 0)
+            return tool_fail("':' begins another program for mpirun, and cannot be an argument");
         if (at == sizeof argv / sizeof *argv - 1)
             return tool_fail("more than %d arguments", at - 6);
         argv[at++] = *given;
@@ -286,7 +320,8 @@ int command_launch(int argc, char **argv)
         .args_doc = "PROGRAM [ARGUMENT...]",
         .doc = "Starts a program several times on this host, as the members of a group "
                "(talc_group_new): each with its RANK, and what it writes with that before each "
-               "line. The first that fails ends all, and its exit code is the command's.",
+               "line. The first that fails ends all, and its exit code is the command's. On the "
+               "CPU mpirun does so, in its own words: [1,RANK]<stdout>: before what is written.",
         .children = none,
         .in_order = true,
     };
