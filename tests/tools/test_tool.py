@@ -1525,6 +1525,7 @@ class Trace(Tool):
         self.fails(2, "'1,2' is no element of dw: four numbers", "trace", "n1c2h5w6o4k3p1_dw", "1,2")
         self.fails(2, "'h2000' is no GPU that plans are known for", "trace", "n1c2h5w6o4k3p1", "--gpu", "h2000")
         self.fails(2, "give a problem", "trace")
+        self.fails(1, "nosuch: no algorithm of this convolution has that name", "trace", "n1c2h5w6o4k3p1", "-a", "nosuch")
         self.fails(1, "more than 16777216 elements", "trace", "n8c64h512w256o128k5x7")
 
 
@@ -1542,7 +1543,7 @@ class Show(Tool):
         self.assertEqual((done["problem"], done["bytes"]), ("n1c2h5w6o4k3x3s2x1p1x0d1x1g1_dw", os.path.getsize(page)))
 
     def test_too_large(self):
-        for problem in "n8c64h56w56o64k3p1", "n1c1h1w100000o1k1", "n1c32h8w8o32k3p1_dx":
+        for problem in "n8c64h56w56o64k3p1", "n1c1h1w100000o1k1", "n1c32h8w8o32k3p1_dx", "n1c1h1w1o1k3p99":
             self.fails(1, r"draws \d+ cells, of at most 20000, with \d+ FMAs, of at most 65536", "show", problem, "-o", self.path("large.html"))
             smaller = re.search(r"smaller: talc show (\S+)", talc("show", problem, "-o", self.path("large.html")).stderr)[1]
             self.ok("show", smaller, "-o", self.path("smaller.html"))

@@ -263,12 +263,13 @@ static int refuse(const talc_conv2d_problem *p, double bytes)
 {
     char text[TALC_CONV2D_TEXT], less[TALC_CONV2D_TEXT], file[TALC_SHOWN_TEXT] = "";
     const talc_conv2d_problem small = smaller(*p);
+    const char *example = "n1c2h5w6o4k3p1";
     if (bytes > BYTES)
         snprintf(file, sizeof file, ", and a file of %.0f bytes, of at most %d", bytes, BYTES);
     return tool_fail("%s draws %.0f cells, of at most %d, with %.0f FMAs, of at most %d%s; "
                      "smaller: talc show %s",
                      talc_conv2d_problem_text(p, text), show_cells(p), CELLS, show_fmas(p), FMAS,
-                     file, talc_conv2d_problem_text(&small, less));
+                     file, fits(&small) ? talc_conv2d_problem_text(&small, less) : example);
 }
 
 int command_show(int argc, char **argv)

@@ -226,6 +226,20 @@ static bool is_wanted(const traced *t, const talc_trace_algorithm *a)
            talc_algorithm_is_asked_for(a->name, a->form, t->arguments->algorithm);
 }
 
+/* False with a message where an algorithm is asked for that there is not. */
+static bool is_known(const traced *t)
+{
+    bool any = t->measured > 0;
+    for (int i = 0; i < t->trace->algorithms; i++) {
+        const talc_trace_algorithm a = talc_trace_algorithm_at(t->trace, i);
+        any = any || is_wanted(t, &a);
+    }
+    if (!any)
+        tool_fail("%s: no algorithm of this convolution has that name",
+                  TALC_SHOWN(t->arguments->algorithm));
+    return any;
+}
+
 static void print_traffic(const traced *t, int index)
 {
     talc_trace_count counts[MAX_COUNTS];
@@ -515,6 +529,8 @@ static int show(traced *t)
     char unmeasured[512];
     snprintf(unmeasured, sizeof unmeasured, "%s", talc_failed() ? talc_error_message() : "");
     talc_error_clear();
+    if (!is_known(t))
+        return TOOL_FAILED;
     if (t->arguments->tool.json)
         return verdict(t, print_json(t));
     printf("%s\n", t->trace->text);

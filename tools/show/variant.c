@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWNERS = 64, COUNTS = 16 };
+enum { OWNERS = 64, COUNTS = 16, MAX_THREADS = 1 << 22 };
 
 static const char *const keys[] = { "forward", "dx", "dw" };
 double show_fmas(const talc_conv2d_problem *p)
@@ -137,6 +137,15 @@ static json_t *loops_of(const talc_trace *trace, const talc_owner_map *map, json
     return loops;
 }
 
+/* Whether a map has so many threads and registers that looking through them takes long. */
+static bool is_long(const talc_owner_map *map)
+{
+    double threads = 1;
+    for (int l = 0; l < map->levels; l++)
+        threads *= (double)map->level[l].extent;
+    return threads > MAX_THREADS;
+}
+
 /* Those that tell who computes what, each in a table, and why the others do not. */
 static void add_algorithms(talc_trace *trace, json_t *tables, json_t *direction)
 {
@@ -144,9 +153,12 @@ static void add_algorithms(talc_trace *trace, json_t *tables, json_t *direction)
     for (int i = 0; i < trace->algorithms; i++) {
         const talc_trace_algorithm a = talc_trace_algorithm_at(trace, i);
         const char *tf32 = a.precision == TALC_TF32 ? ", TF32" : "";
-        const int64_t owners = a.has_map ? talc_trace_owners(trace, i, 0, NULL, 0) : 0;
+        const bool too_long = a.has_map && is_long(a.map);
+        const int64_t owners = a.has_map && !too_long ? talc_trace_owners(trace, i, 0, NULL, 0) : 0;
         if (owners <= 0 || owners > OWNERS) {
-            const char *why = a.refusal != NULL ? a.refusal : "no map yet";
+            const char *why = a.refusal != NULL ? a.refusal
+                              : too_long        ? "too many threads to look through"
+                                                : "no map yet";
             json_array_append_new(others, json_sprintf("%s %s%s: %s%s", a.device, a.title, tf32,
                                                        a.refusal != NULL ? "refuses: " : "", why));
             continue;
