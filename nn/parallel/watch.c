@@ -348,7 +348,7 @@ bool talc_watch_end(talc_watch *w, bool in_peace)
     return in_peace;
 }
 
-/* A broken watch stays: recorded steps, and a thread that waits for the device, may still read why. */
+/* Broken watches stay: recorded steps and threads that wait for the device may still read why. */
 static talc_watch *kept;
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 
