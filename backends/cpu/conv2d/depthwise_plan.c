@@ -112,7 +112,8 @@ depthwise_plan talc_cpu_depthwise_plan_of(const talc_conv2d_problem *p, bool by_
     plan.rows = talc_ceil_div(h.out, plan.row_blocks);
     plan.row_blocks = talc_ceil_div(h.out, plan.rows);
 
-    plan.ahead = p->N * p->OC * h.in * w.in * size >= TALC_CPU_STREAM_BYTES;
+    plan.ahead =
+        (double)(p->N * p->OC * size) * (double)h.in * (double)w.in >= TALC_CPU_STREAM_BYTES;
     const int64_t tiles = plan.row_blocks * plan.column_blocks;
     plan.planes = tiles > 1 ? 1
                             : talc_between(talc_ceil_div(planes, TASKS), 1,
