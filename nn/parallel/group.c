@@ -46,7 +46,7 @@ talc_group *talc_group_open(talc_device *device, const talc_group_options *optio
     talc_member member;
     if (!talc_member_find(&o, &member))
         return NULL;
-    if (member.size == 1 && o.size == 0 && talc_device_is_host(device) &&
+    if (member.size == 1 && o.size == 0 && device->is_host &&
         !talc_member_agrees_to_be_alone(&member))
         return NULL;
     talc_group *group = talc_memory_new(sizeof *group, WHO);

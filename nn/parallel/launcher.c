@@ -8,18 +8,17 @@
 
 static const char *const WHO = "group";
 
-/* By whom, in the order in which they are asked: torchrun, Open MPI, MPICH and its like, Slurm. */
+/* By whom, in the order in which they are asked: torchrun, Open MPI, MPICH and its like, Slurm. In
+ * an allocation of Slurm, but outside of its steps, there is a size alone, which starts nothing. */
 static const struct {
     const char *rank, *size;
+    bool started_by_size;
 } LAUNCHERS[] = {
-    { "RANK", "WORLD_SIZE" },
-    { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
-    { "PMI_RANK", "PMI_SIZE" },
-    { "SLURM_PROCID", "SLURM_NTASKS" },
+    { "RANK", "WORLD_SIZE", true },
+    { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true },
+    { "PMI_RANK", "PMI_SIZE", true },
+    { "SLURM_PROCID", "SLURM_NTASKS", false },
 };
-
-/* Within an allocation, but outside of its steps, there is a size alone. */
-enum { SLURM = 3 };
 
 static bool number_of(const char *name, int *number)
 {
@@ -56,7 +55,7 @@ bool talc_member_find(const talc_group_options *options, talc_member *member)
     } else {
         for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
             if (getenv(LAUNCHERS[i].rank) != NULL ||
-                (getenv(LAUNCHERS[i].size) != NULL && i != SLURM)) {
+                (LAUNCHERS[i].started_by_size && getenv(LAUNCHERS[i].size) != NULL)) {
                 if (!ask(LAUNCHERS[i].rank, LAUNCHERS[i].size, member))
                     return false;
                 break;
