@@ -55,6 +55,12 @@ typedef struct traced {
     talc_trace_measurement measurements[MAX_MEASURED];
 } traced;
 
+static bool is_wanted(const traced *t, const char *name, const char *form)
+{
+    const char *asked = t->arguments->algorithm;
+    return asked == NULL || talc_algorithm_is_asked_for(name, form, asked);
+}
+
 // ---- Text ---------------------------------------------------------------------------------------
 
 static const char *const *names_of(const char *operand)
@@ -220,19 +226,13 @@ static void print_owner(const traced *t, int index, const talc_trace_algorithm *
                p->loaders, p->buffers, p->multipliers, p->lag, p->lag == 1 ? "" : "s");
 }
 
-static bool is_wanted(const traced *t, const talc_trace_algorithm *a)
-{
-    return t->arguments->algorithm == NULL ||
-           talc_algorithm_is_asked_for(a->name, a->form, t->arguments->algorithm);
-}
-
 /* False with a message where an algorithm is asked for that there is not. */
 static bool is_known(const traced *t)
 {
     bool any = t->measured > 0;
     for (int i = 0; i < t->trace->algorithms; i++) {
         const talc_trace_algorithm a = talc_trace_algorithm_at(t->trace, i);
-        any = any || is_wanted(t, &a);
+        any = any || is_wanted(t, a.name, a.form);
     }
     if (!any)
         tool_fail("%s: no algorithm of this convolution has that name",
@@ -257,7 +257,7 @@ static void print_algorithms(const traced *t)
 {
     for (int i = 0; i < t->trace->algorithms; i++) {
         const talc_trace_algorithm a = talc_trace_algorithm_at(t->trace, i);
-        if (!is_wanted(t, &a))
+        if (!is_wanted(t, a.name, a.form))
             continue;
         if (a.has_map) {
             print_owner(t, i, &a);
@@ -271,7 +271,7 @@ static void print_algorithms(const traced *t)
     bool any = false;
     for (int i = 0; i < t->trace->algorithms; i++) {
         const talc_trace_algorithm a = talc_trace_algorithm_at(t->trace, i);
-        if (a.has_map || a.refusal != NULL || !is_wanted(t, &a))
+        if (a.has_map || a.refusal != NULL || !is_wanted(t, a.name, a.form))
             continue;
         printf("%s%s %s%s", any ? ", " : "no map yet: ", a.device, a.title,
                a.precision == TALC_TF32 ? ", TF32" : "");
@@ -426,7 +426,7 @@ static json_t *algorithms_json(const traced *t)
     json_t *list = json_array();
     for (int i = 0; i < t->trace->algorithms; i++) {
         const talc_trace_algorithm a = talc_trace_algorithm_at(t->trace, i);
-        if (!is_wanted(t, &a))
+        if (!is_wanted(t, a.name, a.form))
             continue;
         json_t *json = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:o, s:b}", "device", a.device,
                                  "name", a.name, "form", tool_json_text(a.form), "title", a.title,
@@ -480,8 +480,7 @@ static bool measure(traced *t)
         return false;
     for (int i = 0; i < e.decision.count && t->measured < MAX_MEASURED; i++) {
         const talc_candidate *c = &e.decision.candidates[i];
-        if (c->refused || (t->arguments->algorithm != NULL &&
-                           !talc_algorithm_is_asked_for(c->name, c->form, t->arguments->algorithm)))
+        if (c->refused || !is_wanted(t, c->name, c->form))
             continue;
         if (!talc_trace_measure(t->trace, t->device, c->title,
                                 c->arithmetic.precision | TALC_STRICT,
