@@ -36,6 +36,10 @@ int64_t talc_trace_all_terms(talc_trace *trace);
 /// The algorithm with its owners, where it has a map; NULL with a failure.
 trace_algorithm *talc_trace_mapped(talc_trace *trace, int algorithm);
 
+/// What has the problem computed by an algorithm of its title, in these classes.
+talc_conv2d_options talc_trace_conv2d_options(const talc_conv2d_problem *problem,
+                                              const char *algorithm, unsigned precision);
+
 /// The numbers of owner `index` of all.
 void talc_trace_numbers(const talc_owner_map *map, int64_t index, int64_t numbers[]);
 

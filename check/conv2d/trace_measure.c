@@ -131,6 +131,22 @@ static bool name(const measuring *m, talc_trace_measurement *found)
     return true;
 }
 
+talc_conv2d_options talc_trace_conv2d_options(const talc_conv2d_problem *p, const char *algorithm,
+                                              unsigned precision)
+{
+    return (talc_conv2d_options){
+        .stride = { p->stride_h, p->stride_w },
+        .padding = { p->pad_top, p->pad_left },
+        .padding_end = { p->pad_bottom > 0 ? p->pad_bottom : TALC_ZERO,
+                         p->pad_right > 0 ? p->pad_right : TALC_ZERO },
+        .padding_mode = p->padding_mode,
+        .dilation = { p->dilation_h, p->dilation_w },
+        .groups = p->groups,
+        .algorithm = algorithm,
+        .precision = precision,
+    };
+}
+
 bool talc_trace_measure(talc_trace *trace, talc_device *device, const char *algorithm,
                         unsigned precision, talc_trace_measurement *measurement)
 {
@@ -139,7 +155,6 @@ bool talc_trace_measure(talc_trace *trace, talc_device *device, const char *algo
         talc_operand_missing("trace", "device", device) ||
         talc_operand_missing("trace", "measurement", measurement))
         return false;
-    const talc_conv2d_problem *p = &trace->problem;
     const double pairs = (double)trace->result.count * (double)trace->inner;
     const double products = 2 * pairs * (double)trace->first.count;
     if (pairs > MAX_PAIRS || products > MAX_PRODUCTS) {
@@ -152,15 +167,7 @@ bool talc_trace_measure(talc_trace *trace, talc_device *device, const char *algo
     *measurement = (talc_trace_measurement){ .runs = 0 };
     measuring m = { .trace = trace,
                     .device = device,
-                    .options = { .stride = { p->stride_h, p->stride_w },
-                                 .padding = { p->pad_top, p->pad_left },
-                                 .padding_end = { p->pad_bottom > 0 ? p->pad_bottom : TALC_ZERO,
-                                                  p->pad_right > 0 ? p->pad_right : TALC_ZERO },
-                                 .padding_mode = p->padding_mode,
-                                 .dilation = { p->dilation_h, p->dilation_w },
-                                 .groups = p->groups,
-                                 .algorithm = algorithm,
-                                 .precision = precision },
+                    .options = talc_trace_conv2d_options(&trace->problem, algorithm, precision),
                     .base = MAX_BASE };
     while (m.base > 2 && (double)m.base * (double)(trace->inner + 1) > 0x1p24)
         m.base /= 2;

@@ -48,17 +48,7 @@ static talc_tensor *operand(const talc_trace_operand *of, talc_dtype dtype)
 static bool run(const talc_trace *trace, const talc_trace_algorithm *a, double *result)
 {
     const talc_conv2d_problem *p = &trace->problem;
-    const talc_conv2d_options options = {
-        .stride = { p->stride_h, p->stride_w },
-        .padding = { p->pad_top, p->pad_left },
-        .padding_end = { p->pad_bottom > 0 ? p->pad_bottom : TALC_ZERO,
-                         p->pad_right > 0 ? p->pad_right : TALC_ZERO },
-        .padding_mode = p->padding_mode,
-        .dilation = { p->dilation_h, p->dilation_w },
-        .groups = p->groups,
-        .algorithm = a->title,
-        .precision = a->precision,
-    };
+    const talc_conv2d_options options = talc_trace_conv2d_options(p, a->title, a->precision);
     talc_conv2d_explanation e;
     require(talc_conv2d_explain(device, p, &options, &e), trace->text);
     const int chosen = e.decision.chosen;
