@@ -13,14 +13,9 @@ import subprocess
 import sys
 import time
 
+from checks import failures, require
+
 TIMEOUT = 100
-failures = []
-
-
-def require(holds, what):
-    if not holds:
-        failures.append(what)
-        print(f"FAILED: {what}")
 
 
 class Group:

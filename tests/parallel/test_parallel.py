@@ -16,17 +16,12 @@ import sys
 import tempfile
 import time
 
+from checks import failures, require
+
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", TALC_DEVICE="cpu", TALC_THREADS="1")
 # Open MPI keeps some memory until the process ends; a group of one, without it, is looked through for leaks.
 NO_LEAKS = "env", f"ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:detect_leaks=0"
 TIMEOUT = 100
-failures = []
-
-
-def require(holds, what):
-    if not holds:
-        failures.append(what)
-        print(f"FAILED: {what}")
 
 
 def command(processes, *arguments):

@@ -18,17 +18,22 @@ static inline int64_t between(uint64_t *state, int64_t low, int64_t high)
     return low + next_random(state) % (high - low + 1);
 }
 
+static inline void random_window(uint64_t *state, int64_t max_extent, talc_conv2d_problem *p)
+{
+    p->KH = between(state, 1, max_extent), p->KW = between(state, 1, max_extent);
+    p->stride_h = between(state, 1, 3), p->stride_w = between(state, 1, 3);
+    p->dilation_h = between(state, 1, 2), p->dilation_w = between(state, 1, 2);
+    p->pad_top = between(state, 0, 2), p->pad_bottom = between(state, 0, 2);
+    p->pad_left = between(state, 0, 2), p->pad_right = between(state, 0, 2);
+}
+
 static inline talc_conv2d_problem random_problem(uint64_t *state)
 {
     talc_conv2d_problem p = { .N = between(state, 1, 4), .groups = between(state, 1, 2) };
     p.C = p.groups * between(state, 1, between(state, 0, 1) == 0 ? 8 : 150);
     p.OC = p.groups * between(state, 1, 150);
     p.H = between(state, 1, 40), p.W = between(state, 1, 70);
-    p.KH = between(state, 1, 5), p.KW = between(state, 1, 5);
-    p.stride_h = between(state, 1, 3), p.stride_w = between(state, 1, 3);
-    p.dilation_h = between(state, 1, 2), p.dilation_w = between(state, 1, 2);
-    p.pad_top = between(state, 0, 2), p.pad_bottom = between(state, 0, 2);
-    p.pad_left = between(state, 0, 2), p.pad_right = between(state, 0, 2);
+    random_window(state, 5, &p);
     p.OH = talc_window_extent(p.H, p.pad_top, p.pad_bottom, p.dilation_h, p.KH, p.stride_h);
     p.OW = talc_window_extent(p.W, p.pad_left, p.pad_right, p.dilation_w, p.KW, p.stride_w);
     return p;
@@ -60,11 +65,7 @@ static inline talc_conv2d_problem small_random_problem(uint64_t *state)
         p.C = p.groups * (depthwise ? 1 : deep ? 16 : between(state, 1, 3));
         p.OC = p.groups * (depthwise ? 1 : between(state, 1, 4));
         p.H = between(state, 1, 8), p.W = between(state, 1, 9);
-        p.KH = between(state, 1, 3), p.KW = between(state, 1, 3);
-        p.stride_h = between(state, 1, 3), p.stride_w = between(state, 1, 3);
-        p.dilation_h = between(state, 1, 2), p.dilation_w = between(state, 1, 2);
-        p.pad_top = between(state, 0, 2), p.pad_bottom = between(state, 0, 2);
-        p.pad_left = between(state, 0, 2), p.pad_right = between(state, 0, 2);
+        random_window(state, 3, &p);
         p.padding_mode = modes[between(state, 0, 4)];
         p.dtype = between(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
         p.direction = (talc_direction)between(state, 0, 2);
