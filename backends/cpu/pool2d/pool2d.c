@@ -7,7 +7,7 @@
 /// gradient the N * C planes.
 ///
 ///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows
-///              before columns. Where indices are kept it takes one window after the other. The
+///              before columns. Where indices are kept it takes one tap after the other. The
 ///              gradient of an average adds up the columns of an output row's windows, then adds
 ///              that to each of their rows; that of a maximum goes where its index says.
 ///   reference  one window after the other; sums in f64. The gradient looks for each element at the
@@ -15,16 +15,19 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
+#include "backends/cpu/primitives/target.h"
 #include "ops/pool2d_window.h"
 #include "tensor/extent.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Input columns that a tile of `rows` covers: with f64 half of an L1 cache. */
-enum { TILE = 2048 };
+/* Input columns that a tile of `rows` covers, with f64 half of an L1 cache, and outputs whose
+ * places are looked for at a time. */
+enum { TILE = 2048, LOCATED = 256 };
 
-static const int64_t TASK_ELEMENTS = 32768;
+/* A row costs as much as ROW_ELEMENTS more, an adaptive window as WINDOW_ELEMENTS. */
+static const int64_t TASK_ELEMENTS = 32768, ROW_ELEMENTS = 64, WINDOW_ELEMENTS = 16;
 
 /* Does output row, or in the gradient plane, number `index`. */
 typedef void pool_function(const talc_pool2d_problem *problem,
@@ -53,8 +56,10 @@ static talc_status run_rows(const talc_pool2d_problem *p, const talc_pool2d_argu
     const talc_pool2d_window middle = talc_pool2d_window_of(talc_pool2d_axis_h(p), p->OH / 2);
     const int64_t taps =
         middle.end > middle.first ? (middle.end - 1 - middle.first) / middle.step + 1 : 1;
-    pool_context context = { p, arguments, p->N * p->C * p->OH,
-                             1 + TASK_ELEMENTS / taps / (p->W + p->OW), row };
+    const int64_t windows = p->KW == 0 ? WINDOW_ELEMENTS * p->OW : 0;
+    const int64_t elements = p->W + p->OW + ROW_ELEMENTS + windows;
+    pool_context context = { p, arguments, p->N * p->C * p->OH, 1 + TASK_ELEMENTS / taps / elements,
+                             row };
     return talc_cpu_parallel(talc_ceil_div(context.count, context.per_task), pool_task, &context);
 }
 
@@ -123,16 +128,22 @@ static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
                                  .padded = talc_smaller(axis.kernel, left + axis.pad_end) };
 }
 
-#define T           float
-#define NAMED(name) name##_f32
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+#define T             float
+#define OFFSET        int32_t
+#define NAMED(name)   name##_f32
 #include "backends/cpu/pool2d/pool2d_loops.h"
 #undef T
+#undef OFFSET
 #undef NAMED
 
 #define T           double
+#define OFFSET      int64_t
 #define NAMED(name) name##_f64
 #include "backends/cpu/pool2d/pool2d_loops.h"
 #undef T
+#undef OFFSET
 #undef NAMED
 
 static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,

@@ -1,5 +1,5 @@
-/// The row-wise pooling kernel for one element type; pool2d.c includes it once a type, with T and
-/// NAMED(name) defined.
+/// The row-wise pooling kernel for one element type; pool2d.c includes it once a type, with T,
+/// NAMED(name) and OFFSET, an integer as long as T, defined.
 ///
 /// A window's rows are first combined into one row of columns, which is vector code whatever the
 /// kernel; then each output combines its columns. `columns` holds input columns c0 .. c0 + count -
@@ -116,35 +116,87 @@ static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const voi
 
 // ---- Indices ------------------------------------------------------------------------------------
 
-/* Maxima with their places: window by window, as a row of columns would not tell whose tap won. */
+/* A tap of `count` outputs, `offset` elements behind the first one of each. No branch, which
+ * nothing could predict and vectors do not have. */
+ALWAYS_INLINE void NAMED(locate_tap)(int64_t count, int64_t stride, const T *restrict tap,
+                                     OFFSET offset, T *restrict largest, OFFSET *restrict at)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const T value = tap[i * stride];
+        const bool replaces = (value > largest[i]) | (value != value);
+        largest[i] = replaces ? value : largest[i];
+        at[i] = replaces ? offset : at[i];
+    }
+}
+
+/* Outputs [begin, end), at most LOCATED, whose columns lie inside the image: one tap of all of them
+ * at a time, as a row of columns would not tell whose tap won. */
+ALWAYS_INLINE void NAMED(locate_inside)(const talc_pool2d_problem *p, talc_pool2d_window h,
+                                        const T *plane, int64_t begin, int64_t end, T *y,
+                                        int64_t *indices)
+{
+    T largest[LOCATED];
+    OFFSET at[LOCATED];
+    const int64_t stride = p->stride_w, count = end - begin;
+    const int64_t first = h.first * p->W + begin * stride - p->pad_left;
+    for (int64_t i = 0; i < count; i++) {
+        largest[i] = -(T)INFINITY;
+        at[i] = 0;
+    }
+    for (int64_t ih = h.first; ih < h.end; ih += h.step)
+        for (int64_t kw = 0; kw < p->KW; kw++) {
+            const int64_t offset = (ih - h.first) * p->W + kw * p->dilation_w;
+            const T *tap = plane + first + offset;
+            if (stride == 2)
+                NAMED(locate_tap)(count, 2, tap, (OFFSET)offset, largest, at);
+            else
+                NAMED(locate_tap)(count, stride, tap, (OFFSET)offset, largest, at);
+        }
+    for (int64_t i = 0; i < count; i++) {
+        y[begin + i] = largest[i];
+        indices[begin + i] = first + i * stride + at[i];
+    }
+}
+
+/* One output whose window may reach past the image, or is an adaptive one. */
+static void NAMED(locate)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *plane,
+                          int64_t ow, T *y, int64_t *indices)
+{
+    const talc_pool2d_window w = talc_pool2d_window_of(talc_pool2d_axis_w(p), ow);
+    T largest = -(T)INFINITY;
+    int64_t at = h.first < h.end && w.first < w.end ? h.first * p->W + w.first : -1;
+    for (int64_t ih = h.first; ih < h.end; ih += h.step)
+        for (int64_t iw = w.first; iw < w.end; iw += w.step) {
+            const T value = plane[ih * p->W + iw];
+            const bool replaces = (value > largest) | (value != value);
+            largest = replaces ? value : largest;
+            at = replaces ? ih * p->W + iw : at;
+        }
+    y[ow] = largest;
+    indices[ow] = at;
+}
+
+/* Maxima with their places. */
+TALC_TARGET_CLONES
 static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
                                const talc_pool2d_arguments *a)
 {
-    const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
     const talc_pool2d_window h = talc_pool2d_window_of(talc_pool2d_axis_h(p), row % p->OH);
-    const talc_range inner = inner_outputs(axis);
     const T *plane = (const T *)a->x + row / p->OH * p->H * p->W;
-    for (int64_t ow = 0; ow < p->OW; ow++) {
-        talc_pool2d_window w = { .first = ow * axis.stride - axis.pad_begin,
-                                 .step = talc_pool2d_step(axis) };
-        if (inner.lo <= ow && ow < inner.hi)
-            w.end = w.first + (axis.kernel - 1) * axis.dilation + 1;
-        else
-            w = talc_pool2d_window_of(axis, ow);
-        const bool any = h.first < h.end && w.first < w.end;
-        T largest = -(T)INFINITY;
-        int64_t at = any ? h.first * p->W + w.first : -1;
-        for (int64_t ih = h.first; ih < h.end; ih += h.step)
-            for (int64_t iw = w.first; iw < w.end; iw += w.step) {
-                const T value = plane[ih * p->W + iw];
-                /* No branch, which nothing could predict. */
-                const bool larger = (value > largest) | (value != value);
-                largest = larger ? value : largest;
-                at = larger ? ih * p->W + iw : at;
-            }
-        ((T *)a->y)[row * p->OW + ow] = largest;
-        a->indices[row * p->OW + ow] = at;
-    }
+    T *y = (T *)a->y + row * p->OW;
+    int64_t *indices = a->indices + row * p->OW;
+    talc_range inner = inner_outputs(talc_pool2d_axis_w(p));
+    /* An offset is below the elements of a plane. */
+    if (h.first >= h.end || p->H * p->W > INT32_MAX)
+        inner.hi = inner.lo;
+    for (int64_t ow = 0; ow < p->OW;)
+        if (inner.lo <= ow && ow < inner.hi) {
+            const int64_t end = talc_smaller(ow + LOCATED, inner.hi);
+            NAMED(locate_inside)(p, h, plane, ow, end, y, indices);
+            ow = end;
+        } else {
+            NAMED(locate)(p, h, plane, ow++, y, indices);
+        }
 }
 
 // ---- Gradient -----------------------------------------------------------------------------------
