@@ -25,6 +25,10 @@ static const int64_t FEW_TASKS = 8;
 static const int64_t SHORT_SIDE = 64, LONG_SIDE = 1024;         /* minimum extents after halving */
 static const double SMALL_MACS = 1 << 23, LARGE_MACS = 1 << 26; /* minimum of multiply-adds then */
 static const double TASK_MACS = 1 << 17; /* products smaller than this share a task */
+/* gemv reads each element of its matrix once: there is nothing to pack, and many threads read
+ * faster than few. */
+static const int64_t VECTOR_TASKS = 64, VECTOR_SIDE = 16;
+static const double VECTOR_MACS = 1 << 15;
 
 typedef struct matmul_plan {
     const talc_matmul_problem *problem;
@@ -39,14 +43,18 @@ static bool worth_halving(const matmul_plan *plan, double depth)
 {
     const double half = (double)plan->m_step * (double)plan->n_step * depth / 2;
     const int64_t side = (plan->m_step >= plan->n_step ? plan->m_step : plan->n_step) / 2;
-    const bool few = plan->m_blocks * plan->n_blocks * plan->problem->batch < FEW_TASKS;
+    const int64_t tasks = plan->m_blocks * plan->n_blocks * plan->problem->batch;
+    if (plan->by_gemv)
+        return tasks < VECTOR_TASKS && side >= VECTOR_SIDE && half >= VECTOR_MACS;
+    const bool few = tasks < FEW_TASKS;
     return (few && side >= SHORT_SIDE && half >= SMALL_MACS) ||
            (side >= LONG_SIDE && half >= LARGE_MACS);
 }
 
-static matmul_plan plan_of(const talc_matmul_problem *p, const talc_matmul_arguments *arguments)
+static matmul_plan plan_of(const talc_matmul_problem *p, const talc_matmul_arguments *arguments,
+                           bool by_gemv)
 {
-    matmul_plan plan = { p, arguments, p->M, p->N, 1, 1, 1, false };
+    matmul_plan plan = { p, arguments, p->M, p->N, 1, 1, 1, by_gemv };
     const double depth = p->K > 0 ? (double)p->K : 1;
     while (worth_halving(&plan, depth)) {
         int64_t *step = plan.m_step >= plan.n_step ? &plan.m_step : &plan.n_step;
@@ -171,7 +179,7 @@ static talc_status gemm_run(talc_device *device, const void *problem, const talc
                             const void *arguments)
 {
     (void)device, (void)planned;
-    return openblas_run(plan_of(problem, arguments));
+    return openblas_run(plan_of(problem, arguments, false));
 }
 
 static const char *gemv_plan(const talc_device *device, const void *problem, size_t limit,
@@ -187,9 +195,7 @@ static talc_status gemv_run(talc_device *device, const void *problem, const talc
                             const void *arguments)
 {
     (void)device, (void)planned;
-    matmul_plan plan = plan_of(problem, arguments);
-    plan.by_gemv = true;
-    return openblas_run(plan);
+    return openblas_run(plan_of(problem, arguments, true));
 }
 
 // ---- reference ----------------------------------------------------------------------------------
