@@ -72,8 +72,8 @@ typedef struct talc_algorithm {
     talc_arithmetic arithmetic;
     /// NULL when the algorithm can do the problem, with the plan filled, which is 0 beforehand but
     /// for `data`; else why it cannot. Follows from the problem, the device's properties and the
-    /// limit alone; on the CPU the workspace also grows with the number of threads, on which no
-    /// result depends. An algorithm never refuses because another is faster.
+    /// limit alone; on the CPU workspace, and tasks that leave every result its bits, also follow
+    /// from the number of threads. An algorithm never refuses because another is faster.
     const char *(*plan)(const talc_device *device, const void *problem, size_t limit,
                         talc_plan *plan);
     /// Runs a non-empty problem.

@@ -17,22 +17,26 @@
  * the rows of w that a tile reads come from the L1 cache, or stream into it, while they meet all
  * columns of the block. So a block has the columns for which loading those rows costs little, fewer
  * of each phase where sums of several are kept. Blocks become smaller, in outputs or in the planes
- * that they make, whichever costs less, until there are TASKS of them, so that many threads end at
- * about the same time. All blocks of planes share the halo tiles if these take no more than SHARED
- * such caches. Gathering a row takes as long as ROW_PRODUCTS multiplications of vectors, and one
- * for two columns. */
+ * that they make, whichever costs less, while the last of the threads ends sooner, and there are
+ * fewer than TASKS for each. Blocks of planes share the halo tiles where filling one for each would
+ * cost more than 1/FILLS of the products, if these take no more than SHARED such caches. Gathering
+ * a row takes as long as ROW_PRODUCTS multiplications of vectors, and one for two columns; a task
+ * TASK_PRODUCTS, and waking a thread WAKING. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
     CANDIDATES = 16, /* numbers of rows that are tried */
     TERMS = 2048,
     MIN_MADE = 8,
-    TASKS = 16,
+    TASKS = 4,
     CACHE_SHARE = 2,
     SHARED = 4,
+    FILLS = 10,
     LINE = 16,         /* elements of a cache line of f32 */
     GATHERED_STEP = 8, /* elements, of which rows are gathered */
     ROW_PRODUCTS = 2,
+    TASK_PRODUCTS = 2000,
+    WAKING = 400,
     FILLED = 16, /* channels of a shared halo tile that a task fills */
 };
 
@@ -97,16 +101,6 @@ static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_pl
     return best;
 }
 
-/* Bytes of the halo tiles that blocks share; 0 where each has its own. */
-static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
-{
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    const double elements =
-        (double)block_count(g, plan) * (double)g->summed * (double)plan->channel + LINE;
-    const bool few = elements * (double)size <= (double)(SHARED * g->cache_bytes);
-    return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
-}
-
 /* What filling a halo tile costs: a gathered one is filled once more for each tap. */
 static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
@@ -115,19 +109,52 @@ static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
     return plan->images * rows * (ROW_PRODUCTS + plan->columns / 2);
 }
 
-/* Multiplications of vectors for a plane of x, and what takes as long: filling its halo tiles, and
- * loading w for each block. */
-static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+/* Multiplications of vectors for a plane of x, and what loading w for each block costs. */
+static double multiplications_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     const int64_t lanes = g->kernels->lanes, rest = g->h.outputs % plan->rows;
     const int64_t width =
         g->h.outputs / plan->rows *
             (width_of(g, plan, plan->images, plan->rows, plan->columns) + lanes / 4) +
         (rest > 0 ? width_of(g, plan, plan->images, rest, plan->columns) + lanes / 4 : 0);
-    const int64_t fills = shared_of(g, plan) > 0 ? 1 : plan->made_blocks;
     return (double)(plan->image_blocks * plan->column_blocks) *
-           ((double)(width * g->made * taps_of(g)) / (double)lanes +
-            (double)(fills * plan->row_blocks * filling_of(g, plan)));
+           (double)(width * g->made * taps_of(g)) / (double)lanes;
+}
+
+/* The multiplications that cost as much as filling all halo tiles of a plane of x once. */
+static double fills_once(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    return (double)(plan->image_blocks * plan->row_blocks * plan->column_blocks) *
+           (double)filling_of(g, plan);
+}
+
+/* Bytes of the halo tiles that blocks share; 0 where each has its own. */
+static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    if (plan->made_blocks == 1 ||
+        fills_once(g, plan) * (double)(FILLS * plan->made_blocks) <= multiplications_of(g, plan))
+        return 0;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const double elements =
+        (double)block_count(g, plan) * (double)g->summed * (double)plan->channel + LINE;
+    const bool few = elements * (double)size <= (double)(SHARED * g->cache_bytes);
+    return few ? (int64_t)elements * size : 0;
+}
+
+/* What a plane of x costs in all, in multiplications. */
+static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t fills = shared_of(g, plan) > 0 ? 1 : plan->made_blocks;
+    return multiplications_of(g, plan) + (double)fills * fills_once(g, plan);
+}
+
+/* When the last thread ends; other work holds one up by a quarter of a task. */
+static double end_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t tasks = tasks_of(g, plan), rounds = talc_ceil_div(tasks, g->threads);
+    const double all = products_of(g, plan) * (double)g->summed * (double)g->groups;
+    return ((double)rounds + 0.25) * (all / (double)tasks + TASK_PRODUCTS) +
+           (double)talc_smaller(tasks, g->threads) * WAKING;
 }
 
 /* Blocks of equal size, of at most as many outputs and planes as asked for, and their halo tile. It
@@ -207,17 +234,25 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
     int64_t made =
         talc_larger(share / size / talc_smaller(plane, outputs * phases_of(gemm)), MIN_MADE);
     cut(gemm, outputs, made, true, plan);
-    while (tasks_of(gemm, plan) < TASKS && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
-        talc_cpu_gemm_plan fewer = *plan, smaller = *plan;
-        cut(gemm, outputs, talc_larger(plan->made / 2, 1), true, &fewer);
+    talc_cpu_gemm_plan at = *plan;
+    double end = end_of(gemm, plan);
+    while (gemm->threads > 1 && tasks_of(gemm, &at) < TASKS * gemm->threads &&
+           (at.made > MIN_MADE || outputs > MIN_COLUMNS)) {
+        talc_cpu_gemm_plan fewer = at, smaller = at;
+        cut(gemm, outputs, talc_larger(at.made / 2, 1), true, &fewer);
         cut(gemm, talc_larger(outputs / 2, MIN_COLUMNS), made, true, &smaller);
-        if (plan->made > MIN_MADE &&
+        if (at.made > MIN_MADE &&
             (outputs <= MIN_COLUMNS || products_of(gemm, &fewer) <= products_of(gemm, &smaller))) {
-            made = plan->made / 2;
-            *plan = fewer;
+            made = at.made / 2;
+            at = fewer;
         } else {
             outputs = talc_larger(outputs / 2, MIN_COLUMNS);
-            *plan = smaller;
+            at = smaller;
+        }
+        const double then = end_of(gemm, &at);
+        if (then < end) {
+            end = then;
+            *plan = at;
         }
     }
     add_sizes(gemm, (size_t)share, limit, plan);

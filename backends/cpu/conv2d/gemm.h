@@ -30,6 +30,7 @@ typedef struct talc_cpu_phase {
 typedef struct talc_cpu_gemm {
     const talc_cpu_kernels *kernels; ///< of dtype
     int64_t cache_bytes;             ///< of a core's L2 cache
+    int64_t threads;                 ///< that the blocks are for
     talc_dtype dtype;
     talc_padding_mode padding_mode;
     int64_t N, groups;

@@ -21,10 +21,13 @@
 #include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
+#include "backends/cpu/device/threads.h"
 
 /* Elements of the image from the first tap of a window to the last: as many as a core may still
  * keep in a cache. */
 enum { LARGEST_SPAN = 1 << 20 };
+/* Threads of a processor that is not this one. */
+enum { MAP_THREADS = 4 };
 /* What a process can address. */
 static const double LARGEST_BYTES = 0x1p47;
 
@@ -43,6 +46,7 @@ static talc_cpu_gemm forward_of(const talc_conv2d_problem *p, forward *phase)
     return (talc_cpu_gemm){
         .kernels = talc_cpu_kernels_of(p->dtype),
         .cache_bytes = talc_cpu_cache_bytes(),
+        .threads = talc_cpu_threads(),
         .dtype = p->dtype,
         .padding_mode = p->padding_mode,
         .N = p->N,
@@ -134,8 +138,10 @@ const char *talc_cpu_conv2d_implicit_gemm_map(const talc_map_target *target, con
                              ? forward_of(p, &phases.forward)
                              : talc_cpu_implicit_gemm_input_of(p, &phases.input);
     gemm.kernels = p->dtype == TALC_F64 ? &units->f64 : &units->f32;
-    if (target->cache_bytes > 0)
+    if (target->cache_bytes > 0) {
         gemm.cache_bytes = target->cache_bytes;
+        gemm.threads = MAP_THREADS;
+    }
     talc_cpu_gemm_plan plan;
     talc_cpu_gemm_plan_of(&gemm, limit, &plan);
     talc_cpu_gemm_map(&gemm, &plan, map);

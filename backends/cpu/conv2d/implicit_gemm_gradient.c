@@ -78,6 +78,7 @@ talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
     talc_cpu_gemm gemm = {
         .kernels = talc_cpu_kernels_of(p->dtype),
         .cache_bytes = talc_cpu_cache_bytes(),
+        .threads = talc_cpu_threads(),
         .dtype = p->dtype,
         .N = p->N,
         .groups = p->groups,

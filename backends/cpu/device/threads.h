@@ -1,9 +1,10 @@
 /// The CPU backend's thread pool. Private to backends/cpu.
 ///
-/// Work is divided into numbered tasks whose content depends on the problem alone, never on how
-/// many threads there are or which of them runs a task: so results are the same to the bit for
-/// every thread count. On every call a thread begins with the same part of the tasks, in order: so
-/// where ops number their tasks alike, it finds in its own cache what it wrote.
+/// Work is divided into numbered tasks. Where bits of a result depend on what a task has, that
+/// follows from the problem alone, never from how many threads there are or which of them runs a
+/// task: so results are the same to the bit for every thread count. On every call a thread begins
+/// with the same part of the tasks, in order: so where ops number their tasks alike, it finds in
+/// its own cache what it wrote.
 #ifndef TALC_BACKENDS_CPU_DEVICE_THREADS_H
 #define TALC_BACKENDS_CPU_DEVICE_THREADS_H
 
