@@ -1,10 +1,12 @@
 /// How the products of `pointwise` are divided: which factor has the columns, blocks and workspace.
 #include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/conv2d/pointwise.h"
+#include "backends/cpu/device/threads.h"
 
 /* A block's panels take half of the L2 cache, and a row of its sums COLUMNS at most, so that what
- * follows finds them in the L1 cache. Blocks become smaller until there are TASKS of them, or one
- * takes no longer than PRODUCTS multiplications of vectors. Columns are read in place where
+ * follows finds them in the L1 cache. Blocks become smaller until there are TASKS of them for each
+ * thread, of dw, whose bits the splits reach, WEIGHT_TASKS, or one takes no longer than PRODUCTS
+ * multiplications of vectors. Columns are read in place where
  * IN_PLACE rows or fewer meet them. Transposing an element takes 1/TRANSPOSES of a product. */
 enum {
     CACHE_SHARE = 2,
@@ -14,7 +16,8 @@ enum {
     WEIGHT_ROWS = 128,
     TURNED_ROWS = 256,
     IN_PLACE = 16,
-    TASKS = 32,
+    TASKS = 4,
+    WEIGHT_TASKS = 32,
     PRODUCTS = 16 << 10,
     TRANSPOSES = 2,
 };
@@ -45,7 +48,8 @@ static void cut(const talc_conv2d_problem *p, size_t limit, pointwise_plan *plan
     /* Images and groups are tasks of their own, of dw groups. */
     const double others = (double)(is_weight(p) ? 1 : p->N) * (double)p->groups;
     const double products = others * (double)plan->rows * (double)vectors * (double)plan->terms;
-    const double wanted = products / PRODUCTS < TASKS ? products / PRODUCTS : TASKS;
+    const double enough = is_weight(p) ? WEIGHT_TASKS : TASKS * talc_cpu_threads();
+    const double wanted = products / PRODUCTS < enough ? products / PRODUCTS : enough;
     const int64_t most_rows = is_weight(p) ? talc_ceil_div(plan->rows, WEIGHT_ROWS)
                                            : talc_larger(talc_ceil_div(plan->rows, rows), 1);
     while (others * (double)(plan->column_blocks * plan->row_blocks) < wanted) {
