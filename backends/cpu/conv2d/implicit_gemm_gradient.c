@@ -105,6 +105,8 @@ enum {
     MIN_OUTPUTS = 16,
     TERMS = 512,
     MIN_CHANNELS = 32,
+    FILL_CHANNELS = 4,
+    MAX_PARTS = 4,
     CACHE_SHARE = 4,
     STORED = 64,
     FAR = 64 << 10,
@@ -155,6 +157,28 @@ static void cut(const talc_conv2d_problem *p, int64_t outputs, weight_plan *plan
     plan->halo_tile = talc_cpu_halo_tile_of(&h, &w, p->padding_mode, plan->rows, plan->columns, 1);
 }
 
+/* Fewer output channels for each task, in whole panels, where the last of the threads then ends
+ * sooner. A halo tile takes as long to fill as FILL_CHANNELS to multiply with it. No sum depends on
+ * who makes others, unlike on the splits. */
+static void divide_channels(const talc_conv2d_problem *p, weight_plan *plan)
+{
+    const int64_t OC = p->OC / p->groups, threads = talc_cpu_threads();
+    const int64_t width = 2 * talc_cpu_kernels_of(p->dtype)->lanes, channels = plan->oc;
+    int64_t best = 0;
+    for (int64_t parts = 1; threads > 1 && parts <= MAX_PARTS; parts++) {
+        weight_plan fewer = *plan;
+        fewer.oc = talc_smaller(talc_round_up(talc_ceil_div(channels, parts), width), channels);
+        fewer.oc_blocks = talc_ceil_div(OC, fewer.oc);
+        const int64_t end =
+            talc_ceil_div(tasks_of(p, &fewer), threads) * (fewer.oc + FILL_CHANNELS);
+        if (parts == 1 || end < best) {
+            best = end;
+            plan->oc = fewer.oc;
+            plan->oc_blocks = fewer.oc_blocks;
+        }
+    }
+}
+
 /* Channels of a task, of at least `channels` output channels, and what it all takes. */
 static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t channels,
                       size_t limit, weight_plan *plan)
@@ -170,6 +194,10 @@ static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t ch
                                                               talc_ceil_div(TERMS, taps)));
     plan->ic_blocks = talc_ceil_div(p->C / p->groups, plan->ic);
     plan->oc_blocks = talc_ceil_div(p->OC / p->groups, plan->oc);
+    plan->split_k =
+        talc_cpu_split_k_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
+                            p->N * plan->row_blocks * plan->column_blocks, limit);
+    divide_channels(p, plan);
     plan->vectors = plan->oc <= kernels->lanes ? 1 : 2;
     plan->width = plan->vectors * kernels->lanes;
     plan->panels = talc_ceil_div(plan->oc, plan->width);
@@ -182,9 +210,6 @@ static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t ch
         talc_cpu_aligned((size_t)((plan->sums + plan->dy +
                                    talc_cpu_halo_tile_elements(&plan->halo_tile, plan->ic, 0)) *
                                   size));
-    plan->split_k =
-        talc_cpu_split_k_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
-                            p->N * plan->row_blocks * plan->column_blocks, limit);
 }
 
 static size_t shared_bytes(const weight_plan *plan)
