@@ -181,9 +181,11 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->channel = g->h.taps * g->w.taps * talc_round_up(used, TALC_CPU_VECTORS * lanes);
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
+    /* What is gathered and shared comes from other cores, once for each panel of a few planes. */
+    const int64_t products = (shared > 0 ? g->made : plan->made) * taps_of(g);
+    const int64_t loads = shared > 0 ? used * products / 2 : 0;
     plan->gathered = may_gather && bytes <= g->cache_bytes / CACHE_SHARE &&
-                     (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
-                         lanes * filling_of(g, plan);
+                     (all - used) * products > lanes * filling_of(g, plan) + loads;
     if (!plan->gathered)
         plan->channel = plan->halo_tile.channel;
 }
