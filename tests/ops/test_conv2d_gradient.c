@@ -664,7 +664,7 @@ Test(conv2d_gradient, every_algorithm_repeats_itself, .timeout = 240)
         "n4c2h56w56o2k5x5p2x2g2",    "n20c16h16w16o20k3x3p1x1", "n7c3h9w7o4k3x3p1x1",
         "n64c1h28w28o6k5x5p2x2",     "n40c8h4w5o12k3x3p1x1g2",  "n2c70h30w40o9k3x3",
         "n9c30h17w19o24k1x1g2",      "n1c30h80w70o140k1x1_f64", "n6c3h20w37o6k3x3p1x1g3",
-        "n2c70h30w40o9k3x3s2x1_f64",
+        "n2c70h30w40o9k3x3s2x1_f64", "n20c6h7w7o270k3x3p1x1g3",
     };
     enum { TEXTS = sizeof texts / sizeof *texts };
     int outcomes = 0;

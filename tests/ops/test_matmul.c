@@ -308,3 +308,14 @@ Test(matmul, a_row_or_a_column_is_done_by_gemv_on_the_cpu)
         cr_assert(!e.candidates[1].refused, "gemm takes every product");
     }
 }
+
+/* Long ones are cut into blocks of rows or columns, of which the last is shorter. */
+Test(matmul, blocks_of_a_row_or_a_column_make_all_of_it)
+{
+    static const char *const texts[] = { "matmul:m1n333k1000_tb_bias_relu", "matmul:m1n517k600",
+                                         "matmul:m401n1k700_ta", "matmul:b2m37n1k5000_f64" };
+    owned_check *checks = talc_check_new(&(talc_check_options){ .device = cpu_device() });
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        cr_assert(talc_check_problem(checks, texts[i]), "%s", talc_error_message());
+    cr_assert(talc_check_passed(checks));
+}
