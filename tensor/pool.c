@@ -16,7 +16,8 @@ static const size_t PAGE_FROM = (size_t)64 << 10;
 static const size_t HUGE_STEP = (size_t)2 << 20;
 static const size_t HUGE_FROM = (size_t)8 << 20;
 
-/* Cached memory beyond the peak of live memory. */
+/* Cached memory beyond the peak of live memory and a quarter of it: the sizes of a training step
+ * change from layer to layer and back, and what the system takes back it clears anew. */
 static const size_t CACHE_SLACK = (size_t)64 << 20;
 
 struct talc_pool {
@@ -77,7 +78,7 @@ static void shrink(talc_device *device, size_t limit)
 static size_t max_reserved(const struct talc_pool *pool, size_t capacity)
 {
     const size_t max = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
-    return max + CACHE_SLACK;
+    return max + max / 4 + CACHE_SLACK;
 }
 
 /* At the cache's limit a fresh block would evict others that the next iteration asks for again. A

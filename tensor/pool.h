@@ -1,9 +1,9 @@
 /// The caching pool of a device, and blocks from it. Private to talc.
 ///
 /// Freed blocks are kept and handed out again: fresh pages cost more than most kernels. The cache
-/// is bounded: what is reserved never exceeds the peak of what was live by more than 64 MiB. A
-/// block belongs to the stream of the thread that took it: on that, reuse follows the order of
-/// calls; another stream that is handed it waits for that one first.
+/// is bounded: what is reserved never exceeds the peak of what was live by more than a quarter and
+/// 64 MiB. A block belongs to the stream of the thread that took it: on that, reuse follows the
+/// order of calls; another stream that is handed it waits for that one first.
 #ifndef TALC_TENSOR_POOL_H
 #define TALC_TENSOR_POOL_H
 
