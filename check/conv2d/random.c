@@ -159,8 +159,16 @@ static void draw_depthwise(uint64_t *s, talc_conv2d_problem *p)
 {
     const axis down = draw_axis(s), across = draw_axis(s);
     use_axes(p, &down, &across);
-    if (talc_check_draw(s, 0, 2) == 0) /* the kernel that most networks use */
+    if (talc_check_draw(s, 0, 2) == 0) { /* the kernel that most networks use */
         p->KH = p->KW = 3;
+        if (talc_check_draw(s, 0, 1) == 0) { /* as they use it, which some kernels take alone */
+            p->W = talc_check_draw(s, 16, 80);
+            p->stride_h = p->stride_w = talc_check_draw(s, 1, 2);
+            p->dilation_h = p->dilation_w = 1;
+            p->pad_left = talc_check_draw(s, 0, 1);
+            p->pad_right = talc_check_draw(s, 0, 1);
+        }
+    }
     if (p->pad_top + p->H + p->pad_bottom < p->dilation_h * (p->KH - 1) + 1)
         p->pad_bottom = p->dilation_h * (p->KH - 1) + 1 - p->pad_top - p->H;
     if (p->pad_left + p->W + p->pad_right < p->dilation_w * (p->KW - 1) + 1)

@@ -201,7 +201,7 @@ Test(check_conv2d_data, random_problems)
         const char *title;
         int accepted;
     } least[] = { { "depthwise(columns)", COUNT / 100 },
-                  { "depthwise(rows)", COUNT * 3 / 10 },
+                  { "depthwise(planes)", COUNT * 3 / 10 },
                   { "pointwise", COUNT * 3 / 10 } };
     for (int i = 0; talc_check_algorithm_at(family, cpu, i) != NULL; i++)
         for (int j = 0; j < 3; j++) {

@@ -13,8 +13,9 @@
 
 #define PROPERTIES (~(uint64_t)0 << TALC_CHECK_BATCH & (((uint64_t)1 << TALC_CHECK_KIND_COUNT) - 1))
 
-static const char *const algorithms[] = { "depthwise(columns)", "depthwise(rows)", "pointwise",
-                                          "implicit_gemm",      "im2col",          "reference" };
+static const char *const algorithms[] = {
+    "depthwise(columns)", "depthwise(planes)", "pointwise", "implicit_gemm", "im2col", "reference"
+};
 enum { COLUMNS, ROWS = sizeof algorithms / sizeof *algorithms };
 
 /* Problems on which the property was checked: of convolutions, and of gradients. */
@@ -112,6 +113,14 @@ static talc_check *check_random(int count)
     return check;
 }
 
+/* A property's relative may have another kernel, stride or width, which columns refuse. */
+static bool may_refuse(int algorithm, int kind)
+{
+    return algorithm == COLUMNS && (kind == TALC_CHECK_DILATION || kind == TALC_CHECK_STRIDE ||
+                                    kind == TALC_CHECK_POINTWISE || kind == TALC_CHECK_PADDING ||
+                                    kind == TALC_CHECK_ADJOINT);
+}
+
 Test(check_properties, most_random_problems_take_part)
 {
     enum { PROBLEMS = 400 };
@@ -122,12 +131,11 @@ Test(check_properties, most_random_problems_take_part)
                   algorithms[algorithm], problems);
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
             /* A 1x1 kernel without stride and padding has no strided or padded relative that such a
-             * algorithm would do, nor has a 3x3 one a dilated, strided or 1x1 one. */
-            const bool none = (strcmp(algorithms[algorithm], "pointwise") == 0 &&
-                               (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING)) ||
-                              (algorithm == COLUMNS &&
-                               (kind == TALC_CHECK_DILATION || kind == TALC_CHECK_STRIDE ||
-                                kind == TALC_CHECK_POINTWISE));
+             * algorithm would do. */
+            const bool none = strcmp(algorithms[algorithm], "pointwise") == 0 &&
+                              (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING);
+            if (may_refuse(algorithm, kind))
+                continue;
             cr_expect(none ? taken[algorithm][kind] == 0 : taken[algorithm][kind] == problems,
                       "%s: %s says something about %d of %d problems", algorithms[algorithm],
                       talc_check_kind_name((talc_check_kind)kind), taken[algorithm][kind],
@@ -143,13 +151,15 @@ Test(check_properties, most_random_gradients_take_part)
     owned_check *check = check_random(PROBLEMS);
     for (int algorithm = 0; algorithm < ROWS; algorithm++) {
         const int problems = problems_of(check, algorithms[algorithm], true);
-        cr_expect(algorithm == COLUMNS ? problems == 0 : problems >= PROBLEMS / 10,
-                  "%s: %d gradients", algorithms[algorithm], problems);
+        cr_expect(problems >= PROBLEMS / (algorithm == COLUMNS ? 100 : 10), "%s: %d gradients",
+                  algorithms[algorithm], problems);
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
             const bool pointwise = strcmp(algorithms[algorithm], "pointwise") == 0;
             const bool none =
                 kind == TALC_CHECK_POINTWISE || kind == TALC_CHECK_SHIFT ||
                 (pointwise && (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING));
+            if (may_refuse(algorithm, kind))
+                continue;
             const int said = taken_by_gradients[algorithm][kind];
             cr_expect(none ? said == 0 : said == problems,
                       "%s: %s says something about %d of %d gradients", algorithms[algorithm],

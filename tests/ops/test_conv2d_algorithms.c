@@ -11,7 +11,7 @@
 
 static const struct {
     const char *problem;
-    /* Letters of the algorithms that do not refuse: depthwise by columns (c) and by rows (d),
+    /* Letters of the algorithms that do not refuse: depthwise by columns (c) and by planes (d),
      * pointwise, implicit_gemm (g), im2col, reference; of large results depthwise alone. Behind a
      * '/' those of f64, where they differ. */
     const char *algorithms;
@@ -47,21 +47,51 @@ static const struct {
     { "n170c7h7w7o80k3x3p1x1_bias", "gir" },
     { "n33c6h14w14o88k3x3p1x1", "gir" },
     { "n1c3h4w3000o2k2x7s1x2p0x3", "gir" },
+    /* Rows of whole vectors, which tiles write: of more than one block of rows, of dx too. */
+    { "n2c5h19w64o20k3x3p1x1_bias_relu", "gir" },
+    { "n2c4h9w96o10k7x7s1x2p3x3g2_residual_tanh", "gir" },
+    { "n1c20h25w112o17k5x3p2x1_dx", "gir" },
     /* Taps further apart than a block has outputs, along one axis or both. */
     { "n1c3h70w90o5k3x4p9x0x9x0d30x25", "gir" },
     { "n3c4h75w9o9k3x3s2x1p3x3d30x3_reflect", "gir" },
     { "n40c5h4w5o9k3x2p40x50d40x50", "gir" },
-    { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "cdgir" },
+    { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "dgir" },
     { "n2c3h20w37o6k3x3p1x1g3_residual", "cdgir" },
-    { "n3c4h14w31o4k3x3s2x2p1x1g4", "dgir" },
+    { "n3c4h14w31o4k3x3s2x2p1x1g4", "dgir/cdgir" },
     { "n1c2h11w40o2k5x5p2x2g2_bias", "dgir" },
     { "n1c2h17w35o2k4x3s3x4p3x2x1x0d2x3g2", "dgir" },
     { "n1c1h6w2100o2k3x3p1x1", "cdgir" },
     { "n1c2h9w9o2k3x3p1x1g2_reflect", "gir" },
     { "n2c8h4w4o8k1x1g8_bias", "dpgir" },
     { "n1c2h3w3o2k3x3s5x7p9x9g2", "dgir" },
-    /* Rows of sums: 7 and the rest, apart by the dilation, that share rows of the image or none;
-     * columns: vectors of each generation, tails, and tiles of a row. */
+    /* Columns: one, overlapping ones, at every border; rows of padding on either side, more of them
+     * than taps. */
+    { "n1c3h9w18o3k3x3p1x1g3", "cdgir" },
+    { "n1c3h9w17o3k3x3p1x1g3", "dgir/cdgir" },
+    { "n2c3h20w34o6k3x3s2x2p1x1g3_bias_relu6", "cdgir" },
+    { "n1c3h11w67o3k3x3s2x2p3x1g3", "cdgir" },
+    { "n1c3h12w68o3k3x3s2x2p0x0x1x1g3_residual", "cdgir" },
+    { "n1c2h7w99o2k3x3s2x2g2", "cdgir" },
+    { "n1c3h20w40o3k3x3p1x1g3_dx", "cdgir" },
+    { "n2c3h20w40o3k3x3p4x0g3_dx", "dgir" },
+    { "n1c3h20w40o3k3x3p0x2g3_dx", "cdgir" },
+    { "n2c3h19w70o3k3x3s2x2p1x1g3_dx", "cdgir" },
+    { "n1c3h22w66o3k3x3s2x2p0x0x1x1g3_dx", "cdgir" },
+    { "n1c2h9w34o2k3x3s2x2p4x1g2_dx", "cdgir" },
+    { "n1c2h9w67o2k3x3s2x2p1x1g2_dx", "dgir" },
+    { "n2c3h20w40o6k3x3p1x1g3_dw", "cdgr" },
+    { "n3c2h300w19o2k3x3p2x0g2_dw", "cdgr" },
+    { "n2c3h21w70o3k3x3s2x2p1x1g3_dw", "cdgr" },
+    { "n1c3h22w67o3k3x3s2x2p0x0x1x0g3_dw", "cdgr" },
+    /* Planes: lanes that have none, blocks of rows of unequal length, blocks of columns, rings as
+     * long as a window or as the image, results side by side; several filters a channel. */
+    { "n3c7h19w5o7k5x5p2x2g7_relu6", "dgir" },
+    { "n2c5h37w7o10k3x3s2x2p1x1g5_bias", "dgir" },
+    { "n1c17h9w14o17k3x5s1x2p1x2g17_dx", "dgir" },
+    { "n2c3h33w9o9k5x3s2x1p2x1g3_dx", "dgir" },
+    { "n5c3h33w9o9k5x3s2x1p2x1g3_dw", "dgr" },
+    { "n1c40h8w300o40k7x7p3x3d2x1g40_dw", "dgr" },
+    /* Long kernels and rows, dilation, strides. */
     { "n1c1h40w45o2k31x31p15x15", "dgir" },
     { "n1c2h25w50o4k7x9p3x4g2_bias", "dgir" },
     { "n1c2h30w19o2k5x3s4x1p2x1d3x1g2", "dgir" },
@@ -147,15 +177,23 @@ Test(conv2d_algorithms, algorithms_say_why_they_refuse)
         { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise(columns)", "the padding is not zeros" },
         { "n1c4h5w5o4k3x1g4", "depthwise(columns)", "the kernel is not 3x3" },
         { "n1c4h5w5o4k5x3g4", "depthwise(columns)", "the kernel is not 3x3" },
-        { "n1c4h5w5o4k3x3s1x2g4", "depthwise(columns)", "the stride is not 1" },
-        { "n1c4h5w5o4k3x3s2x1g4", "depthwise(columns)", "the stride is not 1" },
+        { "n1c4h5w5o4k3x3s1x2g4", "depthwise(columns)",
+          "the stride is not 1 or 2 along both axes" },
+        { "n1c4h5w5o4k3x3s2x1g4", "depthwise(columns)",
+          "the stride is not 1 or 2 along both axes" },
         { "n1c4h5w5o4k3x3d1x2g4", "depthwise(columns)", "the dilation is not 1" },
         { "n1c4h5w5o4k3x3d2x1g4", "depthwise(columns)", "the dilation is not 1" },
         { "n1c4h5w5o8k3x3g4_dx", "depthwise(columns)", "an input channel has several filters" },
-        { "n1c4h5w5o4k3x3g4_dw", "depthwise(columns)", "it has no weight gradient" },
-        { "n1c4h5w5o4k3x3", "depthwise(rows)", "groups is not the number of input channels" },
-        { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise(rows)", "the padding is not zeros" },
-        { "n1c1h5w5o1k1x1s70000x1", "depthwise(rows)",
+        { "n1c4h5w41o4k3x3s2p1g4_dx", "depthwise(columns)", "a row of dx is not two of dy" },
+        { "n1c4h5w40o4k3x3p1x2g4", "depthwise(columns)",
+          "more than one column of padding is on a side" },
+        { "n1c4h5w40o4k3x3p1x1x1x2g4_dw", "depthwise(columns)",
+          "more than one column of padding is on a side" },
+        { "n1c4h5w17o4k3x3p1g4", "depthwise(columns)", "the rows are short" },
+        { "n1c4h5w33o4k3x3s2p1g4_dw", "depthwise(columns)", "the rows are short" },
+        { "n1c4h5w5o4k3x3", "depthwise(planes)", "groups is not the number of input channels" },
+        { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise(planes)", "the padding is not zeros" },
+        { "n1c1h5w5o1k1x1s70000x1", "depthwise(planes)",
           "the dilated kernel or the stride is longer than 65536" },
         { "n1c4h5w5o4k3x1", "pointwise", "the kernel is not 1x1" },
         { "n1c4h5w5o4k1x1s1x2", "pointwise", "the stride is not 1" },
@@ -272,7 +310,7 @@ Test(conv2d_algorithms, gradients_by_the_same_algorithms)
                                             "n1c5h7w7o5k3x3p1x1g5" };
     static const char *const chosen[][2] = { { "implicit_gemm", "implicit_gemm" },
                                              { "pointwise", "pointwise" },
-                                             { "depthwise(columns)", "depthwise(rows)" } };
+                                             { "depthwise(planes)", "depthwise(planes)" } };
     for (int i = 0; i < 3; i++)
         for (int direction = TALC_GRAD_INPUT; direction <= TALC_GRAD_WEIGHT; direction++) {
             talc_conv2d_problem problem;

@@ -410,7 +410,7 @@ class Explain(Tool):
             self.assertEqual([row["name"] for row in candidates], [name])
 
     def test_what_cannot_run_is_a_failure(self):
-        for problem, name, why in ("conv64", "no_such", "there is no such algorithm; there are depthwise(columns), depthwise(rows), pointwise, implicit_gemm, im2col, reference"), \
+        for problem, name, why in ("conv64", "no_such", "there is no such algorithm; there are depthwise(columns), depthwise(planes), pointwise, implicit_gemm, im2col, reference"), \
                                   ("conv64_dw", "depthwise", "the call would fail"), ("sum:8x16@1", "no_such", "there is no such algorithm"):
             done = talc("explain", problem, "-a", name)
             self.assertEqual((done.returncode, done.stderr), (1, ""), problem)
@@ -429,7 +429,7 @@ class Explain(Tool):
         for gradient in gradients:
             rows = {row["name"]: row for row in gradient["candidates"]}
             self.assertEqual([[row["name"], row["form"]] for row in gradient["candidates"]], names)
-            self.assertEqual(gradient["chosen"], {"conv2d.grad_input": "depthwise(columns)"}.get(gradient["op"], "depthwise(rows)"))
+            self.assertEqual(gradient["chosen"], "depthwise(planes)")
             self.assertIn("1x1", rows["pointwise"]["reason"])
         alone = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_dw", "--algorithm", "implicit_gemm")
         self.assertEqual((alone["op"], alone["chosen"], alone["gradients"]), ("conv2d.grad_weight", "implicit_gemm", []))
@@ -486,7 +486,7 @@ class Conv2d(Tool):
         done = self.compare([1, 1, 5, 5], [1, 1, 3, 3], options=["--algorithm", "reference"])
         self.assertEqual(done["algorithm"], "reference")
         text = self.ok("conv2d", self.path("x.npy"), self.path("w.npy"), "--device", "cpu")
-        self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: depthwise\(columns\) \(")
+        self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: depthwise\(planes\) \(")
 
     def test_a_path_that_is_no_utf_8(self):
         self.compare([1, 1, 5, 5], [1, 1, 3, 3])
@@ -1219,7 +1219,7 @@ class Bench(Tool):
         self.assertEqual((done["choices"], done["good_choices"]), (3, good))
         text = self.ok("bench", *problems[:2], "--repeat", "1", "--no-peers")
         self.assertRegex(text, r"takes at most 15 % longer than the fastest of its class on\s+\d of 2 problems")
-        self.assertEqual(len(re.findall(r"\n  (?:implicit_gemm|depthwise\(columns\)) is chosen: ", text)), 2)
+        self.assertEqual(len(re.findall(r"\n  (?:implicit_gemm|depthwise\(planes\)) is chosen: ", text)), 2)
         self.assertIn(" estimate ", text)
         self.assertNotIn("at most 15 % longer", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
 

@@ -13,7 +13,7 @@
 //    functions  name, form               arithmetic                                   precision    wide   map
 #define TALC_CPU_CONV2D_TABLE(X)                                                 \
     X(depthwise_columns, "depthwise", "columns", "the data's own type",          TALC_STRICT, false, NULL) \
-    X(depthwise_rows, "depthwise", "rows", "the data's own type",                TALC_STRICT, false, NULL) \
+    X(depthwise_planes, "depthwise", "planes", "the data's own type",            TALC_STRICT, false, NULL) \
     X(pointwise, "pointwise", NULL, "the data's own type",                       TALC_STRICT, false, NULL) \
     X(implicit_gemm, "implicit_gemm", NULL, "the data's own type",               TALC_STRICT, false, talc_cpu_conv2d_implicit_gemm_map) \
     X(im2col, "im2col", NULL, "products in the data's own type by OpenBLAS",     TALC_STRICT, false, talc_cpu_conv2d_im2col_map) \

@@ -10,235 +10,528 @@
 ///
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w.
 ///
-/// A task is a tile of one plane, whose input stays near in the caches. The part of x' that it
-/// reads is copied to the worker's slice of the workspace with its columns sorted by their
-/// remainder modulo stride_w. Then every tap reads adjacent elements for adjacent outputs, whatever
-/// the stride, dilation and padding: tap t of output (oh, ow) stands at oh * row_step + ow +
-/// offset[t]. The microkernels (primitives/depthwise_microkernel.h) have the sums of a few rows in
-/// registers, of outputs whose rows of x' are the same, dilation_h / gcd(stride_h, dilation_h)
-/// apart: each of these is loaded once for all of them. Rows of padding are left out, unless a
-/// weight is not finite.
+/// This file is the form "planes". Every lane of a vector has a plane of its own, or a block of
+/// rows of one where there are few: so no kernel, stride, dilation or padding leaves lanes without
+/// use, and a weight is a vector of those of all lanes. Rows of x' are transposed to vectors, one a
+/// column, when they are first read; the last ones stay in a ring of as many rows as a window
+/// spans. The microkernels (primitives/depthwise_microkernel.h) have the sums of up to 14 columns
+/// in registers, and rows of y are transposed back. Rows of padding are left out, unless a weight
+/// is not finite.
 ///
-/// dx is the same loop over dy: pixels that are stride_h and stride_w apart, a phase, meet the same
-/// taps, and are a convolution at stride 1 with these, last first; phases of columns are joined
-/// behind it. Columns around dy are multiplied as zeros; pixels that weights that are not finite
-/// make NaN of them are summed again, by the formula. dw has a vector of sums for each of up to 12
-/// taps, which f64 adds up after TERMS terms a lane at most, and over the tiles and images of a
-/// split (depthwise_gradient.c).
+/// dx is the same over dy: pixels that are stride_h and stride_w apart, a phase, meet the same
+/// taps, and are a convolution at stride 1 with these, last first. Columns around dy are multiplied
+/// as zeros; pixels that weights that are not finite make NaN of them are summed again, by the
+/// formula. dw has vectors of sums for up to 12 taps at a time; a lane sums a filter over a split
+/// of the images and blocks of rows, and f64 adds up what it has after about TERMS terms.
 ///
-/// The form "rows" is all this. The form "columns" is for the common problem, a 3x3 kernel of
-/// stride 1 without dilation, and for its dx: it reads x itself, down columns of outputs whose sums
-/// stay in registers (depthwise_loops.h); a weight over padding is multiplied by zero. Sums of y
-/// and dx are in the data's type, taps in order. Tiles follow from the problem alone, so every
-/// number of threads gives the same bits.
-#include "backends/cpu/primitives/epilogue.h"
+/// Sums of y and dx are in the data's type, taps in order. The lanes' shares follow from the
+/// problem and the vectors' length alone, so every number of threads gives the same bits.
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/conv2d/depthwise.h"
-#include "backends/cpu/primitives/short_copy.h"
-#include "backends/cpu/primitives/stream.h"
-#include "backends/cpu/primitives/target.h"
+#include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/device/threads.h"
+#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/primitives/processor.h"
+#include "backends/cpu/primitives/target.h"
+#include "tensor/extent.h"
 
 #include <string.h>
 
+/* The rows of x under a row of outputs stay in the L1 cache. Planes are divided into blocks of rows
+ * until there are TASKS tasks, or blocks of MIN_ROWS, which read rows of x twice. */
 enum {
-    PREFETCH_BYTES = 4 << 10,
-    CACHE_LINE = TALC_CPU_DEPTHWISE_LINE,
-    COPIED_COLUMNS = TALC_CPU_DEPTHWISE_COPIED,
+    ROW_BYTES = 32 << 10,
+    MIN_COLUMNS = 16,
+    MIN_ROWS = 8,
+    OUT_COLUMNS = 48,
+    TASKS = 16,
+    TERMS = 256,
+    LINE = 64
 };
 
-// ---- One tile -----------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
-static depthwise_stores stores_of(const talc_conv2d_problem *p, const void *y)
+/* Sizes are vectors where nothing else is said. */
+typedef struct planes_plan {
+    int64_t planes, row_blocks; /* what lanes have: a block of rows of a plane, or a split of dw */
+    int64_t column_blocks;
+    int64_t rows, columns; /* outputs of a block, of dx in each phase */
+    int64_t sources;       /* planes of the input under one of the outputs */
+    int64_t ring, width;   /* rows of the input at a time, and their length */
+    int64_t out;           /* length of a row of outputs, or of dy */
+    int64_t out_rows;      /* that are kept, where they stand side by side in y */
+    int64_t weights;       /* of a lane */
+    int64_t tasks;
+    size_t zeros; /* bytes of a lane's row of zeros, behind what dw has for its splits */
+    size_t axes;  /* of the phases */
+    size_t slice; /* of a worker */
+    talc_cpu_split_k split_k;
+} planes_plan;
+
+static planes_plan plan_of(const talc_conv2d_problem *p, size_t limit)
 {
-    const int64_t row_bytes = p->OW * (int64_t)talc_dtype_size(p->dtype);
-    if (p->N * p->OC * p->OH * row_bytes < TALC_CPU_STREAM_BYTES)
-        return IN_PLACE;
-    const bool lines = row_bytes % CACHE_LINE == 0 && (uintptr_t)y % CACHE_LINE == 0;
-    return lines && !talc_cpu_conv2d_has_epilogue(p) ? STREAM_CACHE_LINES : STREAM_BAND;
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
+    const int64_t lanes = kernels->lanes, size = (int64_t)talc_dtype_size(p->dtype);
+    const bool to_input = p->direction == TALC_GRAD_INPUT, to_weight = !to_input && p->direction;
+    const depthwise_pass forward = talc_cpu_depthwise_forward(p);
+    const depthwise_axis h = talc_cpu_depthwise_window(&forward.h, to_input);
+    const depthwise_axis w = talc_cpu_depthwise_window(&forward.w, to_input);
+    const int64_t outputs_h = talc_larger(h.out, 1), outputs_w = talc_larger(w.out, 1);
+    const int64_t h_phases = talc_cpu_depthwise_phases(&forward.h, to_input);
+    const int64_t w_phases = talc_cpu_depthwise_phases(&forward.w, to_input);
+    planes_plan plan = { .sources = to_input ? p->OC / p->C : 1 };
+    plan.planes = to_weight ? p->OC : p->N * (to_input ? p->C : p->OC);
+    if (plan.planes == 0 || h.out * w.out == 0)
+        plan.planes = to_weight ? p->OC : 0;
+
+    const int64_t wanted =
+        to_weight ? talc_ceil_div(talc_ceil_div(TASKS * lanes, p->OC), talc_larger(p->N, 1))
+                  : talc_ceil_div(TASKS * lanes, talc_larger(plan.planes, 1));
+    const int64_t span = (h.taps - 1) * h.dilation + 1 + h.spread;
+    const int64_t most = span < h.in ? talc_ceil_div(outputs_h, MIN_ROWS) : 1;
+    plan.rows = talc_ceil_div(outputs_h, talc_smaller(wanted, most));
+    plan.row_blocks = talc_ceil_div(outputs_h, plan.rows);
+    plan.ring = talc_between(plan.row_blocks > 1 ? span : talc_smaller(span, h.in), 1, span);
+    const int64_t line = lanes * size;
+    plan.columns =
+        talc_even(outputs_w,
+                  talc_larger(ROW_BYTES / (talc_larger(h.taps, 1) * line * w.stride), MIN_COLUMNS));
+    plan.column_blocks = talc_ceil_div(outputs_w, plan.columns);
+    plan.width = (plan.columns - 1) * w.stride + (w.taps - 1) * w.dilation + 1 + w.spread;
+    plan.width = talc_larger(plan.width, 1);
+    plan.out = plan.columns * w_phases;
+    plan.out_rows =
+        plan.column_blocks == 1 && !to_weight ? talc_ceil_div(OUT_COLUMNS, plan.out) : 1;
+    plan.weights = plan.sources * p->KH * p->KW;
+
+    int64_t items = plan.planes * plan.row_blocks;
+    plan.zeros = (size_t)talc_round_up(talc_larger(plan.width, plan.out) * size, LINE);
+    plan.axes = (size_t)(h_phases + w_phases) * sizeof(depthwise_axis);
+    plan.axes = (plan.axes + LINE - 1) / LINE * LINE;
+    const int64_t vectors = (plan.sources * plan.ring + 1) * plan.width + plan.out_rows * plan.out +
+                            plan.weights + 1 +
+                            (to_weight ? plan.weights * (int64_t)sizeof(double) / size : 0);
+    const int64_t words = plan.ring + 2 * plan.sources * talc_larger(h.taps, 1);
+    plan.slice = (size_t)(talc_round_up(vectors * line, LINE) + talc_round_up(8 * words, LINE) +
+                          talc_round_up(plan.out_rows * plan.out * size, LINE));
+    if (to_weight) {
+        plan.split_k =
+            talc_cpu_split_k_of(p, talc_ceil_div(p->OC, lanes), p->N * plan.row_blocks, limit);
+        items = p->OC * plan.split_k.splits;
+    }
+    plan.tasks = talc_ceil_div(items, lanes) * (to_weight ? 1 : plan.column_blocks);
+    return plan;
 }
 
-/* Prefetches the cache line `ahead` bytes after `at`, which may be outside the image and need not
- * be mapped. */
-static inline void prefetch(const void *at, int64_t ahead)
+static size_t shared_bytes(const planes_plan *plan)
 {
-    __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)ahead), 0, 2);
+    return talc_cpu_split_k_bytes(&plan->split_k) + plan->zeros + plan->axes;
 }
 
-enum { NO_BORDER, LEFT_BORDER, RIGHT_BORDER };
+// ---- Rows of the input --------------------------------------------------------------------------
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+typedef struct planes_context {
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+    const planes_plan *plan;
+    const talc_cpu_kernels *kernels;
+    int64_t size, line; /* bytes of an element, of a vector */
+    depthwise_pass window;
+    int64_t h_phases, w_phases;
+    const depthwise_axis *h, *w; /* of the phases */
+    const void *x;               /* the input */
+    const char *zeros;
+    char *slices;
+} planes_context;
 
-#define real          float
-#define NAME(x)       x##_f32
-#define ZERO_BEFORE(v)                                                                             \
-    __builtin_shufflevector(v, (vector){ 0 }, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
-#define ZERO_AFTER(v)                                                                              \
-    __builtin_shufflevector(v, (vector){ 0 }, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
-#define EVEN(a, b)                                                                                 \
-    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
-#define ODD(a, b)                                                                                  \
-    __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
-#include "backends/cpu/conv2d/depthwise_loops.h"
+/* What lanes compute: `rows` rows from row `row` on of a plane of outputs, from that plane of the
+ * input; of dw a filter. None: no rows. */
+typedef struct planes_lane {
+    int64_t plane, row, rows, in;
+} planes_lane;
 
-#define real           double
-#define NAME(x)        x##_f64
-#define ZERO_BEFORE(v) __builtin_shufflevector(v, (vector){ 0 }, 8, 0, 1, 2, 3, 4, 5, 6)
-#define ZERO_AFTER(v)  __builtin_shufflevector(v, (vector){ 0 }, 1, 2, 3, 4, 5, 6, 7, 8)
-#define EVEN(a, b)     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define ODD(a, b)      __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
-#include "backends/cpu/conv2d/depthwise_loops.h"
+typedef struct planes_group {
+    const planes_context *c;
+    planes_lane lane[TALC_CPU_LANES];
+    int64_t rows;            /* of the longest */
+    int64_t row, row_to;     /* the first ones of all lanes lie between these */
+    bool alike;              /* they are the same, and all lanes have as many */
+    int64_t column, columns; /* outputs of a block */
+    talc_range inside;       /* of a row of the input, what is in the image */
+    int64_t image;           /* and where */
+    char *ring, *zero, *out, *w, *bias, *spare;
+    double *sums;
+    int64_t *held;        /* the rows that the ring has */
+    int64_t window, slot; /* the first row under a row of outputs, and where the ring has it */
+    const void **rows_of_x, **rows_of_w;
+    const char *from[TALC_CPU_LANES]; /* the input of lanes, from `image` and their first row on */
+    const char *dy[TALC_CPU_LANES];   /* of dw, from their first outputs on */
+} planes_group;
+
+static void open_group(const planes_context *c, int worker, planes_group *g)
+{
+    const planes_plan *plan = c->plan;
+    const int64_t taps = talc_larger(c->window.h.taps, 1);
+    char *at = c->slices + (size_t)worker * plan->slice;
+    *g = (planes_group){ .c = c, .ring = at };
+    g->zero = g->ring + plan->sources * plan->ring * plan->width * c->line;
+    g->out = g->zero + plan->width * c->line;
+    g->w = g->out + plan->out_rows * plan->out * c->line;
+    g->bias = g->w + plan->weights * c->line;
+    g->sums = (double *)(void *)(g->bias + c->line);
+    g->held = (int64_t *)(void *)g->sums;
+    if (c->problem->direction == TALC_GRAD_WEIGHT)
+        g->held += plan->weights * c->kernels->lanes;
+    g->rows_of_x = (const void **)(g->held + plan->ring);
+    g->rows_of_w = g->rows_of_x + plan->sources * taps;
+    g->spare = (char *)(g->rows_of_w + plan->sources * taps);
+}
+
+/* Columns of a block, and zeros where no row is in the image. */
+static void start_columns(planes_group *g, int64_t block)
+{
+    const planes_context *c = g->c;
+    const depthwise_axis *w = &c->window.w;
+    const planes_plan *plan = c->plan;
+    g->column = block * plan->columns;
+    g->columns = talc_smaller(plan->columns, w->out - g->column);
+    const int64_t start = g->column * w->stride - w->pad;
+    g->inside = talc_window_inside(start, 1, plan->width, w->in);
+    g->image = start + g->inside.lo;
+    for (int64_t row = 0; row <= plan->sources * plan->ring; row++) {
+        const talc_range in = row < plan->sources * plan->ring ? g->inside : (talc_range){ 0, 0 };
+        char *to = g->ring + row * plan->width * c->line;
+        memset(to, 0, (size_t)(in.lo * c->line));
+        memset(to + in.hi * c->line, 0, (size_t)((plan->width - in.hi) * c->line));
+    }
+}
+
+/* The lanes' shares and columns are known. */
+static void start_rows(planes_group *g)
+{
+    const planes_context *c = g->c;
+    const int64_t plane = c->window.h.in * c->window.w.in;
+    g->rows = 0;
+    g->row = INT64_MAX;
+    g->row_to = 0;
+    g->alike = true;
+    for (int64_t i = 0; i < c->kernels->lanes; i++) {
+        const planes_lane *lane = &g->lane[i];
+        g->alike = g->alike && lane->row == g->lane->row && lane->rows == g->lane->rows;
+        if (lane->rows == 0)
+            continue;
+        const int64_t at = lane->row * c->window.h.stride * c->window.w.in + g->image;
+        g->from[i] = (const char *)c->x + (lane->in * c->plan->sources * plane + at) * c->size;
+        g->rows = talc_larger(g->rows, lane->rows);
+        g->row = talc_smaller(g->row, lane->row);
+        g->row_to = talc_larger(g->row_to, lane->row);
+    }
+    for (int64_t i = 0; i < c->plan->ring; i++)
+        g->held[i] = INT64_MIN;
+}
+
+/* What a row of outputs reads comes next. */
+static void start_window(planes_group *g, int64_t row)
+{
+    const depthwise_axis *h = &g->c->window.h;
+    const int64_t ring = g->c->plan->ring;
+    g->window = row * h->stride - h->pad;
+    g->slot = (g->window % ring + ring) % ring;
+}
+
+/* Row `row` of the input of each lane, counted from its block's first one without its padding: the
+ * first of those of its planes, which are a ring apart. */
+static const char *row_of(planes_group *g, int64_t row)
+{
+    const planes_context *c = g->c;
+    const depthwise_axis *h = &c->window.h;
+    const planes_plan *plan = c->plan;
+    const int64_t step = plan->width * c->line;
+    if (row + g->row_to * h->stride < 0 || row + g->row * h->stride >= h->in)
+        return g->zero;
+    int64_t slot = g->slot + row - g->window;
+    while (slot >= plan->ring)
+        slot -= plan->ring;
+    char *to = g->ring + slot * step;
+    if (g->held[slot] == row)
+        return to;
+    g->held[slot] = row;
+    const void *from[TALC_CPU_LANES];
+    for (int64_t source = 0; source < plan->sources; source++) {
+        const int64_t at = (source * h->in + row) * c->window.w.in * c->size;
+        for (int64_t i = 0; i < c->kernels->lanes && g->alike; i++)
+            from[i] = g->from[i] + at;
+        for (int64_t i = 0; i < c->kernels->lanes && !g->alike; i++) {
+            const int64_t ih = g->lane[i].row * h->stride + row;
+            const bool inside = g->lane[i].rows > 0 && ih >= 0 && ih < h->in;
+            from[i] = inside ? g->from[i] + at : c->zeros;
+        }
+        c->kernels->to_lanes(from, g->inside.hi - g->inside.lo,
+                             to + source * plan->ring * step + g->inside.lo * c->line);
+    }
+    return to;
+}
+
+// ---- y and dx -----------------------------------------------------------------------------------
+
+#define IS_FINITE(constant, suffix, T, A)                                                          \
+    TALC_TARGET_CLONES static bool is_finite_##suffix(const T *w, int64_t count)                   \
+    {                                                                                              \
+        int found = 0;                                                                             \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            found |= w[i] * 0 != 0;                                                                \
+        return found == 0;                                                                         \
+    }
+
+TALC_CPU_FLOATS(IS_FINITE)
 
 bool talc_cpu_depthwise_is_finite(talc_dtype dtype, const void *w, int64_t count)
 {
-    double zeros = 0;
-    for (int64_t i = 0; i < count; i++)
-        zeros += 0 * talc_cpu_load(dtype, w, i);
-    return zeros == 0;
+    return TALC_CPU_VALUE(dtype, is_finite, (w, count));
 }
 
-void talc_cpu_depthwise_copy_rows(const depthwise_context *c, const depthwise_tile *tile,
-                                  const void *plane, int64_t rows, depthwise_copy *copy)
+/* Row `row` of a phase of the lanes' blocks, to y. */
+static void sum_row(planes_group *g, int64_t row, const depthwise_axis *h, bool inside,
+                    talc_cpu_depthwise_sums *sums, char *y)
 {
-    if (copy->plane != plane) {
-        copy->zeroed = copy->plane != NULL;
-        copy->plane = plane;
-        copy->copied = 0;
-    }
-    if (rows > copy->copied) {
-        TALC_CPU_CALL(c->problem->dtype, copy_input,
-                      (&c->window, &c->plan, tile, copy->copied, rows, plane, copy->zeroed,
-                       (void *)copy->rows));
-        copy->copied = rows;
-    }
-}
-
-/* Rows first .. first + rows - 1 of a tile of a pass, from a plane of its input and one filter.
- * Each input row is copied just before it is needed, so that reading from memory and computing
- * overlap. `inside`: rows of padding are left out. */
-void talc_cpu_depthwise_sum_band(const depthwise_context *c, const depthwise_pass *pass,
-                                 const depthwise_tile *tile, int64_t first, int64_t rows,
-                                 const void *plane, const void *w, bool inside,
-                                 depthwise_copy *copy, talc_cpu_depthwise_sums *sums)
-{
-    const talc_conv2d_problem *p = c->problem;
-    const depthwise_axis *h = &pass->h;
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    const int64_t row = c->plan.slots * c->plan.width;
-    const int64_t apart = c->apart;
-    const int64_t column = lead_of(&c->window.w, tile->column) + c->window.w.pad - pass->w.pad;
-    const char *x = copy->rows + ((c->window.h.pad - h->pad) * row + column) * size;
-    char *y = sums->y;
-    const int64_t y_step = sums->y_step;
-    if (c->plan.by_columns) {
-        TALC_CPU_CALL(
-            p->dtype, band_3x3,
-            (c, pass, tile, first, rows, plane, w, (void *)copy->rows, (void *)y, y_step));
-        return;
-    }
-    sums->shift = c->shift;
-    sums->KH = h->taps;
-    sums->KW = pass->w.taps;
-    sums->offsets = c->offsets;
-    sums->w = (const char *)w + (h->w * p->KW + pass->w.w) * size;
-    sums->w_row = h->w_step * p->KW;
-    sums->w_column = pass->w.w_step;
-    sums->w_shift = sums->shift * sums->w_row;
-    sums->x_step = h->dilation * row;
-    sums->y_step = apart * y_step;
-    for (int64_t r = first, end = first + rows, next; r < end; r = next) {
-        next = talc_smaller(end, r + c->kernels->depthwise_rows * apart);
-        talc_cpu_depthwise_copy_rows(c, tile, plane, input_rows(&c->window.h, next), copy);
-        for (int64_t i = r; i < talc_smaller(r + apart, next); i++) {
-            sums->outputs = talc_ceil_div(next - i, apart);
-            sums->x = x + i * h->stride * row * size;
-            sums->y = y + (i - first) * y_step * size;
-            sums->rows = (talc_range){ 0, (sums->outputs - 1) * sums->shift + h->taps };
-            if (inside)
-                sums->rows = talc_window_inside((tile->row + i) * h->stride - h->pad, h->dilation,
-                                                sums->rows.hi, h->in);
+    const planes_context *c = g->c;
+    const planes_plan *plan = c->plan;
+    const int64_t KH = c->problem->KH, KW = c->problem->KW;
+    sums->rows = 0;
+    start_window(g, row);
+    for (int64_t source = 0; source < plan->sources; source++)
+        for (int64_t k = 0; k < h->taps; k++) {
+            const char *x = row_of(g, row * h->stride - h->pad + k * h->dilation);
+            if (x == g->zero && inside)
+                continue;
+            g->rows_of_x[sums->rows] =
+                x == g->zero ? x : x + source * plan->ring * plan->width * c->line;
+            g->rows_of_w[sums->rows++] =
+                g->w + ((source * KH + h->w + k * h->w_step) * KW) * c->line;
+        }
+    for (int64_t phase = 0; phase < c->w_phases; phase++) {
+        const depthwise_axis *w = &c->w[phase];
+        const int64_t lanes = c->kernels->lanes;
+        sums->outputs = talc_smaller(plan->columns, w->out - g->column);
+        sums->taps = w->taps;
+        sums->x_first = (c->window.w.pad - w->pad) * lanes;
+        sums->x_tap = w->dilation * lanes;
+        sums->w_first = w->w * lanes;
+        sums->w_tap = w->w_step * lanes;
+        sums->y = y + phase * c->line;
+        if (sums->outputs > 0)
             c->kernels->depthwise_sums(sums);
+    }
+}
+
+static void sums_task(void *context, int64_t task, int worker)
+{
+    const planes_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const talc_conv2d_arguments *a = c->arguments;
+    const planes_plan *plan = c->plan;
+    const bool to_input = p->direction == TALC_GRAD_INPUT;
+    const int64_t lanes = c->kernels->lanes, M = p->OC / p->C;
+    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
+    char *y = to_input ? a->dx : a->y;
+    planes_group g;
+    open_group(c, worker, &g);
+    const void *from[TALC_CPU_LANES];
+    const int64_t item = task / plan->column_blocks * lanes, filters = to_input ? p->C : p->OC;
+    int64_t plane = item % plan->planes, block = item / plan->planes, filter = plane % filters;
+    for (int64_t i = 0; i < lanes; i++) {
+        const int64_t row = block * plan->rows;
+        g.lane[i] = (planes_lane){ plane, row, talc_smaller(plan->rows, c->h->out - row),
+                                   to_input || M == 1 ? plane : plane / M };
+        if (block >= plan->row_blocks)
+            g.lane[i] = (planes_lane){ 0 };
+        from[i] = talc_cpu_at(p->dtype, a->w, filter * plan->weights);
+        if (a->bias != NULL)
+            talc_cpu_store(p->dtype, g.bias, i, talc_cpu_load(p->dtype, a->bias, filter));
+        filter = filter + 1 < filters ? filter + 1 : 0;
+        plane++;
+        if (plane == plan->planes) {
+            plane = filter = 0;
+            block++;
+        }
+    }
+    c->kernels->to_lanes(from, plan->weights, g.w);
+    const bool finite = talc_cpu_depthwise_is_finite(p->dtype, g.w, plan->weights * lanes);
+    start_columns(&g, task % plan->column_blocks);
+    start_rows(&g);
+    talc_cpu_depthwise_sums sums = {
+        .x = g.rows_of_x, .w = g.rows_of_w, .x_step = c->window.w.stride, .y_step = c->w_phases
+    };
+    sums.ends = talc_cpu_conv2d_clamps(p, &sums.low, &sums.high);
+    if (sums.ends && a->bias == NULL)
+        for (int64_t i = 0; i < lanes; i++)
+            talc_cpu_store(p->dtype, g.bias, i, -0.0);
+    sums.bias = g.bias;
+    const int64_t column = g.column * c->w_phases;
+    const int64_t columns = talc_smaller(plan->columns * c->w_phases, W - column);
+    char *first[TALC_CPU_LANES];
+    void *to[TALC_CPU_LANES];
+    for (int64_t i = 0; i < lanes; i++) {
+        const int64_t at = g.lane[i].plane * H + g.lane[i].row * c->h_phases;
+        first[i] = y + (at * W + column) * c->size;
+    }
+    /* Rows of the result, of which some are kept while all lanes have the same. */
+    const int64_t rows = talc_smaller(g.rows * c->h_phases, H - g.row * c->h_phases);
+    for (int64_t row = 0, kept = 0; row < rows; row++) {
+        sum_row(&g, row / c->h_phases, &c->h[row % c->h_phases], finite || to_input, &sums,
+                g.out + kept++ * columns * c->line);
+        if (g.alike && kept < plan->out_rows && row + 1 < rows)
+            continue;
+        for (int64_t i = 0; i < lanes; i++) {
+            const planes_lane *lane = &g.lane[i];
+            const bool exists =
+                g.alike || (row < lane->rows * c->h_phases && lane->row * c->h_phases + row < H);
+            to[i] = exists ? first[i] + (row + 1 - kept) * W * c->size : g.spare;
+        }
+        c->kernels->from_lanes(g.out, kept * columns, to);
+        kept = 0;
+    }
+    const bool finishes = !to_input && !sums.ends && talc_cpu_conv2d_has_epilogue(p);
+    for (int64_t i = 0; i < lanes && (finishes || (to_input && !finite)); i++) {
+        const planes_lane *lane = &g.lane[i];
+        const int64_t last = talc_smaller((lane->row + lane->rows) * c->h_phases, H);
+        if (to_input)
+            talc_cpu_depthwise_mend(p, a, lane->plane,
+                                    (talc_range){ lane->row * c->h_phases, last },
+                                    (talc_range){ column, column + columns });
+        const bool whole = columns == W;
+        const int64_t pieces = whole ? talc_smaller(lane->rows, 1) : lane->rows;
+        for (int64_t row = 0; row < pieces && !to_input; row++) {
+            const int64_t at = (lane->plane * H + lane->row + row) * W + column;
+            talc_cpu_conv2d_epilogue(p, lane->plane % p->OC, whole ? lane->rows * W : columns,
+                                     y + at * c->size, a->bias,
+                                     talc_cpu_at(p->dtype, a->residual, at));
         }
     }
 }
 
-// ---- Forward ------------------------------------------------------------------------------------
+// ---- dw -----------------------------------------------------------------------------------------
 
-/* Bias, residual and activation of a band that stands at `out`, rows out_step apart. */
-static void finish_band(const depthwise_context *c, const depthwise_tile *tile, int64_t first,
-                        int64_t rows, int64_t plane, char *out, int64_t out_step)
+/* Moves sums to those in f64. */
+#define FLUSH(constant, suffix, T, A)                                                              \
+    TALC_TARGET_CLONES static void flush_##suffix(int64_t count, T *restrict sums,                 \
+                                                  double *restrict to)                             \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            to[i] += (double)sums[i];                                                              \
+            sums[i] = 0;                                                                           \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    static void store_##suffix(int64_t taps, const double *sums, int64_t lanes, T *dw)             \
+    {                                                                                              \
+        for (int64_t tap = 0; tap < taps; tap++)                                                   \
+            dw[tap] = (T)sums[tap * lanes];                                                        \
+    }
+
+TALC_CPU_FLOATS(FLUSH)
+
+/* Adds a row of dy times the rows of x under it. */
+static void add_row(planes_group *g, int64_t row)
 {
+    const planes_context *c = g->c;
     const talc_conv2d_problem *p = c->problem;
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    const bool whole = tile->columns == p->OW;
-    const int64_t segments = whole ? 1 : rows, count = whole ? rows * p->OW : tile->columns;
-    for (int64_t i = 0; i < segments; i++, out += out_step * size) {
-        const int64_t at = (plane * p->OH + tile->row + first + i) * p->OW + tile->column;
-        if (talc_cpu_conv2d_has_epilogue(p))
-            talc_cpu_conv2d_epilogue(p, plane % p->OC, count, out, c->arguments->bias,
-                                     talc_cpu_at(p->dtype, c->arguments->residual, at));
-        if (c->stores == STREAM_BAND)
-            talc_cpu_stream_copy((char *)c->arguments->y + at * size, out, (size_t)(count * size),
-                                 out);
+    const int64_t lanes = c->kernels->lanes, taps = p->KH * p->KW;
+    const void *from[TALC_CPU_LANES];
+    bool ended = false;
+    for (int64_t i = 0; i < lanes; i++) {
+        planes_lane *lane = &g->lane[i];
+        /* A lane whose rows are over multiplies zeros: what x has there may not be finite. */
+        if (row == lane->rows) {
+            lane->rows = 0;
+            ended = true;
+        }
+        from[i] = lane->rows > 0 ? g->dy[i] + row * p->OW * c->size : c->zeros;
+    }
+    if (ended)
+        start_rows(g);
+    c->kernels->to_lanes(from, g->columns, g->out);
+    const depthwise_axis *h = &c->window.h;
+    start_window(g, row);
+    for (int64_t k = 0; k < p->KH; k++)
+        g->rows_of_x[k] = row_of(g, row * h->stride - h->pad + k * h->dilation);
+    talc_cpu_depthwise_products products = { .outputs = g->columns,
+                                             .x_step = p->stride_w,
+                                             .dy = g->out };
+    const int64_t width = talc_even(taps, TALC_CPU_DEPTHWISE_TAPS);
+    for (int64_t tap = 0, kh = 0, kw = 0; tap < taps; tap += width) {
+        const int64_t count = talc_smaller(width, taps - tap);
+        for (int64_t i = 0; i < count; i++) {
+            products.x[i] = (const char *)g->rows_of_x[kh] + kw * c->window.w.dilation * c->line;
+            kw = kw + 1 < p->KW ? kw + 1 : 0;
+            kh += kw == 0;
+        }
+        products.sums = g->w + tap * c->line;
+        c->kernels->depthwise_products((int)count, &products);
     }
 }
 
-/* `plane` is n * OC + oc. */
-static void forward_tile(const depthwise_context *c, const depthwise_tile *tile, int64_t plane,
-                         depthwise_copy *copy, char *band)
+static void products_task(void *context, int64_t task, int worker)
 {
+    const planes_context *c = context;
     const talc_conv2d_problem *p = c->problem;
-    const int64_t oc = plane % p->OC, M = p->OC / p->C;
-    const void *x = talc_cpu_at(p->dtype, c->arguments->x, (plane / M) * p->H * p->W);
-    const void *w = talc_cpu_at(p->dtype, c->arguments->w, oc * p->KH * p->KW);
-    const bool inside =
-        !c->plan.by_columns && talc_cpu_depthwise_is_finite(p->dtype, w, p->KH * p->KW);
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    for (int64_t first = 0; first < tile->rows; first += c->plan.band) {
-        const int64_t rows = talc_smaller(c->plan.band, tile->rows - first);
-        const int64_t at = (plane * p->OH + tile->row + first) * p->OW + tile->column;
-        const bool in_band = c->stores == STREAM_BAND;
-        const int64_t step = in_band ? tile->columns : p->OW;
-        char *out = in_band ? band : (char *)c->arguments->y + at * size;
-        talc_cpu_depthwise_sums sums = { .columns = tile->columns, .y = out, .y_step = step };
-        talc_cpu_depthwise_sum_band(c, &c->forward, tile, first, rows, x, w, inside, copy, &sums);
-        finish_band(c, tile, first, rows, plane, out, step);
+    const planes_plan *plan = c->plan;
+    const int64_t lanes = c->kernels->lanes, M = p->OC / p->C, taps = p->KH * p->KW;
+    const int64_t items = p->OC * plan->split_k.splits;
+    planes_group g;
+    open_group(c, worker, &g);
+    memset(g.w, 0, (size_t)(taps * c->line));
+    memset(g.sums, 0, (size_t)(taps * lanes) * sizeof *g.sums);
+    /* Of each lane's filter over its split; no terms where there is none. */
+    int64_t filters[TALC_CPU_LANES];
+    talc_range terms[TALC_CPU_LANES];
+    for (int64_t i = 0, oc = task * lanes % p->OC, split = task * lanes / p->OC; i < lanes; i++) {
+        filters[i] = oc;
+        terms[i] = split < plan->split_k.splits ? talc_cpu_split_k_terms(&plan->split_k, split)
+                                                : (talc_range){ 0, 0 };
+        oc = oc + 1 < p->OC ? oc + 1 : 0;
+        split += oc == 0;
+    }
+    const int64_t most = terms[0].hi - terms[0].lo; /* no split has more than those before */
+    int64_t summed = 0;
+    for (int64_t block = 0; block < plan->column_blocks; block++) {
+        start_columns(&g, block);
+        for (int64_t step = 0; step < most; step++) {
+            for (int64_t i = 0; i < lanes; i++) {
+                const int64_t term = terms[i].lo + step;
+                const int64_t n = plan->row_blocks == 1 ? term : term / plan->row_blocks;
+                const int64_t row = (term - n * plan->row_blocks) * plan->rows;
+                const int64_t rows = talc_smaller(plan->rows, p->OH - row);
+                g.lane[i] =
+                    (planes_lane){ n * p->OC + filters[i], row, term < terms[i].hi ? rows : 0,
+                                   n * p->C + (M == 1 ? filters[i] : filters[i] / M) };
+                const int64_t at = (g.lane[i].plane * p->OH + row) * p->OW + g.column;
+                g.dy[i] = (const char *)c->arguments->dy + at * c->size;
+            }
+            start_rows(&g);
+            for (int64_t row = 0; row < g.rows; row++) {
+                summed += g.columns;
+                if (summed > TERMS) {
+                    TALC_CPU_CALL(p->dtype, flush, (taps * lanes, (void *)g.w, g.sums));
+                    summed = g.columns;
+                }
+                add_row(&g, row);
+            }
+        }
+    }
+    TALC_CPU_CALL(p->dtype, flush, (taps * lanes, (void *)g.w, g.sums));
+    for (int64_t i = 0; i < talc_smaller(lanes, items - task * lanes); i++) {
+        const int64_t item = task * lanes + i;
+        void *dw =
+            talc_cpu_split_k_at(&plan->split_k, p, c->arguments, item / p->OC, item % p->OC * taps);
+        TALC_CPU_CALL(p->dtype, store, (taps, g.sums + i, lanes, dw));
     }
 }
 
-static void tile_task(void *context, int64_t task, int worker)
-{
-    const depthwise_context *c = context;
-    const talc_conv2d_problem *p = c->problem;
-    const depthwise_plan *plan = &c->plan;
-    const bool forward = p->direction == TALC_FORWARD;
-    char *in = c->slices + (size_t)worker * plan->slice, *band = in + plan->in_bytes;
-    depthwise_copy copy = { .rows = in };
-    const int64_t tiles = plan->row_blocks * plan->column_blocks;
-    const depthwise_tile tile = tile_of(c, task % tiles);
-    const int64_t first = task / tiles * plan->planes;
-    const int64_t end = talc_smaller(first + plan->planes, p->N * (forward ? p->OC : p->C));
-    for (int64_t plane = first; plane < end; plane++)
-        (forward ? forward_tile : talc_cpu_depthwise_input_tile)(c, &tile, plane, &copy, band);
-    if (c->stores != IN_PLACE)
-        talc_cpu_stream_end();
-}
+// ---- The algorithm ------------------------------------------------------------------------------
 
-// ---- The forms ----------------------------------------------------------------------------------
-
-static const char *plan_form(const talc_conv2d_problem *p, bool by_columns, size_t limit,
-                             talc_plan *plan)
-{
-    const char *far = talc_cpu_conv2d_reaches_far(p);
-    if (far != NULL)
-        return far;
-    const depthwise_plan planned = talc_cpu_depthwise_plan_of(p, by_columns, limit);
-    plan->workspace = talc_cpu_workspace(planned.tasks, planned.shared, planned.slice, limit);
-    talc_plan_store(plan, &planned, sizeof planned);
-    return NULL;
-}
-
-static const char *refusal_of(const talc_conv2d_problem *p)
+const char *talc_cpu_depthwise_refusal(const talc_conv2d_problem *p)
 {
     if (talc_cpu_refuses(p->dtype) != NULL)
         return talc_cpu_refuses(p->dtype);
@@ -247,81 +540,71 @@ static const char *refusal_of(const talc_conv2d_problem *p)
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
 }
 
-static talc_status run(const talc_conv2d_problem *p, const talc_plan *plan,
-                       const talc_conv2d_arguments *a)
+void talc_cpu_depthwise_mend(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
+                             int64_t plane, talc_range rows, talc_range columns)
 {
-    const depthwise_plan *planned = talc_plan_data(plan);
-    const bool to_weight = p->direction == TALC_GRAD_WEIGHT;
-    char *workspace = a->base.workspace;
-    int64_t *offsets = (int64_t *)(void *)(workspace + talc_cpu_split_k_bytes(&planned->split_k));
-    const depthwise_pass forward = talc_cpu_depthwise_forward(p);
-    const bool to_input = p->direction == TALC_GRAD_INPUT;
-    const depthwise_pass window = { talc_cpu_depthwise_window(&forward.h, to_input),
-                                    talc_cpu_depthwise_window(&forward.w, to_input) };
-    const int64_t common = talc_gcd(window.h.stride, window.h.dilation);
-    depthwise_context context = {
-        p,
-        a,
-        *planned,
-        forward,
-        window,
-        talc_cpu_kernels_of(p->dtype),
-        offsets,
-        workspace + planned->shared,
-        p->direction == TALC_FORWARD ? stores_of(p, a->y) : IN_PLACE,
-        window.h.dilation / common,
-        window.h.stride / common,
-    };
-    const depthwise_axis *w = &window.w;
-    const int64_t row = window.h.dilation * planned->slots * planned->width, pad = slot_pad(w);
-    for (int64_t kh = 0; kh < (to_weight ? p->KH : 1); kh++)
-        for (int64_t kw = 0; kw < w->taps; kw++)
-            offsets[kh * w->taps + kw] = kh * row + kw % planned->slots * planned->width +
-                                         (kw * w->dilation - w->pad + pad * w->stride) / w->stride;
-    const int slices = (int)((plan->workspace - planned->shared) / planned->slice);
-    const talc_status status = talc_cpu_parallel_limited(
-        planned->tasks, slices, to_weight ? talc_cpu_depthwise_weight_task : tile_task, &context);
-    return status == TALC_OK && to_weight ? talc_cpu_split_k_sum(&planned->split_k, p, a) : status;
+    void *dx = (char *)a->dx + plane * p->H * p->W * (int64_t)talc_dtype_size(p->dtype);
+    for (int64_t ih = rows.lo; ih < rows.hi; ih++)
+        for (int64_t iw = columns.lo; iw < columns.hi; iw++)
+            if (isnan(talc_cpu_load(p->dtype, dx, ih * p->W + iw)))
+                talc_cpu_store(p->dtype, dx, ih * p->W + iw,
+                               talc_cpu_conv2d_grad_pixel(p, a, plane, ih, iw));
 }
 
-const char *talc_cpu_conv2d_depthwise_columns_plan(const talc_device *device, const void *problem,
-                                                   size_t limit, talc_plan *plan)
+_Static_assert(sizeof(planes_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
+
+const char *talc_cpu_conv2d_depthwise_planes_plan(const talc_device *device, const void *problem,
+                                                  size_t limit, talc_plan *plan)
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
-    if (p->direction == TALC_GRAD_WEIGHT)
-        return "it has no weight gradient";
-    if (refusal_of(p) != NULL)
-        return refusal_of(p);
-    if (p->KH != 3 || p->KW != 3)
-        return "the kernel is not 3x3";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
-    if (p->dilation_h != 1 || p->dilation_w != 1)
-        return "the dilation is not 1";
-    if (p->direction == TALC_GRAD_INPUT && p->OC > p->C)
-        return "an input channel has several filters";
-    return plan_form(p, true, limit, plan);
+    if (talc_cpu_depthwise_refusal(p) != NULL)
+        return talc_cpu_depthwise_refusal(p);
+    if (talc_cpu_conv2d_reaches_far(p) != NULL)
+        return talc_cpu_conv2d_reaches_far(p);
+    const planes_plan planned = plan_of(p, limit);
+    plan->workspace =
+        talc_cpu_workspace(planned.tasks, shared_bytes(&planned), planned.slice, limit);
+    talc_plan_store(plan, &planned, sizeof planned);
+    return NULL;
 }
 
-talc_status talc_cpu_conv2d_depthwise_columns_run(talc_device *device, const void *problem,
-                                                  const talc_plan *plan, const void *arguments)
+talc_status talc_cpu_conv2d_depthwise_planes_run(talc_device *device, const void *problem,
+                                                 const talc_plan *plan, const void *arguments)
 {
     (void)device;
-    return run(problem, plan, arguments);
-}
-
-const char *talc_cpu_conv2d_depthwise_rows_plan(const talc_device *device, const void *problem,
-                                                size_t limit, talc_plan *plan)
-{
-    (void)device;
-    const char *refusal = refusal_of(problem);
-    return refusal != NULL ? refusal : plan_form(problem, false, limit, plan);
-}
-
-talc_status talc_cpu_conv2d_depthwise_rows_run(talc_device *device, const void *problem,
-                                               const talc_plan *plan, const void *arguments)
-{
-    (void)device;
-    return run(problem, plan, arguments);
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
+    const planes_plan *planned = talc_plan_data(plan);
+    const bool to_input = p->direction == TALC_GRAD_INPUT;
+    const bool to_weight = p->direction == TALC_GRAD_WEIGHT;
+    const depthwise_pass forward = talc_cpu_depthwise_forward(p);
+    char *zeros = (char *)a->base.workspace + talc_cpu_split_k_bytes(&planned->split_k);
+    depthwise_axis *axes = (depthwise_axis *)(void *)(zeros + planned->zeros);
+    planes_context context = {
+        .problem = p,
+        .arguments = a,
+        .plan = planned,
+        .kernels = talc_cpu_kernels_of(p->dtype),
+        .size = (int64_t)talc_dtype_size(p->dtype),
+        .window = { talc_cpu_depthwise_window(&forward.h, to_input),
+                    talc_cpu_depthwise_window(&forward.w, to_input) },
+        .h_phases = talc_cpu_depthwise_phases(&forward.h, to_input),
+        .w_phases = talc_cpu_depthwise_phases(&forward.w, to_input),
+        .h = axes,
+        .x = to_input ? a->dy : a->x,
+        .zeros = zeros,
+        .slices = zeros + planned->zeros + planned->axes,
+    };
+    context.line = context.kernels->lanes * context.size;
+    context.w = axes + context.h_phases;
+    for (int64_t i = 0; i < context.h_phases; i++)
+        axes[i] = talc_cpu_depthwise_phase(&forward.h, to_input, i);
+    for (int64_t i = 0; i < context.w_phases; i++)
+        axes[context.h_phases + i] = talc_cpu_depthwise_phase(&forward.w, to_input, i);
+    memset(zeros, 0, planned->zeros);
+    const int slices = (int)((plan->workspace - shared_bytes(planned)) / planned->slice);
+    const talc_status status = talc_cpu_parallel_limited(
+        planned->tasks, slices, to_weight ? products_task : sums_task, &context);
+    return status == TALC_OK && to_weight ? talc_cpu_split_k_sum(&planned->split_k, p, a) : status;
 }

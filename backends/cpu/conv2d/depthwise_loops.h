@@ -1,233 +1,271 @@
-/// The loops of the depthwise convolution, for one element type: depthwise.c includes this once
+/// The loops of depthwise(columns), for one element type: depthwise_columns.c includes this once
 /// with `real` as float and once as double, NAME(x) as x_f32 and x_f64.
 
 #define LANES        NAME(LANES)
 #define vector       NAME(vector)
-#define store        NAME(store)
-#define vector_start NAME(vector_start)
-#define copy_pairs   NAME(copy_pairs)
-#define copy_slot    NAME(copy_slot)
-#define zero_around  NAME(zero_around)
-#define copy_input   NAME(copy_input)
+#define integers     NAME(integers)
+#define load_taps    NAME(load_taps)
 #define column_3x3   NAME(column_3x3)
-#define copy_columns NAME(copy_columns)
+#define products_3x3 NAME(products_3x3)
 #define band_3x3     NAME(band_3x3)
+#define tile_3x3     NAME(tile_3x3)
+#define phases_3x3   NAME(phases_3x3)
+#define rows_3x3     NAME(rows_3x3)
 #define LOAD(at)     (*(const vector *)(at))
-#define NO_CALL()    __asm__ volatile("" ::: "memory")
 
 enum { LANES = CACHE_LINE / sizeof(real) };
 
 /* The widest vector register there is, at any address; compilers make several narrower ones of
  * it. */
 typedef real vector __attribute__((vector_size(CACHE_LINE), aligned(sizeof(real)), may_alias));
+typedef int integers __attribute__((vector_size(CACHE_LINE), aligned(4), may_alias));
 
-/* The first `columns` lanes, all of them when there are more columns. */
-static ALWAYS_INLINE void store(real *at, const vector *v, int64_t columns)
+/* What the taps of a row of the kernel read, for as many outputs as a vector has: v[k] is what
+ * stands k - 1 beside the middle taps, the first of which is at `row`. At the image's `border`
+ * nothing is read beyond the middle tap, and a zero is shifted in. */
+static ALWAYS_INLINE void load_taps(int border, const int stride, const real *row, vector v[3])
 {
-    if (columns >= LANES)
-        *(vector *)at = *v;
-    else {
-        char narrow[CACHE_LINE];
-        *(vector *)(void *)narrow = *v;
-        talc_cpu_part_copy((char *)at, narrow, (size_t)columns * sizeof(real));
+    const vector zero = { 0 };
+    if (stride == 1) {
+        v[1] = LOAD(row);
+        v[0] = border == LEFT_BORDER ? (vector)BEFORE(v[1], zero) : LOAD(row - 1);
+        v[2] = border == RIGHT_BORDER ? (vector)AFTER(v[1], zero) : LOAD(row + 1);
+    } else if (border == RIGHT_BORDER) {
+        const vector a = LOAD(row - 1), b = LOAD(row - 1 + LANES);
+        v[0] = EVEN(a, b);
+        v[1] = ODD(a, b);
+        v[2] = AFTER(v[0], zero);
+    } else {
+        const vector a = LOAD(row), b = LOAD(row + LANES);
+        v[1] = EVEN(a, b);
+        v[2] = ODD(a, b);
+        v[0] = border == LEFT_BORDER ? BEFORE(v[2], zero) : BEFORE(v[2], zero + row[-1]);
     }
 }
 
-/* Where the vector at column q of a row starts: the last one of a row overlaps the one before. */
-static inline int64_t vector_start(int64_t q, int64_t columns)
-{
-    return q + LANES <= columns || columns < LANES ? q : columns - LANES;
-}
-
-/* Zeros of a row of copied columns around those in `inside`, in whole vectors. */
-static ALWAYS_INLINE void zero_around(talc_range inside, int64_t width, real *dst)
-{
-    for (int64_t i = 0; i < inside.lo; i += LANES) {
-        *(vector *)(dst + i) = (vector){ 0 };
-        NO_CALL();
-    }
-    for (int64_t i = inside.hi / LANES * LANES; i < width; i += LANES) {
-        *(vector *)(dst + i) = (vector){ 0 };
-        NO_CALL();
-    }
-}
-
-/* Columns lo .. hi - 1 of those that stand `stride` apart in an image row, from column iw on. */
-static ALWAYS_INLINE void copy_slot(const real *restrict row, int64_t iw, int64_t stride,
-                                    int64_t lo, int64_t hi, real *restrict dst)
-{
-    if (stride > 1)
-        for (int64_t i = lo; i < hi; i++)
-            dst[i] = row[iw + i * stride];
-    else if (hi - lo < LANES)
-        talc_cpu_short_copy((char *)(dst + lo), (const char *)(row + (iw + lo)),
-                            (size_t)(hi - lo) * sizeof(real));
-    else
-        for (int64_t i = lo; i < hi; i += LANES) {
-            const int64_t at = talc_smaller(i, hi - LANES);
-            *(vector *)(dst + at) = LOAD(row + (iw + at));
-        }
-}
-
-/* Pairs of columns, at least LANES of them, of which each slot of stride 2 takes one. */
-static ALWAYS_INLINE void copy_pairs(const real *restrict row, int64_t iw, talc_range pairs,
-                                     real *restrict even, real *restrict odd)
-{
-    for (int64_t i = pairs.lo; i < pairs.hi; i += LANES) {
-        const int64_t at = talc_smaller(i, pairs.hi - LANES);
-        const vector a = LOAD(row + (iw + 2 * at)), b = LOAD(row + (iw + 2 * at + LANES));
-        *(vector *)(even + at) = EVEN(a, b);
-        *(vector *)(odd + at) = ODD(a, b);
-    }
-}
-
-// ---- Rows: any kernel, stride and dilation ------------------------------------------------------
-
-/* Rows first .. end - 1 of the input of a tile, [input rows, slots, width], with zeros around it
- * unless these are there. */
-TALC_TARGET_CLONES static void copy_input(const depthwise_pass *pass, const depthwise_plan *plan,
-                                          const depthwise_tile *tile, int64_t first, int64_t end,
-                                          const real *plane, bool zeroed, real *in)
-{
-    const depthwise_axis *h = &pass->h, *w = &pass->w;
-    const int64_t top = tile->row * h->stride - h->pad, pad = slot_pad(w), stride = w->stride;
-    const int64_t iw = (tile->column - pad - lead_of(w, tile->column)) * stride;
-    const int64_t before = pad * stride - w->pad, row_step = plan->slots * plan->width;
-    const talc_range image = talc_window_inside(top + first, 1, end - first, h->in);
-    talc_range pairs = talc_window_inside(iw, 2, plan->width, w->in - 1);
-    const bool paired = stride == 2 && plan->slots == 2 && pairs.hi - pairs.lo >= LANES;
-    for (int64_t slot = 0; slot < plan->slots; slot++) {
-        const int64_t from = iw + (before + slot * w->dilation) % stride;
-        const talc_range inside = talc_window_inside(from, stride, plan->width, w->in);
-        real *to = in + first * row_step + slot * plan->width;
-        for (int64_t i = 0; i < end - first; i++, to += row_step) {
-            const bool in_image = i >= image.lo && i < image.hi;
-            if (!zeroed)
-                zero_around(in_image ? inside : (talc_range){ 0, 0 }, plan->width, to);
-            if (in_image)
-                copy_slot(plane + (top + first + i) * w->in, from, stride,
-                          paired ? pairs.hi : inside.lo, inside.hi, to);
-        }
-    }
-    real *even = in + (first + image.lo) * row_step + before % 2 * plan->width;
-    const real *row = plane + (top + first + image.lo) * w->in;
-    for (int64_t i = image.lo; i < image.hi; i++, row += w->in, even += row_step) {
-        if (plan->ahead)
-            for (int64_t at = 0; at < w->in; at += LANES)
-                prefetch(row + at, PREFETCH_BYTES);
-        if (paired)
-            copy_pairs(row, iw, pairs, even, before % 2 ? even - plan->width : even + plan->width);
-    }
-}
-
-// ---- Columns: a 3x3 kernel of stride 1 without dilation -----------------------------------------
-
-/* Computes a column of outputs as wide as a vector register, row by row: each input row is loaded
- * once, three times shifted, and adds to the up to three output rows that it belongs to. The taps
- * of each output are summed in the same order as above. Input row i is at x + start + i * step, or
- * is zero when i is not in `inside`; at the image's `border` nothing is read beyond the middle tap,
- * and a zero is shifted in. The next band starts `ahead` bytes further. */
-static ALWAYS_INLINE void column_3x3(int border, const real *restrict w, const real *zeros,
-                                     const real *x, int64_t start, int64_t step, talc_range inside,
-                                     int64_t rows, int64_t ahead, int64_t columns, bool stream,
+/* A column of outputs as wide as a vector register, row by row: each input row is loaded once and
+ * adds to the up to three output rows that it belongs to. The taps of each output are summed in
+ * order. The middle taps of input row i begin at x + start + i * step; they are zero when i is not
+ * in `inside`. The next band starts `ahead` bytes further. */
+static ALWAYS_INLINE void column_3x3(int border, const int stride, const real *restrict w,
+                                     const real *zeros, const real *x, int64_t start, int64_t step,
+                                     talc_range inside, int64_t rows, int64_t ahead, bool stream,
                                      real *restrict out, int64_t out_step)
 {
-    vector bottom = { 0 }, middle = { 0 };
-    for (int64_t i = 0; i < rows + 2; i++) {
+    vector bottom = { 0 }, middle = { 0 }, v[3];
+    for (int64_t i = 0; i < (rows - 1) * stride + 3; i++) {
         const real *row = i >= inside.lo && i < inside.hi ? x + (start + i * step) : zeros;
-        const vector v1 = LOAD(row);
-        vector v0, v2;
-        if (border == LEFT_BORDER)
-            v0 = ZERO_BEFORE(v1);
-        else
-            v0 = LOAD(row - 1);
-        if (border == RIGHT_BORDER)
-            v2 = ZERO_AFTER(v1);
-        else
-            v2 = LOAD(row + 1);
+        load_taps(border, stride, row, v);
         if (ahead != 0)
-            prefetch(row + (LANES - 1), ahead);
-        bottom = bottom + w[6] * v0 + w[7] * v1 + w[8] * v2;
-        if (i >= 2) {
-            if (stream)
-                talc_cpu_stream_line(out, &bottom);
-            else
-                store(out, &bottom, columns);
-            out += out_step;
+            for (int64_t at = LANES - 1; at < stride * LANES; at += LANES)
+                prefetch(row + at, ahead);
+        if (stride == 1 || i % 2 == 0) {
+            bottom = bottom + w[6] * v[0] + w[7] * v[1] + w[8] * v[2];
+            if (i >= 2) {
+                if (stream)
+                    talc_cpu_stream_line(out, &bottom);
+                else
+                    *(vector *)out = bottom;
+                out += out_step;
+            }
         }
-        bottom = middle + w[3] * v0 + w[4] * v1 + w[5] * v2;
-        middle = w[0] * v0 + w[1] * v1 + w[2] * v2;
+        if (stride == 1) {
+            bottom = middle + w[3] * v[0] + w[4] * v[1] + w[5] * v[2];
+            middle = w[0] * v[0] + w[1] * v[1] + w[2] * v[2];
+        } else if (i % 2 == 0) {
+            bottom = w[0] * v[0] + w[1] * v[1] + w[2] * v[2];
+        } else {
+            bottom = bottom + w[3] * v[0] + w[4] * v[1] + w[5] * v[2];
+        }
     }
 }
 
-/* Columns iw - 1 .. iw + LANES of some image rows, zero where they are outside. */
-static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih, int64_t iw,
-                                       talc_range inside, int64_t ahead, real *copied)
+/* The products of such a column of dy with x under it, added to nine vectors. The lanes that a
+ * `mask` clears count as zeros of both. */
+static ALWAYS_INLINE void products_3x3(int border, const int stride, const real *zeros,
+                                       const real *x, int64_t start, int64_t step,
+                                       talc_range inside, int64_t rows, const integers *mask,
+                                       const real *dy, int64_t dy_step, vector sums[9])
 {
-    const talc_range columns = talc_window_inside(iw - 1, 1, LANES + 2, W);
-    for (int64_t i = inside.lo; i < inside.hi; i++) {
-        const real *row = plane + (ih + i) * W;
-        prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        zero_around(columns, LANES + 2, copied + i * COPIED_COLUMNS);
-        copy_slot(row, iw - 1, 1, columns.lo, columns.hi, copied + i * COPIED_COLUMNS);
+    vector all[9], v[3] = { { 0 } };
+    for (int tap = 0; tap < 9; tap++)
+        all[tap] = sums[tap];
+    for (int64_t r = 0; r < rows; r++) {
+        vector g = LOAD(dy + r * dy_step);
+        if (mask != NULL)
+            g = (vector)((integers)g & *mask);
+        for (int kh = 0; kh < 3; kh++) {
+            /* At stride 2 the last row is the next one's first. */
+            const int64_t i = r * stride + kh;
+            if (stride == 1 || kh > 0 || r == 0) {
+                load_taps(border, stride,
+                          i >= inside.lo && i < inside.hi ? x + (start + i * step) : zeros, v);
+                for (int k = 0; k < 3 && mask != NULL; k++)
+                    v[k] = (vector)((integers)v[k] & *mask);
+            }
+            for (int k = 0; k < 3; k++)
+                all[kh * 3 + k] += g * v[k];
+        }
     }
+    for (int tap = 0; tap < 9; tap++)
+        sums[tap] = all[tap];
 }
 
-/* Rows first .. first + rows - 1 of a tile of a pass, from its input itself: columns are copied
- * only where an image is narrow or the padding is not 1. `in` holds a row of zeros and space for
- * copied columns. */
-TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_pass *pass,
-                                        const depthwise_tile *tile, int64_t first, int64_t rows,
-                                        const real *plane, const real *filter, real *in, real *out,
+/* COLUMN(border, stride) for a column whose first middle tap is in column iw of x. */
+#define AT_BORDER(COLUMN)                                                                          \
+    if (iw == 0 && stride == 1) {                                                                  \
+        COLUMN(LEFT_BORDER, 1);                                                                    \
+    } else if (iw == 0) {                                                                          \
+        COLUMN(LEFT_BORDER, 2);                                                                    \
+    } else if (stride == 1 && iw + LANES < W) {                                                    \
+        COLUMN(NO_BORDER, 1);                                                                      \
+    } else if (stride == 1) {                                                                      \
+        COLUMN(RIGHT_BORDER, 1);                                                                   \
+    } else if (iw + 2 * LANES <= W) {                                                              \
+        COLUMN(NO_BORDER, 2);                                                                      \
+    } else {                                                                                       \
+        COLUMN(RIGHT_BORDER, 2);                                                                   \
+    }
+
+/* A band of a plane of outputs, from its input itself: columns, of which the last one overlaps the
+ * one before. */
+TALC_TARGET_CLONES static void band_3x3(const columns_context *c, const columns_tile *band,
+                                        const real *x, const real *filter, real *out,
                                         int64_t out_step)
 {
-    const int64_t ih = tile->row + first - pass->h.pad, W = pass->w.in;
-    const talc_range inside = talc_window_inside(ih, 1, rows + 2, pass->h.in);
-    const int64_t ahead = rows * W * (int64_t)sizeof(real);
+    const depthwise_pass *pass = &c->pass;
+    const int64_t stride = pass->w.stride, rows = band->rows, W = pass->w.in;
+    const int64_t ih = band->row * stride - pass->h.pad;
+    const talc_range inside = talc_window_inside(ih, 1, (rows - 1) * stride + 3, pass->h.in);
+    const int64_t ahead = rows * stride * W * (int64_t)sizeof(real);
     const bool stream = c->stores == STREAM_CACHE_LINES;
-    real *zeros = in + 1, *copied = in + COPIED_COLUMNS, w[9];
+    const real *zeros = c->zeros;
+    real w[9];
     for (int64_t tap = 0; tap < 9; tap++)
         w[tap] = filter[(pass->h.w + tap / 3 * pass->h.w_step) * 3 + pass->w.w +
                         tap % 3 * pass->w.w_step];
-    for (int64_t i = 0; i < COPIED_COLUMNS; i++)
-        in[i] = 0;
-    for (int64_t q = 0; q < tile->columns; q += LANES) {
-        const int64_t at = vector_start(q, tile->columns);
-        const int64_t iw = tile->column + at - pass->w.pad + 1; /* of the middle tap */
-        const int64_t start = ih * W + iw;
-        if (iw >= 1 && iw + LANES < W)
-            column_3x3(NO_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
-                       out + at, out_step);
-        else if (iw == 0 && iw + LANES < W)
-            column_3x3(LEFT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
-                       out + at, out_step);
-        else if (iw >= 1 && iw + LANES == W && tile->columns >= LANES)
-            column_3x3(RIGHT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
-                       out + at, out_step);
-        else {
-            copy_columns(plane, W, ih, iw, inside, ahead, copied);
-            column_3x3(NO_BORDER, w, zeros, copied + 1, 0, COPIED_COLUMNS, inside, rows, 0,
-                       tile->columns, stream, out + at, out_step);
+    for (int64_t q = 0; q < band->columns; q += LANES) {
+        const int64_t at = talc_smaller(q, band->columns - LANES);
+        const int64_t iw = (band->column + at) * stride - pass->w.pad + 1, start = ih * W + iw;
+#define COLUMN(border, step)                                                                       \
+    column_3x3(border, step, w, zeros, x, start, W, inside, rows, ahead, stream, out + at, out_step)
+        AT_BORDER(COLUMN)
+#undef COLUMN
+    }
+}
+
+/* Adds what a tile of dy and x under it make of dw to the taps. A lane sums TERMS terms at most
+ * before f64 adds them up. */
+TALC_TARGET_CLONES static void tile_3x3(const columns_context *c, const columns_tile *band,
+                                        const real *x, const real *dy, double taps[9])
+{
+    const depthwise_pass *pass = &c->pass;
+    const int64_t stride = pass->w.stride, rows = band->rows, W = pass->w.in;
+    const int64_t ih = band->row * stride - pass->h.pad;
+    const talc_range inside = talc_window_inside(ih, 1, (rows - 1) * stride + 3, pass->h.in);
+    const real *zeros = c->zeros;
+    vector sums[9] = { { 0 } };
+    int64_t terms = 0;
+    for (int64_t q = 0; q < band->columns; q += LANES) {
+        const int64_t at = talc_smaller(q, band->columns - LANES);
+        const int64_t iw = (band->column + at) * stride - pass->w.pad + 1, start = ih * W + iw;
+        integers mask;
+        for (size_t i = 0; i < sizeof mask / sizeof mask[0]; i++)
+            mask[i] = i * sizeof mask[0] < (size_t)(q - at) * sizeof(real) ? 0 : -1;
+#define COLUMN(border, step)                                                                       \
+    if (q == at)                                                                                   \
+        products_3x3(border, step, zeros, x, start, W, inside, rows, NULL, dy + at, pass->w.out,   \
+                     sums);                                                                        \
+    else                                                                                           \
+        products_3x3(border, step, zeros, x, start, W, inside, rows, &mask, dy + at, pass->w.out,  \
+                     sums)
+        AT_BORDER(COLUMN)
+#undef COLUMN
+        terms += rows;
+        if (terms + rows <= TERMS && q + LANES < band->columns)
+            continue;
+        terms = 0;
+        for (int tap = 0; tap < 9; tap++) {
+            for (int i = 0; i < LANES; i++)
+                taps[tap] += (double)sums[tap][i];
+            sums[tap] = (vector){ 0 };
         }
+    }
+}
+
+/* A row of dx at stride 2 and twice as wide as dy, from one or two rows of dy and their taps. Of
+ * pixels and the padding before them, even ones have taps 0 and 2, odd ones tap 1; `odd`: those
+ * come first. */
+static ALWAYS_INLINE void phases_3x3(const int rows, const bool odd, const real *const *dy,
+                                     const real *const *w, int64_t OW, int64_t lo, int64_t hi,
+                                     real *restrict dx)
+{
+    const vector zero = { 0 };
+    for (int64_t q = lo; q < hi; q += LANES) {
+        const int64_t at = talc_smaller(q, hi - LANES);
+        vector of_two = zero, of_one = zero;
+        for (int i = 0; i < rows; i++) {
+            const vector v = LOAD(dy[i] + at);
+            const real beside = odd      ? at + LANES < OW ? dy[i][at + LANES] : 0
+                                : at > 0 ? dy[i][at - 1]
+                                         : 0;
+            of_one += w[i][1] * v;
+            of_two += w[i][2] * (odd ? v : (vector)BEFORE(v, zero + beside));
+            of_two += w[i][0] * (odd ? (vector)AFTER(v, zero + beside) : v);
+        }
+        const vector first = odd ? of_one : of_two, second = odd ? of_two : of_one;
+        *(vector *)(dx + 2 * at) = LOW(first, second);
+        *(vector *)(dx + 2 * at + LANES) = HIGH(first, second);
+    }
+}
+
+TALC_TARGET_CLONES static void rows_3x3(const columns_context *c, const columns_tile *tile,
+                                        const real *dy, const real *filter, real *dx)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t lo = tile->column, hi = lo + tile->columns;
+    for (int64_t ih = tile->row; ih < tile->row + tile->rows; ih++) {
+        const int64_t padded = ih + p->pad_top;
+        const real *from[2], *w[2];
+        int rows = 0;
+        for (int64_t kh = padded % 2 == 0 ? 2 : 1; kh >= 0; kh -= 2) {
+            const int64_t oh = padded / 2 - kh / 2;
+            if (oh >= 0 && oh < p->OH) {
+                from[rows] = dy + oh * p->OW;
+                w[rows++] = filter + kh * 3;
+            }
+        }
+        real *to = dx + ih * p->W;
+        if (rows == 0)
+            memset(to + 2 * lo, 0, (size_t)(2 * (hi - lo)) * sizeof(real));
+        else if (rows == 1 && p->pad_left == 1)
+            phases_3x3(1, true, from, w, p->OW, lo, hi, to);
+        else if (rows == 1)
+            phases_3x3(1, false, from, w, p->OW, lo, hi, to);
+        else if (p->pad_left == 1)
+            phases_3x3(2, true, from, w, p->OW, lo, hi, to);
+        else
+            phases_3x3(2, false, from, w, p->OW, lo, hi, to);
     }
 }
 
 #undef LANES
 #undef vector
-#undef store
-#undef vector_start
-#undef copy_pairs
-#undef copy_slot
-#undef zero_around
-#undef copy_input
+#undef integers
+#undef load_taps
 #undef column_3x3
-#undef copy_columns
+#undef products_3x3
+#undef AT_BORDER
 #undef band_3x3
+#undef tile_3x3
+#undef phases_3x3
+#undef rows_3x3
 #undef LOAD
-#undef NO_CALL
 #undef real
 #undef NAME
-#undef ZERO_BEFORE
-#undef ZERO_AFTER
+#undef BEFORE
+#undef AFTER
 #undef EVEN
 #undef ODD
+#undef LOW
+#undef HIGH

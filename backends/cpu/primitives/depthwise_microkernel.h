@@ -1,165 +1,195 @@
 /// The microkernels of `depthwise`, for one element type: microkernel.c includes this once with
 /// `real` as float and once as double, TYPED(x) as x_f32 and x_f64. Private to backends/cpu.
 
-#define vector   TYPED(depthwise_vector)
-#define stored   TYPED(depthwise_stored)
-#define integers TYPED(depthwise_integers)
-#define lanes    TYPED(depthwise_lanes)
+#define vector TYPED(depthwise_vector)
+#define whole  TYPED(depthwise_whole)
+#define block  TYPED(depthwise_block)
+#define lanes  TYPED(depthwise_lanes)
+#define BLOCK  TYPED(DEPTHWISE_BLOCK)
 
-typedef real vector __attribute__((vector_size(VECTOR_BYTES)));
-typedef real stored __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
-typedef int integers __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef real vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef real whole __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+typedef real block __attribute__((vector_size(16), aligned(sizeof(real)), may_alias));
 
-enum { lanes = VECTOR_BYTES / sizeof(real) };
+enum { lanes = VECTOR_BYTES / sizeof(real), BLOCK = 16 / sizeof(real) };
+
+// ---- Lanes --------------------------------------------------------------------------------------
+
+/* A vector has a block of each lane whose number has the same remainder modulo BLOCK. Exchanges
+ * elements and vectors within blocks, so that vector i has element i of each lane; and back. */
+ALWAYS_INLINE void TYPED(turn)(vector v[BLOCK])
+{
+#if defined(DEPTHWISE_QUADS)
+    const vector a = LOW_f32(v[0], v[1]), b = LOW_f32(v[2], v[3]);
+    const vector c = HIGH_f32(v[0], v[1]), d = HIGH_f32(v[2], v[3]);
+    v[0] = (vector)LOW_f64((pairs)a, (pairs)b);
+    v[1] = (vector)HIGH_f64((pairs)a, (pairs)b);
+    v[2] = (vector)LOW_f64((pairs)c, (pairs)d);
+    v[3] = (vector)HIGH_f64((pairs)c, (pairs)d);
+#else
+    const vector a = LOW_f64(v[0], v[1]);
+    v[1] = HIGH_f64(v[0], v[1]);
+    v[0] = a;
+#endif
+}
+
+/* `blocks` of each lane, from element `at` on. */
+ALWAYS_INLINE void TYPED(to_lanes)(const int blocks, const void *const *from, int64_t at, real *to)
+{
+    vector v[4][BLOCK];
+    EACH(k, BLOCK)
+    {
+        EACH(i, blocks)
+        {
+            block parts[PARTS];
+            EACH(j, PARTS)
+            {
+                parts[j] = *(const block *)((const real *)from[k + j * BLOCK] + at + i * BLOCK);
+            }
+            v[i][k] = (vector)JOIN(parts);
+        }
+    }
+    EACH(i, blocks)
+    {
+        TYPED(turn)(v[i]);
+        EACH(k, BLOCK)
+        {
+            *(vector *)(to + (at + i * BLOCK + k) * lanes) = v[i][k];
+        }
+    }
+}
+
+ALWAYS_INLINE void TYPED(from_lanes)(const int blocks, const real *from, int64_t at,
+                                     void *const *to)
+{
+    vector v[4][BLOCK];
+    EACH(i, blocks)
+    {
+        EACH(k, BLOCK)
+        {
+            v[i][k] = *(const vector *)(from + (at + i * BLOCK + k) * lanes);
+        }
+        TYPED(turn)(v[i]);
+    }
+    EACH(k, BLOCK)
+    {
+#define STORE(j)                                                                                   \
+    if (blocks == 1)                                                                               \
+        *(block *)((real *)to[k + (j)*BLOCK] + at) = (block)PART(v[0][k], j);                      \
+    else                                                                                           \
+        *(whole *)((real *)to[k + (j)*BLOCK] + at) = (vector)EXCHANGED(v, k, j);
+        EACH_PART(STORE)
+#undef STORE
+    }
+}
+
+/* As many blocks of a lane at a time as make a vector; the last one overlaps the one before. */
+static void TYPED(depthwise_to_lanes)(const void *const *from, int64_t count, void *to)
+{
+    int64_t at = 0;
+    for (; at + PARTS * BLOCK <= count; at += PARTS * BLOCK)
+        TYPED(to_lanes)(PARTS, from, at, to);
+    for (; at < count && count >= BLOCK; at += BLOCK)
+        TYPED(to_lanes)(1, from, at < count - BLOCK ? at : count - BLOCK, to);
+    for (; at < count; at++)
+        for (int i = 0; i < lanes; i++)
+            ((real *)to)[at * lanes + i] = ((const real *)from[i])[at];
+}
+
+static void TYPED(depthwise_from_lanes)(const void *from, int64_t count, void *const *to)
+{
+    int64_t at = 0;
+    for (; at + PARTS * BLOCK <= count; at += PARTS * BLOCK)
+        TYPED(from_lanes)(PARTS, from, at, to);
+    for (; at < count && count >= BLOCK; at += BLOCK)
+        TYPED(from_lanes)(1, from, at < count - BLOCK ? at : count - BLOCK, to);
+    for (; at < count; at++)
+        for (int i = 0; i < lanes; i++)
+            ((real *)to[i])[at] = ((const real *)from)[at * lanes + i];
+}
 
 // ---- Sums ---------------------------------------------------------------------------------------
 
-/* What one row of the input adds to rows lo .. hi - 1 of outputs: each vector is loaded once for
- * all of them. */
-ALWAYS_INLINE void TYPED(add_row)(const int vectors, const int lo, const int hi,
-                                  const talc_cpu_depthwise_sums *t, const real *x, const real *w,
-                                  vector sums[DEPTHWISE_ROWS][2])
+/* `outputs` from number `at` on. `step`: x_step where it is known. */
+ALWAYS_INLINE void TYPED(sum_outputs)(const int outputs, const int step,
+                                      const talc_cpu_depthwise_sums *t, int64_t at)
 {
-    for (int64_t k = 0; k < t->KW; k++, w += t->w_column) {
-        const real *from = x + t->offsets[k];
-        vector b[2];
-        EACH(v, vectors)
-        {
-            b[v] = *(const stored *)(from + v * lanes);
-        }
-        EACH(i, hi - lo)
-        {
-            EACH(v, vectors)
+    const int64_t x_step = (step > 0 ? step : t->x_step) * lanes;
+    vector sums[DEPTHWISE_OUTPUTS];
+    EACH(i, outputs)
+    {
+        sums[i] = (vector){ 0 };
+    }
+    for (int64_t row = 0; row < t->rows; row++) {
+        const real *x = (const real *)t->x[row] + t->x_first + at * x_step;
+        const real *w = (const real *)t->w[row] + t->w_first;
+        for (int64_t k = 0; k < t->taps; k++, x += t->x_tap, w += t->w_tap) {
+            const vector tap = *(const vector *)w;
+            EACH(i, outputs)
             {
-                sums[lo + i][v] += w[-i * t->w_shift] * b[v];
+                sums[i] += tap * *(const vector *)(x + i * x_step);
             }
         }
     }
-}
-
-/* Outputs `at` .. of each row, `count` of the last vector. */
-ALWAYS_INLINE void TYPED(sum_columns)(const int vectors, const talc_cpu_depthwise_sums *t,
-                                      int64_t at, int64_t count)
-{
-    vector sums[DEPTHWISE_ROWS][2];
-    EACH(i, DEPTHWISE_ROWS)
-    {
-        EACH(v, vectors)
+    if (t->ends) {
+        const vector bias = *(const vector *)t->bias;
+        EACH(i, outputs)
         {
-            sums[i][v] = (vector){ 0 };
-            if (t->add && i < t->outputs)
-                sums[i][v] = *(const stored *)((const real *)t->y + i * t->y_step + at + v * lanes);
+            sums[i] = (vector)TYPED(between)(sums[i] + bias, (real)t->low, (real)t->high);
         }
     }
-    int64_t lo = 0, hi = 0;
-    for (int64_t u = t->rows.lo; u < t->rows.hi; u++) {
-        while (lo < t->outputs && u >= lo * t->shift + t->KH)
-            lo++;
-        while (hi < t->outputs && u >= hi * t->shift)
-            hi++;
-        const real *x = (const real *)t->x + u * t->x_step + at;
-        const real *w = (const real *)t->w + u * t->w_row - lo * t->w_shift;
-        switch (lo * 8 + hi) {
-#define ROWS_OF(lo, hi)                                                                            \
-    case (lo)*8 + (hi):                                                                            \
-        if (hi <= DEPTHWISE_ROWS)                                                                  \
-            TYPED(add_row)(vectors, lo, hi, t, x, w, sums);                                        \
-        break;
-            // clang-format off
-            ROWS_OF(0, 1) ROWS_OF(0, 2) ROWS_OF(0, 3) ROWS_OF(0, 4) ROWS_OF(0, 5) ROWS_OF(0, 6) ROWS_OF(0, 7)
-            ROWS_OF(1, 2) ROWS_OF(1, 3) ROWS_OF(1, 4) ROWS_OF(1, 5) ROWS_OF(1, 6) ROWS_OF(1, 7)
-            ROWS_OF(2, 3) ROWS_OF(2, 4) ROWS_OF(2, 5) ROWS_OF(2, 6) ROWS_OF(2, 7)
-            ROWS_OF(3, 4) ROWS_OF(3, 5) ROWS_OF(3, 6) ROWS_OF(3, 7)
-            ROWS_OF(4, 5) ROWS_OF(4, 6) ROWS_OF(4, 7)
-            ROWS_OF(5, 6) ROWS_OF(5, 7)
-            ROWS_OF(6, 7)
-            // clang-format on
-#undef ROWS_OF
-        }
-    }
-    EACH(i, DEPTHWISE_ROWS)
+    EACH(i, outputs)
     {
-        real *y = (real *)t->y + i * t->y_step + at;
-        if (i < t->outputs)
-            EACH(v, vectors)
-            {
-                if (v == vectors - 1 && count < lanes) {
-                    char narrow[64];
-                    *(stored *)(void *)narrow = sums[i][v];
-                    talc_cpu_part_copy((char *)(y + v * lanes), narrow,
-                                       (size_t)count * sizeof(real));
-                } else {
-                    *(stored *)(y + v * lanes) = sums[i][v];
-                }
-            }
+        *(vector *)((real *)t->y + (at + i) * t->y_step * lanes) = sums[i];
     }
 }
 
-/* The last vectors of a row overlap those before, which only stores of whole sums may do. */
+/* Rows of outputs are divided into equal lengths, of which the last overlaps the one before. */
 static void TYPED(depthwise_sums)(const talc_cpu_depthwise_sums *t)
 {
-    const int64_t columns = t->columns;
-    if (columns < lanes) {
-        TYPED(sum_columns)(1, t, 0, columns);
-        return;
-    }
-    for (int64_t q = 0; q < columns;) {
-        const int vectors = columns - q > lanes && columns >= 2 * lanes ? 2 : 1;
-        const int64_t at = q + vectors * lanes <= columns ? q : columns - vectors * lanes;
-        if (vectors == 2)
-            TYPED(sum_columns)(2, t, at, lanes);
-        else
-            TYPED(sum_columns)(1, t, at, lanes);
-        q = at + vectors * lanes;
+    const int64_t count = (t->outputs + DEPTHWISE_OUTPUTS - 1) / DEPTHWISE_OUTPUTS;
+    const int64_t length = count > 0 ? (t->outputs + count - 1) / count : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = i + 1 < count ? i * length : t->outputs - length;
+        switch (length * 4 + (t->x_step <= 2 ? t->x_step : 0)) {
+#define LENGTH(_, outputs)                                                                         \
+    case outputs * 4:                                                                              \
+        TYPED(sum_outputs)(outputs, 0, t, at);                                                     \
+        break;                                                                                     \
+    case outputs * 4 + 1:                                                                          \
+        TYPED(sum_outputs)(outputs, 1, t, at);                                                     \
+        break;                                                                                     \
+    case outputs * 4 + 2:                                                                          \
+        TYPED(sum_outputs)(outputs, 2, t, at);                                                     \
+        break;
+            UP_TO_12(LENGTH, _) LENGTH(_, 13) LENGTH(_, 14)
+#undef LENGTH
+        }
     }
 }
 
 // ---- Products -----------------------------------------------------------------------------------
 
-/* One vector of dy with what each tap reads. The lanes that `mask` clears lie behind the row,
- * and may hold anything. */
-ALWAYS_INLINE void TYPED(add_products)(const int taps, const int64_t *offsets, const real *x,
-                                       const real *dy, const integers *mask, vector *sums)
-{
-    vector g = *(const stored *)dy;
-    if (mask != NULL)
-        g = (vector)((integers)g & *mask);
-    EACH(i, taps)
-    {
-        vector b = *(const stored *)(x + offsets[i]);
-        if (mask != NULL)
-            b = (vector)((integers)b & *mask);
-        sums[i] += g * b;
-    }
-}
-
 ALWAYS_INLINE void TYPED(sum_products)(const int taps, const talc_cpu_depthwise_products *t)
 {
-    const int64_t rest = t->columns % lanes, whole = t->columns - rest;
-    integers mask = { 0 };
-    for (size_t i = 0; i < VECTOR_BYTES / sizeof(int); i++)
-        mask[i] = i < (size_t)rest * (sizeof(real) / sizeof(int)) ? -1 : 0;
+    const real *x[TALC_CPU_DEPTHWISE_TAPS], *dy = t->dy;
     vector sums[TALC_CPU_DEPTHWISE_TAPS];
     EACH(i, taps)
     {
-        sums[i] = (vector){ 0 };
+        x[i] = t->x[i];
+        sums[i] = ((const vector *)t->sums)[i];
     }
-    const real *x = t->x, *dy = t->dy;
-    for (int64_t row = 0; row < t->rows; row++, x += t->x_step, dy += t->dy_step) {
-        for (int64_t q = 0; q < whole; q += lanes)
-            TYPED(add_products)(taps, t->offsets, x + q, dy + q, NULL, sums);
-        if (rest != 0)
-            TYPED(add_products)(taps, t->offsets, x + whole, dy + whole, &mask, sums);
+    const int64_t step = t->x_step * lanes;
+    for (int64_t q = 0, at = 0; q < t->outputs; q++, at += step) {
+        const vector g = *(const vector *)(dy + q * lanes);
+        EACH(i, taps)
+        {
+            sums[i] += g * *(const vector *)(x[i] + at);
+        }
     }
     EACH(i, taps)
     {
-        double each[lanes];
-        for (int s = 0; s < lanes; s++)
-            each[s] = (double)sums[i][s];
-        for (int half = lanes / 2; half > 0; half /= 2)
-            for (int s = 0; s < half; s++)
-                each[s] += each[s + half];
-        t->sums[i] += each[0];
+        ((vector *)t->sums)[i] = sums[i];
     }
 }
 
@@ -176,8 +206,9 @@ static void TYPED(depthwise_products)(int taps, const talc_cpu_depthwise_product
 }
 
 #undef vector
-#undef stored
-#undef integers
+#undef whole
+#undef block
 #undef lanes
+#undef BLOCK
 #undef real
 #undef TYPED

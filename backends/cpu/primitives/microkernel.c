@@ -8,20 +8,20 @@
  *
  * How many rows fit the registers beside one vector for each column of the tile and one for the
  * element that is broadcast: of 16 registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or
- * 12 * 2 + 2 + 1. Of depthwise's rows of two vectors 4 * 2 + 2 + 1 and 7 * 2 + 2 + 1: 7 divides
- * the extents of most networks' layers. */
+ * 12 * 2 + 2 + 1. Of depthwise's outputs 14, which divides the extents of most networks'
+ * layers. */
 #if defined(TALC_UNITS_AVX512)
 #define INSTANCE talc_cpu_microkernels_avx512
 #define NAME     "avx512"
-enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12, DEPTHWISE_ROWS = 7 };
+enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12 };
 #elif defined(TALC_UNITS_AVX2)
 #define INSTANCE talc_cpu_microkernels_avx2
 #define NAME     "avx2"
-enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
+enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6 };
 #else
 #define INSTANCE talc_cpu_microkernels_portable
 #define NAME     "portable"
-enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
+enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -173,10 +173,56 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_ROWS = 4 };
 
 TALC_CPU_FLOATS(ALL_KERNELS)
 
+/* A vector has PARTS of 16 bytes: exchanges in each, vectors joined of them, part j of one, and
+ * the parts j of v[0][k], v[1][k], ... */
+#if defined(TALC_UNITS_AVX512)
+#define LOW_f32    _mm512_unpacklo_ps
+#define HIGH_f32   _mm512_unpackhi_ps
+#define LOW_f64    _mm512_unpacklo_pd
+#define HIGH_f64   _mm512_unpackhi_pd
+#define PAIR(a, b) _mm256_insertf128_ps(_mm256_castps128_ps256((__m128)(a)), (__m128)(b), 1)
+#define JOIN(b)                                                                                    \
+    _mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)PAIR((b)[0], (b)[1])),                      \
+                       (__m256d)PAIR((b)[2], (b)[3]), 1)
+#define PART(v, j)   _mm512_extractf32x4_ps((__m512)(v), j)
+#define TWO(a, b, j) _mm512_shuffle_f32x4((__m512)(a), (__m512)(b), (j) / 2 == 0 ? 0x44 : 0xee)
+#define EXCHANGED(v, k, j)                                                                         \
+    _mm512_shuffle_f32x4(TWO((v)[0][k], (v)[1][k], j), TWO((v)[2][k], (v)[3][k], j),               \
+                         (j) % 2 == 0 ? 0x88 : 0xdd)
+#define EACH_PART(X) X(0) X(1) X(2) X(3)
+#elif defined(TALC_UNITS_AVX2)
+#define LOW_f32    _mm256_unpacklo_ps
+#define HIGH_f32   _mm256_unpackhi_ps
+#define LOW_f64    _mm256_unpacklo_pd
+#define HIGH_f64   _mm256_unpackhi_pd
+#define JOIN(b)    _mm256_insertf128_ps(_mm256_castps128_ps256((__m128)(b)[0]), (__m128)(b)[1], 1)
+#define PART(v, j) _mm256_extractf128_ps((__m256)(v), j)
+#define EXCHANGED(v, k, j)                                                                         \
+    _mm256_permute2f128_ps((__m256)(v)[0][k], (__m256)(v)[1][k], (j) == 0 ? 0x20 : 0x31)
+#define EACH_PART(X) X(0) X(1)
+#else
+#define LOW_f32(a, b)      __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_f32(a, b)     __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define LOW_f64(a, b)      __builtin_shufflevector(a, b, 0, 2)
+#define HIGH_f64(a, b)     __builtin_shufflevector(a, b, 1, 3)
+#define JOIN(b)            (b)[0]
+#define PART(v, j)         (v)
+#define EXCHANGED(v, k, j) (v)[0][k]
+#define EACH_PART(X)       X(0)
+#endif
+
+enum { PARTS = VECTOR_BYTES / 16 };
+
+typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
+
+enum { DEPTHWISE_OUTPUTS = 14 };
+
+#define DEPTHWISE_QUADS
 #define real     float
 #define TYPED(x) x##_f32
 #include "backends/cpu/primitives/depthwise_microkernel.h"
 
+#undef DEPTHWISE_QUADS
 #define real     double
 #define TYPED(x) x##_f64
 #include "backends/cpu/primitives/depthwise_microkernel.h"
@@ -186,7 +232,8 @@ TALC_CPU_FLOATS(ALL_KERNELS)
     .suffix = { .lanes = VECTOR_BYTES / sizeof(T),                                                 \
                 .rows = { 0, ROWS, ROWS, WIDE_ROWS },                                              \
                 .tile = { EACH_SIZE(ENTRY, suffix) },                                              \
-                .depthwise_rows = DEPTHWISE_ROWS,                                                  \
+                .to_lanes = depthwise_to_lanes_##suffix,                                           \
+                .from_lanes = depthwise_from_lanes_##suffix,                                       \
                 .depthwise_sums = depthwise_sums_##suffix,                                         \
                 .depthwise_products = depthwise_products_##suffix },
 

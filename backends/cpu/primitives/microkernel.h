@@ -46,34 +46,32 @@ typedef struct talc_cpu_tile {
 
 typedef void talc_cpu_tile_function(const talc_cpu_tile *tile);
 
-enum { TALC_CPU_DEPTHWISE_TAPS = 12 };
+enum { TALC_CPU_LANES = 16, TALC_CPU_DEPTHWISE_TAPS = 12 };
 
-/// Rows of `depthwise`'s outputs, i < outputs:
+/// A row of `depthwise`'s outputs, of as many planes as a vector has lanes, each in a lane of its
+/// own: in vectors,
 ///
-///     y[i][q] = (add ? y[i][q] : 0) + sum over u in `rows`, k < KW, with 0 <= u - i*shift < KH, of
-///               w[(u - i*shift)*w_row + k*w_column] * x[u*x_step + offsets[k] + q]
+///     y[q*y_step] = sum over r < rows, k < taps, in order, of w[r][w_first + k*w_tap]
+///                   * x[r][x_first + k*x_tap + q*x_step],      q < outputs
 ///
-/// in order, so that row u of x is read once for all of them. x may be read as far behind its last
-/// column as a vector is long. Where they are added, `columns` is a multiple of `lanes`.
+/// and where it `ends` that plus `bias`, between `low` and `high`. x_first, x_tap, w_first and
+/// w_tap count elements, x_step and y_step vectors.
 typedef struct talc_cpu_depthwise_sums {
-    int64_t outputs, columns, shift, KH, KW;
-    talc_range rows;
-    const void *x, *w;
-    const int64_t *offsets;
-    int64_t x_step, w_row, w_column, w_shift; ///< w_shift: shift * w_row
+    int64_t outputs, rows, taps;
+    const void *const *x, *const *w;
+    int64_t x_first, x_tap, x_step, w_first, w_tap, y_step;
     void *y;
-    int64_t y_step;
-    bool add;
+    bool ends;
+    const void *bias;
+    double low, high;
 } talc_cpu_depthwise_sums;
 
-/// sums[i] += sum over r < rows, q < columns of dy[r*dy_step + q] * x[r*x_step + offsets[i] + q], a
-/// sum for each lane, which f64 adds. Both are read to the end of the last vector.
+/// sums[i] += sum over q < outputs of dy[q] * x[i][q*x_step], in vectors of which each lane has a
+/// plane.
 typedef struct talc_cpu_depthwise_products {
-    int64_t rows, columns;
-    const void *x, *dy;
-    int64_t x_step, dy_step;
-    const int64_t *offsets;
-    double *sums;
+    int64_t outputs, x_step;
+    const void *dy, *x[TALC_CPU_DEPTHWISE_TAPS];
+    void *sums;
 } talc_cpu_depthwise_products;
 
 /// The microkernels of one element type.
@@ -81,7 +79,9 @@ typedef struct talc_cpu_kernels {
     int64_t lanes;                      ///< elements of a vector
     int64_t rows[TALC_CPU_VECTORS + 1]; ///< at most, of a tile of so many vectors
     talc_cpu_tile_function *tile[TALC_CPU_VECTORS + 1][TALC_CPU_ROWS + 1]; ///< by vectors and rows
-    int64_t depthwise_rows;                                                ///< of outputs at most
+    /// Element i of each lane's array, to vector i; and back. Vectors are aligned.
+    void (*to_lanes)(const void *const *from, int64_t count, void *to);
+    void (*from_lanes)(const void *from, int64_t count, void *const *to);
     void (*depthwise_sums)(const talc_cpu_depthwise_sums *sums);
     /// Of at most TALC_CPU_DEPTHWISE_TAPS taps.
     void (*depthwise_products)(int taps, const talc_cpu_depthwise_products *products);
