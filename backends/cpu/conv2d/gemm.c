@@ -216,6 +216,9 @@ static void add_sizes(const talc_cpu_gemm *g, size_t capacity, size_t limit,
         plan->phase * phases_of(g) *
         (plan->summed < g->summed ? plan->made
                                   : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
+    plan->direct = !plan->gathered && phases_of(g) == 1 && plan->summed == g->summed &&
+                   plan->columns == g->w.outputs && plan->columns % kernels->lanes == 0 &&
+                   plan->columns >= TALC_CPU_VECTORS * kernels->lanes;
     const int64_t one = one_of(g, plan);
     const size_t shared = (size_t)shared_of(g, plan);
     plan->shared_bytes = 0;
@@ -345,8 +348,11 @@ typedef struct sums_layout {
 static sums_layout layout_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                              const gemm_block *b)
 {
+    const int64_t used = b->rows * b->columns;
+    if (plan->direct)
+        return (sums_layout){ b->images * used, used, b->columns };
     const int64_t all = width_of(g, plan, b->images, b->rows, b->columns);
-    return plan->gathered ? (sums_layout){ all, b->rows * b->columns, b->columns }
+    return plan->gathered ? (sums_layout){ all, used, b->columns }
                           : (sums_layout){ all, all / b->images, plan->halo_tile.w.size };
 }
 
@@ -366,26 +372,43 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* Adds the products with `summed` planes of x in the halo tile to the sums of a panel of `count`
- * planes: [tile][plane][vectors of the tile]. */
-static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
-                         talc_cpu_tile *tile, const char *halo_tile, char *sums)
+/* The width of the tile at sum `at`. Where tiles go to y itself, they end with its rows. */
+static inline int64_t width_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                               const sums_layout *layout, int64_t at)
 {
-    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->gemm->kernels->lanes;
+    const int64_t rest = plan->direct ? layout->row - at % layout->row : layout->all - at;
+    return tile_width(rest, g->kernels->lanes);
+}
+
+/* Adds the products with `summed` planes of x in the halo tile to the sums of a panel of `count`
+ * planes, the first of which is `made`: [tile][plane][vectors of the tile], or y. */
+static void add_products(const gemm_context *c, const gemm_block *b, int64_t made, int64_t summed,
+                         int64_t count, talc_cpu_tile *tile, const char *halo_tile, char *sums)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
     const int64_t full = TALC_CPU_VECTORS * lanes;
-    const int64_t all = width_of(c->gemm, c->plan, b->images, b->rows, b->columns);
-    const int64_t each = c->plan->gathered ? full : all / b->images;
-    const int64_t apart = c->plan->gathered ? summed * c->gemm->h.taps * c->gemm->w.taps * full
-                                            : c->plan->halo_tile.image;
-    for (int64_t at = 0, width; at < all; at += width, sums += width * count * size) {
-        width = tile_width(all - at, lanes);
+    const sums_layout layout = layout_of(g, plan, b);
+    const int64_t each = plan->gathered ? full : layout.image;
+    const int64_t apart =
+        plan->gathered ? summed * g->h.taps * g->w.taps * full : plan->halo_tile.image;
+    for (int64_t at = 0, width; at < layout.all; at += width, sums += width * count * size) {
+        width = width_at(g, plan, &layout, at);
+        const int64_t row = at % layout.image / layout.row, column = at % layout.row;
         for (int64_t v = 0; v * lanes < width; v++) {
             const int64_t vector = at + v * lanes;
-            tile->x[v] = halo_tile + (vector / each * apart + vector % each) * size;
+            const int64_t in =
+                plan->direct ? row * plan->halo_tile.w.size + column + v * lanes : vector % each;
+            tile->x[v] = halo_tile + (vector / each * apart + in) * size;
         }
         tile->y = sums;
         tile->y_step = width;
-        c->gemm->kernels->tile[width / lanes][count](tile);
+        if (plan->direct) {
+            tile->y = y_at(c, b, b->n + at / layout.image, made, b->row + row) + column * size;
+            tile->y_step = g->H * g->W;
+        }
+        g->kernels->tile[width / lanes][count](tile);
     }
 }
 
@@ -672,15 +695,22 @@ static void gemm_task(void *context, int64_t task, int worker)
                 fetch_panel(c, of_next, count,
                             (talc_range){ phase * next / phases, (phase + 1) * next / phases });
                 char *of_phase = of_panel + phase * count * plan->phase * size;
-                add_products(c, &b, summed, count, &tile, halo_tile, of_phase);
+                add_products(c, &b, made, summed, count, &tile, halo_tile, of_phase);
                 tile.terms += plan->summed * taps;
-                if (input && taps > 0 && from + summed == g->summed)
+                if (input && taps > 0 && from + summed == g->summed && !plan->direct)
                     recompute = TALC_CPU_VALUE(g->dtype, has_nan,
                                                ((const void *)of_phase, count * plan->phase)) ||
                                 recompute;
             }
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
-                store_plane(c, &b, i, count, of_panel, made + i);
+                if (!plan->direct)
+                    store_plane(c, &b, i, count, of_panel, made + i);
+                for (int64_t image = 0; image < b.images && plan->direct && input; image++)
+                    recompute =
+                        TALC_CPU_VALUE(g->dtype, has_nan,
+                                       ((const void *)y_at(c, &b, b.n + image, made + i, b.row),
+                                        b.rows * b.columns)) ||
+                        recompute;
                 if (recompute)
                     mend_plane(c, &b, made + i);
                 else if (!input && !ends && talc_cpu_conv2d_has_epilogue(c->problem))
@@ -710,9 +740,11 @@ static int64_t map_element(const talc_owner_map *map, const int64_t numbers[])
         return -1;
     const talc_range panel = panel_at(g, &b, numbers[PANEL]);
     const sums_layout layout = layout_of(g, &m->plan, &b);
-    int64_t at = 0, width = tile_width(layout.all, lanes);
-    for (int64_t tile = 0; tile < numbers[TILE]; tile++, width = tile_width(layout.all - at, lanes))
+    int64_t at = 0, width = width_at(g, &m->plan, &layout, 0);
+    for (int64_t tile = 0; tile < numbers[TILE] && at < layout.all; tile++) {
         at += width;
+        width = at < layout.all ? width_at(g, &m->plan, &layout, at) : 0;
+    }
     if (panel.lo + numbers[PLANE] >= panel.hi || numbers[VECTOR] * lanes >= width)
         return -1;
     at += numbers[VECTOR] * lanes + numbers[LANE];
@@ -733,13 +765,16 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
     const talc_cpu_kernels *kernels = gemm->kernels;
     const int64_t all = width_of(gemm, plan, plan->images, plan->rows, plan->columns);
     const int64_t taps = taps_of(gemm), halo_tiles = talc_ceil_div(gemm->summed, plan->summed);
+    const int64_t full = TALC_CPU_VECTORS * kernels->lanes;
+    const int64_t tiles = plan->direct
+                              ? plan->images * plan->rows * talc_ceil_div(plan->columns, full)
+                              : talc_ceil_div(all, full) + 1;
     *map = (talc_owner_map){
         .levels = LEVELS,
         .level = { [TASK] = { "task", TALC_LEVEL_TASK, tasks_of(gemm, plan) },
                    [PANEL] = { "panel", TALC_LEVEL_TILE, panels_of(gemm, plan->made) },
                    [PLANE] = { "row", TALC_LEVEL_REGISTER, kernels->rows[TALC_CPU_VECTORS] },
-                   [TILE] = { "tile", TALC_LEVEL_TILE,
-                              talc_ceil_div(all, TALC_CPU_VECTORS * kernels->lanes) + 1 },
+                   [TILE] = { "tile", TALC_LEVEL_TILE, tiles },
                    [VECTOR] = { "vector", TALC_LEVEL_VECTOR, TALC_CPU_VECTORS },
                    [LANE] = { "lane", TALC_LEVEL_LANE, kernels->lanes },
                    [PHASE] = { "phase", TALC_LEVEL_SEQUENCE, phases_of(gemm) } },

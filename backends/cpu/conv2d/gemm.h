@@ -78,6 +78,7 @@ typedef struct talc_cpu_gemm_plan {
     talc_cpu_halo_tile halo_tile;
     bool gathered;   ///< the microkernel reads copies of the halo tile, one for each tap, without
                      ///< outputs of no use
+    bool direct;     ///< tiles go to y itself, whose rows are whole vectors
     int64_t channel; ///< elements of a channel of what the microkernel reads
     int64_t phase;   ///< elements of the sums of a plane of one phase
     int64_t sums;    ///< elements of a worker's sums, which y gets when they are complete
