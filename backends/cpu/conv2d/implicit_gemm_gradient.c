@@ -266,24 +266,25 @@ typedef struct weight_block {
     int64_t row, rows, column, columns;
 } weight_block;
 
-/* dy of a block, [panel of output channels][output][channel]; channels that there are not are
- * zeros. */
-#define ARRANGE(constant, suffix, T, A)                                                            \
-    static void arrange_##suffix(const talc_conv2d_problem *p, const weight_block *b,              \
-                                 int64_t width, const T *dy, T *to)                                \
-    {                                                                                              \
-        const int64_t plane = p->OH * p->OW;                                                       \
-        for (int64_t first = 0; first < b->oc_count; first += width, dy += width * plane) {        \
-            const int64_t channels = talc_smaller(width, b->oc_count - first);                     \
-            if (channels < width)                                                                  \
-                memset(to, 0, (size_t)(b->rows * b->columns * width) * sizeof(T));                 \
-            for (int64_t row = 0; row < b->rows; row++, to += b->columns * width)                  \
-                talc_cpu_transpose_##suffix(channels, b->columns, dy + row * p->OW, plane, to,     \
-                                            width);                                                \
-        }                                                                                          \
-    }
-
-TALC_CPU_FLOATS(ARRANGE)
+/* dy of a block, [vector of output channels][output][channel]. Lanes without a channel have the
+ * last one, and nobody reads what becomes of them. */
+static void arrange(const weight_context *c, const weight_block *b, char *to)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t lanes = c->kernels->lanes, size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t oc = (b->n * p->groups + b->g) * (p->OC / p->groups) + b->oc;
+    for (int64_t first = 0; first < talc_round_up(b->oc_count, c->plan->width); first += lanes)
+        for (int64_t row = b->row; row < b->row + b->rows; row++) {
+            const void *from[TALC_CPU_LANES];
+            for (int64_t i = 0; i < lanes; i++) {
+                const int64_t channel = oc + talc_smaller(first + i, b->oc_count - 1);
+                from[i] = talc_cpu_at(p->dtype, c->arguments->dy,
+                                      (channel * p->OH + row) * p->OW + b->column);
+            }
+            c->kernels->to_lanes(from, b->columns, to);
+            to += b->columns * lanes * size;
+        }
+}
 
 /* Sums, [panel of output channels][tap][channel], to a split of dw. */
 #define STORE(constant, suffix, T, A)                                                              \
@@ -323,15 +324,12 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
     source.h.start += b->kh * p->dilation_h;
     source.w.start += b->kw * p->dilation_w;
     talc_cpu_halo_tile_fill(&c->plan->halo_tile, &source, halo_tile);
-    const int64_t from =
-        ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
-    const void *dy_from = talc_cpu_at(p->dtype, c->arguments->dy, from);
-    TALC_CPU_CALL(p->dtype, arrange, (p, b, width, dy_from, (void *)dy));
+    arrange(c, b, dy);
     int32_t outputs = 0;
     for (int64_t row = 0; row < b->rows; row++)
         for (int64_t column = 0; column < b->columns; column++, outputs++)
             terms[outputs] = (talc_cpu_term){ (int32_t)(row * c->plan->halo_tile.w.size + column),
-                                              outputs * (int32_t)width };
+                                              outputs * (int32_t)c->kernels->lanes };
     const int64_t tiles = talc_ceil_div(K, c->kernels->rows[c->plan->vectors]);
     for (int64_t panel = 0; panel * width < b->oc_count; panel++)
         for (int64_t i = 0; i < tiles; i++) {
@@ -339,7 +337,7 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
             const char *vectors = dy + panel * outputs * width * size;
             talc_cpu_tile tile = { .count = outputs,
                                    .terms = terms,
-                                   .x = { vectors, vectors + c->kernels->lanes * size },
+                                   .x = { vectors, vectors + outputs * c->kernels->lanes * size },
                                    .y = sums + (panel * K + first) * width * size,
                                    .y_step = width,
                                    .add = !first_block };
