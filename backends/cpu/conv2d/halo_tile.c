@@ -46,8 +46,8 @@ talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_
 
 /* By vectors at the strides that networks have. */
 #define STRIDED_COPY(constant, suffix, T, A)                                                       \
-    static void strided_copy_##suffix(int64_t count, T *restrict dst, const T *restrict src,       \
-                                      int64_t stride)                                              \
+    static inline __attribute__((always_inline)) void strided_copy_##suffix(                       \
+        int64_t count, T *restrict dst, const T *restrict src, int64_t stride)                     \
     {                                                                                              \
         if (stride == 2)                                                                           \
             for (int64_t i = 0; i < count; i++)                                                    \
