@@ -14,7 +14,7 @@
 /// rows of one where there are few: so no kernel, stride, dilation or padding leaves lanes without
 /// use, and a weight is a vector of those of all lanes. Rows of x' are transposed to vectors, one a
 /// column, when they are first read; the last ones stay in a ring of as many rows as a window
-/// spans. The microkernels (primitives/depthwise_microkernel.h) have the sums of up to 14 columns
+/// spans. The microkernels (primitives/depthwise_microkernel.h) have the sums of up to 28 columns
 /// in registers, and rows of y are transposed back. Rows of padding are left out, unless a weight
 /// is not finite.
 ///

@@ -162,7 +162,7 @@ static void TYPED(depthwise_sums)(const talc_cpu_depthwise_sums *t)
     case outputs * 4 + 2:                                                                          \
         TYPED(sum_outputs)(outputs, 2, t, at);                                                     \
         break;
-            UP_TO_12(LENGTH, _) LENGTH(_, 13) LENGTH(_, 14)
+            EACH_OUTPUTS(LENGTH, _)
 #undef LENGTH
         }
     }

@@ -8,20 +8,20 @@
  *
  * How many rows fit the registers beside one vector for each column of the tile and one for the
  * element that is broadcast: of 16 registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or
- * 12 * 2 + 2 + 1. Of depthwise's outputs 14, which divides the extents of most networks'
- * layers. */
+ * 12 * 2 + 2 + 1. Of depthwise's outputs 14 or 28, which divide the extents of most
+ * networks' layers. */
 #if defined(TALC_UNITS_AVX512)
 #define INSTANCE talc_cpu_microkernels_avx512
 #define NAME     "avx512"
-enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12 };
+enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12, DEPTHWISE_OUTPUTS = 28 };
 #elif defined(TALC_UNITS_AVX2)
 #define INSTANCE talc_cpu_microkernels_avx2
 #define NAME     "avx2"
-enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6 };
+enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
 #else
 #define INSTANCE talc_cpu_microkernels_portable
 #define NAME     "portable"
-enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
+enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -31,7 +31,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 #if defined(__clang__)
 #define EACH(i, count) for (int i = 0; i < (count); i++)
 #else
-#define EACH(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
+#define EACH(i, count) _Pragma("GCC unroll 28") for (int i = 0; i < (count); i++)
 #endif
 
 /* The rows' addresses. A few have a register each; compilers would rather step from row to row, by
@@ -160,11 +160,24 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 #define UP_TO_12(X, ...)                                                                           \
     UP_TO_8(X, __VA_ARGS__)                                                                        \
     X(__VA_ARGS__, 9) X(__VA_ARGS__, 10) X(__VA_ARGS__, 11) X(__VA_ARGS__, 12)
+#define UP_TO_14(X, ...) UP_TO_12(X, __VA_ARGS__) X(__VA_ARGS__, 13) X(__VA_ARGS__, 14)
+#define UP_TO_21(X, ...)                                                                           \
+    UP_TO_14(X, __VA_ARGS__)                                                                       \
+    X(__VA_ARGS__, 15)                                                                             \
+    X(__VA_ARGS__, 16)                                                                             \
+    X(__VA_ARGS__, 17) X(__VA_ARGS__, 18) X(__VA_ARGS__, 19) X(__VA_ARGS__, 20) X(__VA_ARGS__, 21)
+#define UP_TO_28(X, ...)                                                                           \
+    UP_TO_21(X, __VA_ARGS__)                                                                       \
+    X(__VA_ARGS__, 22)                                                                             \
+    X(__VA_ARGS__, 23)                                                                             \
+    X(__VA_ARGS__, 24) X(__VA_ARGS__, 25) X(__VA_ARGS__, 26) X(__VA_ARGS__, 27) X(__VA_ARGS__, 28)
 
 #if defined(TALC_UNITS_AVX512)
 #define EACH_SIZE(X, suffix) UP_TO_12(X, suffix, 1) UP_TO_12(X, suffix, 2) UP_TO_8(X, suffix, 3)
+#define EACH_OUTPUTS         UP_TO_28
 #else
 #define EACH_SIZE(X, suffix) UP_TO_6(X, suffix, 1) UP_TO_6(X, suffix, 2) UP_TO_4(X, suffix, 3)
+#define EACH_OUTPUTS         UP_TO_14
 #endif
 
 #define ALL_KERNELS(constant, suffix, T, A)                                                        \
@@ -214,8 +227,6 @@ TALC_CPU_FLOATS(ALL_KERNELS)
 enum { PARTS = VECTOR_BYTES / 16 };
 
 typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
-
-enum { DEPTHWISE_OUTPUTS = 14 };
 
 #define DEPTHWISE_QUADS
 #define real     float
