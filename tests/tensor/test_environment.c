@@ -188,6 +188,33 @@ static void print_processors(void)
     fprintf(stderr, "%d %d", counts[0], counts[1]);
 }
 
+/* Of the process's processors, from 0. */
+static void find_processor(void *context, int64_t task, int worker)
+{
+    cpu_set_t set;
+    (void)task;
+    if (worker != 1 || sched_getaffinity(0, sizeof set, &set) != 0)
+        return;
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &set))
+            *(int *)context = i;
+}
+
+/* The first thread but the caller of the process that is the second of its host. */
+static void print_second_process(void)
+{
+    cpu_set_t all;
+    int found = -1, before = 0;
+    setenv("LOCAL_RANK", "1", 1);
+    talc_set_threads(3);
+    sched_getaffinity(0, sizeof all, &all);
+    while (found < 0)
+        talc_cpu_parallel(3, find_processor, &found);
+    for (int i = 0; i < found; i++)
+        before += CPU_ISSET(i, &all) != 0;
+    fprintf(stderr, "%d", before);
+}
+
 Test(environment, threads_keep_to_a_processor_where_that_is_asked_for)
 {
     char all[32], own[32];
@@ -195,6 +222,8 @@ Test(environment, threads_keep_to_a_processor_where_that_is_asked_for)
     snprintf(own, sizeof own, "%d 1", talc_cpu_processors());
     cr_assert_str_eq(stderr_of(NULL, NULL, print_processors), all);
     cr_assert_str_eq(stderr_of("TALC_AFFINITY", "1", print_processors), own);
+    snprintf(own, sizeof own, "%d", (3 + 1) % talc_cpu_processors());
+    cr_assert_str_eq(stderr_of("TALC_AFFINITY", "1", print_second_process), own);
 }
 
 // ---- Calls win ----------------------------------------------------------------------------------

@@ -66,6 +66,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- On the CPU ---------------------------------------------------------------------------------
 
+static void set_number(const char *name, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    setenv(name, text, 1);
+}
+
 /* In another process, so that this one holds no GPU. */
 static bool on_host(const arguments *self)
 {
@@ -114,14 +121,19 @@ static int run_mpirun(const arguments *self)
         tool_fail("%s: %s", TALC_SHOWN(self->program[0]), strerror(errno));
         return 127;
     }
-    char *argv[256] = { "mpirun", "--oversubscribe", "--tag-output", "-n", count };
-    int at = 5;
+    char *argv[256] = { "mpirun", "--oversubscribe", "--bind-to", "none", "--tag-output", "-n",
+                        count };
+    int at = 7;
     snprintf(count, sizeof count, "%lld", (long long)self->count);
+    /* Open MPI would give each of two processes one processor, however many there are. */
+    const int64_t threads = talc_threads() / self->count;
+    if (getenv("TALC_THREADS") == NULL)
+        set_number("TALC_THREADS", threads > 1 ? threads : 1);
     for (char **given = self->program; *given != NULL; given++) {
         if (strcmp(*given, ":") == 0)
             return tool_fail("':' begins another program for mpirun, and cannot be an argument");
         if (at == sizeof argv / sizeof *argv - 1)
-            return tool_fail("more than %d arguments", at - 6);
+            return tool_fail("more than %d arguments", at - 8);
         argv[at++] = *given;
     }
     execvp(argv[0], argv);
@@ -161,13 +173,6 @@ static int free_port(void)
     if (fd >= 0)
         close(fd);
     return ntohs(address.sin_port);
-}
-
-static void set_number(const char *name, int64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    setenv(name, text, 1);
 }
 
 /* Ends with this process, and with 127 where there is no such program. */

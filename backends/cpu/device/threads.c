@@ -226,14 +226,17 @@ static void stop_threads(void)
     pool.started = 0;
 }
 
-/* As TALC_AFFINITY asks: thread i on the i-th of the processors that the process may use. The
- * first one is left to the caller, who keeps to none. */
+/* As TALC_AFFINITY asks: thread i on the i-th of the processors that the process may use, behind
+ * those of the host's processes of a group that come before it. The first one is left to the
+ * caller, who keeps to none. */
 static void keep_to_processor(pthread_t thread, int i)
 {
     cpu_set_t allowed, one;
-    if (!talc_environment()->affinity || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    const talc_environment_values *e = talc_environment();
+    if (!e->affinity || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         return;
-    int processor = 0, before = i % CPU_COUNT(&allowed);
+    const int others = e->local_rank > 0 ? e->local_rank * talc_cpu_threads() : 0;
+    int processor = 0, before = (others + i) % CPU_COUNT(&allowed);
     while (!CPU_ISSET(processor, &allowed) || before-- > 0)
         processor++;
     CPU_ZERO(&one);
