@@ -68,17 +68,18 @@ static struct {
 } mpi;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Connections, and whether one ended badly: at the process's end the library waits for the other
- * processes unless one did. */
-static int open_links;
+/* Calls that are begun and not waited for, and whether a connection ended badly: at the process's
+ * end the library waits for the other processes unless there are such, or one did. */
+static int under_way;
 static bool ended_badly;
 
-/* A program that fails does not wait: its launcher sees its exit code and ends the others. */
+/* Also where the program has not freed its groups. One that fails does not wait: its launcher sees
+ * its exit code and ends the others. */
 static void finalize(int code, void *context)
 {
     int done = 0;
     (void)context;
-    if (code == 0 && open_links == 0 && !ended_badly && mpi.MPI_Finalized(&done) == MPI_SUCCESS &&
+    if (code == 0 && under_way == 0 && !ended_badly && mpi.MPI_Finalized(&done) == MPI_SUCCESS &&
         !done)
         mpi.MPI_Finalize();
 }
@@ -283,17 +284,13 @@ static void *open_link(const talc_member *member, talc_device *device, double ti
     for (int kind = 0; l->joined && kind < TALC_COLLECTIVE_COUNT; kind++)
         l->joined = duplicate(l, &l->calls[kind]);
     ended_badly |= !l->joined;
-    if (!l->joined)
-        return NULL; /* MPI may still write to it */
-    open_links++;
-    return l;
+    return l->joined ? l : NULL; /* MPI may still write to it */
 }
 
 /* What a failed connection has under way may still come, so its memory stays. */
 static void close_link(void *opened, bool failed)
 {
     link *l = opened;
-    open_links--;
     ended_badly |= failed;
     if (failed)
         return;
@@ -344,6 +341,7 @@ static bool start_call(void *opened, const talc_collective *call, void **request
             return false;
         if (left <= MOST) {
             *request = part;
+            under_way++;
             return true;
         }
         if (!wait_for(l, call, &part))
@@ -362,6 +360,7 @@ static bool wait_call(void *opened, const talc_collective *call, void *request)
     MPI_Request last = request;
     if (!wait_for(l, call, &last))
         return false;
+    under_way--;
     if (call->kind == TALC_COLLECTIVE_MEAN && call->dtype == TALC_F32)
         DIVIDE(float)
     else if (call->kind == TALC_COLLECTIVE_MEAN)

@@ -649,6 +649,15 @@ static void freed(void)
     REQUIRE(at(x, 99999) == size * (size + 1) / 2, at(x, 99999));
 }
 
+/* Processes that end without having freed the group, one of them before the others. */
+static void unfreed(void)
+{
+    REQUIRE(talc_group_barrier(group), 0);
+    if (rank == 0)
+        sleep(1);
+    group = NULL;
+}
+
 /* Rank 1 leaves in peace; the others' call says so. */
 static void left(void)
 {
@@ -680,6 +689,7 @@ int main(int argc, char **argv)
                   { "replayed", replayed },
                   { "left", left },
                   { "freed", freed },
+                  { "unfreed", unfreed },
                   { "growth", growth } };
     const char *timeout = getenv("TIMEOUT");
     const talc_group_options options = { .timeout = timeout == NULL ? 30 : atof(timeout) };

@@ -55,6 +55,8 @@ def check_cases(members):
         if processes == 2:
             code, text = run(command(processes, members, "recorded", "growth", "freed"))
             require(code == 0 and "growth: ok" in text, f"{processes} processes, growth: {code} {text}")
+        code, text = run(command(processes, members, "unfreed"))
+        require(code == 0 and text == "unfreed: ok\n", f"{processes} processes, unfreed: {code} {text}")
         bits = [run(command(processes, members, "steps")) for _ in range(2)]
         require(bits[0] == bits[1] and bits[0][0] == 0 and "steps: ok" in bits[0][1], f"{processes} processes, steps: {bits}")
 
