@@ -124,8 +124,18 @@ class Launch(unittest.TestCase):
             done = launch("-n", 2, *device, "sh", "-c", 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE $1"', "sh", "-n", **root, **more)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(sorted(re.findall(r"(\d) of 2 -n", done.stdout)), ["0", "1"])
+        # Each has its share of the processors, and may use all.
+        share = "import os; print(os.environ['TALC_THREADS'], len(os.sched_getaffinity(0)))"
+        done = subprocess.run(["env", "-u", "TALC_THREADS", TALC, "launch", "-n", "2", "-d", "cpu", sys.executable, "-c", share],
+                              capture_output=True, text=True, env=os.environ | root)
+        processors = len(os.sched_getaffinity(0))
+        self.assertEqual(done.stdout.count(f":{max(1, processors // 2)} {processors}\n"), 2, done.stdout + done.stderr)
         done = launch("-n", 2, "-d", "cpu", "sh", "-c", "exit $((3 * OMPI_COMM_WORLD_RANK))", **root)
         self.assertEqual(done.returncode, 3, done.stderr)
+        bench = "exec $0 bench lenet --train --batch $((OMPI_COMM_WORLD_RANK + 1))"
+        done = launch("-n", 2, "-d", "cpu", "sh", "-c", bench, TALC, TALC_DEVICE="cpu", **root)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("the number of images is 1 on rank 0, 2 on rank 1", done.stderr)
         for program in "./missing", "no-such-program", "/":
             done = launch("-n", 2, "-d", "cpu", program, **root)
             self.assertEqual((done.returncode, done.stdout), (127, ""), done.stderr)

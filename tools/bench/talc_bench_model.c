@@ -163,7 +163,9 @@ static bool time_forward(subject *s, timing results[2])
 static bool join_group(subject *s)
 {
     s->group = talc_group_new(s->x->device, NULL);
-    if (talc_group_size(s->group) > 1)
+    if (talc_group_size(s->group) > 1 &&
+        talc_group_agree(s->group, "the number of images", s->x->dims[0]) &&
+        talc_group_agree(s->group, "the number of elements of the input", talc_numel(s->x)))
         s->parallel = talc_parallel_new(s->module, s->group, NULL);
     return !talc_failed();
 }
