@@ -5,7 +5,8 @@
 ///     TALC_SYNC          1: wait for the device after each op and name the op that failed
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
-///     TALC_AFFINITY      1: each CPU thread but the calling one keeps to a processor of its own
+///     TALC_AFFINITY      1: each CPU thread but the calling one keeps to a processor of its own,
+///                        in several processes of a host (LOCAL_RANK) each to another
 ///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset:
 ///                        the widest there are. portable plans for a L2 cache of 1 MiB,
 ///                        whatever the machine has
