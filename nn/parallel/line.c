@@ -167,26 +167,18 @@ static bool gather(talc_line *line, int listener, double timeout, const char *te
 
 // ---- The others ---------------------------------------------------------------------------------
 
-/* A connection, or -1 and why. */
-static int connect_to(const struct addrinfo *found, int milliseconds, int *why)
+/* A connection, or -1 and why. Without an answer an attempt lasts PATIENCE (SO_SNDTIMEO). */
+static int connect_to(const struct addrinfo *found, int *why)
 {
     const int fd = socket(found->ai_family, SOCK_STREAM, 0);
-    socklen_t length = sizeof *why;
-    *why = errno;
-    if (fd < 0)
-        return -1;
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    *why = connect(fd, found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-    struct pollfd ready = { .fd = fd, .events = POLLOUT };
-    if (*why == EINPROGRESS) {
-        *why = ETIMEDOUT;
-        if (poll(&ready, 1, milliseconds) > 0)
-            getsockopt(fd, SOL_SOCKET, SO_ERROR, why, &length);
+    if (fd >= 0) {
+        prepare(fd);
+        if (connect(fd, found->ai_addr, found->ai_addrlen) == 0)
+            return fd;
     }
-    fcntl(fd, F_SETFL, 0);
-    if (*why == 0)
-        return fd;
-    close(fd);
+    *why = errno == EINPROGRESS ? ETIMEDOUT : errno;
+    if (fd >= 0)
+        close(fd);
     return -1;
 }
 
@@ -205,7 +197,7 @@ static int reach(const talc_line *line, const char *host, int number, double tim
     }
     int fd = -1, why = 0;
     while (fd < 0 && talc_roll_now() < end) {
-        fd = connect_to(found, left_of(end), &why);
+        fd = connect_to(found, &why);
         if (fd < 0)
             poll(NULL, 0, left_of(end) < RETRY ? left_of(end) : RETRY);
     }
@@ -224,7 +216,6 @@ static bool join(talc_line *line, const char *host, int port, double timeout, ch
     if (fd < 0)
         return false;
     line->sockets[0].fd = fd;
-    prepare(fd);
     talc_notice notice = notice_of(line, TALC_NOTICE_HELLO, line->member.size, GREETING);
     send_notice(fd, &notice);
     if (!talc_line_hear(line, &notice, left_of(end)))

@@ -368,5 +368,5 @@ static bool wait_call(void *opened, const talc_collective *call, void *request)
     return true;
 }
 
-static const talc_transport transport = { "MPI", open_link, close_link, start_call, wait_call };
+static const talc_transport transport = { open_link, close_link, start_call, wait_call };
 const talc_transport *const talc_transport_mpi = &transport;

@@ -137,22 +137,13 @@ static void abort_comm(void *context)
         abort_it(comm);
 }
 
-/* What the others tell while there is no watch to hear it. */
-static bool quiet(talc_line *line)
-{
-    talc_notice notice;
-    if (talc_line_hear(line, &notice, 1) && notice.kind == TALC_NOTICE_BROKEN)
-        talc_fail(TALC_PEER_LOST, "%s: %s", WHO, notice.text);
-    return !talc_failed();
-}
-
 /* What a call returned that may go on: asks until it is done, or for so many seconds; 0: until the
  * watch ends it. False with a failure. */
 static bool settle(nccl_link *l, const char *what, ncclResult_t result, double seconds)
 {
     const double end = talc_roll_now() + seconds;
     for (int looks = 0;; looks += looks < SPINS) {
-        if (l->watch != NULL ? !talc_watch_works(l->watch) : looks == SPINS && !quiet(l->line))
+        if (!talc_watch_works(l->watch))
             return false;
         pthread_mutex_lock(&l->lock);
         if (result == ncclInProgress && l->comm != NULL)
@@ -219,6 +210,7 @@ static bool connect_all(nccl_link *l, const talc_member *member)
     char address[256] = "", text[TALC_NOTICE_TEXT] = "";
     int listener = -1;
     ncclUniqueId id;
+    ncclComm_t comm = NULL;
     static_assert(sizeof id <= sizeof text, "an id travels in one notice");
     if (!meet(member, l->device, l->timeout, address, &listener))
         return false;
@@ -235,10 +227,20 @@ static bool connect_all(nccl_link *l, const talc_member *member)
     config.blocking = 0;
     /* NCCL takes the thread's current GPU, which a call of the device's makes this one. */
     l->token = talc_retain(talc_zeros(l->device, TALC_U8, TALC_DIMS(1)));
-    return l->token != NULL && l->device->interface->synchronize(l->device) == TALC_OK &&
-           settle(l, WHO,
-                  nccl.ncclCommInitRankConfig(&l->comm, member->size, id, member->rank, &config),
-                  l->timeout);
+    if (l->token == NULL || l->device->interface->synchronize(l->device) != TALC_OK)
+        return false;
+    l->watch = talc_watch_new(
+        &(talc_watched){ l->device, *member, l->timeout, l->line, abort_comm, trouble, l });
+    if (l->watch == NULL || !talc_watch_begin(l->watch, 0, WHO))
+        return false;
+    const ncclResult_t result =
+        nccl.ncclCommInitRankConfig(&comm, member->size, id, member->rank, &config);
+    pthread_mutex_lock(&l->lock);
+    l->comm = comm;
+    pthread_mutex_unlock(&l->lock);
+    const bool ok = settle(l, WHO, result, 0);
+    talc_watch_begun(l->watch);
+    return ok;
 }
 
 static void free_link(nccl_link *l)
@@ -264,11 +266,10 @@ static void *open_link(const talc_member *member, talc_device *device, double ti
     l->timeout = timeout;
     pthread_mutex_init(&l->lock, NULL);
     if (connect_all(l, member))
-        l->watch = talc_watch_new(
-            &(talc_watched){ device, *member, timeout, l->line, abort_comm, trouble, l });
-    if (l->watch != NULL)
         return l;
-    if (l->line != NULL)
+    if (l->watch != NULL)
+        talc_watch_end(l->watch, false);
+    else if (l->line != NULL)
         talc_line_tell(l->line, TALC_NOTICE_BROKEN, 0, talc_error_message());
     abort_comm(l);
     free_link(l);
@@ -334,5 +335,5 @@ static bool wait_call(void *opened, const talc_collective *call, void *request)
                                           talc_watch_works(l->watch)));
 }
 
-static const talc_transport transport = { "NCCL", open_link, close_link, start_call, wait_call };
+static const talc_transport transport = { open_link, close_link, start_call, wait_call };
 const talc_transport *const talc_transport_nccl = &transport;

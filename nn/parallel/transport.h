@@ -26,7 +26,6 @@ typedef struct talc_collective {
 } talc_collective;
 
 typedef struct talc_transport {
-    const char *name; ///< "MPI"
     /// A connection with the members, once all are there. NULL with a failure.
     void *(*open)(const talc_member *member, talc_device *device, double timeout);
     /// Ends a connection; one that has failed ends without the others.

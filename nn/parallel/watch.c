@@ -51,7 +51,7 @@ static void break_off(talc_watch *w, const char *why)
     if (w->why[0] != '\0')
         return;
     snprintf(w->why, sizeof w->why, "%s", why);
-    tell_broken(w, why);
+    tell_broken(w, w->why);
     __atomic_store_n(&w->of.device->spoiled, w->why, __ATOMIC_RELEASE);
     for (const double end = talc_roll_now() + TO_RETURN; w->calling && talc_roll_now() < end;) {
         pthread_mutex_unlock(&w->lock);
@@ -67,15 +67,6 @@ static void break_by(talc_watch *w, const char *reason)
 {
     char why[sizeof w->why];
     snprintf(why, sizeof why, "%s: %.300s", w->last.what, reason);
-    break_off(w, why);
-}
-
-/* By the failure of this thread, which is cleared. */
-static void break_by_failure(talc_watch *w)
-{
-    char why[sizeof w->why];
-    snprintf(why, sizeof why, "%s", talc_error_message());
-    talc_error_clear();
     break_off(w, why);
 }
 
@@ -140,7 +131,8 @@ static void end_roll(talc_watch *w)
     for (int rank = 1; rank < w->of.member.size && !w->answered[0]; rank++)
         w->answered[rank] = true;
     talc_roll_fail(&w->of.member, &w->last, w->others, w->answered, w->of.timeout);
-    break_by_failure(w);
+    break_off(w, talc_error_message());
+    talc_error_clear();
 }
 
 static void look(talc_watch *w)

@@ -3,12 +3,14 @@
  * device's work gets there; a member that does not come keeps the others waiting until
  * ncclCommAbort, and so does one that is in another call, as NCCL has it.
  *
- * STANDIN_EARLY: work beside the device's own runs as soon as it may, instead of as late. */
+ * STANDIN_EARLY: work beside the device's own runs as soon as it may, instead of as late.
+ * STANDIN_SIGNAL: what comes to the member in place of its communicator. */
 #include "tests/support/fake_backend.h"
 #include "tests/support/fake_device.h"
 
 #include <fcntl.h>
 #include <nccl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,6 +176,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
+    const char *signal = getenv("STANDIN_SIGNAL");
+    if (signal != NULL)
+        raise(atoi(signal));
     const int fd = shm_open(id.internal, O_RDWR | O_CREAT, 0600);
     void *all = MAP_FAILED;
     if (config->blocking != 0 || size > RANKS)

@@ -116,6 +116,18 @@ def check_stopped(group):
             end(started, victim, f"rank {victim} of 3 does not answer for 1 s", f"{case}, rank {victim} stopped")
 
 
+def check_beginning(group):
+    """A member that goes or stops when all have met, and their communicator is made."""
+    for number, part in (signal.SIGKILL, "group: rank 1 of 2 is gone"), (signal.SIGSTOP, "group: rank 1 of 2 does not answer for 1 s"):
+        begun = time.monotonic()
+        started = group.start(2, "collectives", TIMEOUT="1", last={"STANDIN_SIGNAL": str(int(number))})
+        text, _ = started[0].communicate(timeout=TIMEOUT)
+        require(started[0].returncode == 2 and part in text and time.monotonic() < begun + 10, f"{number.name} at the beginning: {text}")
+        started[1].kill()
+        started[1].communicate()
+        pathlib.Path(f"/dev/shm/standin-nccl-{started[0].pid}").unlink(missing_ok=True)
+
+
 def one(group, rank, size, port, **more):
     environment = {name: value for name, value in (group.environment(rank, size, port) | more).items() if value is not None}
     return subprocess.Popen([group.members], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -175,7 +187,7 @@ def main():
     parser.add_argument("--kills", type=int, default=3)
     arguments = parser.parse_args()
     group = Group(arguments.members.resolve(), arguments.library.resolve())
-    for check in check_meeting, check_cases, check_stopped:
+    for check in check_meeting, check_beginning, check_cases, check_stopped:
         begun = time.monotonic()
         check(group)
         print(f"{check.__name__}: {time.monotonic() - begun:.1f} s")
