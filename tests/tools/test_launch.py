@@ -78,6 +78,11 @@ class Launch(unittest.TestCase):
         self.ends(128 + signal.SIGKILL)
         self.assertIn("talc launch: rank 0 was killed by signal 9 (Killed)", done.stderr)
         self.assertIn("[1] asked", done.stdout)
+        # What kills a member is the reason, also where another has ended for it before.
+        self.begun = time.monotonic()
+        done = self.run_members(2, "if [ $RANK = 0 ]; then exit 1; fi; sleep 0.3; kill -KILL $$")
+        self.ends(128 + signal.SIGKILL)
+        self.assertIn("talc launch: rank 1 was killed by signal 9 (Killed)", done.stderr)
         self.begun = time.monotonic()
         done = self.run_members(2, "exit 0")
         self.ends(0)
@@ -125,7 +130,7 @@ class Launch(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(sorted(re.findall(r"(\d) of 2 -n", done.stdout)), ["0", "1"])
         # Each has its share of the processors, and may use all.
-        share = "import os; print(os.environ['TALC_THREADS'], len(os.sched_getaffinity(0)))"
+        share = "import os; os.write(1, b'%s %d\\n' % (os.environb[b'TALC_THREADS'], len(os.sched_getaffinity(0))))"
         done = subprocess.run(["env", "-u", "TALC_THREADS", TALC, "launch", "-n", "2", "-d", "cpu", sys.executable, "-c", share],
                               capture_output=True, text=True, env=os.environ | root)
         processors = len(os.sched_getaffinity(0))

@@ -279,13 +279,17 @@ static int code_of(int64_t rank, int status)
     return WEXITSTATUS(status);
 }
 
-/* Until all have ended. What is in the pipes then is shown; a process that a member leaves behind
- * may hold them open. */
+/* Until all have ended. The first failure is told of, or one by a signal that nobody here has
+ * sent: what becomes of the others follows from that, though they may be sooner gone. What is in
+ * the pipes then is shown; a process that a member leaves behind may hold them open. */
 static int watch(int64_t count, int code)
 {
     double end = 0;      /* of waiting for the others */
     int next = SIGTERM;  /* what they get then */
     int64_t running = 0; /* members */
+    int64_t failed = -1; /* the member that is told of */
+    int how = 0;         /* it ended */
+    bool sent = false;   /* a signal, to members */
     for (int64_t rank = 0; rank < count; rank++)
         running += members[rank].process > 0;
     while (running > 0) {
@@ -296,16 +300,20 @@ static int watch(int64_t count, int code)
                 continue;
             members[rank].process = 0;
             running--;
-            if (code == 0)
-                code = code_of(rank, status);
+            if (status != 0 &&
+                (failed < 0 || (WIFSIGNALED(status) && !WIFSIGNALED(how) && !sent))) {
+                failed = rank;
+                how = status;
+            }
         }
-        if (stopped_by != 0 && code == 0) {
+        if (stopped_by != 0 && code == 0 && failed < 0) {
             code = 128 + stopped_by;
             send_all(count, stopped_by);
         }
-        if (code != 0 && end == 0)
+        if ((code != 0 || failed >= 0) && end == 0)
             end = tool_clock() + TO_TELL;
         if (end != 0 && tool_clock() > end) {
+            sent = true;
             send_all(count, next);
             next = SIGKILL;
             end = tool_clock() + TO_END;
@@ -313,7 +321,7 @@ static int watch(int64_t count, int code)
     }
     for (const double last = tool_clock() + 0.5; read_outputs(count) && tool_clock() < last;)
         ;
-    return code;
+    return code != 0 || failed < 0 ? code : code_of(failed, how);
 }
 
 int command_launch(int argc, char **argv)
