@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,20 @@
 
 static const char *const WHO = "group";
 
-/* Seconds for a communicator to end in peace; and how often it is asked at once whether it is done,
+/* Seconds for a communicator to end; and how often it is asked at once whether it is done,
  * which small calls are in microseconds. */
 enum { TO_END = 5, SPINS = 1000 };
+
+/* Communicators that are being aborted. */
+static atomic_int aborting;
+
+/* An abort uses the GPU, which the process's end would take away under it. One whose recorded
+ * steps the program has not freed does not end. */
+static void wait_for_aborts(void)
+{
+    for (const double end = talc_roll_now() + TO_END; aborting > 0 && talc_roll_now() < end;)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
 
 // ---- The library --------------------------------------------------------------------------------
 
@@ -77,6 +89,7 @@ static void load(void)
     }
     FUNCTIONS(FUNCTION_LOAD)
     talc_member_prepare_nccl();
+    atexit(wait_for_aborts);
 }
 
 // ---- Connections --------------------------------------------------------------------------------
@@ -118,6 +131,7 @@ static const char *trouble(void *context)
 static void *abort_it(void *comm)
 {
     nccl.ncclCommAbort(comm);
+    aborting--;
     return NULL;
 }
 
@@ -131,6 +145,7 @@ static void abort_comm(void *context)
     ncclComm_t comm = l->comm;
     l->comm = NULL;
     pthread_mutex_unlock(&l->lock);
+    aborting += comm != NULL;
     if (comm != NULL && talc_thread_start(&thread, abort_it, comm))
         pthread_detach(thread);
     else if (comm != NULL)

@@ -4,6 +4,7 @@
  * ncclCommAbort, and so does one that is in another call, as NCCL has it.
  *
  * STANDIN_EARLY: work beside the device's own runs as soon as it may, instead of as late.
+ * STANDIN_ABORT: milliseconds that an abort takes, which then says so.
  * STANDIN_SIGNAL: what comes to the member in place of its communicator. */
 #include "tests/support/fake_backend.h"
 #include "tests/support/fake_device.h"
@@ -210,6 +211,11 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     static _Atomic(ncclComm_t) last;
     comm->next = atomic_exchange(&last, comm);
     atomic_store(&comm->aborted, true);
+    const char *milliseconds = getenv("STANDIN_ABORT");
+    for (int i = milliseconds == NULL ? 0 : atoi(milliseconds) * 50; i > 0; i--)
+        pause_briefly();
+    if (milliseconds != NULL)
+        (void)!write(STDOUT_FILENO, "aborted\n", 8);
     return ncclSuccess;
 }
 

@@ -128,6 +128,15 @@ def check_beginning(group):
         pathlib.Path(f"/dev/shm/standin-nccl-{started[0].pid}").unlink(missing_ok=True)
 
 
+def check_abort(group):
+    """The process's end waits for an abort, though not for ever."""
+    for milliseconds, times in (300, 1), (60000, 0):
+        begun = time.monotonic()
+        ended = group.run(2, "order", TIMEOUT="1", STANDIN_ABORT=str(milliseconds))
+        require("order: ok" in ended[0][0] and all(code == 0 and text.count("aborted") == times for text, code in ended) and
+                time.monotonic() < begun + 20, f"an abort of {milliseconds} ms: {ended}")
+
+
 def one(group, rank, size, port, **more):
     environment = {name: value for name, value in (group.environment(rank, size, port) | more).items() if value is not None}
     return subprocess.Popen([group.members], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -187,7 +196,7 @@ def main():
     parser.add_argument("--kills", type=int, default=3)
     arguments = parser.parse_args()
     group = Group(arguments.members.resolve(), arguments.library.resolve())
-    for check in check_meeting, check_beginning, check_cases, check_stopped:
+    for check in check_meeting, check_beginning, check_abort, check_cases, check_stopped:
         begun = time.monotonic()
         check(group)
         print(f"{check.__name__}: {time.monotonic() - begun:.1f} s")
