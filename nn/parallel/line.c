@@ -103,15 +103,15 @@ int talc_line_listen(int *port)
     return listen_at(false, port);
 }
 
-/* One that does not greet is none of the group's. */
-static void admit(talc_line *line, int fd)
+/* Whether it is a member; one that does not greet is none of the group's. */
+static bool admit(talc_line *line, int fd)
 {
     talc_notice hello;
     prepare(fd);
     if (!receive_notice(fd, &hello) || hello.kind != TALC_NOTICE_HELLO ||
         strcmp(hello.text, GREETING) != 0) {
         close(fd);
-        return;
+        return false;
     }
     if (hello.number != line->member.size)
         talc_fail(TALC_BAD_ARGUMENT, "%s: rank %d has a group of %d processes, rank 0 one of %d",
@@ -127,6 +127,7 @@ static void admit(talc_line *line, int fd)
         send_notice(fd, &refusal);
         close(fd);
     }
+    return !talc_failed();
 }
 
 static void fail_absent(const talc_line *line, double timeout)
@@ -142,21 +143,18 @@ static void fail_absent(const talc_line *line, double timeout)
 
 static bool gather(talc_line *line, int listener, double timeout, const char *text)
 {
-    int present = 1;
-    for (const double end = talc_roll_now() + timeout; present < line->member.size;) {
+    int missing = line->member.size - 1;
+    for (const double end = talc_roll_now() + timeout; missing > 0 && !talc_failed();) {
         struct pollfd ready = { .fd = listener, .events = POLLIN };
         const int fd = poll(&ready, 1, left_of(end)) > 0 ? accept(listener, NULL, NULL) : -1;
         if (fd >= 0)
-            admit(line, fd);
+            missing -= admit(line, fd);
         else if (talc_roll_now() >= end)
             fail_absent(line, timeout);
-        if (talc_failed()) {
-            talc_line_tell(line, TALC_NOTICE_BROKEN, 0, talc_error_message());
-            return false;
-        }
-        present = 1;
-        for (int rank = 1; rank < line->member.size; rank++)
-            present += line->sockets[rank].fd >= 0;
+    }
+    if (talc_failed()) {
+        talc_line_tell(line, TALC_NOTICE_BROKEN, 0, talc_error_message());
+        return false;
     }
     talc_notice welcome = notice_of(line, TALC_NOTICE_WELCOME, 0, "");
     memcpy(welcome.text, text, sizeof welcome.text);
