@@ -306,7 +306,7 @@ static void close_link(void *opened, bool failed)
 
 // ---- Calls --------------------------------------------------------------------------------------
 
-static ncclResult_t begin(const nccl_link *l, const talc_collective *call)
+static ncclResult_t begin(const nccl_link *l, ncclComm_t comm, const talc_collective *call)
 {
     const ncclDataType_t type = TYPES[call->dtype];
     const size_t count = (size_t)call->count;
@@ -314,14 +314,14 @@ static ncclResult_t begin(const nccl_link *l, const talc_collective *call)
     cudaStream_t stream = talc_watch_stream(l->watch);
     switch (call->kind) {
     case TALC_COLLECTIVE_BROADCAST:
-        return nccl.ncclBroadcast(call->data, call->data, count, type, call->root, l->comm, stream);
+        return nccl.ncclBroadcast(call->data, call->data, count, type, call->root, comm, stream);
     case TALC_COLLECTIVE_SUM:
     case TALC_COLLECTIVE_MEAN:
-        return nccl.ncclAllReduce(call->data, call->data, count, type, op, l->comm, stream);
+        return nccl.ncclAllReduce(call->data, call->data, count, type, op, comm, stream);
     case TALC_COLLECTIVE_GATHER:
-        return nccl.ncclAllGather(call->from, call->data, count, type, l->comm, stream);
+        return nccl.ncclAllGather(call->from, call->data, count, type, comm, stream);
     default:
-        return nccl.ncclAllReduce(l->token->data, l->token->data, 1, ncclUint8, ncclSum, l->comm,
+        return nccl.ncclAllReduce(l->token->data, l->token->data, 1, ncclUint8, ncclSum, comm,
                                   stream);
     }
 }
@@ -335,7 +335,11 @@ static bool start_call(void *opened, const talc_collective *call, void **request
         return false;
     if (!talc_watch_begin(l->watch, call->number, call->what))
         return false;
-    const bool ok = settle(l, call->what, begin(l, call), 0);
+    pthread_mutex_lock(&l->lock);
+    ncclComm_t comm = l->comm; /* an abort may take it away, and then the call ends */
+    pthread_mutex_unlock(&l->lock);
+    const bool ok =
+        comm == NULL ? talc_watch_works(l->watch) : settle(l, call->what, begin(l, comm, call), 0);
     talc_watch_begun(l->watch);
     return ok;
 }
