@@ -128,8 +128,22 @@ static const char *trouble(void *context)
     return text;
 }
 
-static void *abort_it(void *comm)
+typedef struct aborted {
+    talc_device *device;
+    ncclComm_t comm;
+    atomic_bool taken; /* by the thread: the rest is not looked at any more */
+} aborted;
+
+/* NCCL leaves the thread with the GPU that it came with, which a call of the device's makes this
+ * one: another would be opened for that. */
+static void *abort_it(void *context)
 {
+    aborted *a = context;
+    talc_device *device = a->device;
+    ncclComm_t comm = a->comm;
+    talc_device_properties unused;
+    a->taken = true;
+    device->interface->properties(device, &unused);
     nccl.ncclCommAbort(comm);
     aborting--;
     return NULL;
@@ -142,14 +156,19 @@ static void abort_comm(void *context)
     nccl_link *l = context;
     pthread_t thread;
     pthread_mutex_lock(&l->lock);
-    ncclComm_t comm = l->comm;
+    aborted a = { l->device, l->comm, false };
     l->comm = NULL;
     pthread_mutex_unlock(&l->lock);
-    aborting += comm != NULL;
-    if (comm != NULL && talc_thread_start(&thread, abort_it, comm))
-        pthread_detach(thread);
-    else if (comm != NULL)
-        abort_it(comm);
+    if (a.comm == NULL)
+        return;
+    aborting++;
+    if (!talc_thread_start(&thread, abort_it, &a)) {
+        abort_it(&a);
+        return;
+    }
+    pthread_detach(thread);
+    while (!a.taken)
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
 /* What a call returned that may go on: asks until it is done, or for so many seconds; 0: until the
