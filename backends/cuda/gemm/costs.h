@@ -60,7 +60,6 @@ TALC_COST GATHER_WAVE = 0.35;    ///< of a wave, for one that is not full
 TALC_COST POINTWISE_MEMORY = 3.4e12;
 TALC_COST POINTWISE_LAUNCHES = 5e-6;
 TALC_COST POINTWISE_STEP = 60;       ///< to load a step of 32 positions
-TALC_COST POINTWISE_STEP_LONG = 90;  ///< of long sums, mostly from the caches
 TALC_COST POINTWISE_UNALIGNED = 1.5; ///< factor of that, where four positions are no vector
 TALC_COST POINTWISE_PRODUCT = 4;     ///< of a step and eight channels
 TALC_COST POINTWISE_EIGHT = 40;      ///< to store eight channels

@@ -2,7 +2,7 @@
 /// columns are output channels: what is stored of four positions and eight channels a thread, and
 /// what is computed again. Private to backends/cuda.
 ///
-/// So the 1x1 kernel and the gathering one (conv2d/pointwise_mma.cuh, conv2d/gather_gemm.cu) end
+/// So the 1x1 kernel and the gathering one (conv2d/pointwise_mma.cu, conv2d/gather_gemm.cu) end
 /// their sums, whose operands come from elsewhere.
 #ifndef TALC_BACKENDS_CUDA_GEMM_POSITIONS_CUH
 #define TALC_BACKENDS_CUDA_GEMM_POSITIONS_CUH
