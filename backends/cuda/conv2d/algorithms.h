@@ -76,6 +76,15 @@ extern const talc_mapped_algorithm talc_cuda_conv2d_mapped[];
 double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,
                                 double share, double bytes, int launches);
 
+/// The time of cuBLAS's products of the slices of a convolution, one group of one image each, in
+/// the data's type: rows by columns, of sums of `terms`.
+double talc_cuda_conv2d_blas_seconds(const talc_device *device, const talc_conv2d_problem *problem,
+                                     double rows, double columns, double terms);
+
+/// The time of a pass over y that adds bias and residual and applies the activation; 0 without any.
+double talc_cuda_conv2d_epilogue_seconds(const talc_device *device,
+                                         const talc_conv2d_problem *problem);
+
 /// Why a convolution is not a product of its images as they are; NULL when it is.
 const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *problem);
 

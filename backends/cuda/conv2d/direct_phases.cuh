@@ -19,7 +19,10 @@
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/phases.h"
 #include "backends/cuda/conv2d/window_sum.cuh"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/shared_copy.cuh"
+
+#include <cmath>
 
 namespace talc
 {
@@ -83,18 +86,25 @@ inline bool phases_plan_of(const talc_device *device, const talc_conv2d_problem 
     return plan.blocks <= INT_MAX && plan.shared <= (size_t)shared_up_to(device, SHARED_BYTES);
 }
 
-/* Of FFMA's rate what it makes, and of memory's, as measured on an H200: lanes and channels that
+/* Of memory's rate what it makes, and the clock cycles of a block for each tap of a channel of dy,
+ * alone on its multiprocessor and beside another, as measured on an H200: lanes and channels that
  * there are not take as long as those that there are. */
 inline double phases_seconds(const talc_device *device, const talc_conv2d_problem *p,
                              const phases_plan &plan)
 {
-    constexpr double SHARE = 0.35, MOVING = 0.5;
+    constexpr double MOVING = 0.5, CLOCK = 1.7e9, ALONE = 180, TWO = 300;
     const double channels =
         (double)(p->C / p->groups) / (double)(plan.channel_tiles * plan.channel_warps * CHANNELS);
     const double lanes = (double)talc_ceil_div(p->W, p->stride_w) /
                          (double)(plan.column_tiles * plan.column_warps * WARP);
-    return talc_cuda_conv2d_seconds(device, p, SHARE * channels * lanes,
-                                    talc_conv2d_bytes(p) / (MOVING * channels * lanes), 1);
+    const double multiprocessors = talc_cuda_state_of(device)->multiprocessors,
+                 blocks = (double)plan.blocks;
+    const double tap = blocks <= multiprocessors ? ALONE : TWO * ceil(blocks / 2 / multiprocessors),
+                 taps = (double)(p->OC / p->groups * p->KH * p->KW),
+                 size = (double)talc_dtype_size(p->dtype) / sizeof(float);
+    const double moving = talc_cuda_conv2d_seconds(
+        device, p, INFINITY, talc_conv2d_bytes(p) / (MOVING * channels * lanes), 0);
+    return fmax(moving, taps * tap * size / CLOCK) + TALC_CUDA_LAUNCH;
 }
 
 inline const char *plan_phases(const talc_device *device, const talc_conv2d_problem *p,

@@ -240,14 +240,10 @@ static const char *end_plan(const talc_device *device, const talc_conv2d_problem
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = talc_cuda_im2col_bytes(&planned);
-    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
+    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1) +
+                    talc_cuda_conv2d_epilogue_seconds(device, p);
     talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
-}
-
-static bool has_epilogue(const talc_conv2d_problem *p)
-{
-    return p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
 }
 
 static const char *plan_tensor_cores(const talc_device *device, const talc_conv2d_problem *p,
@@ -258,32 +254,19 @@ static const char *plan_tensor_cores(const talc_device *device, const talc_conv2
     const char *refusal = talc_cuda_im2col_cut_packed(device, p, limit, &planned, &products);
     if (refusal != NULL)
         return refusal;
-    if (has_epilogue(p))
-        products += talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p), 1);
     return end_plan(device, p, planned, products, plan);
 }
 
-/* Tiles of a product are 64 channels of a group and 64 pixels of an image, or a quarter of that at
- * less than its rate where the others are too few or too empty. */
 static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
                                size_t limit, talc_plan *plan)
 {
-    const auto tiled_share = [&](int64_t side, double rate) {
-        const int64_t OC = p->OC / p->groups, down = talc_ceil_div(OC, side);
-        const double tiles =
-            (double)(p->N * p->groups) * (double)down * (double)talc_ceil_div(p->OH * p->OW, side);
-        const double busy = tiles / talc_cuda_state_of(device)->multiprocessors;
-        return rate * talc_cuda_blas_share(p->dtype) * (double)OC / (double)(down * side) *
-               (busy < 1 ? busy : 1);
-    };
-    const double large = tiled_share(64, 1), small = tiled_share(32, 0.7);
-    const double products =
-        TALC_CUDA_CUBLAS + talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
-                                                    talc_conv2d_bytes(p), has_epilogue(p) ? 2 : 1);
     plan->missing = talc_cuda_blas_refuses;
     return end_plan(device, p,
                     talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, p, limit),
-                    products, plan);
+                    talc_cuda_conv2d_blas_seconds(device, p, (double)(p->OC / p->groups),
+                                                  (double)(p->OH * p->OW),
+                                                  (double)(p->C / p->groups * p->KH * p->KW)),
+                    plan);
 }
 
 TALC_CUDA_FORM(im2col_tensor_cores, plan_tensor_cores(device, p, limit, plan),

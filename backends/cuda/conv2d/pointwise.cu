@@ -111,9 +111,10 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
         return talc_cuda_conv2d_pointwise_refuses(p);
     if (is_linear(p))
         return "images have one pixel";
-    /* cuBLAS multiplies at 0.85 of the rate of FMA. Products of few channels are bound by memory
-     * bandwidth, of which it reaches 1 / 1.6 of that of a copy. */
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, 1.6 * talc_conv2d_bytes(p), 3);
+    plan->seconds =
+        talc_cuda_conv2d_blas_seconds(device, p, (double)(p->OC / p->groups), (double)(p->H * p->W),
+                                      (double)(p->C / p->groups)) +
+        talc_cuda_conv2d_epilogue_seconds(device, p);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }

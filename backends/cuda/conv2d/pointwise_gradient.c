@@ -20,21 +20,20 @@ const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *d
     const talc_conv2d_problem *p = problem;
     if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
         return talc_cuda_conv2d_pointwise_refuses(p);
-    int launches = 2;
-    talc_cuda_conv2d_sums_plan sums = { .slots = 0 };
-    if (p->direction == TALC_GRAD_WEIGHT) {
-        sums = talc_cuda_conv2d_sums_cut(device, p, p->C / p->groups, p->N, p->H * p->W, limit);
-        plan->workspace = sums.bytes;
-        launches *= p->groups < 1 << 20 ? (int)p->groups : 1 << 20;
+    plan->missing = talc_cuda_blas_refuses;
+    if (p->direction == TALC_GRAD_INPUT) {
+        plan->seconds =
+            talc_cuda_conv2d_blas_seconds(device, p, (double)(p->C / p->groups),
+                                          (double)(p->H * p->W), (double)(p->OC / p->groups));
+        return NULL;
     }
-    /* cuBLAS multiplies tiles, whose missing rows and products take as long as those there are. */
-    const double IC = (double)(p->C / p->groups), OC = (double)(p->OC / p->groups);
-    const double fill = IC / (ceil(IC / 64) * 64) * OC / (ceil(OC / 16) * 16);
-    const double share = p->direction == TALC_GRAD_INPUT ? 0.8 * fill : 0.8;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), launches) +
+    const talc_cuda_conv2d_sums_plan sums =
+        talc_cuda_conv2d_sums_cut(device, p, p->C / p->groups, p->N, p->H * p->W, limit);
+    const int launches = 2 * (p->groups < 1 << 20 ? (int)p->groups : 1 << 20);
+    plan->workspace = sums.bytes;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.8, talc_conv2d_bytes(p), launches) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2.0 * (double)sums.bytes, 0);
     talc_plan_store(plan, &sums, sizeof sums);
-    plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }
 

@@ -43,7 +43,7 @@ TALC_COST SPLIT_UNPAIRED = 2e12;         ///< bytes a second of stores of 4
 
 /* gather_gemm: of a K tile the longest of products, bytes of the L2 cache and a thread's wait. */
 TALC_COST GATHER_MEMORY = 3e12;
-TALC_COST GATHER_LAUNCHES = 5e-6;
+TALC_COST GATHER_LAUNCHES = 4e-6;
 TALC_COST GATHER_BYTES = 27;     ///< that a cycle brings
 TALC_COST GATHER_BUSY = 0.65;    ///< share of the tensor cores' rate
 TALC_COST GATHER_WAITING = 1050; ///< of a K tile of planes
