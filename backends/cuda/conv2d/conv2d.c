@@ -5,14 +5,8 @@
 
 #include <math.h>
 
-/* Of cuBLAS, fitted to 496 1x1 layers of networks and their input gradients on an H200: terms below
- * which it splits no sum; seconds to add splits, and of a call beside its launch; bytes a second,
- * and of the weights of products with vectors. */
-enum { BLAS_SPLIT = 160 };
-static const double BLAS_ADDING = 2.5e-6, BLAS_WAITS = 1.4e-6, BLAS_MEMORY = 2.1e12,
-                    BLAS_VECTORS = 3e12;
-
-/* Of the same layers: the launch of a pass over y, recorded in a graph; what an input gradient with
+/* Of 496 1x1 layers of networks and their input gradients on an H200: the launch of a pass over y,
+ * recorded in a graph; what an input gradient with
  * TF32 takes of the time that such a product takes by itself; bytes a second that come on top where
  * rows are not aligned. */
 static const double PASS_LAUNCH = 1e-6, TF32_GRADIENT = 0.8, TF32_UNALIGNED = 2e12;
@@ -49,48 +43,6 @@ double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_pro
 {
     return talc_cuda_seconds(device, problem->dtype, talc_conv2d_flops(problem), share, bytes,
                              launches);
-}
-
-/* A tile of outputs of cuBLAS's kernels, and its share of the rate of FMA. */
-typedef struct blas_tile {
-    int rows, columns;
-    double share;
-} blas_tile;
-
-/* A batch is waves of tiles; of a single product the sums may be split. */
-static double blas_waves(const talc_device *device, talc_dtype dtype, const blas_tile *tile,
-                         double rows, double columns, double terms, double batch)
-{
-    const double multiprocessors = talc_cuda_state_of(device)->multiprocessors;
-    const double tiles = ceil(rows / tile->rows) * ceil(columns / tile->columns) * batch;
-    const double wanted = batch > 1 || tiles > multiprocessors / 2 ? 1 : multiprocessors / tiles;
-    const double splits = floor(fmax(1, fmin(wanted, terms / BLAS_SPLIT)));
-    const double rate = talc_cuda_flops_a_second(device, dtype) * tile->share *
-                        talc_cuda_blas_share(dtype) / talc_cuda_blas_share(TALC_F32);
-    return ceil(tiles / multiprocessors) * multiprocessors * 2 * tile->rows * tile->columns *
-               terms / splits / rate +
-           (splits > 1 ? BLAS_ADDING : 0);
-}
-
-double talc_cuda_conv2d_blas_seconds(const talc_device *device, const talc_conv2d_problem *p,
-                                     double rows, double columns, double terms)
-{
-    static const blas_tile tiles[] = {
-        { 128, 128, 0.91 }, { 128, 64, 0.84 }, { 64, 64, 0.78 }, { 32, 32, 0.53 }
-    };
-    /* As talc_cuda_conv2d_multiply calls it. */
-    const double calls = fmin((double)p->groups, (double)p->N),
-                 batch = fmax((double)p->groups, (double)p->N);
-    double computing = INFINITY;
-    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
-        computing =
-            fmin(computing, blas_waves(device, p->dtype, &tiles[i], rows, columns, terms, batch));
-    const double size = (double)talc_dtype_size(p->dtype);
-    /* Of single columns products with vectors, which read the weights each. */
-    if (columns == 1)
-        computing = batch * rows * terms * size / BLAS_VECTORS;
-    const double bytes = batch * (rows + terms) * columns * size / BLAS_MEMORY;
-    return calls * (TALC_CUDA_LAUNCH + fmax(computing + BLAS_WAITS, bytes));
 }
 
 double talc_cuda_conv2d_epilogue_seconds(const talc_device *device, const talc_conv2d_problem *p)

@@ -33,7 +33,7 @@ using namespace talc;
 
 /* Of FFMA's rate, with two loads a product, on a GPU that is full: so many threads a
  * multiprocessor; of that rate, in dw. */
-constexpr double SHARE = 0.01, WEIGHTS = 0.6;
+constexpr double SHARE = 0.01, WEIGHTS = 0.3;
 constexpr int64_t FULL = 4 * BLOCK;
 
 /* Outputs from which a block computes an element of dw, and no longer a warp. */

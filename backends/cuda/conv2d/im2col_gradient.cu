@@ -236,27 +236,6 @@ static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_prob
     return plan;
 }
 
-/* With packing for tensor cores after the sums, one an image: `seconds` is how long the products
- * take there. Why they cannot make them; NULL where they can. */
-static const char *plan_packed_sums(const talc_device *device, const talc_conv2d_problem *p,
-                                    size_t limit, gradient_plan &plan, double &seconds)
-{
-    const talc_conv2d_problem group = group_of(p);
-    plan.matrix =
-        talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, &group, limit / 2);
-    const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan.matrix, p->KH * p->KW, NULL);
-    plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
-    plan.sums = talc_cuda_conv2d_sums_whole(p, chunk.rows);
-    const size_t at = talc_cuda_aligned(plan.sums_at + plan.sums.bytes);
-    talc_plan one = {};
-    const char *refusal =
-        talc_cuda_conv2d_sums_packing(device, p, &chunk, limit > at ? limit - at : 0, &one);
-    plan.matrix.packing_at = at, plan.matrix.packing = one.workspace;
-    seconds =
-        one.seconds * (double)(p->groups * talc_ceil_div(p->C / p->groups, plan.matrix.channels));
-    return refusal;
-}
-
 /* Rows [row, row + rows) of group `group`. */
 static talc_status grad_rows(talc_device *device, const talc_conv2d_problem *p,
                              const talc_conv2d_arguments *arguments, const gradient_plan &plan,
@@ -269,9 +248,6 @@ static talc_status grad_rows(talc_device *device, const talc_conv2d_problem *p,
     talc_cuda_conv2d_sums sums = {};
     sums.plan = plan.sums;
     sums.workspace = (char *)arguments->base.workspace + plan.sums_at;
-    if (plan.matrix.packing > 0)
-        sums.packing = (char *)arguments->base.workspace + plan.matrix.packing_at;
-    sums.packing_bytes = plan.matrix.packing;
     sums.group = group, sums.row = row, sums.rows = rows;
     talc_cuda_conv2d_chunk chunk = {};
     chunk.b = arguments->base.workspace;
@@ -305,9 +281,10 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 // ---- The algorithm ------------------------------------------------------------------------------
 
 /* The products, which take `products`, B or D written and read, dx by gathering from D, and the
- * launches. */
+ * launches of the kernels that do so. */
 static const char *end_plan(const talc_device *device, const talc_conv2d_problem *p,
-                            const gradient_plan &planned, double products, talc_plan *plan)
+                            const gradient_plan &planned, double products, double launches,
+                            talc_plan *plan)
 {
     constexpr double GATHERING = 0.75e12;
     const bool input = p->direction == TALC_GRAD_INPUT;
@@ -315,11 +292,9 @@ static const char *end_plan(const talc_device *device, const talc_conv2d_problem
     const double matrix = (double)(p->C / p->groups * p->KH * p->KW) * (double)(p->N * p->groups) *
                           (double)(p->OH * p->OW) * size;
     const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W * size;
-    const int64_t launches = input ? 3 : 5 * talc_smaller(p->groups, 1 << 20);
-    plan->workspace = planned.matrix.packing > 0 || planned.sums.bytes == 0
-                          ? talc_cuda_im2col_bytes(&planned.matrix)
-                          : planned.sums_at + planned.sums.bytes;
-    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 0, (int)launches) +
+    plan->workspace = planned.sums.bytes == 0 ? talc_cuda_im2col_bytes(&planned.matrix)
+                                              : planned.sums_at + planned.sums.bytes;
+    plan->seconds = products + launches * TALC_CUDA_LAUNCH +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
                     (input ? dx / GATHERING : 0);
     talc_plan_store(plan, &planned, sizeof planned);
@@ -331,32 +306,38 @@ static const char *plan_tensor_cores(const talc_device *device, const talc_conv2
 {
     gradient_plan planned = {};
     double products = 0;
-    const char *refusal =
-        p->direction == TALC_GRAD_INPUT
-            ? talc_cuda_im2col_cut_packed(device, p, limit, &planned.matrix, &products)
-            : plan_packed_sums(device, p, limit, planned, products);
-    return refusal != NULL ? refusal : end_plan(device, p, planned, products, plan);
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no weight gradient";
+    const char *refusal = talc_cuda_im2col_cut_packed(device, p, limit, &planned.matrix, &products);
+    return refusal != NULL ? refusal : end_plan(device, p, planned, products, 3, plan);
 }
 
 static const char *plan_cublas(const talc_device *device, const talc_conv2d_problem *p,
                                size_t limit, talc_plan *plan)
 {
-    const bool input = p->direction == TALC_GRAD_INPUT;
-    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
-    const int64_t narrow = input ? K : talc_smaller(OC, K);
-    const double share = (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow /
-                         (double)(talc_ceil_div(narrow, 64) * 64);
     gradient_plan planned = {};
-    if (input)
+    plan->missing = talc_cuda_blas_refuses;
+    if (p->direction == TALC_GRAD_INPUT) {
+        const int64_t K = p->C / p->groups * p->KH * p->KW;
+        const double share =
+            (p->dtype == TALC_F64 ? 2 : 0.85) * (double)K / (double)(talc_ceil_div(K, 64) * 64);
         planned.matrix =
             talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, p, limit);
-    else
-        planned = plan_sums(device, p, limit);
-    plan->missing = talc_cuda_blas_refuses;
+        return end_plan(device, p, planned,
+                        talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0) +
+                            TALC_CUDA_CUBLAS,
+                        3, plan);
+    }
+    planned = plan_sums(device, p, limit);
+    const talc_cuda_im2col_plan &matrix = planned.matrix;
+    const double chunks = (double)(p->groups * talc_ceil_div(p->N, matrix.slices)) *
+                          (double)(talc_ceil_div(p->OH * p->OW, matrix.columns) *
+                                   talc_ceil_div(p->C / p->groups, matrix.channels));
     return end_plan(device, p, planned,
-                    talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0) +
-                        (input ? TALC_CUDA_CUBLAS : 0),
-                    plan);
+                    chunks * talc_cuda_conv2d_sums_seconds(
+                                 device, p, &planned.sums, matrix.channels * p->KH * p->KW,
+                                 talc_smaller(matrix.slices, p->N), matrix.columns),
+                    chunks, plan);
 }
 
 template <typename T>

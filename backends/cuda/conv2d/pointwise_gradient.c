@@ -29,10 +29,9 @@ const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *d
     }
     const talc_cuda_conv2d_sums_plan sums =
         talc_cuda_conv2d_sums_cut(device, p, p->C / p->groups, p->N, p->H * p->W, limit);
-    const int launches = 2 * (p->groups < 1 << 20 ? (int)p->groups : 1 << 20);
     plan->workspace = sums.bytes;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.8, talc_conv2d_bytes(p), launches) +
-                    talc_cuda_conv2d_seconds(device, p, INFINITY, 2.0 * (double)sums.bytes, 0);
+    plan->seconds = (double)p->groups * talc_cuda_conv2d_sums_seconds(
+                                            device, p, &sums, p->C / p->groups, p->N, p->H * p->W);
     talc_plan_store(plan, &sums, sizeof sums);
     return NULL;
 }

@@ -1,7 +1,17 @@
 #include "backends/cuda/conv2d/slice_products.h"
 
+#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/matmul/f32_product.h"
 #include "tensor/extent.h"
+
+#include <math.h>
+
+/* Of cuBLAS, fitted to 1,150 layers of networks and their gradients on an H200: terms below which
+ * it splits no sum; seconds to add splits, and of a call beside its launch; bytes a second, and of
+ * the weights of products with vectors. */
+enum { SPLIT = 160 };
+static const double ADDING = 2.5e-6, WAITS = 1.4e-6, MEMORY = 2.1e12, VECTORS = 3e12;
 
 /* Of a chunk of `slices` slices that are `step` apart, and whose weights are `groups` apart; the
  * operands' addresses are missing. */
@@ -95,4 +105,52 @@ talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_pro
         }
     }
     return status;
+}
+
+/* A tile of outputs of cuBLAS's kernels, and its share of the rate of FMA. */
+typedef struct blas_tile {
+    int rows, columns;
+    double share;
+} blas_tile;
+
+/* A batch is waves of tiles; of a single product the sums may be split. */
+static double seconds_of_waves(const talc_device *device, talc_dtype dtype, const blas_tile *tile,
+                               double rows, double columns, double terms, double batch)
+{
+    const double multiprocessors = talc_cuda_state_of(device)->multiprocessors;
+    const double tiles = ceil(rows / tile->rows) * ceil(columns / tile->columns) * batch;
+    const double wanted = batch > 1 || tiles > multiprocessors / 2 ? 1 : multiprocessors / tiles;
+    const double splits = floor(fmax(1, fmin(wanted, terms / SPLIT)));
+    const double rate = talc_cuda_flops_a_second(device, dtype) * tile->share *
+                        talc_cuda_blas_share(dtype) / talc_cuda_blas_share(TALC_F32);
+    return ceil(tiles / multiprocessors) * multiprocessors * 2 * tile->rows * tile->columns *
+               terms / splits / rate +
+           (splits > 1 ? ADDING : 0);
+}
+
+double talc_cuda_conv2d_call_seconds(const talc_device *device, talc_dtype dtype, double rows,
+                                     double columns, double terms, double batch)
+{
+    static const blas_tile tiles[] = {
+        { 128, 128, 0.91 }, { 128, 64, 0.84 }, { 64, 64, 0.78 }, { 32, 32, 0.53 }
+    };
+    const double size = (double)talc_dtype_size(dtype);
+    double computing = INFINITY;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
+        computing = fmin(computing,
+                         seconds_of_waves(device, dtype, &tiles[i], rows, columns, terms, batch));
+    /* Of single columns products with vectors, which read the weights each. */
+    if (columns == 1)
+        computing = batch * rows * terms * size / VECTORS;
+    const double columns_bytes = batch * (rows + terms) * columns * size;
+    return TALC_CUDA_LAUNCH + fmax(computing + WAITS, columns_bytes / MEMORY);
+}
+
+double talc_cuda_conv2d_blas_seconds(const talc_device *device, const talc_conv2d_problem *p,
+                                     double rows, double columns, double terms)
+{
+    /* As talc_cuda_conv2d_multiply calls it. */
+    const double calls = fmin((double)p->groups, (double)p->N),
+                 batch = fmax((double)p->groups, (double)p->N);
+    return calls * talc_cuda_conv2d_call_seconds(device, p->dtype, rows, columns, terms, batch);
 }

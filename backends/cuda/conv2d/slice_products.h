@@ -39,6 +39,11 @@ talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_pro
                                       const talc_conv2d_arguments *arguments,
                                       const talc_cuda_conv2d_chunk *chunk);
 
+/// The time of one call of cuBLAS in the data's type: `batch` products of rows by columns, of sums
+/// of `terms`.
+double talc_cuda_conv2d_call_seconds(const talc_device *device, talc_dtype dtype, double rows,
+                                     double columns, double terms, double batch);
+
 TALC_END_DECLARATIONS
 
 #endif

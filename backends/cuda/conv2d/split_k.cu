@@ -2,7 +2,8 @@
 /// slots. It reads them once; a block has OUTPUTS neighbouring results, and SLICES threads of each
 /// add every SLICES-th slot, the results of which are added in order.
 #include "backends/cuda/conv2d/split_k.h"
-#include "backends/cuda/matmul/f32_product.h"
+#include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/device/blas.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
 #include "tensor/extent.h"
@@ -47,6 +48,20 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem
     const double bytes =
         (double)p->N * (double)(p->OC / p->groups * rows) * (double)talc_dtype_size(p->dtype);
     return { p->N, p->OH * p->OW, p->N > 1 ? (size_t)fmin(bytes, 1e18) : 0 };
+}
+
+double talc_cuda_conv2d_sums_seconds(const talc_device *device, const talc_conv2d_problem *p,
+                                     const talc_cuda_conv2d_sums_plan *plan, int64_t rows,
+                                     int64_t images, int64_t columns)
+{
+    const int64_t OC = p->OC / p->groups, size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t calls = plan->cut < columns ? images : talc_ceil_div(images, plan->slots);
+    const double one = talc_cuda_conv2d_call_seconds(device, p->dtype, (double)OC, (double)rows,
+                                                     (double)talc_smaller(plan->cut, columns),
+                                                     (double)plan->slots);
+    const double slots = (double)plan->slots * (double)(OC * rows * size);
+    return (double)calls * one +
+           (plan->slots > 1 ? talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * slots, 1) : 0);
 }
 
 // ---- Products -----------------------------------------------------------------------------------
@@ -96,21 +111,6 @@ static talc_cuda_product product_of(const talc_conv2d_problem *p,
     return product;
 }
 
-const char *talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *p,
-                                          const talc_cuda_conv2d_chunk *chunk, size_t limit,
-                                          talc_plan *plan)
-{
-    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW, P = p->OH * p->OW;
-    if (chunk->slices < p->N || chunk->columns < P)
-        return "the workspace does not hold all images' matrix";
-    /* The sum of one image is dw itself. */
-    const int64_t ld = p->N == 1 ? K : chunk->rows;
-    const batch b = { 0, 0, p->OC * P, chunk->b_stride, P };
-    const talc_cuda_product product =
-        product_of(p, chunk, b, chunk->rows, ld, OC * chunk->rows, p->N);
-    return talc_cuda_product_plan(device, &product, limit, plan);
-}
-
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *arguments,
                             const talc_cuda_conv2d_chunk *chunk, const talc_cuda_conv2d_sums *sums,
@@ -123,8 +123,7 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
     product.b = (const char *)chunk->b + (b.b + first * b.b_step) * size;
     product.c = to.at + (slot + first) * to.step * size;
     product.add = add;
-    return talc_cuda_product_run(device, "conv2d.grad_weight", &product, sums->packing,
-                                 sums->packing_bytes);
+    return talc_cuda_multiply(device, "conv2d.grad_weight", &product);
 }
 
 /* Into `count` slots from `slot` on, of which those that hold something are added to. */

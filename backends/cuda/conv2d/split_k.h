@@ -32,8 +32,6 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_cut(const talc_device *device,
 typedef struct talc_cuda_conv2d_sums {
     talc_cuda_conv2d_sums_plan plan;
     void *workspace; ///< plan.bytes
-    void *packing;   ///< for the operands of tensor cores; NULL: cuBLAS multiplies
-    size_t packing_bytes;
     int64_t group, row, rows;
     int64_t filled; ///< slots that hold something; 0 at first
 } talc_cuda_conv2d_sums;
@@ -42,13 +40,11 @@ typedef struct talc_cuda_conv2d_sums {
 talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem *problem,
                                                        int64_t rows);
 
-/// Why tensor cores cannot make these in one product with at most `limit` bytes of packing; NULL
-/// where they can, with the bytes and how long that takes in `plan`. `chunk` is the first, and its
-/// addresses are not looked at.
-const char *talc_cuda_conv2d_sums_packing(const talc_device *device,
-                                          const talc_conv2d_problem *problem,
-                                          const talc_cuda_conv2d_chunk *chunk, size_t limit,
-                                          talc_plan *plan);
+/// The time of the products of a chunk of `images` images and `columns` columns, of `rows` rows of
+/// B, and of adding the slots.
+double talc_cuda_conv2d_sums_seconds(const talc_device *device, const talc_conv2d_problem *problem,
+                                     const talc_cuda_conv2d_sums_plan *plan, int64_t rows,
+                                     int64_t images, int64_t columns);
 
 /// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more
 /// columns than the first.
