@@ -199,7 +199,11 @@ static const char *plan_textbook(const talc_device *device, const talc_conv2d_pr
     const int64_t OC = p->OC / p->groups;
     const double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     const double waits = TALC_CUDA_LAUNCH + 30e-9 * (double)(p->C / p->groups * p->KH * p->KW);
-    const double work = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    /* A thread has eight outputs of a pixel, however short their sums. */
+    const double outputs = (double)(p->N * p->groups) * (double)p->OH * (double)p->OW *
+                           (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
+    const double work = fmax(talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2),
+                             outputs * 6.5e-12 * 132 / talc_cuda_state_of(device)->multiprocessors);
     const talc_textbook_layout own =
         talc_textbook_layout_of(p, talc_cuda_state_of(device)->multiprocessors);
     plan->seconds = work > waits ? work : waits;
