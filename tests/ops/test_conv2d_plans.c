@@ -375,3 +375,44 @@ Test(conv2d_plans, forms_by_their_problems)
         cr_expect_str_eq(form, cases[i].form, "%s: %s", cases[i].text, form);
     }
 }
+
+/* Layers of networks whose fastest strict algorithm, measured on an H200, leads the next by 1.2
+ * times or more. Estimates have to tell so much apart. */
+Test(conv2d_plans, what_is_fastest_by_far_is_chosen)
+{
+    static const struct {
+        const char *text, *title;
+    } cases[] = {
+        { "n32c960h7w7o240k1x1g3_bias_relu", "gather_gemm" },
+        { "n32c832h7w7o160k1x1_bias_relu", "gather_gemm" },
+        { "n32c3h256w256o64k3x3p1x1_bias_relu", "direct(few channels)" },
+        { "n32c16h112w112o96k1x1_bias_relu", "pointwise(mma)" },
+        { "n1c160h14w14o160k1x1_bias_relu", "pointwise(small tiles)" },
+        { "n1c1920h1w1o80k1x1_bias_relu", "pointwise(dot)" },
+        { "n1c2048h7w7o512k1x1_bias_relu", "pointwise(cublas)" },
+        { "n1c32h16w16o64k3x3s2x2p1x1_bias_relu", "split" },
+        { "n32c512h4w4o100k4x4", "implicit_gemm(mma)" },
+        { "n1c64h32w32o128k4x4s2x2p1x1_dx", "im2col(cublas)" },
+        { "n16c64h257w766o32k3x5s2x3p1x2d2x1g4_dx", "direct(phases)" },
+        { "n32c32h120w120o16k1x1_dw", "direct(registers)" },
+        { "n32c512h4w4o100k4x4_dw", "direct(registers)" },
+        { "n32c256h28w28o32k1x1_dw", "pointwise(cublas)" },
+        { "n32c1024h32w32o512k3x3p1x1_dw", "implicit_gemm(wgmma)" },
+    };
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        char chosen[TALC_ALGORITHM_TEXT] = "none";
+        double min = INFINITY;
+        for (const talc_algorithm *a = talc_cuda_conv2d; a->name != NULL; a++) {
+            talc_plan plan = { .workspace = 0 };
+            if (a->arithmetic.precision == TALC_STRICT &&
+                a->plan(&gpu, &p, (size_t)512 << 20, &plan) == NULL && plan.seconds < min) {
+                min = plan.seconds;
+                (void)talc_algorithm_text(a, chosen);
+            }
+        }
+        cr_expect_str_eq(chosen, cases[i].title, "%s: %s", cases[i].text, chosen);
+    }
+}
