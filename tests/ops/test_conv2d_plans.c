@@ -241,6 +241,36 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
     }
 }
 
+/* Bulk-copied rows say which condition a problem does not meet. */
+Test(conv2d_plans, bulk_copied_rows_say_why_not)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        { "n64c64h28w28o64k3x3p1x1", NULL },
+        { "n64c64h28w28o64k3x3s2x2p1x1", "the stride is not 1" },
+        { "n64c64h28w28o64k3x3s2x2p1x1_dx", "the stride is not 1" },
+        { "n64c24h28w28o64k3x3p1x1", "the input channels of a group are no multiple of 16" },
+        { "n64c64h28w28o64k3x3p1x1_reflect", "the padding is not zeros" },
+        { "n64c512h28w28o512k3x3p1x1",
+          "sums of more than 128 channels, or the rows do not fit shared memory" },
+        { "n8c64h512w512o64k3x3p1x1", "the input under a tile does not fit shared memory" },
+        { "n64c64h28w28o64k3x3p1x1_f64", "the data is not f32" },
+    };
+    const talc_algorithm *algorithm = row_of("implicit_gemm(bulk-copied rows)");
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        const char *expected = cases[i].expected;
+        talc_plan plan = { .workspace = 0 };
+        const char *reason = algorithm->plan(&gpu, &p, (size_t)512 << 20, &plan);
+        cr_expect(expected == NULL ? reason == NULL
+                                   : reason != NULL && strcmp(reason, expected) == 0,
+                  "%s: %s", cases[i].text, reason);
+    }
+}
+
 /* A round of images has fewer than 2^31 elements, however little room its phases take. */
 Test(conv2d_plans, rounds_of_an_input_gradient_fit_32_bits)
 {

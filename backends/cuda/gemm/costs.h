@@ -41,6 +41,37 @@ TALC_COST SPLIT_UNALIGNED = 1.75;        ///< factor of copies of 4 bytes (H200)
 TALC_COST SPLIT_K_TILE_UNALIGNED = 2200; ///< of such (H200)
 TALC_COST SPLIT_UNPAIRED = 2e12;         ///< bytes a second of stores of 4
 
+/* implicit_gemm: the longer of memory and of tiles, whose products and loads overlap, then splits.
+ * Cycles are of a clock of its own. Rates of mma.sync before Hopper are those of data sheets. */
+TALC_COST IMPLICIT_CLOCK = 1.75e9;
+TALC_COST IMPLICIT_MEMORY = 4e12;
+TALC_COST IMPLICIT_LAUNCHES = 10e-6;
+TALC_COST IMPLICIT_WGMMA = 32;            ///< of a wgmma of 64 rows and 32 columns
+TALC_COST IMPLICIT_RATE_MMA = 1270;       ///< products a cycle by mma.sync on Hopper
+TALC_COST IMPLICIT_RATE_MMA_80 = 1024;    ///< on capability 8.0, and what is unknown
+TALC_COST IMPLICIT_RATE_MMA_8X = 512;     ///< on 8.6 and 8.9
+TALC_COST IMPLICIT_SHARED = 128;          ///< bytes of shared memory a cycle
+TALC_COST IMPLICIT_BUSY = 1.1;            ///< factor of the products of both warpgroups
+TALC_COST IMPLICIT_ONE_TAP = 0.72;        ///< factor of loads for one tap
+TALC_COST IMPLICIT_LOAD = 1500;           ///< of a K tile, beside its elements
+TALC_COST IMPLICIT_STAGED = 350;          ///< of a K tile of bulk-copied rows
+TALC_COST IMPLICIT_STAGED_ROUND = 500;    ///< to convert a position a thread
+TALC_COST IMPLICIT_STORE_WHOLE = 11500;   ///< to store 8 rows of a tile that begin with a sector
+TALC_COST IMPLICIT_STORE_CARRY = 12000;   ///< that carry sectors over
+TALC_COST IMPLICIT_STORE_FLAT = 13000;    ///< of a flat tile or of phases
+TALC_COST IMPLICIT_STORE_OTHER = 18000;   ///< of other rows
+TALC_COST IMPLICIT_TILE = 500;            ///< beside these
+TALC_COST IMPLICIT_REST = 0.15;           ///< part of the shorter of products and loads that shows
+TALC_COST IMPLICIT_REST_1 = 0.5;          ///< with a single buffer
+TALC_COST IMPLICIT_CLUSTER = 1.03;        ///< factor of tiles of clusters, which wait
+TALC_COST IMPLICIT_CACHED = 40e6;         ///< bytes of y that the L2 cache holds
+TALC_COST IMPLICIT_UNALIGNED = 3.3;       ///< factor of more bytes, of rows within sectors
+TALC_COST IMPLICIT_UNALIGNED_FLAT = 1.7;  ///< of flat tiles
+TALC_COST IMPLICIT_ADDING = 4e-6;         ///< seconds of the launch that adds splits
+TALC_COST IMPLICIT_MERGING = 3e-6;        ///< seconds of the launch that merges weights of dx
+TALC_COST IMPLICIT_MERGING_MEMORY = 3e12; ///< bytes a second of those weights
+TALC_COST IMPLICIT_RESIDUAL_MEMORY = 1.4e12; ///< bytes a second of a residual, waited for
+
 /* gather_gemm: of a K tile the longest of products, bytes of the L2 cache and a thread's wait. */
 TALC_COST GATHER_MEMORY = 3e12;
 TALC_COST GATHER_LAUNCHES = 4e-6;

@@ -6,6 +6,7 @@
 #include "backends/cuda/conv2d/implicit_gemm/split_k.cuh"
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/counter.h"
+#include "backends/cuda/gemm/costs.h"
 
 namespace talc
 {
@@ -23,7 +24,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return reason;
     /* Outputs wait for the residual, which is read at a third of the rate of memory. */
     if (p->residual)
-        plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
+        plan->seconds += (double)g.outputs * sizeof(float) / IMPLICIT_RESIDUAL_MEMORY;
     plan->workspace = talc_gemm_workspace(&g, &Form::VALUES);
     if (!g.gradient) {
         plan->cached = talc_gemm_cached_bytes(&g, &Form::VALUES);

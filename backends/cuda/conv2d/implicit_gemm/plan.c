@@ -1,6 +1,7 @@
 #include "backends/cuda/conv2d/implicit_gemm/plan.h"
 
 #include "backends/cuda/conv2d/phases.h"
+#include "backends/cuda/gemm/costs.h"
 #include "tensor/extent.h"
 
 #include <limits.h>
@@ -274,13 +275,23 @@ static void set_splits(talc_gemm_layout *g, int split_k_tiles)
         g->lag = 0; /* a block may have no K tile */
 }
 
-/* Sets the stages of a flat tile (staged.cuh). Returns false where rows cannot be staged. */
+/* Why rows cannot be staged (staged.cuh), whatever the tile; NULL. */
+static const char *staged_refuses(const talc_gemm_layout *g, const talc_conv2d_problem *p)
+{
+    if (g->interleaves || p->stride_h * p->stride_w != 1)
+        return "the stride is not 1";
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return "the padding is not zeros";
+    if (g->group_in % TALC_GEMM_STEP != 0)
+        return "the input channels of a group are no multiple of 16";
+    return NULL;
+}
+
+/* Sets the stages of a flat tile. Returns false where they do not fit. */
 static bool set_stages(talc_gemm_layout *g, const talc_conv2d_problem *p, int channels)
 {
-    if (!g->flat || g->folded || g->interleaves || g->phases > 1 ||
-        p->stride_h * p->stride_w != 1 || p->padding_mode != TALC_PADDING_ZEROS ||
-        channels != TALC_GEMM_STEP || g->group_in % TALC_GEMM_STEP != 0 ||
-        g->positions > TALC_GEMM_MAX_STAGED_POSITIONS)
+    if (!g->flat || channels != TALC_GEMM_STEP || g->positions > TALC_GEMM_MAX_STAGED_POSITIONS ||
+        staged_refuses(g, p) != NULL)
         return false;
     const int64_t plane = p->H * p->W, image = (int64_t)g->pitch * g->image_rows;
     const int64_t images = talc_ceil_div(g->positions - 1, image) + 1;
@@ -424,18 +435,19 @@ bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
 // ---- Choice -------------------------------------------------------------------------------------
 
 /* Clock cycles of the products of a step. Of mma.sync it is the longer of the products, at the rate
- * of the multiprocessor, and the accesses to shared memory, 128 bytes a cycle. */
+ * of the multiprocessor, and the accesses to shared memory. */
 static double step_cycles(const talc_gemm_form *form, int capability)
 {
     if (form->wgmma)
-        return TALC_GEMM_BLOCKS * 32 * form->products * TALC_GEMM_MULTIPLIERS;
-    const double rate = capability == 90                          ? 1270
-                        : capability / 10 == 8 && capability > 80 ? 512
-                                                                  : 1024;
+        return TALC_GEMM_BLOCKS * IMPLICIT_WGMMA * form->products * TALC_GEMM_MULTIPLIERS;
+    const double rate = capability == 90                          ? IMPLICIT_RATE_MMA
+                        : capability / 10 == 8 && capability > 80 ? IMPLICIT_RATE_MMA_8X
+                                                                  : IMPLICIT_RATE_MMA_80;
     const double products = TALC_GEMM_MULTIPLIERS * TALC_GEMM_CHANNELS * form->rows *
                             TALC_GEMM_COLUMNS * TALC_GEMM_STEP * form->products / rate;
     const double reading = TALC_GEMM_MULTIPLIERS * 4 *
-                           (form->rows * TALC_GEMM_BLOCKS * 256 + 1024) * parts_of(form) / 128.;
+                           (form->rows * TALC_GEMM_BLOCKS * 256 + 1024) * parts_of(form) /
+                           IMPLICIT_SHARED;
     return products > reading ? products : reading;
 }
 
@@ -447,30 +459,30 @@ static double tile_cycles(const talc_gemm_layout *g, const talc_gemm_form *form,
     const double steps = (double)g->split_k_tiles * steps_of_k_tile * step_cycles(form, capability);
     const int positions = g->phases * g->positions;
     const double loaded = (positions + talc_ceil_div(positions, form->loaders) * form->loaders) /
-                          2. * g->split_k_tiles * g->channels * (g->taps == 1 ? 0.72 : 1);
-    const double storing = g->flat || g->interleaves       ? 13000
-                           : g->OW % TALC_GEMM_SECTOR == 0 ? 11500
-                           : g->carry                      ? 12000 + 12000. / g->column_tiles
-                                                           : 18000;
-    const double products = steps * 1.1 + storing * form->rows / 8,
-                 loads =
-                     (form->staged
-                          ? g->split_k_tiles *
-                                (350. + 500 * (double)talc_ceil_div(g->positions, form->loaders))
-                          : loaded / form->loads + 1500. * g->split_k_tiles) /
-                     g->share;
+                          2. * g->split_k_tiles * g->channels *
+                          (g->taps == 1 ? IMPLICIT_ONE_TAP : 1);
+    const double storing = g->flat || g->interleaves       ? IMPLICIT_STORE_FLAT
+                           : g->OW % TALC_GEMM_SECTOR == 0 ? IMPLICIT_STORE_WHOLE
+                           : g->carry
+                               ? IMPLICIT_STORE_CARRY + IMPLICIT_STORE_CARRY / g->column_tiles
+                               : IMPLICIT_STORE_OTHER;
+    const double staging = IMPLICIT_STAGED + IMPLICIT_STAGED_ROUND *
+                                                 (double)talc_ceil_div(g->positions, form->loaders),
+                 products = steps * IMPLICIT_BUSY + storing * form->rows / 8,
+                 loads = (form->staged ? g->split_k_tiles * staging
+                                       : loaded / form->loads + IMPLICIT_LOAD * g->split_k_tiles) /
+                         g->share;
     *loading = loads;
     if (steps_of_k_tile == 0)
-        return products + 500;
+        return products + IMPLICIT_TILE;
     const double longer = products > loads ? products : loads;
-    /* The blocks of a cluster wait for each other. */
-    return (longer + (g->buffers == 1 ? 0.5 : 0.15) * (products + loads - longer) + 500) *
-           (g->share > 1 ? 1.03 : 1);
+    const double rest = g->buffers == 1 ? IMPLICIT_REST_1 : IMPLICIT_REST;
+    return (longer + rest * (products + loads - longer) + IMPLICIT_TILE) *
+           (g->share > 1 ? IMPLICIT_CLUSTER : 1);
 }
 
 static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, talc_gemm_gpu gpu)
 {
-    static const double CLOCK = 1.75e9, MEMORY = 4e12;
     const int64_t run = talc_gemm_run_of(g);
     double cycles = 0, loads = 0;
     if (!g->interleaves)
@@ -486,21 +498,24 @@ static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, 
                            talc_ceil_div(t, gpu.multiprocessors)) *
                   tile_cycles(g, form, gpu.capability, steps, &loads);
     }
-    const double computing = (cycles + loads / g->split_k_tiles) / CLOCK;
+    const double computing = (cycles + loads / g->split_k_tiles) / IMPLICIT_CLOCK;
     /* Rows that may begin anywhere in a sector are slow to write, unless the L2 cache holds them
      * all. */
     const double written = (double)g->outputs * 4, read = (double)g->N * g->C * g->H * g->W * 4;
     const int columns = g->interleaves ? g->dx.W : g->OW;
-    const bool slow = !g->carry && columns % TALC_GEMM_SECTOR != 0 && written > 40e6;
-    const double moving = (read + written * (slow ? g->flat ? 1.7 : 3.3 : 1)) / MEMORY;
+    const bool slow = !g->carry && columns % TALC_GEMM_SECTOR != 0 && written > IMPLICIT_CACHED;
+    const double stores = slow ? g->flat ? IMPLICIT_UNALIGNED_FLAT : IMPLICIT_UNALIGNED : 1;
+    const double moving = (read + written * stores) / IMPLICIT_MEMORY;
     /* The splits are written to the L2 cache and read from there. */
-    const double adding = g->splits == 1 ? 0 : 4e-6 + g->splits * written / MEMORY;
+    const double adding =
+        g->splits == 1 ? 0 : IMPLICIT_ADDING + g->splits * written / IMPLICIT_MEMORY;
     /* The weights of dx are written once more, and read by two passes. */
-    const double merging =
-        g->interleaves
-            ? 3e-6 + (3. * (double)merged_bytes(g) + (double)talc_gemm_packed_bytes(g, form)) / 3e12
-            : 0;
-    return (computing > moving ? computing : moving) + adding + merging + 10e-6;
+    const double merging = g->interleaves
+                               ? IMPLICIT_MERGING + (3. * (double)merged_bytes(g) +
+                                                     (double)talc_gemm_packed_bytes(g, form)) /
+                                                        IMPLICIT_MERGING_MEMORY
+                               : 0;
+    return (computing > moving ? computing : moving) + adding + merging + IMPLICIT_LAUNCHES;
 }
 
 /* Keeps the fastest splits of a choice if they are faster than what was found before. */
@@ -603,21 +618,19 @@ const char *talc_gemm_plan(talc_gemm_layout *g, const talc_gemm_form *form,
                            const talc_conv2d_problem *p, talc_gemm_gpu gpu, size_t limit,
                            talc_gemm_choice *choice, double *seconds)
 {
-    if (p->dtype != TALC_F32)
-        return "the data is not f32";
-    if (form->wgmma && gpu.capability != 90)
-        return "the GPU is not of compute capability 9.0";
-    if (gpu.capability < 80)
-        return "the GPU is older than compute capability 8.0";
     talc_conv2d_problem forward;
-    const char *refusal = talc_gemm_forward_of(p, &forward);
-    if (refusal != NULL)
-        return refusal;
-    if (!talc_gemm_layout_of(p, g))
-        return "it is empty, or an extent is too large";
-    if (form->products == 3 && talc_gemm_fewest_products(p) < TALC_GEMM_MIN_PRODUCTS)
-        return "sums of fewer than 16 products";
-    if (!talc_gemm_choose(g, form, p, gpu, limit, choice, seconds))
-        return "the patch under a tile does not fit shared memory";
-    return NULL;
+    const char *refusal = talc_gemm_refuses(p->dtype, gpu.capability, form->wgmma);
+    if (refusal == NULL)
+        refusal = talc_gemm_forward_of(p, &forward);
+    if (refusal == NULL && !talc_gemm_layout_of(p, g))
+        refusal = "it is empty, or an extent is too large";
+    if (refusal == NULL && form->products == 3)
+        refusal = talc_gemm_refuses_sums(talc_gemm_fewest_products(p));
+    if (refusal == NULL && form->staged)
+        refusal = staged_refuses(g, &forward);
+    if (refusal == NULL && !talc_gemm_choose(g, form, p, gpu, limit, choice, seconds))
+        refusal = form->staged && g->group_in > TALC_GEMM_MAX_STAGED_K_TILES * TALC_GEMM_STEP
+                      ? "sums of more than 128 channels, or the rows do not fit shared memory"
+                      : "the input under a tile does not fit shared memory";
+    return refusal;
 }
