@@ -7,6 +7,7 @@
 #include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/gemm/costs.h"
+#include "backends/cuda/gemm/epilogue.cuh"
 
 namespace talc
 {
@@ -90,13 +91,9 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     config.attrs = &cluster;
     config.numAttrs = g.share > 1;
     if (g.splits == 1) {
-        /* A call of a function would cost the kernel registers and a tenth of its speed. */
-        const bool in_place = !is_called(p->activation);
-        if (!in_place)
-            g.last.activation = TALC_ACTIVATION_NONE;
+        g.last.activation = without_calls(p->activation);
         (void)cudaLaunchKernelEx(&config, kernel, g); /* a failure is found below */
-        if (!in_place)
-            epilogue_in_place<float>(device, { NULL, NULL, p->activation }, g.y, 1, 1, g.outputs);
+        end_called(device, p->activation, g.y, g.outputs);
     } else {
         g.recompute_limits = (float *)rest;
         gemm_problem split = g;

@@ -41,19 +41,12 @@ static __global__ void __launch_bounds__(BLOCK)
             sum += sums.of[split * p.outputs + i];
             limit += recompute_limits[split * 2 * CHANNELS];
         }
-        unsigned recompute_bits =
-            __ballot_sync(~0u, !(fabsf(sum) >= limit && fabsf(sum) < INFINITY));
-        if (recompute_bits != 0 && lane == 0)
-            atomicAdd(p.recomputed, __popc(recompute_bits));
-        for (; recompute_bits != 0; recompute_bits &= recompute_bits - 1) {
-            const int of = __ffs((int)recompute_bits) - 1;
-            const float again =
-                sum_by_warp<false>(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
-                                   { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
-                                     __shfl_sync(~0u, at.column, of) });
-            if ((int)lane == of)
-                sum = again;
-        }
+        const bool bad = !(fabsf(sum) >= limit && fabsf(sum) < INFINITY);
+        sum = recompute_by_warp(bad, sum, p.recomputed, [&](int of) {
+            return sum_by_warp<false>(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
+                                      { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
+                                        __shfl_sync(~0u, at.column, of) });
+        });
         if (from + lane < count)
             p.y[i] = talc_epilogue(p.last, sum, oc, i);
     }

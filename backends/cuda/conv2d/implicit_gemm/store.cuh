@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_STORE_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
+#include "backends/cuda/gemm/recompute.cuh"
 #include "backends/cuda/primitives/witness.h"
 
 namespace talc
@@ -52,23 +53,10 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
         for (int i = 0; i < AT_A_TIME; i++)
             sum += v[i] * u[i];
     }
-#pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2)
-        sum += __shfl_xor_sync(~0u, sum, apart);
-    return sum;
+    return sum_of_warp(sum);
 }
 
 // ---- Rows of outputs ----------------------------------------------------------------------------
-
-/// The smaller of two magnitudes, or NaN.
-static __device__ __forceinline__ float smaller_magnitude(float a, float b)
-{
-    float smaller;
-    asm volatile("{\n.reg .f32 x, y;\nabs.f32 x, %1;\nabs.f32 y, %2;\nmin.NaN.f32 %0, x, y;\n}"
-                 : "=f"(smaller)
-                 : "f"(a), "f"(b));
-    return smaller;
-}
 
 /// About the sums of a tile. `exponent` is that of the scale of the halo tile. `underflows` counts
 /// the elements that underflowed, each multiplied by the factor that sums have been scaled up by
