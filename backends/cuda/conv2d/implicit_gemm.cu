@@ -59,14 +59,6 @@ template <int COUNT, bool IS_STAGED = false, bool HAS_PHASES = false> struct wgm
     uint32_t low;
     float partial[ROWS * 4]; /* a member, so that all BLOCKS accumulate in the same registers */
 
-    static __device__ void begin_loading()
-    {
-        registers_down<LOADER_REGISTERS>();
-    }
-    static __device__ void begin_multiplying()
-    {
-        registers_up<MULTIPLIER_REGISTERS>();
-    }
     static __device__ void publish()
     {
         fence_async_shared();

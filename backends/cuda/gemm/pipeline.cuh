@@ -29,6 +29,13 @@ struct pipeline_state {
         if (++stage == stages)
             stage = 0, parity ^= 1;
     }
+    /// Goes `by` stages on; a multiple of it are all stages.
+    __device__ __forceinline__ void advance(int stages, int by)
+    {
+        stage += by;
+        if (stage >= stages)
+            stage -= stages, parity ^= 1;
+    }
 };
 
 /// Each side begins at stage 0. All stages are empty, so the first wait of a producer is for a
@@ -84,16 +91,19 @@ static __device__ __forceinline__ stage_barriers begin_pipeline(uint64_t (&barri
 }
 
 /// The first CONSUMER_THREADS threads of a block call consume(), the others produce(). Registers
-/// move from the producers to the consumers: each kind has as many a thread as the template says.
+/// move from the producers to the consumers: each kind has as many a thread as the template says,
+/// or where it says 0 those that it was launched with, as on GPUs before Hopper.
 template <int CONSUMER_THREADS, int CONSUMER_REGISTERS, int PRODUCER_REGISTERS, typename Consume,
           typename Produce>
 static __device__ __forceinline__ void run_pipeline(Consume consume, Produce produce)
 {
     if (threadIdx.x >= CONSUMER_THREADS) {
-        registers_down<PRODUCER_REGISTERS>();
+        if constexpr (PRODUCER_REGISTERS > 0)
+            registers_down<PRODUCER_REGISTERS>();
         produce();
     } else {
-        registers_up<CONSUMER_REGISTERS>();
+        if constexpr (CONSUMER_REGISTERS > 0)
+            registers_up<CONSUMER_REGISTERS>();
         consume();
     }
 }

@@ -4,7 +4,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_HALO_TILE_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
-#include "backends/cuda/primitives/barriers.cuh"
+#include "backends/cuda/gemm/pipeline.cuh"
 
 namespace talc
 {
@@ -257,20 +257,20 @@ static __device__ __forceinline__ void copy_to_cluster(const gemm_problem &p, co
 template <typename Form>
 static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, char *halo_tiles,
                                                        halo_tile_info *infos,
-                                                       unsigned (*measured)[2], uint32_t full,
-                                                       uint32_t empty)
+                                                       unsigned (*measured)[2], stage_barriers ring)
 {
     /* Each block of a cluster begins with another K tile. */
-    int buffer = Form::MAX_SHARE > 1 ? (int)rank_in_cluster() : 0, exponent = 0, behind = buffer;
-    uint32_t parity = 1;
+    pipeline_state at = first_to_fill();
+    at.stage = Form::MAX_SHARE > 1 ? (int)rank_in_cluster() : 0;
+    int exponent = 0, behind = at.stage;
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
         const talc_gemm_tile a = tile_of<Form>(p, t);
         int k_tile = a.k_tile + behind;
         for (; k_tile < a.k_tile + a.k_tiles; k_tile += share_of<Form>(p)) {
-            barrier_wait(empty + 8 * buffer, parity);
-            char *halo_tile = halo_tiles + buffer * p.halo_tile_bytes;
+            ring.wait_empty(at);
+            char *halo_tile = halo_tiles + at.stage * p.halo_tile_bytes;
             const halo_tile_info info = write_scaled<Form, 3>(
-                measured[buffer], exponent, (k_tile + 1) * p.channels > p.in,
+                measured[at.stage], exponent, (k_tile + 1) * p.channels > p.in,
                 [&](float scale, bool careful) {
                     return p.folded  ? load_halo_tile<Form, FOLDED>(p, a, k_tile, halo_tile, scale)
                            : careful ? load_halo_tile<Form, CAREFUL>(p, a, k_tile, halo_tile, scale)
@@ -278,17 +278,15 @@ static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, ch
                 });
             exponent = info.exponent;
             if (threadIdx.x == Form::FIRST_LOADER)
-                infos[buffer] = info;
+                infos[at.stage] = info;
             Form::publish();
-            barrier_arrive(full + 8 * buffer);
+            barrier_arrive(ring.full(at.stage));
             if (share_of<Form>(p) > 1) {
                 barrier_sync<1, Form::LOADERS>();
                 if (threadIdx.x == Form::FIRST_LOADER)
-                    copy_to_cluster(p, halo_tile, infos + buffer, full + 8 * buffer);
+                    copy_to_cluster(p, halo_tile, infos + at.stage, ring.full(at.stage));
             }
-            buffer += share_of<Form>(p);
-            if (buffer >= p.buffers)
-                buffer -= p.buffers, parity ^= 1;
+            at.advance(p.buffers, share_of<Form>(p));
         }
         if (Form::MAX_SHARE > 1)
             behind = k_tile - a.k_tile - a.k_tiles;

@@ -14,16 +14,15 @@ namespace talc
 /// stores them.
 template <typename Form>
 static __device__ __forceinline__ void multiply(const gemm_problem &p, const char *halo_tiles,
-                                                const halo_tile_info *infos, char *ring,
-                                                char *store_buffers, uint32_t full, uint32_t empty)
+                                                const halo_tile_info *infos, char *weight_ring,
+                                                char *store_buffers, stage_barriers ring)
 {
     /* The shuffle tells the compiler that it is uniform. */
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
     Form products(p, shared_address(halo_tiles) + warpgroup * p.warpgroup_shift * 16);
     const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
-    int buffer = 0;
-    uint32_t parity = 0;
-    weight_stream<Form> weights(p, ring);
+    pipeline_state at = first_to_empty();
+    weight_stream<Form> weights(p, weight_ring);
     /* The second warpgroup begins when the first has multiplied `lag` K tiles. */
     int lag = p.lag;
     if (lag > 0 && warpgroup == 1)
@@ -41,8 +40,8 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
         const talc_gemm_steps steps =
             steps_of<Form>(p, talc_gemm_block_of(&p, a.channel_tile, warpgroup));
         for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
-            barrier_wait(full + 8 * buffer, parity);
-            const halo_tile_info info = infos[buffer];
+            ring.wait_full(at);
+            const halo_tile_info info = infos[at.stage];
             if (k_tile == 0) {
                 of_sums = { info.exponent, 0, 1 };
             } else if (info.exponent != of_sums.exponent) {
@@ -61,17 +60,16 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
                 of_sums.max_factor = fmaxf(1, of_sums.max_factor * f * rest);
             }
             of_sums.underflows += (float)min(info.underflows, (unsigned)(p.channels * p.taps));
-            products.add(p, buffer, steps, weights, sums);
+            products.add(p, at.stage, steps, weights, sums);
             if (share_of<Form>(p) > 1) {
-                const uint32_t filler = filler_of(p, buffer);
+                const uint32_t filler = filler_of(p, at.stage);
                 if (threadIdx.x == 0 && filler != rank)
-                    barrier_arrive_for(full + 8 * buffer, copied_bytes(p));
+                    barrier_arrive_for(ring.full(at.stage), copied_bytes(p));
                 if (threadIdx.x % WARP == 0)
-                    barrier_arrive_in_cluster(address_in_block(empty + 8 * buffer, filler));
+                    barrier_arrive_in_cluster(address_in_block(ring.empty(at.stage), filler));
             } else if (Form::LANES_READ || threadIdx.x % WARP == 0)
-                barrier_arrive(empty + 8 * buffer);
-            if (++buffer == p.buffers)
-                buffer = 0, parity ^= 1;
+                barrier_arrive(ring.empty(at.stage));
+            at.advance(p.buffers);
             if (lag-- == 1 && warpgroup == 0)
                 barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
@@ -95,16 +93,17 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     __shared__ float zero;
     __shared__ int offsets[Form::STAGED ? TALC_GEMM_MAX_STAGED_POSITIONS : 1];
     char *halo_tiles = shared, *stages = halo_tiles + p.buffers * p.halo_tile_bytes;
-    char *ring = stages + p.stages * p.stage_bytes, *store_buffers = ring + RING<Form>;
-    const uint32_t full = shared_address(barriers), empty = full + 8 * TALC_GEMM_MAX_BUFFERS;
+    char *weights = stages + p.stages * p.stage_bytes, *store_buffers = weights + RING<Form>;
+    const stage_barriers ring = { shared_address(barriers),
+                                  shared_address(barriers + TALC_GEMM_MAX_BUFFERS) };
     const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
             const bool fills = Form::MAX_SHARE == 1 || filler_of(p, i) == rank;
-            barrier_init(full + 8 * i, fills ? Form::LOADERS : 1);
+            barrier_init(ring.full(i), fills ? Form::LOADERS : 1);
             if (!fills)
-                barrier_arrive_for(full + 8 * i, copied_bytes(p));
-            barrier_init(empty + 8 * i,
+                barrier_arrive_for(ring.full(i), copied_bytes(p));
+            barrier_init(ring.empty(i),
                          share_of<Form>(p) * MULTIPLIERS * (Form::LANES_READ ? 128 : 4));
         }
         for (int i = 0; i < p.stages; i++)
@@ -115,17 +114,15 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     __syncthreads();
     if (share_of<Form>(p) > 1)
         cluster_sync();
-    if (threadIdx.x >= MULTIPLIERS * 128) {
-        Form::begin_loading();
-        if constexpr (Form::STAGED)
-            load_staged<Form>(p, halo_tiles, (float *)stages, offsets, &zero, infos, measured, full,
-                              empty, shared_address(staged));
-        else
-            load_halo_tiles<Form>(p, halo_tiles, infos, measured, full, empty);
-    } else {
-        Form::begin_multiplying();
-        multiply<Form>(p, halo_tiles, infos, ring, store_buffers, full, empty);
-    }
+    run_pipeline<MULTIPLIERS * 128, Form::MULTIPLIER_REGISTERS, Form::LOADER_REGISTERS>(
+        [&] { multiply<Form>(p, halo_tiles, infos, weights, store_buffers, ring); },
+        [&] {
+            if constexpr (Form::STAGED)
+                load_staged<Form>(p, halo_tiles, (float *)stages, offsets, &zero, infos, measured,
+                                  ring, shared_address(staged));
+            else
+                load_halo_tiles<Form>(p, halo_tiles, infos, measured, ring);
+        });
     if (share_of<Form>(p) > 1)
         cluster_sync(); /* until then the other block may copy to this one's shared memory */
 }

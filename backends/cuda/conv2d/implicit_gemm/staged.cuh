@@ -153,7 +153,7 @@ template <typename Form>
 static __device__ __forceinline__ void load_staged(const gemm_problem &p, char *halo_tiles,
                                                    float *stages, int *offsets, float *zero,
                                                    halo_tile_info *infos, unsigned (*measured)[2],
-                                                   uint32_t full, uint32_t empty, uint32_t staged)
+                                                   stage_barriers ring, uint32_t staged)
 {
     /* With a single product, the maximum may lie in a wide range. So few halo tiles are written a
      * second time. Then elements below 2^-17 of the largest may underflow. */
@@ -162,36 +162,34 @@ static __device__ __forceinline__ void load_staged(const gemm_problem &p, char *
     const bool copies = threadIdx.x < Form::FIRST_LOADER + WARP;
     k_tile_walk ahead(p), walk(p);
     auto stage_of = [&](int i) { return stages + i * (p.stage_bytes / 4); };
-    int buffer = 0, stage = 0, exponent = 0;
-    uint32_t parity = 1, stage_parity = 0;
+    pipeline_state at = first_to_fill(), stage = first_to_empty();
+    int exponent = 0;
     if (copies)
         for (int i = 0; i < p.stages && ahead.t < p.tiles; i++, ahead.advance(p))
             fill_stage(p, ahead, stage_of(i), staged + 8 * i);
     find_staged_offsets<Form>(p, walk.t, offsets);
     while (walk.t < p.tiles) {
-        barrier_wait(staged + 8 * stage, stage_parity);
-        barrier_wait(empty + 8 * buffer, parity);
-        const uint32_t from = shared_address(stage_of(stage)), none = shared_address(zero);
-        char *halo_tile = halo_tiles + buffer * p.halo_tile_bytes;
+        barrier_wait(staged + 8 * stage.stage, stage.parity);
+        ring.wait_empty(at);
+        const uint32_t from = shared_address(stage_of(stage.stage)), none = shared_address(zero);
+        char *halo_tile = halo_tiles + at.stage * p.halo_tile_bytes;
         const halo_tile_info info = write_scaled<Form, RANGE>(
-            measured[buffer], exponent, false, [&](float scale, bool careful) {
+            measured[at.stage], exponent, false, [&](float scale, bool careful) {
                 return careful
                            ? convert_stage<Form, true>(p, from, none, offsets, halo_tile, scale)
                            : convert_stage<Form, false>(p, from, none, offsets, halo_tile, scale);
             });
         exponent = info.exponent;
         if (threadIdx.x == Form::FIRST_LOADER)
-            infos[buffer] = info;
+            infos[at.stage] = info;
         Form::publish();
-        barrier_arrive(full + 8 * buffer);
-        if (++buffer == p.buffers)
-            buffer = 0, parity ^= 1;
+        barrier_arrive(ring.full(at.stage));
+        at.advance(p.buffers);
         if (copies && ahead.t < p.tiles) {
-            fill_stage(p, ahead, stage_of(stage), staged + 8 * stage);
+            fill_stage(p, ahead, stage_of(stage.stage), staged + 8 * stage.stage);
             ahead.advance(p);
         }
-        if (++stage == p.stages)
-            stage = 0, stage_parity ^= 1;
+        stage.advance(p.stages);
         if (walk.advance(p) && walk.t < p.tiles)
             find_staged_offsets<Form>(p, walk.t, offsets);
     }
