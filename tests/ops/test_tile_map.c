@@ -50,6 +50,20 @@ static void count_tile(const talc_gemm_layout *g, const talc_gemm_form *form, in
     }
 }
 
+/* A halo tile that is packed is that of all tiles that read it. */
+static void check_halo_tile(const talc_gemm_layout *g, int t)
+{
+    const talc_gemm_tile a = talc_gemm_dx_tile_of(g, t);
+    cr_assert(a.halo_tile >= 0 && a.halo_tile < g->groups * g->pixel_tiles);
+    if (g->carry)
+        return;
+    const talc_gemm_tile b = talc_gemm_dx_tile_of(g, talc_gemm_first_reader(g, a.halo_tile));
+    cr_assert(b.halo_tile == a.halo_tile && b.g == a.g && b.n == a.n && b.row == a.row &&
+                  b.column == a.column,
+              "halo tile %d of tile %d: group %d, image %d, row %d, column %d", a.halo_tile, t, b.g,
+              b.n, b.row, b.column);
+}
+
 static void check_layout(const talc_gemm_layout *g, const talc_gemm_form *form, int multiprocessors)
 {
     unsigned char *counts = calloc((size_t)g->outputs, 1), *k_tiles = calloc((size_t)g->outputs, 1);
@@ -58,8 +72,10 @@ static void check_layout(const talc_gemm_layout *g, const talc_gemm_form *form, 
     int tiles = 0;
     for (int block = 0; block < blocks; block++)
         for (int t = talc_gemm_first_tile(g, block); t < g->tiles;
-             t = talc_gemm_next_tile(g, t, blocks), tiles++)
+             t = talc_gemm_next_tile(g, t, blocks), tiles++) {
             count_tile(g, form, t, counts, k_tiles);
+            check_halo_tile(g, t);
+        }
     cr_assert_eq(tiles, g->tiles);
     for (int64_t i = 0; i < g->outputs; i++)
         cr_assert(counts[i] == g->splits && k_tiles[i] == (g->k_tiles & 255),
@@ -93,8 +109,9 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
             check_layout(&g, form, gpu.multiprocessors);
         }
         /* The arrangements that are not the fastest, and splits. */
-        choice = (talc_gemm_choice){ i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false,
-                                     1 + i % 2 };
+        choice = (talc_gemm_choice){
+            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false, 1 + i % 2, i % 8 > 3
+        };
         if (choice.arrangement >= TALC_GEMM_SAME_CARRY)
             choice.split_k_tiles = 0;
         if (talc_gemm_set_tiles(&g, form, &p, gpu, choice)) {
@@ -136,7 +153,9 @@ Test(tile_map, each_tap_that_an_input_gradient_reads_is_multiplied_once)
     for (int i = 0; i < 300; i++) {
         talc_conv2d_problem p = random_problem(&state);
         talc_gemm_layout g;
-        const talc_gemm_choice choice = { i % TALC_GEMM_SAME_CARRY, 32, 0, false, 1 + i % 2 };
+        const talc_gemm_choice choice = {
+            i % TALC_GEMM_SAME_CARRY, 32, 0, false, 1 + i % 2, false
+        };
         p.direction = TALC_GRAD_INPUT;
         if (p.OH <= 0 || p.OW <= 0 || !talc_gemm_layout_of(&p, &g) ||
             !talc_gemm_set_tiles(&g, &TALC_GEMM_WGMMA_TF32, &p, gpu, choice))

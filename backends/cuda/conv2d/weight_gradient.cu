@@ -33,8 +33,8 @@ using namespace talc;
 
 /* The shape of tiles and halo tiles, and the threads that pack them. */
 template <int COUNT> struct packing_form {
-    static constexpr talc_gemm_form VALUES = { false, COUNT, TILE / STEP, STEP,  256,
-                                               0,     1,     1,           false, 0 };
+    static constexpr talc_gemm_form VALUES = { false, COUNT, TILE / STEP, STEP,  256, 0,
+                                               1,     1,     false,       false, 0 };
     static constexpr int PRODUCTS = COUNT, LOADERS = VALUES.loaders, FIRST_LOADER = 0;
 };
 
@@ -45,44 +45,16 @@ constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, unless the workspace 
 
 // ---- Packing ------------------------------------------------------------------------------------
 
-/* The exponent of a scale for the tile, from a sample: the first channels of each position. */
-template <typename Form>
-static __device__ int sampled_exponent(const gemm_problem &p, const talc_gemm_tile &a,
-                                       int channel_block, unsigned *max_bits)
-{
-    halo_item item = {};
-    item.position = (int)threadIdx.x;
-    find_item<CAREFUL>(p, a, channel_block, item);
-    const int channels = min(STEP, p.in - channel_block * p.channels);
-    unsigned largest = 0;
-    for (int i = 0; i < channels; i++) {
-        const unsigned bits =
-            __float_as_uint(*(const float *)((const char *)item.from + i * item.step)) & 0x7fffffff;
-        largest = max(largest, bits < 0x7f800000 ? bits : 0);
-    }
-    largest = __reduce_max_sync(~0u, largest);
-    if (threadIdx.x % WARP == 0)
-        atomicMax(max_bits, largest);
-    __syncthreads();
-    int e = 0;
-    if (*max_bits != 0)
-        frexpf(__uint_as_float(*max_bits), &e), e = min(TOP - 1 - e, 127);
-    return e;
-}
-
 /* Packs tiles: one block a tile, block of channels and group. */
 template <typename Form>
 static __global__ void __launch_bounds__(THREADS)
     pack_tiles(const __grid_constant__ gemm_problem p, char *to, packed_tile_info *infos, int first)
 {
-    __shared__ unsigned sample, measured[2][WARPS][4];
+    __shared__ unsigned measured[2][WARPS][4];
     const int channel_block = (int)blockIdx.y, g = (int)blockIdx.z;
     const talc_gemm_tile a = talc_gemm_tile_of(&p, g * p.pixel_tiles + first + (int)blockIdx.x);
     const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + channel_block;
-    if (threadIdx.x == 0)
-        sample = 0;
-    __syncthreads();
-    int exponent = sampled_exponent<Form>(p, a, channel_block, &sample);
+    int exponent = sampled_exponent<CAREFUL>(p, a, channel_block);
     bool careful = (channel_block + 1) * p.channels > p.in;
     for (int round = 0;; round++) {
         uint64_t nonzero = 0;
@@ -350,7 +322,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
 {
     if (!gemm_problem_of<Form>(p, x) ||
         !talc_gemm_set_tiles(&x, &Form::VALUES, p, gemm_gpu_of(gpu),
-                             { arrangement, channels, 0, false, 1 }))
+                             { arrangement, channels, 0, false, 1, false }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.split_k_tiles = x.k_tiles;

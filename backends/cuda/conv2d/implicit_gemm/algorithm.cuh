@@ -70,6 +70,15 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         allow_shared(kernel, talc_gemm_shared_capacity(&Form::VALUES, gemm_gpu_of(gpu)));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
+    if constexpr (Form::VALUES.packs) {
+        if (g.packs) {
+            const int64_t count = talc_gemm_packed_halo_tiles(&g);
+            halo_tile_info *infos = (halo_tile_info *)(rest + count * g.halo_tile_bytes);
+            g.halo_tiles = rest, g.halo_infos = infos;
+            pack_halo_tiles<Form><<<(unsigned)count, BLOCK, 0, stream>>>(g, rest, infos);
+        }
+    }
+    rest += talc_gemm_packed_halo_bytes(&g);
     gemm_problem weights = g;
     if constexpr (Form::PHASES) {
         float *merged = (float *)rest;

@@ -15,6 +15,9 @@ struct alignas(16) halo_tile_info {
     unsigned underflows; ///< elements that underflow when scaled
 };
 
+/// The exponent of no scale.
+constexpr int NO_SCALE = 1 << 20;
+
 /// What is read outside of the image.
 static __device__ float outside = 0;
 
@@ -83,6 +86,38 @@ static __device__ __forceinline__ void find_item(const gemm_problem &p, const ta
     inside = inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
     item.from = inside ? x + (pixel.n * (int64_t)p.C * plane + h * p.W + w) : &outside;
     item.step = inside ? plane * 4 : 0;
+}
+
+/// The exponent of a scale for a halo tile, from a sample: the first channels of some positions. It
+/// has room for a maximum of twice theirs. All threads of a block call it.
+template <load_kind KIND>
+static __device__ int sampled_exponent(const gemm_problem &p, const talc_gemm_tile &a, int k_tile)
+{
+    __shared__ unsigned max_bits;
+    if (threadIdx.x == 0)
+        max_bits = 0;
+    halo_item item = {};
+    item.position = (int)threadIdx.x;
+    find_item<KIND>(p, a, k_tile, item);
+    const int first = k_tile * p.channels, channels = min(STEP, p.in - first);
+    unsigned largest = 0;
+#pragma unroll 4
+    for (int i = 0; i < channels; i++) {
+        const float v = KIND == FOLDED
+                            ? folded_element(p, item, first + i)
+                            : __ldg((const float *)((const char *)item.from + i * item.step));
+        const unsigned bits = __float_as_uint(v) & 0x7fffffff;
+        largest = max(largest, bits < 0x7f800000 ? bits : 0);
+    }
+    largest = __reduce_max_sync(~0u, largest);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        atomicMax(&max_bits, largest);
+    __syncthreads();
+    int e = 0;
+    if (max_bits != 0)
+        frexpf(__uint_as_float(max_bits), &e), e = min(TOP - 1 - e, 127);
+    return e;
 }
 
 /// The bit, out of 64, of a channel of a K tile. Of each 32 channels the even ones come first, then

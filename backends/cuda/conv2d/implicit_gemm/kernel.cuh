@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_KERNEL_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_KERNEL_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm/halo_tile.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/packed.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/store.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/staged.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/weights.cuh"
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
 #pragma unroll
             for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
-        sums_info of_sums = { 0, 0, 1 };
+        sums_info of_sums = { NO_SCALE, 0, 1 };
         const talc_gemm_tile a = tile_of<Form>(p, t);
         const int k_tiles = a.k_tiles;
         const talc_gemm_steps steps =
@@ -42,9 +42,9 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
         for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
             ring.wait_full(at);
             const halo_tile_info info = infos[at.stage];
-            if (k_tile == 0) {
-                of_sums = { info.exponent, 0, 1 };
-            } else if (info.exponent != of_sums.exponent) {
+            if (of_sums.exponent == NO_SCALE) {
+                of_sums.exponent = info.exponent;
+            } else if (info.exponent != of_sums.exponent && info.exponent != NO_SCALE) {
                 /* This halo tile has another scale: takes the sums to it. */
                 products.settle();
                 const int e = info.exponent - of_sums.exponent, e1 = max(-126, min(127, e));
@@ -73,6 +73,8 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (lag-- == 1 && warpgroup == 0)
                 barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
+        if (of_sums.exponent == NO_SCALE)
+            of_sums.exponent = 0;
         witness(sums, blockIdx.x, talc_gemm_tile_of(&p, t).split);
         store_tile<Form>(p, t, sums, of_sums, store_buffers);
     }
@@ -97,10 +99,11 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     const stage_barriers ring = { shared_address(barriers),
                                   shared_address(barriers + TALC_GEMM_MAX_BUFFERS) };
     const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
+    const bool packs = Form::VALUES.packs && p.packs;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
             const bool fills = Form::MAX_SHARE == 1 || filler_of(p, i) == rank;
-            barrier_init(ring.full(i), fills ? Form::LOADERS : 1);
+            barrier_init(ring.full(i), fills && !packs ? Form::LOADERS : 1);
             if (!fills)
                 barrier_arrive_for(ring.full(i), copied_bytes(p));
             barrier_init(ring.empty(i),
@@ -120,6 +123,8 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
             if constexpr (Form::STAGED)
                 load_staged<Form>(p, halo_tiles, (float *)stages, offsets, &zero, infos, measured,
                                   ring, shared_address(staged));
+            else if (packs)
+                copy_halo_tiles<Form>(p, halo_tiles, infos, ring);
             else
                 load_halo_tiles<Form>(p, halo_tiles, infos, measured, ring);
         });

@@ -63,6 +63,18 @@ size_t talc_gemm_cached_bytes(const talc_gemm_layout *g, const talc_gemm_form *f
            (size_t)talc_gemm_channel_rows(g) * (sizeof(int) + sizeof(float));
 }
 
+int64_t talc_gemm_packed_halo_tiles(const talc_gemm_layout *g)
+{
+    return g->packs ? (int64_t)g->groups * g->pixel_tiles * g->k_tiles : 0;
+}
+
+size_t talc_gemm_packed_halo_bytes(const talc_gemm_layout *g)
+{
+    return (size_t)talc_ceil_div(
+               talc_gemm_packed_halo_tiles(g) * (g->halo_tile_bytes + TALC_GEMM_HALO_INFO), 128) *
+           128;
+}
+
 size_t talc_gemm_limits_bytes(const talc_gemm_layout *g)
 {
     return g->splits == 1 ? 0 : (size_t)g->tiles * 2 * TALC_GEMM_CHANNELS * sizeof(float);
@@ -79,7 +91,8 @@ static size_t merged_bytes(const talc_gemm_layout *g)
 size_t talc_gemm_workspace(const talc_gemm_layout *g, const talc_gemm_form *form)
 {
     const size_t sums = g->splits == 1 ? 0 : (size_t)(g->splits * g->outputs) * sizeof(float);
-    return talc_gemm_cached_bytes(g, form) + merged_bytes(g) + talc_gemm_limits_bytes(g) + sums;
+    return talc_gemm_cached_bytes(g, form) + talc_gemm_packed_halo_bytes(g) + merged_bytes(g) +
+           talc_gemm_limits_bytes(g) + sums;
 }
 
 // ---- Tiles --------------------------------------------------------------------------------------
@@ -364,14 +377,15 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     }
     const int64_t units = h.count * w.count * positions;
     if (units > 16383 || pitch > 16383 ||
-        (g->carry && (g->interleaves || g->column_tiles == 1 || p->OW % TALC_GEMM_SECTOR == 0 ||
-                      p->OW % 2 != 0)))
+        (g->carry && (choice.packs || g->interleaves || g->column_tiles == 1 ||
+                      p->OW % TALC_GEMM_SECTOR == 0 || p->OW % 2 != 0)))
         return false;
     g->pitch = (int)pitch;
     g->image_rows = (int)h.extent;
     g->positions = (int)positions;
     g->phases = (int)(h.count * w.count), g->phases_w = (int)w.count;
     g->phase_h_step = (int)h.step, g->phase_w_step = (int)w.step;
+    g->packs = choice.packs;
     g->channels = channels;
     g->k_tiles = (int)talc_ceil_div(g->in, channels);
     /* The steps of a phase begin anywhere. */
@@ -394,7 +408,7 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     g->channel_tiles = (int)talc_ceil_div(g->group_out, channel_tile);
     /* The blocks of a cluster have neighbouring channels, and a buffer is filled by the same block
      * each time. */
-    g->share = g->interleaves && choice.share > 1 ? choice.share : 1;
+    g->share = g->interleaves && choice.share > 1 && !choice.packs ? choice.share : 1;
     g->buffers -= g->buffers % g->share;
     g->channel_tiles = (int)talc_ceil_div(g->channel_tiles, g->share) * g->share;
     /* A tile of two phases has as many taps as any other. */
@@ -410,7 +424,7 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
             ? (int)talc_ceil_div(g->dx.with_taps * g->dx.sixteens * TALC_GEMM_ROWS, channel_tile)
             : g->channel_tiles;
     const int64_t tiles = (int64_t)g->pixel_tiles * g->groups * g->channel_tiles;
-    if (tiles > INT_MAX / 4)
+    if (tiles > INT_MAX / 4 || talc_gemm_packed_halo_tiles(g) > INT_MAX)
         return false;
     g->tiles = (int)tiles;
     g->splits = 1;
@@ -469,9 +483,12 @@ static double tile_cycles(const talc_gemm_layout *g, const talc_gemm_form *form,
     const double staging = IMPLICIT_STAGED + IMPLICIT_STAGED_ROUND *
                                                  (double)talc_ceil_div(g->positions, form->loaders),
                  products = steps * IMPLICIT_BUSY + storing * form->rows / 8,
-                 loads = (form->staged ? g->split_k_tiles * staging
-                                       : loaded / form->loads + IMPLICIT_LOAD * g->split_k_tiles) /
-                         g->share;
+                 loads =
+                     (g->packs ? g->split_k_tiles *
+                                     (IMPLICIT_COPY + g->halo_tile_bytes / IMPLICIT_COPIED)
+                      : form->staged ? g->split_k_tiles * staging
+                                     : loaded / form->loads + IMPLICIT_LOAD * g->split_k_tiles) /
+                     g->share;
     *loading = loads;
     if (steps_of_k_tile == 0)
         return products + IMPLICIT_TILE;
@@ -479,6 +496,24 @@ static double tile_cycles(const talc_gemm_layout *g, const talc_gemm_form *form,
     const double rest = g->buffers == 1 ? IMPLICIT_REST_1 : IMPLICIT_REST;
     return (longer + rest * (products + loads - longer) + IMPLICIT_TILE) *
            (g->share > 1 ? IMPLICIT_CLUSTER : 1);
+}
+
+/* Seconds to pack halo tiles: each block of a multiprocessor's converts at its rate, unless memory
+ * is slower. */
+static double packing_seconds(const talc_gemm_layout *g, const talc_gemm_form *form,
+                              talc_gemm_gpu gpu)
+{
+    if (!g->packs)
+        return 0;
+    const double image = (double)g->groups * g->group_in * g->N * g->H * g->W * 4,
+                 packed = (double)talc_gemm_packed_halo_bytes(g),
+                 blocks = ceil((double)talc_gemm_packed_halo_tiles(g) /
+                               (IMPLICIT_PACKERS * gpu.multiprocessors)),
+                 elements = g->halo_tile_bytes / (2. * parts_of(form)),
+                 converting =
+                     blocks * (IMPLICIT_PACK + elements / IMPLICIT_PACKED) / IMPLICIT_CLOCK,
+                 moving = (image + packed) / IMPLICIT_PACKING_MEMORY;
+    return IMPLICIT_PACKING + (converting > moving ? converting : moving);
 }
 
 static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, talc_gemm_gpu gpu)
@@ -515,7 +550,8 @@ static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, 
                                                      (double)talc_gemm_packed_bytes(g, form)) /
                                                         IMPLICIT_MERGING_MEMORY
                                : 0;
-    return (computing > moving ? computing : moving) + adding + merging + IMPLICIT_LAUNCHES;
+    return (computing > moving ? computing : moving) + adding + merging +
+           packing_seconds(g, form, gpu) + IMPLICIT_LAUNCHES;
 }
 
 /* Keeps the fastest splits of a choice if they are faster than what was found before. */
@@ -535,7 +571,7 @@ static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
         if (form->staged && (tried.split_k_tiles > TALC_GEMM_MAX_STAGED_K_TILES ||
                              (g->splits > 1 && g->tiles > gpu.multiprocessors)))
             continue;
-        if (splits > 1 && talc_gemm_workspace(g, form) > limit)
+        if ((splits > 1 || g->packs) && talc_gemm_workspace(g, form) > limit)
             break;
         const double time = seconds_of(g, form, gpu);
         if (time < *seconds) {
@@ -567,11 +603,13 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
                                     : all < 64   ? all
                                                  : 64;
                  channels >= TALC_GEMM_STEP; channels -= TALC_GEMM_STEP)
-                for (int share = 1; share <= (g->interleaves ? form->max_share : 1); share++)
-                    try_splits(
-                        g, form, p, gpu, limit,
-                        (talc_gemm_choice){ arrangement, (int)channels, 0, folded != 0, share },
-                        choice, seconds);
+                for (int packs = 0; packs <= (form->packs ? 1 : 0); packs++)
+                    for (int share = 1;
+                         share <= (g->interleaves && packs == 0 ? form->max_share : 1); share++)
+                        try_splits(g, form, p, gpu, limit,
+                                   (talc_gemm_choice){ arrangement, (int)channels, 0, folded != 0,
+                                                       share, packs != 0 },
+                                   choice, seconds);
     }
     return *seconds < (double)INFINITY && set_tiles(g, form, p, gpu, *choice);
 }

@@ -24,6 +24,7 @@ enum {
     TALC_GEMM_STAGES = 2,
     TALC_GEMM_MAX_STAGED_K_TILES = 8,
     TALC_GEMM_MAX_STAGED_POSITIONS = 768,
+    TALC_GEMM_HALO_INFO = 16, ///< bytes of what is known of a halo tile
 };
 
 /// What the kernel's forms differ in. implicit_gemm.cu and implicit_gemm_mma.cu multiply by them.
@@ -37,6 +38,7 @@ typedef struct talc_gemm_form {
     int run;       ///< steps whose weights are fetched and read together
     int max_share; ///< of dx: blocks of a cluster that load halo tiles for each other
     bool staged;   ///< halo tiles are made from rows that bulk copies brought to shared memory
+    bool packs;    ///< halo tiles may be written to memory first, and bulk copies bring them
     double loads;  ///< for the estimate: elements of x that a block loads and converts in a cycle
 } talc_gemm_form;
 
@@ -51,11 +53,11 @@ typedef struct talc_gemm_form {
 #else
 #define TALC_GEMM_FORM static const talc_gemm_form
 #endif
-TALC_GEMM_FORM TALC_GEMM_WGMMA = { true, 3, 8, 32, 256, 6, 3, 1, false, 1.25 };
-TALC_GEMM_FORM TALC_GEMM_WGMMA_TF32 = { true, 1, 8, 32, 256, 8, 2, 2, false, 1.6 };
-TALC_GEMM_FORM TALC_GEMM_ROWS_TF32 = { true, 1, 8, 32, 128, 9, 3, 1, true, 1.6 };
-TALC_GEMM_FORM TALC_GEMM_MMA = { false, 3, 4, 32, 128, 3, 1, 1, false, 0.8 };
-TALC_GEMM_FORM TALC_GEMM_MMA_TF32 = { false, 1, 4, 32, 128, 6, 2, 1, false, 1 };
+TALC_GEMM_FORM TALC_GEMM_WGMMA = { true, 3, 8, 32, 256, 6, 3, 1, false, true, 1.25 };
+TALC_GEMM_FORM TALC_GEMM_WGMMA_TF32 = { true, 1, 8, 32, 256, 8, 2, 2, false, true, 1.6 };
+TALC_GEMM_FORM TALC_GEMM_ROWS_TF32 = { true, 1, 8, 32, 128, 9, 3, 1, true, false, 1.6 };
+TALC_GEMM_FORM TALC_GEMM_MMA = { false, 3, 4, 32, 128, 3, 1, 1, false, false, 0.8 };
+TALC_GEMM_FORM TALC_GEMM_MMA_TF32 = { false, 1, 4, 32, 128, 6, 2, 1, false, false, 1 };
 
 /// What of a GPU a plan depends on.
 typedef struct talc_gemm_gpu {
@@ -84,6 +86,7 @@ typedef struct talc_gemm_choice {
     int split_k_tiles;         ///< the K tiles of a split; 0: all
     bool folded;               ///< the phases of the stride are folded into channels
     int share;                 ///< blocks of a cluster; 0: 1
+    bool packs;                ///< halo tiles are written to memory first
 } talc_gemm_choice;
 
 /// The forward problem at stride 1 of an input gradient (tile_map.h); another direction's stays as
@@ -126,6 +129,11 @@ int talc_gemm_shift_of(const talc_gemm_layout *g, int step);
 
 /// Output channels of all tiles, those of the last one that do not exist among them.
 int64_t talc_gemm_channel_rows(const talc_gemm_layout *g);
+
+/// Halo tiles that a kernel of its own writes, each a K tile, and their bytes with what the kernel
+/// knows of them; 0 where none does.
+int64_t talc_gemm_packed_halo_tiles(const talc_gemm_layout *g);
+size_t talc_gemm_packed_halo_bytes(const talc_gemm_layout *g);
 
 /// Bytes of the packed weights; of all that depends on the weights alone, which has their exponents
 /// and thresholds behind them; of the limits below which sums of split-K are recomputed; and of the

@@ -32,6 +32,8 @@ struct folded_channel {
     short h, w; ///< the phase
 };
 
+struct halo_tile_info;
+
 struct gemm_operands {
     const float *x, *w;
     float *y;
@@ -41,6 +43,9 @@ struct gemm_operands {
     /// Of each output channel: the magnitude of a scaled sum below which the underflows of its
     /// weights matter.
     const float *thresholds;
+    /// The halo tiles, where they are packed: [halo tile][K tile].
+    const char *halo_tiles;
+    const halo_tile_info *halo_infos;
     epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
 };
 

@@ -85,6 +85,7 @@ typedef struct talc_gemm_layout {
     int tiles_with_taps; ///< channel tiles; the others are zero
     int tile_rows, tile_columns;
     int halo_tile_bytes, buffers;
+    bool packs;              ///< a kernel of its own writes all halo tiles to memory (packed.cuh)
     int store_bytes;         ///< shared memory of a warp that stores
     int stages, stage_bytes; ///< buffers of rows that halo tiles are made from (staged.cuh)
     int stage_step;          ///< floats from one channel of a stage to the next
@@ -109,12 +110,13 @@ typedef struct talc_gemm_tile {
     int n, row, column;  ///< its first pixel; column of a flat tile is its first position
     int split;           ///< which split of the tile it is
     int k_tile, k_tiles; ///< its first K tile, and their count
+    int halo_tile;       ///< which of the halo tiles of all pixels and groups it reads
     bool before, after;  ///< with carry: the row has a tile before this one, or after it
 } talc_gemm_tile;
 
 TALC_TILE_MAP talc_gemm_tile talc_gemm_tile_of(const talc_gemm_layout *p, int t)
 {
-    talc_gemm_tile a = { 0, 0, 0, 0, 0, 0, 0, 0, false, false };
+    talc_gemm_tile a = { 0, 0, 0, 0, 0, 0, 0, 0, 0, false, false };
     const int whole = (int)talc_quotient(p->by_splits, (uint32_t)t);
     a.split = t - whole * p->splits;
     a.k_tile = a.split * p->split_k_tiles;
@@ -128,6 +130,7 @@ TALC_TILE_MAP talc_gemm_tile talc_gemm_tile_of(const talc_gemm_layout *p, int t)
     a.channel_tile = p->carry ? outer : inner;
     a.before = p->carry && column > 0, a.after = p->carry && column + 1 < p->column_tiles;
     a.column = column * p->tile_columns;
+    a.halo_tile = rows * p->column_tiles + column;
     if (p->flat) {
         a.g = rows;
         return a;
@@ -147,10 +150,17 @@ TALC_TILE_MAP talc_gemm_tile talc_gemm_dx_tile_of(const talc_gemm_layout *p, int
         const int outermost = (int)talc_quotient(p->by_groups, (uint32_t)a.g);
         a.g -= outermost * p->groups;
         a.channel_tile += outermost * p->share;
+        a.halo_tile -= outermost * p->groups * p->pixel_tiles;
         if (outermost * p->share >= p->tiles_with_taps)
             a.k_tiles = 0;
     }
     return a;
+}
+
+/// The first tile that reads a halo tile, without carry.
+TALC_TILE_MAP int talc_gemm_first_reader(const talc_gemm_layout *p, int halo_tile)
+{
+    return halo_tile * (int)p->by_inner.by * p->splits;
 }
 
 /// Tiles that a block has to take one after the other. Every block of a launch needs a tile, since
