@@ -70,7 +70,7 @@ typedef struct talc_pipeline {
     int loaders, multipliers, buffers, lag;
 } talc_pipeline;
 
-enum { TALC_MAP_LEVELS = 8, TALC_MAP_LOOPS = 6, TALC_MAP_TEXT = 160 };
+enum { TALC_MAP_LEVELS = 8, TALC_MAP_LOOPS = 6, TALC_MAP_TEXT = 208 };
 
 typedef struct talc_owner_map talc_owner_map;
 struct talc_owner_map {

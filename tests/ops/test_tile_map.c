@@ -110,7 +110,7 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
         }
         /* The arrangements that are not the fastest, and splits. */
         choice = (talc_gemm_choice){
-            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false, 1 + i % 2, i % 8 > 3
+            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false, 1 + i % 2, i % 8 > 3, i % 3
         };
         if (choice.arrangement >= TALC_GEMM_SAME_CARRY)
             choice.split_k_tiles = 0;
@@ -122,6 +122,71 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
     cr_assert(split > 10 && folded > 10, "%d split, %d folded", split, folded);
     for (int i = 0; i < TALC_GEMM_ARRANGEMENTS; i++)
         cr_assert(seen[i] > 0, "arrangement %d is not seen", i);
+}
+
+/* Whether what a step reads for an output is the element of its tap, or one that is as zero. */
+static void check_tap(const talc_gemm_layout *g, const talc_gemm_tile *a, int q, int shift, int kh,
+                      int kw, int rows)
+{
+    const talc_gemm_pixel at = talc_gemm_pixel_of(g, a, q);
+    if (at.n >= g->N || at.row >= g->OH || at.column >= g->OW)
+        return;
+    const int phase = shift / g->positions, position = q + shift % g->positions;
+    cr_assert(position < g->positions && phase < g->phases);
+    talc_gemm_tile below = *a;
+    below.row += rows;
+    const talc_gemm_pixel read = talc_gemm_pixel_of(g, &below, position);
+    const int h = read.row * g->stride_h - g->top + phase / g->phases_w * g->phase_h_step,
+              w = read.column * g->stride_w - g->left + phase % g->phases_w * g->phase_w_step,
+              of_tap_h = at.row * g->stride_h - g->top + kh * g->dilation_h,
+              of_tap_w = at.column * g->stride_w - g->left + kw * g->dilation_w;
+    const bool same = read.n == at.n && h == of_tap_h && w == of_tap_w,
+               outside = of_tap_h < 0 || of_tap_h >= g->H || of_tap_w < 0 || of_tap_w >= g->W,
+               zero = read.n >= g->N || h < 0 || h >= g->H || w < 0 || w >= g->W;
+    cr_assert(same || (outside && zero && g->mode == TALC_PADDING_ZEROS),
+              "tap %d, %d of output %d, %d reads %d, %d", kh, kw, at.row, at.column, h, w);
+}
+
+static int check_taps(const talc_gemm_layout *g, const talc_gemm_form *form)
+{
+    const int sixteens = g->channels / TALC_GEMM_STEP, t = g->tiles / 2;
+    const talc_gemm_tile a = talc_gemm_tile_of(g, t);
+    int seen = 0;
+    for (int k_tile = 0; k_tile < g->bands; k_tile++) {
+        const talc_gemm_k_tile k = talc_gemm_k_tile_of(g, k_tile);
+        cr_assert(k.of_band == 0 && k.band == k_tile);
+        for (int s = 0; s < g->taps * sixteens; s += sixteens) {
+            const int tap = k.band * g->taps + s / sixteens;
+            if (tap >= g->KH * g->KW)
+                continue;
+            for (int i = 0; i < form->rows * TALC_GEMM_COLUMNS; i++)
+                check_tap(g, &a, i / TALC_GEMM_COLUMNS * g->row_shift + i % TALC_GEMM_COLUMNS,
+                          talc_gemm_shift_of(g, s), tap / g->KW, tap % g->KW,
+                          talc_gemm_rows_before(g, k.band));
+            seen++;
+        }
+    }
+    cr_assert_eq(seen, g->KH * g->KW);
+    return g->bands;
+}
+
+Test(tile_map, each_step_reads_the_elements_of_its_tap)
+{
+    const talc_gemm_gpu gpu = { 90, 132, 232448 };
+    uint64_t state = 7;
+    int banded = 0, strided = 0;
+    for (int i = 0; i < 600; i++) {
+        const talc_conv2d_problem p = random_problem(&state);
+        const talc_gemm_form *form = i % 2 == 0 ? &TALC_GEMM_WGMMA_TF32 : &TALC_GEMM_MMA;
+        const talc_gemm_choice choice = {
+            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP * (1 + i % 2), 0, false, 1, false, i % 4
+        };
+        talc_gemm_layout g;
+        if (!talc_gemm_layout_of(&p, &g) || !talc_gemm_set_tiles(&g, form, &p, gpu, choice))
+            continue;
+        banded += check_taps(&g, form) > 1, strided += g.phases > 1;
+    }
+    cr_assert(banded > 20 && strided > 20, "%d in bands, %d of several phases", banded, strided);
 }
 
 /* Of an element of dx, the products that the steps of its row make, counted by tap. */
@@ -154,7 +219,7 @@ Test(tile_map, each_tap_that_an_input_gradient_reads_is_multiplied_once)
         talc_conv2d_problem p = random_problem(&state);
         talc_gemm_layout g;
         const talc_gemm_choice choice = {
-            i % TALC_GEMM_SAME_CARRY, 32, 0, false, 1 + i % 2, false
+            i % TALC_GEMM_SAME_CARRY, 32, 0, false, 1 + i % 2, false, 1
         };
         p.direction = TALC_GRAD_INPUT;
         if (p.OH <= 0 || p.OW <= 0 || !talc_gemm_layout_of(&p, &g) ||

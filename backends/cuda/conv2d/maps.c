@@ -74,7 +74,8 @@ static int64_t gemm_shared(const talc_owner_map *map, const int64_t numbers[], i
     const gemm_map *m = KEPT(gemm_map, map);
     const talc_gemm_layout *g = &m->layout;
     const int sums = m->rows * 4, of = (int)numbers[REGISTER], lane = (int)numbers[LANE];
-    const int channel = (int)(k / g->taps) % g->channels, tap = (int)(k % g->taps);
+    const int taps = g->KH * g->KW, channel = (int)(k / taps) % g->channels,
+              tap = (int)(k % taps) % g->taps;
     if (channel % TALC_GEMM_PLANE != 0 || of % 4 != 0)
         return -1;
     const int step = (tap * g->channels + channel) / TALC_GEMM_STEP;
@@ -122,11 +123,17 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
                                   (int64_t)TALC_GEMM_BLOCKS * m.rows * 4 } },
         .element = gemm_element,
         .shared = form->wgmma || g->folded || p->direction != TALC_FORWARD ? NULL : gemm_shared,
-        .pipeline = { form->loaders / 32, TALC_GEMM_MULTIPLIERS, g->buffers, g->lag },
+        .pipeline = { g->packs ? 1 : form->loaders / 32, TALC_GEMM_MULTIPLIERS, g->buffers,
+                      g->lag },
     };
+    if (g->bands > 1) /* its buffers are filled once a band */
+        map->pipeline = (talc_pipeline){ .buffers = 0 };
     if (!g->folded && p->direction == TALC_FORWARD) {
-        add_splits(map, TALC_LOOP_CHANNEL, (int64_t)g->channels * g->split_k_tiles, g->splits);
-        add_loop(map, "K tile", TALC_LOOP_CHANNEL, g->channels, g->split_k_tiles);
+        const int k_tiles = g->split_k_tiles / g->bands; /* of a band */
+        add_splits(map, TALC_LOOP_CHANNEL, (int64_t)g->channels * k_tiles, g->splits);
+        add_loop(map, "K tile", TALC_LOOP_CHANNEL, g->channels, k_tiles);
+        if (g->bands > 1)
+            add_loop(map, "band of rows of the kernel", TALC_LOOP_TAP, g->taps, g->bands);
         add_loop(map, "tap", TALC_LOOP_TAP, 1, g->taps);
         add_loop(map, "step", TALC_LOOP_CHANNEL, TALC_GEMM_STEP, g->channels / TALC_GEMM_STEP);
         add_loop(map, "channel in one product", TALC_LOOP_CHANNEL, 1, TALC_GEMM_STEP);
@@ -137,12 +144,13 @@ static const char *gemm_map_of(const talc_gemm_form *form, const talc_map_target
     else
         snprintf(tile, sizeof tile, "%d x %d outputs", g->tile_rows, g->tile_columns);
     snprintf(map->text, sizeof map->text,
-             "%s: tiles of %s, %d channels; K tiles of %d channels, %d bytes of halo tile%s",
+             "%s: tiles of %s, %d channels; K tiles of %d channels, %d bytes of halo tile%s%s",
              form->wgmma ? "wgmma" : "mma.sync", tile,
              talc_gemm_channel_warpgroups(g) * TALC_GEMM_CHANNELS, g->channels, g->halo_tile_bytes,
              g->folded        ? ", phases of the stride folded"
              : g->interleaves ? ", in all phases of a row"
-                              : "");
+                              : "",
+             g->packs ? ", which a kernel before packs" : "");
     keep(map, &m, sizeof m);
     return NULL;
 }

@@ -322,7 +322,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
 {
     if (!gemm_problem_of<Form>(p, x) ||
         !talc_gemm_set_tiles(&x, &Form::VALUES, p, gemm_gpu_of(gpu),
-                             { arrangement, channels, 0, false, 1, false }))
+                             { arrangement, channels, 0, false, 1, false, 1 }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.split_k_tiles = x.k_tiles;

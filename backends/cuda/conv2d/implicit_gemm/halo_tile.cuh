@@ -299,17 +299,22 @@ static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, ch
     at.stage = Form::MAX_SHARE > 1 ? (int)rank_in_cluster() : 0;
     int exponent = 0, behind = at.stage;
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
-        const talc_gemm_tile a = tile_of<Form>(p, t);
+        talc_gemm_tile a = tile_of<Form>(p, t);
+        const int row = a.row;
         int k_tile = a.k_tile + behind;
         for (; k_tile < a.k_tile + a.k_tiles; k_tile += share_of<Form>(p)) {
+            const talc_gemm_k_tile k = talc_gemm_k_tile_of(&p, k_tile);
+            a.row = row + talc_gemm_rows_before(&p, k.band);
             ring.wait_empty(at);
             char *halo_tile = halo_tiles + at.stage * p.halo_tile_bytes;
             const halo_tile_info info = write_scaled<Form, 3>(
-                measured[at.stage], exponent, (k_tile + 1) * p.channels > p.in,
+                measured[at.stage], exponent, (k.of_band + 1) * p.channels > p.in,
                 [&](float scale, bool careful) {
-                    return p.folded  ? load_halo_tile<Form, FOLDED>(p, a, k_tile, halo_tile, scale)
-                           : careful ? load_halo_tile<Form, CAREFUL>(p, a, k_tile, halo_tile, scale)
-                                     : load_halo_tile<Form, PLAIN>(p, a, k_tile, halo_tile, scale);
+                    return p.folded
+                               ? load_halo_tile<Form, FOLDED>(p, a, k.of_band, halo_tile, scale)
+                           : careful
+                               ? load_halo_tile<Form, CAREFUL>(p, a, k.of_band, halo_tile, scale)
+                               : load_halo_tile<Form, PLAIN>(p, a, k.of_band, halo_tile, scale);
                 });
             exponent = info.exponent;
             if (threadIdx.x == Form::FIRST_LOADER)

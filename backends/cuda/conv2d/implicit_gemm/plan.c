@@ -328,12 +328,16 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
 {
     const int arrangement = choice.arrangement, channels = choice.channels;
     const bool zeros = p->padding_mode == TALC_PADDING_ZEROS;
-    phase_axis h = phase_axis_of(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top, zeros);
+    g->bands = choice.bands > 1 ? choice.bands : 1;
+    g->taps_h = (int)talc_ceil_div(p->KH, g->bands), g->taps_w = g->KW;
+    g->bands = (int)talc_ceil_div(p->KH, g->taps_h);
+    g->by_bands = talc_divisor_of(g->bands);
+    phase_axis h =
+        phase_axis_of(p->H, p->OH, g->taps_h, p->stride_h, p->dilation_h, p->pad_top, zeros);
     phase_axis w =
         phase_axis_of(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left, zeros);
     g->folded = choice.folded;
     g->fold_h = g->fold_w = 1;
-    g->taps_h = g->KH, g->taps_w = g->KW;
     if (g->folded) {
         g->fold_h = (int)h.count, g->fold_w = (int)w.count;
         g->taps_h = (int)h.reach + 1, g->taps_w = (int)w.reach + 1;
@@ -375,6 +379,9 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
             return false;
         g->pixel_tiles = (int)tiles;
     }
+    /* The rows of a flat tile end in the padding between images, and phases begin anew. */
+    if (g->bands > 1 && (g->flat || g->folded || g->interleaves || choice.packs || p->stride_h > 1))
+        return false;
     const int64_t units = h.count * w.count * positions;
     if (units > 16383 || pitch > 16383 ||
         (g->carry && (choice.packs || g->interleaves || g->column_tiles == 1 ||
@@ -387,7 +394,7 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     g->phase_h_step = (int)h.step, g->phase_w_step = (int)w.step;
     g->packs = choice.packs;
     g->channels = channels;
-    g->k_tiles = (int)talc_ceil_div(g->in, channels);
+    g->k_tiles = (int)talc_ceil_div(g->in, channels) * g->bands;
     /* The steps of a phase begin anywhere. */
     const int64_t steps =
         (int64_t)g->taps * (channels / TALC_GEMM_STEP) + (g->interleaves ? form->run - 1 : 0);
@@ -516,6 +523,9 @@ static double packing_seconds(const talc_gemm_layout *g, const talc_gemm_form *f
     return IMPLICIT_PACKING + (converting > moving ? converting : moving);
 }
 
+/* Kernels of fewer taps fit shared memory whole. */
+enum { MIN_BANDED_TAPS = 128, MAX_BANDS = 16 };
+
 static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, talc_gemm_gpu gpu)
 {
     const int64_t run = talc_gemm_run_of(g);
@@ -565,6 +575,8 @@ static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
         g->carry || g->interleaves || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
     for (int splits = 1; splits <= max_splits; splits++) {
         tried.split_k_tiles = (int)talc_ceil_div(g->k_tiles, splits);
+        if (tried.split_k_tiles % g->bands != 0)
+            continue;
         set_splits(g, tried.split_k_tiles);
         /* Longer sums are faster with more channels in a halo tile, unless their splits run at
          * once. */
@@ -602,14 +614,22 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
             for (int64_t channels = form->staged ? TALC_GEMM_STEP
                                     : all < 64   ? all
                                                  : 64;
-                 channels >= TALC_GEMM_STEP; channels -= TALC_GEMM_STEP)
-                for (int packs = 0; packs <= (form->packs ? 1 : 0); packs++)
-                    for (int share = 1;
-                         share <= (g->interleaves && packs == 0 ? form->max_share : 1); share++)
-                        try_splits(g, form, p, gpu, limit,
-                                   (talc_gemm_choice){ arrangement, (int)channels, 0, folded != 0,
-                                                       share, packs != 0 },
-                                   choice, seconds);
+                 channels >= TALC_GEMM_STEP; channels -= TALC_GEMM_STEP) {
+                talc_gemm_choice tried = { .arrangement = arrangement,
+                                           .channels = (int)channels,
+                                           .folded = folded != 0 };
+                for (; tried.share < (g->interleaves ? form->max_share : 1);) {
+                    tried.share++;
+                    try_splits(g, form, p, gpu, limit, tried, choice, seconds);
+                }
+                tried.share = 1, tried.packs = form->packs;
+                if (form->packs)
+                    try_splits(g, form, p, gpu, limit, tried, choice, seconds);
+                tried.packs = false;
+                for (tried.bands = 2; g->KH * g->KW >= MIN_BANDED_TAPS && tried.bands <= MAX_BANDS;
+                     tried.bands *= 2)
+                    try_splits(g, form, p, gpu, limit, tried, choice, seconds);
+            }
     }
     return *seconds < (double)INFINITY && set_tiles(g, form, p, gpu, *choice);
 }

@@ -87,6 +87,7 @@ typedef struct talc_gemm_choice {
     bool folded;               ///< the phases of the stride are folded into channels
     int share;                 ///< blocks of a cluster; 0: 1
     bool packs;                ///< halo tiles are written to memory first
+    int bands;                 ///< of rows of the kernel; 0: 1
 } talc_gemm_choice;
 
 /// The forward problem at stride 1 of an input gradient (tile_map.h); another direction's stays as

@@ -62,9 +62,10 @@ typedef struct talc_gemm_layout {
     bool folded;
     int fold_h, fold_w;       ///< phases along each axis; 1 where not folded
     int in;                   ///< channels of a group, folded
-    int taps_h, taps_w, taps; ///< taps, folded
+    int taps_h, taps_w, taps; ///< taps of a K tile, folded
     int channels;             ///< channels of a K tile
-    int k_tiles;
+    int bands;                ///< of taps_h rows of the kernel, of which a K tile has one
+    int k_tiles;              ///< [channels][band]
     int steps; ///< products of a K tile, a multiple of the form's run
 
     /// A halo tile has, for each phase of the stride, the positions where the windows of the tile
@@ -101,7 +102,7 @@ typedef struct talc_gemm_layout {
     /// channel and column, with carry column and channel. With phases inner is the channels of a
     /// cluster, and the outermost are the others; else inner is all channels.
     talc_divisor by_inner, by_outer, by_row_tiles, by_N, by_groups, by_splits;
-    talc_divisor by_pitch, by_image_rows, by_positions, by_kernel;
+    talc_divisor by_pitch, by_image_rows, by_positions, by_kernel, by_bands;
 } talc_gemm_layout;
 
 /// A tile, or one split of a tile.
@@ -213,6 +214,24 @@ TALC_TILE_MAP talc_gemm_pixel talc_gemm_pixel_of(const talc_gemm_layout *p, cons
     }
     pixel.n = a->n, pixel.row += a->row, pixel.column += a->column;
     return pixel;
+}
+
+/// A K tile: which of those of its band it is, and its band.
+typedef struct talc_gemm_k_tile {
+    int of_band, band;
+} talc_gemm_k_tile;
+
+TALC_TILE_MAP talc_gemm_k_tile talc_gemm_k_tile_of(const talc_gemm_layout *p, int k_tile)
+{
+    const int of_band = (int)talc_quotient(p->by_bands, (uint32_t)k_tile);
+    const talc_gemm_k_tile k = { of_band, k_tile - of_band * p->bands };
+    return k;
+}
+
+/// The halo tile of a band is that of the rows further down by those of the bands before it.
+TALC_TILE_MAP int talc_gemm_rows_before(const talc_gemm_layout *p, int band)
+{
+    return band * p->taps_h * p->dilation_h;
 }
 
 /// Warpgroups of a tile that differ in channels: 1 or 2.

@@ -92,12 +92,15 @@ static __global__ void __launch_bounds__(BLOCK)
         const int step = i / 8, k_tile = step / steps.count,
                   at = steps.first + step - k_tile * steps.count;
         const int sixteens = p.channels / STEP, tap = at / sixteens;
+        const talc_gemm_k_tile k = talc_gemm_k_tile_of(&p, k_tile);
         const int c =
-            k_tile * p.channels + (at - tap * sixteens) * STEP + i % 8 / 4 * 8 + i % 4 * 2;
+            k.of_band * p.channels + (at - tap * sixteens) * STEP + i % 8 / 4 * 8 + i % 4 * 2;
         float v[2];
-        for (int k = 0; k < 2; k++) {
-            v[k] = real && tap < p.taps && c + k < p.in ? weight_of(p, w, tap, c + k) * f1 * f2 : 0;
-            count += v[k] != 0 && fabsf(v[k]) < min_normal;
+        for (int j = 0; j < 2; j++) {
+            v[j] = real && tap < p.taps && c + j < p.in
+                       ? weight_of(p, w, k.band * p.taps + tap, c + j) * f1 * f2
+                       : 0;
+            count += v[j] != 0 && fabsf(v[j]) < min_normal;
         }
         const __half2 high = __floats2half2_rn(v[0], v[1]);
         const int64_t block = (int64_t)g * (rows / CHANNELS) + oc / CHANNELS;
