@@ -330,39 +330,32 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         recompute_outputs<Form>(p, a, buffer, carried, shift);
 }
 
-/// Writes row `j` of 32 positions in all phases of dx. The 16 rows of the product have all columns
-/// of some rows of dx, and so 32 times as many elements as there are phases of w: a thread writes
-/// one of each 32.
+/// Writes 32 positions in all phases of dx. 16 rows of the product have all columns of some rows of
+/// dx, and so 32 times as many elements as there are phases of w: a thread writes one of each
+/// 32. Of its position, `from` is the offset of the first element in dx, and `columns` how many
+/// there are, negative where they are zeros.
 template <int ROWS>
-static __device__ __forceinline__ void store_phases(const gemm_problem &p, const talc_gemm_tile &a,
-                                                    const talc_gemm_warp_tile &w,
-                                                    const talc_gemm_pixel &at, bool inside,
-                                                    bool reads, const store_buffer<ROWS> *buffer)
+static __device__ __forceinline__ void store_phases(const gemm_problem &p, int lane, int channels,
+                                                    int64_t from, int columns,
+                                                    const store_buffer<ROWS> *buffer)
 {
-    const talc_gemm_dx_row first = talc_gemm_dx_row_of(&p.dx, w.first);
-    const int h = at.row * p.dx.stride_h + first.phase_h, column = at.column * p.dx.stride_w;
-    const int64_t from =
-        (((int64_t)at.n * p.OC + a.g * p.dx.group_channels + first.channel) * p.dx.H + h) * p.dx.W +
-        column;
-    /* Columns to write, negative where they are zeros. */
-    int columns = inside && h < p.dx.H ? min(p.dx.stride_w, p.dx.W - column) : 0;
-    columns = reads ? columns : -columns;
-    const int channels = first.exists ? min(p.dx.channels, p.dx.group_channels - first.channel) : 0;
     const int64_t plane = (int64_t)p.dx.H * p.dx.W;
     if (p.pairs) {
         float *y = p.y + from;
+        const float *row = &buffer->row[0][lane];
 #pragma unroll 4
-        for (int c = 0; c < channels; c++, y += plane) {
-            float2 two = make_float2(buffer->row[2 * c][w.lane], buffer->row[2 * c + 1][w.lane]);
-            two = reads ? two : make_float2(0, 0);
+        for (int c = 0; c < channels; c++, row += 2 * STORE_PITCH) {
+            float2 two = make_float2(row[0], row[STORE_PITCH]);
+            two = columns > 0 ? two : make_float2(0, 0);
             if (columns != 0)
                 *(float2 *)y = two;
+            asm volatile("add.s64 %0, %0, %1;" : "+l"(y) : "l"(plane * 4));
         }
         return;
     }
 #pragma unroll 1
     for (int k = 0; k < p.dx.stride_w; k++) {
-        const int i = k * WARP + w.lane;
+        const int i = k * WARP + lane;
         const int position = (int)talc_quotient(p.dx.by_stride_w, (uint32_t)i),
                   phase = i - position * p.dx.stride_w;
         const int there = __shfl_sync(~0u, columns, position);
@@ -377,6 +370,51 @@ static __device__ __forceinline__ void store_phases(const gemm_problem &p, const
     }
 }
 
+/// Writes a column of `channels` outputs, a plane apart, from offset `from` on.
+static __device__ __forceinline__ void store_column(const gemm_problem &p, int64_t from,
+                                                    bool inside, int channels, const float *column)
+{
+    constexpr int AT_ONCE = 8;
+    const int64_t plane = (int64_t)p.OH * p.OW;
+    const float *residual = p.last.residual;
+    if (channels < 16) {
+#pragma unroll 1
+        for (int c = 0; c < channels; c++, from += plane)
+            if (inside)
+                p.y[from] = talc_activate<false>(p.last.activation,
+                                                 column[c * STORE_PITCH] +
+                                                     (residual == nullptr ? 0 : residual[from]));
+        return;
+    }
+#pragma unroll 1
+    for (int some = 0; some < 16; some += AT_ONCE, column += AT_ONCE * STORE_PITCH) {
+        float v[AT_ONCE];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++)
+            v[c] = column[c * STORE_PITCH];
+        if (residual != nullptr && inside) {
+            const float *x = residual + from;
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                v[c] += *x;
+                /* Without this the compiler keeps multiples of the plane in registers. */
+                asm volatile("add.s64 %0, %0, %1;" : "+l"(x) : "l"(plane * 4));
+            }
+        }
+        if (p.last.activation != TALC_ACTIVATION_NONE)
+            activate_all<false>(p.last.activation, v);
+        if (inside) {
+            float *y = p.y + from;
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                *y = v[c];
+                asm volatile("add.s64 %0, %0, %1;" : "+l"(y) : "l"(plane * 4));
+            }
+        }
+        from += AT_ONCE * plane;
+    }
+}
+
 /// Writes the outputs of a flat tile or of phases, one thread a column. Each column of its rows may
 /// be anywhere in y.
 template <typename Form, int ROWS = Form::ROWS>
@@ -386,17 +424,33 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
 {
     const talc_gemm_tile a = tile_of<Form>(p, t);
     const talc_gemm_warp_tile w = warp_tile_of(p, a);
-    const int plane = p.OH * p.OW;
     const float4 scale[2] = { buffer->scales[w.lane / 4], buffer->scales[w.lane / 4 + 8] };
     float *const to[2] = { &buffer->row[w.lane / 4][w.lane % 4 * 2],
                            &buffer->row[w.lane / 4 + 8][w.lane % 4 * 2] };
+    /* What is the same in all rows: the channels, the offset of the first of them, and of dx the
+     * phase of h and the rows of pixels that may read dy. */
+    int channels = __shfl_sync(~0u, w.channels, 0), phase_h = 0;
+    int64_t first = a.split * p.outputs +
+                    (int64_t)(a.g * p.group_out + w.first) * ((int64_t)p.OH * p.OW),
+            image = (int64_t)p.OC * p.OH * p.OW;
+    talc_gemm_rows reading = { 0, p.OH };
+    if constexpr (Form::PHASES) {
+        const talc_gemm_dx_row r = talc_gemm_dx_row_of(&p.dx, w.first);
+        const int64_t plane = (int64_t)p.dx.H * p.dx.W;
+        channels = r.exists ? min(p.dx.channels, p.dx.group_channels - r.channel) : 0;
+        channels = __shfl_sync(~0u, channels, 0);
+        phase_h = r.phase_h;
+        first = (a.g * p.dx.group_channels + r.channel) * plane + phase_h * p.dx.W;
+        image = p.OC * plane;
+        if (!IS_WITNESS)
+            reading = talc_gemm_reading_rows(&p, w.first);
+    }
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
         const talc_gemm_pixel at =
             talc_gemm_pixel_of(&p, &a, w.first_position + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
-        const bool reads =
-            inside && (IS_WITNESS || !Form::PHASES || talc_gemm_reads(&p, w.first, at.row));
+        const bool reads = inside && at.row >= reading.first && at.row < reading.end;
         if (__ballot_sync(~0u, inside) == 0) {
             buffer->recompute_bits[j][w.lane] = 0;
             continue;
@@ -405,30 +459,14 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
                         &buffer->recompute_bits[j][w.lane]);
         __syncwarp();
         if constexpr (Form::PHASES) {
-            store_phases<ROWS>(p, a, w, at, inside, reads, buffer);
-            __syncwarp();
-            continue;
-        }
-        const int64_t from = a.split * p.outputs +
-                             ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
-                             at.row * p.OW + at.column;
-        const int channels = inside ? w.channels : 0;
-        const float *residual = p.last.residual;
-        float *y = p.y + from;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float v[8];
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                v[c] = buffer->row[half * 8 + c][w.lane];
-                if (residual != nullptr && half * 8 + c < channels)
-                    v[c] += residual[from + (half * 8 + c) * plane];
-            }
-            activate_all<false>(p.last.activation, v);
-#pragma unroll
-            for (int c = 0; c < 8; c++, y += plane)
-                if (half * 8 + c < channels)
-                    *y = v[c];
+            const int h = at.row * p.dx.stride_h, column = at.column * p.dx.stride_w;
+            const int columns =
+                inside && h + phase_h < p.dx.H ? min(p.dx.stride_w, p.dx.W - column) : 0;
+            store_phases<ROWS>(p, w.lane, channels, first + at.n * image + (h * p.dx.W + column),
+                               reads ? columns : -columns, buffer);
+        } else {
+            store_column(p, first + at.n * image + (at.row * p.OW + at.column), inside, channels,
+                         &buffer->row[0][w.lane]);
         }
         __syncwarp();
     }

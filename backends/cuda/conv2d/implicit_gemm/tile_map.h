@@ -43,7 +43,7 @@ typedef struct talc_gemm_dx {
     struct {
         short phase, first, end; ///< which, and the rows of the kernel with its taps
     } phase_h[TALC_GEMM_MAX_STRIDE];
-    talc_divisor by_run, by_stride_h, by_stride_w;
+    talc_divisor by_run, by_taps, by_stride_h, by_stride_w;
 } talc_gemm_dx;
 
 /// A problem, divided into tiles. plan.h sets it.
@@ -66,7 +66,7 @@ typedef struct talc_gemm_layout {
     int channels;             ///< channels of a K tile
     int bands;                ///< of taps_h rows of the kernel, of which a K tile has one
     int k_tiles;              ///< [channels][band]
-    int steps; ///< products of a K tile, a multiple of the form's run
+    int steps;                ///< products of a K tile, a multiple of the form's run
 
     /// A halo tile has, for each phase of the stride, the positions where the windows of the tile
     /// begin, row by row.
@@ -102,7 +102,7 @@ typedef struct talc_gemm_layout {
     /// channel and column, with carry column and channel. With phases inner is the channels of a
     /// cluster, and the outermost are the others; else inner is all channels.
     talc_divisor by_inner, by_outer, by_row_tiles, by_N, by_groups, by_splits;
-    talc_divisor by_pitch, by_image_rows, by_positions, by_kernel, by_bands;
+    talc_divisor by_pitch, by_image_rows, by_positions, by_kernel, by_bands, by_sixteens;
 } talc_gemm_layout;
 
 /// A tile, or one split of a tile.
@@ -346,13 +346,21 @@ TALC_TILE_MAP talc_gemm_steps talc_gemm_steps_of(const talc_gemm_layout *p, int 
     return steps;
 }
 
-/// Whether the rows of dx that a row of the product and a row of pixels stand for may read dy.
-TALC_TILE_MAP bool talc_gemm_reads(const talc_gemm_layout *p, int row, int pixel_row)
+typedef struct talc_gemm_rows {
+    int first, end;
+} talc_gemm_rows;
+
+/// The rows of pixels whose rows of dx, those of a row of the product, may read dy.
+TALC_TILE_MAP talc_gemm_rows talc_gemm_reading_rows(const talc_gemm_layout *p, int row)
 {
     const int h = talc_gemm_sixteen_of(&p->dx, row / TALC_GEMM_ROWS).phase_h,
               first = p->dx.phase_h[h].first, last = p->dx.phase_h[h].end - 1;
-    return first <= last && pixel_row - p->top + first * p->dilation_h < p->H &&
-           pixel_row - p->top + last * p->dilation_h >= 0;
+    talc_gemm_rows rows = { 0, 0 };
+    if (first <= last) {
+        rows.first = p->top - last * p->dilation_h;
+        rows.end = p->H + p->top - first * p->dilation_h;
+    }
+    return rows;
 }
 
 /// Where y has a row of the product at a pixel; -1: no such output.
