@@ -18,9 +18,10 @@
 /// a phase is a channel of the product. Where K is short and halo tiles are ranges of whole rows,
 /// bulk copies first bring the rows to shared memory (staged.cuh). The weights are wgmma's operand
 /// A, in registers. Each thread loads its own fragments through a ring buffer in shared memory.
-/// Where loading takes longer than multiplying, two blocks with neighbouring channels are a cluster
-/// and fill every other halo tile for both. An input gradient is such a product with dy as x
-/// (tile_map.h).
+/// Where loading takes longer than multiplying, a kernel before packs the halo tiles, and bulk
+/// copies bring them (packed.cuh); or two blocks with neighbouring channels are a cluster and fill
+/// every other halo tile for both. Of a kernel with many taps a K tile has a band of rows, so that
+/// its halo tile fits shared memory. An input gradient is such a product with dy as x (tile_map.h).
 ///
 /// Arithmetic: a power of two scales each halo tile and each output channel's weights into the
 /// range of f16. STRICT splits both operands into high and low parts and adds up three products:

@@ -73,11 +73,12 @@ TALC_COST IMPLICIT_PACKING_MEMORY = 3e12; ///< bytes a second of x and of packed
 TALC_COST IMPLICIT_PACKERS = 4;           ///< blocks that pack, of a multiprocessor
 TALC_COST IMPLICIT_PACK = 4000;           ///< of such a block, beside its elements
 TALC_COST IMPLICIT_PACKED = 1.4;          ///< elements a cycle of such a block
+TALC_COST IMPLICIT_PACKS = 1.1;           ///< factor of all, where halo tiles are packed
 TALC_COST IMPLICIT_COPY = 600;            ///< of a packed K tile, beside its bytes
 TALC_COST IMPLICIT_COPIED = 28;           ///< bytes a cycle
-TALC_COST IMPLICIT_MERGING = 3e-6;        ///< seconds of the launch that merges weights of dx
-TALC_COST IMPLICIT_MERGING_MEMORY = 3e12; ///< bytes a second of those weights
-TALC_COST IMPLICIT_RESIDUAL_MEMORY = 1.4e12; ///< bytes a second of a residual, waited for
+TALC_COST IMPLICIT_TRANSPOSING = 3e-6;    ///< seconds of the launch that transposes weights of dx
+TALC_COST IMPLICIT_TRANSPOSING_MEMORY = 3e12; ///< bytes a second of those weights
+TALC_COST IMPLICIT_RESIDUAL_MEMORY = 1.4e12;  ///< bytes a second of a residual, waited for
 
 /* gather_gemm: of a K tile the longest of products, bytes of the L2 cache and a thread's wait. */
 TALC_COST GATHER_MEMORY = 3e12;

@@ -64,31 +64,28 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
     const size_t shared = talc_gemm_shared_bytes(&g, &Form::VALUES);
     const cudaStream_t stream = talc_cuda_stream(device);
-    const auto pack = &pack_halves<Form>;
     const auto kernel = &implicit_gemm<Form>;
     const cudaError_t error =
         allow_shared(kernel, talc_gemm_shared_capacity(&Form::VALUES, gemm_gpu_of(gpu)));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
-    if constexpr (Form::VALUES.packs) {
-        if (g.packs) {
-            const int64_t count = talc_gemm_packed_halo_tiles(&g);
-            halo_tile_info *infos = (halo_tile_info *)(rest + count * g.halo_tile_bytes);
-            g.halo_tiles = rest, g.halo_infos = infos;
-            pack_halo_tiles<Form><<<(unsigned)count, BLOCK, 0, stream>>>(g, rest, infos);
-        }
-    }
+    const int64_t k_tiles = talc_gemm_packed_halo_tiles(&g);
+    halo_tile_info *infos = (halo_tile_info *)(rest + k_tiles * g.halo_tile_bytes);
+    const packed_operands to = { rest, infos, packed, exponents, thresholds };
+    g.halo_tiles = rest, g.halo_infos = infos;
     rest += talc_gemm_packed_halo_bytes(&g);
-    gemm_problem weights = g;
+    const float *w = g.w;
     if constexpr (Form::PHASES) {
-        float *merged = (float *)rest;
-        const int64_t blocks = (int64_t)g.groups * g.group_out / TALC_GEMM_ROWS *
-                               talc_ceil_div(g.group_in, MERGED_CHANNELS);
-        merge_weights<<<(unsigned)blocks, BLOCK, 0, stream>>>(g, merged);
-        weights.w = merged;
+        float *transposed = (float *)rest;
+        const int64_t blocks = (int64_t)g.groups *
+                               talc_ceil_div(g.dx.group_channels, TRANSPOSED_ROWS) *
+                               talc_ceil_div(g.group_in, TRANSPOSED_COLUMNS);
+        transpose_weights<<<(unsigned)blocks, BLOCK, 0, stream>>>(g, transposed);
+        w = transposed;
     }
-    if (!a->base.cached_ready)
-        pack<<<(unsigned)rows, BLOCK, 0, stream>>>(weights, packed, exponents, thresholds);
+    const int64_t blocks = k_tiles + (a->base.cached_ready ? 0 : rows);
+    if (blocks > 0)
+        pack<Form><<<(unsigned)blocks, BLOCK, 0, stream>>>(g, w, (int)k_tiles, to);
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = { (unsigned)g.share, 1, 1 };

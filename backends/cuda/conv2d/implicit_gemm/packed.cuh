@@ -5,6 +5,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PACKED_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/halo_tile.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/weights.cuh"
 
 namespace talc
 {
@@ -14,24 +15,23 @@ template <typename Form> struct packing {
     static constexpr int PRODUCTS = Form::PRODUCTS, LOADERS = BLOCK, FIRST_LOADER = 0;
 };
 
-/// A block writes one K tile of a halo tile.
+/// Packs K tile `index` of all halo tiles; a block calls it.
 template <typename Form>
-static __global__ void __launch_bounds__(BLOCK, 4)
-    pack_halo_tiles(const __grid_constant__ gemm_problem p, char *halo_tiles, halo_tile_info *infos)
+static __device__ __forceinline__ void pack_halo_tile(const gemm_problem &p, int index,
+                                                      char *halo_tiles, halo_tile_info *infos)
 {
     using loading = packing<Form>;
-    /* With exponents that are multiples of EACH, halo tiles seldom differ in scale. A wide range
-     * does for one product. */
-    constexpr int EACH = Form::PRODUCTS == 3 ? 2 : 4;
+    /* With exponents that are multiples of EACH, halo tiles seldom differ in scale. One product
+     * allows for a wide range; of three, more elements would underflow. */
+    constexpr int EACH = Form::PRODUCTS == 3 ? 1 : 4, RANGE = Form::PRODUCTS == 3 ? 3 : EACH + 1;
     __shared__ unsigned measured[2];
-    const int item = (int)blockIdx.x, halo_tile = item / p.k_tiles,
-              k_tile = item - halo_tile * p.k_tiles;
+    const int halo_tile = index / p.k_tiles, k_tile = index - halo_tile * p.k_tiles;
     const talc_gemm_tile a = tile_of<Form>(p, talc_gemm_first_reader(&p, halo_tile));
-    char *to = halo_tiles + (int64_t)item * p.halo_tile_bytes;
+    char *to = halo_tiles + (int64_t)index * p.halo_tile_bytes;
     const int sampled =
         p.folded ? sampled_exponent<FOLDED>(p, a, k_tile) : sampled_exponent<CAREFUL>(p, a, k_tile);
-    const halo_tile_info info = write_scaled<loading, EACH + 1>(
-        measured, sampled & ~(EACH - 1), (k_tile + 1) * p.channels > p.in,
+    const halo_tile_info info = write_scaled<loading, RANGE>(
+        measured, min(sampled + 1, 127) & ~(EACH - 1), (k_tile + 1) * p.channels > p.in,
         [&](float scale, bool careful) {
             return p.folded  ? load_halo_tile<loading, FOLDED>(p, a, k_tile, to, scale)
                    : careful ? load_halo_tile<loading, CAREFUL>(p, a, k_tile, to, scale)
@@ -39,7 +39,31 @@ static __global__ void __launch_bounds__(BLOCK, 4)
         });
     /* Zeros have any scale. */
     if (threadIdx.x == 0)
-        infos[item] = { measured[0] == 0 ? NO_SCALE : info.exponent, info.underflows };
+        infos[index] = { measured[0] == 0 ? NO_SCALE : info.exponent, info.underflows };
+}
+
+/// Where the operands are packed.
+struct packed_operands {
+    char *halo_tiles;
+    halo_tile_info *infos;
+    __half *weights;
+    int *exponents;
+    float *thresholds;
+};
+
+/// Packs K tiles of halo tiles, a block each, and the weights `w`, a block an output channel.
+template <typename Form>
+static __global__ void __launch_bounds__(BLOCK, 4)
+    pack(const __grid_constant__ gemm_problem p, const float *w, int k_tiles, packed_operands to)
+{
+    const int index = (int)blockIdx.x;
+    if constexpr (Form::VALUES.packs) {
+        if (index < k_tiles) {
+            pack_halo_tile<Form>(p, index, to.halo_tiles, to.infos);
+            return;
+        }
+    }
+    pack_channel<Form>(p, w, index - k_tiles, to.weights, to.exponents, to.thresholds);
 }
 
 /// What the threads that load do where halo tiles are packed: one of them copies.

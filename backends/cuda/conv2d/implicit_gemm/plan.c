@@ -80,18 +80,18 @@ size_t talc_gemm_limits_bytes(const talc_gemm_layout *g)
     return g->splits == 1 ? 0 : (size_t)g->tiles * 2 * TALC_GEMM_CHANNELS * sizeof(float);
 }
 
-/* Bytes of the weights of dx by the rows of the product. */
-static size_t merged_bytes(const talc_gemm_layout *g)
+/* Bytes of the transposed weights of dx. */
+static size_t transposed_bytes(const talc_gemm_layout *g)
 {
-    return g->interleaves ? (size_t)g->groups * (size_t)g->group_out * (size_t)g->group_in *
-                                (size_t)g->taps * sizeof(float)
+    return g->interleaves ? (size_t)g->groups * (size_t)g->dx.group_channels * (size_t)g->group_in *
+                                (size_t)(g->dx.KH * g->dx.KW) * sizeof(float)
                           : 0;
 }
 
 size_t talc_gemm_workspace(const talc_gemm_layout *g, const talc_gemm_form *form)
 {
     const size_t sums = g->splits == 1 ? 0 : (size_t)(g->splits * g->outputs) * sizeof(float);
-    return talc_gemm_cached_bytes(g, form) + talc_gemm_packed_halo_bytes(g) + merged_bytes(g) +
+    return talc_gemm_cached_bytes(g, form) + talc_gemm_packed_halo_bytes(g) + transposed_bytes(g) +
            talc_gemm_limits_bytes(g) + sums;
 }
 
@@ -164,6 +164,7 @@ static void set_dx(talc_gemm_layout *g, const talc_conv2d_problem *p)
         dx->phase_h[i].first = (short)first, dx->phase_h[i].end = (short)(first + taps);
         dx->with_taps += taps > 0;
     }
+    dx->by_taps = talc_divisor_of(p->KH * p->KW);
     dx->by_stride_h = talc_divisor_of(dx->stride_h);
     dx->by_stride_w = talc_divisor_of(dx->stride_w);
 }
@@ -332,6 +333,7 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     g->taps_h = (int)talc_ceil_div(p->KH, g->bands), g->taps_w = g->KW;
     g->bands = (int)talc_ceil_div(p->KH, g->taps_h);
     g->by_bands = talc_divisor_of(g->bands);
+    g->by_sixteens = talc_divisor_of(channels / TALC_GEMM_STEP);
     phase_axis h =
         phase_axis_of(p->H, p->OH, g->taps_h, p->stride_h, p->dilation_h, p->pad_top, zeros);
     phase_axis w =
@@ -555,13 +557,14 @@ static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, 
     const double adding =
         g->splits == 1 ? 0 : IMPLICIT_ADDING + g->splits * written / IMPLICIT_MEMORY;
     /* The weights of dx are written once more, and read by two passes. */
-    const double merging = g->interleaves
-                               ? IMPLICIT_MERGING + (3. * (double)merged_bytes(g) +
-                                                     (double)talc_gemm_packed_bytes(g, form)) /
-                                                        IMPLICIT_MERGING_MEMORY
-                               : 0;
-    return (computing > moving ? computing : moving) + adding + merging +
-           packing_seconds(g, form, gpu) + IMPLICIT_LAUNCHES;
+    const double transposing =
+        g->interleaves ? IMPLICIT_TRANSPOSING + (2. * (double)transposed_bytes(g) +
+                                                 (double)talc_gemm_packed_bytes(g, form)) /
+                                                    IMPLICIT_TRANSPOSING_MEMORY
+                       : 0;
+    const double all = (computing > moving ? computing : moving) + adding + transposing +
+                       packing_seconds(g, form, gpu) + IMPLICIT_LAUNCHES;
+    return g->packs ? all * IMPLICIT_PACKS : all;
 }
 
 /* Keeps the fastest splits of a choice if they are faster than what was found before. */
@@ -622,8 +625,10 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
                     tried.share++;
                     try_splits(g, form, p, gpu, limit, tried, choice, seconds);
                 }
-                tried.share = 1, tried.packs = form->packs;
-                if (form->packs)
+                /* The products of dx by high and low parts take longer than loads. */
+                tried.share = 1;
+                tried.packs = form->packs && !(g->interleaves && form->products == 3);
+                if (tried.packs)
                     try_splits(g, form, p, gpu, limit, tried, choice, seconds);
                 tried.packs = false;
                 for (tried.bands = 2; g->KH * g->KW >= MIN_BANDED_TAPS && tried.bands <= MAX_BANDS;

@@ -10,26 +10,29 @@
 namespace talc
 {
 
-constexpr int MERGED_CHANNELS = 64; ///< of x, whose weights a block merges
+constexpr int TRANSPOSED_ROWS = 16;   ///< channels of dx that a block of transpose_weights has
+constexpr int TRANSPOSED_COLUMNS = 8; ///< and of dy
 
-/// Writes the weights of dx by the rows of the product, [group][row][channel of dy][tap], with a
-/// zero for a tap that a row does not have. A block has 16 rows, which are neighbours in w.
+/// Writes the weights of dx by its channels, [group][channel of dx][channel of dy][tap]. Neighbours
+/// in w are read by one block, so they come from its L1 cache.
 static __global__ void __launch_bounds__(BLOCK)
-    merge_weights(const __grid_constant__ gemm_problem p, float *merged)
+    transpose_weights(const __grid_constant__ gemm_problem p, float *transposed)
 {
-    const int parts = (p.group_in + MERGED_CHANNELS - 1) / MERGED_CHANNELS,
-              sixteen = (int)blockIdx.x / parts, g = sixteen * TALC_GEMM_ROWS / p.group_out,
-              first = ((int)blockIdx.x - sixteen * parts) * MERGED_CHANNELS,
-              count = min(MERGED_CHANNELS, p.group_in - first) * p.taps;
+    const int taps = p.dx.KH * p.dx.KW, rows = p.dx.group_channels, columns = p.group_in;
+    const int across = (columns + TRANSPOSED_COLUMNS - 1) / TRANSPOSED_COLUMNS,
+              down = (rows + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS;
+    const int part = (int)blockIdx.x / across, g = part / down,
+              first_row = (part - g * down) * TRANSPOSED_ROWS,
+              first_column = ((int)blockIdx.x - part * across) * TRANSPOSED_COLUMNS;
+    const int64_t of_group = (int64_t)g * rows * columns * taps;
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < TALC_GEMM_ROWS * count; i += BLOCK) {
-        const int row = i / count, from = first * p.taps + i - row * count,
-                  index = sixteen * TALC_GEMM_ROWS + row,
-                  channel = (int)talc_quotient(p.by_kernel, (uint32_t)from),
-                  tap = from - channel * p.taps, kh = tap / p.KW;
-        const dx_weights w(p, g, index - g * p.group_out);
-        const int at = w.at(p, channel, kh, tap - kh * p.KW);
-        merged[(int64_t)index * p.group_in * p.taps + from] = at < 0 ? 0 : w.from[at];
+    for (int i = (int)threadIdx.x; i < TRANSPOSED_ROWS * TRANSPOSED_COLUMNS * taps; i += BLOCK) {
+        const int pair = (int)talc_quotient(p.dx.by_taps, (uint32_t)i), tap = i - pair * taps,
+                  row = first_row + pair / TRANSPOSED_COLUMNS,
+                  column = first_column + pair % TRANSPOSED_COLUMNS;
+        if (row < rows && column < columns)
+            transposed[of_group + ((int64_t)row * columns + column) * taps + tap] =
+                p.w[of_group + ((int64_t)column * rows + row) * taps + tap];
     }
 }
 
@@ -49,30 +52,77 @@ static __device__ __forceinline__ float weight_of(const gemm_problem &p, const f
     return kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
 }
 
-/// Packs the weights as f16: one block an output channel. It stores the exponent of the scale, the
-/// threshold and the weights, in the order in which threads read them as the first operand of
-/// wgmma: [group][channels of 64][K tile][step][high or low part][warp][lane][8]. With PHASES the
-/// steps are those that any of the 64 channels needs.
+/// Where the weights of a row of the product are. In those of a channel of x, the weight of a tap
+/// is at `source`; -1 where it is 0. `taps` are those that there are.
+struct row_taps {
+    int count;
+    short source[TALC_GEMM_MAX_STEPS], taps[TALC_GEMM_MAX_STEPS];
+};
+
+/// Finds the taps of a row of dx. All threads of a block call it.
+static __device__ __forceinline__ void find_taps(const gemm_problem &p, int row, row_taps &found)
+{
+    const dx_weights w(p, 0, row);
+    for (int tap = (int)threadIdx.x; tap < p.taps; tap += BLOCK) {
+        const int kh = tap / p.KW, h = w.tap_h(p, kh), v = w.tap_w(p, tap - kh * p.KW);
+        found.source[tap] = (short)(w.of.exists && h >= 0 && v >= 0 ? h * p.dx.KW + v : -1);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        found.count = 0;
+        for (int tap = 0; tap < p.taps; tap++)
+            if (found.source[tap] >= 0)
+                found.taps[found.count++] = found.source[tap];
+    }
+    __syncthreads();
+}
+
+/// The magnitude of a weight if it is finite.
+static __device__ __forceinline__ unsigned finite_bits(float w)
+{
+    const unsigned bits = __float_as_uint(w) & 0x7fffffff;
+    return bits < 0x7f800000 ? bits : 0;
+}
+
+/// Packs the weights of an output channel as f16; a block calls it. It stores the exponent of the
+/// scale, the threshold and the weights, in the order in which threads read them as the first
+/// operand of wgmma: [group][channels of 64][K tile][step][high or low part][warp][lane][8]. With
+/// PHASES a channel is a row of the product, `w` has the weights by channel of dx, and the steps
+/// are those that any of the 64 rows needs.
 template <typename Form>
-static __global__ void __launch_bounds__(BLOCK)
-    pack_halves(const gemm_problem p, __half *packed, int *exponents, float *thresholds)
+static __device__ __forceinline__ void pack_channel(const gemm_problem &p, const float *w,
+                                                    int index, __half *packed, int *exponents,
+                                                    float *thresholds)
 {
     __shared__ unsigned max_bits, underflows;
     const int rows = p.channel_tiles * (p.warpgroup_shift == 0 ? 2 : 1) * CHANNELS;
-    const int oc = (int)blockIdx.x % rows, g = (int)blockIdx.x / rows, t = (int)threadIdx.x;
-    const int K = p.group_in * p.KH * p.KW;
+    const int g = index / rows, oc = index - g * rows, t = (int)threadIdx.x;
     const bool real = oc < p.group_out;
-    const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
+    /* Taps of w, which a channel of x has after each other. */
+    const int taps = Form::PHASES ? p.dx.KH * p.dx.KW : p.KH * p.KW, K = p.group_in * taps;
+    int from = g * p.group_out + oc;
+    const row_taps *of_row = nullptr;
+    if constexpr (Form::PHASES) {
+        __shared__ row_taps found;
+        find_taps(p, oc, found);
+        of_row = &found;
+        from = g * p.dx.group_channels + talc_gemm_dx_row_of(&p.dx, oc).channel;
+    }
+    w += (int64_t)from * K;
     if (t == 0)
         max_bits = underflows = 0;
     __syncthreads();
     unsigned largest = 0;
-    if (real)
-        for (int i = t; i < K; i += BLOCK) {
-            const unsigned bits = __float_as_uint(w[i]) & 0x7fffffff;
-            if (bits < 0x7f800000)
-                largest = max(largest, bits);
-        }
+    if constexpr (Form::PHASES) {
+        for (int i = 0; i < of_row->count; i++)
+#pragma unroll 4
+            for (int c = t; c < p.group_in; c += BLOCK)
+                largest = max(largest, finite_bits(w[c * taps + of_row->taps[i]]));
+    } else if (real) {
+#pragma unroll 8
+        for (int i = t; i < K; i += BLOCK)
+            largest = max(largest, finite_bits(w[i]));
+    }
     largest = __reduce_max_sync(~0u, largest);
     if (t % WARP == 0)
         atomicMax(&max_bits, largest);
@@ -86,40 +136,64 @@ static __global__ void __launch_bounds__(BLOCK)
     unsigned count = 0;
     const int row = oc % CHANNELS, lane = row % 8 * 4, warp = row / 16, upper = row / 8 % 2;
     const talc_gemm_steps steps = steps_of<Form>(p, oc / CHANNELS);
-    const int pairs = p.k_tiles * steps.count * 8;
-    for (int i = t; i < pairs; i += BLOCK) {
-        /* i counts pairs of weights. The eight pairs of a step are [half of STEP][lane % 4]. */
-        const int step = i / 8, k_tile = step / steps.count,
-                  at = steps.first + step - k_tile * steps.count;
-        const int sixteens = p.channels / STEP, tap = at / sixteens;
-        const talc_gemm_k_tile k = talc_gemm_k_tile_of(&p, k_tile);
-        const int c =
-            k.of_band * p.channels + (at - tap * sixteens) * STEP + i % 8 / 4 * 8 + i % 4 * 2;
-        float v[2];
-        for (int j = 0; j < 2; j++) {
-            v[j] = real && tap < p.taps && c + j < p.in
-                       ? weight_of(p, w, k.band * p.taps + tap, c + j) * f1 * f2
-                       : 0;
-            count += v[j] != 0 && fabsf(v[j]) < min_normal;
+    const int64_t block = (int64_t)g * (rows / CHANNELS) + oc / CHANNELS;
+    __half2 *to =
+        (__half2 *)packed +
+        ((block * p.k_tiles * p.steps * PARTS<Form> * 4 + warp) * WARP + lane + t % 4) * 4 +
+        t % 8 / 4 * 2 + upper;
+    /* The eight pairs of weights of a step are [half of STEP][lane % 4]: a thread has one, of every
+     * so many steps, SOME at a time. */
+    constexpr int EACH = BLOCK / 8, SOME = 4;
+    const int all = p.k_tiles * steps.count, pair = t % 8 / 4 * 8 + t % 4 * 2;
+    int k_tile = 0, of_k_tile = t / 8;
+    for (int step = t / 8; step < all; step += SOME * EACH) {
+        float v[SOME][2];
+#pragma unroll
+        for (int i = 0; i < SOME; i++) {
+            for (; of_k_tile >= steps.count && steps.count > 0; of_k_tile -= steps.count)
+                k_tile++;
+            const int at = steps.first + of_k_tile,
+                      tap = (int)talc_quotient(p.by_sixteens, (uint32_t)at);
+            const talc_gemm_k_tile k = talc_gemm_k_tile_of(&p, k_tile);
+            const int c = k.of_band * p.channels + (at - tap * (p.channels / STEP)) * STEP + pair;
+            const int of_kernel = k.band * p.taps + tap;
+            int source = of_kernel < taps ? of_kernel : -1;
+            if constexpr (Form::PHASES)
+                source = tap < p.taps ? of_row->source[tap] : -1;
+            const bool exists = real && tap < p.taps && step + i * EACH < all;
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                v[i][j] = !exists || c + j >= p.in ? 0
+                          : p.folded               ? weight_of(p, w, tap, c + j)
+                          : source < 0             ? 0
+                                                   : w[(c + j) * taps + source];
+            of_k_tile += EACH;
         }
-        const __half2 high = __floats2half2_rn(v[0], v[1]);
-        const int64_t block = (int64_t)g * (rows / CHANNELS) + oc / CHANNELS;
-        const int64_t first =
-            ((block * p.k_tiles * p.steps + step) * PARTS<Form> * 4 + warp) * WARP;
-        __half2 *to = (__half2 *)packed + (first + lane + i % 4) * 4 + i % 8 / 4 * 2 + upper;
-        *to = high;
-        if (Form::PRODUCTS == 3)
-            to[4 * WARP * 4] =
-                __floats2half2_rn(v[0] - __low2float(high), v[1] - __high2float(high));
+#pragma unroll
+        for (int i = 0; i < SOME; i++) {
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                v[i][j] = v[i][j] * f1 * f2;
+                count += v[i][j] != 0 && fabsf(v[i][j]) < min_normal;
+            }
+            const __half2 high = __floats2half2_rn(v[i][0], v[i][1]);
+            __half2 *there = to + (int64_t)(step + i * EACH) * (PARTS<Form> * 4 * WARP * 4);
+            if (step + i * EACH >= all)
+                break;
+            *there = high;
+            if (Form::PRODUCTS == 3)
+                there[4 * WARP * 4] =
+                    __floats2half2_rn(v[i][0] - __low2float(high), v[i][1] - __high2float(high));
+        }
     }
     count = __reduce_add_sync(~0u, count);
     if (t % WARP == 0)
         atomicAdd(&underflows, count);
     __syncthreads();
     if (t == 0) {
-        exponents[blockIdx.x] = e;
+        exponents[index] = e;
         /* With PHASES a row may have no taps. Zeros are right however many elements underflow. */
-        thresholds[blockIdx.x] =
+        thresholds[index] =
             Form::PHASES && max_bits == 0 ? -INFINITY : (float)underflows * p.coefficient;
     }
 }
