@@ -110,6 +110,11 @@ const char *const talc_check_conv2d_edges[] = {
     "n3c8h27w13o64k1x1s2x2p1x2x0x1_dx", "n4c1h40w35o64k2x2s3x4p1x0_dx",
     "n2c3h2w11o16k5x4s4x5p2x0_dx",
 
+    /* On a GPU with 132 multiprocessors: halo tiles that are packed before, and bands of the rows
+     * of a kernel. */
+    "n50c17h11w11o2080k3x3s3x3p1x1", "n3c64h15w13o300k3x3s2x2p1x1_dx",
+    "n1c5h40w40o16k21x11p10x5_bias_relu",
+
     /* Depthwise: large kernels, strides, dilation, more outputs than inputs. */
     "n2c3h30w29o3k{9x9|13x5|3x11}p4x2g3{|_dx|_dw}", "n2c2h40w41o2k31x31p15x15g2{|_dx|_dw}",
     "n2c3h30w31o9k5x5s{2x1|3x2}p2x2g3{|_dx|_dw}", "n2c4h28w28o4k7x7p9x9d3x3g4{|_dx|_dw}",
