@@ -52,25 +52,60 @@ template <typename T> struct tag {
 };
 
 /// What is returned for a type without a kernel: a failure by a run, a refusal by a plan.
-template <typename Result> Result no_kernel(talc_dtype dtype);
-
-template <> inline talc_status no_kernel<talc_status>(talc_dtype dtype)
+template <typename Result> static Result no_kernel(talc_dtype dtype)
 {
-    return talc_fail(TALC_BAD_DTYPE, "there is no CUDA kernel for %s", talc_dtype_name(dtype));
-}
-
-template <> inline const char *no_kernel<const char *>(talc_dtype dtype)
-{
-    switch (dtype) {
+    if constexpr (std::is_same_v<Result, talc_status>)
+        return talc_fail(TALC_BAD_DTYPE, "there is no CUDA kernel for %s", talc_dtype_name(dtype));
+    else
+        switch (dtype) {
 #define TALC_CASE(constant, name, T, safetensors)                                                  \
     case constant:                                                                                 \
         return "there is no CUDA kernel for " #name;
-        TALC_DTYPE_TABLE(TALC_CASE)
+            TALC_DTYPE_TABLE(TALC_CASE)
 #undef TALC_CASE
-    default:
-        return "there is no such element type";
-    }
+        default:
+            return "there is no such element type";
+        }
 }
+
+#ifdef __CUDACC__
+/* For kernels that are the same for several types, as a variable. Number is what they compute in:
+ * double for floating-point types, int64_t for integers. */
+#define TALC_CASE(constant, name, T, safetensors)                                                  \
+    case constant:                                                                                 \
+        if constexpr (std::is_floating_point_v<T> == std::is_floating_point_v<Number>)             \
+            TALC_OF_TYPE(T);                                                                       \
+        break;
+
+/// Element `at` of x.
+template <typename Number>
+static __device__ __forceinline__ Number load_as(const void *x, talc_dtype dtype, int64_t at)
+{
+    Number number = 0;
+#define TALC_OF_TYPE(T) number = (Number)((const T *)x)[at]
+    switch (dtype) {
+        TALC_DTYPE_TABLE(TALC_CASE)
+    default:
+        break;
+    }
+#undef TALC_OF_TYPE
+    return number;
+}
+
+template <typename Number>
+static __device__ __forceinline__ void store_as(void *y, talc_dtype dtype, int64_t at,
+                                                Number number)
+{
+#define TALC_OF_TYPE(T) ((T *)y)[at] = (T)number
+    switch (dtype) {
+        TALC_DTYPE_TABLE(TALC_CASE)
+    default:
+        break;
+    }
+#undef TALC_OF_TYPE
+}
+#undef TALC_CASE
+#endif
 
 /// f(tag<T>()), which returns a talc_status or a refusal, for any element type.
 template <typename F> auto with_element(talc_dtype dtype, F &&f) -> decltype(f(tag<float>()))
@@ -97,6 +132,12 @@ template <typename F> auto with_float(talc_dtype dtype, F &&f) -> decltype(f(tag
     default:
         return no_kernel<decltype(f(tag<float>()))>(dtype);
     }
+}
+
+/// The same for f32, of kernels that are there for what networks run; f64 has the general ones.
+template <typename F> auto with_f32(talc_dtype dtype, F &&f) -> decltype(f(tag<float>()))
+{
+    return dtype == TALC_F32 ? f(tag<float>()) : no_kernel<decltype(f(tag<float>()))>(dtype);
 }
 
 } // namespace talc

@@ -108,8 +108,7 @@ struct reduce_offsets {
 
 // ---- Kernels ------------------------------------------------------------------------------------
 
-/* Elements of the widest vector. Integers, which networks do not reduce, have one kernel along and
- * one across. */
+/* Elements of the widest vector. Integers of all types have one kernel along and one across. */
 template <typename T>
 constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_WIDTH<T> : 1;
 
@@ -123,8 +122,8 @@ constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> < 8 || sizeof(T) == 8 ? IN_
 
 /* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four
  * at a time, as far as they go. */
-template <typename Counted, typename T, int COUNT, int BATCH>
-static __device__ __forceinline__ void add_fours(Counted *seen,
+template <typename State, typename Counted, typename T, int COUNT, int BATCH>
+static __device__ __forceinline__ void add_fours(const target<State> &to, Counted *seen,
                                                  const vec<T, COUNT> (&values)[BATCH], int i,
                                                  int count)
 {
@@ -138,7 +137,7 @@ static __device__ __forceinline__ void add_fours(Counted *seen,
 #pragma unroll
                 for (int f = 0; f < FOUR; f++)
                     down.of[f] = values[k + f].of[e];
-                seen[e].add(down, i + k, 1);
+                seen[e].add(to.ordered(down), i + k, 1);
             }
         } else {
 #pragma unroll
@@ -146,7 +145,7 @@ static __device__ __forceinline__ void add_fours(Counted *seen,
 #pragma unroll
                 for (int e = 0; e < COUNT; e++)
                     if (i + k + f < count)
-                        seen[e].add(vec<T, 1>{ { values[k + f].of[e] } }, i + k + f, 1);
+                        seen[e].add(to.ordered(vec<T, 1>{ { values[k + f].of[e] } }), i + k + f, 1);
         }
     }
 }
@@ -161,7 +160,7 @@ constexpr int BLOCKS = sizeof(State) > 8 && COUNT == 1 && ACROSS ? 4 : 0;
  * block `side` wide across. */
 template <typename State, typename T, int COUNT, bool ACROSS>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS<State, COUNT, ACROSS>)
-    reduce_vectors(const target<State> to, const T *x, int side, const reduce_offsets at)
+    reduce_vectors(const target<State> to, const source<T> x, int side, const reduce_offsets at)
 {
     constexpr int BATCH = ACROSS ? IN_FLIGHT_ACROSS<T, COUNT> : IN_FLIGHT<T, COUNT>;
     constexpr int STATES = ACROSS ? COUNT : 1;
@@ -176,24 +175,23 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS<State, COUNT, ACROSS>)
          first += (int64_t)gridDim.x * outputs) {
         const bool real = first + own < at.outputs;
         const int64_t output = real ? first + own : first;
-        const T *x_output = x + at.of_output(output);
+        const source<T> x_output = x + at.of_output(output);
         cursor here = from;
         typename State::counted seen[STATES];
         for (int i = 0; i < count; i += BATCH) {
             vec<T, COUNT> values[BATCH];
-#pragma unroll
-            for (int k = 0; k < BATCH; k++) {
-                if (i + k < count)
-                    values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
+            x_output.load(values, count - i, [&] {
+                const int64_t offset = here.offset;
                 at.advance(here);
-            }
+                return offset;
+            });
             if constexpr (STATES == COUNT)
-                add_fours(seen, values, i, count);
+                add_fours(to, seen, values, i, count);
             else
 #pragma unroll
                 for (int k = 0; k < BATCH; k++)
                     if (i + k < count)
-                        seen[0].add(values[k], (i + k) * COUNT, 1);
+                        seen[0].add(to.ordered(values[k]), (i + k) * COUNT, 1);
         }
         State state[STATES];
 #pragma unroll
@@ -261,13 +259,13 @@ struct packing {
 
 template <typename State, typename T, bool ACROSS>
 static void launch_vectors(talc_device *device, const talc_reduce_problem *p, reduce_tiling c,
-                           const target<State> &to, const T *x)
+                           const target<State> &to, const source<T> &x)
 {
     constexpr int COUNT = VECTOR_ELEMENTS<T>;
     const int side = ACROSS ? c.width : c.threads, others = BLOCK / side;
-    const packing kept(ACROSS ? COUNT : 1, x, p->kept_rank, p->kept_dims, p->kept_strides,
+    const packing kept(ACROSS ? COUNT : 1, x.at, p->kept_rank, p->kept_dims, p->kept_strides,
                        p->reduced_rank, p->reduced_strides);
-    const packing reduced(ACROSS ? 1 : COUNT, x, p->reduced_rank, p->reduced_dims,
+    const packing reduced(ACROSS ? 1 : COUNT, x.at, p->reduced_rank, p->reduced_dims,
                           p->reduced_strides, p->kept_rank, p->kept_strides);
     c.part /= reduced.count;
     const reduce_offsets at(c, ACROSS ? others : side, p->kept_rank, kept.dims, kept.strides,
@@ -293,7 +291,7 @@ template <typename State> struct plane_reduction {
     template <typename Values>
     __device__ void add(State &of, start, const Values &values, int64_t k, int step) const
     {
-        of.add(values, k, step);
+        of.add(to.ordered(values), k, step);
     }
     __device__ void write(int64_t c, start, const State &of) const
     {
@@ -303,17 +301,17 @@ template <typename State> struct plane_reduction {
 
 template <typename State, typename T>
 static void launch_parts(talc_device *device, const talc_reduce_problem *p, const target<State> &to,
-                         const T *x, bool in_parts)
+                         const source<T> &x, bool in_parts)
 {
     const reduce_tiling c = tiling_of(p, in_parts);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::is_same_v<T, float>) {
         if (has_odd_planes(p)) {
-            launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
+            launch_planes(device, plane_reduction<State>{ to }, x.at, planes_of(p, in_parts));
             return;
         }
-        const short_rows s(p, x);
+        const short_rows s(p, x.at);
         if (c.parts == 1 && s.serves) {
-            launch_short(device, to, x, s);
+            launch_short(device, to, x.at, s);
             return;
         }
     }
@@ -323,15 +321,28 @@ static void launch_parts(talc_device *device, const talc_reduce_problem *p, cons
         launch_vectors<State, T, false>(device, p, c, to, x);
 }
 
+static source<int64_t> source_of(const talc_reduce_problem *p, const int64_t *x)
+{
+    return { x, p->dtype, 0 };
+}
+template <typename T> static source<T> source_of(const talc_reduce_problem *, const T *x)
+{
+    return { x };
+}
+
 template <typename State, typename T>
 static void launch(talc_device *device, const talc_reduce_problem *p,
                    const talc_reduce_arguments *a, bool in_parts)
 {
+    const bool smallest = p->function == TALC_MIN || p->function == TALC_ARGMIN;
     const int64_t parts = parts_of(p, in_parts);
     target<State> to = { (typename State::result_type *)a->y,
-                         parts > 1 ? (State *)a->base.workspace : NULL, p->outputs,
-                         talc_reduce_divisor(p) };
-    launch_parts(device, p, to, (const T *)a->x, in_parts);
+                         parts > 1 ? (State *)a->base.workspace : NULL,
+                         p->outputs,
+                         talc_reduce_divisor(p),
+                         order<T>(smallest),
+                         p->dtype };
+    launch_parts(device, p, to, source_of(p, (const T *)a->x), in_parts);
     if (parts == 1)
         return;
     int width = 1; /* of outputs that are side by side; more rows join more parts at a time */
@@ -353,14 +364,10 @@ static void reduce(talc_device *device, const talc_reduce_problem *p,
         if (p->function == TALC_LOGSUMEXP)
             return launch<exponentials<T>, T>(device, p, a, in_parts);
     }
-    if (p->function == TALC_MAX)
+    if (p->function == TALC_MAX || p->function == TALC_MIN)
         launch<maximum<T>, T>(device, p, a, in_parts);
-    else if (p->function == TALC_MIN)
-        launch<maximum<T, true>, T>(device, p, a, in_parts);
-    else if (p->function == TALC_ARGMAX)
+    else if (p->function == TALC_ARGMAX || p->function == TALC_ARGMIN)
         launch<argument_of_max<T>, T>(device, p, a, in_parts);
-    else if (p->function == TALC_ARGMIN)
-        launch<argument_of_max<T, true>, T>(device, p, a, in_parts);
     else
         launch<total<T>, T>(device, p, a, in_parts);
 }
@@ -386,7 +393,9 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p, const 
     if (status != TALC_OK)
         return status;
     return with_element(p->dtype, [&](auto element) {
-        reduce<typename decltype(element)::type>(device, p, arguments, PARTS);
+        using T = typename decltype(element)::type;
+        reduce<std::conditional_t<std::is_floating_point_v<T>, T, int64_t>>(device, p, arguments,
+                                                                            PARTS);
         return talc_cuda_launched(device, "reduce");
     });
 }

@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(BLOCK)
             State state;
             if (i < outputs && COUNT > 1) {
                 for (int k = thread; k < s.vectors; k += s.threads)
-                    state.add(vectors[i * s.pitch + k], k * MOVED, 1);
+                    state.add(to.ordered(vectors[i * s.pitch + k]), k * MOVED, 1);
             } else if (i < outputs) {
                 const int slice = (int)s.by_B.quotient((uint32_t)i);
                 const T *row = elements + slice * slice_size + i - slice * s.B;
@@ -108,10 +108,10 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
                     for (int e = 0; e < IN_FLIGHT; e++)
                         values.of[e] = row[(k + e * s.threads) * s.B];
-                    state.add(values, k, s.threads);
+                    state.add(to.ordered(values), k, s.threads);
                 }
                 for (; k < s.K; k += s.threads)
-                    state.add(vec<T, 1>{ { row[k * s.B] } }, k, s.threads);
+                    state.add(to.ordered(vec<T, 1>{ { row[k * s.B] } }), k, s.threads);
             }
             state = join_group(state, s.threads, (State *)NULL);
             if (i < outputs && thread == 0)

@@ -22,6 +22,8 @@ namespace talc
 /// Sums, in f64 for floating point, after f32 sums of four elements where there are as many; in 64
 /// bits, which wrap around, for integers.
 template <typename T> struct total {
+    static constexpr bool ORDERED = false;
+    using element = T;
     using sum_type = total_of<T>;
     using result_type = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
     using counted = total;
@@ -59,63 +61,67 @@ template <typename T>
 constexpr T LOWEST = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
                                                  : std::numeric_limits<T>::lowest();
 
-/// A type of whole words, which lanes can exchange.
-template <typename T> using word_of = std::conditional_t<sizeof(T) < 4, int32_t, T>;
+/// The elements' order: as they are, or flipped, so that the largest is the smallest of what they
+/// were made from, which they give back when flipped again. So one kernel serves both.
+template <typename T> struct order {
+    unsigned_of<T> flips; ///< bits: of integers all, as the lowest one has no negative
 
-/// x, or with SMALLEST what is the larger the smaller x is: the largest of these is the smallest of
-/// what they were made from, which they give back when flipped again.
-template <bool SMALLEST, typename T> __device__ T flipped(T x)
-{
-    if constexpr (!SMALLEST)
+    explicit order(bool smallest)
+        : flips(!smallest                     ? 0
+                : std::is_floating_point_v<T> ? (unsigned_of<T>)1 << (8 * sizeof(T) - 1)
+                                              : ~(unsigned_of<T>)0)
+    {
+    }
+    __device__ T operator()(T x) const
+    {
+        unsigned_of<T> bits;
+        memcpy(&bits, &x, sizeof bits);
+        bits ^= flips;
+        memcpy(&x, &bits, sizeof bits);
         return x;
-    else if constexpr (std::is_floating_point_v<T>)
-        return -x;
-    else
-        return ~x; /* the lowest integer has no negative */
-}
+    }
+};
 
-/// The largest, with SMALLEST the smallest. A NaN replaces what is there, and nothing replaces a
-/// NaN.
-template <typename T, bool SMALLEST = false> struct maximum {
+/// The largest. A NaN replaces what is there, and nothing replaces a NaN.
+template <typename T> struct maximum {
+    static constexpr bool ORDERED = true;
+    using element = T;
     using result_type = T;
     using counted = maximum;
-    word_of<T> value = LOWEST<word_of<T>>;
+    T value = LOWEST<T>;
 
     maximum() = default;
     template <typename Position>
     __device__ maximum(const counted &seen, Position) : value(seen.value)
     {
     }
-    __device__ void add_one(word_of<T> x)
-    {
-        value = larger_or_nan(value, x);
-    }
     template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t, int)
     {
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
-            add_one(flipped<SMALLEST>((word_of<T>)x.of[e]));
+            value = larger_or_nan(value, x.of[e]);
     }
     __device__ void join(const maximum &other)
     {
-        add_one(other.value);
+        value = larger_or_nan(value, other.value);
     }
     __device__ result_type result(double) const
     {
-        return (T)flipped<SMALLEST>(value);
+        return value;
     }
 };
 
-/// Where the largest stands, with SMALLEST the smallest: the first of several. A state that saw
-/// nothing above LOWEST says 0, which is right where there is nothing else: then all elements are
-/// LOWEST. Packed: lanes exchange no padding.
-template <typename T, bool SMALLEST = false, typename Index = int64_t>
+/// Where the largest stands: the first of several. A state that saw nothing above LOWEST says 0,
+/// which is right where there is nothing else: then all elements are LOWEST. Packed: lanes exchange
+/// no padding.
+template <typename T, typename Index = int64_t>
 struct __attribute__((packed, aligned(4))) argument_of_max {
+    static constexpr bool ORDERED = true;
+    using element = T;
     using result_type = int64_t;
-    using counted = argument_of_max<T, SMALLEST, int>;
-    using word = word_of<T>;
+    using counted = argument_of_max<T, int>;
     Index at = 0;
-    word value = LOWEST<word>;
+    T value = LOWEST<T>;
 
     argument_of_max() = default;
     template <typename Position>
@@ -133,11 +139,11 @@ struct __attribute__((packed, aligned(4))) argument_of_max {
                                                       : 1;
 #pragma unroll
         for (int first = 0; first < COUNT; first += FEW) {
-            word of[FEW];
+            T of[FEW];
 #pragma unroll
             for (int e = 0; e < FEW; e++)
-                of[e] = flipped<SMALLEST>((word)x.of[first + e]);
-            word max = of[0];
+                of[e] = x.of[first + e];
+            T max = of[0];
 #pragma unroll
             for (int e = 1; e < FEW; e++)
                 max = larger_or_nan(max, of[e]);
@@ -157,7 +163,7 @@ struct __attribute__((packed, aligned(4))) argument_of_max {
     }
     __device__ void join(const argument_of_max &other)
     {
-        const word max = larger_or_nan((word)value, (word)other.value);
+        const T max = larger_or_nan((T)value, (T)other.value);
         const bool own = value == max || value != value;
         const bool others = other.value == max || other.value != other.value;
         if (others && (!own || other.at < at))
@@ -189,6 +195,8 @@ template <> struct scaled_elements<double> {
 /// distances from the first one, of joined states the squares around the mean, which `shift` is
 /// then. No distance passes that of two elements.
 template <typename T> struct moments : scaled_elements<T> {
+    static constexpr bool ORDERED = false;
+    using element = T;
     using result_type = T;
     using counted = moments;
     using scaled_elements<T>::unit;
@@ -270,6 +278,8 @@ template <typename T> struct moments : scaled_elements<T> {
 /// The largest element and the sum of exp(x - largest): exponentials in the data's type, their sum
 /// in f64. An element that is as large as the largest, also where that is infinite, adds 1.
 template <typename T> struct exponentials {
+    static constexpr bool ORDERED = false;
+    using element = T;
     using result_type = T;
     using counted = exponentials;
     double sum = 0;
@@ -333,17 +343,87 @@ static __device__ __forceinline__ int64_t offset_of(const strided_index<1, uint6
     return at[0];
 }
 
+/// The elements of x.
+template <typename T> struct source {
+    const T *at;
+
+    __device__ source operator+(int64_t offset) const
+    {
+        return { at + offset };
+    }
+    /* The first `count` vectors; next() is the offset of one after the other. */
+    template <int COUNT, int BATCH, typename Next>
+    __device__ __forceinline__ void load(vec<T, COUNT> (&values)[BATCH], int count, Next next) const
+    {
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const int64_t offset = next();
+            if (k < count)
+                values[k] = *(const vec<T, COUNT> *)(at + offset);
+        }
+    }
+};
+
+/// Integers of any type, as i64. Networks reduce none, so their types share kernels.
+template <> struct source<int64_t> {
+    const void *at;
+    talc_dtype dtype;
+    int64_t first;
+
+    __device__ source operator+(int64_t offset) const
+    {
+        return { at, dtype, first + offset };
+    }
+    template <int BATCH, typename Next>
+    __device__ __forceinline__ void load(vec<int64_t, 1> (&values)[BATCH], int count,
+                                         Next next) const
+    {
+        int64_t offsets[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            offsets[k] = next();
+        switch (dtype) {
+#define TALC_CASE(constant, name, T, safetensors)                                                  \
+    case constant:                                                                                 \
+        if constexpr (std::is_integral_v<T>)                                                       \
+            _Pragma("unroll") for (int k = 0; k < BATCH; k++) if (k < count) values[k].of[0] =     \
+                (int64_t)((const T *)at)[first + offsets[k]];                                      \
+        break;
+            TALC_DTYPE_TABLE(TALC_CASE)
+#undef TALC_CASE
+        default:
+            break;
+        }
+    }
+};
+
 /// Where the results go: y, or [parts][outputs] states, of which a block's part is its number in y.
 template <typename State> struct target {
+    using T = typename State::element;
     typename State::result_type *y;
     State *partials; /* NULL: y */
     int64_t outputs;
     double divisor; /* of sums and variances */
+    order<T> in_order;
+    talc_dtype dtype; /* of integers: of x */
 
+    /* As the state takes them. */
+    template <int COUNT> __device__ vec<T, COUNT> ordered(vec<T, COUNT> x) const
+    {
+        if constexpr (State::ORDERED)
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                x.of[e] = in_order(x.of[e]);
+        return x;
+    }
     __device__ void write(int64_t output, const State &state) const
     {
         if (partials != NULL)
             partials[blockIdx.y * outputs + output] = state;
+        else if constexpr (std::is_same_v<State, maximum<int64_t>>)
+            store_as<int64_t>(y, dtype, output, in_order(state.result(divisor)));
+        else if constexpr (std::is_same_v<State, maximum<T>>)
+            y[output] = in_order(state.result(divisor));
         else
             y[output] = state.result(divisor);
     }
