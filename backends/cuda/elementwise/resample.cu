@@ -39,6 +39,9 @@ template <typename Index> struct plan_of {
     }
 };
 
+/* Of loops over dimensions: of wide indices the code is kept short. */
+template <typename Index> constexpr int UNROLL = sizeof(Index) == 4 ? TALC_MAX_RANK : 1;
+
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     move(T *y, const T *x, const T *value, Index count, const plan_of<Index> plan)
@@ -48,7 +51,7 @@ static __global__ void __launch_bounds__(BLOCK)
         Index rest = o;
         int64_t at = 0, stride = 1;
         bool shown = true;
-#pragma unroll
+#pragma unroll(UNROLL <Index>)
         for (int i = TALC_MAX_RANK - 1; i >= 0; i--) {
             if (i >= plan.rank)
                 continue;
@@ -78,7 +81,7 @@ static __global__ void __launch_bounds__(BLOCK)
         int64_t first = 0, second = 0, stride = 1;
         double weight = 0;
         talc_resample_taps last = { 0, 0, 0 };
-#pragma unroll
+#pragma unroll(UNROLL <Index>)
         for (int i = TALC_MAX_RANK - 1; i >= 0; i--) {
             if (i >= plan.rank)
                 continue;
@@ -102,13 +105,13 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-template <typename T, typename Index>
+/* Sums are in f64, and so one kernel is for all types. */
 static __global__ void __launch_bounds__(BLOCK)
-    give(T *dx, const T *dy, Index count, const plan_of<Index> plan)
+    give(void *dx, const void *dy, talc_dtype dtype, uint64_t count, const plan_of<uint64_t> plan)
 {
-    TALC_GRID_LOOP(Index, element, count)
+    TALC_GRID_LOOP(uint64_t, element, count)
     {
-        Index rest = element;
+        uint64_t rest = element;
         int64_t index[TALC_MAX_RANK], combinations = 1;
         talc_resample_readers readers[TALC_MAX_RANK];
 #pragma unroll
@@ -141,9 +144,9 @@ static __global__ void __launch_bounds__(BLOCK)
                 stride *= plan.axes[i].out;
             }
             if (weight != 0)
-                sum += weight * (double)dy[at];
+                sum += weight * load_as<double>(dy, dtype, at);
         }
-        dx[element] = (T)sum;
+        store_as<double>(dx, dtype, element, sum);
     }
 }
 
@@ -180,28 +183,28 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
-    give_cubic(T *dx, const T *dy, Index count, const plan_of<Index> plan)
+    give_cubic(void *dx, const void *dy, talc_dtype dtype, uint64_t count,
+               const plan_of<uint64_t> plan)
 {
     const talc_resample_axis &h = plan.axes[plan.rank - 2], &w = plan.axes[plan.rank - 1];
-    TALC_GRID_LOOP(Index, element, count)
+    TALC_GRID_LOOP(uint64_t, element, count)
     {
-        Index plane = element;
+        uint64_t plane = element;
         const int64_t iw = plan.digit(plan.rank - 1, plane), ih = plan.digit(plan.rank - 2, plane);
         const talc_range rows = talc_resample_cubic_readers(&h, ih),
                          columns = talc_resample_cubic_readers(&w, iw);
         double sum = 0;
         for (int64_t ow = columns.lo; ow < columns.hi; ow++) {
             const double across = talc_resample_cubic_weight(&w, ow, iw);
-            const T *column = dy + (int64_t)plane * h.out * w.out + ow;
+            const int64_t column = (int64_t)plane * h.out * w.out + ow;
             for (int64_t oh = rows.lo; across != 0 && oh < rows.hi; oh++) {
                 const double weight = across * talc_resample_cubic_weight(&h, oh, ih);
                 if (weight != 0)
-                    sum += weight * (double)column[oh * w.out];
+                    sum += weight * load_as<double>(dy, dtype, column + oh * w.out);
             }
         }
-        dx[element] = (T)sum;
+        store_as<double>(dx, dtype, element, sum);
     }
 }
 
@@ -214,13 +217,20 @@ static talc_resample_kind kind_of(const talc_resample_problem *p)
     return kind;
 }
 
-/* Calls `launch` with a plan, how many elements there are, and the number of blocks. */
-template <typename Launch>
-static talc_status launched(talc_device *device, const talc_resample_problem *p, Launch launch)
+/* Elements that a thread has one of at a time. */
+static int64_t count_of(const talc_resample_problem *p)
 {
     int64_t count = 1;
     for (int i = 0; i < p->rank; i++)
         count *= p->direction == TALC_FORWARD ? p->axes[i].out : p->axes[i].in;
+    return count;
+}
+
+/* Calls `launch` with a plan, how many elements there are, and the number of blocks. */
+template <typename Launch>
+static talc_status launched(talc_device *device, const talc_resample_problem *p, Launch launch)
+{
+    const int64_t count = count_of(p);
     /* Room for a step past the end, of a grid. */
     with_index(count + ((int64_t)1 << 30), [&](auto zero) {
         using Index = decltype(zero);
@@ -253,15 +263,22 @@ static talc_status run_resample(talc_device *device, const talc_resample_problem
                : size == 4 ? move_elements<uint32_t>(device, p, arguments)
                            : move_elements<uint64_t>(device, p, arguments);
     }
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const bool cubic = kind == TALC_RESAMPLE_CUBIC;
+    if (!forward) {
+        const uint64_t count = (uint64_t)count_of(p);
+        const auto kernel = cubic ? give_cubic : give;
+        kernel<<<grid_for_threads(device, (int64_t)count), BLOCK, 0, stream>>>(
+            arguments->y, arguments->x, p->dtype, count, plan_of<uint64_t>(p));
+        return talc_cuda_launched(device, "resample");
+    }
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         return launched(device, p, [&](auto plan, auto count, unsigned grid) {
             using Index = decltype(count);
-            const auto kernel = kind == TALC_RESAMPLE_CUBIC
-                                    ? (forward ? mix_cubic<T, Index> : give_cubic<T, Index>)
-                                    : (forward ? mix<T, Index> : give<T, Index>);
-            kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
-                (T *)arguments->y, (const T *)arguments->x, count, plan);
+            const auto kernel = cubic ? mix_cubic<T, Index> : mix<T, Index>;
+            kernel<<<grid, BLOCK, 0, stream>>>((T *)arguments->y, (const T *)arguments->x, count,
+                                               plan);
         });
     });
 }
