@@ -6,7 +6,8 @@
 /// flight. Before the launch, dimensions are sorted into y's order in memory, and those that one
 /// stride serves are merged. Then the first that fits:
 ///
-///   transposed   an operand is contiguous along another dimension than y (map_transposed.cuh)
+///   transposed   an operand is contiguous along another dimension than y (map_transposed.cuh); no
+///                casts
 ///   vectorized   y's rows, and the operands' or their broadcasts, are long enough to be taken 16
 ///                bytes at a time (map_strided.cuh)
 ///   strided      anything
@@ -158,11 +159,11 @@ static bool reads_fours(const transposed_plan &p, int o, const talc_cuda_map &ot
     return fits;
 }
 
-template <typename T, int R, int W, bool CASTS = false>
+template <typename T, int R, int W>
 static void launch_tiles(talc_device *device, const transposed_plan &p, unsigned tiles,
                          size_t bytes)
 {
-    map_transposed<T, R, W, CASTS><<<tiles, BLOCK, bytes, talc_cuda_stream(device)>>>(p);
+    map_transposed<T, R, W><<<tiles, BLOCK, bytes, talc_cuda_stream(device)>>>(p);
 }
 
 template <typename T> static bool launch_transposed(talc_device *device, const talc_cuda_map &m)
@@ -192,8 +193,7 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
         shared_operand = p.shared_operand[o] ? o : shared_operand;
     }
     choose_tile(p, log2_ceiling(TILE / sizeof(T)), sizeof(T) == 1 ? 2 : 1);
-    bool reads = std::is_same_v<T, float> ? m.function != TALC_CUDA_CAST
-                                          : sizeof(T) < 8 && m.function == TALC_CUDA_COPY;
+    bool reads = std::is_same_v<T, float> || (sizeof(T) < 8 && m.function == TALC_CUDA_COPY);
     const bool writes = reads && p.D % 4 == 0;
     for (int o = A; o < ARRAYS; o++)
         reads = reads && (!p.shared_operand[o] || reads_fours<T>(p, o, others));
@@ -208,9 +208,7 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
     p.tiles_down.set(talc_ceil_div(p.S, height)), p.tiles_across.set(talc_ceil_div(p.D, width));
     const unsigned tiles = (unsigned)(planes * p.tiles_down.by * p.tiles_across.by);
     const size_t bytes = shared_operand * p.capacity * sizeof(T);
-    if (m.function == TALC_CUDA_CAST)
-        launch_tiles<T, 1, 1, true>(device, p, tiles, bytes);
-    else if (sizeof(T) == 1 && reads)
+    if (sizeof(T) == 1 && reads)
         launch_tiles<T, sizeof(T) == 1 ? 4 : 1, sizeof(T) == 1 ? 4 : 1>(device, p, tiles, bytes);
     else if (sizeof(T) == 4 && writes)
         launch_tiles<T, 1, sizeof(T) == 4 ? 4 : 1>(device, p, tiles, bytes);
@@ -256,20 +254,23 @@ static void launch_strided(talc_device *device, const talc_cuda_map &m, int64_t 
 
 // ---- Choice -------------------------------------------------------------------------------------
 
-/* Vectors of as many elements as 16 bytes hold of the wider type. */
+/* Vectors of as many elements as 16 bytes hold of the wider type, from what networks cast: numbers,
+ * and bytes to types of four. */
 template <typename T>
 static void run_cast(talc_device *device, const talc_cuda_map &m, int64_t count)
 {
     const size_t to = talc_dtype_size(m.to), widest = to > sizeof(T) ? to : sizeof(T);
-    if (!fits_vectors(m, (int64_t)(VECTOR_BYTES / widest), 0))
-        return launch_strided<T, 1, true>(device, m, count, 0);
-    if constexpr (sizeof(T) == 1)
-        if (widest == 4)
-            return launch_strided<T, 4, true>(device, m, count, 0);
-    if constexpr (sizeof(T) < 8)
-        if (widest == 8)
+    const bool fits = fits_vectors(m, (int64_t)(VECTOR_BYTES / widest), 0);
+    if constexpr (std::is_floating_point_v<T>) {
+        if (fits && widest == 8)
             return launch_strided<T, 2, true>(device, m, count, 0);
-    launch_strided<T, VECTOR_BYTES / sizeof(T), true>(device, m, count, 0);
+        if (fits)
+            return launch_strided<T, VECTOR_BYTES / sizeof(T), true>(device, m, count, 0);
+    }
+    if constexpr (sizeof(T) == 1)
+        if (fits && widest == 4)
+            return launch_strided<T, 4, true>(device, m, count, 0);
+    launch_strided<T, 1, true>(device, m, count, 0);
 }
 
 template <typename T> static void run(talc_device *device, const talc_cuda_map &m)
@@ -289,10 +290,10 @@ template <typename T> static void run(talc_device *device, const talc_cuda_map &
         run<T>(device, in_order(rest));
         return;
     }
-    if (launch_transposed<T>(device, m))
-        return;
     if (m.function == TALC_CUDA_CAST)
         return run_cast<T>(device, m, count);
+    if (launch_transposed<T>(device, m))
+        return;
     const uint32_t shift = shift_of(m, sizeof(T));
     if (fits_vectors(m, V, shift))
         launch_strided<T, V>(device, m, count, shift);

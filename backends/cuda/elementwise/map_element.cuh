@@ -143,19 +143,18 @@ template <typename T> __device__ __forceinline__ T element_of(uint64_t bits)
     return element;
 }
 
-/// a[k] = f(a[k], b[k]); a copy leaves a as it is.
+/* a[k] = f(a[k], b[k]), where p and q are the function's numbers; a copy leaves a as it is. */
 template <int N, typename T>
-__device__ __forceinline__ void apply(const map_operands &m, T (&a_values)[N],
-                                      const T (&b_values)[N])
+__device__ __forceinline__ void apply_inline(int function, [[maybe_unused]] T p,
+                                             [[maybe_unused]] T q, T (&a_values)[N],
+                                             const T (&b_values)[N])
 {
     using U = typename arithmetic<T>::type;
     constexpr bool FLOAT = std::is_floating_point_v<T>;
-    switch (m.function) {
+    switch (function) {
 #define TALC_CASE(constant, name, numbers_, with, value, ...)                                      \
     case constant:                                                                                 \
         if constexpr (FLOAT || constant == TALC_NEG) {                                             \
-            [[maybe_unused]] const T p = element_of<T>(m.numbers[0]),                              \
-                                     q = element_of<T>(m.numbers[1]);                              \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
             {                                                                                      \
                 const U x = (U)a_values[k];                                                        \
@@ -182,8 +181,6 @@ __device__ __forceinline__ void apply(const map_operands &m, T (&a_values)[N],
 #define TALC_CASE(constant, name, numbers_, with, value, saved, gradient)                          \
     case TALC_CUDA_BINARY + (int)constant##_GRADIENT:                                              \
         if constexpr (FLOAT) {                                                                     \
-            [[maybe_unused]] const T p = element_of<T>(m.numbers[0]),                              \
-                                     q = element_of<T>(m.numbers[1]);                              \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
             {                                                                                      \
                 [[maybe_unused]] const T dy = a_values[k], s = b_values[k], x = s;                 \
@@ -196,6 +193,30 @@ __device__ __forceinline__ void apply(const map_operands &m, T (&a_values)[N],
 #undef TALC_CASE
     default:
         break;
+    }
+}
+
+template <typename T> static __device__ __noinline__ T apply_apart(int function, T p, T q, T a, T b)
+{
+    T a_values[1] = { a };
+    const T b_values[1] = { b };
+    apply_inline(function, p, q, a_values, b_values);
+    return a_values[0];
+}
+
+/// a[k] = f(a[k], b[k]); a copy leaves a as it is. APART: by a call of all functions for each
+/// element, instead of N times each function in the kernel.
+template <bool APART, int N, typename T>
+__device__ __forceinline__ void apply(const map_operands &m, T (&a_values)[N],
+                                      const T (&b_values)[N])
+{
+    const T p = element_of<T>(m.numbers[0]), q = element_of<T>(m.numbers[1]);
+    if constexpr (APART) {
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            a_values[k] = apply_apart(m.function, p, q, a_values[k], b_values[k]);
+    } else {
+        apply_inline(m.function, p, q, a_values, b_values);
     }
 }
 

@@ -41,7 +41,7 @@ __device__ __forceinline__ void map_one_by_one(const strided_plan &p, int first,
         if (p.m.x[B] != NULL)
             b[0] = ((const T *)p.m.x[B])[at.of[B]];
         if (!CASTS)
-            apply(p.m, a, b);
+            apply<std::is_same_v<T, double>>(p.m, a, b);
         store_results<CASTS, 1>(p.m, at.of[Y], 1, a);
     }
 }
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(BLOCK) map_strided(const strided_plan p
             load<V>(b + k * V, (const T *)p.m.x[B] + at[k].of[B], p.index.strides[B][last]);
     }
     if (!CASTS)
-        apply(p.m, a, b);
+        apply<std::is_same_v<T, double>>(p.m, a, b);
 #pragma unroll
     for (int k = 0; k < K; k++) {
         const int first = (int)((i + k * BLOCK) * V) - (int)p.shift;

@@ -169,7 +169,7 @@ constexpr bool COPIES = REGISTER_TILE > 1 && std::is_integral_v<T>;
  * registers. */
 template <typename T> constexpr int OCCUPANCY = std::is_same_v<T, double> ? 3 : 5;
 
-template <typename T, int R, int W, bool CASTS>
+template <typename T, int R, int W>
 static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
     map_transposed(const transposed_plan p)
 {
@@ -232,15 +232,15 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
                         load_register_tile<R, W>(p, B, b, next[B]);
                 }
             }
-            if (!CASTS && !COPIES<T, REGISTER_TILE>)
-                apply(p.m, a, b);
+            if (!COPIES<T, REGISTER_TILE>)
+                apply<std::is_same_v<T, double>>(p.m, a, b);
 #pragma unroll
             for (int k = 0; k < K; k++, to += step[Y])
                 if (done + k < steps)
 #pragma unroll
                     for (int i = 0; i < R; i++)
-                        store_results<CASTS, W>(p.m, to + i * p.down[Y], p.across[Y],
-                                                a + k * REGISTER_TILE + i * W);
+                        store<W>((T *)p.m.y + to + i * p.down[Y], p.across[Y],
+                                 a + k * REGISTER_TILE + i * W);
         }
     }
 }
