@@ -53,9 +53,9 @@ struct part {
 
 // ---- A loss -------------------------------------------------------------------------------------
 
-template <typename T, typename Index>
-__device__ double loss_of(const entropy_plan<T, Index> &plan, const T *x, T m, totals all,
-                          int64_t label, double mean_weight)
+template <typename T>
+__device__ double loss_of(const entropy_plan<T> &plan, const T *x, T m, totals all, int64_t label,
+                          double mean_weight)
 {
     const double log_sum = log(all.exponentials), e = plan.smoothing;
     const double loss =
@@ -66,8 +66,8 @@ __device__ double loss_of(const entropy_plan<T, Index> &plan, const T *x, T m, t
 }
 
 /* What becomes of sample i; false when its loss has to be worked out. */
-template <typename T, typename Index>
-__device__ bool decided(const entropy_plan<T, Index> &plan, Index i, int64_t label, part &mine,
+template <typename T>
+__device__ bool decided(const entropy_plan<T> &plan, uint64_t i, int64_t label, part &mine,
                         double &loss)
 {
     loss = 0;
@@ -94,8 +94,8 @@ struct gathering {
 
 /* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is
  * in. Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
-template <typename T, typename Index>
-__device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, const gathering &to)
+template <typename T>
+__device__ void gather(T *y, part mine, const entropy_plan<T> &plan, const gathering &to)
 {
     __shared__ part shared[BLOCK / WARP];
     __shared__ bool last;
@@ -122,25 +122,24 @@ __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, cons
 
 // ---- Kernels ------------------------------------------------------------------------------------
 
-enum work { LOSS, GRADIENT, BOTH };
-
-/* THREADS neighbouring threads have a sample: one, part of a warp, a warp or the block. All threads
- * of a block loop together. */
-template <typename T, int THREADS, typename Index, work WORK>
+/* THREADS neighbours have a sample: one, part of a warp, a warp or the block. All threads of a
+ * block loop together. Writes losses, or with GRADIENTS gradients and, unless y is NULL, losses. */
+template <typename T, int THREADS, bool GRADIENTS>
 __global__ void __launch_bounds__(BLOCK)
     entropy(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy, const label_weights of,
-            const gathering to, const entropy_plan<T, Index> plan)
+            const gathering to, const entropy_plan<T> plan)
 {
     constexpr int GROUPS = BLOCK / THREADS;
     __shared__ largest<T> shared_max[BLOCK / WARP];
     __shared__ totals shared_totals[BLOCK / WARP];
     const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+    const bool losses = !GRADIENTS || y != NULL;
     const double mean_weight = mean_weight_of(plan);
-    const double divisor = WORK == LOSS ? 1 : divisor_of(of, plan);
+    const double divisor = GRADIENTS ? divisor_of(of, plan) : 1;
     part mine;
-    for (Index first = (Index)blockIdx.x * GROUPS; first < plan.samples;
-         first += (Index)gridDim.x * GROUPS) {
-        const Index i = first + group;
+    for (uint64_t first = (uint64_t)blockIdx.x * GROUPS; first < plan.samples;
+         first += (uint64_t)gridDim.x * GROUPS) {
+        const uint64_t i = first + group;
         const bool real = i < plan.samples;
         const int64_t label = real ? of.labels[i] : plan.ignore_index;
         int64_t at[1] = { 0 };
@@ -149,16 +148,16 @@ __global__ void __launch_bounds__(BLOCK)
         const bool open = !decided(plan, i, label, here, loss);
         largest<T> max;
         totals all;
-        if (open || (WORK != LOSS && real))
+        if (open || (GRADIENTS && real))
             plan.at.offsets(i, at);
         if (open)
             max.value = largest_of(plan, x + at[0], thread, THREADS);
         max = share_group(max, THREADS, shared_max);
         if (open)
             all = totals_of(plan, x + at[0], max.value, thread, THREADS);
-        all = WORK == LOSS ? join_group(all, THREADS, shared_totals)
-                           : share_group(all, THREADS, shared_totals);
-        if (WORK != GRADIENT && thread == 0 && real) {
+        all = GRADIENTS ? share_group(all, THREADS, shared_totals)
+                        : join_group(all, THREADS, shared_totals);
+        if (losses && thread == 0 && real) {
             if (open)
                 loss = loss_of(plan, x + at[0], max.value, all, label, mean_weight);
             here.sum = loss;
@@ -166,17 +165,17 @@ __global__ void __launch_bounds__(BLOCK)
             if (plan.whole)
                 y[i] = (T)loss;
         }
-        if (WORK == LOSS)
+        if (!GRADIENTS)
             continue;
         if (open)
             write_classes(plan, dx + at[0], x + at[0], label, max.value, all.exponentials,
-                          dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor), mean_weight,
+                          dl_of(losses ? NULL : dy, plan.whole ? i : 0, divisor), mean_weight,
                           thread, THREADS);
         else if (real)
             fill_classes(plan, dx + at[0], label == plan.ignore_index ? 0 : (T)nan(""), thread,
                          THREADS);
     }
-    if (WORK != GRADIENT)
+    if (losses)
         gather(y, mine, plan, to);
 }
 
@@ -202,34 +201,34 @@ int64_t weight_parts(const talc_cross_entropy_problem *p)
     return p->direction == TALC_FORWARD && !p->gradient ? 0 : parts_of(p);
 }
 
-template <typename T, typename Index, work WORK>
+template <typename T, bool GRADIENTS>
 void launch(talc_device *device, const talc_cross_entropy_problem *p,
             const talc_cross_entropy_arguments *a, const gathering &to)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const entropy_plan<T, Index> plan(p, a);
+    const entropy_plan<T> plan(p, a);
     const int64_t parts = weight_parts(p);
     const label_weights of = {
         p->reduction == TALC_REDUCTION_MEAN, a->labels,
         parts == 0 ? NULL : (double *)((char *)a->base.workspace + gathered_bytes(device, p)),
         parts, parts == 0 ? 0 : talc_ceil_div(p->samples, parts)
     };
-    if constexpr (WORK != LOSS)
+    if constexpr (GRADIENTS)
         if (parts > 0)
             add_label_weights<<<(unsigned)parts, BLOCK, 0, stream>>>(of, plan);
+    const bool forward = p->direction == TALC_FORWARD;
     const shape by = shape_of(p);
-    auto kernel = entropy<T, WARP, Index, WORK>;
+    auto kernel = entropy<T, WARP, GRADIENTS>;
     if constexpr (std::is_same_v<T, float>)
-        kernel = by == BY_THREAD  ? entropy<T, 1, Index, WORK>
-                 : by == BY_FEW   ? entropy<T, FEW, Index, WORK>
-                 : by == BY_BLOCK ? entropy<T, BLOCK, Index, WORK>
+        kernel = by == BY_THREAD  ? entropy<T, 1, GRADIENTS>
+                 : by == BY_FEW   ? entropy<T, FEW, GRADIENTS>
+                 : by == BY_BLOCK ? entropy<T, BLOCK, GRADIENTS>
                                   : kernel;
     const unsigned blocks =
-        WORK == GRADIENT
-            ? grid_for_blocks(device, talc_ceil_div(p->samples, BLOCK / threads_of(by)))
-            : blocks_for_parts(device, p);
-    kernel<<<blocks, BLOCK, 0, stream>>>((T *)a->y, (T *)a->dx, (const T *)a->x, (const T *)a->dy,
-                                         of, to, plan);
+        forward ? blocks_for_parts(device, p)
+                : grid_for_blocks(device, talc_ceil_div(p->samples, BLOCK / threads_of(by)));
+    kernel<<<blocks, BLOCK, 0, stream>>>(forward ? (T *)a->y : NULL, (T *)a->dx, (const T *)a->x,
+                                         (const T *)a->dy, of, to, plan);
 }
 
 } // namespace
@@ -260,14 +259,10 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
                            forward ? talc_cuda_counter(device) : NULL, problem->reduction, fault };
     return with_float(problem->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        if (!forward)
-            launch<T, uint64_t, GRADIENT>(device, problem, arguments, to);
-        else if (problem->gradient)
-            launch<T, uint64_t, BOTH>(device, problem, arguments, to);
+        if (forward && !problem->gradient)
+            launch<T, false>(device, problem, arguments, to);
         else
-            with_index(problem->samples, [&](auto zero) {
-                launch<T, decltype(zero), LOSS>(device, problem, arguments, to);
-            });
+            launch<T, true>(device, problem, arguments, to);
         return talc_cuda_launched(device, "cross_entropy");
     });
 }

@@ -49,17 +49,17 @@ template <typename T> int64_t terms_per_sum(int64_t C)
     return root < max ? root : max;
 }
 
-template <typename T, typename Index> struct entropy_plan {
+template <typename T> struct entropy_plan {
     int64_t C, x_stride, ignore_index, run;
-    Index samples;
+    uint64_t samples;
     double smoothing;
     bool whole;       /* a loss for each sample is written */
     const T *weights; /* of the classes; NULL: 1 */
-    strided_index<1, Index> at;
+    strided_index<1, uint64_t> at;
 
     entropy_plan(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a)
         : C(p->C), x_stride(p->x_stride), ignore_index(p->ignore_index),
-          run(terms_per_sum<T>(p->C)), samples((Index)p->samples), smoothing(p->label_smoothing),
+          run(terms_per_sum<T>(p->C)), samples((uint64_t)p->samples), smoothing(p->label_smoothing),
           whole(p->reduction == TALC_REDUCTION_NONE), weights((const T *)a->class_weights),
           at(p->outer_rank, p->outer_dims, { p->x_strides })
     {
@@ -101,8 +101,8 @@ struct totals {
 
 /* Its classes first, first + step, ...: a NaN is not larger than anything, and gets into the sum by
  * exp. */
-template <typename T, typename Index>
-__device__ T largest_of(const entropy_plan<T, Index> &plan, const T *x, int first, int step)
+template <typename T>
+__device__ T largest_of(const entropy_plan<T> &plan, const T *x, int first, int step)
 {
     T m = -(T)INFINITY;
 #pragma unroll 4
@@ -111,9 +111,8 @@ __device__ T largest_of(const entropy_plan<T, Index> &plan, const T *x, int firs
     return m;
 }
 
-template <typename T, typename Index>
-__device__ totals totals_of(const entropy_plan<T, Index> &plan, const T *x, T m, int first,
-                            int step)
+template <typename T>
+__device__ totals totals_of(const entropy_plan<T> &plan, const T *x, T m, int first, int step)
 {
     totals all;
     for (int64_t j = first; j < plan.C;) {
@@ -150,8 +149,7 @@ static __device__ double sum_of_block(double mine)
 }
 
 /* The weights' mean where smoothing needs it, else 1. All threads of the block come here. */
-template <typename T, typename Index>
-__device__ double mean_weight_of(const entropy_plan<T, Index> &plan)
+template <typename T> __device__ double mean_weight_of(const entropy_plan<T> &plan)
 {
     if (plan.weights == NULL || plan.smoothing == 0)
         return 1;

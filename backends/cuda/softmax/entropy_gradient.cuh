@@ -29,8 +29,7 @@ struct label_weights {
     int64_t samples_of_part;
 };
 
-template <typename T, typename Index>
-__device__ double weight_of_label(const entropy_plan<T, Index> &plan, int64_t label)
+template <typename T> __device__ double weight_of_label(const entropy_plan<T> &plan, int64_t label)
 {
     if (label == plan.ignore_index)
         return 0;
@@ -38,9 +37,9 @@ __device__ double weight_of_label(const entropy_plan<T, Index> &plan, int64_t la
 }
 
 /* A block a part. */
-template <typename T, typename Index>
+template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    add_label_weights(const label_weights of, const entropy_plan<T, Index> plan)
+    add_label_weights(const label_weights of, const entropy_plan<T> plan)
 {
     const int64_t begin = (int64_t)blockIdx.x * of.samples_of_part;
     const int64_t end = min(begin + of.samples_of_part, (int64_t)plan.samples);
@@ -53,8 +52,8 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 /* All threads of the block come here, and leave with the same. */
-template <typename T, typename Index>
-__device__ double divisor_of(const label_weights &of, const entropy_plan<T, Index> &plan)
+template <typename T>
+__device__ double divisor_of(const label_weights &of, const entropy_plan<T> &plan)
 {
     if (!of.mean)
         return 1;
@@ -75,8 +74,8 @@ template <typename T> __device__ double dl_of(const T *dy, uint64_t i, double di
 }
 
 /* Classes first, first + step, ... of a sample whose gradient is worked out. */
-template <typename T, typename Index>
-__device__ void write_classes(const entropy_plan<T, Index> &plan, T *__restrict__ dx,
+template <typename T>
+__device__ void write_classes(const entropy_plan<T> &plan, T *__restrict__ dx,
                               const T *__restrict__ x, int64_t label, T m, double exponentials,
                               double dl, double mean_weight, int first, int step)
 {
@@ -95,9 +94,8 @@ __device__ void write_classes(const entropy_plan<T, Index> &plan, T *__restrict_
 }
 
 /* Those of one that is ignored, or whose label is no class. */
-template <typename T, typename Index>
-__device__ void fill_classes(const entropy_plan<T, Index> &plan, T *dx, T value, int first,
-                             int step)
+template <typename T>
+__device__ void fill_classes(const entropy_plan<T> &plan, T *dx, T value, int first, int step)
 {
     for (int64_t j = first; j < plan.C; j += step)
         dx[j * plan.x_stride] = value;
