@@ -143,10 +143,10 @@ static void launch_gradient(talc_device *device, const talc_pool2d_problem *p,
                             const talc_pool2d_arguments *arguments)
 {
     const bool max = talc_pool2d_is_max(p);
-    const auto launch =
-        is_narrow_backwards(p)
-            ? (max ? launch_gather<true, T, int> : launch_gather<false, T, int>)
-            : (max ? launch_gather<true, T, int64_t> : launch_gather<false, T, int64_t>);
+    auto launch = max ? launch_gather<true, T, int64_t> : launch_gather<false, T, int64_t>;
+    if constexpr (std::is_same_v<T, float>)
+        if (is_narrow_backwards(p))
+            launch = max ? launch_gather<true, T, int> : launch_gather<false, T, int>;
     launch(device, p, arguments);
 }
 

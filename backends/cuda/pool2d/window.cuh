@@ -155,10 +155,12 @@ struct window_algorithm {
     static void launch(talc_device *device, const talc_pool2d_problem *p,
                        const talc_pool2d_arguments *arguments)
     {
-        if (is_narrow(p))
-            launch_window<State<T, int>, T, int>(device, p, arguments, p->OH * p->OW);
-        else
-            launch_window<State<T, int64_t>, T, int64_t>(device, p, arguments, 1);
+        /* Doubles, which networks do not pool, have the kernel of wide indices alone. */
+        if constexpr (std::is_same_v<T, float>) {
+            if (is_narrow(p))
+                return launch_window<State<T, int>, T, int>(device, p, arguments, p->OH * p->OW);
+        }
+        launch_window<State<T, int64_t>, T, int64_t>(device, p, arguments, 1);
     }
 };
 
