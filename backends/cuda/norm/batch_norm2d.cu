@@ -171,19 +171,19 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* A block has a channel, in loads of COUNT values. In training registers are limited so that three
  * blocks fit a multiprocessor. */
-template <typename T, int COUNT, bool TRAINING, typename Index>
+template <typename T, int COUNT, bool TRAINING>
 static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
-    channels(const norm_plan<T> p, int64_t x_gap, divisor<Index> length)
+    channels(const norm_plan<T> p, int64_t x_gap, divisor<uint32_t> length)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
     using vector = vec<T, COUNT>;
     __shared__ sums shared[BLOCK / WARP];
     __shared__ affine<T> of_channel;
-    const Index vectors = (Index)p.N * length.by;
+    const uint32_t vectors = (uint32_t)p.N * length.by;
     for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
         const T *x = p.x + c * p.plane;
-        const auto offset = [&](Index i, int64_t gap = 0) {
-            const Index row = length.quotient(i);
+        const auto offset = [&](uint32_t i, int64_t gap = 0) {
+            const uint32_t row = length.quotient(i);
             return (int64_t)row * (p.C * p.plane + gap) + (int64_t)(i - row * length.by) * COUNT;
         };
         moments m;
@@ -191,9 +191,9 @@ static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
             const T start =
                 start_of(x[0], x[p.plane / 2], x[(p.N - 1) * p.C * p.plane + p.plane - 1]);
             sums sum;
-            const auto load = [&](Index i) { return *(const vector *)(x + offset(i)); };
-            const auto add = [&](const vector &of, Index) { sum.add(of, (double)start); };
-            for_loads<IN_FLIGHT>((Index)threadIdx.x, vectors, (Index)BLOCK, load, add);
+            const auto load = [&](uint32_t i) { return *(const vector *)(x + offset(i)); };
+            const auto add = [&](const vector &of, uint32_t) { sum.add(of, (double)start); };
+            for_loads<IN_FLIGHT>((uint32_t)threadIdx.x, vectors, (uint32_t)BLOCK, load, add);
             sum = join_group(sum, BLOCK, shared);
             m = moments_of(sum, (double)start, (double)p.N * (double)p.plane);
         }
@@ -207,13 +207,13 @@ static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
         struct pair {
             vector x, added;
         };
-        const auto load = [&](Index i) {
+        const auto load = [&](uint32_t i) {
             pair of = { *(const vector *)(x + offset(i, x_gap)), {} };
             if (p.residual != NULL)
                 of.added = *(const vector *)(p.residual + c * p.plane + offset(i));
             return of;
         };
-        const auto write = [&](pair &of, Index i) {
+        const auto write = [&](pair &of, uint32_t i) {
 #pragma unroll
             for (int e = 0; e < COUNT; e++) {
                 of.x.of[e] = normalised(of.x.of[e], by);
@@ -225,11 +225,11 @@ static __global__ void __launch_bounds__(BLOCK, TRAINING &&COUNT > 1 ? 3 : 0)
         };
         if (by.wide && IS_NARROW<T>)
 #pragma unroll 1
-            for (Index i = threadIdx.x; i < vectors; i += BLOCK)
+            for (uint32_t i = threadIdx.x; i < vectors; i += BLOCK)
                 for (int e = 0; e < COUNT; e++)
                     write_wide(p, by, x[offset(i, x_gap) + e], c * p.plane + offset(i) + e);
         else
-            for_loads<IN_FLIGHT>((Index)threadIdx.x, vectors, (Index)BLOCK, load, write);
+            for_loads<IN_FLIGHT>((uint32_t)threadIdx.x, vectors, (uint32_t)BLOCK, load, write);
         if (TRAINING && threadIdx.x == 0)
             keep_moments(p, c, m);
     }
@@ -340,14 +340,13 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
         launch_normalise<T, false>(device, plan, a->x_gap);
 }
 
-template <typename T, int COUNT, typename Index>
+template <typename T, int COUNT>
 static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
                             const norm_plan<T> &plan, int64_t gap)
 {
-    divisor<Index> length;
+    divisor<uint32_t> length;
     length.set(plan.plane / COUNT);
-    const auto kernel =
-        p->training ? channels<T, COUNT, true, Index> : channels<T, COUNT, false, Index>;
+    const auto kernel = p->training ? channels<T, COUNT, true> : channels<T, COUNT, false>;
     kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(
         plan, p->training ? 0 : gap, length);
 }
@@ -358,27 +357,33 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 {
     constexpr int COUNT = VECTOR_WIDTH<T>;
     const norm_plan<T> plan = plan_of<T>(p, a);
-    if (plan.N * plan.plane > INT_MAX)
-        launch_channels<T, 1, uint64_t>(device, p, plan, a->x_gap);
-    else if (is_packed(plan, plan.plane, a->x_gap))
-        launch_channels<T, COUNT, uint32_t>(device, p, plan, a->x_gap);
+    if (is_packed(plan, plan.plane, a->x_gap))
+        launch_channels<T, COUNT>(device, p, plan, a->x_gap);
     else
-        launch_channels<T, 1, uint32_t>(device, p, plan, a->x_gap);
+        launch_channels<T, 1>(device, p, plan, a->x_gap);
 }
 
 } // namespace
 
 // ---- The algorithms -----------------------------------------------------------------------------
 
-static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
-                                 talc_plan *)
+static const char *refuses(const talc_batch_norm2d_problem *p)
 {
     return p->direction == TALC_GRAD_WEIGHT ? "the input gradient has that of the weight too"
                                             : NULL;
 }
 
-static const char *plan_parts(const talc_device *device, const talc_batch_norm2d_problem *p,
-                              size_t limit, talc_plan *plan)
+static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
+                                 talc_plan *)
+{
+    if (refuses(p) != NULL)
+        return refuses(p);
+    return (double)p->N * (double)(p->H * p->W) > INT_MAX ? "more than 2^31 - 1 values per channel"
+                                                          : NULL;
+}
+
+static const char *plan_parts(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
+                              talc_plan *plan)
 {
     const bool backwards = p->direction == TALC_GRAD_INPUT;
     if ((p->training || backwards) && p->N * p->H * p->W <= PART_VALUES)
@@ -392,7 +397,7 @@ static const char *plan_parts(const talc_device *device, const talc_batch_norm2d
             plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
         return NULL;
     });
-    return refusal != NULL ? refusal : plan_channels(device, p, limit, plan);
+    return refusal != NULL ? refusal : refuses(p);
 }
 
 template <bool PARTS>

@@ -45,9 +45,9 @@ template <typename T> struct gradient_plan {
 };
 
 /* Some values of channel c: `rows` runs of whole vectors, C planes apart. */
-template <typename Index> struct gradient_part {
+struct gradient_part {
     int64_t c, offset; /* of the first value */
-    Index vectors;     /* of all runs */
+    uint32_t vectors;  /* of all runs */
 };
 
 // ---- Sums and dx of some values -----------------------------------------------------------------
@@ -55,19 +55,19 @@ template <typename Index> struct gradient_part {
 /* Calls visit(x, g, offset) with each COUNT neighbours that a thread of the block has, IN_FLIGHT at
  * a time; `from` is dy, or g itself where it does not follow from dy and y. `length` is that of
  * runs in vectors, and of a single run no less than what it has. */
-template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index, typename Visit>
-static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<Index> &part,
-                                const divisor<Index> &length, const T *from, Visit visit)
+template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Visit>
+static __device__ void for_part(const gradient_plan<T> &p, const gradient_part &part,
+                                const divisor<uint32_t> &length, const T *from, Visit visit)
 {
-    for (Index i = threadIdx.x; i < part.vectors; i += BLOCK * IN_FLIGHT) {
+    for (uint32_t i = threadIdx.x; i < part.vectors; i += BLOCK * IN_FLIGHT) {
         vec<T, COUNT> x[IN_FLIGHT], g[IN_FLIGHT], y[IN_FLIGHT];
         int64_t at[IN_FLIGHT];
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
-            const Index vector = i + k * BLOCK;
+            const uint32_t vector = i + k * BLOCK;
             if (vector >= part.vectors)
                 continue;
-            const Index row = length.quotient(vector);
+            const uint32_t row = length.quotient(vector);
             at[k] = part.offset + (int64_t)row * p.C * p.plane +
                     (int64_t)(vector - row * length.by) * COUNT;
             x[k] = *(const vec<T, COUNT> *)(p.x + at[k]);
@@ -88,9 +88,9 @@ static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<I
 }
 
 /* Those of the thread. */
-template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index>
-static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradient_part<Index> &part,
-                                        const divisor<Index> &length)
+template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T>
+static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradient_part &part,
+                                        const divisor<uint32_t> &length)
 {
     gradient_sums sums;
     const double mean = p.mean[part.c];
@@ -108,9 +108,9 @@ static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradien
 }
 
 /* Outside training an infinite x has no part in dx. */
-template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index>
-static __device__ void write_input(const gradient_plan<T> &p, const gradient_part<Index> &part,
-                                   const divisor<Index> &length, const gradient_affine<T> &by,
+template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T>
+static __device__ void write_input(const gradient_plan<T> &p, const gradient_part &part,
+                                   const divisor<uint32_t> &length, const gradient_affine<T> &by,
                                    const T *from)
 {
     const auto write = [&](auto dx_of) {
@@ -161,22 +161,22 @@ constexpr int MIN_BLOCKS = PASS != BOTH ? (sizeof(T) > sizeof(float) ? 3 : 4)
                                                                                    : 3;
 
 /* Part `number` of `parts`; blocks side by side take the same images. */
-template <int COUNT, gradient_pass PASS, typename Index, typename T>
-static __device__ gradient_part<Index> part_of(const gradient_plan<T> &p,
-                                               const divisor<Index> &length, int64_t number)
+template <int COUNT, gradient_pass PASS, typename T>
+static __device__ gradient_part part_of(const gradient_plan<T> &p, const divisor<uint32_t> &length,
+                                        int64_t number)
 {
     if (PASS == BOTH)
-        return { number, number * p.plane, (Index)p.N * length.by };
+        return { number, number * p.plane, (uint32_t)p.N * length.by };
     const int64_t c = number % p.C, of_channel = number / p.C;
     const int64_t n = of_channel / p.segments * p.images;
     const int64_t first = of_channel % p.segments * p.length;
     const int64_t rows = min(p.images, p.N - n), values = min(p.length, p.plane - first);
-    return { c, (n * p.C + c) * p.plane + first, (Index)(rows * (values / COUNT)) };
+    return { c, (n * p.C + c) * p.plane + first, (uint32_t)(rows * (values / COUNT)) };
 }
 
-template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES, typename Index>
+template <typename T, int COUNT, gradient_pass PASS, bool ACTIVATES>
 static __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS<T, COUNT, PASS, ACTIVATES>)
-    gradient(const gradient_plan<T> p, divisor<Index> length)
+    gradient(const gradient_plan<T> p, divisor<uint32_t> length)
 {
     constexpr int IN_FLIGHT = (COUNT > 1 ? 2 : 4) * (PASS == BOTH ? 2 : 1);
     __shared__ gradient_sums shared[BLOCK / WARP];
@@ -184,7 +184,7 @@ static __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS<T, COUNT, PASS, ACTIV
     const int64_t parts = PASS == BOTH ? p.C : p.C * p.parts_of_channel;
     for (int64_t i = blockIdx.x; i < parts; i += gridDim.x) {
         const int64_t number = PASS == SECOND ? parts - 1 - i : i;
-        const gradient_part<Index> part = part_of<COUNT, PASS>(p, length, number);
+        const gradient_part part = part_of<COUNT, PASS>(p, length, number);
         gradient_sums sums;
         if (PASS == SECOND)
 #pragma unroll 1
@@ -257,25 +257,22 @@ template <typename T> static bool is_packed(const gradient_plan<T> &plan)
            is_aligned(plan.y) && is_aligned(plan.dx) && is_aligned(plan.dresidual);
 }
 
-template <typename T, int COUNT, typename Index>
+template <typename T, int COUNT>
 static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
 {
-    divisor<Index> length;
+    divisor<uint32_t> length;
     length.set(plan.plane / COUNT);
-    const auto kernel = plan.activation == TALC_ACTIVATION_NONE
-                            ? gradient<T, COUNT, BOTH, false, Index>
-                            : gradient<T, COUNT, BOTH, true, Index>;
+    const auto kernel = plan.activation == TALC_ACTIVATION_NONE ? gradient<T, COUNT, BOTH, false>
+                                                                : gradient<T, COUNT, BOTH, true>;
     kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
 }
 
 template <typename T> static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
 {
-    if (plan.N * plan.plane > INT_MAX)
-        launch_channels<T, 1, uint64_t>(device, plan);
-    else if (is_packed(plan))
-        launch_channels<T, VECTOR_WIDTH<T>, uint32_t>(device, plan);
+    if (is_packed(plan))
+        launch_channels<T, VECTOR_WIDTH<T>>(device, plan);
     else
-        launch_channels<T, 1, uint32_t>(device, plan);
+        launch_channels<T, 1>(device, plan);
 }
 
 template <typename T, int COUNT>
@@ -286,15 +283,15 @@ static void launch_parts(talc_device *device, gradient_plan<T> plan)
     divisor<uint32_t> length;
     length.set(plan.length / COUNT);
     const bool activates = plan.activation != TALC_ACTIVATION_NONE;
-    const auto first = activates ? gradient<T, COUNT, FIRST, true, uint32_t>
-                                 : gradient<T, COUNT, FIRST, false, uint32_t>;
+    const auto first =
+        activates ? gradient<T, COUNT, FIRST, true> : gradient<T, COUNT, FIRST, false>;
     first<<<blocks, BLOCK, 0, stream>>>(plan, length);
     /* The first pass has then written what the activation lets through. */
     const bool stored = activates && plan.dresidual != NULL;
     if (stored)
         plan.dy = plan.dresidual;
-    const auto second = activates && !stored ? gradient<T, COUNT, SECOND, true, uint32_t>
-                                             : gradient<T, COUNT, SECOND, false, uint32_t>;
+    const auto second =
+        activates && !stored ? gradient<T, COUNT, SECOND, true> : gradient<T, COUNT, SECOND, false>;
     second<<<blocks, BLOCK, 0, stream>>>(plan, length);
 }
 
