@@ -323,34 +323,29 @@ static_assert(ACROSS * ACROSS == BLOCK, "a thread for each SIDE x SIDE outputs o
 struct shape {
     int64_t M, N, K, lda, ldb;
     int64_t n_tiles, tiles, batch;
+    bool transpose_a, transpose_b;
 };
 
-/* Element (row, k) of a tile, counted from its first; neighbouring threads take neighbouring
- * elements (coalescing). */
-template <bool ALONG_K> __device__ void element_position(int element, int &row, int &k)
-{
-    row = ALONG_K ? element / DEPTH : element % TILE;
-    k = ALONG_K ? element % DEPTH : element / TILE;
-}
-
 /* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside: steps beyond K add 0 * 0 to
- * a sum, and what rows beyond the last one give is not stored. A column of padding avoids bank
- * conflicts. */
-template <bool ALONG_K, typename T>
-__device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld, int64_t first,
-                          int64_t rows, int64_t k, int64_t K)
+ * a sum, and what rows beyond the last one give is not stored. Rows are `ld` apart, along k, or
+ * steps are. Neighbouring threads take neighbouring elements (coalescing). A column of padding
+ * avoids bank conflicts. */
+template <typename T>
+__device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, bool along_k, int64_t ld,
+                          int64_t first, int64_t rows, int64_t k, int64_t K)
 {
 #pragma unroll
     for (int i = 0; i < TILE * DEPTH / BLOCK; i++) {
-        int row, step;
-        element_position<ALONG_K>((int)threadIdx.x + i * BLOCK, row, step);
+        const int element = (int)threadIdx.x + i * BLOCK;
+        const int row = along_k ? element / DEPTH : element % TILE,
+                  step = along_k ? element % DEPTH : element / TILE;
         const int64_t at_row = first + row, at_k = k + step;
         const bool inside = at_row < rows && at_k < K;
-        tile[step][row] = inside ? data[ALONG_K ? at_row * ld + at_k : at_k * ld + at_row] : (T)0;
+        tile[step][row] = inside ? data[along_k ? at_row * ld + at_k : at_k * ld + at_row] : (T)0;
     }
 }
 
-template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
+template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     direct_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const shape s,
                   const strided_index<2, uint64_t> products)
@@ -364,8 +359,8 @@ static __global__ void __launch_bounds__(BLOCK)
             products.offsets((uint64_t)product, at);
             accumulator_of<T> sums[SIDE * SIDE] = {};
             for (int64_t k = 0; k < s.K; k += DEPTH) {
-                load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
-                load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
+                load_tile(a_tile, a + at[0], !s.transpose_a, s.lda, m, s.M, k, s.K);
+                load_tile(b_tile, b + at[1], s.transpose_b, s.ldb, n, s.N, k, s.K);
                 __syncthreads();
 #pragma unroll
                 for (int step = 0; step < DEPTH; step++) {
@@ -402,35 +397,28 @@ static __global__ void __launch_bounds__(BLOCK)
         }
 }
 
-template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
-static void launch(talc_device *device, const talc_matmul_problem *p,
+template <typename T>
+static void direct(talc_device *device, const talc_matmul_problem *p,
                    const talc_matmul_arguments *arguments)
 {
     const int64_t n_tiles = talc_ceil_div(p->N, TILE);
-    const shape s = {
-        p->M, p->N, p->K, p->lda, p->ldb, n_tiles, talc_ceil_div(p->M, TILE) * n_tiles, p->batch
-    };
+    const shape s = { p->M,
+                      p->N,
+                      p->K,
+                      p->lda,
+                      p->ldb,
+                      n_tiles,
+                      talc_ceil_div(p->M, TILE) * n_tiles,
+                      p->batch,
+                      p->transpose_a,
+                      p->transpose_b };
     const strided_index<2, uint64_t> products(p->batch_rank, p->batch_dims,
                                               { p->a_strides, p->b_strides });
     const dim3 grid((unsigned)(s.tiles < INT_MAX ? s.tiles : INT_MAX), 1,
                     (unsigned)(s.batch < 65535 ? s.batch : 65535));
     const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
-    direct_kernel<T, TRANSPOSE_A, TRANSPOSE_B><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
+    direct_kernel<T><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
         (T *)arguments->y, (const T *)arguments->a, (const T *)arguments->b, last, s, products);
-}
-
-template <typename T>
-static void direct(talc_device *device, const talc_matmul_problem *p,
-                   const talc_matmul_arguments *arguments)
-{
-    if (p->transpose_a && p->transpose_b)
-        launch<T, true, true>(device, p, arguments);
-    else if (p->transpose_a)
-        launch<T, true, false>(device, p, arguments);
-    else if (p->transpose_b)
-        launch<T, false, true>(device, p, arguments);
-    else
-        launch<T, false, false>(device, p, arguments);
 }
 
 template <typename T>
@@ -482,9 +470,11 @@ const char *talc_cuda_matmul_small_tiles_plan(const talc_device *device,
 {
     /* Of 80 batched products on an H200. */
     constexpr double BATCHED = 1.2;
-    plan->seconds =
-        small::seconds(device, p->dtype, p->M, p->N, p->K, p->batch) * (p->batch > 1 ? BATCHED : 1);
-    return plan->seconds < INFINITY ? NULL : small::TOO_MANY;
+    return with_f32(p->dtype, [&](auto) -> const char * {
+        plan->seconds = small::seconds(device, p->dtype, p->M, p->N, p->K, p->batch) *
+                        (p->batch > 1 ? BATCHED : 1);
+        return plan->seconds < INFINITY ? NULL : small::TOO_MANY;
+    });
 }
 
 talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_matmul_problem *p,
@@ -494,7 +484,7 @@ talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_mat
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    return with_float(p->dtype, [&](auto element) {
+    return with_f32(p->dtype, [&](auto element) {
         small_tiles<typename decltype(element)::type>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");
     });
