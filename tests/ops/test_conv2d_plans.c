@@ -178,7 +178,7 @@ Test(conv2d_plans, direct_and_im2col_by_their_estimates)
         bool direct;
     } cases[] = {
         { "n64c16h32w32o16k3x3p1x1", (size_t)512 << 20, true },
-        { "n64c64h8w8o64k3x3p1x1_f64", (size_t)512 << 20, true },
+        { "n64c64h8w8o64k3x3p1x1_f64", (size_t)512 << 20, false },
         { "n8c64h512w256o128k5x7", (size_t)512 << 20, false },
         { "n16c256h56w56o256k3x3p1x1", (size_t)512 << 20, false },
         { "n64c64h56w56o128k5x5s2x2p2x2", (size_t)512 << 20, false },
@@ -287,9 +287,9 @@ Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
 {
     static const char *const small[] = {
         "n64c16h32w32o16k3x3p1x1",    "n64c16h32w32o16k3x3p1x1_dx", "n64c32h16w16o64k3x3s2x2p1x1",
-        "n16c64h14w14o64k5x5p2x2_dx", "n64c64h8w8o64k3x3p1x1_f64",  "n64c6h14w14o16k5x5_dx"
+        "n16c64h14w14o64k5x5p2x2_dx", "n64c64h8w8o64k3x3p1x1",      "n64c6h14w14o16k5x5_dx"
     };
-    static const char phases[] = "n64c8h224w224o8k3x3s4x4p1x1_f64_dx";
+    static const char phases[] = "n64c8h448w448o8k3x3s8x8p1x1_dx";
     int used = 0;
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
         const talc_conv2d_problem p = problem_of(small[i]);
@@ -315,7 +315,7 @@ Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
                                    .block_shared = (i == 0 ? 163 : 99) << 10 };
         takes[i] = plan_by("direct(phases)", &p, 0).seconds > 0;
     }
-    cr_expect(takes[0] && !takes[1], "%s: its phases take 152 KiB", phases);
+    cr_expect(takes[0] && !takes[1], "%s: its phases take 130 KiB", phases);
 }
 
 /* Before it counts products, tap by tap. */

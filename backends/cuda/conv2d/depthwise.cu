@@ -382,15 +382,15 @@ static const char *refuses(const talc_conv2d_problem *p)
 }
 
 /* `plan_it` stores the tiling for elements of type T in the plan, or returns why there is none. */
-#define FORM(form, cost, plan_it)                                                                  \
-    TALC_CUDA_FORM(depthwise_##form,                                                               \
-                   plan_form(device, p, cost, refuses(p) != NULL ? refuses(p) : plan_it, plan),    \
-                   (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
-FORM(register_tiles, OF_REGISTER_TILES, plan_register_tiles<T>(p, plan))
-FORM(warp_tiles, OF_WARP_TILES, plan_warp_tiles<T>(device, p, plan))
-FORM(plane_tiles, OF_PLANE_TILES, plan_plane_tiles<T>(p, plan))
-TALC_CUDA_FORM(depthwise_polyphase,
-               refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
-               (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
-FORM(outputs, cost_of_outputs(p), plan_outputs(p))
+#define FORM(with, form, cost, plan_it)                                                            \
+    TALC_CUDA_FORM_OF(with, depthwise_##form,                                                      \
+                      plan_form(device, p, cost, refuses(p) != NULL ? refuses(p) : plan_it, plan), \
+                      (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+FORM(with_f32, register_tiles, OF_REGISTER_TILES, plan_register_tiles<T>(p, plan))
+FORM(with_f32, warp_tiles, OF_WARP_TILES, plan_warp_tiles<T>(device, p, plan))
+FORM(with_f32, plane_tiles, OF_PLANE_TILES, plan_plane_tiles<T>(p, plan))
+TALC_CUDA_FORM_F32(depthwise_polyphase,
+                   refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
+                   (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+FORM(with_float, outputs, cost_of_outputs(p), plan_outputs(p))
 TALC_CUDA_FORM_NONE(depthwise_phases, "it has only an input gradient")

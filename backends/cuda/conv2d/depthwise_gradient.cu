@@ -163,10 +163,10 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
                         const talc_conv2d_arguments *a, bool warp_tiles, int64_t splits)
 {
     T *dw = (T *)a->dw, *sums = splits > 1 ? (T *)a->base.workspace : dw;
-    if (warp_tiles)
-        run_warp_tiles<T>(device, p, a, sums, splits);
-    else
+    if (!warp_tiles)
         run_windows<T>(device, p, a, sums, splits);
+    else if constexpr (std::is_same_v<T, float>) /* what plan_sums takes */
+        run_warp_tiles<T>(device, p, a, sums, splits);
     if (splits > 1)
         end_sums<T>(device, p, a, sums, splits);
 }
@@ -197,6 +197,8 @@ static const char *plan_sums(const talc_device *device, const talc_conv2d_proble
 {
     return with_float(p->dtype, [&](auto element) -> const char * {
         using T = typename decltype(element)::type;
+        if (WARP_TILES && std::is_same_v<T, double>)
+            return no_kernel<const char *>(p->dtype);
         if (WARP_TILES && !takes_warp_tiles<T>(p))
             return "there is no kernel of these extents, or rows are short";
         if (!WARP_TILES && !fits_32_bits(p))
@@ -241,15 +243,15 @@ TALC_CUDA_FORM_ROTATED(depthwise_register_tiles, refuses_rotated(p), plan_no_wei
 TALC_CUDA_FORM_ROTATED(depthwise_warp_tiles, refuses_rotated(p), plan_sums<true>, run_sums<true>)
 TALC_CUDA_FORM_ROTATED(depthwise_plane_tiles, refuses_rotated(p), plan_no_weights, run_no_weights)
 TALC_CUDA_FORM_ROTATED(depthwise_outputs, refuses_rotated(p), plan_sums<false>, run_sums<false>)
-TALC_CUDA_FORM(depthwise_polyphase_gradient,
-               p->direction == TALC_GRAD_INPUT
-                   ? talc_cuda_conv2d_depthwise_polyphase_plan(device, p, limit, plan)
-               : refuses(p) != NULL ? refuses(p)
-                                    : plan_weight_tiles<T>(device, p, limit, plan),
-               p->direction == TALC_GRAD_INPUT
-                   ? talc_cuda_conv2d_depthwise_polyphase_run(device, p, plan, a)
-                   : (run_weight_tiles<T>(device, p, own_plan<weight_tiling>(plan), a),
-                      talc_cuda_launched(device, "conv2d")))
-TALC_CUDA_FORM(depthwise_phases_gradient,
-               refuses(p) != NULL ? refuses(p) : plan_phases<T>(device, p, plan),
-               (run_phases<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
+TALC_CUDA_FORM_F32(depthwise_polyphase_gradient,
+                   p->direction == TALC_GRAD_INPUT
+                       ? talc_cuda_conv2d_depthwise_polyphase_plan(device, p, limit, plan)
+                   : refuses(p) != NULL ? refuses(p)
+                                        : plan_weight_tiles<T>(device, p, limit, plan),
+                   p->direction == TALC_GRAD_INPUT
+                       ? talc_cuda_conv2d_depthwise_polyphase_run(device, p, plan, a)
+                       : (run_weight_tiles<T>(device, p, own_plan<weight_tiling>(plan), a),
+                          talc_cuda_launched(device, "conv2d")))
+TALC_CUDA_FORM_F32(depthwise_phases_gradient,
+                   refuses(p) != NULL ? refuses(p) : plan_phases<T>(device, p, plan),
+                   (run_phases<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))

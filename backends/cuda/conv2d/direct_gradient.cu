@@ -220,9 +220,9 @@ static talc_status run_one_by_one(talc_device *device, const talc_conv2d_problem
 }
 
 TALC_CUDA_FORM_ROTATED(direct_textbook, NULL, plan_no_weights, run_no_weights)
-TALC_CUDA_FORM(direct_phases_gradient, plan_phases(device, p, plan),
-               phases_run<T>(device, p, own_plan<phases_plan>(plan), a))
-TALC_CUDA_FORM(direct_registers_gradient, plan_weights(device, p, limit, plan),
-               weights_run<T>(device, p, own_plan<weights_plan>(plan), a))
+TALC_CUDA_FORM_F32(direct_phases_gradient, plan_phases(device, p, plan),
+                   phases_run<T>(device, p, own_plan<phases_plan>(plan), a))
+TALC_CUDA_FORM_F32(direct_registers_gradient, plan_weights(device, p, limit, plan),
+                   weights_run<T>(device, p, own_plan<weights_plan>(plan), a))
 TALC_CUDA_FORM(direct_one_by_one_gradient, plan_one_by_one(device, p, limit, plan),
                run_one_by_one<T>(device, p, a))

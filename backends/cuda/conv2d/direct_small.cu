@@ -340,9 +340,9 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p,
     return talc_cuda_launched(device, "conv2d");
 }
 
-TALC_CUDA_FORM(direct_small, plan_small(device, p, plan),
-               launch<T>(device, p, own_plan<talc_small_tiles>(plan), a))
-TALC_CUDA_FORM(direct_small_gradient,
-               p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient"
-                                                : plan_small(device, p, plan),
-               launch<T>(device, p, own_plan<talc_small_tiles>(plan), a))
+TALC_CUDA_FORM_F32(direct_small, plan_small(device, p, plan),
+                   launch<T>(device, p, own_plan<talc_small_tiles>(plan), a))
+TALC_CUDA_FORM_F32(direct_small_gradient,
+                   p->direction == TALC_GRAD_WEIGHT ? "it has no weight gradient"
+                                                    : plan_small(device, p, plan),
+                   launch<T>(device, p, own_plan<talc_small_tiles>(plan), a))

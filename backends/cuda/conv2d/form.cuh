@@ -22,11 +22,11 @@
         [[maybe_unused]] talc_device *device, [[maybe_unused]] const void *problem,                \
         [[maybe_unused]] const talc_plan *plan, [[maybe_unused]] const void *arguments)
 
-#define TALC_CUDA_FORM(name, plan_it, run_it)                                                      \
+#define TALC_CUDA_FORM_OF(with, name, plan_it, run_it)                                             \
     TALC_CUDA_FORM_PLAN(name)                                                                      \
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        return talc::with_float(p->dtype, [&](auto element) -> const char * {                      \
+        return talc::with(p->dtype, [&](auto element) -> const char * {                            \
             using T [[maybe_unused]] = typename decltype(element)::type;                           \
             return plan_it;                                                                        \
         });                                                                                        \
@@ -38,11 +38,16 @@
         const talc_status status = talc_cuda_enter(device, "conv2d");                              \
         if (status != TALC_OK)                                                                     \
             return status;                                                                         \
-        return talc::with_float(p->dtype, [&](auto element) -> talc_status {                       \
+        return talc::with(p->dtype, [&](auto element) -> talc_status {                             \
             using T [[maybe_unused]] = typename decltype(element)::type;                           \
             return run_it;                                                                         \
         });                                                                                        \
     }
+
+#define TALC_CUDA_FORM(name, ...)     TALC_CUDA_FORM_OF(with_float, name, __VA_ARGS__)
+
+/// Of a form for f32 alone.
+#define TALC_CUDA_FORM_F32(name, ...) TALC_CUDA_FORM_OF(with_f32, name, __VA_ARGS__)
 
 /// Of an algorithm without these directions.
 #define TALC_CUDA_FORM_NONE(name, why)                                                             \

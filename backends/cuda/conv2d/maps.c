@@ -276,6 +276,8 @@ const char *talc_cuda_conv2d_direct_small_map(const talc_map_target *target, con
     const talc_conv2d_problem *p = problem;
     if (p->direction == TALC_GRAD_WEIGHT)
         return TALC_NO_MAP;
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
     const int size = (int)talc_dtype_size(p->dtype);
     talc_small_shape shape;
     talc_small_tiles tiles;

@@ -157,8 +157,8 @@ TALC_CUDA_FORM(pointwise_dot, plan_linear(talc_cuda_matmul_dot_plan, device, p, 
                run_linear(talc_cuda_matmul_dot_run, device, p, plan, a))
 TALC_CUDA_FORM(pointwise_tiles, plan_linear(talc_cuda_matmul_tiles_plan, device, p, plan),
                run_linear(talc_cuda_matmul_tiles_run, device, p, plan, a))
-TALC_CUDA_FORM(pointwise_small_tiles, plan_small_tiles(device, p, plan),
-               run_small_tiles<T>(device, p, plan, a))
+TALC_CUDA_FORM_F32(pointwise_small_tiles, plan_small_tiles(device, p, plan),
+                   run_small_tiles<T>(device, p, plan, a))
 TALC_CUDA_FORM_NONE(pointwise_dot_gradient, "it has no gradients")
 TALC_CUDA_FORM_NONE(pointwise_tiles_gradient, "it has no gradients")
 TALC_CUDA_FORM_NONE(pointwise_small_tiles_gradient, "it has no gradients")

@@ -331,5 +331,5 @@ static const char *plan_split(const talc_device *device, const talc_conv2d_probl
     return NULL;
 }
 
-TALC_CUDA_FORM(split, plan_split<T>(device, p, plan),
-               split<T>(device, p, own_plan<split_tiles>(plan), a))
+TALC_CUDA_FORM_F32(split, plan_split<T>(device, p, plan),
+                   split<T>(device, p, own_plan<split_tiles>(plan), a))
