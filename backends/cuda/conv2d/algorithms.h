@@ -31,10 +31,8 @@ TALC_BEGIN_DECLARATIONS
     X(gather_gemm_tf32, "gather_gemm", NULL, "TF32 on tensor cores, f32 sums",              TALC_TF32, NULL) \
     X(depthwise_register_tiles, "depthwise", "register tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(depthwise_warp_tiles, "depthwise", "warp tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
-    X(depthwise_plane_tiles, "depthwise", "plane tiles", "the data's own type, FMA", TALC_STRICT, NULL) \
-    X(depthwise_phases, "depthwise", "phases", "the data's own type, FMA", TALC_STRICT, NULL) \
+    X(depthwise_columns, "depthwise", "columns", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(depthwise_polyphase, "depthwise", "polyphase", "the data's own type, FMA", TALC_STRICT, NULL) \
-    X(depthwise_outputs, "depthwise", "outputs", "the data's own type, FMA", TALC_STRICT, NULL) \
     X(split, "split", NULL, "the data's own type, FMA",                       TALC_STRICT, NULL) \
     X(pointwise_cublas, "pointwise", "cublas", "the data's own type, FMA",                     TALC_STRICT, NULL) \
     X(pointwise_cublas_tf32, "pointwise", "cublas", "TF32 by cuBLAS on tensor cores, f32 sums", TALC_TF32, NULL) \

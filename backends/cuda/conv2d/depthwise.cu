@@ -15,11 +15,10 @@
 ///                   (depthwise_register_tiles.cuh).
 ///   warp tiles      Wide images. A warp computes a tile of an output plane, below and in
 ///                   warp_tiles.cuh.
-///   plane tiles     Square kernels with M = 1 on other narrow images. A block keeps whole planes,
-///                   or rows of one, in shared memory (depthwise_tiles.cuh).
+///   columns         3x3, 5x5 and 7x7 at stride 1 and 2. A thread walks down some columns
+///                   (depthwise_columns.cuh).
 ///   polyphase       Any kernel, stride and dilation. Blocks compute tiles of the dense
 ///                   convolutions that the problem is made of (depthwise_polyphase.cuh).
-///   outputs         Few outputs, of any problem. A thread computes one.
 ///
 /// A warp tile is 32 * V columns wide, where V elements are 16 bytes. Each lane computes V adjacent
 /// columns and loops down the rows of x. It reads its window of a row, V columns and their halo,
@@ -31,16 +30,13 @@
 ///     sums        KH x V    KH x V         KH x V         shared memory
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-///  Sums are in the data's type and add the taps in row-major order, at a stride those of a phase
-/// after another. By the formula, the forward  pass multiplies padding as zeros, and an input
-/// gradient, which these kernels compute too, leaves  such products out (only_inside). A form does
-/// either in both. The difference shows only where a  weight is NaN or infinite: then outputs are
-/// recomputed by the formula (window_sum.cuh).
-#include "backends/cuda/primitives/dtype.cuh"
+/// Sums are in the data's type and add the taps in a fixed order. By the formula, the forward pass
+/// multiplies padding as zeros, and an input gradient, which these kernels compute too, leaves such
+/// products out (only_inside). The difference shows only where a weight is NaN or infinite: then
+/// elements of an input gradient are computed again by the formula (window_sum.cuh).
+#include "backends/cuda/conv2d/depthwise_columns.cuh"
 #include "backends/cuda/conv2d/depthwise_polyphase.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
-#include "backends/cuda/conv2d/depthwise_tiles.cuh"
-#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/conv2d/warp_tiles.cuh"
 
 using namespace talc;
@@ -51,7 +47,7 @@ template <typename T> struct depthwise_problem : plane_sizes {
     epilogue<T> last;
     divisor<uint32_t> channels, multiplier; ///< OC and M
     warp_tiling tiling;
-    bool only_inside; ///< sums leave out products with padding (ops/conv2d.h)
+    bool rotated, only_inside; ///< only_inside: sums leave out products with padding (ops/conv2d.h)
 };
 
 // ---- Warp tiles ---------------------------------------------------------------------------------
@@ -94,7 +90,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
         /* not_finite is 0, or NaN where a weight is NaN or infinite. */
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++) {
-            w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
+            w[tap] = p.w[(int64_t)channel * (KH * KW) + (p.rotated ? KH * KW - 1 - tap : tap)];
             not_finite += w[tap] * 0;
         }
         const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
@@ -145,109 +141,19 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
         if (p.only_inside && not_finite != 0) {
             __syncwarp(); /* store_row lets a lane store columns of its neighbour */
             const T *const x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W;
+            const T *const first_tap =
+                p.w + (int64_t)channel * (KH * KW) + (p.rotated ? KH * KW - 1 : 0);
+            const int sign = p.rotated ? -1 : 1;
 #pragma unroll 1
             for (int i = 0; i < rows * V; i++) {
                 const int oh = tile.oh + i / V, column = ow + i % V;
                 if (column < p.OW)
                     p.y[((int64_t)plane * p.OH + oh) * p.OW + column] = (T)sum_of_window<T>(
-                        { x, p.w + (int64_t)channel * (KH * KW), 1, 0, 0, p.H, p.W,
-                          oh * STRIDE - p.pad_top, column * STRIDE - p.pad_left, KH, KW, 1, 1, KW,
-                          1, true });
+                        { x, first_tap, 1, 0, 0, p.H, p.W, oh * STRIDE - p.pad_top,
+                          column * STRIDE - p.pad_left, KH, KW, 1, 1, sign * KW, sign, true });
             }
         }
     }
-}
-
-// ---- One thread per output ----------------------------------------------------------------------
-
-template <typename T> struct outputs_problem {
-    const T *x, *w;
-    T *y;
-    epilogue<T> last;
-    divisor<uint32_t> OW, OH, channels, multiplier;
-    int H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
-    uint32_t count;
-    bool only_inside;
-};
-
-/* KH_ and KW_ are the extents of w where they are known at compile time, else 0. */
-template <typename T, int KH_, int KW_>
-static __global__ void __launch_bounds__(BLOCK) depthwise_outputs(const outputs_problem<T> p)
-{
-    const int KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
-    TALC_GRID_LOOP(uint32_t, i, p.count)
-    {
-        const uint32_t row = p.OW.quotient(i), plane = p.OH.quotient(row);
-        const int channel = (int)(plane - p.channels.quotient(plane) * p.channels.by);
-        const int ow = (int)(i - row * p.OW.by), oh = (int)(row - plane * p.OH.by);
-        const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
-        const T *from = p.x + (int64_t)p.multiplier.quotient(plane) * (p.H * p.W);
-        const T *weights = p.w + (int64_t)channel * (KH * KW);
-        accumulator_of<T> sum = 0;
-#pragma unroll(KH_ > 0 ? KH_ : 1)
-        for (int kh = 0; kh < KH; kh++) {
-            const int h = ih + kh * p.dilation_h;
-#pragma unroll(KW_ > 0 ? KW_ : 1)
-            for (int kw = 0; kw < KW; kw++) {
-                const int w = iw + kw * p.dilation_w;
-                const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
-                sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
-            }
-        }
-        if (p.only_inside && sum != sum) {
-            sum = 0;
-#pragma unroll 1
-            for (int tap = 0; tap < KH * KW; tap++) {
-                const int h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
-                if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
-                    sum += from[h * p.W + w] * weights[tap];
-            }
-        }
-        p.y[i] = talc_epilogue(p.last, sum, channel, i);
-    }
-}
-
-/* Whether 32-bit integers count the outputs and hold every coordinate of the padded image. */
-static const char *plan_outputs(const talc_conv2d_problem *p)
-{
-    const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
-    const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
-    const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
-    const bool fits = count <= INT_MAX && h * w <= INT_MAX && h + (double)p->stride_h <= INT_MAX &&
-                      w + (double)p->stride_w <= INT_MAX;
-    return fits ? NULL : "there are more than 2^31 - 1 outputs, or elements of a padded plane";
-}
-
-template <typename T>
-static void run_outputs(talc_device *device, const talc_conv2d_problem *p, const talc_plan *,
-                        const talc_conv2d_arguments *a)
-{
-    outputs_problem<T> o = { (const T *)a->x,
-                             (const T *)a->w,
-                             (T *)a->y,
-                             epilogue<T>(a->bias, a->residual, p->activation),
-                             {},
-                             {},
-                             {},
-                             {},
-                             (int)p->H,
-                             (int)p->W,
-                             (int)p->KH,
-                             (int)p->KW,
-                             (int)p->stride_h,
-                             (int)p->stride_w,
-                             (int)p->pad_top,
-                             (int)p->pad_left,
-                             (int)p->dilation_h,
-                             (int)p->dilation_w,
-                             (uint32_t)(p->N * p->OC * p->OH * p->OW),
-                             p->only_inside };
-    o.OW.set(p->OW), o.OH.set(p->OH);
-    o.channels.set(p->OC), o.multiplier.set(p->OC / p->C);
-    const auto kernel = p->KH == 3 && p->KW == 3   ? &depthwise_outputs<T, 3, 3>
-                        : p->KH == 5 && p->KW == 5 ? &depthwise_outputs<T, 5, 5>
-                                                   : &depthwise_outputs<T, 0, 0>;
-    kernel<<<grid_for_threads(device, (int64_t)o.count), BLOCK, 0, talc_cuda_stream(device)>>>(o);
 }
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
@@ -287,7 +193,7 @@ template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof
 
 /* `kernels` has the KH, KW and stride of each instantiation that run_warp_tiles() has. */
 template <typename T>
-static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_problem *p,
+static const char *plan_warp_tiles(const talc_device *device, const depthwise_pass *p,
                                    talc_plan *plan)
 {
     static const int64_t kernels[][3] = { { 3, 3, 1 }, { 3, 3, 2 }, { 5, 5, 1 }, { 5, 5, 2 },
@@ -297,6 +203,8 @@ static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_
     for (const auto &kernel : kernels)
         has_kernel = has_kernel || (p->KH == kernel[0] && p->KW == kernel[1] &&
                                     p->stride_h == kernel[2] && p->stride_w == kernel[2]);
+    if (p->direction != TALC_FORWARD)
+        return "the stride of an input gradient is not 1";
     if (!has_kernel || p->dilation_h != 1 || p->dilation_w != 1)
         return "there is no kernel of these extents";
     if (p->OW < TILE_WIDTH<T> * 2 / 3)
@@ -310,7 +218,7 @@ static const char *plan_warp_tiles(const talc_device *device, const talc_conv2d_
 }
 
 template <typename T>
-static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+static void run_warp_tiles(talc_device *device, const depthwise_pass *p, const talc_plan *plan,
                            const talc_conv2d_arguments *a)
 {
     depthwise_problem<T> d = { plane_sizes(p),
@@ -321,6 +229,7 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, co
                                {},
                                {},
                                own_plan<warp_tiling>(plan),
+                               p->rotated,
                                p->only_inside };
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
@@ -338,23 +247,37 @@ static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p, co
 
 // ---- The algorithms -----------------------------------------------------------------------------
 
+static const char *refuses(const talc_conv2d_problem *p)
+{
+    if (p->groups != p->C)
+        return "groups is not the number of input channels";
+    return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
+}
+
+template <typename Plan> static const char *plan_pass(const talc_conv2d_problem *p, Plan plan_it)
+{
+    const depthwise_pass pass(p);
+    return pass.refuses() != NULL ? pass.refuses() : plan_it(&pass);
+}
+
+template <typename Run>
+static void run_pass(const talc_conv2d_problem *p, const talc_conv2d_arguments *a, Run run_it)
+{
+    const depthwise_pass pass(p);
+    const talc_conv2d_arguments operands = depthwise_operands(p, a);
+    run_it(&pass, &operands);
+}
+
 /* What a form takes on an H200: seconds that it waits whatever the problem, of a tap of the first
- * tile, and of an output and a product of all tiles. */
+ * tile, and of an output and a product of all tiles, which are so many columns wide. */
 struct form_cost {
     double waits, tap, output, product;
+    int64_t width;
 };
 
-constexpr form_cost OF_REGISTER_TILES = { 1.2e-6, 58e-9, 0, 0.085e-12 },
-                    OF_WARP_TILES = { 2e-6, 0, 0, 0.1e-12 },
-                    OF_PLANE_TILES = { 2.5e-6, 0, 2.2e-12, 0.08e-12 };
-
-/* A thread's output waits for a load and a test each tap; less where taps are known when the
- * kernel is compiled. */
-static form_cost cost_of_outputs(const talc_conv2d_problem *p)
-{
-    const bool known = p->KH == p->KW && (p->KH == 3 || p->KH == 5);
-    return { 0, 0, 4.6e-12, known ? 0.33e-12 : 0.75e-12 };
-}
+constexpr form_cost OF_REGISTER_TILES = { 1.2e-6, 58e-9, 0, 0.08e-12, SIDE },
+                    OF_WARP_TILES = { 2e-6, 0, 0, 0.1e-12, 1 },
+                    OF_COLUMNS = { 3.5e-6, 0, 1e-12, 0.068e-12, 4 };
 
 /* Forms move the same bytes, at 0.9 of the rate of a copy, unless computing takes longer. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p,
@@ -362,7 +285,8 @@ static const char *plan_form(const talc_device *device, const talc_conv2d_proble
 {
     if (refusal != NULL)
         return refusal;
-    const double outputs = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW,
+    const double outputs = (double)p->N * (double)p->OC * (double)p->OH *
+                           (double)(talc_ceil_div(p->OW, cost.width) * cost.width),
                  taps = (double)p->KH * (double)p->KW,
                  share = 132. / talc_cuda_state_of(device)->multiprocessors *
                          (p->dtype == TALC_F64 ? 2 : 1),
@@ -374,23 +298,21 @@ static const char *plan_form(const talc_device *device, const talc_conv2d_proble
     return NULL;
 }
 
-static const char *refuses(const talc_conv2d_problem *p)
-{
-    if (p->groups != p->C)
-        return "groups is not the number of input channels";
-    return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
-}
-
-/* `plan_it` stores the tiling for elements of type T in the plan, or returns why there is none. */
-#define FORM(with, form, cost, plan_it)                                                            \
-    TALC_CUDA_FORM_OF(with, depthwise_##form,                                                      \
-                      plan_form(device, p, cost, refuses(p) != NULL ? refuses(p) : plan_it, plan), \
-                      (run_##form<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
-FORM(with_f32, register_tiles, OF_REGISTER_TILES, plan_register_tiles<T>(p, plan))
-FORM(with_f32, warp_tiles, OF_WARP_TILES, plan_warp_tiles<T>(device, p, plan))
-FORM(with_f32, plane_tiles, OF_PLANE_TILES, plan_plane_tiles<T>(p, plan))
-TALC_CUDA_FORM_F32(depthwise_polyphase,
-                   refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
-                   (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))
-FORM(with_float, outputs, cost_of_outputs(p), plan_outputs(p))
-TALC_CUDA_FORM_NONE(depthwise_phases, "it has only an input gradient")
+/* `plan_it` stores the tiling in the plan, or returns why there is none. */
+#define FORM(form, cost, plan_it)                                                                  \
+    TALC_CUDA_FORM_F32(depthwise_##form,                                                           \
+                       plan_pass(p,                                                                \
+                                 [&](const depthwise_pass *p) {                                    \
+                                     return plan_form(device, p, cost, plan_it, plan);             \
+                                 }),                                                               \
+                       (run_pass(p, a,                                                             \
+                                 [&](const depthwise_pass *p, const talc_conv2d_arguments *a) {    \
+                                     run_##form<T>(device, p, plan, a);                            \
+                                 }),                                                               \
+                        talc_cuda_launched(device, "conv2d")))
+FORM(register_tiles, OF_REGISTER_TILES, plan_register_tiles<T>(p, plan))
+FORM(warp_tiles, OF_WARP_TILES, plan_warp_tiles<T>(device, p, plan))
+FORM(columns, OF_COLUMNS, plan_columns<T>(device, p, plan))
+TALC_CUDA_FORM(depthwise_polyphase,
+               refuses(p) != NULL ? refuses(p) : plan_polyphase<T>(device, p, plan),
+               (run_polyphase<T>(device, p, plan, a), talc_cuda_launched(device, "conv2d")))

@@ -25,10 +25,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_REGISTER_TILES_CUH
 
-#include "backends/cuda/primitives/epilogue.cuh"
-#include "backends/cuda/conv2d/form.cuh"
-#include "backends/cuda/conv2d/plane_sizes.cuh"
-#include "backends/cuda/conv2d/window_sum.cuh"
+#include "backends/cuda/conv2d/depthwise_pass.cuh"
 #include "backends/cuda/primitives/shared_copy.cuh"
 
 namespace talc
@@ -114,7 +111,7 @@ template <typename T> struct depthwise_register_tile_problem {
     T *y;
     epilogue<T> last;
     register_tile_plan plan;
-    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
+    bool rotated, only_inside; ///< only_inside: sums multiply no padding (ops/conv2d.h)
 };
 
 /* Begins to copy the rows of x of round t, if there is one. */
@@ -163,7 +160,8 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
     T w[K * K], not_finite = 0;
 #pragma unroll
     for (int tap = 0; tap < K * K; tap++) {
-        w[tap] = next[offset_in_line(weights) + channel * (K * K) + tap];
+        w[tap] =
+            next[offset_in_line(weights) + channel * (K * K) + (p.rotated ? K * K - 1 - tap : tap)];
         not_finite += w[tap] * 0;
     }
     const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[tile.plane + channel];
@@ -211,12 +209,16 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
                         to[r] = sums[d][r] + bias;
             if (not_finite != 0) {
                 const T *const x = p.x + (first + plane) * plan.H * plan.W;
+                const T *const first_tap =
+                    weights + channel * (K * K) + (p.rotated ? K * K - 1 : 0);
+                const int sign = p.rotated ? -1 : 1;
 #pragma unroll 1
                 for (int e = 0; e < SIDE * SIDE && oh + e / SIDE < tile.rows; e++)
                     results[(plane * tile.rows + oh + e / SIDE) * plan.OW + ow + e % SIDE] =
-                        sum_of_window<T>({ x, weights + channel * (K * K), 1, 0, 0, plan.H, plan.W,
+                        sum_of_window<T>({ x, first_tap, 1, 0, 0, plan.H, plan.W,
                                            tile.oh + oh + e / SIDE - plan.pad_top,
-                                           ow + e % SIDE - PAD, K, K, 1, 1, K, 1, p.only_inside }) +
+                                           ow + e % SIDE - PAD, K, K, 1, 1, sign * K, sign,
+                                           p.only_inside }) +
                         bias;
             }
         }
@@ -242,7 +244,7 @@ static int64_t rounds_of_block(int K, int64_t tiles, int64_t resident)
 }
 
 template <typename T, int K>
-static void launch_register_tiles(talc_device *device, const talc_conv2d_problem *p,
+static void launch_register_tiles(talc_device *device, const depthwise_pass *p,
                                   const register_tile_plan &plan, const talc_conv2d_arguments *a)
 {
     depthwise_register_tile_problem<T> d = { (const T *)a->x,
@@ -250,6 +252,7 @@ static void launch_register_tiles(talc_device *device, const talc_conv2d_problem
                                              (T *)a->y,
                                              epilogue<T>(a->bias, a->residual, p->activation),
                                              plan,
+                                             p->rotated,
                                              p->only_inside };
     const int64_t resident =
         (int64_t)talc_cuda_state_of(device)->multiprocessors * register_tile_occupancy<T, K>();
@@ -261,7 +264,7 @@ static void launch_register_tiles(talc_device *device, const talc_conv2d_problem
 
 /// Keeps the tiles of a problem; why there are none.
 template <typename T>
-static const char *plan_register_tiles(const talc_conv2d_problem *p, talc_plan *plan)
+static const char *plan_register_tiles(const depthwise_pass *p, talc_plan *plan)
 {
     const int64_t largest = INT_MAX / 8, pad = (p->KW - 1) / 2;
     if (p->OC != p->C)
@@ -282,8 +285,8 @@ static const char *plan_register_tiles(const talc_conv2d_problem *p, talc_plan *
 }
 
 template <typename T>
-static void run_register_tiles(talc_device *device, const talc_conv2d_problem *p,
-                               const talc_plan *plan, const talc_conv2d_arguments *a)
+static void run_register_tiles(talc_device *device, const depthwise_pass *p, const talc_plan *plan,
+                               const talc_conv2d_arguments *a)
 {
     const register_tile_plan &own = own_plan<register_tile_plan>(plan);
     if (p->KH == 3)

@@ -16,7 +16,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_WEIGHT_TILES_CUH
 
 #include "backends/cuda/conv2d/depthwise_polyphase.cuh"
-#include "backends/cuda/conv2d/depthwise_weight_gradient.cuh"
+#include "backends/cuda/conv2d/depthwise_weight_columns.cuh"
 
 namespace talc
 {
@@ -26,7 +26,6 @@ constexpr int WEIGHT_THREADS = 128;
 struct weight_tiling {
     polyphase_axis down, across;
     int taps;                       ///< along each side of a tile of taps: TH and TW
-    int apart;                      ///< columns and rows of x from output to output: 1 or 2
     int groups, bands, rows;        ///< threads across a plane and down it, and rows of dy of each
     int images;                     ///< of a unit
     int tiles_across, tiles_down;   ///< of a class
@@ -55,9 +54,9 @@ struct weight_tiling {
                 return false;
             tiles_down = (int)talc_ceil_div(height, bands * 14);
             rows = (int)talc_ceil_div(height, (int64_t)tiles_down * bands);
-            const int64_t read = talc_smaller(((int64_t)bands * rows - 1) * apart + taps,
+            const int64_t read = talc_smaller((int64_t)bands * rows - 1 + taps,
                                               (down.in - 1) / down.at(0, 0).in_step + 1);
-            x_pitch = (int)talc_ceil_div((groups * V - 1) * apart + taps, V) * V;
+            x_pitch = (int)talc_ceil_div(groups * V - 1 + taps, V) * V;
             /* Vectors of the next plane are in the next banks. */
             const auto spread = [&](int64_t bare) {
                 return (int)(bare + ((groups * V - bare) % banks + banks) % banks);
@@ -87,14 +86,12 @@ template <typename T> struct weight_tile_problem {
     bool aligned; ///< rows of dy begin at 16 bytes
 };
 
-/* STRIDE: elements of x from output to output. */
-template <typename T, int TAPS, int STRIDE>
+template <typename T, int TAPS>
 static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) <= 200 ? 4 : 2)
     sum_weight_tiles(const __grid_constant__ weight_tile_problem<T> p)
 {
     constexpr int V = VECTOR_BYTES / sizeof(T), WARPS = WEIGHT_THREADS / WARP;
-    constexpr int COUNT =
-        ((V - 1) * STRIDE + TAPS + V - 1) / V * V; /* columns of x that a thread reads */
+    constexpr int COUNT = (2 * V + TAPS - 2) / V * V; /* columns of x that a thread reads */
     extern __shared__ __align__(CACHE_LINE) unsigned char weight_tile_bytes[];
     const weight_tiling &t = p.tiling;
     T *const x_rows = (T *)weight_tile_bytes, *const dy_rows = x_rows + t.images * t.x_plane;
@@ -129,16 +126,14 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
         const int width = min(t.groups * V, w.outputs - ow);
         if (height <= 0 || width <= 0)
             continue;
-        const int padded = (width + V - 1) / V * V,
-                  first_row = h.in + h.in_step * (oh * STRIDE + kh0);
-        const int2 in = inside_of(first_row, h.in_step, (height - 1) * STRIDE + TAPS, t.down.in);
+        const int padded = (width + V - 1) / V * V, first_row = h.in + h.in_step * (oh + kh0);
+        const int2 in = inside_of(first_row, h.in_step, height - 1 + TAPS, t.down.in);
         __syncthreads(); /* the last unit is read */
         copy_rows<WEIGHT_THREADS, 1>(
             x_rows, t.x_plane, t.x_pitch,
             [&](int n) { return p.x + ((first + n) * C + x_channel) * t.down.in * t.across.in; },
             images, first_row + in.x * h.in_step, h.in_step, in.y - in.x,
-            w.in + w.in_step * (ow * STRIDE + kw0), w.in_step, (padded - 1) * STRIDE + TAPS,
-            t.across.in, t.across.in);
+            w.in + w.in_step * (ow + kw0), w.in_step, padded - 1 + TAPS, t.across.in, t.across.in);
         const auto copy_dy = [&](auto each) {
             copy_rows<WEIGHT_THREADS, decltype(each)::value>(
                 dy_rows, t.dy_plane, t.groups * V,
@@ -158,8 +153,8 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
         if (image >= images || band >= t.bands || group * V >= width || rows <= 0)
             continue;
         const T *const dy = dy_rows + image * t.dy_plane + (band * t.rows * t.groups + group) * V;
-        const T *const x = x_rows + image * t.x_plane +
-                           (band * t.rows * STRIDE - in.x) * t.x_pitch + group * V * STRIDE;
+        const T *const x =
+            x_rows + image * t.x_plane + (band * t.rows - in.x) * t.x_pitch + group * V;
 #pragma unroll 1
         for (int r = 0; r < rows; r++) {
             const vec<T, V> some = *(const vec<T, V> *)(dy + r * t.groups * V);
@@ -168,8 +163,8 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
                 not_finite += some.of[v] * 0;
         }
 #pragma unroll 1
-        for (int i = 0; i < (rows - 1) * STRIDE + TAPS; i++) {
-            const int row = band * t.rows * STRIDE + i;
+        for (int i = 0; i < rows - 1 + TAPS; i++) {
+            const int row = band * t.rows + i;
             if (row < in.x || row >= in.y)
                 continue;
             T window[COUNT];
@@ -184,18 +179,16 @@ static __global__ void __launch_bounds__(WEIGHT_THREADS, TAPS *TAPS * sizeof(T) 
             const auto add = [&](auto ends) {
 #pragma unroll
                 for (int kh = 0; kh < TAPS; kh++)
-                    if (!decltype(ends)::value ||
-                        ((i - kh) % STRIDE == 0 && i >= kh && (i - kh) / STRIDE < rows)) {
-                        const vec<T, V> some =
-                            *(const vec<T, V> *)(dy + (i - kh) / STRIDE * t.groups * V);
+                    if (!decltype(ends)::value || (unsigned)(i - kh) < (unsigned)rows) {
+                        const vec<T, V> some = *(const vec<T, V> *)(dy + (i - kh) * t.groups * V);
 #pragma unroll
                         for (int v = 0; v < V; v++)
 #pragma unroll
                             for (int kw = 0; kw < TAPS; kw++)
-                                sums[kh][kw] += window[v * STRIDE + kw] * some.of[v];
+                                sums[kh][kw] += window[v + kw] * some.of[v];
                     }
             };
-            if (STRIDE == 1 && i >= TAPS - 1 && i < rows)
+            if (i >= TAPS - 1 && i < rows)
                 add(std::false_type());
             else
                 add(std::true_type());
@@ -238,8 +231,8 @@ static inline double weight_tile_seconds(const talc_device *device, const talc_c
     const double taps = t.taps, each = (double)talc_ceil_div(t.units, t.splits);
     const double products = t.rows * taps * (taps * V + 6) * inside_share(t.down);
     const double block =
-        WEIGHT_THREADS * (START + taps * taps * SUM +
-                          each * (UNIT + products + (t.rows * t.apart + taps - 1) * ROW)) +
+        WEIGHT_THREADS *
+            (START + taps * taps * SUM + each * (UNIT + products + (t.rows + taps - 1) * ROW)) +
         each * t.images * (2 * PLANE + (t.x_plane + (double)t.dy_plane / V) * COPY);
     return tiles_seconds(device, p, (double)(t.blocks_of_split(p->OC) * t.splits), block,
                          t.taps == 3   ? 6
@@ -257,12 +250,8 @@ static const char *plan_weight_tiles(const talc_device *device, const talc_conv2
     weight_tiling t;
     if (p->H < 1 || p->W < 1 || p->N < 1)
         return "there is nothing to compute";
-    /* At stride 2 without dilation the kernel skips elements of x itself, else passes do. */
-    const bool two =
-        p->stride_h == 2 && p->stride_w == 2 && p->dilation_h == 1 && p->dilation_w == 1;
-    t.apart = two ? 2 : 1;
-    if (!t.down.set(two ? 1 : p->stride_h, p->dilation_h, p->KH, p->pad_top, p->H, p->OH, false) ||
-        !t.across.set(two ? 1 : p->stride_w, p->dilation_w, p->KW, p->pad_left, p->W, p->OW, false))
+    if (!t.down.set(p->stride_h, p->dilation_h, p->KH, p->pad_top, p->H, p->OH, false) ||
+        !t.across.set(p->stride_w, p->dilation_w, p->KW, p->pad_left, p->W, p->OW, false))
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
     for (int i = 0; i < 6; i++) {
@@ -299,11 +288,9 @@ static void run_weight_tiles(talc_device *device, const talc_conv2d_problem *p,
                                        p->C,
                                        p->OW % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 &&
                                            is_aligned(a->dy) };
-    const auto kernel =
-        t.taps == 3    ? t.apart == 2 ? &sum_weight_tiles<T, 3, 2> : &sum_weight_tiles<T, 3, 1>
-           : t.taps == 5 ? t.apart == 2 ? &sum_weight_tiles<T, 5, 2> : &sum_weight_tiles<T, 5, 1>
-           : t.apart == 2 ? &sum_weight_tiles<T, 7, 2>
-                       : &sum_weight_tiles<T, 7, 1>;
+    const auto kernel = t.taps == 3   ? &sum_weight_tiles<T, 3>
+                        : t.taps == 5 ? &sum_weight_tiles<T, 5>
+                                      : &sum_weight_tiles<T, 7>;
     const cudaStream_t stream = talc_cuda_stream(device);
     (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
     kernel<<<(unsigned)(t.blocks_of_split(p->OC) * t.splits), WEIGHT_THREADS, (size_t)t.bytes,
