@@ -277,7 +277,7 @@ struct form_cost {
 
 constexpr form_cost OF_REGISTER_TILES = { 1.2e-6, 58e-9, 0, 0.08e-12, SIDE },
                     OF_WARP_TILES = { 2e-6, 0, 0, 0.1e-12, 1 },
-                    OF_COLUMNS = { 3.5e-6, 0, 1e-12, 0.068e-12, 4 };
+                    OF_COLUMNS = { 2.2e-6, 0, 1.6e-12, 0.068e-12, 4 };
 
 /* Forms move the same bytes, at 0.9 of the rate of a copy, unless computing takes longer. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p,
