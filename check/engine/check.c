@@ -295,10 +295,10 @@ static bool check_again(session *s, int algorithm, talc_check_kind kind, const c
 
 static bool check_threads(session *s, int algorithm)
 {
-    static const int counts[] = { 1, 2, 3, 5, 16 };
+    static const int counts[] = { 1, 2, 3, 16 };
     const int before = talc_threads();
     bool done = true;
-    for (int i = 0; i < (is_large(s->terms) ? 1 : 5) && done; i++)
+    for (int i = 0; i < (is_large(s->terms) ? 1 : 4) && done; i++)
         done =
             talc_set_threads(counts[i]) && check_again(s, algorithm, TALC_CHECK_THREADS, "threads");
     return talc_set_threads(before) && done;
