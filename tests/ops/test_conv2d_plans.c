@@ -428,6 +428,7 @@ Test(conv2d_plans, what_is_fastest_by_far_is_chosen)
         { "n32c32h120w120o16k1x1_dw", "direct(registers)" },
         { "n32c512h4w4o100k4x4_dw", "direct(registers)" },
         { "n32c256h28w28o32k1x1_dw", "pointwise(cublas)" },
+        { "n32c64h56w56o64k1x1_dw", "implicit_gemm(wgmma)" },
         { "n32c1024h32w32o512k3x3p1x1_dw", "implicit_gemm(wgmma)" },
     };
     state =

@@ -135,8 +135,11 @@ double talc_cuda_conv2d_call_seconds(const talc_device *device, talc_dtype dtype
         { 128, 128, 0.91 }, { 128, 64, 0.84 }, { 64, 64, 0.78 }, { 32, 32, 0.53 }
     };
     const double size = (double)talc_dtype_size(dtype);
+    /* Of a batch whose products a tile of 64 x 64 holds, smaller tiles are not taken. */
+    const bool held = batch > 1 && rows <= 64 && columns <= 64 && fmax(rows, columns) > 32;
+    const size_t count = sizeof tiles / sizeof *tiles - (held ? 1 : 0);
     double computing = INFINITY;
-    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
+    for (size_t i = 0; i < count; i++)
         computing = fmin(computing,
                          seconds_of_waves(device, dtype, &tiles[i], rows, columns, terms, batch));
     /* Of single columns products with vectors, which read the weights each. */
