@@ -180,10 +180,10 @@ static const char *plan_weight_columns(const talc_device *device, const talc_con
     own.across = talc_ceil_div(p->OW, VECTOR_BYTES / (int64_t)sizeof(T));
     own.each = rows_of_thread<T>(device, p, p->N * p->OC * own.across, p->OH);
     own.down = talc_ceil_div(p->OH, own.each);
-    /* A second launch, which adds the splits up, costs as much as some strips more. */
-    const int64_t strips = p->N * own.across * own.down;
-    own.splits = splits_for(p, strips <= 4 * COLUMNS_THREADS ? 1 : talc_ceil_div(busy * 16, p->OC),
-                            talc_ceil_div(strips, COLUMNS_THREADS), limit);
+    /* A second launch, which adds the splits up, takes as long as a thread's next 8 steps. */
+    const int64_t strips = talc_ceil_div(p->N * own.across * own.down, COLUMNS_THREADS);
+    const int64_t saved = (strips - 1) * (own.each + (p->KH - 1) / p->stride_h);
+    own.splits = splits_for(p, saved <= 8 ? 1 : talc_ceil_div(busy * 16, p->OC), strips, limit);
     plan->workspace = own.splits > 1 ? (size_t)(own.splits * p->OC * p->KH * p->KW) * sizeof(T) : 0;
     /* What moves or is multiplied, and what blocks wait for, to add their sums. */
     const double columns = (double)(p->N * p->OC * p->OH * own.across * VECTOR_BYTES) / sizeof(T),
