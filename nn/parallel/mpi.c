@@ -72,6 +72,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
  * end the library waits for the other processes unless there are such, or one did. */
 static int under_way;
 static bool ended_badly;
+static bool over; /* the library has been told to end */
+
+/* A process that is forked from a member is none. */
+static void leave(void)
+{
+    ended_badly = true;
+}
 
 /* Also where the program has not freed its groups. One that fails does not wait: its launcher sees
  * its exit code and ends the others. */
@@ -80,8 +87,10 @@ static void finalize(int code, void *context)
     int done = 0;
     (void)context;
     if (code == 0 && under_way == 0 && !ended_badly && mpi.MPI_Finalized(&done) == MPI_SUCCESS &&
-        !done)
+        !done) {
+        over = true;
         mpi.MPI_Finalize();
+    }
 }
 
 static void *symbol(void *library, const char *name)
@@ -128,7 +137,8 @@ static void load(void)
         given < MPI_THREAD_SERIALIZED)
         snprintf(mpi.missing, sizeof mpi.missing, "MPI_Init_thread failed");
     else if (mpi.MPI_Comm_set_errhandler(mpi.ompi_mpi_comm_world, mpi.ompi_mpi_errors_return) ==
-             MPI_SUCCESS)
+                 MPI_SUCCESS &&
+             pthread_atfork(NULL, NULL, leave) == 0)
         on_exit(finalize, NULL);
 }
 
@@ -257,8 +267,9 @@ static void *open_link(const talc_member *member, talc_device *device, double ti
         return NULL;
     }
     pthread_once(&once, load);
-    if (mpi.missing[0] != '\0') {
-        talc_fail(TALC_UNSUPPORTED, "%s: %s", WHO, mpi.missing);
+    if (mpi.missing[0] != '\0' || over) {
+        talc_fail(TALC_UNSUPPORTED, "%s: %s", WHO,
+                  over ? "the process ends, and MPI has ended" : mpi.missing);
         return NULL;
     }
     int size, rank;
@@ -329,6 +340,10 @@ static int begin_part(const link *l, const talc_collective *call, int64_t begin,
 static bool start_call(void *opened, const talc_collective *call, void **request)
 {
     link *l = opened;
+    if (over) {
+        talc_fail(TALC_PEER_LOST, "%s: the process ends, and MPI has ended", call->what);
+        return false;
+    }
     if (call->kind == TALC_COLLECTIVE_GATHER && call->count > MOST) {
         talc_fail(TALC_TOO_LARGE, "%s: %" PRId64 " elements of each process, at most %" PRId64,
                   call->what, call->count, MOST);

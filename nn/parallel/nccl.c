@@ -37,6 +37,12 @@ static void wait_for_aborts(void)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
+/* A forked process has no thread that aborts. */
+static void forget_aborts(void)
+{
+    aborting = 0;
+}
+
 // ---- The library --------------------------------------------------------------------------------
 
 #define FUNCTIONS(X)                                                                               \
@@ -90,6 +96,7 @@ static void load(void)
     FUNCTIONS(FUNCTION_LOAD)
     talc_member_prepare_nccl();
     atexit(wait_for_aborts);
+    pthread_atfork(NULL, NULL, forget_aborts);
 }
 
 // ---- Connections --------------------------------------------------------------------------------

@@ -127,7 +127,8 @@ static int run_mpirun(const arguments *self)
     snprintf(count, sizeof count, "%lld", (long long)self->count);
     /* Open MPI would give each of two processes one processor, however many there are. */
     const int64_t threads = talc_threads() / self->count;
-    if (getenv("TALC_THREADS") == NULL)
+    const char *set = getenv("TALC_THREADS");
+    if (set == NULL || strtol(set, NULL, 10) < 1)
         set_number("TALC_THREADS", threads > 1 ? threads : 1);
     for (char **given = self->program; *given != NULL; given++) {
         if (strcmp(*given, ":") == 0)
@@ -279,6 +280,13 @@ static int code_of(int64_t rank, int status)
     return WEXITSTATUS(status);
 }
 
+/* Whether a member ended by a signal that is not what becomes of one whose peer has ended. */
+static bool is_cause(int status)
+{
+    return WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE && WTERMSIG(status) != SIGABRT &&
+           WTERMSIG(status) != SIGTERM;
+}
+
 /* Until all have ended. The first failure is told of, or one by a signal that nobody here has
  * sent: what becomes of the others follows from that, though they may be sooner gone. What is in
  * the pipes then is shown; a process that a member leaves behind may hold them open. */
@@ -300,8 +308,7 @@ static int watch(int64_t count, int code)
                 continue;
             members[rank].process = 0;
             running--;
-            if (status != 0 &&
-                (failed < 0 || (WIFSIGNALED(status) && !WIFSIGNALED(how) && !sent))) {
+            if (status != 0 && (failed < 0 || (is_cause(status) && !is_cause(how) && !sent))) {
                 failed = rank;
                 how = status;
             }
