@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static talc_group *group;
@@ -649,12 +650,28 @@ static void freed(void)
     REQUIRE(at(x, 99999) == size * (size + 1) / 2, at(x, 99999));
 }
 
-/* Processes that end without having freed the group, one of them before the others. */
+static talc_group *late_group;
+
+/* Runs after what the group has registered for the process's end, and fails. */
+static void call_late(void)
+{
+    if (late_group != NULL && talc_group_barrier(late_group))
+        printf("a call after MPI's end succeeded\n");
+}
+
+/* Processes that end without having freed the group, one of them before the others; a child that is
+ * forked is no member, and its end waits for none. */
 static void unfreed(void)
 {
     REQUIRE(talc_group_barrier(group), 0);
+    const pid_t child = fork();
+    if (child == 0)
+        exit(0);
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0, status);
     if (rank == 0)
         sleep(1);
+    late_group = group;
     group = NULL;
 }
 
@@ -691,6 +708,7 @@ int main(int argc, char **argv)
                   { "freed", freed },
                   { "unfreed", unfreed },
                   { "growth", growth } };
+    atexit(call_late);
     const char *timeout = getenv("TIMEOUT");
     const talc_group_options options = { .timeout = timeout == NULL ? 30 : atof(timeout) };
 #if defined(INSIDE)
