@@ -33,7 +33,8 @@ typedef struct talc_plan {
     double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
     size_t cached;    ///< bytes at the beginning of the workspace that follow from a convolution's
                       ///< weights alone
-    int64_t cached_form; ///< tells different ones of the algorithm and the weights apart
+    int64_t cached_form; ///< what else they depend on: all that may differ between plans of the
+                         ///< algorithm for the same weights
     /// Why a library that the algorithm needs is missing, NULL when it is there. Asked of the
     /// algorithm that would run alone, as an answer loads the library; NULL: the algorithm needs
     /// none.

@@ -109,6 +109,8 @@ static const struct {
     { "n2c80h130w144o80k3x3p1x1g80_relu", "cd" },
     { "n2c80h130w140o80k3x3p1x1g80", "cd" },
     { "n2c80h66w112o80k3x3p1x1g80_f64", "cd" },
+    { "n1c1h1010w2080o1k3x3p1x1", "cd" },
+    { "n1c1h3w1047553o1k3x3p1x1_bias", "c" },
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -191,6 +193,8 @@ Test(conv2d_algorithms, algorithms_say_why_they_refuse)
           "more than one column of padding is on a side" },
         { "n1c4h5w17o4k3x3p1g4", "depthwise(columns)", "the rows are short" },
         { "n1c4h5w33o4k3x3s2p1g4_dw", "depthwise(columns)", "the rows are short" },
+        { "n1c1h1w200000o1k1x31p0x15", "depthwise(planes)",
+          "rows are long, and most lanes would have none" },
         { "n1c4h5w5o4k3x3", "depthwise(planes)", "groups is not the number of input channels" },
         { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise(planes)", "the padding is not zeros" },
         { "n1c1h5w5o1k1x1s70000x1", "depthwise(planes)",

@@ -128,3 +128,29 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
         }
     }
 }
+
+/* Of dw the workspace decides how sums are divided, and the threads do not. */
+Test(conv2d_determinism, threads_do_not_reach_sums_in_a_small_workspace)
+{
+    static const int threads[] = { 2, 3, 5, 16, 33 };
+    const talc_conv2d_problem p = conv2d_parse("n5c127h19w35o125k2x2p1x1_dw");
+    const int before = talc_threads();
+    owned_scope *scope = talc_scope_enter();
+    const talc_tensor *x = talc_randn(cpu_device(), TALC_F32, TALC_DIMS(p.N, p.C, p.H, p.W));
+    const talc_tensor *dy = talc_randn(cpu_device(), TALC_F32, TALC_DIMS(p.N, p.OC, p.OH, p.OW));
+    const talc_conv2d_options options = { .algorithm = "implicit_gemm" };
+    const size_t limit = talc_workspace_limit(cpu_device());
+    talc_workspace_set_limit(cpu_device(), 1 << 20);
+    talc_set_threads(1);
+    const talc_tensor *expected = talc_conv2d_gradient(&p, x, dy, &options);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        talc_set_threads(threads[i]);
+        const talc_tensor *dw = talc_conv2d_gradient(&p, x, dy, &options);
+        cr_assert(expected != NULL && dw != NULL, "%s", talc_error_message());
+        cr_expect(memcmp(talc_data_read(dw, TALC_F32), talc_data_read(expected, TALC_F32),
+                         talc_nbytes(dw)) == 0,
+                  "%d threads", threads[i]);
+    }
+    talc_set_threads(before);
+    talc_workspace_set_limit(cpu_device(), limit);
+}

@@ -407,6 +407,28 @@ Test(conv2d_plans, forms_by_their_problems)
     }
 }
 
+/* Weights that are packed for images of one size serve others only where their order is the same.
+ */
+Test(conv2d_plans, packed_weights_of_other_images)
+{
+    static const char *const pairs[][2] = {
+        { "n16c64h94w94o64k28x28p14x14", "n16c64h28w28o64k28x28p14x14" },
+        { "n16c16h60w60o64k12x12p6x6", "n16c16h90w90o64k12x12p6x6" },
+    };
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        talc_plan plans[2] = { { .workspace = 0 } };
+        for (int j = 0; j < 2; j++) {
+            const talc_conv2d_problem p = problem_of(pairs[i][j]);
+            cr_assert_null(
+                row_of("implicit_gemm(wgmma)")->plan(&gpu, &p, (size_t)1 << 30, &plans[j]));
+        }
+        cr_expect_neq(plans[0].cached_form, plans[1].cached_form, "%s, %s", pairs[i][0],
+                      pairs[i][1]);
+    }
+}
+
 /* Layers of networks whose fastest strict algorithm, measured on an H200, leads the next by 1.2
  * times or more. Estimates have to tell so much apart. */
 Test(conv2d_plans, what_is_fastest_by_far_is_chosen)

@@ -47,6 +47,7 @@ enum {
     OUT_COLUMNS = 48,
     TASKS = 16,
     TERMS = 256,
+    MANY_COLUMN_BLOCKS = 32, /* of rows that had better be in all lanes */
     LINE = 64
 };
 
@@ -82,8 +83,8 @@ static planes_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     const int64_t w_phases = talc_cpu_depthwise_phases(&forward.w, to_input);
     planes_plan plan = { .sources = to_input ? p->OC / p->C : 1 };
     plan.planes = to_weight ? p->OC : p->N * (to_input ? p->C : p->OC);
-    if (plan.planes == 0 || h.out * w.out == 0)
-        plan.planes = to_weight ? p->OC : 0;
+    if (!to_weight && h.out * w.out == 0)
+        plan.planes = 0;
 
     const int64_t wanted =
         to_weight ? talc_ceil_div(talc_ceil_div(TASKS * lanes, p->OC), talc_larger(p->N, 1))
@@ -563,6 +564,9 @@ const char *talc_cpu_conv2d_depthwise_planes_plan(const talc_device *device, con
     if (talc_cpu_conv2d_reaches_far(p) != NULL)
         return talc_cpu_conv2d_reaches_far(p);
     const planes_plan planned = plan_of(p, limit);
+    if (p->direction != TALC_GRAD_WEIGHT && planned.column_blocks >= MANY_COLUMN_BLOCKS &&
+        planned.planes * planned.row_blocks * 4 <= talc_cpu_kernels_of(p->dtype)->lanes)
+        return "rows are long, and most lanes would have none";
     plan->workspace =
         talc_cpu_workspace(planned.tasks, shared_bytes(&planned), planned.slice, limit);
     talc_plan_store(plan, &planned, sizeof planned);

@@ -35,7 +35,7 @@ enum {
 };
 
 typedef struct columns_plan {
-    int64_t rows, columns; /* outputs of a tile */
+    int64_t rows, columns; /* outputs of a tile, at most */
     int64_t band;          /* rows of outputs at a time */
     int64_t row_blocks, column_blocks;
     int64_t planes; /* output planes of a task; more than 1 only when a tile is a whole plane */
@@ -56,6 +56,11 @@ typedef struct columns_context {
     char *slices;
     columns_stores stores;
 } columns_context;
+
+static int64_t lanes_of(const talc_conv2d_problem *p)
+{
+    return CACHE_LINE / (int64_t)talc_dtype_size(p->dtype);
+}
 
 /* Outputs row .. row + rows - 1, column .. column + columns - 1 of a plane; of dx at stride 2 rows
  * of it and columns of dy. */
@@ -163,14 +168,20 @@ static void plane_tile(const columns_context *c, const columns_tile *tile, int64
                                               (tile->column + tile->columns) * p->stride_w });
 }
 
-/* Tile i of a plane. */
+/* Tile i of a plane. Tiles begin at whole vectors, as cache lines that are stored past the caches
+ * must, and none has less than one. */
 static columns_tile tile_of(const columns_context *c, int64_t i)
 {
     const columns_plan *plan = c->plan;
+    const int64_t lanes = lanes_of(c->problem), vectors = c->pass.w.out / lanes;
+    const int64_t block = i % plan->column_blocks;
     columns_tile tile = { .row = i / plan->column_blocks * plan->rows,
-                          .column = i % plan->column_blocks * plan->columns };
+                          .column = block * vectors / plan->column_blocks * lanes };
     tile.rows = talc_smaller(plan->rows, c->pass.h.out - tile.row);
-    tile.columns = talc_smaller(plan->columns, c->pass.w.out - tile.column);
+    tile.columns =
+        (block + 1 < plan->column_blocks ? (block + 1) * vectors / plan->column_blocks * lanes
+                                         : c->pass.w.out) -
+        tile.column;
     return tile;
 }
 
@@ -230,8 +241,10 @@ static columns_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const depthwise_pass pass = pass_of(p);
     const int64_t planes = p->N * (p->direction == TALC_FORWARD ? p->OC : p->C);
-    columns_plan plan = { .columns = talc_even(pass.w.out, TILE_COLUMNS) };
-    plan.column_blocks = talc_ceil_div(pass.w.out, plan.columns);
+    const int64_t lanes = lanes_of(p);
+    columns_plan plan = { .column_blocks = talc_ceil_div(pass.w.out, TILE_COLUMNS) };
+    plan.columns = talc_smaller(
+        pass.w.out, talc_ceil_div(pass.w.out / lanes, plan.column_blocks) * lanes + lanes - 1);
     const int64_t row = pass.h.stride * pass.w.stride * plan.columns * size;
     plan.rows = talc_even(pass.h.out, talc_smaller(TILE_BYTES / row, TERMS));
     plan.row_blocks = talc_ceil_div(pass.h.out, plan.rows);
@@ -276,7 +289,7 @@ const char *talc_cpu_conv2d_depthwise_columns_plan(const talc_device *device, co
     if (phases && (p->pad_left > 1 || p->W != 2 * p->OW))
         return "a row of dx is not two of dy";
     const depthwise_axis w = pass_of(p).w;
-    const int64_t lanes = CACHE_LINE / (int64_t)talc_dtype_size(p->dtype);
+    const int64_t lanes = lanes_of(p);
     if (!phases && (w.pad > 1 || (w.out - 1) * w.stride - w.pad + 2 > w.in))
         return "more than one column of padding is on a side";
     if (w.out < lanes || (!phases && w.in < lanes * w.stride + 2))

@@ -179,12 +179,11 @@ static void divide_channels(const talc_conv2d_problem *p, weight_plan *plan)
     }
 }
 
-/* Channels of a task, of at least `channels` output channels, and what it all takes. */
-static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t channels,
-                      size_t limit, weight_plan *plan)
+/* Channels of a task, of at least `channels` output channels. */
+static void add_channels(const talc_conv2d_problem *p, int64_t capacity, int64_t channels,
+                         size_t limit, weight_plan *plan)
 {
-    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = plan->kh * plan->kw;
+    const int64_t taps = plan->kh * plan->kw;
     const int64_t outputs = plan->rows * plan->columns, tap_blocks = tap_blocks_of(p, plan);
     plan->oc =
         talc_even(p->OC / p->groups, talc_larger(capacity / talc_larger(outputs, TERMS), channels));
@@ -197,7 +196,14 @@ static void add_sizes(const talc_conv2d_problem *p, int64_t capacity, int64_t ch
     plan->split_k =
         talc_cpu_split_k_of(p, p->groups * plan->ic_blocks * plan->oc_blocks * tap_blocks,
                             p->N * plan->row_blocks * plan->column_blocks, limit);
-    divide_channels(p, plan);
+}
+
+/* What it all takes. */
+static void add_bytes(const talc_conv2d_problem *p, weight_plan *plan)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = plan->kh * plan->kw;
+    const int64_t outputs = plan->rows * plan->columns;
     plan->vectors = plan->oc <= kernels->lanes ? 1 : 2;
     plan->width = plan->vectors * kernels->lanes;
     plan->panels = talc_ceil_div(plan->oc, plan->width);
@@ -230,10 +236,11 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
     int64_t outputs = OUTPUTS, channels = MIN_CHANNELS;
     for (;;) {
         cut(p, outputs, &plan);
-        add_sizes(p, capacity, channels, limit, &plan);
+        add_channels(p, capacity, channels, limit, &plan);
+        add_bytes(p, &plan);
         const bool small = plan.halo_tile.channel <= LARGEST_HALO_TILE;
         if (small && shared_bytes(&plan) + plan.slice <= limit)
-            return plan;
+            break;
         if (small && outputs > MIN_OUTPUTS)
             outputs /= 2;
         else if (plan.kh > 1)
@@ -245,8 +252,12 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
         else if (outputs > 1)
             outputs /= 2;
         else
-            return plan;
+            break;
     }
+    /* Last, for the threads must not reach what divides the sums. It only makes a slice smaller. */
+    divide_channels(p, &plan);
+    add_bytes(p, &plan);
+    return plan;
 }
 
 typedef struct weight_context {

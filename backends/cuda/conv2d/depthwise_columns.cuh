@@ -54,7 +54,7 @@ template <typename T, int ROWS, int COUNT, int E, int SKEW, int FAR = 0> struct 
     __device__ __forceinline__ void fetch(int far)
     {
         if ((unsigned)(row + far) < (unsigned)H && (unsigned)(left + COUNT / 2) < (unsigned)W)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(x + (far * W + COUNT / 2)));
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(x + ((int64_t)far * W + COUNT / 2)));
     }
 
     __device__ __forceinline__ void load()

@@ -29,8 +29,8 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     plan->workspace = talc_gemm_workspace(&g, &Form::VALUES);
     if (!g.gradient) {
         plan->cached = talc_gemm_cached_bytes(&g, &Form::VALUES);
-        plan->cached_form = talc_gemm_channel_rows(&g) << 8 | choice.channels * 2 |
-                            Form::STAGED << 1 | choice.folded;
+        plan->cached_form = (int64_t)talc_gemm_channel_rows(&g) << 16 | g.bands << 8 |
+                            choice.channels * 2 | Form::STAGED << 1 | choice.folded;
     }
     talc_plan_store(plan, &choice, sizeof choice);
     return NULL;

@@ -462,7 +462,8 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
             const int h = at.row * p.dx.stride_h, column = at.column * p.dx.stride_w;
             const int columns =
                 inside && h + phase_h < p.dx.H ? min(p.dx.stride_w, p.dx.W - column) : 0;
-            store_phases<ROWS>(p, w.lane, channels, first + at.n * image + (h * p.dx.W + column),
+            store_phases<ROWS>(p, w.lane, channels,
+                               first + at.n * image + ((int64_t)h * p.dx.W + column),
                                reads ? columns : -columns, buffer);
         } else {
             store_column(p, first + at.n * image + (at.row * p.OW + at.column), inside, channels,
