@@ -44,11 +44,11 @@ static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem 
                : NULL;
 }
 
-/// One pixel of dx, of plane n * C + channel, by its formula in f64: what an algorithm that
-/// multiplies zeros around dy has in place of a NaN.
-double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *problem,
-                                  const talc_conv2d_arguments *arguments, int64_t plane, int64_t ih,
-                                  int64_t iw);
+/// Makes what is NaN in some rows and columns of plane n * C + channel of dx again, by its formula
+/// in f64: weights that are not finite make it of zeros around dy.
+void talc_cpu_conv2d_mend(const talc_conv2d_problem *problem,
+                          const talc_conv2d_arguments *arguments, int64_t plane, talc_range rows,
+                          talc_range columns);
 
 /// The gradients of algorithms that have them in a file of their own.
 talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,

@@ -147,7 +147,7 @@ typedef struct planes_context {
 } planes_context;
 
 /* What lanes compute: `rows` rows from row `row` on of a plane of outputs, from that plane of the
- * input; of dw a filter. None: no rows. */
+ * input; of dw a filter. A lane without outputs has no rows. */
 typedef struct planes_lane {
     int64_t plane, row, rows, in;
 } planes_lane;
@@ -159,8 +159,8 @@ typedef struct planes_group {
     int64_t row, row_to;     /* the first ones of all lanes lie between these */
     bool alike;              /* they are the same, and all lanes have as many */
     int64_t column, columns; /* outputs of a block */
-    talc_range inside;       /* of a row of the input, what is in the image */
-    int64_t image;           /* and where */
+    talc_range inside;       /* the part of a row of the input that the image has */
+    int64_t image;           /* the column of the image where that begins */
     char *ring, *zero, *out, *w, *bias, *spare;
     double *sums;
     int64_t *held;        /* the rows that the ring has */
@@ -398,9 +398,8 @@ static void sums_task(void *context, int64_t task, int worker)
         const planes_lane *lane = &g.lane[i];
         const int64_t last = talc_smaller((lane->row + lane->rows) * c->h_phases, H);
         if (to_input)
-            talc_cpu_depthwise_mend(p, a, lane->plane,
-                                    (talc_range){ lane->row * c->h_phases, last },
-                                    (talc_range){ column, column + columns });
+            talc_cpu_conv2d_mend(p, a, lane->plane, (talc_range){ lane->row * c->h_phases, last },
+                                 (talc_range){ column, column + columns });
         const bool whole = columns == W;
         const int64_t pieces = whole ? talc_smaller(lane->rows, 1) : lane->rows;
         for (int64_t row = 0; row < pieces && !to_input; row++) {
@@ -539,17 +538,6 @@ const char *talc_cpu_depthwise_refusal(const talc_conv2d_problem *p)
     if (p->groups != p->C)
         return "groups is not the number of input channels";
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
-}
-
-void talc_cpu_depthwise_mend(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
-                             int64_t plane, talc_range rows, talc_range columns)
-{
-    void *dx = (char *)a->dx + plane * p->H * p->W * (int64_t)talc_dtype_size(p->dtype);
-    for (int64_t ih = rows.lo; ih < rows.hi; ih++)
-        for (int64_t iw = columns.lo; iw < columns.hi; iw++)
-            if (isnan(talc_cpu_load(p->dtype, dx, ih * p->W + iw)))
-                talc_cpu_store(p->dtype, dx, ih * p->W + iw,
-                               talc_cpu_conv2d_grad_pixel(p, a, plane, ih, iw));
 }
 
 _Static_assert(sizeof(planes_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");

@@ -41,10 +41,4 @@ const char *talc_cpu_depthwise_refusal(const talc_conv2d_problem *problem);
 /* Whether all of some weights are. */
 bool talc_cpu_depthwise_is_finite(talc_dtype dtype, const void *w, int64_t count);
 
-/* Makes what is NaN in some rows and columns of plane n * C + channel of dx again, by its formula:
- * weights that are not finite make it of zeros around dy. */
-void talc_cpu_depthwise_mend(const talc_conv2d_problem *problem,
-                             const talc_conv2d_arguments *arguments, int64_t plane, talc_range rows,
-                             talc_range columns);
-
 #endif

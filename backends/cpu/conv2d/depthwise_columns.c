@@ -15,7 +15,6 @@
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/epilogue.h"
-#include "backends/cpu/primitives/short_copy.h"
 #include "backends/cpu/primitives/stream.h"
 #include "backends/cpu/primitives/target.h"
 #include "tensor/extent.h"
@@ -162,10 +161,10 @@ static void plane_tile(const columns_context *c, const columns_tile *tile, int64
             finish_band(c, &band, plane, out, step);
     }
     if (!forward && !talc_cpu_depthwise_is_finite(p->dtype, w, 9))
-        talc_cpu_depthwise_mend(p, c->arguments, plane,
-                                (talc_range){ tile->row, tile->row + tile->rows },
-                                (talc_range){ tile->column * p->stride_w,
-                                              (tile->column + tile->columns) * p->stride_w });
+        talc_cpu_conv2d_mend(p, c->arguments, plane,
+                             (talc_range){ tile->row, tile->row + tile->rows },
+                             (talc_range){ tile->column * p->stride_w,
+                                           (tile->column + tile->columns) * p->stride_w });
 }
 
 /* Tile i of a plane. Tiles begin at whole vectors, as cache lines that are stored past the caches

@@ -513,20 +513,12 @@ TALC_CPU_FLOATS(HAS_NAN)
 static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    const int64_t column = b->column * g->w_phases, row = b->row * g->h_phases;
-    const int64_t columns = talc_smaller(b->columns * g->w_phases, g->W - column);
-    const int64_t rows = talc_smaller(b->rows * g->h_phases, g->H - row);
+    const int64_t row = b->row * g->h_phases, column = b->column * g->w_phases;
+    const talc_range rows = { row, talc_smaller(row + b->rows * g->h_phases, g->H) },
+                     columns = { column, talc_smaller(column + b->columns * g->w_phases, g->W) };
     for (int64_t image = 0; image < b->images; image++)
-        for (int64_t i = 0; i < rows; i++) {
-            char *dx = y_at(c, b, b->n + image, made, row + i);
-            const int64_t plane = (dx - (char *)c->y) / size / g->W / g->H;
-            for (int64_t j = 0; j < columns; j++)
-                if (isnan(talc_cpu_load(g->dtype, dx, j)))
-                    talc_cpu_store(g->dtype, dx, j,
-                                   talc_cpu_conv2d_grad_pixel(c->problem, c->arguments, plane,
-                                                              row + i, column + j));
-        }
+        talc_cpu_conv2d_mend(c->problem, c->arguments,
+                             ((b->n + image) * g->groups + b->g) * g->made + made, rows, columns);
 }
 
 /* The planes of x from `from` on, of which the block reads a part. */

@@ -5,9 +5,10 @@
 
 /* A block's panels take half of the L2 cache, and a row of its sums COLUMNS at most, so that what
  * follows finds them in the L1 cache. Blocks become smaller until there are TASKS of them for each
- * thread, of dw, whose bits the splits reach, WEIGHT_TASKS, or one takes no longer than PRODUCTS
- * multiplications of vectors. Columns are read in place where
- * IN_PLACE rows or fewer meet them. Transposing an element takes 1/TRANSPOSES of a product. */
+ * thread, or one takes no longer than PRODUCTS multiplications of vectors. Of dw there are
+ * WEIGHT_TASKS for any number of threads, as the splits of its sums reach its bits. Columns are
+ * read in place where IN_PLACE rows or fewer meet them. Transposing an element takes 1/TRANSPOSES
+ * of a product. */
 enum {
     CACHE_SHARE = 2,
     COLUMNS = 512,

@@ -60,12 +60,19 @@ static void operands_of(const talc_conv2d_problem *p, const talc_conv2d_argument
     *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
 }
 
-double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
-                                  int64_t plane, int64_t ih, int64_t iw)
+void talc_cpu_conv2d_mend(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
+                          int64_t plane, talc_range rows, talc_range columns)
 {
+    const int64_t ic = plane % (p->C / p->groups);
     const void *dy, *w;
     operands_of(p, a, plane, &dy, &w);
-    return TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, plane % (p->C / p->groups), ih, iw));
+    for (int64_t ih = rows.lo; ih < rows.hi; ih++)
+        for (int64_t iw = columns.lo; iw < columns.hi; iw++) {
+            const int64_t at = (plane * p->H + ih) * p->W + iw;
+            if (isnan(talc_cpu_load(p->dtype, a->dx, at)))
+                talc_cpu_store(p->dtype, a->dx, at,
+                               TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw)));
+        }
 }
 
 static void input_task(void *context, int64_t task, int worker)

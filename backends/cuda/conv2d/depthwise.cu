@@ -288,8 +288,7 @@ static const char *plan_form(const talc_device *device, const talc_conv2d_proble
     const double outputs = (double)p->N * (double)p->OC * (double)p->OH *
                            (double)(talc_ceil_div(p->OW, cost.width) * cost.width),
                  taps = (double)p->KH * (double)p->KW,
-                 share = 132. / talc_cuda_state_of(device)->multiprocessors *
-                         (p->dtype == TALC_F64 ? 2 : 1),
+                 share = 132. / talc_cuda_state_of(device)->multiprocessors,
                  computing = outputs * (cost.output + taps * cost.product) * share;
     plan->seconds =
         fmax(talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p) / 0.9, 0),

@@ -187,7 +187,7 @@ static const char *plan_weight_columns(const talc_device *device, const talc_con
     plan->workspace = own.splits > 1 ? (size_t)(own.splits * p->OC * p->KH * p->KW) * sizeof(T) : 0;
     /* What moves or is multiplied, and what blocks wait for, to add their sums. */
     const double columns = (double)(p->N * p->OC * p->OH * own.across * VECTOR_BYTES) / sizeof(T),
-                 share = 132. / (double)busy * (p->dtype == TALC_F64 ? 2 : 1);
+                 share = 132. / (double)busy;
     plan->seconds =
         fmax(talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p) / 0.8, 0),
              columns * (double)(p->KH * p->KW) * 0.11e-12 * share) +

@@ -20,8 +20,8 @@
 /// changes, every 32 K tiles (a segment, panels.cuh), the accumulators are rescaled.
 ///
 /// Where tiles are fewer than multiprocessors, *split-K* has several blocks share the K tiles of
-/// each. They write their accumulators to the workspace, and a last kernel adds them in their order
-/// (split_k.cuh). The *epilogue* adds bias and residual and applies the activation; before it, sums
+/// each. They write their accumulators to the workspace, and a last kernel adds them in their
+/// order. The *epilogue* adds bias and residual and applies the activation; before it, sums
 /// that underflows may have spoilt are computed again (recompute.cuh).
 ///
 /// A Form says where operands come from. It has
