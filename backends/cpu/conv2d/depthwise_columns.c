@@ -69,8 +69,6 @@ typedef struct columns_tile {
 
 enum { NO_BORDER, LEFT_BORDER, RIGHT_BORDER };
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
 /* Prefetches the cache line `ahead` bytes after `at`, which may be outside the image and need not
  * be mapped. */
 static inline void prefetch(const void *at, int64_t ahead)

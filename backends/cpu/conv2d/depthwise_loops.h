@@ -23,7 +23,7 @@ typedef int integers __attribute__((vector_size(CACHE_LINE), aligned(4), may_ali
 /* What the taps of a row of the kernel read, for as many outputs as a vector has: v[k] is what
  * stands k - 1 beside the middle taps, the first of which is at `row`. At the image's `border`
  * nothing is read beyond the middle tap, and a zero is shifted in. */
-static ALWAYS_INLINE void load_taps(int border, const int stride, const real *row, vector v[3])
+TALC_ALWAYS_INLINE void load_taps(int border, const int stride, const real *row, vector v[3])
 {
     const vector zero = { 0 };
     if (stride == 1) {
@@ -47,10 +47,10 @@ static ALWAYS_INLINE void load_taps(int border, const int stride, const real *ro
  * adds to the up to three output rows that it belongs to. The taps of each output are summed in
  * order. The middle taps of input row i begin at x + start + i * step; they are zero when i is not
  * in `inside`. The next band starts `ahead` bytes further. */
-static ALWAYS_INLINE void column_3x3(int border, const int stride, const real *restrict w,
-                                     const real *zeros, const real *x, int64_t start, int64_t step,
-                                     talc_range inside, int64_t rows, int64_t ahead, bool stream,
-                                     real *restrict out, int64_t out_step)
+TALC_ALWAYS_INLINE void column_3x3(int border, const int stride, const real *restrict w,
+                                   const real *zeros, const real *x, int64_t start, int64_t step,
+                                   talc_range inside, int64_t rows, int64_t ahead, bool stream,
+                                   real *restrict out, int64_t out_step)
 {
     vector bottom = { 0 }, middle = { 0 }, v[3];
     for (int64_t i = 0; i < (rows - 1) * stride + 3; i++) {
@@ -82,10 +82,10 @@ static ALWAYS_INLINE void column_3x3(int border, const int stride, const real *r
 
 /* The products of such a column of dy with x under it, added to nine vectors. The lanes that a
  * `mask` clears count as zeros of both. */
-static ALWAYS_INLINE void products_3x3(int border, const int stride, const real *zeros,
-                                       const real *x, int64_t start, int64_t step,
-                                       talc_range inside, int64_t rows, const integers *mask,
-                                       const real *dy, int64_t dy_step, vector sums[9])
+TALC_ALWAYS_INLINE void products_3x3(int border, const int stride, const real *zeros, const real *x,
+                                     int64_t start, int64_t step, talc_range inside, int64_t rows,
+                                     const integers *mask, const real *dy, int64_t dy_step,
+                                     vector sums[9])
 {
     vector all[9], v[3] = { { 0 } };
     for (int tap = 0; tap < 9; tap++)
@@ -196,9 +196,9 @@ TALC_TARGET_CLONES static void tile_3x3(const columns_context *c, const columns_
 /* A row of dx at stride 2 and twice as wide as dy, from one or two rows of dy and their taps. Of
  * pixels and the padding before them, even ones have taps 0 and 2, odd ones tap 1; `odd`: those
  * come first. */
-static ALWAYS_INLINE void phases_3x3(const int rows, const bool odd, const real *const *dy,
-                                     const real *const *w, int64_t OW, int64_t lo, int64_t hi,
-                                     real *restrict dx)
+TALC_ALWAYS_INLINE void phases_3x3(const int rows, const bool odd, const real *const *dy,
+                                   const real *const *w, int64_t OW, int64_t lo, int64_t hi,
+                                   real *restrict dx)
 {
     const vector zero = { 0 };
     for (int64_t q = lo; q < hi; q += LANES) {

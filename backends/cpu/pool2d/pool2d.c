@@ -128,11 +128,9 @@ static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
                                  .padded = talc_smaller(axis.kernel, left + axis.pad_end) };
 }
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-#define T             float
-#define OFFSET        int32_t
-#define NAMED(name)   name##_f32
+#define T           float
+#define OFFSET      int32_t
+#define NAMED(name) name##_f32
 #include "backends/cpu/pool2d/pool2d_loops.h"
 #undef T
 #undef OFFSET

@@ -118,8 +118,8 @@ static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const voi
 
 /* A tap of `count` outputs, `offset` elements behind the first one of each. No branch, which
  * nothing could predict and vectors do not have. */
-ALWAYS_INLINE void NAMED(locate_tap)(int64_t count, int64_t stride, const T *restrict tap,
-                                     OFFSET offset, T *restrict largest, OFFSET *restrict at)
+TALC_ALWAYS_INLINE void NAMED(locate_tap)(int64_t count, int64_t stride, const T *restrict tap,
+                                          OFFSET offset, T *restrict largest, OFFSET *restrict at)
 {
     for (int64_t i = 0; i < count; i++) {
         const T value = tap[i * stride];
@@ -131,9 +131,9 @@ ALWAYS_INLINE void NAMED(locate_tap)(int64_t count, int64_t stride, const T *res
 
 /* Outputs [begin, end), at most LOCATED, whose columns lie inside the image: one tap of all of them
  * at a time, as a row of columns would not tell whose tap won. */
-ALWAYS_INLINE void NAMED(locate_inside)(const talc_pool2d_problem *p, talc_pool2d_window h,
-                                        const T *plane, int64_t begin, int64_t end, T *y,
-                                        int64_t *indices)
+TALC_ALWAYS_INLINE void NAMED(locate_inside)(const talc_pool2d_problem *p, talc_pool2d_window h,
+                                             const T *plane, int64_t begin, int64_t end, T *y,
+                                             int64_t *indices)
 {
     T largest[LOCATED];
     OFFSET at[LOCATED];

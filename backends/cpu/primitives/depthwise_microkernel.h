@@ -17,7 +17,7 @@ enum { lanes = VECTOR_BYTES / sizeof(real), BLOCK = 16 / sizeof(real) };
 
 /* A vector has a block of each lane whose number has the same remainder modulo BLOCK. Exchanges
  * elements and vectors within blocks, so that vector i has element i of each lane; and back. */
-ALWAYS_INLINE void TYPED(turn)(vector v[BLOCK])
+TALC_ALWAYS_INLINE void TYPED(turn)(vector v[BLOCK])
 {
 #if defined(DEPTHWISE_QUADS)
     const vector a = LOW_f32(v[0], v[1]), b = LOW_f32(v[2], v[3]);
@@ -34,7 +34,8 @@ ALWAYS_INLINE void TYPED(turn)(vector v[BLOCK])
 }
 
 /* `blocks` of each lane, from element `at` on. */
-ALWAYS_INLINE void TYPED(to_lanes)(const int blocks, const void *const *from, int64_t at, real *to)
+TALC_ALWAYS_INLINE void TYPED(to_lanes)(const int blocks, const void *const *from, int64_t at,
+                                        real *to)
 {
     vector v[4][BLOCK];
     EACH(k, BLOCK)
@@ -59,8 +60,8 @@ ALWAYS_INLINE void TYPED(to_lanes)(const int blocks, const void *const *from, in
     }
 }
 
-ALWAYS_INLINE void TYPED(from_lanes)(const int blocks, const real *from, int64_t at,
-                                     void *const *to)
+TALC_ALWAYS_INLINE void TYPED(from_lanes)(const int blocks, const real *from, int64_t at,
+                                          void *const *to)
 {
     vector v[4][BLOCK];
     EACH(i, blocks)
@@ -111,8 +112,8 @@ static void TYPED(depthwise_from_lanes)(const void *from, int64_t count, void *c
 // ---- Sums ---------------------------------------------------------------------------------------
 
 /* `outputs` from number `at` on. `step`: x_step where it is known. */
-ALWAYS_INLINE void TYPED(sum_outputs)(const int outputs, const int step,
-                                      const talc_cpu_depthwise_sums *t, int64_t at)
+TALC_ALWAYS_INLINE void TYPED(sum_outputs)(const int outputs, const int step,
+                                           const talc_cpu_depthwise_sums *t, int64_t at)
 {
     const int64_t x_step = (step > 0 ? step : t->x_step) * lanes;
     vector sums[DEPTHWISE_OUTPUTS];
@@ -170,7 +171,7 @@ static void TYPED(depthwise_sums)(const talc_cpu_depthwise_sums *t)
 
 // ---- Products -----------------------------------------------------------------------------------
 
-ALWAYS_INLINE void TYPED(sum_products)(const int taps, const talc_cpu_depthwise_products *t)
+TALC_ALWAYS_INLINE void TYPED(sum_products)(const int taps, const talc_cpu_depthwise_products *t)
 {
     const real *x[TALC_CPU_DEPTHWISE_TAPS], *dy = t->dy;
     vector sums[TALC_CPU_DEPTHWISE_TAPS];

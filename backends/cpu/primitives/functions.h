@@ -16,22 +16,23 @@
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_FUNCTIONS_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_FUNCTIONS_H
 
+#include "backends/cpu/primitives/target.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <tgmath.h>
 
-/* A call in a loop would not be vector code. */
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* Always inline: a call in a loop would not be vector code. */
 
-ALWAYS_INLINE float talc_cpu_float_of_bits(uint32_t bits)
+TALC_ALWAYS_INLINE float talc_cpu_float_of_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-ALWAYS_INLINE uint32_t talc_cpu_bits_of_float(float x)
+TALC_ALWAYS_INLINE uint32_t talc_cpu_bits_of_float(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -39,7 +40,7 @@ ALWAYS_INLINE uint32_t talc_cpu_bits_of_float(float x)
 }
 
 /* x within the limits; NaN stays NaN. */
-ALWAYS_INLINE float talc_cpu_clamped(float x, float low, float high)
+TALC_ALWAYS_INLINE float talc_cpu_clamped(float x, float low, float high)
 {
     x = x < low ? low : x;
     return x > high ? high : x;
@@ -53,18 +54,18 @@ typedef struct talc_cpu_exponential {
     float rest;
 } talc_cpu_exponential;
 
-ALWAYS_INLINE int32_t talc_cpu_power(int32_t n)
+TALC_ALWAYS_INLINE int32_t talc_cpu_power(int32_t n)
 {
     return n * (1 << 23);
 }
 
 /* 2^power x, both normal. */
-ALWAYS_INLINE float talc_cpu_scaled(float x, int32_t power)
+TALC_ALWAYS_INLINE float talc_cpu_scaled(float x, int32_t power)
 {
     return talc_cpu_float_of_bits(talc_cpu_bits_of_float(x) + (uint32_t)power);
 }
 
-ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x, float less)
+TALC_ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x, float less)
 {
     const float log2_e = 0x1.715476p+0f, to_integer = 0x1.8p23f;
     const float biased = (x - less) * log2_e + to_integer, n = biased - to_integer;
@@ -78,7 +79,7 @@ ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x, float less)
 
 /* e's number times `factor`, which is at most 1. 2^n in two factors, as neither it nor the result
  * need be normal: half of 2^n, but not less than 2^-100, and what is missing. */
-ALWAYS_INLINE float talc_cpu_exponential_value(talc_cpu_exponential e, float factor)
+TALC_ALWAYS_INLINE float talc_cpu_exponential_value(talc_cpu_exponential e, float factor)
 {
     const int32_t min = talc_cpu_power(-99), power = e.power > min ? e.power : min;
     const float half = talc_cpu_scaled(0.5f, power);
@@ -86,14 +87,14 @@ ALWAYS_INLINE float talc_cpu_exponential_value(talc_cpu_exponential e, float fac
 }
 
 /* 0 from -104 down and infinite from 89 up. */
-ALWAYS_INLINE float talc_cpu_exp(float x)
+TALC_ALWAYS_INLINE float talc_cpu_exp(float x)
 {
     return talc_cpu_exponential_value(talc_cpu_exponential_of(talc_cpu_clamped(x, -104, 89), 0), 1);
 }
 
 /* e^(-a / 2) of a from 0 on, by one factor 2^n, which is normal; 0 from 160 on, where not even a
  * times the square is anything. */
-ALWAYS_INLINE float talc_cpu_root_exponential(float a)
+TALC_ALWAYS_INLINE float talc_cpu_root_exponential(float a)
 {
     const talc_cpu_exponential e = talc_cpu_exponential_of(-0.5f * a, 0);
     const float power = talc_cpu_scaled(1, e.power);
@@ -102,7 +103,7 @@ ALWAYS_INLINE float talc_cpu_root_exponential(float a)
 
 /* -1 from -40 down. With half of 2^n, which is finite; where n is 0, this is `rest`, its sign
  * included. */
-ALWAYS_INLINE float talc_cpu_expm1(float x)
+TALC_ALWAYS_INLINE float talc_cpu_expm1(float x)
 {
     const talc_cpu_exponential e = talc_cpu_exponential_of(talc_cpu_clamped(x, -40, 89), 0);
     const float half = talc_cpu_scaled(0.5f, e.power);
@@ -110,7 +111,7 @@ ALWAYS_INLINE float talc_cpu_expm1(float x)
 }
 
 /* (1 - e^-2|x|) / (1 + e^-2|x|), with x's sign. */
-ALWAYS_INLINE float talc_cpu_tanh(float x)
+TALC_ALWAYS_INLINE float talc_cpu_tanh(float x)
 {
     const uint32_t sign = talc_cpu_bits_of_float(x) & 0x80000000;
     const float e = talc_cpu_expm1(-2 * fabsf(x));
@@ -119,7 +120,7 @@ ALWAYS_INLINE float talc_cpu_tanh(float x)
 
 /* erfc(a) e^(a a), of polynomials whose coefficients are positive, so that roundings do not
  * grow. */
-ALWAYS_INLINE float talc_cpu_erfc_quotient(float a)
+TALC_ALWAYS_INLINE float talc_cpu_erfc_quotient(float a)
 {
     const float p =
         1 + a * (0x1.334b28p+0f + a * (0x1.62335cp-1f + a * (0x1.ae9f8ep-3f + a * 0x1.d84bfap-6f)));
@@ -132,7 +133,7 @@ ALWAYS_INLINE float talc_cpu_erfc_quotient(float a)
 
 /* 0 from 10.1 up. The square of a = |x| is exact but for the last rounding: that of a's first
  * twelve bits, and the difference of both squares. */
-ALWAYS_INLINE float talc_cpu_erfc(float x)
+TALC_ALWAYS_INLINE float talc_cpu_erfc(float x)
 {
     const float a = fabsf(x) > 10.1f ? 10.1f : fabsf(x);
     const float first = talc_cpu_float_of_bits(talc_cpu_bits_of_float(a) & 0xfffff000);
@@ -143,7 +144,7 @@ ALWAYS_INLINE float talc_cpu_erfc(float x)
 }
 
 /* Twice the slope of gelu, by one exponential: e^(-x x / 2) of both terms. */
-ALWAYS_INLINE float talc_cpu_gelu_twice_slope(float x)
+TALC_ALWAYS_INLINE float talc_cpu_gelu_twice_slope(float x)
 {
     const float a = fabsf(x) > 14.3f ? 10.1f : fabsf(x) * 0x1.6a09e6p-1f;
     const float e = talc_cpu_exp(x * x * -0.5f), tail = e * talc_cpu_erfc_quotient(a);
@@ -152,7 +153,7 @@ ALWAYS_INLINE float talc_cpu_gelu_twice_slope(float x)
 
 /* Below 1 by a polynomial in x^2, whose product with x is added to x, so that its roundings are
  * small; from there on, where erfc is at most 0.16, by that. */
-ALWAYS_INLINE float talc_cpu_erf(float x)
+TALC_ALWAYS_INLINE float talc_cpu_erf(float x)
 {
     const uint32_t sign = talc_cpu_bits_of_float(x) & 0x80000000;
     const float xx = x * x, x_4 = xx * xx;
@@ -167,7 +168,7 @@ ALWAYS_INLINE float talc_cpu_erf(float x)
 
 /* x = 2^k m, m from the root of 1/2 to the root of 2, and a polynomial in f = m - 1. A subnormal x
  * is made normal first. */
-ALWAYS_INLINE float talc_cpu_log(float x)
+TALC_ALWAYS_INLINE float talc_cpu_log(float x)
 {
     const bool subnormal = x < 0x1p-126f;
     const uint32_t root_half = 0x3f3504f3,
@@ -184,7 +185,7 @@ ALWAYS_INLINE float talc_cpu_log(float x)
 }
 
 /* Of x from 0 to 1, as e^-|x| is, or NaN. */
-ALWAYS_INLINE float talc_cpu_log1p(float x)
+TALC_ALWAYS_INLINE float talc_cpu_log1p(float x)
 {
     const float xx = x * x, x_4 = xx * xx;
     const float p = -0x1.ffffbep-2f + 0x1.554c80p-2f * x +
@@ -195,7 +196,6 @@ ALWAYS_INLINE float talc_cpu_log1p(float x)
     return x + p * xx;
 }
 
-#undef ALWAYS_INLINE
 #undef exp
 #undef expm1
 #undef log

@@ -2,6 +2,7 @@
 
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/short_copy.h"
+#include "backends/cpu/primitives/target.h"
 
 /* The build says which generation is compiled, as the target of the whole library may have AVX as
  * well.
@@ -23,8 +24,6 @@ enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
 #define NAME     "portable"
 enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
 #endif
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Loops over rows and vectors have to be unrolled, or the sums would stand in memory. Clang unrolls
  * them unasked. */
@@ -79,14 +78,15 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias));                 \
                                                                                                    \
     /* NaN stays NaN. */                                                                           \
-    ALWAYS_INLINE vector_##suffix between_##suffix(vector_##suffix x, T low, T high)               \
+    TALC_ALWAYS_INLINE vector_##suffix between_##suffix(vector_##suffix x, T low, T high)          \
     {                                                                                              \
         const vector_##suffix zero = { 0 };                                                        \
         const vector_##suffix held = MOST_##suffix(zero + low, x);                                 \
         return LEAST_##suffix(zero + high, held);                                                  \
     }                                                                                              \
                                                                                                    \
-    ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows, const talc_cpu_tile *t)    \
+    TALC_ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows,                       \
+                                          const talc_cpu_tile *t)                                  \
     {                                                                                              \
         const T *w[ROWS], *x[TALC_CPU_VECTORS];                                                    \
         T *y = t->y;                                                                               \

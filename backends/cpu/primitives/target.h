@@ -17,6 +17,9 @@
 #define TALC_TARGET_CLONES
 #endif
 
+/// Of a function that takes constants of its callers, or their vector units.
+#define TALC_ALWAYS_INLINE static inline __attribute__((always_inline))
+
 /// Before a loop whose iterations do not read what others write, though compilers cannot know it:
 /// where a result takes the place of an operand. Clang would warn of every such loop that it does
 /// not turn into vector code.
