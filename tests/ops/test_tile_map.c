@@ -359,6 +359,37 @@ Test(tile_map, each_weight_has_one_owner_in_each_split)
     }
 }
 
+/* Of the taps and channels of a folded problem some are weights, each once; the others are none. */
+Test(tile_map, each_weight_is_a_folded_tap_and_channel_once)
+{
+    const talc_gemm_gpu gpu = { 90, 132, 232448 };
+    uint64_t state = 11;
+    int folded = 0;
+    for (int i = 0; i < 4000; i++) {
+        talc_conv2d_problem p = random_problem(&state);
+        p.direction = TALC_GRAD_WEIGHT;
+        const talc_gemm_choice choice = { .channels = TALC_GEMM_STEP, .folded = true };
+        talc_gemm_layout g;
+        if (!talc_gemm_layout_of(&p, &g) || !talc_gemm_folds(&g, &p) ||
+            !talc_gemm_set_tiles(&g, &TALC_GEMM_MMA, &p, gpu, choice))
+            continue;
+        const int weights = g.group_in * g.KH * g.KW;
+        unsigned char *counts = calloc((size_t)weights, 1);
+        for (int tap = 0; tap < g.taps; tap++)
+            for (int channel = 0; channel < g.in; channel++) {
+                const talc_gemm_weight w = talc_gemm_weight_of(&g, tap, channel);
+                cr_assert(w.ic >= 0 && w.ic < g.group_in && w.kh >= 0 && w.kw >= 0);
+                if (w.kh < g.KH && w.kw < g.KW)
+                    counts[(w.ic * g.KH + w.kh) * g.KW + w.kw]++;
+            }
+        for (int w = 0; w < weights; w++)
+            cr_assert_eq(counts[w], 1, "problem %d: weight %d", i, w);
+        free(counts);
+        folded++;
+    }
+    cr_assert(folded > 100, "%d", folded);
+}
+
 /* Counts a thread's sums of eight channels, from `channel` of its block on. */
 static void count_eight(unsigned char *counts, int positions, int group_out, bool vectors, int lane,
                         int position, const talc_pointwise_channels *own, int channel)

@@ -8,6 +8,7 @@
 ///
 /// Three kernels. The first packs: it writes each tile of dy, and the halo tile of x under it, to
 /// the workspace as [channels of 8][position][8] in scaled f16. So each element is converted once.
+/// Where channels are few, they are folded with the phases of the stride, as in implicit_gemm.
 /// The second multiplies: a block has 64 output channels, a block of input channels and some taps,
 /// and takes a share of the tiles. A tap is an offset in the halo tile. mma.sync (this file) loads
 /// both operands from shared memory by ldmatrix, transposed, since the sum runs along positions.
@@ -54,15 +55,17 @@ static __global__ void __launch_bounds__(THREADS)
     const int channel_block = (int)blockIdx.y, g = (int)blockIdx.z;
     const talc_gemm_tile a = talc_gemm_tile_of(&p, g * p.pixel_tiles + first + (int)blockIdx.x);
     const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + channel_block;
-    int exponent = sampled_exponent<CAREFUL>(p, a, channel_block);
+    int exponent = p.folded ? sampled_exponent<FOLDED>(p, a, channel_block)
+                            : sampled_exponent<CAREFUL>(p, a, channel_block);
     bool careful = (channel_block + 1) * p.channels > p.in;
     for (int round = 0;; round++) {
         uint64_t nonzero = 0;
         const float scale = ldexpf(1, exponent);
         char *tile = to + at * p.halo_tile_bytes;
         const halo_stats stats =
-            careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, &nonzero)
-                    : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, &nonzero);
+            p.folded  ? load_halo_tile<Form, FOLDED>(p, a, channel_block, tile, scale, &nonzero)
+            : careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, &nonzero)
+                      : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, &nonzero);
         unsigned max_bits = __reduce_max_sync(~0u, __float_as_uint(stats.largest)),
                  underflows = __reduce_add_sync(~0u, stats.underflows);
         unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),
@@ -266,18 +269,27 @@ static __global__ void __launch_bounds__(THREADS)
     auto element = [&](int unit, int of_lane) {
         return talc_weight_element_of(&s, unit / units, unit % units * WARP + of_lane);
     };
+    /* The element of dw that belongs to one of a folded channel and tap. */
+    auto unfolded = [&](talc_weight_element e) {
+        if (p.folded && e.tap >= 0) {
+            const talc_gemm_weight w = talc_gemm_weight_of(&p, e.tap, e.ic);
+            e.ic = w.ic;
+            e.tap = w.kh < p.KH && w.kw < p.KW ? w.kh * p.KW + w.kw : -1;
+        }
+        return e;
+    };
     const int unit = unit_of(warp), block = unit / units, at = unit % units * WARP + lane;
-    const talc_weight_element to = element(unit, lane);
-    const int x_bit = pair_bit(to.ic % s.channels), dy_bit = pair_bit(to.oc % OC_TILE);
+    const talc_weight_element of = element(unit, lane), to = unfolded(of);
+    const int x_bit = pair_bit(of.ic % s.channels), dy_bit = pair_bit(of.oc % OC_TILE);
     float sum = 0, magnitude = 0, limit = 0;
 #pragma unroll 4
     for (int k = way; k < s.splits; k += s.ways) {
         const int64_t own = (int64_t)block * s.splits + k;
         const float split_sum = s.split_sums[own * s.block_sums + at];
-        const weight_limit &of = s.limits[own];
+        const weight_limit &its = s.limits[own];
         sum += split_sum, magnitude += fabsf(split_sum);
-        if (of.x_nonzero >> x_bit & of.dy_nonzero >> dy_bit & 1)
-            limit += of.underflows;
+        if (its.x_nonzero >> x_bit & its.dy_nonzero >> dy_bit & 1)
+            limit += its.underflows;
     }
     sums[threadIdx.x] = sum, magnitudes[threadIdx.x] = magnitude, limits[threadIdx.x] = limit;
     __syncthreads();
@@ -298,36 +310,39 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     for (int i = 0; i < WARPS; i += s.ways)
         for (unsigned bits = recompute_bits[i]; bits != 0; bits &= bits - 1) {
-            const int of = __ffs((int)bits) - 1;
-            const float exact = weight_by_block(p, s, element(unit_of(i), of), partial);
-            if (warp == i && lane == of)
+            const int again_lane = __ffs((int)bits) - 1;
+            const float exact =
+                weight_by_block(p, s, unfolded(element(unit_of(i), again_lane)), partial);
+            if (warp == i && lane == again_lane)
                 sum = exact;
         }
     if (way == 0 && to.tap >= 0)
-        s.dw[(((int64_t)to.g * p.group_out + to.oc) * p.group_in + to.ic) * p.taps + to.tap] = sum;
+        s.dw[(((int64_t)to.g * p.group_out + to.oc) * p.group_in + to.ic) * (p.KH * p.KW) +
+             to.tap] = sum;
 }
 
 // ---- The plan -----------------------------------------------------------------------------------
 
 struct weight_plan {
-    bool by_wgmma;
+    bool by_wgmma, folded;
     int arrangement, channels, nb, round, splits; /* round: tiles of a round */
 };
 
 /* The packing of x and of dy, as two problems with the same tiles. A K tile of these problems is a
  * block of channels. */
 template <typename Form>
-static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state &gpu,
+static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state &gpu, bool folded,
                              int arrangement, int channels, gemm_problem &x, gemm_problem &dy)
 {
-    if (!gemm_problem_of<Form>(p, x) ||
+    if (!gemm_problem_of<Form>(p, x) || (folded && !talc_gemm_folds(&x, p)) ||
         !talc_gemm_set_tiles(&x, &Form::VALUES, p, gemm_gpu_of(gpu),
-                             { arrangement, channels, 0, false, 1, false, 1 }))
+                             { arrangement, channels, 0, folded, 1, false, 1 }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.split_k_tiles = x.k_tiles;
     x.by_inner = x.by_splits = talc_divisor_of(1), x.by_outer = talc_divisor_of(x.column_tiles);
     dy = x;
+    dy.folded = false;
     dy.C = x.OC, dy.H = x.OH, dy.W = x.OW, dy.group_in = dy.in = x.group_out;
     dy.stride_h = dy.stride_w = 1, dy.top = dy.left = 0;
     dy.mode = TALC_PADDING_ZEROS;
@@ -378,7 +393,7 @@ static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, co
 {
     weight_layout l = {};
     l.of.by_wgmma = w.by_wgmma;
-    l.of.groups = x.groups, l.of.group_in = x.group_in, l.of.group_out = x.group_out;
+    l.of.groups = x.groups, l.of.group_in = x.in, l.of.group_out = x.group_out;
     l.of.taps = x.taps, l.of.tiles = x.pixel_tiles, l.of.splits = w.splits;
     l.of.channels = x.channels, l.of.x_blocks = x.k_tiles, l.of.dy_blocks = dy.k_tiles;
     l.of.nb = w.nb;
@@ -447,18 +462,26 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
     const int min_channels = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
     plan->seconds = INFINITY;
-    for (int arrangement : { TALC_GEMM_SAME, TALC_GEMM_FLAT_SAME })
+    struct {
+        bool folded;
+        int arrangement;
+    } const ways[] = { { false, TALC_GEMM_SAME },
+                       { false, TALC_GEMM_FLAT_SAME },
+                       { true, TALC_GEMM_SAME },
+                       { true, TALC_GEMM_FLAT_SAME } };
+    for (auto way : ways)
         for (int channels = 64; channels >= min_channels; channels /= 2) {
             gemm_problem x = {}, dy = {};
-            if (channels > min_channels && channels / 2 >= p->C / p->groups)
-                continue;
-            if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
+            if (!packing_problems<Form>(p, gpu, way.folded, way.arrangement, channels, x, dy) ||
+                (channels > min_channels && channels / 2 >= x.in) ||
                 2 * (x.halo_tile_bytes + dy.halo_tile_bytes) >
                     talc_gemm_max_shared(gemm_gpu_of(gpu)) ||
                 x.k_tiles > 65535 || dy.k_tiles > 65535)
                 continue;
-            weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
-                              1 };
+            weight_plan w = {
+                by_wgmma, way.folded, way.arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18,
+                0,        1
+            };
             const int columns = layout_of(x, dy, w).of.columns;
             w.nb = by_wgmma ? columns : columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
             const int64_t a_tile = layout_of(x, dy, w).x_tiles * x.halo_tile_bytes +
@@ -545,7 +568,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     const weight_plan &w = *(const weight_plan *)talc_plan_data(plan);
     gemm_problem x = {}, dy = {};
-    (void)packing_problems<Form>(p, gpu, w.arrangement, w.channels, x, dy);
+    (void)packing_problems<Form>(p, gpu, w.folded, w.arrangement, w.channels, x, dy);
     x.recomputed = talc_cuda_recomputed(device);
     const double products = (double)fewest_products(p);
     if (Form::PRODUCTS == 3)

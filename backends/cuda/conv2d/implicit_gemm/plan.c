@@ -596,6 +596,19 @@ static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
     }
 }
 
+/* The channels that x has with those of its phases. */
+static int64_t folded_channels(const talc_gemm_layout *g, const talc_conv2d_problem *p)
+{
+    return g->group_in * talc_smaller(p->stride_h, p->KH) * talc_smaller(p->stride_w, p->KW);
+}
+
+bool talc_gemm_folds(const talc_gemm_layout *g, const talc_conv2d_problem *p)
+{
+    return g->group_in < TALC_GEMM_STEP && p->stride_h * p->stride_w > 1 &&
+           (g->KH == 1 || g->dilation_h == 1) && (g->KW == 1 || g->dilation_w == 1) &&
+           folded_channels(g, p) <= TALC_GEMM_MAX_FOLDED && p->H * p->W * g->group_in <= INT_MAX;
+}
+
 bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const talc_conv2d_problem *p,
                       talc_gemm_gpu gpu, size_t limit, talc_gemm_choice *choice, double *seconds)
 {
@@ -604,15 +617,9 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     if (talc_gemm_forward_of(p, &forward) != NULL)
         return false;
     p = &forward;
-    const bool folds = g->group_in < TALC_GEMM_STEP && p->stride_h * p->stride_w > 1 &&
-                       (g->KH == 1 || g->dilation_h == 1) && (g->KW == 1 || g->dilation_w == 1);
-    for (int folded = 0; folded <= (folds ? 1 : 0); folded++) {
-        const int64_t phases = folded ? (p->stride_h < p->KH ? p->stride_h : p->KH) *
-                                            (p->stride_w < p->KW ? p->stride_w : p->KW)
-                                      : 1;
-        const int64_t all = talc_ceil_div(g->group_in * phases, TALC_GEMM_STEP) * TALC_GEMM_STEP;
-        if (folded && (all > TALC_GEMM_MAX_FOLDED || p->H * p->W * g->group_in > INT_MAX))
-            break;
+    for (int folded = 0; folded <= talc_gemm_folds(g, p); folded++) {
+        const int64_t in = folded ? folded_channels(g, p) : g->group_in,
+                      all = talc_ceil_div(in, TALC_GEMM_STEP) * TALC_GEMM_STEP;
         for (int arrangement = 0; arrangement < TALC_GEMM_ARRANGEMENTS; arrangement++)
             for (int64_t channels = form->staged ? TALC_GEMM_STEP
                                     : all < 64   ? all

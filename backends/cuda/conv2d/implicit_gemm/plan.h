@@ -102,6 +102,10 @@ bool talc_gemm_layout_of(const talc_conv2d_problem *p, talc_gemm_layout *g);
 bool talc_gemm_set_tiles(talc_gemm_layout *g, const talc_gemm_form *form,
                          const talc_conv2d_problem *p, talc_gemm_gpu gpu, talc_gemm_choice choice);
 
+/// Whether the phases of the stride may be folded into channels: these are few then, a product has
+/// 16, and the taps of a phase are neighbours.
+bool talc_gemm_folds(const talc_gemm_layout *g, const talc_conv2d_problem *p);
+
 /// Finds the fastest tiles of a problem that talc_gemm_layout_of has set, sets them, and estimates
 /// their time by a model that was measured on an H200. Returns false where none fit. Split-K is
 /// chosen only where the workspace stays below the limit.

@@ -234,6 +234,25 @@ TALC_TILE_MAP int talc_gemm_rows_before(const talc_gemm_layout *p, int band)
     return band * p->taps_h * p->dilation_h;
 }
 
+/// The weight that a tap and a channel of the halo tile belong to: its channel of x in the group and
+/// its place in the kernel. Where the problem is folded, that place may lie outside of the kernel.
+typedef struct talc_gemm_weight {
+    int ic, kh, kw;
+} talc_gemm_weight;
+
+TALC_TILE_MAP talc_gemm_weight talc_gemm_weight_of(const talc_gemm_layout *p, int tap, int channel)
+{
+    talc_gemm_weight w = { channel, tap / p->taps_w, 0 };
+    w.kw = tap - w.kh * p->taps_w;
+    if (p->folded) {
+        const int phase = channel / p->group_in, phase_h = phase / p->fold_w;
+        w.ic -= phase * p->group_in;
+        w.kh = w.kh * p->stride_h + phase_h;
+        w.kw = w.kw * p->stride_w + phase - phase_h * p->fold_w;
+    }
+    return w;
+}
+
 /// Warpgroups of a tile that differ in channels: 1 or 2.
 TALC_TILE_MAP int talc_gemm_channel_warpgroups(const talc_gemm_layout *p)
 {

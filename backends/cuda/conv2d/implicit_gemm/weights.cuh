@@ -36,20 +36,12 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/// The weight of a tap and a channel of the halo tile. Where the problem is folded, these are a tap
-/// and a channel of x at a phase. The weight is 0 outside of the kernel.
+/// The weight of a tap and a channel of the halo tile, 0 outside of the kernel.
 static __device__ __forceinline__ float weight_of(const gemm_problem &p, const float *w, int tap,
                                                   int channel)
 {
-    int kh = tap / p.taps_w, kw = tap - kh * p.taps_w, phase = 0;
-    if (p.folded) {
-        phase = channel / p.group_in;
-        const int phase_h = phase / p.fold_w;
-        kh = kh * p.stride_h + phase_h;
-        kw = kw * p.stride_w + phase - phase_h * p.fold_w;
-    }
-    const int ic = channel - phase * p.group_in;
-    return kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
+    const talc_gemm_weight of = talc_gemm_weight_of(&p, tap, channel);
+    return of.kh < p.KH && of.kw < p.KW ? w[((int64_t)of.ic * p.KH + of.kh) * p.KW + of.kw] : 0;
 }
 
 /// Where the weights of a row of the product are. In those of a channel of x, the weight of a tap
