@@ -4,6 +4,7 @@
 #include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/group.cuh"
 #include "tensor/extent.h"
@@ -15,6 +16,9 @@ using namespace talc;
 /* cuBLAS's tiles of results, of which there should be so many rounds for the GPU, and columns that
  * are worth a product. */
 constexpr int64_t TILE = 128, ROUNDS = 4, MIN_COLUMNS = 256;
+
+/* Seconds of a product of a sum of cuBLAS's, however few results it has, on an H200. */
+constexpr double TERM = 31e-9;
 
 /* Of the kernel's block. */
 constexpr int OUTPUTS = 32, SLICES = BLOCK / OUTPUTS;
@@ -56,9 +60,11 @@ double talc_cuda_conv2d_sums_seconds(const talc_device *device, const talc_conv2
 {
     const int64_t OC = p->OC / p->groups, size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t calls = plan->cut < columns ? images : talc_ceil_div(images, plan->slots);
-    const double one = talc_cuda_conv2d_call_seconds(device, p->dtype, (double)OC, (double)rows,
-                                                     (double)talc_smaller(plan->cut, columns),
-                                                     (double)plan->slots);
+    const double terms = (double)talc_smaller(plan->cut, columns),
+                 waiting = TALC_CUDA_LAUNCH + terms * TERM,
+                 call = talc_cuda_conv2d_call_seconds(device, p->dtype, (double)OC, (double)rows,
+                                                      terms, (double)plan->slots),
+                 one = fmax(call, waiting);
     const double slots = (double)plan->slots * (double)(OC * rows * size);
     return (double)calls * one +
            (plan->slots > 1 ? talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * slots, 1) : 0);

@@ -431,7 +431,8 @@ static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const w
     return (all > one && all > copies ? all : one > copies ? one : copies) + WEIGHT_TILE;
 }
 
-/* Seconds. Packing goes at the rate of memory. A round takes as long as its waves of blocks. */
+/* Seconds. Packing goes at the rate of memory: it reads f32 and writes halves. A round takes as long
+ * as its waves of blocks. */
 static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, const gemm_problem &dy,
                          const weight_plan &w, const weight_layout &l, int products)
 {
@@ -440,7 +441,8 @@ static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, cons
                                                    (double)l.dy_tiles * dy.halo_tile_bytes);
     const double tile = tile_cycles(x, dy, w, l, products);
     const double waves = (double)talc_ceil_div(l.blocks * w.splits, gpu.multiprocessors);
-    return packed * (w.by_wgmma ? WEIGHT_PACK : WEIGHT_PACK_MMA) / WEIGHT_MEMORY +
+    const double passes = (w.by_wgmma ? WEIGHT_PACK : WEIGHT_PACK_MMA) * (products == 3 ? 2 : 3);
+    return packed * passes / WEIGHT_MEMORY +
            rounds *
                (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + WEIGHT_ROUND) +
            (double)l.split_sums * (rounds * 2 + 1) / WEIGHT_MEMORY + WEIGHT_LAUNCHES;
